@@ -1,0 +1,46 @@
+# Works with Python >= 3.11, make and git alone: uv comes by pip into .venv.
+PYTHON ?= python3
+VENV := .venv
+UV := $(VENV)/bin/uv
+RUN := $(UV) run --no-sync
+ARGS ?=
+export UV_PROJECT_ENVIRONMENT := $(CURDIR)/$(VENV)
+export UV_PYTHON_DOWNLOADS := never
+
+.PHONY: run test check bench bootstrap format packages clean
+
+run: bootstrap
+	$(VENV)/bin/foreshock demo $(ARGS)
+
+test: bootstrap packages
+	$(RUN) pytest -n auto --dist loadgroup $(ARGS)
+
+check: bootstrap
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(RUN) mypy
+	$(RUN) lint-imports
+
+bench: bootstrap packages
+	$(RUN) python -m benchmarks $(ARGS)
+
+format: bootstrap
+	$(RUN) ruff check --fix .
+	$(RUN) ruff format .
+
+bootstrap: $(VENV)/.synced
+
+$(UV):
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "foreshock needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet uv
+
+$(VENV)/.synced: $(UV) pyproject.toml uv.lock
+	$(UV) sync --quiet --frozen --all-extras --inexact
+	touch $@
+
+packages:
+	@.ci/packages
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

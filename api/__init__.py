@@ -1,0 +1,1 @@
+"""The HTTP face: wire schemas, routes, auth, metrics and the background loops."""

@@ -1,0 +1,1 @@
+"""`foreshock ...`: settings read once and handed down as arguments."""

@@ -1,0 +1,1 @@
+"""The Streamlit dashboard: it talks to the API alone."""

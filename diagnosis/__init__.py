@@ -1,0 +1,1 @@
+"""Events to incidents, and which device is the culprit."""

@@ -1,0 +1,1 @@
+"""Features, labels, the model, its evaluation, scoring and explanation."""

@@ -1,0 +1,1 @@
+"""Policy (scores and faults to hints, under budgets) and one file per scheduler."""

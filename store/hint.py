@@ -1,0 +1,29 @@
+"""A hint: what we ask of a scheduler, with evidence, owner, validity and state."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeAlias, get_args
+
+HintAction: TypeAlias = Literal["watch", "avoid", "cordon", "drain", "release"]
+# shadow: written down, never sent. proposed: waits for a person. approved: to be sent. sent: a scheduler took it.
+# The rest are ends: withdrawn by a person, expired at valid_until, released because the node is well again.
+HintState: TypeAlias = Literal["shadow", "proposed", "approved", "sent", "withdrawn", "expired", "released"]
+
+HINT_ACTIONS: tuple[HintAction, ...] = get_args(HintAction)
+OPEN_STATES: tuple[HintState, ...] = ("shadow", "proposed", "approved", "sent")
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """One request. `evidence` holds the score, the incident and the event ids that speak for it."""
+
+    id: str
+    node: str
+    action: HintAction
+    state: HintState
+    reason: str
+    owner: str
+    created: datetime
+    valid_until: datetime
+    evidence: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,24 @@
+"""A node: one host of the cluster, and when it counts.
+
+One row of an archive's `nodes.csv`:
+
+    node,rack,leaf,gpu_model,gpus,driver,in_service_since,in_service_until
+    gpu-017,r03,leaf-02,H100-SXM,8,550.90.07,2025-01-01T00:00:00Z,
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A host; a column that is missing is unknown. A node is at risk only while in service."""
+
+    node: str
+    rack: str | None = None
+    leaf: str | None = None
+    gpu_model: str | None = None
+    gpus: int | None = None
+    driver: str | None = None
+    in_service_since: datetime | None = None
+    in_service_until: datetime | None = None

@@ -1,0 +1,85 @@
+"""Telemetry: samples of one GPU, and the roll-ups of a node that the store keeps.
+
+Raw samples never enter SQL. A sample is one GPU at one moment, by canonical names:
+
+    Sample(time=..., node="gpu-017", gpu=3, values={"gpu_temp_c": 61.0, "power_w": 512.0, "ecc_sbe": 4.0})
+
+A roll-up is one node over one hour: the state of its GPUs, with vanished ones counted, never imputed.
+Counters (monotonic since driver load) become events when they rise: see `COUNTER_EVENTS`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+ROLLUP_S = 3600
+
+# DCGM field -> (canonical name, factor). Former and present names both: dcgm-exporter still writes the former.
+# Source: DCGM's dcgm_fields and dcgm-exporter's default counters.
+GAUGES: Mapping[str, tuple[str, float]] = {
+    "DCGM_FI_DEV_GPU_TEMP": ("gpu_temp_c", 1.0),
+    "DCGM_FI_DEV_MEMORY_TEMP": ("memory_temp_c", 1.0),
+    "DCGM_FI_DEV_POWER_USAGE": ("power_w", 1.0),
+    "DCGM_FI_DEV_GPU_UTIL": ("gpu_util_ratio", 0.01),
+    "DCGM_FI_DEV_SM_CLOCK": ("sm_clock_mhz", 1.0),
+}
+COUNTERS: Mapping[str, str] = {
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": "ecc_sbe",
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": "ecc_dbe",
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": "row_remap_correctable",
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": "row_remap_uncorrectable",
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": "row_remap_failure",
+    "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": "nvlink_crc",
+    "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL": "nvlink_replay",
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": "pcie_replay",
+    "DCGM_FI_DEV_THERMAL_VIOLATION": "thermal_violation",
+    "DCGM_FI_DEV_XID_ERRORS": "xid_last",
+}
+# A counter that rises is an event of this kind, severity and cause (`attributes.count` = the increase).
+# `xid_last` is a sticky gauge, a hint only: the kernel log is the witness, so it makes no event here.
+COUNTER_EVENTS: Mapping[str, tuple[str, str, str]] = {
+    "ecc_sbe": ("ecc_sbe", "info", "hardware"),
+    "ecc_dbe": ("ecc_dbe", "error", "hardware"),
+    "row_remap_correctable": ("row_remap", "warning", "hardware"),
+    "row_remap_uncorrectable": ("row_remap", "error", "hardware"),
+    "row_remap_failure": ("row_remap_failure", "error", "hardware"),
+    "nvlink_crc": ("nvlink_crc", "warning", "hardware"),
+    "nvlink_replay": ("nvlink_replay", "warning", "hardware"),
+    "pcie_replay": ("pcie_replay", "warning", "hardware"),
+    "thermal_violation": ("thermal_violation", "warning", "hardware"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One GPU at one moment; a value that is blank or absent is not in `values`."""
+
+    time: datetime
+    node: str
+    gpu: int
+    values: Mapping[str, float]
+    uuid: str | None = None
+    pci: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rollup:
+    """One node over one hour. Temperatures in °C, power in W, ratios 0-1; None = nobody measured it."""
+
+    node: str
+    time: datetime  # start of the hour
+    samples: int  # GPU samples seen
+    gpus_seen: int  # distinct GPUs among them
+    gpu_temp_mean_c: float | None = None
+    gpu_temp_max_c: float | None = None
+    gpu_temp_spread_c: float | None = None  # hottest GPU's mean less the coolest GPU's
+    memory_temp_max_c: float | None = None
+    power_mean_w: float | None = None
+    power_max_w: float | None = None
+    gpu_util_mean: float | None = None
+    sm_clock_min_mhz: float | None = None
+
+
+def hour_of(moment: datetime) -> datetime:
+    """The start of the roll-up window that holds a moment."""
+    return datetime.fromtimestamp(moment.timestamp() // ROLLUP_S * ROLLUP_S, UTC)
