@@ -1,0 +1,70 @@
+"""The `foreshock` command: each subcommand's module is loaded only when it is asked for.
+
+A node that has the sidecar alone must not import the server's packages to start.
+"""
+
+import importlib
+import sys
+
+import click
+
+from cli.errors import Failure
+
+# name: module under `cli` that holds a click command or group of the same name (with - for _).
+COMMANDS = {
+    "advise": "cli.goodput",
+    "backtest": "cli.predict",
+    "dashboard": "cli.dashboard",
+    "db": "cli.db",
+    "demo": "cli.demo",
+    "diagnose": "cli.diagnose",
+    "doctor": "cli.doctor",
+    "formats": "cli.parse",
+    "goodput": "cli.goodput",
+    "hints": "cli.hints",
+    "ingest": "cli.ingest",
+    "parse": "cli.parse",
+    "score": "cli.predict",
+    "serve": "cli.serve",
+    "sidecar": "cli.sidecar",
+    "simulate": "cli.simulate",
+    "train": "cli.predict",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a subcommand's module when it is run."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Every command's name, sorted."""
+        return sorted(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        """The command of a name, imported now."""
+        if name not in COMMANDS:
+            return None
+        try:
+            module = importlib.import_module(COMMANDS[name])
+        except ModuleNotFoundError as error:
+            if error.name and error.name.split(".")[0] in {"store", "parsers", "collectors", "cli"}:
+                raise
+            extra = "dashboard" if error.name in ("streamlit", "plotly") else "server"
+            raise Failure(f"`foreshock {name}` needs the package {error.name}: install foreshock[{extra}]") from error
+        command: click.Command = getattr(module, name)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="foreshock")
+def foreshock() -> None:
+    """Which device is failing, which node fails next and why, and where the training hours went."""
+
+
+def main() -> None:
+    """The console entry point: exit 0 done, 2 bad usage or input, 3 a failed check."""
+    try:
+        foreshock.main(standalone_mode=True)
+    except BrokenPipeError:
+        # The reader (`head`) went away: that is no error of ours.
+        sys.stderr.close()
+        sys.exit(0)

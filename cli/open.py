@@ -1,0 +1,30 @@
+"""Opening the database that a command names."""
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from cli.errors import Failure
+from store.database import DatabaseError, migrate, newest_revision, open_database, revision
+
+
+def open_store(url: str, create: bool = False) -> sa.Engine:
+    """The database of a URL, its schema up to date. `create` makes or migrates one; without it one must exist.
+
+    Raises:
+        Failure: it cannot be opened, or its schema is not this program's.
+    """
+    try:
+        engine = open_database(url)
+        if create:
+            migrate(engine)
+        at, newest = revision(engine), newest_revision()
+    except DatabaseError as error:
+        raise Failure(str(error)) from error
+    except SQLAlchemyError as error:
+        raise Failure(f"cannot open {url}: {error.args[0] if error.args else error}") from error
+    if at != newest:
+        raise Failure(
+            f"the schema of {url} is at {at or 'nothing'}, this program needs {newest}: "
+            f"run `foreshock db migrate --db {url}`"
+        )
+    return engine

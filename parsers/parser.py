@@ -1,0 +1,100 @@
+"""What every parser is: lines in, events out, one line at a time, so that a file and a live tail are the same.
+
+    parser = PARSERS["kernel"].make(Context(node="gpu-017"))
+    for event in parse(parser, ["<3>NVRM: Xid (PCI:0000:0f:00): 79, GPU has fallen off the bus."]): ...
+
+A parser is pure: no SQL, no HTTP, no clock. What it must be told (year, zone, boot time) is in its `Context`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, tzinfo
+from functools import partial
+from typing import Protocol
+
+from store.event import Event
+
+# A longer line is cut here before it is read: no real log line is, and one may not stall a source.
+MAX_LINE = 64 * 1024
+
+
+class ParseError(ValueError):
+    """A line that should have been readable and is not; the message says what is wrong and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a log does not say of itself.
+
+    Attributes:
+        node: the host, where lines do not name it.
+        year: the year of timestamps without one (RFC 3164, opensm); a month that lies ahead of `until` is last year's.
+        until: the newest moment that the log can speak of (its file's modification time).
+        zone: the zone of timestamps without one.
+        boot_time: when the host booted, for timestamps in seconds since boot.
+        run: the training run, for a training log.
+    """
+
+    node: str | None = None
+    year: int | None = None
+    until: datetime | None = None
+    zone: tzinfo = field(default=UTC)
+    boot_time: datetime | None = None
+    run: str | None = None
+
+
+class Parser(Protocol):
+    """One format's decoder. It may hold state across lines (an event that spans several)."""
+
+    def feed(self, text: str, line: int) -> Iterable[Event]:
+        """Decode one line, without its end; `line` is its 1-based number.
+
+        Raises:
+            ParseError: the line is of this format but broken. The parser stays usable.
+        """
+
+    def flush(self) -> Iterable[Event]:
+        """What is still held back: called at the end of the input, and when a live source has been quiet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A registry entry: how to make the parser, and one real line to show."""
+
+    name: str
+    description: str
+    sample: str
+    make: Callable[[Context], Parser]
+
+
+def clean(raw: bytes) -> str:
+    """A line as text: never fails. Cut at MAX_LINE, undecodable bytes replaced, NUL and the line end taken off."""
+    return raw[:MAX_LINE].decode("utf-8", errors="replace").replace("\x00", "").rstrip("\r\n")
+
+
+OnError = Callable[[int, ParseError], None]
+
+
+def parse(
+    parser: Parser, lines: Iterable[str | bytes], on_error: OnError | None = None, file: str | None = None
+) -> Iterator[Event]:
+    """Every event of the lines, in order. A broken line is told to `on_error` and skipped."""
+    number = 0
+    for number, raw in enumerate(lines, start=1):
+        text = clean(raw) if isinstance(raw, bytes) else raw
+        yield from guarded(partial(parser.feed, text, number), number, on_error, file)
+    yield from guarded(parser.flush, number, on_error, file)
+
+
+def guarded(
+    step: Callable[[], Iterable[Event]], line: int, on_error: OnError | None, file: str | None = None
+) -> Iterator[Event]:
+    """The events of one step of a parser; a ParseError goes to `on_error` and gives none."""
+    try:
+        events = list(step())
+    except ParseError as error:
+        if on_error is not None:
+            on_error(line, error)
+        return
+    for event in events:
+        yield event if file is None else replace(event, file=file)

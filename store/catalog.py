@@ -1,0 +1,98 @@
+"""What a fault code means: severity, cause and action of each Xid, SXid and NVLink 5 error, from CSV tables.
+
+The tables under `catalogs/` name their sources in their first lines. A code that no table knows stays an event,
+with cause `unknown`: it is never dropped.
+"""
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from store.event import ACTIONS, CAUSES, SEVERITIES, Action, Cause, Severity
+
+_SEVERITY: dict[str, Severity] = {word: word for word in SEVERITIES}
+_CAUSE: dict[str, Cause] = {word: word for word in CAUSES}
+_ACTION: dict[str, Action] = {word: word for word in ACTIONS}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One code's meaning. `decided_by_line` = the log line's own Fatal or Non-fatal decides the severity."""
+
+    code: int
+    mnemonic: str
+    description: str
+    severity: Severity
+    cause: Cause
+    action: Action
+    decided_by_line: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NvlinkFault:
+    """One NVLink 5 error: a unit, the bits of intrinfo (two driver layouts) and the error status that mean it.
+
+    An empty pattern or no error status means any.
+    """
+
+    xid: int
+    unit: str
+    intrinfo_v1: str
+    intrinfo_v2: str
+    error_status: tuple[int, ...]
+    severity: Severity
+    cause: Cause
+    action: Action
+
+
+def rows(table: str) -> Iterator[dict[str, str]]:
+    """The rows of a shipped table, without its comment lines."""
+    text = resources.files("store").joinpath(f"catalogs/{table}.csv").read_text(encoding="utf-8")
+    return iter(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
+
+
+@cache
+def _faults(table: str) -> dict[int, Fault]:
+    found = {}
+    for row in rows(table):
+        printed = row["severity"] == "printed"
+        found[int(row["code"])] = Fault(
+            code=int(row["code"]),
+            mnemonic=row["mnemonic"],
+            description=row["description"],
+            severity="warning" if printed else _SEVERITY[row["severity"]],
+            cause=_CAUSE[row["cause"]],
+            action="watch" if printed else _ACTION[row["action"]],
+            decided_by_line=printed,
+        )
+    return found
+
+
+def xid(code: int) -> Fault | None:
+    """What an Xid means, or None for a code that the table does not know."""
+    return _faults("xid").get(code)
+
+
+def sxid(code: int) -> Fault | None:
+    """What an SXid means, or None for a code that the table does not know."""
+    return _faults("sxid").get(code)
+
+
+@cache
+def nvlink5() -> tuple[NvlinkFault, ...]:
+    """The NVLink 5 table, in its order."""
+    return tuple(
+        NvlinkFault(
+            xid=int(row["xid"]),
+            unit=row["unit"],
+            intrinfo_v1=row["intrinfo_v1"],
+            intrinfo_v2=row["intrinfo_v2"],
+            error_status=tuple(int(word, 16) for word in row["error_status"].split("/") if word),
+            severity=_SEVERITY[row["severity"]],
+            cause=_CAUSE[row["cause"]],
+            action=_ACTION[row["action"]],
+        )
+        for row in rows("nvlink5")
+    )

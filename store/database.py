@@ -1,0 +1,88 @@
+"""Opening a database and bringing its schema up to date.
+
+`sqlite:///PATH` (WAL, one machine) or `postgresql+psycopg://...` (a cluster).
+"""
+
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+BUSY_TIMEOUT_S = 30.0
+
+
+class DatabaseError(ValueError):
+    """A database that cannot be used; the message says what to do about it."""
+
+
+def open_database(url: str) -> sa.Engine:
+    """An engine for the URL. SQLite is set to WAL with a busy timeout; nothing is created but the file.
+
+    Raises:
+        DatabaseError: the URL is malformed or names a database that is not supported.
+    """
+    try:
+        parsed = sa.make_url(url)
+        if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+            raise DatabaseError(
+                f"{parsed.get_backend_name()} is not supported: use sqlite:///PATH or postgresql+psycopg://..."
+            )
+        if parsed.get_backend_name() == "postgresql":
+            return sa.create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+        if parsed.database and parsed.database != ":memory:" and not Path(parsed.database).parent.is_dir():
+            raise DatabaseError(f"{Path(parsed.database).parent} is no folder: create it first")
+        engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S})
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise DatabaseError(f"{url!r} is no database URL: use sqlite:///PATH or postgresql+psycopg://...") from error
+    sa.event.listen(engine, "connect", _prepare_sqlite)
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # SQLAlchemy says BEGIN itself, below
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # IMMEDIATE where the caller means to write: a read that turns into a write may not wait for the lock.
+    mode = "IMMEDIATE" if connection.get_execution_options().get("writes") else "DEFERRED"
+    connection.exec_driver_sql(f"BEGIN {mode}")
+
+
+def writing(engine: sa.Engine) -> sa.Engine:
+    """The same database, for transactions that write: `with writing(engine).begin() as connection`."""
+    return engine.execution_options(writes=True)
+
+
+def migrate(engine: sa.Engine) -> None:
+    """Bring the schema to the newest revision; idempotent."""
+    with engine.begin() as connection:
+        config = _config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def revision(engine: sa.Engine) -> str | None:
+    """The schema revision that the database is at; None before the first migration."""
+    with engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def newest_revision() -> str | None:
+    """The schema revision that this program needs."""
+    return ScriptDirectory.from_config(_config()).get_current_head()
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(resources.files("store").joinpath("migrations")))
+    return config

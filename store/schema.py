@@ -1,0 +1,244 @@
+"""The SQL schema, on one page. SQLite and PostgreSQL alike; `migrations/` brings a database here."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """An aware UTC moment: timestamptz on PostgreSQL, microseconds since 1970 on SQLite (which has no such type)."""
+
+    impl = sa.BigInteger
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """The column type on each database."""
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(sa.DateTime(timezone=True))
+        return dialect.type_descriptor(sa.BigInteger())
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        """An aware moment to what the database takes."""
+        if value is None or dialect.name == "postgresql":
+            return value
+        return (value - _EPOCH) // timedelta(microseconds=1)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        """What the database gives to an aware moment in UTC."""
+        if value is None:
+            return None
+        if dialect.name == "postgresql":
+            return value.astimezone(UTC)  # type: ignore[no-any-return]
+        return _EPOCH + timedelta(microseconds=value)
+
+
+metadata = sa.MetaData(naming_convention={"ix": "ix_%(table_name)s_%(column_0_N_name)s", "pk": "pk_%(table_name)s"})
+
+nodes = sa.Table(
+    "nodes",
+    metadata,
+    sa.Column("node", sa.Text, primary_key=True),
+    sa.Column("rack", sa.Text),
+    sa.Column("leaf", sa.Text),
+    sa.Column("gpu_model", sa.Text),
+    sa.Column("gpus", sa.Integer),
+    sa.Column("driver", sa.Text),
+    sa.Column("in_service_since", UtcTime),
+    sa.Column("in_service_until", UtcTime),
+    sa.Column("last_seen", UtcTime),  # the newest event or roll-up of the node
+)
+
+events = sa.Table(
+    "events",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column(
+        "time", UtcTime, nullable=False
+    ),  # when it happened; when it was received, where the source bears no time
+    sa.Column("received", UtcTime, nullable=False),
+    sa.Column("node", sa.Text),
+    sa.Column("run", sa.Text),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("code", sa.BigInteger),
+    sa.Column("severity", sa.Text, nullable=False),
+    sa.Column("cause", sa.Text, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("device", sa.JSON, nullable=False),
+    sa.Column("message", sa.Text, nullable=False),
+    sa.Column("attributes", sa.JSON, nullable=False),
+    sa.Column("file", sa.Text),
+    sa.Column("line", sa.BigInteger),
+    sa.Index(None, "time", "id"),
+    sa.Index(None, "node", "time"),
+    sa.Index(None, "kind", "time"),
+    sa.Index(None, "run", "time"),
+)
+
+outages = sa.Table(
+    "outages",
+    metadata,
+    sa.Column("node", sa.Text, primary_key=True),
+    sa.Column("start", UtcTime, primary_key=True),
+    sa.Column("end", UtcTime),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("user", sa.Text),
+    sa.Column("planned", sa.Boolean, nullable=False),
+    sa.Column("cause", sa.Text, nullable=False),
+    sa.Index(None, "start"),
+)
+
+jobs = sa.Table(
+    "jobs",
+    metadata,
+    sa.Column("job_id", sa.Text, primary_key=True),
+    sa.Column("attempt", sa.Text, primary_key=True),  # the start (or submit) in RFC 3339: a requeued job keeps its id
+    sa.Column("run", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("submit", UtcTime),
+    sa.Column("start", UtcTime),
+    sa.Column("end", UtcTime),
+    sa.Column("nodes", sa.Integer),
+    sa.Column("node_list", sa.Text, nullable=False),
+    sa.Column("exit_code", sa.Text),
+    sa.Index(None, "run", "start"),
+)
+
+telemetry = sa.Table(
+    "telemetry",
+    metadata,
+    sa.Column("node", sa.Text, primary_key=True),
+    sa.Column("time", UtcTime, primary_key=True),  # start of the hour
+    sa.Column("samples", sa.Integer, nullable=False),
+    sa.Column("gpus_seen", sa.Integer, nullable=False),
+    sa.Column("gpu_temp_mean_c", sa.Float),
+    sa.Column("gpu_temp_max_c", sa.Float),
+    sa.Column("gpu_temp_spread_c", sa.Float),
+    sa.Column("memory_temp_max_c", sa.Float),
+    sa.Column("power_mean_w", sa.Float),
+    sa.Column("power_max_w", sa.Float),
+    sa.Column("gpu_util_mean", sa.Float),
+    sa.Column("sm_clock_min_mhz", sa.Float),
+    sa.Index(None, "time"),
+)
+
+links = sa.Table(  # topology: which port is cabled to which
+    "links",
+    metadata,
+    sa.Column("switch", sa.Text, primary_key=True),
+    sa.Column("port", sa.Integer, primary_key=True),
+    sa.Column("peer", sa.Text, nullable=False),  # host or switch name
+    sa.Column("peer_port", sa.Integer),
+    sa.Column("peer_type", sa.Text, nullable=False),  # hca or switch
+)
+
+incidents = sa.Table(
+    "incidents",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("node", sa.Text),
+    sa.Column("start", UtcTime, nullable=False),
+    sa.Column("end", UtcTime, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("code", sa.BigInteger),
+    sa.Column("severity", sa.Text, nullable=False),
+    sa.Column("cause", sa.Text, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("device", sa.JSON, nullable=False),
+    sa.Column("message", sa.Text, nullable=False),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Column("kinds", sa.JSON, nullable=False),
+    sa.Column("blast_radius", sa.Integer),
+    sa.Index(None, "start", "id"),
+    sa.Index(None, "node", "end"),
+)
+
+models = sa.Table(
+    "models",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("created", UtcTime, nullable=False),
+    sa.Column("trained_until", UtcTime, nullable=False),
+    sa.Column("horizon_h", sa.Integer, nullable=False),
+    sa.Column("features", sa.JSON, nullable=False),
+    sa.Column("metrics", sa.JSON, nullable=False),
+    sa.Column("blob", sa.LargeBinary, nullable=False),
+    sa.Column("sha256", sa.Text, nullable=False),
+)
+
+scores = sa.Table(
+    "scores",
+    metadata,
+    sa.Column("node", sa.Text, primary_key=True),
+    sa.Column("horizon_h", sa.Integer, primary_key=True),
+    sa.Column("time", UtcTime, primary_key=True),
+    sa.Column("score", sa.Float, nullable=False),
+    sa.Column("reasons", sa.JSON, nullable=False),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Index(None, "horizon_h", "time"),
+)
+
+hints = sa.Table(
+    "hints",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("node", sa.Text, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("created", UtcTime, nullable=False),
+    sa.Column("valid_until", UtcTime, nullable=False),
+    sa.Column("evidence", sa.JSON, nullable=False),
+    sa.Index(None, "created", "id"),
+    sa.Index(None, "node", "state"),
+)
+
+audit = sa.Table(  # who asked for what, when, and what came of it; never updated
+    "audit",
+    metadata,
+    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("time", UtcTime, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("subject", sa.Text, nullable=False),
+    sa.Column("detail", sa.JSON, nullable=False),
+)
+
+outbox = sa.Table(  # deliveries that are owed: one row per hint and scheduler until it is delivered or expires
+    "outbox",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),  # the webhook-id
+    sa.Column("hint", sa.Text, nullable=False),
+    sa.Column("scheduler", sa.Text, nullable=False),
+    sa.Column("payload", sa.JSON, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("due", UtcTime, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),  # owed, delivered, failed, expired
+    sa.Column("last_error", sa.Text),
+    sa.Index(None, "state", "due"),
+)
+
+ingested = sa.Table(  # what `foreshock ingest` has taken, so that it resumes
+    "ingested",
+    metadata,
+    sa.Column("path", sa.Text, primary_key=True),  # relative to the archive
+    sa.Column("sha256", sa.Text, primary_key=True),
+    sa.Column("records", sa.BigInteger, nullable=False),
+    sa.Column("skipped", sa.BigInteger, nullable=False),
+    sa.Column("done", UtcTime, nullable=False),
+)
+
+leases = sa.Table(  # who runs a background loop
+    "leases",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("until", UtcTime, nullable=False),
+)
