@@ -1,0 +1,59 @@
+"""`foreshock doctor`."""
+
+import json
+from pathlib import Path
+
+import sqlalchemy as sa
+from click.testing import CliRunner
+
+from cli.doctor import doctor
+
+
+def checks(*args: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """The exit code and the findings by name."""
+    result = CliRunner().invoke(doctor, ["--json", *args])
+    rows, _ = json.JSONDecoder().raw_decode(result.stdout)
+    return result.exit_code, {row["check"]: row for row in rows}
+
+
+def test_a_whole_installation_is_in_order() -> None:
+    """Every package of the extras is here, the catalogues are readable."""
+    code, found = checks()
+    assert code == 0
+    assert found["extra server"]["result"] == "ok"
+    assert "sqlalchemy" in found["extra server"]["detail"]
+    assert found["fault catalogues"]["result"] == "ok"
+
+
+def test_a_migrated_database_is_in_order(engine: sa.Engine) -> None:
+    """The schema that migrations made is the one that is asked for."""
+    code, found = checks("--db", str(engine.url))
+    assert code == 0
+    assert found["database"]["detail"] == "schema 0001"
+
+
+def test_an_empty_database_is_wrong_and_names_the_remedy(tmp_path: Path) -> None:
+    """A database without a schema fails the check with exit 3."""
+    code, found = checks("--db", f"sqlite:///{tmp_path}/new.db")
+    assert code == 3
+    assert "foreshock db migrate" in found["database"]["detail"]
+
+
+def test_a_malformed_database_url_is_wrong() -> None:
+    """What is no URL is named, not raised."""
+    code, found = checks("--db", "mysql://x")
+    assert code == 3
+    assert "sqlite:///PATH" in found["database"]["detail"]
+
+
+def test_a_silent_server_is_wrong() -> None:
+    """Nothing listens on port 1."""
+    code, found = checks("--server", "http://127.0.0.1:1")
+    assert code == 3
+    assert "foreshock serve" in found["server"]["detail"]
+
+
+def test_the_table_is_for_people() -> None:
+    """Without --json the findings are an aligned table."""
+    result = CliRunner().invoke(doctor)
+    assert result.output.startswith("CHECK")
