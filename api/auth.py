@@ -1,0 +1,68 @@
+"""Who may do what: bearer tokens with scopes, compared by their SHA-256 in constant time.
+
+    Authorization: Bearer SECRET
+
+401 (with WWW-Authenticate) without a known token, 403 with one that lacks the scope.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from api.problem import Problem
+from api.settings import Scope, Token
+from api.state import Server
+
+ANONYMOUS = "loopback"
+
+_bearer = HTTPBearer(auto_error=False, description="A token of the server's configuration.")
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+
+
+def hash_token(text: str) -> str:
+    """The SHA-256 of a token as 64 hex digits: what the configuration holds."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def find(tokens: tuple[Token, ...], text: str) -> Token | None:
+    """The token of a text. Every token is compared, so that the time says nothing."""
+    digest, found = hash_token(text), None
+    for token in tokens:
+        if hmac.compare_digest(digest, token.sha256):
+            found = token
+    return found
+
+
+def requires(scope: Scope) -> Callable[..., str]:
+    """A dependency that lets a request pass with a token of the scope, and gives the token's name."""
+
+    def check(request: Request, server: Server, credentials: Credentials) -> str:
+        tokens = server.settings.tokens
+        if not tokens:
+            _refuse_foreign_page(request)
+            return ANONYMOUS
+        token = find(tokens, credentials.credentials) if credentials else None
+        if token is None:
+            challenge = 'Bearer realm="foreshock"' + (', error="invalid_token"' if credentials else "")
+            raise Problem(401, "send a known token: Authorization: Bearer ...", {"WWW-Authenticate": challenge})
+        if scope not in token.scopes:
+            challenge = f'Bearer realm="foreshock", error="insufficient_scope", scope="{scope}"'
+            raise Problem(403, f"token {token.name!r} lacks the scope {scope}", {"WWW-Authenticate": challenge})
+        return token.name
+
+    return check
+
+
+def _refuse_foreign_page(request: Request) -> None:
+    """Without tokens a web page of elsewhere, open in a browser on this host, may not act through it."""
+    if request.headers.get("sec-fetch-site") == "cross-site":
+        raise Problem(403, "no token is configured: pages of other sites may not call this server")
+
+
+Ingester = Annotated[str, Depends(requires("ingest"))]
+Reader = Annotated[str, Depends(requires("read"))]
+Actor = Annotated[str, Depends(requires("act"))]

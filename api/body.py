@@ -1,0 +1,145 @@
+"""Request bodies: read under a limit, unpacked, split into records that can fail one by one."""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import orjson
+import zstandard
+from fastapi import Depends, Request
+
+from api.problem import Problem
+from api.state import Server
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record of a body: its 1-based line (or place in the array), and its value or why there is none."""
+
+    line: int
+    value: Any = None
+    error: str | None = None
+
+
+async def _read(request: Request, server: Server) -> bytes:
+    """The body as sent.
+
+    Raises:
+        Problem: 413 over the limit, 415 for an encoding that is not known.
+    """
+    limit = server.settings.body_limit_bytes
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in _UNPACK:
+        raise Problem(415, f"Content-Encoding {encoding[:40]!r} is not taken: use gzip, zstd or identity")
+    announced = request.headers.get("content-length", "0")
+    if announced.isdigit() and int(announced) > limit:
+        raise _too_large(limit)
+    taken = bytearray()
+    async for part in request.stream():
+        taken += part
+        if len(taken) > limit:
+            raise _too_large(limit)
+    return bytes(taken)
+
+
+Packed = Annotated[bytes, Depends(_read)]
+
+
+def _unpacked(request: Request, server: Server, packed: Packed) -> bytes:
+    """The body unpacked, still under the limit. Not async: it may take a while."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    limit = server.settings.body_limit_bytes
+    try:
+        unpacked = _UNPACK[encoding](packed, limit + 1)
+    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+        raise Problem(400, f"the body is no {encoding}: {error}") from error
+    if len(unpacked) > limit:
+        raise _too_large(limit)
+    return unpacked
+
+
+Body = Annotated[bytes, Depends(_unpacked)]
+
+
+def _too_large(limit: int) -> Problem:
+    return Problem(413, f"the body is over {limit} bytes, unpacked: send it in parts")
+
+
+def _gunzip(packed: bytes, size: int) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
+        return stream.read(size)
+
+
+def _unzstd(packed: bytes, size: int) -> bytes:
+    with zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(io.BytesIO(packed)) as stream:
+        return stream.read(size)
+
+
+def _identity(packed: bytes, _size: int) -> bytes:
+    return packed
+
+
+_UNPACK = {"gzip": _gunzip, "x-gzip": _gunzip, "zstd": _unzstd, "identity": _identity, "": _identity}
+
+
+def records(body: bytes) -> Iterator[Entry]:
+    """The JSON values of a body: a JSON array, one JSON value a line (NDJSON), or one JSON object.
+
+    A line that is no JSON is an entry with an error.
+
+    Raises:
+        Problem: 400 when the body is an array that is broken: nothing in it can be told apart.
+    """
+    text = body.strip()
+    if text.startswith(b"["):
+        yield from _array(text)
+        return
+    single = _object(text)
+    if single is not None:
+        yield Entry(1, single)
+        return
+    for number, line in enumerate(body.split(b"\n"), start=1):
+        if line.strip():
+            yield _line(number, line)
+
+
+def _array(text: bytes) -> Iterator[Entry]:
+    try:
+        values = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise Problem(400, f"the body is a broken JSON array: {error}; send one object a line instead") from error
+    for number, value in enumerate(values, start=1):
+        yield Entry(number, without_nul(value) if b"\\u0000" in text else value)
+
+
+def _object(text: bytes) -> dict[str, Any] | None:
+    """The one object that a body is, written over several lines; None when it is anything else."""
+    if not text.startswith(b"{") or b"\n" not in text:
+        return None
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return without_nul(value) if isinstance(value, dict) else None
+
+
+def _line(number: int, line: bytes) -> Entry:
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        return Entry(number, error=f"no JSON: {error}")
+    return Entry(number, without_nul(value) if b"\\u0000" in line else value)
+
+
+def without_nul(value: Any) -> Any:
+    """The value with NUL characters taken out: PostgreSQL refuses a whole batch for one."""
+    if isinstance(value, str):
+        return value.replace("\x00", "")
+    if isinstance(value, list):
+        return [without_nul(item) for item in value]
+    if isinstance(value, dict):
+        return {without_nul(key): without_nul(item) for key, item in value.items()}
+    return value

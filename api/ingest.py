@@ -1,0 +1,133 @@
+"""What comes in, into the store: one transaction a request; a record that does not fit leaves the others alone."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from api.body import Entry
+from api.state import State
+from store.append import append_events, append_outages, append_rollups, upsert_last_seen
+from store.database import writing
+from store.event import Event, RecordError, from_wire
+from store.outage import Outage
+from store.telemetry import Rollup
+
+# Indexed text: PostgreSQL takes 2,704 bytes of an index entry at most.
+MAX_NAME = 255
+MAX_MESSAGE = 64 * 1024
+MAX_REJECTED_SHOWN = 100
+
+T = TypeVar("T")
+
+try:
+    from diagnosis.incidents_table import update_incidents
+except ModuleNotFoundError:  # goes when the room is there
+
+    def update_incidents(_connection: Any, _events: Sequence[Event]) -> list[Any]:
+        """No incidents yet."""
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record that was left out, by its line, and why."""
+
+    line: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of a body: new records, known ones, and those left out (the first hundred are named)."""
+
+    accepted: int
+    known: int
+    rejected: Sequence[Rejected]
+
+
+def sift(entries: Iterable[Entry], read: Callable[[Any], T]) -> tuple[list[T], list[Rejected]]:
+    """The entries that `read` takes, and the rest with the reason."""
+    good: list[T] = []
+    bad: list[Rejected] = []
+    for entry in entries:
+        if entry.error is not None:
+            bad.append(Rejected(entry.line, entry.error))
+            continue
+        try:
+            good.append(read(entry.value))
+        except RecordError as error:
+            bad.append(Rejected(entry.line, str(error)))
+    return good, bad
+
+
+def read_event(value: Any) -> Event:
+    """The event of a wire object.
+
+    Raises:
+        RecordError: it is no object, or a field does not fit.
+    """
+    if not isinstance(value, dict):
+        raise RecordError(f"a record is a JSON object, not {type(value).__name__}")
+    event = from_wire(value)
+    names = {"id": event.id, "node": event.node, "source": event.source, "kind": event.kind, "run": event.run()}
+    for field, text in names.items():
+        check_name(field, text)
+    if len(event.message) > MAX_MESSAGE:
+        raise RecordError(f"'message' is over {MAX_MESSAGE} characters: cut it")
+    if event.time is not None:
+        check_time("time", event.time)
+    return event
+
+
+def check_name(field: str, text: str | None) -> None:
+    """Refuse a name that no index can hold."""
+    if text is not None and not 0 < len(text) <= MAX_NAME:
+        raise RecordError(f"{field!r} must have 1 to {MAX_NAME} characters")
+
+
+def check_time(field: str, moment: datetime) -> None:
+    """Refuse a year that no log bears: arithmetic around it would overflow."""
+    if not 1970 <= moment.year < 9999:
+        raise RecordError(f"{field!r} is in the year {moment.year}: use one between 1970 and 9998")
+
+
+def take_events(state: State, events: Sequence[Event], rejected: Sequence[Rejected], resource: str) -> Taken:
+    """Append events, and the incidents that they make, in one transaction."""
+    state.metrics.rejected.labels(resource).inc(len(rejected))
+    accepted = 0
+    if events:
+        with writing(state.engine).begin() as connection:
+            appended = append_events(connection, events, received=state.clock())
+            if appended.new:
+                update_incidents(connection, appended.new)
+        accepted = len(appended.new)
+        for event in appended.new:
+            state.metrics.count_event(event.source)
+    if accepted:
+        state.news.set()
+    return Taken(accepted, len(events) - accepted, rejected[:MAX_REJECTED_SHOWN])
+
+
+def take_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rejected]) -> Taken:
+    """Store telemetry roll-ups; one of a node and hour that is there is replaced."""
+    state.metrics.rejected.labels("telemetry").inc(len(rejected))
+    if rollups:
+        with writing(state.engine).begin() as connection:
+            append_rollups(connection, rollups)
+        state.news.set()
+    return Taken(len(rollups), 0, rejected[:MAX_REJECTED_SHOWN])
+
+
+def take_outages(state: State, outages: Sequence[Outage], rejected: Sequence[Rejected]) -> Taken:
+    """Store outages; one of a node and start that is there is closed or corrected. Their nodes become known."""
+    state.metrics.rejected.labels("outages").inc(len(rejected))
+    if outages:
+        newest: dict[str, datetime] = {}
+        for outage in outages:
+            newest[outage.node] = max(outage.start, newest.get(outage.node, outage.start))
+        with writing(state.engine).begin() as connection:
+            append_outages(connection, outages)
+            upsert_last_seen(connection, newest)
+        state.news.set()
+    return Taken(len(outages), 0, rejected[:MAX_REJECTED_SHOWN])

@@ -1,0 +1,61 @@
+"""The server's own counters, in a registry of their own; label sets are bounded.
+
+What the database knows (risks, hints) is read at scrape: see `routes/metrics.py`.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+# Sources have an open vocabulary on the wire; as a label they are these, or `other`.
+SOURCES = frozenset({"kernel", "opensm", "dcgm", "training", "sacct", "sacctmgr", "alertmanager", "ufm", "infiniband"})
+
+
+class Metrics:
+    """Counters of one server."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.events = Counter(
+            "foreshock_events_accepted",
+            "Events that were new when they came in.",
+            ["source"],
+            registry=self.registry,
+        )
+        self.rejected = Counter(
+            "foreshock_records_rejected",
+            "Records that did not fit and were left out.",
+            ["resource"],
+            registry=self.registry,
+        )
+        self.requests = Counter(
+            "foreshock_http_requests",
+            "HTTP requests answered.",
+            ["method", "route", "status"],
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "foreshock_http_request_seconds",
+            "Time from request to answer.",
+            ["route"],
+            buckets=(0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0),
+            registry=self.registry,
+        )
+        self.turns = Counter("foreshock_loop_turns", "Turns of a background loop.", ["loop"], registry=self.registry)
+        self.failures = Counter(
+            "foreshock_loop_failures", "Turns of a background loop that failed.", ["loop"], registry=self.registry
+        )
+        self.success = Gauge(
+            "foreshock_loop_last_success_timestamp_seconds",
+            "When a background loop last ended a turn well.",
+            ["loop"],
+            registry=self.registry,
+        )
+        self.deliveries = Counter(
+            "foreshock_hint_deliveries",
+            "Attempts to hand a hint to a scheduler, by outcome.",
+            ["outcome"],
+            registry=self.registry,
+        )
+
+    def count_event(self, source: str) -> None:
+        """Count one new event."""
+        self.events.labels(source if source in SOURCES else "other").inc()

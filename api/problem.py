@@ -1,0 +1,86 @@
+"""Errors as RFC 9457 problem details, for every status and every way to fail.
+
+{"type": "about:blank", "title": "Not Found", "status": 404, "detail": "no node g9", "instance": "/api/v1/nodes/g9"}
+"""
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import OperationalError
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+MEDIA_TYPE = "application/problem+json"
+_RETRY_AFTER_S = 5
+_log = logging.getLogger(__name__)
+
+
+class Problem(HTTPException):
+    """A request that cannot be served: status and one sentence on what to do about it."""
+
+    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status, detail, dict(headers) if headers else None)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of the application as a problem."""
+    app.add_exception_handler(StarletteHTTPException, _on_http)
+    app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(OperationalError, _on_database)
+    app.add_exception_handler(Exception, _on_crash)
+
+
+def problem(
+    request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None, **members: Any
+) -> Response:
+    """A problem response; `members` are added to the document."""
+    document = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "instance": request.url.path,
+        **members,
+    }
+    return Response(orjson.dumps(document), status, dict(headers) if headers else None, MEDIA_TYPE)
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    if not isinstance(error, StarletteHTTPException):
+        raise error
+    detail = str(error.detail)
+    if detail == HTTPStatus(error.status_code).phrase:
+        detail = _PLAIN.get(error.status_code, detail)
+    return problem(request, error.status_code, detail, error.headers)
+
+
+_PLAIN = {
+    404: "nothing is at this address; /docs lists what there is",
+    405: "this address does not take this method; the Allow header names those it takes",
+}
+
+
+async def _on_validation(request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    errors = [
+        {"detail": str(entry.get("msg", "")), "pointer": "/".join(str(part) for part in entry.get("loc", ()))}
+        for entry in error.errors()
+    ]
+    detail = "; ".join(f"{entry['pointer']}: {entry['detail']}" for entry in errors) or "the request does not fit"
+    return problem(request, 422, detail, errors=errors)
+
+
+async def _on_database(request: Request, error: Exception) -> Response:
+    _log.error("the database is busy or gone: %s", error)
+    # 503, not 429: Alertmanager takes a 429 as final and loses the alert.
+    return problem(request, 503, "the database is busy or gone: try again", {"Retry-After": str(_RETRY_AFTER_S)})
+
+
+async def _on_crash(request: Request, error: Exception) -> Response:
+    _log.error("unexpected failure at %s", request.url.path, exc_info=error)
+    return problem(request, 500, "an unexpected failure; the server's log has the details")

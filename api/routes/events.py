@@ -1,0 +1,78 @@
+"""`POST /events` and `GET /events`."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, Field
+
+from api.auth import Ingester, Reader
+from api.body import Body, records
+from api.ingest import read_event, sift, take_events
+from api.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
+from api.reply import listing, reply
+from api.routes.bodies import records_body
+from api.state import Server
+from api.wire import EventOut, Page, TakenOut
+from store.event import Device, Event, format_time, to_wire
+from store.read import Window, event_of
+from store.read_pages import event_page
+
+router = APIRouter(tags=["events"])
+
+_EXAMPLE = to_wire(
+    Event(
+        time=None,
+        node="gpu-017",
+        source="kernel",
+        kind="xid",
+        code=79,
+        severity="fatal",
+        cause="hardware",
+        action="reboot_node",
+        device=Device("gpu", "0000:0f:00.0"),
+        message="GPU has fallen off the bus.",
+        attributes={"pid": 1234, "process": "python"},
+        line=1,
+    )
+) | {"time": "2025-03-01T04:05:06.789000Z"}
+
+
+@router.post(
+    "/events",
+    operation_id="post_events",
+    summary="Take events",
+    response_model=TakenOut,
+    openapi_extra=records_body(_EXAMPLE, "Records of `foreshock parse`, with `id` where the sender made one."),
+)
+def post_events(_who: Ingester, server: Server, body: Body) -> Response:
+    """Append events; sending one again changes nothing. A bad record is named and leaves the others alone."""
+    events, rejected = sift(records(body), read_event)
+    return reply(take_events(server, events, rejected, "events"))
+
+
+class EventQuery(BaseModel):
+    """Which events."""
+
+    node: Name | None = None
+    kind: Name | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    limit: int = Field(default=100, ge=1, le=MAX_LIMIT)
+    cursor: CursorText = None
+
+
+@router.get("/events", operation_id="get_events", summary="List events", response_model=Page[EventOut])
+def get_events(_who: Reader, server: Server, asked: Annotated[EventQuery, Query()]) -> Response:
+    """Events, newest last. With `since` from there on; without, the newest ones, and the cursor leads to older ones."""
+    cursor = decode(asked.cursor) if asked.cursor else None
+    newest = cursor.backwards if cursor else asked.since is None
+    mark = (cursor.time, cursor.id) if cursor else None
+    window = Window(asked.since, asked.until, asked.node, asked.kind, after=mark)
+    with server.engine.connect() as connection:
+        rows = event_page(connection, window, asked.limit + 1, newest)
+    items, following = page_of(rows, asked.limit, newest, "time")
+    return listing([_shown(row) for row in items], following)
+
+
+def _shown(row: Any) -> dict[str, Any]:
+    return to_wire(event_of(row)) | {"received": format_time(row.received)}

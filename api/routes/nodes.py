@@ -1,0 +1,84 @@
+"""`GET /nodes` and `GET /nodes/{node}`: how each node is, and how likely it fails."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel, Field
+
+from api.auth import Reader
+from api.nodes import HORIZONS_H, NodeState, NodeView, node_views
+from api.paging import MAX_LIMIT, Cursor, CursorText, decode
+from api.problem import Problem
+from api.reply import listing, reply
+from api.state import Server
+from api.wire import NodeDetail, NodeOut, Page
+from store.read import read_incidents, read_outages
+from store.read_node import node_hints, node_scores, node_telemetry
+from store.read_states import score_reasons
+
+router = APIRouter(tags=["nodes"])
+
+_PAST = timedelta(days=30)
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class NodeQuery(BaseModel):
+    """Which nodes, in which order."""
+
+    sort: Literal["score", "node"] = "score"
+    state: NodeState | None = None
+    limit: int = Field(default=100, ge=1, le=MAX_LIMIT)
+    cursor: CursorText = None
+
+
+@router.get("/nodes", operation_id="get_nodes", summary="List nodes", response_model=Page[NodeOut])
+def get_nodes(_who: Reader, server: Server, asked: Annotated[NodeQuery, Query()]) -> Response:
+    """Nodes, the likeliest to fail first (`sort=node`: by name)."""
+    with server.engine.connect() as connection:
+        views = node_views(connection, server.settings, server.clock())
+        chosen = [view for view in views if asked.state in (None, view.state)]
+        if asked.sort == "score":
+            chosen.sort(key=lambda view: -1.0 if view.score_24h is None else view.score_24h, reverse=True)
+        start = _start(chosen, asked.cursor)
+        kept = chosen[start : start + asked.limit]
+        items = _with_reasons(connection, kept)
+    more = len(chosen) > start + asked.limit
+    return listing(items, Cursor(_NO_TIME, kept[-1].node).encode() if more else None)
+
+
+def _start(views: Sequence[NodeView], cursor: str | None) -> int:
+    """Where the page begins: behind the node of the cursor; at the end, should it have gone."""
+    if cursor is None:
+        return 0
+    last = decode(cursor).id
+    return next((place + 1 for place, view in enumerate(views) if view.node == last), len(views))
+
+
+def _with_reasons(connection: sa.Connection, views: Sequence[NodeView]) -> list[dict[str, Any]]:
+    keys = [(view.node, view.scored_at) for view in views if view.scored_at is not None]
+    reasons = score_reasons(connection, HORIZONS_H[0], keys)
+    return [asdict(view) | {"reasons": reasons.get(view.node, [])} for view in views]
+
+
+@router.get("/nodes/{node}", operation_id="get_node", summary="One node with its past", response_model=NodeDetail)
+def get_node(_who: Reader, server: Server, node: Annotated[str, Path(max_length=255)]) -> Response:
+    """A node and its last 30 days: incidents, outages, hints, telemetry and scores, each oldest first."""
+    now = server.clock()
+    since = now - _PAST
+    with server.engine.connect() as connection:
+        found = [view for view in node_views(connection, server.settings, now) if view.node == node]
+        if not found:
+            raise Problem(404, f"no node {node!r} has been heard of")
+        outages = read_outages(connection, until=now, node=node)
+        past = {
+            "incidents": read_incidents(connection, since, now + timedelta(seconds=1), node),
+            "outages": [outage for outage in outages if outage.end is None or outage.end >= since],
+            "hints": node_hints(connection, node, since),
+            "telemetry": node_telemetry(connection, node, since),
+            "scores": node_scores(connection, node, since),
+        }
+        return reply(_with_reasons(connection, found)[0] | past)

@@ -1,0 +1,71 @@
+"""`POST /outages`: nodes out of service, as a scheduler or a ticket system tells it."""
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from api.auth import Ingester
+from api.body import Body, records
+from api.ingest import check_name, check_time, sift, take_outages
+from api.reply import reply
+from api.routes.bodies import records_body
+from api.state import Server
+from api.wire import TakenOut
+from store.event import RecordError, parse_time
+from store.outage import Outage, classify
+
+router = APIRouter(tags=["outages"])
+
+_EXAMPLE = {
+    "node": "gpu-017",
+    "start": "2025-03-01T04:05:06Z",
+    "end": None,
+    "state": "DOWN",
+    "reason": "Xid 79",
+    "user": "root",
+}
+
+
+@router.post(
+    "/outages",
+    operation_id="post_outages",
+    summary="Take outages",
+    response_model=TakenOut,
+    openapi_extra=records_body(_EXAMPLE, "One outage each; `end` is null while it lasts."),
+)
+def post_outages(_who: Ingester, server: Server, body: Body) -> Response:
+    """Store outages; a later record of the same node and start closes or corrects the earlier one."""
+    outages, rejected = sift(records(body), read_outage)
+    return reply(take_outages(server, outages, rejected))
+
+
+def read_outage(value: Any) -> Outage:
+    """The outage of a JSON object; whether it was planned, and its cause, follow from state and reason.
+
+    Raises:
+        RecordError: a field is missing or of the wrong type, or the end lies before the start.
+    """
+    if not isinstance(value, dict):
+        raise RecordError(f"a record is a JSON object, not {type(value).__name__}")
+    texts = {name: _text(value, name) for name in ("node", "start", "end", "state", "reason", "user")}
+    node, start = texts["node"], texts["start"]
+    if not node or not start:
+        raise RecordError("an outage needs 'node' and 'start'")
+    check_name("node", node)
+    began = parse_time(start)
+    ended = parse_time(texts["end"]) if texts["end"] else None
+    check_time("start", began)
+    if ended is not None:
+        check_time("end", ended)
+        if ended < began:
+            raise RecordError("'end' lies before 'start'")
+    state, reason = texts["state"] or "", texts["reason"] or ""
+    planned, cause = classify(state, reason)
+    return Outage(node, began, ended, state, reason, texts["user"], planned, cause)
+
+
+def _text(value: dict[str, Any], name: str) -> str | None:
+    text = value.get(name)
+    if text is not None and not isinstance(text, str):
+        raise RecordError(f"{name!r} must be a string or null")
+    return text

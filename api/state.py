@@ -1,0 +1,32 @@
+"""What every route is handed: the settings, the database, the clock, the counters."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import Depends, Request
+
+from api.metrics import Metrics
+from api.settings import ApiSettings
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One server's state. `news` is set when records came in that scores may depend on."""
+
+    settings: ApiSettings
+    engine: sa.Engine
+    clock: Callable[[], datetime]
+    metrics: Metrics = field(default_factory=Metrics)
+    news: threading.Event = field(default_factory=threading.Event)
+
+
+def _state(request: Request) -> State:
+    state: State = request.app.state.foreshock
+    return state
+
+
+Server = Annotated[State, Depends(_state)]

@@ -1,0 +1,225 @@
+"""What answers look like, for the published description; tests hold every answer against these."""
+
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.nodes import NodeState
+from store.event import Action, Cause, Severity
+from store.hint import HintAction, HintState
+
+T = TypeVar("T")
+
+
+class Page(BaseModel, Generic[T]):
+    """One page of a list; `next_cursor` is null on the last."""
+
+    items: list[T]
+    next_cursor: str | None = None
+
+
+class RejectedOut(BaseModel):
+    """A record that was left out."""
+
+    line: int = Field(examples=[3])
+    detail: str = Field(examples=["'severity' is 'bad': use one of info, warning, error, fatal"])
+
+
+class TakenOut(BaseModel):
+    """What became of a body: new records, known ones, those left out (the first hundred are named)."""
+
+    accepted: int = Field(examples=[17])
+    known: int = Field(examples=[2])
+    rejected: list[RejectedOut]
+
+
+class DeviceOut(BaseModel):
+    """Where in a node or fabric."""
+
+    type: str = Field(examples=["gpu"])
+    pci: str | None = Field(examples=["0000:0f:00.0"])
+    index: int | None
+    uuid: str | None
+    port: int | None
+
+
+class EventOut(BaseModel):
+    """One event, as `foreshock parse` prints it, with its id and when it was received."""
+
+    id: str = Field(examples=["3f2a0c5a9b8e4d1f8a7b6c5d4e3f2a1b"])
+    time: datetime
+    received: datetime
+    node: str | None = Field(examples=["gpu-017"])
+    source: str = Field(examples=["kernel"])
+    kind: str = Field(examples=["xid"])
+    code: int | None = Field(examples=[79])
+    severity: Severity
+    cause: Cause
+    action: Action
+    device: DeviceOut
+    message: str = Field(examples=["GPU has fallen off the bus."])
+    attributes: dict[str, Any] = Field(examples=[{"pid": 1234, "process": "python"}])
+    line: int | None
+    file: str | None = None
+
+
+class IncidentOut(BaseModel):
+    """The events of one fault, coalesced."""
+
+    id: str
+    node: str | None
+    start: datetime
+    end: datetime
+    kind: str = Field(examples=["xid"])
+    code: int | None = Field(examples=[79])
+    severity: Severity
+    cause: Cause
+    action: Action
+    device: DeviceOut
+    message: str
+    count: int
+    kinds: dict[str, int]
+    blast_radius: int | None
+
+
+class ReasonOut(BaseModel):
+    """What moved a score, by how much (probability), and the events behind it."""
+
+    text: str = Field(examples=["3 correctable row remaps in 24 h"])
+    contribution: float
+    events: list[str]
+
+
+class ScoreOut(BaseModel):
+    """The probability of an unplanned outage of a node within a horizon, as of a moment."""
+
+    node: str
+    time: datetime
+    horizon_h: int
+    score: float
+    reasons: list[ReasonOut]
+    model: str
+
+
+class HintMark(BaseModel):
+    """A node's open hint, in short."""
+
+    id: str
+    action: HintAction
+    state: HintState
+
+
+class NodeOut(BaseModel):
+    """A node, its state and its risk; a score is null until a model has scored it."""
+
+    node: str = Field(examples=["gpu-017"])
+    rack: str | None
+    leaf: str | None
+    gpu_model: str | None
+    gpus: int | None
+    driver: str | None
+    last_seen: datetime | None
+    state: NodeState
+    score_24h: float | None
+    score_7d: float | None
+    scored_at: datetime | None
+    reasons: list[ReasonOut]
+    hint: HintMark | None
+
+
+class OutageOut(BaseModel):
+    """A node out of service; `end` is null while it lasts."""
+
+    node: str
+    start: datetime
+    end: datetime | None
+    state: str
+    reason: str
+    user: str | None
+    planned: bool
+    cause: Cause
+
+
+class HintOut(BaseModel):
+    """What is asked of a scheduler."""
+
+    id: str
+    node: str
+    action: HintAction
+    state: HintState
+    reason: str = Field(examples=["foreshock: Xid 79 GPU has fallen off the bus."])
+    evidence: dict[str, Any]
+    owner: str = Field(examples=["foreshock"])
+    created: datetime
+    valid_until: datetime
+
+
+class NodeDetail(NodeOut):
+    """A node with what is known of its past."""
+
+    incidents: list[IncidentOut]
+    outages: list[OutageOut]
+    hints: list[HintOut]
+    telemetry: list[dict[str, Any]]
+    scores: list[dict[str, Any]]
+
+
+class LinkOut(BaseModel):
+    """One cable."""
+
+    switch: str
+    port: int
+    peer: str
+    peer_port: int | None
+    peer_type: str
+
+
+class TopologyNode(BaseModel):
+    """A node's place."""
+
+    node: str
+    rack: str | None
+    leaf: str | None
+
+
+class TopologyOut(BaseModel):
+    """Nodes with their places, and the fabric's cables."""
+
+    nodes: list[TopologyNode]
+    links: list[LinkOut]
+
+
+class AuditOut(BaseModel):
+    """Who did what to which hint, when, and what came of it."""
+
+    seq: int
+    time: datetime
+    actor: str
+    action: str
+    subject: str
+    detail: dict[str, Any]
+
+
+class RunOut(BaseModel):
+    """A training run over its attempts."""
+
+    run: str
+    state: str | None
+    nodes: int | None
+    gpus: int | None
+    start: datetime | None
+    end: datetime | None
+    wall_s: float
+    goodput: float | None
+    attempts: int
+    interruptions: int
+
+
+class CheckOut(BaseModel):
+    """Whether the server can do its work: each check by name."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ok", "checks": {"database": "ok"}}]})
+
+    status: str
+    checks: dict[str, str]

@@ -1,0 +1,81 @@
+"""`foreshock serve`: the API and its background loops, until SIGTERM."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import uvicorn
+
+from api.app import create_app
+from cli.config import is_loopback, load_settings
+from cli.errors import Failure
+from cli.open import open_store
+from cli.output import DB_OPTION
+from store.event import RecordError, parse_time
+
+DEFAULT_PORT = 10870
+_SHUTDOWN_S = 5
+
+
+@click.command()
+@DB_OPTION
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", default=DEFAULT_PORT, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one."
+)
+@click.option("--config", "file", type=click.Path(path_type=Path), help="YAML file: tokens, policy, webhooks.")
+@click.option("--clock-start", hidden=True, help="Replays: the present begins here.")
+@click.option(
+    "--clock-speed", hidden=True, type=float, default=1.0, help="Replays: seconds of the replay in one of ours."
+)
+def serve(url: str, host: str, port: int, file: Path | None, clock_start: str | None, clock_speed: float) -> None:
+    """Serve the API and run its background loops."""
+    settings = load_settings(file)
+    if not settings.tokens and not is_loopback(host):
+        raise Failure(
+            f"--host {host} is open to others and no token is configured: "
+            "add `tokens` to the --config file, or set FORESHOCK_TOKEN_FILE"
+        )
+    engine = open_store(url, create=True)
+    app = create_app(settings, engine, _clock(clock_start, clock_speed))
+    config = uvicorn.Config(
+        app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=_SHUTDOWN_S, server_header=False
+    )
+    try:
+        _Server(config).run()
+    finally:
+        engine.dispose()
+
+
+class _Server(uvicorn.Server):
+    """Says where it is once it answers."""
+
+    async def startup(self, sockets: list[object] | None = None) -> None:
+        """Start listening, then print the address: with port 0 nobody knows it before."""
+        await super().startup(sockets)  # type: ignore[arg-type]  # as uvicorn declares it
+        if self.started and self.servers:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            click.echo(f"API http://{shown}:{port}")
+
+
+def _clock(start: str | None, speed: float) -> Callable[[], datetime]:
+    """The present; or, for a replay, one that starts elsewhere and runs faster, never past the real one."""
+    if start is None:
+        return _now
+    try:
+        origin = parse_time(start)
+    except RecordError as error:
+        raise Failure(f"--clock-start: {error}") from error
+    began = _now()
+
+    def replayed() -> datetime:
+        now = _now()
+        return min(now, origin + (now - began) * speed)
+
+    return replayed
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,67 @@
+"""What an operator may set about hints: the mode, the thresholds, the budgets, the webhooks.
+
+Defaults are cautious: shadow mode, nothing is sent. The thresholds follow the break-even precisions of FIELD section C:
+a soft cordon pays from 0.7 % on at 10,000 GPUs and 6.9 % at 1,024, a migration from 14 % to 20 %.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+Mode: TypeAlias = Literal["shadow", "approve", "auto"]
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Probabilities of an unplanned outage within 24 h from which a node is watched, avoided, cordoned."""
+
+    watch: float = 0.02
+    avoid: float = 0.07
+    cordon: float = 0.20
+    # A hint falls only below this share of the threshold that raised it: no flapping.
+    release_ratio: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """How many nodes we may hold out of service at once and per hour. The tightest one decides.
+
+    Counts our own cordons and drains alone. The percentage is of the nodes known, not of those reporting.
+    """
+
+    nodes: int = 8
+    percent_of_nodes: float = 2.0
+    per_rack: int = 2
+    per_leaf: int = 4
+    per_hour: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """Trips when this many nodes of one leaf or driver call for a cordon within the window: a shared cause."""
+
+    nodes: int = 4
+    window_s: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """When to ask what of a scheduler, under which budgets."""
+
+    mode: Mode = "shadow"
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    budgets: Budgets = field(default_factory=Budgets)
+    breaker: Breaker = field(default_factory=Breaker)
+    validity_s: float = 24 * 3600.0
+    # How long a node must have shown no fatal fault before its cordon is released.
+    healthy_s: float = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSettings:
+    """One receiver. `secret` is `whsec_` and base64 of 24 to 64 bytes."""
+
+    name: str
+    url: str
+    secret: str = field(repr=False)
+    timeout_s: float = 15.0
+    send_shadow: bool = False

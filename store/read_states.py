@@ -1,0 +1,89 @@
+"""The present state of every node: what the lists and the policy ask for, in a few queries over small sets."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from store import schema
+from store.hint import OPEN_STATES
+from store.incident import Incident
+from store.read import incident_of
+
+
+def node_rows(connection: sa.Connection, node: str | None = None) -> Sequence[Any]:
+    """Rows of `nodes`, all or one, by name."""
+    query = sa.select(schema.nodes).order_by(schema.nodes.c.node)
+    if node is not None:
+        query = query.where(schema.nodes.c.node == node)
+    return connection.execute(query).all()
+
+
+def newest_scores(connection: sa.Connection, horizon_h: int, at: datetime) -> dict[str, Any]:
+    """Each node's newest score of a horizon no later than a moment (node, time, score), without reasons.
+
+    One index lookup a node: the cost does not grow with history.
+    """
+    scores, nodes = schema.scores, schema.nodes
+    other = scores.alias("newest")
+    newest = (
+        sa.select(sa.func.max(other.c.time, type_=schema.UtcTime()))
+        .where(other.c.node == nodes.c.node, other.c.horizon_h == horizon_h, other.c.time <= at)
+        .scalar_subquery()
+    )
+    query = (
+        sa.select(scores.c.node, scores.c.time, scores.c.score)
+        .select_from(nodes)
+        .join(scores, sa.and_(scores.c.node == nodes.c.node, scores.c.horizon_h == horizon_h, scores.c.time == newest))
+    )
+    return {row.node: row for row in connection.execute(query)}
+
+
+def score_reasons(
+    connection: sa.Connection, horizon_h: int, keys: Sequence[tuple[str, datetime]]
+) -> dict[str, list[Any]]:
+    """The reasons of the scores of (node, time), as they are stored; few keys, please."""
+    scores = schema.scores
+    found: dict[str, list[Any]] = {}
+    for node, time in keys:
+        query = sa.select(scores.c.reasons).where(
+            scores.c.node == node, scores.c.horizon_h == horizon_h, scores.c.time == time
+        )
+        found[node] = connection.scalar(query) or []
+    return found
+
+
+def nodes_out(connection: sa.Connection, at: datetime) -> set[str]:
+    """Nodes with an outage that is open at a moment."""
+    table = schema.outages
+    query = sa.select(table.c.node).where(table.c.start <= at, sa.or_(table.c.end.is_(None), table.c.end > at))
+    return set(connection.scalars(query))
+
+
+def fatal_incidents(connection: sa.Connection, since: datetime, until: datetime) -> list[Incident]:
+    """Fatal hardware incidents that showed within a window: what counts as a confirmed fault."""
+    table = schema.incidents
+    query = sa.select(table).where(
+        table.c.severity == "fatal",
+        table.c.cause == "hardware",
+        table.c.node.is_not(None),
+        table.c.end >= since,
+        table.c.start <= until,
+    )
+    return [incident_of(row) for row in connection.execute(query.order_by(table.c.start)).mappings()]
+
+
+def open_hints(connection: sa.Connection) -> dict[str, Any]:
+    """Each node's open hint (a row of `hints`); the newest, should there be several."""
+    table = schema.hints
+    query = sa.select(table).where(table.c.state.in_(OPEN_STATES)).order_by(table.c.created, table.c.id)
+    return {row.node: row for row in connection.execute(query)}
+
+
+def last_reports(connection: sa.Connection, at: datetime, window: timedelta) -> datetime | None:
+    """When any node was last heard of within a window before a moment; None: nobody reports."""
+    column = schema.nodes.c.last_seen
+    query = sa.select(sa.func.max(column, type_=schema.UtcTime())).where(column > at - window, column <= at)
+    newest: datetime | None = connection.scalar(query)
+    return newest

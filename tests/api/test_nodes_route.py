@@ -1,0 +1,164 @@
+"""GET /nodes and GET /nodes/{node}."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from api.wire import NodeDetail, NodeOut, Page
+from store import schema
+from store.append import append_events, append_nodes, append_outages, append_rollups
+from store.database import writing
+from store.event import Event
+from store.node import Node
+from store.outage import Outage
+from store.telemetry import Rollup
+
+from .conftest import NOW, Clock
+
+HOUR = timedelta(hours=1)
+
+
+def add_score(connection: sa.Connection, node: str, score: float, hours_ago: float = 0, horizon_h: int = 24) -> None:
+    """A stored score with one reason."""
+    reasons = [{"text": f"because {score}", "contribution": score, "events": ["e1"]}]
+    row = {"node": node, "horizon_h": horizon_h, "time": NOW - hours_ago * HOUR, "score": score, "model": "m1"}
+    connection.execute(schema.scores.insert().values(**row, reasons=reasons))
+
+
+def add_hint(connection: sa.Connection, node: str, action: str, state: str) -> None:
+    """A stored hint, made an hour ago."""
+    connection.execute(
+        schema.hints.insert().values(
+            id=f"h-{node}",
+            node=node,
+            action=action,
+            state=state,
+            reason="foreshock: test",
+            owner="foreshock",
+            created=NOW - HOUR,
+            valid_until=NOW + HOUR,
+            evidence={},
+        )
+    )
+
+
+def add_incident(connection: sa.Connection, node: str, severity: str = "fatal", hours_ago: float = 1) -> None:
+    """A stored hardware incident."""
+    moment = NOW - hours_ago * HOUR
+    device = {"type": "gpu", "pci": "0000:0f:00.0", "index": None, "uuid": None, "port": None}
+    row = {"id": f"i-{node}-{hours_ago}", "node": node, "start": moment, "end": moment, "kind": "xid", "code": 79}
+    row |= {"severity": severity, "cause": "hardware", "action": "drain_node", "device": device, "message": "gone"}
+    connection.execute(schema.incidents.insert().values(**row, count=1, kinds={"xid:79": 1}))
+
+
+@pytest.fixture
+def cluster(engine: sa.Engine) -> None:
+    """Six nodes, one of each state."""
+    with writing(engine).begin() as connection:
+        names = ("ok", "risk", "faulty", "out", "cordoned", "silent")
+        append_nodes(connection, [Node(name, "r1", "leaf-1", "H100-SXM", 8, "550") for name in names])
+        seen = [Event(NOW - timedelta(minutes=1), name, "kernel", "note") for name in names if name != "silent"]
+        append_events(connection, seen, NOW)
+        for name, score in (("ok", 0.001), ("risk", 0.3), ("out", 0.4)):
+            add_score(connection, name, score)
+        add_score(connection, "risk", 0.9, hours_ago=5)
+        add_score(connection, "risk", 0.5, horizon_h=168)
+        add_incident(connection, "faulty")
+        add_incident(connection, "ok", hours_ago=30)
+        add_incident(connection, "risk", severity="error")
+        add_hint(connection, "cordoned", "cordon", "sent")
+        add_hint(connection, "ok", "cordon", "shadow")
+        append_outages(connection, [Outage("out", NOW - HOUR, None, "DOWN", "x", None, False, "hardware")])
+        append_outages(connection, [Outage("ok", NOW - 3 * HOUR, NOW - HOUR, "DOWN", "x", None, False, "hardware")])
+
+
+def listed(client: TestClient, **query: Any) -> dict[str, Any]:
+    """One page of nodes; must be of the published shape."""
+    answer = client.get("/api/v1/nodes", params=query)
+    assert answer.status_code == 200, answer.text
+    Page[NodeOut].model_validate(answer.json())
+    shown: dict[str, Any] = answer.json()
+    return shown
+
+
+@pytest.mark.usefixtures("cluster")
+def test_each_node_shows_its_worst_state(client: TestClient) -> None:
+    """out over cordoned over faulty over at_risk over silent over ok."""
+    states = {item["node"]: item["state"] for item in listed(client)["items"]}
+    expected = {"ok": "ok", "risk": "at_risk", "faulty": "faulty", "out": "out", "cordoned": "cordoned"}
+    assert states == expected | {"silent": "silent"}
+
+
+@pytest.mark.usefixtures("cluster")
+def test_the_likeliest_to_fail_comes_first(client: TestClient) -> None:
+    """By the newest score of 24 h; a node without one comes last."""
+    items = listed(client)["items"]
+    assert [item["node"] for item in items][:3] == ["out", "risk", "ok"]
+    assert (items[1]["score_24h"], items[1]["score_7d"]) == (0.3, 0.5)
+    assert items[1]["reasons"] == [{"text": "because 0.3", "contribution": 0.3, "events": ["e1"]}]
+    assert items[3]["score_24h"] is None
+    assert items[3]["reasons"] == []
+
+
+@pytest.mark.usefixtures("cluster")
+def test_nodes_can_be_sorted_by_name_and_narrowed_by_state(client: TestClient) -> None:
+    """`sort=node` and `state=`."""
+    names = [item["node"] for item in listed(client, sort="node")["items"]]
+    assert names == sorted(names)
+    assert [item["node"] for item in listed(client, state="faulty")["items"]] == ["faulty"]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_pages_show_every_node_once(client: TestClient) -> None:
+    """The cursor continues behind the last node shown."""
+    found: list[str] = []
+    cursor = None
+    for _ in range(10):
+        shown = listed(client, limit=2, **({"cursor": cursor} if cursor else {}))
+        found += [item["node"] for item in shown["items"]]
+        cursor = shown["next_cursor"]
+        if cursor is None:
+            break
+    assert len(found) == len(set(found)) == 6
+
+
+@pytest.mark.usefixtures("cluster")
+def test_nobody_is_silent_when_all_are(client: TestClient, clock: Clock) -> None:
+    """With no report from anywhere it is the reporting that is broken, not every node."""
+    clock.forward(hours=2)
+    states = {item["node"]: item["state"] for item in listed(client)["items"]}
+    assert "silent" not in states.values()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_node_shows_its_past(client: TestClient, engine: sa.Engine) -> None:
+    """Incidents, outages, hints, telemetry and scores, oldest first."""
+    with writing(engine).begin() as connection:
+        append_rollups(connection, [Rollup("risk", NOW - 2 * HOUR, 960, 8, gpu_temp_mean_c=60.0)])
+    answer = client.get("/api/v1/nodes/risk")
+    assert answer.status_code == 200, answer.text
+    NodeDetail.model_validate(answer.json())
+    node = answer.json()
+    assert [incident["code"] for incident in node["incidents"]] == [79]
+    assert [score["score_24h"] for score in node["scores"]] == [0.9, 0.3]
+    assert [score["score_7d"] for score in node["scores"]] == [None, 0.5]
+    assert node["telemetry"][0]["gpu_temp_mean_c"] == 60.0
+    assert node["telemetry"][0]["power_mean_w"] is None
+    assert client.get("/api/v1/nodes/out").json()["outages"][0]["end"] is None
+    assert client.get("/api/v1/nodes/cordoned").json()["hints"][0]["action"] == "cordon"
+
+
+def test_a_node_that_nobody_heard_of_is_not_found(client: TestClient) -> None:
+    """404 as a problem that names it."""
+    answer = client.get("/api/v1/nodes/gpu-999")
+    assert answer.status_code == 404
+    assert "gpu-999" in answer.json()["detail"]
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_an_empty_store_lists_nothing(client: TestClient) -> None:
+    """No nodes is an answer, too."""
+    assert listed(client) == {"items": [], "next_cursor": None}
