@@ -124,7 +124,7 @@ def upsert_last_seen(connection: sa.Connection, newest: Mapping[str, datetime]) 
 
 def append_outages(connection: sa.Connection, outages: Iterable[Outage]) -> None:
     """Append outages; a later record of the same start closes or corrects the earlier one."""
-    _upsert(connection, schema.outages, [asdict(outage) for outage in outages])
+    upsert(connection, schema.outages, [asdict(outage) for outage in outages])
 
 
 def append_jobs(connection: sa.Connection, jobs: Iterable[Job]) -> None:
@@ -133,13 +133,13 @@ def append_jobs(connection: sa.Connection, jobs: Iterable[Job]) -> None:
     for job in jobs:
         began = job.start or job.submit
         rows.append({**asdict(job), "attempt": format_time(began) if began else ""})
-    _upsert(connection, schema.jobs, rows)
+    upsert(connection, schema.jobs, rows)
 
 
 def append_rollups(connection: sa.Connection, rollups: Sequence[Rollup]) -> None:
     """Append telemetry roll-ups; a later record of the same node and hour replaces the earlier one."""
     names = [f.name for f in fields(Rollup)]
-    _upsert(connection, schema.telemetry, [{n: getattr(r, n) for n in names} for r in rollups])
+    upsert(connection, schema.telemetry, [{n: getattr(r, n) for n in names} for r in rollups])
     newest: dict[str, datetime] = {}
     for rollup in rollups:
         newest[rollup.node] = max(rollup.time, newest.get(rollup.node, rollup.time))
@@ -148,15 +148,16 @@ def append_rollups(connection: sa.Connection, rollups: Sequence[Rollup]) -> None
 
 def append_nodes(connection: sa.Connection, nodes: Iterable[Node]) -> None:
     """Append nodes; what is known of one already is replaced, `last_seen` kept."""
-    _upsert(connection, schema.nodes, [asdict(node) for node in nodes])
+    upsert(connection, schema.nodes, [asdict(node) for node in nodes])
 
 
 def append_links(connection: sa.Connection, links: Iterable[Mapping[str, Any]]) -> None:
     """Append cables (`switch port peer peer_port peer_type`); the newest cabling of a port holds."""
-    _upsert(connection, schema.links, [dict(link) for link in links])
+    upsert(connection, schema.links, [dict(link) for link in links])
 
 
-def _upsert(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+def upsert(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+    """Insert rows; one whose primary key is there already is replaced. Of two with the same key the last holds."""
     keys = [column.name for column in table.primary_key]
     unique = {tuple(row[key] for key in keys): row for row in rows}
     if not unique:

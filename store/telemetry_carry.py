@@ -10,18 +10,17 @@ A GPU is missing at the sample of its node that ends a first whole hour without 
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from store.event import Action, Cause, Device, Event, Severity, event_id
 from store.telemetry import COUNTER_EVENTS
+from store.telemetry_rollup import moment_of
 from store.telemetry_table import COUNTER_NAMES, GPU_SLOTS, HOUR_US, Rises, TelemetryFile
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ACTIONS: dict[str, Action] = {"info": "none", "warning": "watch", "error": "run_diagnostics", "fatal": "drain_node"}
 
 
@@ -144,7 +143,7 @@ def _rise_event(counter: str, gpu: tuple[str, int], moment_us: int, count: float
     # The hour, not the count, makes the id: a day's file that has grown since does not count its hours twice.
     return replace(
         event,
-        time=_moment(moment_us),
+        time=moment_of(moment_us),
         message=f"{counter} rose by {count:.0f}",
         attributes={"count": int(count), "counter": counter},
         id=event_id(event, origin),
@@ -155,7 +154,7 @@ def _gap_event(kind: str, nodes: tuple[str, ...], key: int, moment_us: int, name
     gpu = key % GPU_SLOTS
     gone = kind == "gpu_missing"
     event = Event(
-        time=_moment(moment_us),
+        time=moment_of(moment_us),
         node=nodes[key // GPU_SLOTS],
         source="dcgm",
         kind=kind,
@@ -165,7 +164,3 @@ def _gap_event(kind: str, nodes: tuple[str, ...], key: int, moment_us: int, name
         message=f"GPU {gpu} no longer reports" if gone else f"GPU {gpu} reports again",
     )
     return replace(event, id=event_id(event, name))
-
-
-def _moment(moment_us: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=moment_us)

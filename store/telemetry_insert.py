@@ -4,19 +4,17 @@ SQLite takes them through its own executemany, PostgreSQL through COPY into a te
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
 from store import schema
 from store.append import upsert_last_seen
-from store.telemetry_rollup import RollupTable
+from store.telemetry_rollup import RollupTable, moment_of
 
 _COLUMNS = tuple(column.name for column in schema.telemetry.columns)
 _KEYS = ("node", "time")
 _VALUES = tuple(name for name in _COLUMNS if name not in (*_KEYS, "samples", "gpus_seen"))
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def insert_rollups(connection: sa.Connection, nodes: tuple[str, ...], table: RollupTable) -> int:
@@ -28,7 +26,7 @@ def insert_rollups(connection: sa.Connection, nodes: tuple[str, ...], table: Rol
     if not len(table.node):
         return 0
     if connection.dialect.name == "postgresql":
-        _copy(connection, _rows(nodes, table, [_EPOCH + timedelta(microseconds=us) for us in table.time_us.tolist()]))
+        _copy(connection, _rows(nodes, table, [moment_of(us) for us in table.time_us.tolist()]))
     else:
         marks = ", ".join("?" * len(_COLUMNS))
         statement = f"INSERT INTO telemetry ({', '.join(_COLUMNS)}) VALUES ({marks}) {_REPLACE}"  # noqa: S608  # our own names
@@ -67,4 +65,4 @@ def _note_seen(connection: sa.Connection, nodes: tuple[str, ...], table: RollupT
     newest: dict[str, int] = {}
     for number, moment in zip(table.node.tolist(), table.time_us.tolist(), strict=True):
         newest[nodes[number]] = max(moment, newest.get(nodes[number], moment))
-    upsert_last_seen(connection, {node: _EPOCH + timedelta(microseconds=moment) for node, moment in newest.items()})
+    upsert_last_seen(connection, {node: moment_of(moment) for node, moment in newest.items()})

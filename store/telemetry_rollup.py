@@ -5,6 +5,7 @@ Samples come sorted by node, GPU and time. A group of rows is given by the posit
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +17,7 @@ Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 HOUR_US = ROLLUP_S * 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,11 @@ class GpuGaps:
     late: Flags
     node: Ints
     node_first_us: Ints
+
+
+def moment_of(time_us: int) -> datetime:
+    """The aware UTC moment of microseconds since 1970."""
+    return _EPOCH + timedelta(microseconds=time_us)
 
 
 def roll_up(node: Ints, gpu: Ints, time_us: Ints, gauges: Mapping[str, Floats]) -> RollupTable:

@@ -1,0 +1,214 @@
+"""`foreshock ingest`: a cluster archive into the database, in parallel, resumable, idempotent."""
+
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import sqlalchemy as sa
+
+from cli.errors import Failure
+from cli.ingest_files import Digest, Taken, Task, digest, in_order, take
+from cli.ingest_write import Tally, Writer
+from cli.open import open_store
+from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from collectors.archive import ArchiveError, context_of, find_parts, newest_moment
+from store.ingest_log import IngestedFile, incidents_owed, read_ingested
+
+# Files before a new telemetry file that are read again for their last counter values and absent GPUs.
+CARRY_FILES = 8
+_MOST_TOLD = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A file that could not be read to its end (`broken`), or of which lines were skipped."""
+
+    file: str
+    detail: str
+    broken: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What an ingest did. `parts` is by the names of an archive's parts, `counters` the events of telemetry."""
+
+    parts: dict[str, Tally]
+    troubles: tuple[Trouble, ...]
+    incidents: int
+    wall_s: float
+
+    def total(self) -> Tally:
+        """All parts together."""
+        sums = {name: sum(asdict(tally)[name] for tally in self.parts.values()) for name in asdict(Tally())}
+        return Tally(**sums)
+
+
+def ingest_archive(
+    engine: sa.Engine,
+    archive: Path,
+    year: int | None = None,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Summary:
+    """Load an archive into a migrated database.
+
+    Args:
+        year: of timestamps without one; None takes it from the archive's own dates.
+        workers: processes that read; 1 reads in this one.
+        progress: told of bytes done of bytes in all.
+
+    Raises:
+        ArchiveError: the folder is no archive.
+    """
+    started = time.monotonic()
+    parts = find_parts(archive)
+    writer = Writer(engine, now=datetime.now(UTC))
+    with engine.begin() as connection:
+        owed, taken_before = incidents_owed(connection), read_ingested(connection)
+    troubles: list[Trouble] = []
+    with _executor(workers) as executor:
+        digests = list(in_order(executor, digest, parts))
+        tasks = _plan(digests, taken_before, newest_moment(parts), year)
+        _count_known(writer, digests, taken_before)
+        done, whole = 0, sum(task.digest.part.size for task in tasks)
+        for taken in in_order(executor, take, tasks):
+            writer.write(taken)
+            troubles += _troubles(taken)
+            done += taken.task.digest.part.size
+            if progress is not None:
+                progress(done, whole)
+    troubles += [Trouble(d.part.relative, d.broken, broken=True) for d in digests if d.broken is not None]
+    for unread in (d for d in digests if d.broken is not None):
+        writer.tally(unread.part.name).broken += 1
+    incidents = writer.make_incidents(everything=owed)
+    return Summary(writer.tallies, tuple(troubles), incidents, time.monotonic() - started)
+
+
+@contextmanager
+def _executor(workers: int) -> Iterator[Executor | None]:
+    if workers <= 1:
+        yield None
+        return
+    # Spawned, not forked: the parent holds database connections and threads.
+    executor = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _plan(
+    digests: Sequence[Digest], known: dict[tuple[str, str], IngestedFile], newest: datetime | None, year: int | None
+) -> list[Task]:
+    """The files to read: new ones, telemetry in order of time, with the few before each that it follows on."""
+    readable = [d for d in digests if d.broken is None]
+    plain = [d for d in readable if d.part.name != "telemetry"]
+    telemetry = sorted(
+        (d for d in readable if d.part.name == "telemetry"), key=lambda d: (d.begins_us, d.part.relative)
+    )
+    tasks = [Task(d, context_of(d.part, newest, year)) for d in plain if (d.part.relative, d.sha256) not in known]
+    fresh = [(d.part.relative, d.sha256) not in known for d in telemetry]
+    for place, item in enumerate(telemetry):
+        if any(fresh[place : place + 1 + CARRY_FILES]):
+            tasks.append(Task(item, context_of(item.part, newest, year), only_carry=not fresh[place]))
+    return tasks
+
+
+def _count_known(writer: Writer, digests: Sequence[Digest], known: dict[tuple[str, str], IngestedFile]) -> None:
+    for item in digests:
+        before = known.get((item.part.relative, item.sha256))
+        if before is not None:
+            tally = writer.tally(item.part.name)
+            tally.files += 1
+            tally.records += before.records
+            tally.known += before.records
+            tally.skipped += before.skipped
+
+
+def _troubles(taken: Taken) -> Iterator[Trouble]:
+    file, records = taken.task.digest.part.relative, taken.records
+    if records.broken is not None:
+        yield Trouble(file, records.broken, broken=True)
+    if records.skipped and not taken.task.only_carry:
+        yield Trouble(file, f"{records.skipped} skipped, the first: {records.first_skip}", broken=False)
+
+
+@click.command()
+@click.argument("archive", type=click.Path(path_type=Path))
+@DB_OPTION
+@click.option(
+    "--year", type=click.IntRange(1970, 2200), help="Year of opensm's timestamps [default: the archive's own]."
+)
+@click.option("--workers", type=click.IntRange(1, 256), help="Processes that read [default: one a core].")
+@JSON_OPTION
+def ingest(archive: Path, url: str, year: int | None, workers: int | None, as_json: bool) -> None:
+    """Load a cluster archive: a folder of nodes.csv, kernel/, fabric/, telemetry/, training/, jobs.csv, outages.csv.
+
+    A file that was taken before is passed over, so that an ingest that was broken off goes on where it was.
+    """
+    try:
+        find_parts(archive)
+        engine = open_store(url, create=True)
+        with _bar() as progress:
+            summary = ingest_archive(engine, archive, year, workers or len(os.sched_getaffinity(0)), progress)
+    except ArchiveError as error:
+        raise Failure(str(error)) from error
+    _tell(summary.troubles)
+    if as_json:
+        print_json(_as_json(archive, summary))
+    else:
+        _print(summary)
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar on a terminal, nothing elsewhere."""
+    stream = sys.stderr
+    if not stream.isatty():
+        yield None
+        return
+    with click.progressbar(length=1, label="Reading the archive", file=stream) as bar:
+
+        def progress(done: int, whole: int) -> None:
+            bar.length = max(whole, 1)
+            bar.update(done - bar.pos)
+
+        yield progress
+
+
+def _tell(troubles: Sequence[Trouble]) -> None:
+    """Each broken file and each with skipped lines, on stderr."""
+    for trouble in troubles[:_MOST_TOLD]:
+        click.echo(f"{'Broken' if trouble.broken else 'Skipped'}: {trouble.file}: {trouble.detail}", err=True)
+    if len(troubles) > _MOST_TOLD:
+        click.echo(f"... and {len(troubles) - _MOST_TOLD} files more: --json lists them all", err=True)
+
+
+def _as_json(archive: Path, summary: Summary) -> dict[str, Any]:
+    return {
+        "archive": str(archive),
+        "parts": [{"part": name, **asdict(tally)} for name, tally in summary.parts.items()],
+        "total": asdict(summary.total()),
+        "troubles": [asdict(trouble) for trouble in summary.troubles],
+        "incidents": summary.incidents,
+        "wall_s": round(summary.wall_s, 3),
+    }
+
+
+def _print(summary: Summary) -> None:
+    rows = [{"part": name, **asdict(tally)} for name, tally in summary.parts.items()]
+    print_table(rows, ("part", "files", "broken", "records", "new", "known", "skipped"))
+    total = summary.total()
+    click.echo(
+        f"{total.records} records ({total.new} new, {total.known} known, {total.skipped} skipped) "
+        f"of {total.files} files ({total.broken} broken); {summary.incidents} incidents; {summary.wall_s:.1f} s"
+    )

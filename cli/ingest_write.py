@@ -1,0 +1,149 @@
+"""The writer of `foreshock ingest`: one transaction a file, so that a broken-off ingest leaves whole files behind."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+from diagnosis.incidents_table import update_incidents
+
+from cli.ingest_files import Taken
+from store import schema
+from store.append import append_events, append_links, append_nodes
+from store.database import writing
+from store.event import Event
+from store.ingest_log import IngestedFile, note_incidents, note_ingested
+from store.read import Window, read_events
+from store.telemetry_carry import Carry
+from store.telemetry_insert import insert_rollups
+from store.telemetry_rollup import RollupTable, moment_of
+
+# Sources that say nothing of a fault by themselves: their events are many.
+_NO_FAULTS = ("training", "sacct", "sacctmgr")
+_INCIDENT_BATCH = 20_000
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was taken of one part of an archive."""
+
+    files: int = 0
+    broken: int = 0
+    records: int = 0
+    new: int = 0
+    known: int = 0
+    skipped: int = 0
+
+
+@dataclass(slots=True)
+class Writer:
+    """Writes what workers read, file by file, and keeps count."""
+
+    engine: sa.Engine
+    now: datetime
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    carry: Carry = field(default_factory=Carry)
+    since: datetime | None = None  # the window of the new events
+    until: datetime | None = None
+
+    def tally(self, part: str) -> Tally:
+        """The count of a part, from nothing."""
+        return self.tallies.setdefault(part, Tally())
+
+    def write(self, taken: Taken) -> None:
+        """Write a file's records, and that it was taken unless it is broken."""
+        digest = taken.task.digest
+        events, name = taken.records.events, digest.part.name
+        if taken.telemetry is not None:
+            events = tuple(self.carry.follow(taken.telemetry, digest.part.relative))
+            if taken.task.only_carry:
+                return
+        tally = self.tally(name)
+        before = tally.records, tally.skipped
+        tally.files += 1
+        tally.skipped += taken.records.skipped
+        with writing(self.engine).begin() as connection:
+            self._write_state(connection, taken, tally)
+            self._write_events(connection, events, self.tally("counters") if name == "telemetry" else tally)
+            if taken.records.broken is not None:
+                tally.broken += 1
+            else:
+                records, skipped = tally.records - before[0], tally.skipped - before[1]
+                file = IngestedFile(digest.part.relative, digest.sha256, records, skipped, self.now)
+                note_ingested(connection, file)
+
+    def _write_events(self, connection: sa.Connection, events: tuple[Event, ...], tally: Tally) -> None:
+        if not events:
+            return
+        taken = append_events(connection, events, self.now)
+        tally.records += len(events)
+        tally.new += len(taken.new)
+        tally.known += len(events) - len(taken.new)
+        times = [event.time for event in taken.new if event.time is not None]
+        if times:
+            self.since = min([*times, *([self.since] if self.since else [])])
+            self.until = max([*times, *([self.until] if self.until else [])])
+
+    def _write_state(self, connection: sa.Connection, taken: Taken, tally: Tally) -> None:
+        """Nodes, cables and roll-ups: rows that a later word replaces."""
+        records, telemetry = taken.records, taken.telemetry
+        if records.nodes:
+            with _counted(connection, sa.select(sa.func.count()).select_from(schema.nodes), tally):
+                append_nodes(connection, records.nodes)
+                tally.records += len(records.nodes)
+        if records.links:
+            with _counted(connection, sa.select(sa.func.count()).select_from(schema.links), tally):
+                append_links(connection, records.links)
+                tally.records += len(records.links)
+        if telemetry is not None and len(telemetry.rollups.node):
+            with _counted(connection, _rows_between(telemetry.rollups), tally):
+                tally.records += insert_rollups(connection, telemetry.nodes, telemetry.rollups)
+
+    def make_incidents(self, everything: bool) -> int:
+        """Incidents of the new events' window, or of all that is stored. Returns how many were touched."""
+        if not everything and (self.since is None or self.until is None):
+            return 0
+        touched: set[str] = set()
+        window = Window() if everything else Window(since=self.since, until=_after(self.until))
+        for batch in self._batches(window):
+            with writing(self.engine).begin() as connection:
+                touched.update(incident.id for incident in update_incidents(connection, batch))
+        with writing(self.engine).begin() as connection:
+            note_incidents(connection, self.now)
+        return len(touched)
+
+    def _batches(self, window: Window) -> Iterator[list[Event]]:
+        after: tuple[datetime, str] | None = None
+        while True:
+            page = Window(since=window.since, until=window.until, after=after)
+            with self.engine.begin() as connection:
+                batch = list(read_events(connection, page, limit=_INCIDENT_BATCH, excluding=_NO_FAULTS))
+            if not batch:
+                return
+            yield batch
+            last = batch[-1]
+            if len(batch) < _INCIDENT_BATCH or last.time is None or last.id is None:
+                return
+            after = (last.time, last.id)
+
+
+def _after(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment + timedelta(microseconds=1)
+
+
+@contextmanager
+def _counted(connection: sa.Connection, query: sa.Select[int], tally: Tally) -> Iterator[None]:
+    """Share the records written inside among new and known, by how many rows there are before and after."""
+    records, rows = tally.records, connection.scalar(query) or 0
+    yield
+    new = (connection.scalar(query) or 0) - rows
+    tally.new += new
+    tally.known += tally.records - records - new
+
+
+def _rows_between(rollups: RollupTable) -> sa.Select[int]:
+    """How many roll-ups there are in the time that a file spans."""
+    time = schema.telemetry.c.time
+    first, last = moment_of(int(rollups.time_us.min())), moment_of(int(rollups.time_us.max()))
+    return sa.select(sa.func.count()).select_from(schema.telemetry).where(time >= first, time <= last)

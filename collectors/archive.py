@@ -1,0 +1,209 @@
+"""A cluster archive: a directory in the formats that the real tools write. Every part is optional.
+
+    nodes.csv      kernel/NODE.log[.gz]        telemetry/*.parquet   jobs.csv
+    outages.csv    fabric/opensm.log           training/RUN.log      fabric/ibnetdiscover.txt
+
+    parts = find_parts(Path("archive"))
+    for part in parts:
+        records = read_part(part, context_of(part, newest_moment(parts)))
+
+Telemetry is found here and read by `store.telemetry_table`: a node that runs the sidecar has no Parquet.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median_low
+from typing import TypeVar
+
+import zstandard
+from parsers.registry import PARSERS
+
+from collectors.archive_text import lines_of, looks_binary, newest_in
+from parsers.ibnetdiscover import Link, links
+from parsers.node_table import nodes
+from parsers.parser import Context, OnError, ParseError, parse
+from store.event import Attribute, Event, with_id
+from store.node import Node
+
+# part: (patterns, the format of parsers.registry whose lines are events). In the order of reading.
+PARTS: dict[str, tuple[tuple[str, ...], str | None]] = {
+    "nodes": (("nodes.csv",), None),
+    "topology": (("fabric/ibnetdiscover.txt",), None),
+    "outages": (("outages.csv",), "sacctmgr"),
+    "jobs": (("jobs.csv",), "sacct"),
+    "kernel": (("kernel/*.log", "kernel/*.json", "kernel/*.gz", "kernel/*.zst"), "kernel"),
+    "fabric": (("fabric/opensm*.log", "fabric/opensm*.log.gz", "fabric/opensm*.log.zst"), "opensm"),
+    "training": (("training/*.log", "training/*.gz", "training/*.zst"), "training"),
+    "telemetry": (("telemetry/*.parquet",), None),
+}
+# A date that lies further ahead of the archive's others than this is a broken clock's.
+_AHEAD = timedelta(days=366)
+T = TypeVar("T")
+_READ_ERRORS = (OSError, EOFError, zlib.error, zstandard.ZstdError)
+
+
+class ArchiveError(ValueError):
+    """A folder that is no archive; the message says what one looks like."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivePart:
+    """One file of an archive. `name` is a key of PARTS, `relative` its path within the archive."""
+
+    name: str
+    path: Path
+    relative: str
+    size: int
+
+    def stem(self) -> str:
+        """The node or run that the file is named for: gpu-017 of kernel/gpu-017.log.gz."""
+        name = self.path.name
+        for suffix in (".gz", ".zst", ".log", ".json"):
+            name = name.removesuffix(suffix)
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class PartRecords:
+    """What a file said. `skipped` counts broken lines; `broken` says why the file could not be read to its end."""
+
+    events: tuple[Event, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    links: tuple[Link, ...] = ()
+    skipped: int = 0
+    first_skip: str | None = None
+    broken: str | None = None
+
+
+def find_parts(root: Path) -> list[ArchivePart]:
+    """The files of an archive, in the order of PARTS and by name.
+
+    Raises:
+        ArchiveError: there is none: the folder is no archive.
+    """
+    if not root.is_dir():
+        raise ArchiveError(f"{root} is no folder: give the directory that holds nodes.csv, kernel/, telemetry/ ...")
+    found = []
+    for name, (patterns, _) in PARTS.items():
+        paths = sorted({path for pattern in patterns for path in root.glob(pattern) if path.is_file()})
+        found += [ArchivePart(name, path, path.relative_to(root).as_posix(), path.stat().st_size) for path in paths]
+    if not found:
+        raise ArchiveError(
+            f"{root} is no archive: none of {', '.join(patterns[0] for patterns, _ in PARTS.values())} is there"
+        )
+    return found
+
+
+def newest_moment(parts: Sequence[ArchivePart]) -> datetime | None:
+    """The newest date that the archive's own files bear; None where none does."""
+    seen = []
+    for part in parts:
+        if part.name in ("outages", "jobs", "kernel", "training"):
+            moment = _newest_or_none(part.path)
+        elif part.name == "telemetry":
+            moment = _day(part.stem().removesuffix(".parquet"))
+        else:
+            continue
+        if moment is not None:
+            seen.append(moment)
+    if not seen:
+        return None
+    return max(moment for moment in seen if moment <= median_low(seen) + _AHEAD)
+
+
+def _newest_or_none(path: Path) -> datetime | None:
+    try:
+        return newest_in(path)
+    except OSError:  # it is told of when the file is read
+        return None
+
+
+def _day(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text[:10]).replace(tzinfo=UTC) + timedelta(days=1)
+    except ValueError:
+        return None
+
+
+def context_of(part: ArchivePart, newest: datetime | None, year: int | None = None) -> Context:
+    """What the file's lines do not say of themselves.
+
+    Args:
+        newest: the newest moment of the archive; the file's modification time where it is None.
+        year: the year of timestamps without one; that of `newest` where it is None.
+    """
+    until = newest or datetime.fromtimestamp(part.path.stat().st_mtime, UTC)
+    if year is not None:
+        # A month ahead of `until` would be taken for last year's: the year that was asked for holds for all.
+        until = datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC)
+    return Context(
+        node=part.stem() if part.name == "kernel" else None,
+        run=part.stem() if part.name == "training" else None,
+        year=until.year,
+        until=until,
+    )
+
+
+def read_part(part: ArchivePart, context: Context) -> PartRecords:
+    """What a text file of an archive says. Never fails: what cannot be read is told of in the result."""
+    skips: list[str] = []
+
+    def skip(line: int, error: ParseError) -> None:
+        skips.append(f"line {line}: {error}" if not skips else "")
+
+    events: list[Event] = []
+    found_nodes: list[Node] = []
+    found_links: list[Link] = []
+    broken = None
+    try:
+        if looks_binary(part.path):
+            return PartRecords(broken="it is no text: replace it with the log itself")
+        lines = lines_of(part.path)
+        if part.name == "nodes":
+            _take(found_nodes, nodes(lines, skip))
+        elif part.name == "topology":
+            _take(found_links, links(lines, skip))
+        else:
+            _take(events, _events(part, lines, context, skip))
+    except ParseError as error:
+        broken = str(error)
+    except _READ_ERRORS as error:
+        broken = f"it cannot be read to its end ({str(error) or type(error).__name__}): copy it anew"
+    first_skip = skips[0] if skips else None
+    timed = _timed(events, context.until)
+    return PartRecords(timed, tuple(found_nodes), tuple(found_links), len(skips), first_skip, broken)
+
+
+def _take(found: list[T], records: Iterable[T]) -> None:
+    """Keep what came before a failure."""
+    for record in records:
+        found.append(record)  # extend() does not promise to keep them
+
+
+def _events(part: ArchivePart, lines: Iterable[str], context: Context, skip: OnError) -> Iterator[Event]:
+    """The events of a log, each with the id that the same line of the same file always has."""
+    form = PARTS[part.name][1]
+    if form is None:
+        return
+    for event in parse(PARSERS[form].make(context), lines, skip, file=part.relative):
+        yield with_id(event, f"{part.relative}:{event.line}")
+
+
+def _timed(events: Sequence[Event], otherwise: datetime | None) -> tuple[Event, ...]:
+    """Events that bear no time, given that of the timed one before them in the file (or else of the first one).
+
+    They are marked by the attribute `time_assumed`: without a time they would seem to have happened today.
+    """
+    moment = next((event.time for event in events if event.time is not None), otherwise)
+    timed = []
+    for event in events:
+        if event.time is None:
+            assumed: dict[str, Attribute] = {**event.attributes, "time_assumed": True}
+            timed.append(replace(event, time=moment, attributes=assumed))
+        else:
+            moment = event.time
+            timed.append(event)
+    return tuple(timed)
