@@ -1,0 +1,70 @@
+"""The dashboard's entry: `streamlit run dashboard/app.py -- --server http://127.0.0.1:8080 [--token-file FILE]`.
+
+`foreshock dashboard` starts it with the right settings.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard import panels, words
+from dashboard.client import Address, Client, Trouble
+from dashboard.panels import Site
+from dashboard.views import cluster, goodput, hints, node
+
+
+def arguments(argv: list[str]) -> argparse.Namespace:
+    """What `foreshock dashboard` hands over; the token comes in a file, so that no process list shows it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--server", default="http://127.0.0.1:8080")
+    parser.add_argument("--token-file", type=Path)
+    return parser.parse_args(argv)
+
+
+@st.cache_resource(show_spinner=False)
+def _client(server: str, token_file: Path | None, _changed: float) -> Client:
+    """One connection pool for every session; a token file that changes makes a new one."""
+    return Client(Address(server, token_file.read_text(encoding="utf-8").strip() if token_file else None))
+
+
+def client(server: str, token_file: Path | None) -> Client:
+    """The API's client.
+
+    Raises:
+        Trouble: the token file cannot be read, or the address is none.
+    """
+    try:
+        return _client(server, token_file, token_file.stat().st_mtime if token_file else 0.0)
+    except (OSError, UnicodeDecodeError) as error:
+        raise Trouble(f"The token file {token_file} cannot be read ({error}): correct --token-file.") from error
+
+
+def main(argv: list[str]) -> None:
+    """The frame around the pages."""
+    st.set_page_config(page_title="Foreshock", page_icon=":material/monitor_heart:", layout="wide")
+    given = arguments(argv)
+    with panels.troubles():
+        api = client(given.server, given.token_file)
+        nodes = st.Page(lambda: node.page(Site(api, nodes)), title="Node", icon=":material/dns:", url_path="node")
+        site = Site(api, nodes)
+        pages = [
+            st.Page(
+                lambda: cluster.page(site),
+                title="Cluster",
+                icon=":material/grid_view:",
+                url_path="cluster",
+                default=True,
+            ),
+            nodes,
+            st.Page(lambda: goodput.page(site), title="Goodput", icon=":material/timelapse:", url_path="goodput"),
+            st.Page(lambda: hints.page(site), title="Hints", icon=":material/campaign:", url_path="hints"),
+        ]
+        chosen = st.navigation(pages)
+        st.sidebar.caption(f"Foreshock · {words.plain(given.server)}")
+        chosen.run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

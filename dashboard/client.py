@@ -1,0 +1,195 @@
+"""A thin client of the Foreshock API: typed answers, and one plain sentence when something is wrong.
+
+client = Client(Address("http://127.0.0.1:8080", token))
+client.cluster().states  # {"ok": 61, "at_risk": 2, "faulty": 1}
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx2
+
+from dashboard.answers import (
+    AuditEntry,
+    Cluster,
+    Event,
+    Hint,
+    Incident,
+    Ledger,
+    Node,
+    NodeDetail,
+    Run,
+)
+from dashboard.decoding import AnswerError, decode
+
+T = TypeVar("T")
+
+TIMEOUT_S = 10.0
+PAGE = 1000
+MAX_ITEMS = 20_000  # a limit on every loop: 12,500 nodes fit
+
+
+class Trouble(Exception):  # noqa: N818  # it is what the page shows, not what the programmer did wrong
+    """The API did not give what was asked; the message is one sentence with the remedy, fit to be shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the API is, and the token that it wants (None on loopback without tokens)."""
+
+    server: str
+    token: str | None = None
+
+
+class Client:
+    """Reads and acts through `/api/v1`; safe to share between threads."""
+
+    def __init__(self, address: Address, transport: httpx2.BaseTransport | None = None) -> None:
+        self.server = address.server.rstrip("/")
+        headers = {"Authorization": f"Bearer {address.token}"} if address.token else {}
+        try:
+            url = httpx2.URL(f"{self.server}/api/v1/")
+            # A proxy of the environment leads nowhere from this machine to itself.
+            trusting = url.host not in ("127.0.0.1", "localhost", "::1")
+            self._http = httpx2.Client(
+                base_url=url, headers=headers, timeout=TIMEOUT_S, transport=transport, trust_env=trusting
+            )
+        except httpx2.InvalidURL as error:
+            raise Trouble(
+                f"{self.server!r} is no address: start the dashboard with --server http://HOST:PORT"
+            ) from error
+
+    def cluster(self) -> Cluster:
+        """The whole cluster in one object."""
+        return self._record(Cluster, self._get("cluster"))
+
+    def nodes(self) -> list[Node]:
+        """Every node, the riskiest first."""
+        return self._items(Node, "nodes", {}, MAX_ITEMS)
+
+    def node(self, name: str) -> tuple[Node, NodeDetail]:
+        """One node, and its incidents, outages, hints, telemetry and scores."""
+        body = self._get(f"nodes/{quote(name, safe='')}")
+        return self._record(Node, body), self._record(NodeDetail, body)
+
+    def events(self, limit: int) -> list[Event]:
+        """The newest events, newest first; `limit` <= 1000."""
+        body = self._object(self._get("events", {"limit": str(limit)}))
+        return self._records(Event, body)[::-1]
+
+    def incidents(self, since: datetime) -> list[Incident]:
+        """The incidents since a moment, newest first."""
+        found = self._items(Incident, "incidents", {"since": since.isoformat()}, PAGE)
+        return sorted(found, key=lambda incident: incident.start, reverse=True)
+
+    def runs(self) -> list[Run]:
+        """Every training run."""
+        return self._items(Run, "runs", {}, PAGE)
+
+    def goodput(self, run: str) -> Ledger:
+        """A run's ledger."""
+        return self._record(Ledger, self._get(f"runs/{quote(run, safe='')}/goodput"))
+
+    def checkpoint_advice(self, run: str) -> dict[str, Any]:
+        """How often the run should save, with the measured inputs."""
+        return self._object(self._get("advice/checkpoint", {"run": run}))
+
+    def spares_advice(self) -> dict[str, Any]:
+        """How many spare nodes the cluster should keep, with the measured inputs."""
+        return self._object(self._get("advice/spares"))
+
+    def hints(self) -> list[Hint]:
+        """Every hint, as the server orders them."""
+        return self._items(Hint, "hints", {}, PAGE)
+
+    def audit(self) -> list[AuditEntry]:
+        """Who asked for what, newest first."""
+        found = self._items(AuditEntry, "audit", {}, PAGE)
+        return sorted(found, key=lambda entry: entry.time, reverse=True)
+
+    def decide(self, hint: str, verb: str) -> None:
+        """Approve or withdraw a hint (needs a token with the scope `act`)."""
+        self._send("POST", f"hints/{quote(hint, safe='')}/{verb}", {})
+
+    def _items(self, kind: type[T], path: str, params: Mapping[str, str], limit: int) -> list[T]:
+        """A list, page by page, of at most `limit` records."""
+        found: list[T] = []
+        cursor: str | None = None
+        while len(found) < limit:
+            page = {"limit": str(min(PAGE, limit)), **({"cursor": cursor} if cursor else {})}
+            body = self._object(self._get(path, {**params, **page}))
+            items = self._records(kind, body)
+            found += items
+            cursor = body.get("next_cursor")
+            if not cursor or not items:
+                break
+        return found
+
+    def _records(self, kind: type[T], body: Mapping[str, Any]) -> list[T]:
+        items = body.get("items")
+        if not isinstance(items, list):
+            raise self._strange("it lacks the list `items`")
+        return [self._record(kind, item) for item in items]
+
+    def _record(self, kind: type[T], body: Any) -> T:
+        try:
+            return decode(kind, body)
+        except AnswerError as error:
+            raise self._strange(str(error)) from error
+
+    def _object(self, body: Any) -> dict[str, Any]:
+        if not isinstance(body, dict):
+            raise self._strange(f"expected an object, got {type(body).__name__}")
+        return body
+
+    def _strange(self, why: str) -> Trouble:
+        return Trouble(f"The answer of {self.server} is not Foreshock's ({why}): check --server and its version.")
+
+    def _get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
+        return self._send("GET", path, params or {})
+
+    def _send(self, method: str, path: str, params: Mapping[str, str]) -> Any:
+        """One request; every way that it can fail becomes a sentence."""
+        try:
+            response = self._http.request(method, path, params=dict(params))
+        except httpx2.TimeoutException as error:
+            raise Trouble(f"{self.server} did not answer within {TIMEOUT_S:.0f} s: it may be overloaded.") from error
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise Trouble(
+                f"Nothing answers at {self.server} ({error}): start it with `foreshock serve`, or correct --server."
+            ) from error
+        if response.status_code >= 400:
+            raise Trouble(_sentence(response, self.server))
+        try:
+            return response.json() if response.content else {}
+        except ValueError as error:
+            raise self._strange("it is no JSON") from error
+
+
+def _sentence(response: httpx2.Response, server: str) -> str:
+    """What an error status means to the person who reads the page."""
+    detail = _detail(response)
+    match response.status_code:
+        case 401:
+            return f"{server} wants a token: start the dashboard with --token-file FILE ({detail})."
+        case 403:
+            return f"The dashboard's token may not do this: give it one with the scope it lacks ({detail})."
+        case 404:
+            return f"{server} knows nothing of that name ({detail})."
+        case 409:
+            return f"That is no longer possible: {detail}."
+        case status:
+            return f"{server} answered {status}: {detail}."
+
+
+def _detail(response: httpx2.Response) -> str:
+    """The `detail` or `title` of an RFC 9457 answer, else the status in words."""
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    said = (body.get("detail") or body.get("title")) if isinstance(body, dict) else None
+    return str(said or response.reason_phrase or "no reason given")[:300].rstrip(".")

@@ -1,0 +1,159 @@
+"""The rows of the tables, in words; log lines go into plain text cells, where no markup comes to life."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import streamlit as st
+
+from dashboard import ledger_charts, words
+from dashboard.answers import AuditEntry, Event, Hint, Incident, Interruption, Node, Outage
+
+ROW_PX = 35
+# What a healthy cluster says all the time: it would push everything else out of the feed.
+ROUTINE = frozenset({"iteration", "telemetry", "evaluation", "checkpoint_save_start", "checkpoint_save", "job"})
+
+Row = dict[str, Any]
+
+
+def incident_rows(incidents: Sequence[Incident], now: datetime) -> list[Row]:
+    """The newest incidents: when, where, what, how bad, what to do."""
+    return [
+        {
+            "when": words.when(i.start, now),
+            "severity": [i.severity],
+            "node": i.node or words.DASH,
+            "device": words.device(i.device),
+            "what": f"{words.what(i)}: {i.message}" if i.message else words.what(i),
+            "events": i.count,
+            "do": words.action(i.action),
+        }
+        for i in incidents
+    ]
+
+
+def event_rows(events: Sequence[Event], now: datetime) -> list[Row]:
+    """The feed: when, where and what was said."""
+    return [
+        {
+            "when": words.when(e.time, now),
+            "severity": [e.severity],
+            "node": e.node or words.DASH,
+            "device": words.device(e.device),
+            "what": f"{words.what(e)}: {e.message}" if e.message else words.what(e),
+            "from": e.source,
+        }
+        for e in events
+    ]
+
+
+def outage_rows(outages: Sequence[Outage], now: datetime) -> list[Row]:
+    """A node's times out of service, the newest first."""
+    return [
+        {
+            "began": words.when(o.start, now),
+            "lasted": "still out" if o.end is None else words.duration((o.end - o.start).total_seconds()),
+            "why": o.reason or o.state or words.DASH,
+            "planned": {True: "planned", False: "unplanned", None: words.DASH}[o.planned],
+            "cause": o.cause or words.DASH,
+        }
+        for o in sorted(outages, key=lambda outage: outage.start, reverse=True)
+    ]
+
+
+def interruption_rows(stops: Sequence[Interruption], now: datetime, gpus: int | None) -> list[Row]:
+    """What stopped a run, the newest first."""
+    return [
+        {
+            "when": words.when(stop.time, now),
+            "cause": ledger_charts.CAUSES.get(stop.cause, stop.cause),
+            "culprit": _culprit(stop),
+            "lost": words.duration(stop.lost_s),
+            "gpu_hours": None if gpus is None else round(stop.lost_s / 3600 * gpus, 1),
+        }
+        for stop in sorted(stops, key=lambda stop: stop.time, reverse=True)
+    ]
+
+
+def _culprit(stop: Interruption) -> str:
+    if stop.culprit is None:
+        return "not found"
+    return " · ".join(part for part in (stop.culprit.node, words.device(stop.culprit)) if part)
+
+
+def bucket_rows(buckets: Mapping[str, float], wall_s: float, gpus: int | None) -> list[Row]:
+    """The ledger, a line for each bucket that holds time."""
+    return [
+        {
+            "bucket": ledger_charts.bucket(name).name,
+            "time": words.duration(seconds),
+            "share": words.share(seconds / wall_s, 2),
+            "gpu_hours": None if gpus is None else round(seconds / 3600 * gpus, 1),
+            "meaning": ledger_charts.bucket(name).meaning,
+        }
+        for name, seconds in ledger_charts.in_order(buckets)
+    ]
+
+
+def hint_rows(hints: Sequence[Hint], now: datetime) -> list[Row]:
+    """Hints that are over, or a node's."""
+    return [
+        {
+            "when": words.when(h.created, now),
+            "node": h.node,
+            "asked": h.action,
+            "state": h.state,
+            "why": h.reason,
+            "by": h.owner or words.DASH,
+        }
+        for h in hints
+    ]
+
+
+def audit_rows(entries: Sequence[AuditEntry], now: datetime) -> list[Row]:
+    """Who did what to which hint."""
+    return [
+        {
+            "when": words.when(e.time, now),
+            "who": e.actor,
+            "did": e.action.replace("_", " "),
+            "to": e.subject,
+            "detail": _detail(e.detail),
+        }
+        for e in entries
+    ]
+
+
+def _detail(detail: Any) -> str:
+    if isinstance(detail, Mapping):
+        return ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in detail.items() if value is not None)
+    return "" if detail is None else str(detail)
+
+
+def worst_first(nodes: Sequence[Node]) -> list[Node]:
+    """Nodes by how bad their state is, then by risk."""
+    rank = {state: i for i, state in enumerate(words.STATES)}
+    return sorted(nodes, key=lambda n: (rank.get(n.state, len(rank) - 2), -(n.score_24h or 0.0), n.node))
+
+
+def show(rows: Sequence[Row], key: str, labels: Mapping[str, str] | None = None, most: int = 10) -> None:
+    """A table of the rows, at most `most` high before it scrolls."""
+    configured: dict[str, Any] = {
+        name: st.column_config.TextColumn((labels or {}).get(name, name.replace("_", " ").capitalize()))
+        for name in rows[0]
+    }
+    for name in configured.keys() & {"what", "why", "meaning", "detail"}:
+        configured[name]["width"] = "large"
+    for name in configured.keys() & {"events", "gpu_hours"}:
+        configured[name] = st.column_config.NumberColumn(configured[name]["label"].replace("Gpu", "GPU"))
+    if "severity" in configured:
+        configured["severity"] = st.column_config.MultiselectColumn(
+            "Severity", options=list(words.SEVERITY_COLOURS), color=list(words.SEVERITY_COLOURS.values())
+        )
+    st.dataframe(
+        list(rows),
+        hide_index=True,
+        column_config=configured,
+        key=key,
+        height=ROW_PX * (min(len(rows), most) + 1) + 3,
+    )

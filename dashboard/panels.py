@@ -1,0 +1,85 @@
+"""The parts that every page is made of: the site, the trouble, the banner, the link to a node, the empty state."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import streamlit as st
+
+from dashboard import words
+from dashboard.answers import Cluster
+from dashboard.client import Client, Trouble
+
+REFRESH_S = 3.0
+_CLOCK_SKEW = timedelta(minutes=2)
+
+_BANNERS = {
+    "error": (st.error, ":material/error:"),
+    "warning": (st.warning, ":material/warning:"),
+    "success": (st.success, ":material/check_circle:"),
+    "info": (st.info, ":material/info:"),
+}
+
+MODES = {
+    "shadow": "shadow: hints are written down, never sent to the scheduler",
+    "approve": "approve: a hint goes to the scheduler once a person approves it",
+    "auto": "auto: hints go to the scheduler by themselves, within the budgets",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What every page is handed: the API's client and the page of a node, for links. `node_page` is an `st.Page`."""
+
+    client: Client
+    node_page: Any = None
+
+
+@contextmanager
+def troubles() -> Iterator[None]:
+    """Whatever the API refuses inside is shown as its one sentence; the page asks again by itself."""
+    try:
+        yield
+    except Trouble as trouble:
+        st.error(words.plain(str(trouble)), icon=":material/cloud_off:")
+        st.caption(
+            f"The page asks again every {REFRESH_S:.0f} s. Nothing is known meanwhile: that is not the same as well."
+        )
+
+
+def banner(level: str, text: str) -> None:
+    """The answer to the page's question, first of all."""
+    show, icon = _BANNERS[level]
+    show(f"**{text}**", icon=icon)
+
+
+def as_of(cluster: Cluster) -> None:
+    """Which moment the page speaks of, and what hints do."""
+    replayed = abs(datetime.now(UTC) - cluster.now) > _CLOCK_SKEW
+    clock = " (the clock of the replayed cluster)" if replayed else ""
+    st.caption(f"As of **{words.utc(cluster.now)}**{clock} · {mode(cluster.mode)}")
+
+
+def mode(name: str | None) -> str:
+    """The mode of hints, explained."""
+    return f"Mode {MODES.get(name or '', name)}" if name else "Mode unknown"
+
+
+def empty(text: str) -> None:
+    """In place of an empty chart: what is missing and what to do about it."""
+    st.info(text, icon=":material/inbox:")
+
+
+def node_link(site: Site, name: str | None) -> None:
+    """The node's name, leading to its page."""
+    if name and site.node_page is not None:
+        st.page_link(site.node_page, label=words.plain(name), query_params={"node": name})
+    else:
+        st.markdown(f"**{words.plain(name or 'no node')}**")
+
+
+def state_badge(state: str) -> None:
+    """A node's state, coloured."""
+    st.badge(words.state(state), color=words.STATE_TINTS.get(state, "gray"), help=words.STATE_MEANINGS.get(state))  # type: ignore[arg-type]  # the tints are its colours

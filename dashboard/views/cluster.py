@@ -1,0 +1,127 @@
+"""The Cluster page: is anything wrong, where, and what is to be done."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import streamlit as st
+
+from dashboard import charts, frames, panels, words
+from dashboard.answers import Cluster, Node
+from dashboard.layout import cells
+from dashboard.panels import Site
+
+ATTENTION = 6
+FEED = 200  # events read for the feed; the routine ones among them are left out
+_DAY = timedelta(days=1)
+
+
+def page(site: Site) -> None:
+    """The whole page; everything on it moves."""
+    st.title("Cluster")
+    _live(site)
+
+
+@st.fragment(run_every=panels.REFRESH_S)
+def _live(site: Site) -> None:
+    with panels.troubles():
+        cluster = site.client.cluster()
+        panels.banner(*words.headline(cluster))
+        panels.as_of(cluster)
+        if not cluster.nodes:
+            return
+        _metrics(cluster)
+        nodes = site.client.nodes()
+        left, right = st.columns([3, 2], gap="medium")
+        with left:
+            _map(site, nodes, cluster)
+        with right:
+            _attention(site, nodes)
+        _incidents(site, cluster)
+        _feed(site, cluster)
+        _sources(cluster)
+
+
+def _metrics(cluster: Cluster) -> None:
+    states = cluster.states
+    row = st.columns(6)
+    row[0].metric("Nodes well", f"{states.get('ok', 0):,} of {cluster.nodes:,}", border=True)
+    row[1].metric("Faulty", words.count(states.get("faulty", 0)), help=words.STATE_MEANINGS["faulty"], border=True)
+    row[2].metric("At risk", words.count(states.get("at_risk", 0)), help=words.STATE_MEANINGS["at_risk"], border=True)
+    away = states.get("out", 0) + states.get("cordoned", 0)
+    row[3].metric("Out or cordoned", words.count(away), help="takes no new work", border=True)
+    row[4].metric("Incidents, 24 h", words.count(cluster.incidents_24h), help="faults, each counted once", border=True)
+    missed = None
+    if cluster.goodput is not None and cluster.target is not None:
+        missed = f"{(cluster.goodput - cluster.target) * 100:+.1f} points to target"
+    row[5].metric(
+        "Goodput",
+        words.share(cluster.goodput),
+        delta=missed,
+        help="the share of the run's time in which it did work that was kept",
+        border=True,
+    )
+
+
+def _map(site: Site, nodes: Sequence[Node], cluster: Cluster) -> None:
+    st.subheader("Nodes by rack", anchor=False)
+    counted = {name: sum(1 for n in nodes if n.state == name) for name in words.STATES}
+    legend = [f":{words.STATE_TINTS[s]}[**■**] {n} {words.state(s)}" for s, n in counted.items() if n]
+    st.markdown(" &nbsp; ".join(legend))
+    chosen = st.plotly_chart(
+        charts.node_map(cells(nodes)), key="node_map", on_select="rerun", selection_mode="points", config=charts.CONFIG
+    )
+    st.caption("Point at a square for its risk; click it for the node's page.")
+    points = chosen["selection"]["points"]
+    if points and points[0].get("customdata") and site.node_page is not None:
+        st.switch_page(site.node_page, query_params={"node": points[0]["customdata"][0]})
+    if cluster.model is None:
+        panels.empty("No node is scored yet: `foreshock train --db URL` fits the model from the outages known so far.")
+
+
+def _attention(site: Site, nodes: Sequence[Node]) -> None:
+    """The nodes to look at, worst first, each with its reasons in words."""
+    ranked = frames.worst_first(nodes)
+    bad = sum(1 for node in nodes if node.state != "ok")
+    st.subheader("Look at these first" if bad else "Nothing needs you; the riskiest are", anchor=False)
+    for node in ranked[: max(3, min(bad, ATTENTION))]:
+        _node_row(site, node)
+    if bad > ATTENTION:
+        st.caption(f"and {bad - ATTENTION} more that are not well: see the map")
+
+
+def _node_row(site: Site, node: Node) -> None:
+    with st.container(border=True, gap="xsmall"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            panels.node_link(site, node.node)
+            panels.state_badge(node.state)
+            if node.score_24h is not None:
+                st.markdown(f"**{words.risk(node.score_24h)}** risk in 24 h", width="content")
+        reasons = [words.plain(reason.text) for reason in node.reasons if reason.contribution >= 0][:2]
+        st.caption("; ".join(reasons) or "no reason recorded")
+        if node.hint is not None:
+            st.caption(f":material/campaign: asked of the scheduler: **{node.hint.action}** ({node.hint.state})")
+
+
+def _incidents(site: Site, cluster: Cluster) -> None:
+    st.subheader("Newest incidents", anchor=False, help="the events of one fault count as one incident")
+    found = site.client.incidents(cluster.now - _DAY)
+    if found:
+        frames.show(frames.incident_rows(found[:50], cluster.now), "incidents", {"do": "What to do"}, most=7)
+    else:
+        panels.empty("No fault in the last 24 h.")
+
+
+def _feed(site: Site, cluster: Cluster) -> None:
+    st.subheader("Events as they come", anchor=False, help="training steps and other routine records are left out")
+    found = [e for e in site.client.events(FEED) if e.kind not in frames.ROUTINE]
+    if found:
+        frames.show(frames.event_rows(found[:50], cluster.now), "events", most=8)
+    else:
+        panels.empty("Nothing but routine records of late. A node's kernel log arrives through `foreshock sidecar`.")
+
+
+def _sources(cluster: Cluster) -> None:
+    """Which sources speak: a silent source is a blind eye, not good news."""
+    if cluster.sources:
+        said = [f"{s.source} {words.ago(s.last_event, cluster.now)}" for s in cluster.sources]
+        st.caption("Last heard of: " + " · ".join(words.plain(text) for text in said))

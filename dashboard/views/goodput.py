@@ -1,0 +1,107 @@
+"""The Goodput page: how much of a run's time was useful work, what took the rest, and what to change."""
+
+import streamlit as st
+
+from dashboard import advice, frames, ledger_charts, panels, words
+from dashboard.answers import Cluster, Ledger
+from dashboard.charts import CONFIG
+from dashboard.panels import Site
+
+CAUSED = ("lost_work", "detection", "waiting", "startup", "checkpoint_load")
+
+
+def page(site: Site) -> None:
+    """The selector (kept in the address as ?run=), then the run's ledger."""
+    st.title("Goodput")
+    with panels.troubles():
+        runs = sorted(site.client.runs(), key=lambda r: r.start.timestamp() if r.start else 0.0, reverse=True)
+        if not runs:
+            panels.empty(
+                "No training run is known yet: let `foreshock sidecar --source file:RUN.log:training` follow its log, "
+                "or load an archive with `foreshock ingest`."
+            )
+            return
+        names = [run.run for run in runs]
+        asked = st.query_params.get("run")
+        chosen = st.selectbox("Run, the newest first", names, index=names.index(asked) if asked in names else 0)
+        if chosen and chosen != asked:
+            st.query_params["run"] = chosen
+        _live(site, chosen or names[0])
+
+
+@st.fragment(run_every=panels.REFRESH_S)
+def _live(site: Site, run: str) -> None:
+    with panels.troubles():
+        cluster = site.client.cluster()
+        ledger = site.client.goodput(run)
+        panels.banner(*headline(ledger, cluster.target))
+        panels.as_of(cluster)
+        if ledger.wall_s <= 0:
+            return
+        _metrics(ledger, cluster)
+        _buckets(ledger)
+        _losses(ledger, cluster)
+        advice.show(site, run)
+
+
+def headline(ledger: Ledger, target: float | None) -> tuple[str, str]:
+    """Goodput against its target, and the largest loss."""
+    if ledger.wall_s <= 0 or ledger.goodput is None:
+        return (
+            "info",
+            f"Run {words.plain(ledger.run)} has done nothing yet: its ledger begins with its first training step.",
+        )
+    kept, wall = words.share(ledger.goodput), words.duration(ledger.wall_s)
+    text = f"{words.plain(ledger.run)} did useful training in {kept} of {wall}"
+    text += f"; target {words.share(target, 0)}" if target is not None else ""
+    losses = {name: s for name, s in ledger.buckets.items() if name != "productive" and s > 0}
+    if losses:
+        worst = max(losses, key=lambda name: losses[name])
+        text += f". The largest loss: {ledger_charts.bucket(worst).name.lower()}, {words.duration(losses[worst])}"
+    met = target is None or ledger.goodput >= target
+    return "success" if met else "warning", f"{text}."
+
+
+def _metrics(ledger: Ledger, cluster: Cluster) -> None:
+    lost_s = ledger.wall_s - ledger.buckets.get("productive", 0.0)
+    row = st.columns(5)
+    delta = None
+    if ledger.goodput is not None and cluster.target is not None:
+        delta = f"{(ledger.goodput - cluster.target) * 100:+.1f} points to target"
+    row[0].metric("Goodput", words.share(ledger.goodput), delta=delta, border=True)
+    row[1].metric("Wall time", words.duration(ledger.wall_s), help=f"since {words.utc(ledger.start)}", border=True)
+    row[2].metric("Not useful", words.duration(lost_s), border=True)
+    hours = None if ledger.gpus is None else lost_s / 3600 * ledger.gpus
+    row[3].metric("GPU-hours lost", words.count(hours), help=f"on {words.count(ledger.gpus)} GPUs", border=True)
+    row[4].metric("Interruptions", words.count(len(ledger.interruptions)), border=True)
+
+
+def _buckets(ledger: Ledger) -> None:
+    st.subheader("Where the time went", anchor=False)
+    st.plotly_chart(ledger_charts.wall_time(ledger), key="wall_time", config=CONFIG)
+    with st.expander("The same as a table: the parts sum to the wall time exactly"):
+        frames.show(frames.bucket_rows(ledger.buckets, ledger.wall_s, ledger.gpus), "buckets")
+
+
+def _losses(ledger: Ledger, cluster: Cluster) -> None:
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.subheader("What was lost", anchor=False)
+        figure = ledger_charts.losses(ledger, ledger.gpus)
+        if figure is None:
+            panels.empty("Nothing was lost.")
+        else:
+            st.plotly_chart(figure, key="losses", config=CONFIG)
+    with right:
+        st.subheader("What interruptions cost, by cause", anchor=False)
+        figure = ledger_charts.by_cause(ledger.interruptions, ledger.gpus)
+        if figure is None:
+            panels.empty("The run was never interrupted.")
+        else:
+            st.plotly_chart(figure, key="by_cause", config=CONFIG)
+    if ledger.interruptions:
+        st.subheader(
+            "Interruptions", anchor=False, help="lost: work done twice, noticing, waiting, starting and loading"
+        )
+        rows = frames.interruption_rows(ledger.interruptions, cluster.now, ledger.gpus)
+        frames.show(rows, "interruptions", {"culprit": "Culprit", "gpu_hours": "GPU-hours"}, most=8)

@@ -1,0 +1,131 @@
+"""The Node page: how likely this node is to fail, why, and what happened to it."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from dashboard import charts, frames, panels, words
+from dashboard.answers import Cluster, Node, NodeDetail
+from dashboard.panels import Site
+
+
+def page(site: Site) -> None:
+    """The selector (kept in the address as ?node=), then the node."""
+    st.title("Node")
+    with panels.troubles():
+        names = [node.node for node in frames.worst_first(site.client.nodes())]
+        if not names:
+            panels.empty(
+                "No node is known yet: start `foreshock sidecar` on one, or load an archive with `foreshock ingest`."
+            )
+            return
+        asked = st.query_params.get("node")
+        if asked and asked not in names:
+            st.warning(f"No node is called {words.plain(asked)}: choose one of the {len(names):,} below.")
+        chosen = st.selectbox(
+            "Node, the worst first", names, index=names.index(asked) if asked in names else 0, key=f"node_of_{asked}"
+        )
+        if chosen and chosen != asked:
+            st.query_params["node"] = chosen
+        _live(site, chosen or names[0])
+
+
+@st.fragment(run_every=panels.REFRESH_S)
+def _live(site: Site, name: str) -> None:
+    with panels.troubles():
+        cluster = site.client.cluster()
+        node, detail = site.client.node(name)
+        panels.banner(*headline(node))
+        panels.as_of(cluster)
+        _facts(node, cluster)
+        _risk(node, detail, cluster)
+        _telemetry(detail)
+        _history(detail, cluster)
+
+
+def headline(node: Node) -> tuple[str, str]:
+    """State and risk in a sentence."""
+    level = {"faulty": "error", "ok": "success"}.get(node.state, "warning")
+    text = f"{words.plain(node.node)} is {words.state(node.state)}"
+    if node.score_24h is None:
+        return level, f"{text}; it is not scored yet."
+    return level, (
+        f"{text}; the chance of an unplanned outage is {words.risk(node.score_24h)} within 24 h "
+        f"and {words.risk(node.score_7d)} within 7 days."
+    )
+
+
+def _facts(node: Node, cluster: Cluster) -> None:
+    row = st.columns(5)
+    row[0].metric("Risk, 24 h", words.risk(node.score_24h), border=True)
+    row[1].metric("Risk, 7 days", words.risk(node.score_7d), border=True)
+    row[2].metric("Last heard of", words.ago(node.last_seen, cluster.now), help=words.utc(node.last_seen), border=True)
+    row[3].metric("GPUs", words.count(node.gpus), help=node.gpu_model, border=True)
+    row[4].metric("Rack", node.rack or words.DASH, help=f"leaf switch {node.leaf or 'unknown'}", border=True)
+    parts = [
+        node.gpu_model,
+        f"driver {node.driver}" if node.driver else None,
+        f"leaf {node.leaf}" if node.leaf else None,
+    ]
+    st.caption(" · ".join(words.plain(part) for part in parts if part))
+    if node.hint is not None:
+        st.info(f"Asked of the scheduler: **{node.hint.action}** ({node.hint.state}).", icon=":material/campaign:")
+
+
+def _risk(node: Node, detail: NodeDetail, cluster: Cluster) -> None:
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.subheader("Why", anchor=False, help="what raises (red) and lowers (green) the 24 h risk")
+        if node.reasons:
+            st.plotly_chart(charts.reasons(node.reasons[:6]), key="reasons", config=charts.CONFIG)
+            st.caption(f"Scored {words.when(node.scored_at, cluster.now)}")
+        else:
+            panels.empty(
+                "Not scored yet: `foreshock train --db URL` fits the model, then the server scores every minute."
+            )
+    with right:
+        st.subheader("Risk over time", anchor=False)
+        if len(detail.scores) > 1:
+            st.plotly_chart(charts.score_history(detail.scores, detail.outages), key="history", config=charts.CONFIG)
+        else:
+            panels.empty("A line needs two scores; the server scores a node when it has news.")
+
+
+def _telemetry(detail: NodeDetail) -> None:
+    st.subheader(
+        "GPU telemetry, by the hour", anchor=False, help="a break in a line: nobody measured. Violet: out of service"
+    )
+    figure = charts.telemetry(detail.telemetry, detail.outages)
+    if figure is None:
+        panels.empty("No telemetry of this node: point `foreshock sidecar --source scrape:URL` at its dcgm-exporter.")
+    else:
+        st.plotly_chart(figure, key="telemetry", config=charts.CONFIG)
+
+
+def _history(detail: NodeDetail, cluster: Cluster) -> None:
+    sections: tuple[tuple[str, str, Sequence[frames.Row], str], ...] = (
+        (
+            "Incidents",
+            "incidents",
+            frames.incident_rows(sorted(detail.incidents, key=lambda i: i.start, reverse=True)[:100], cluster.now),
+            "No fault of this node is known.",
+        ),
+        (
+            "Outages",
+            "outages",
+            frames.outage_rows(detail.outages, cluster.now),
+            "Never out of service, as far as we know.",
+        ),
+        (
+            "Hints",
+            "hints",
+            frames.hint_rows(detail.hints, cluster.now),
+            "Nothing was ever asked of the scheduler about it.",
+        ),
+    )
+    for title, key, rows, nothing in sections:
+        st.subheader(title, anchor=False)
+        if rows:
+            frames.show(rows, f"node_{key}", {"do": "What to do"}, most=6)
+        else:
+            st.caption(nothing)

@@ -1,0 +1,219 @@
+"""How values are said: times relative and in UTC, durations, shares, devices, faults and actions in plain words.
+
+Everything here is a pure function of its arguments; an unknown value is a dash, never a 0.
+"""
+
+import re
+from datetime import UTC, datetime
+
+from dashboard.answers import Cluster, Device, Event, Incident
+
+DASH = "–"
+
+# Worst first: the order of every list of nodes. The words follow a count.
+STATES = {
+    "faulty": "faulty",
+    "out": "out of service",
+    "at_risk": "at risk",
+    "cordoned": "cordoned by us",
+    "silent": "silent",
+    "ok": "well",
+}
+STATE_MEANINGS = {
+    "faulty": "a fatal hardware fault in the last 24 h",
+    "out": "the scheduler has taken it out of service",
+    "at_risk": "likely to fail within a day",
+    "cordoned": "kept free of new work at our request",
+    "silent": "no word from it for 15 minutes while others report: not the same as well",
+    "ok": "nothing known against it",
+}
+# Readable on white and on black, and told apart without green and red alone.
+STATE_COLOURS = {
+    "faulty": "#d6403b",
+    "out": "#8454a6",
+    "at_risk": "#e9a11a",
+    "cordoned": "#3b7dd8",
+    "silent": "#8d949c",
+    "ok": "#3a9d74",
+}
+STATE_MARKS = {"faulty": "✕", "out": "–", "at_risk": "!", "cordoned": "▪", "silent": "?", "ok": ""}
+STATE_TINTS = {
+    "faulty": "red",
+    "out": "violet",
+    "at_risk": "orange",
+    "cordoned": "blue",
+    "silent": "gray",
+    "ok": "green",
+}
+SEVERITY_COLOURS = {"fatal": "#d6403b", "error": "#dd6b20", "warning": "#c98a12", "info": "#8d949c"}
+
+ACTIONS = {
+    "none": "nothing",
+    "watch": "watch it",
+    "restart_app": "restart the job",
+    "reset_gpu": "reset the GPU",
+    "reset_fabric": "reset the NVSwitch fabric",
+    "reboot_node": "reboot the node",
+    "drain_node": "drain the node",
+    "run_diagnostics": "run diagnostics",
+    "replace_part": "replace the part",
+    "contact_support": "call the vendor",
+}
+KINDS = {
+    "ecc_sbe": "corrected memory errors",
+    "ecc_dbe": "uncorrectable memory error",
+    "row_remap": "memory row remapped",
+    "row_remap_failure": "memory row could not be remapped",
+    "nvlink_crc": "NVLink transfer errors",
+    "nvlink_replay": "NVLink transfers repeated",
+    "pcie_replay": "PCIe transfers repeated",
+    "thermal_violation": "slowed down by heat",
+    "gpu_missing": "GPU vanished",
+    "gpu_returned": "GPU came back",
+    "gpu_lost": "GPU lost",
+    "link_down": "fabric link down",
+    "link_up": "fabric link up",
+    "link_state_change": "fabric link changed state",
+    "port_removed": "fabric port gone",
+    "port_discovered": "fabric port found",
+    "sm_state": "subnet manager changed state",
+    "sm_error": "subnet manager error",
+    "training_error": "training program error",
+    "training_start": "training started",
+    "training_end": "training ended",
+    "checkpoint_load": "checkpoint loaded",
+    "checkpoint_save": "checkpoint saved",
+    "checkpoint_save_start": "checkpoint save began",
+    "iteration": "training step",
+    "job": "job record of the scheduler",
+    "outage": "outage record of the scheduler",
+}
+DEVICES = {
+    "gpu": "GPU",
+    "nvswitch": "NVSwitch",
+    "hca": "fabric adapter",
+    "port": "port",
+    "switch": "switch",
+    "npu": "NPU",
+}
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&])")
+
+
+def plain(text: str) -> str:
+    """Text from outside, safe inside Markdown: no link, image or markup of a log line comes to life."""
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+
+
+def utc(moment: datetime | None) -> str:
+    """2025-03-01 04:05:06 UTC."""
+    return DASH if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """How long before (or after) `now`: "just now", "3 min ago", "in 5 h"."""
+    if moment is None:
+        return DASH
+    seconds = (now - moment).total_seconds()
+    if abs(seconds) < 2:
+        return "just now"
+    return f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(-seconds)}"
+
+
+def when(moment: datetime | None, now: datetime) -> str:
+    """Both: "3 min ago · 04:05:06 UTC", with the date where it is not today's."""
+    if moment is None:
+        return DASH
+    shape = "%H:%M:%S UTC" if moment.date() == now.date() else "%b %d %H:%M UTC"
+    return f"{ago(moment, now)} · {moment.astimezone(UTC).strftime(shape)}"
+
+
+def duration(seconds: float | None) -> str:
+    """40 s, 3 min, 5.2 h, 12 d: two significant places, the unit that a person would choose."""
+    if seconds is None:
+        return DASH
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size * (2 if unit == "d" else 1):
+            value = seconds / size
+            return f"{value:.1f} {unit}" if value < 10 and unit != "min" else f"{value:,.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def share(value: float | None, digits: int = 1) -> str:
+    """0.931 -> "93.1 %"."""
+    return DASH if value is None else f"{value * 100:.{digits}f} %"
+
+
+def risk(value: float | None) -> str:
+    """A probability as people say it: "< 0.1 %", "0.4 %", "63 %"."""
+    if value is None:
+        return DASH
+    if value < 0.001:
+        return "< 0.1 %"
+    return share(value, 0 if value >= 0.1 else 1)
+
+
+def count(value: float | None) -> str:
+    """12500 -> "12,500"."""
+    return DASH if value is None else f"{value:,.0f}"
+
+
+def many(value: int, one: str, more: str | None = None) -> str:
+    """1 -> "1 node", 2 -> "2 nodes"."""
+    return f"{value:,} {one if value == 1 else more or one + 's'}"
+
+
+def device(where: Device | None) -> str:
+    """GPU 3 (0000:0f:00.0), port 12 of 0x248a...; a node stands for itself."""
+    if where is None:
+        return DASH
+    name = DEVICES.get(where.type, where.type)
+    if where.type == "node":
+        return "whole node"
+    parts = [name]
+    if where.index is not None:
+        parts.append(str(where.index))
+    address = where.pci or where.uuid
+    if where.port is not None and where.type in ("port", "switch", "hca"):
+        return f"port {where.port}" + (f" of {address}" if address else "")
+    if where.port is not None:
+        parts.append(f"link {where.port}")
+    if address:
+        parts.append(f"({address})" if len(parts) > 1 else address)
+    return " ".join(parts)
+
+
+def what(fault: Event | Incident) -> str:
+    """A fault in words: "Xid 79", "fabric link down"."""
+    if fault.kind in ("xid", "sxid") and fault.code is not None:
+        return f"{'SXid' if fault.kind == 'sxid' else 'Xid'} {fault.code}"
+    return KINDS.get(fault.kind, fault.kind.replace("_", " "))
+
+
+def action(name: str) -> str:
+    """What to do, in words."""
+    return ACTIONS.get(name, name.replace("_", " "))
+
+
+def state(name: str) -> str:
+    """A node's state in words."""
+    return STATES.get(name, name.replace("_", " "))
+
+
+def headline(cluster: Cluster) -> tuple[str, str]:
+    """The answer first: how bad it is (`error`, `warning`, `success`, `info`), and a sentence that says it."""
+    if not cluster.nodes:
+        return (
+            "info",
+            "No node is known yet. Start `foreshock sidecar` on the nodes, or load an archive with `foreshock ingest`.",
+        )
+    bad = {name: cluster.states.get(name, 0) for name in STATES if name != "ok" and cluster.states.get(name, 0)}
+    said = [f"{n:,} {'node ' if n == 1 else 'nodes '}{STATES[name]}" for name, n in list(bad.items())[:1]]
+    said += [f"{n:,} {STATES[name]}" for name, n in list(bad.items())[1:]]
+    text = ", ".join(said) if said else f"All {many(cluster.nodes, 'node')} are well"
+    below = cluster.goodput is not None and cluster.target is not None and cluster.goodput < cluster.target
+    if cluster.run and cluster.goodput is not None:
+        text += f"; run {plain(cluster.run)} at {share(cluster.goodput)} goodput"
+        text += f", target {share(cluster.target, 0)}" if cluster.target is not None else ""
+    level = "error" if bad.keys() & {"faulty"} else "warning" if bad or below else "success"
+    return level, f"{text}."
