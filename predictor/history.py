@@ -1,0 +1,124 @@
+"""What is known of a fleet, as compact arrays: read once, asked at many moments.
+
+Times are int64 milliseconds since 1970 (UTC), rounded down: an event in the millisecond of a moment is not before it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+Grid: TypeAlias = NDArray[np.float32]  # (moments, nodes)
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+FAR_FUTURE_MS = 2**62
+FAR_PAST_MS = -(2**62)
+# How far back features look at events and telemetry (28 days: Meta's lemon snapshot, FIELD A1 and A3.5).
+EVENT_WINDOW_MS = 28 * DAY_MS
+TELEMETRY_WINDOW_H = 8 * 24
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_ms(moment: datetime) -> int:
+    """A moment as milliseconds since 1970, rounded down."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def from_ms(value: int) -> datetime:
+    """Milliseconds since 1970 as an aware moment."""
+    return _EPOCH + timedelta(milliseconds=int(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The nodes, by name; the arrays have one entry a node.
+
+    `leaf` and `rack` are group numbers, -1 unknown; `gpus` is NaN where unknown.
+    `until_ms` decides who is at risk and what is censored, and is never a feature: it knows the future.
+    """
+
+    names: tuple[str, ...]
+    leaf: Ints
+    rack: Ints
+    gpus: Floats
+    since_ms: Ints
+    until_ms: Ints
+
+    @property
+    def index(self) -> Mapping[str, int]:
+        """The position of each name."""
+        return {name: i for i, name in enumerate(self.names)}
+
+
+@dataclass(frozen=True, slots=True)
+class Precursors:
+    """Precursor events in order of time; one entry an event. `device` points into `devices`."""
+
+    node: Ints
+    time_ms: Ints
+    family: Ints  # position in families.FAMILIES; -1 for a serious event of none
+    weight: Floats  # attributes.count, 1 where there is none
+    device: Ints
+    serious: Bools
+    devices: tuple[str, ...]  # as an operator names it: "GPU 3", "GPU 0000:0f:00.0", ""
+    ids: tuple[str, ...] = ()  # only where they were asked for
+
+
+@dataclass(frozen=True, slots=True)
+class OutageLog:
+    """Outages in order of their start. `end_ms` is FAR_FUTURE_MS while one lasts."""
+
+    node: Ints
+    start_ms: Ints
+    end_ms: Ints
+    planned: Bools
+    driver: Bools  # a planned one that changed the driver
+
+    def only(self, kept: Bools) -> "OutageLog":
+        """Those that a mask keeps."""
+        return OutageLog(self.node[kept], self.start_ms[kept], self.end_ms[kept], self.planned[kept], self.driver[kept])
+
+
+TELEMETRY_COLUMNS = (
+    "samples",
+    "gpus_seen",
+    "gpu_temp_mean_c",
+    "gpu_temp_max_c",
+    "gpu_temp_spread_c",
+    "memory_temp_max_c",
+    "power_mean_w",
+    "power_max_w",
+    "gpu_util_mean",
+    "sm_clock_min_mhz",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryGrid:
+    """Roll-ups on a grid of whole hours: `values` is (nodes, hours, TELEMETRY_COLUMNS), NaN where nobody measured."""
+
+    first_hour: int  # hours since 1970
+    values: NDArray[np.float32]
+
+    def column(self, name: str) -> NDArray[np.float32]:
+        """One quantity, (nodes, hours)."""
+        return self.values[:, :, TELEMETRY_COLUMNS.index(name)]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All that features are made of. `start_ms` is the first moment that the store speaks of."""
+
+    fleet: Fleet
+    precursors: Precursors
+    outages: OutageLog
+    telemetry: TelemetryGrid
+    start_ms: int

@@ -1,0 +1,214 @@
+"""The store's tables into `History` arrays: plain column selects, no record objects.
+
+A year of a large fleet is millions of rows; making a frozen dataclass of each would cost more than all the rest.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import orjson
+import sqlalchemy as sa
+
+from predictor.families import FAMILY_INDEX, family_of, is_serious
+from predictor.history import (
+    EVENT_WINDOW_MS,
+    FAR_FUTURE_MS,
+    FAR_PAST_MS,
+    HOUR_MS,
+    TELEMETRY_COLUMNS,
+    TELEMETRY_WINDOW_H,
+    Fleet,
+    History,
+    OutageLog,
+    Precursors,
+    TelemetryGrid,
+    from_ms,
+    to_ms,
+)
+from store import schema
+from store.read import read_nodes
+
+_FETCH = 20_000
+# Sources and kinds that say nothing of a node's health.
+_SILENT_SOURCES = ("training", "sacct", "sacctmgr")
+_SILENT_KINDS = ("telemetry", "link_up", "port_discovered", "gpu_returned")
+# Events closer than this to the one before are one incident: read this much more than the window.
+INCIDENT_GAP_MS = 60_000
+
+
+def read_history(connection: sa.Connection, first: datetime, last: datetime, with_ids: bool = False) -> History:
+    """All that features between two moments need: nothing at or after `last` is read.
+
+    Args:
+        with_ids: read the events' ids too (for reasons).
+    """
+    fleet = read_fleet(connection)
+    first_ms, last_ms = to_ms(first), to_ms(last)
+    span = data_span(connection)
+    return History(
+        fleet=fleet,
+        precursors=read_precursors(
+            connection, fleet, (first_ms - EVENT_WINDOW_MS - INCIDENT_GAP_MS, last_ms), with_ids
+        ),
+        outages=read_outage_log(connection, fleet, last_ms),
+        telemetry=read_telemetry(connection, fleet, first_ms // HOUR_MS - TELEMETRY_WINDOW_H, last_ms // HOUR_MS),
+        start_ms=first_ms if span is None else min(to_ms(span[0]), first_ms),
+    )
+
+
+def read_fleet(connection: sa.Connection) -> Fleet:
+    """Every known node."""
+    nodes = read_nodes(connection)
+    return Fleet(
+        names=tuple(node.node for node in nodes),
+        leaf=_groups([node.leaf for node in nodes]),
+        rack=_groups([node.rack for node in nodes]),
+        gpus=np.array([np.nan if node.gpus is None else node.gpus for node in nodes], dtype=np.float64),
+        since_ms=_times([node.in_service_since for node in nodes], FAR_PAST_MS),
+        until_ms=_times([node.in_service_until for node in nodes], FAR_FUTURE_MS),
+    )
+
+
+def _groups(names: Sequence[str | None]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    numbers: dict[str, int] = {}
+    return np.array([-1 if name is None else numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
+
+
+def _times(moments: Sequence[datetime | None], missing: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.array([missing if moment is None else to_ms(moment) for moment in moments], dtype=np.int64)
+
+
+def _ms(connection: sa.Connection, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    """A time column as a plain number of milliseconds, computed by the database."""
+    if connection.dialect.name == "postgresql":
+        return sa.cast(sa.func.floor(sa.func.extract("epoch", column) * 1000), sa.BigInteger)
+    return sa.type_coerce(column, sa.BigInteger) // 1000
+
+
+def read_precursors(connection: sa.Connection, fleet: Fleet, window_ms: tuple[int, int], with_ids: bool) -> Precursors:
+    """Precursor events of known nodes with window_ms[0] <= time < window_ms[1], in order of time."""
+    table = schema.events
+    query = (
+        sa.select(
+            table.c.node,
+            _ms(connection, table.c.time),
+            table.c.kind,
+            table.c.code,
+            table.c.severity,
+            table.c.cause,
+            table.c.attributes["count"].as_float(),
+            sa.cast(table.c.device, sa.Text),
+            *((table.c.id,) if with_ids else ()),
+        )
+        .where(table.c.time >= from_ms(window_ms[0]), table.c.time < from_ms(window_ms[1]))
+        .where(table.c.node.is_not(None), table.c.source.not_in(_SILENT_SOURCES), table.c.kind.not_in(_SILENT_KINDS))
+        .order_by(table.c.time, table.c.id)
+    )
+    index = fleet.index
+    meaning: dict[tuple[Any, ...], tuple[int, bool]] = {}
+    devices: dict[str, int] = {}
+    rows: list[tuple[int, int, int, float, int, bool]] = []
+    ids: list[str] = []
+    for row in connection.execute(query.execution_options(yield_per=_FETCH)):
+        what = (row[2], row[3], row[4], row[5])
+        if what not in meaning:
+            meaning[what] = (FAMILY_INDEX.get(family_of(*what) or "", -1), is_serious(row[4], row[5]))
+        family, serious = meaning[what]
+        node = index.get(row[0])
+        if node is None or (family < 0 and not serious):
+            continue
+        weight = 1.0 if row[6] is None else float(row[6])
+        rows.append((node, row[1], family, weight, devices.setdefault(row[7], len(devices)), serious))
+        if with_ids:
+            ids.append(row[8])
+    columns = list(zip(*rows, strict=True)) or [()] * 6
+    return Precursors(
+        node=np.array(columns[0], dtype=np.int64),
+        time_ms=np.array(columns[1], dtype=np.int64),
+        family=np.array(columns[2], dtype=np.int64),
+        weight=np.array(columns[3], dtype=np.float64),
+        device=np.array(columns[4], dtype=np.int64),
+        serious=np.array(columns[5], dtype=np.bool_),
+        devices=tuple(_device_name(text) for text in devices),
+        ids=tuple(ids),
+    )
+
+
+def _device_name(text: str) -> str:
+    """How an operator calls a device: `GPU 3`, `GPU 0000:0f:00.0`, `port 7`; empty for the node itself."""
+    device = orjson.loads(text)
+    if not isinstance(device, dict) or device.get("type") in (None, "node"):
+        return ""
+    kind = {"gpu": "GPU", "hca": "HCA", "npu": "NPU", "nvswitch": "NVSwitch"}.get(device["type"], device["type"])
+    for key in ("index", "pci", "uuid", "port"):
+        if device.get(key) is not None:
+            return f"{kind} {device[key]}"
+    return ""
+
+
+def read_outage_log(connection: sa.Connection, fleet: Fleet, until_ms: int | None = None) -> OutageLog:
+    """Outages that began before `until_ms`; an end at or after it is hidden, since nobody knew it then."""
+    table = schema.outages
+    query = sa.select(
+        table.c.node, _ms(connection, table.c.start), _ms(connection, table.c.end), table.c.planned, table.c.cause
+    ).order_by(table.c.start, table.c.node)
+    if until_ms is not None:
+        query = query.where(table.c.start < from_ms(until_ms))
+    index = fleet.index
+    rows = [row for row in connection.execute(query) if row[0] in index]
+    end_ms = np.array([FAR_FUTURE_MS if row[2] is None else row[2] for row in rows], dtype=np.int64)
+    start_ms = np.array([row[1] for row in rows], dtype=np.int64)
+    if until_ms is not None:
+        end_ms = np.where(end_ms >= until_ms, FAR_FUTURE_MS, end_ms)
+    planned = np.array([row[3] for row in rows], dtype=np.bool_)
+    return OutageLog(
+        node=np.array([index[row[0]] for row in rows], dtype=np.int64),
+        start_ms=start_ms,
+        # An end before its start is a clock's error: such an outage has no length.
+        end_ms=np.maximum(end_ms, start_ms),
+        planned=planned,
+        driver=planned & np.array([row[4] == "driver" for row in rows], dtype=np.bool_),
+    )
+
+
+def read_telemetry(connection: sa.Connection, fleet: Fleet, first_hour: int, end_hour: int) -> TelemetryGrid:
+    """Roll-ups of the hours first_hour <= h < end_hour (hours since 1970); all of them have ended by end_hour."""
+    table = schema.telemetry
+    hours = max(end_hour - first_hour, 0)
+    values = np.full((len(fleet.names), hours, len(TELEMETRY_COLUMNS)), np.nan, dtype=np.float32)
+    query = sa.select(
+        table.c.node, _ms(connection, table.c.time), *(table.c[name] for name in TELEMETRY_COLUMNS)
+    ).where(table.c.time >= from_ms(first_hour * HOUR_MS), table.c.time < from_ms(end_hour * HOUR_MS))
+    index = fleet.index
+    for part in connection.execute(query.execution_options(yield_per=_FETCH)).partitions():
+        names, times, *columns = zip(*part, strict=True)
+        node = np.fromiter((index.get(name, -1) for name in names), dtype=np.int64, count=len(names))
+        hour = np.array(times, dtype=np.int64) // HOUR_MS - first_hour
+        known = node >= 0
+        cells = np.array(columns, dtype=np.float32).T
+        values[node[known], hour[known]] = cells[known]
+    return TelemetryGrid(first_hour=first_hour, values=values)
+
+
+def data_span(connection: sa.Connection) -> tuple[datetime, datetime] | None:
+    """The first and last moment that the store has data of; None for an empty one.
+
+    Events that bear no time of their own stand at the moment of their receipt, years after an old archive's
+    last record: where any other event is, they do not count.
+    """
+    events, telemetry, outages = schema.events, schema.telemetry, schema.outages
+    dated = sa.select(events.c.time).where(events.c.source != "training", events.c.time != events.c.received)
+    found = [
+        connection.scalar(dated.order_by(events.c.time).limit(1)),
+        connection.scalar(dated.order_by(events.c.time.desc()).limit(1)),
+    ]
+    for column in (telemetry.c.time, outages.c.start, outages.c.end):
+        for extreme in (sa.func.min, sa.func.max):
+            moment = connection.scalar(sa.select(extreme(column, type_=schema.UtcTime())))
+            if moment is not None and column is telemetry.c.time and extreme is sa.func.max:
+                moment = from_ms(to_ms(moment) + HOUR_MS)  # a roll-up speaks of its whole hour
+            found.append(moment)
+    known = [moment for moment in found if moment is not None]
+    return (min(known), max(known)) if known else None

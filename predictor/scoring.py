@@ -1,0 +1,120 @@
+"""Scoring: every node at risk at a moment, both horizons, with reasons, saved in the store."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+
+from predictor.features import NAMES, feature_grid
+from predictor.forest import Forest, ModelError, from_bytes
+from predictor.history import Floats, History, to_ms
+from predictor.labels import at_risk
+from predictor.precursor_features import incidents
+from predictor.reading import read_history
+from predictor.reasons import contributions, strongest
+from predictor.training import HORIZONS_H
+from predictor.wording import MAX_EVENTS, Subject, describe
+from store import schema
+from store.database import writing
+from store.model import StoredModel
+from store.read_scores import newest_model
+from store.save_scores import save_scores
+from store.score import Reason, Score
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The rows to be scored: `nodes` are positions in the fleet, `rows` their features."""
+
+    at: datetime
+    history: History
+    outage_events: Mapping[int, tuple[str, ...]]
+    nodes: tuple[int, ...]
+    rows: NDArray[np.float32]
+
+
+def score_nodes(engine: sa.Engine, at: datetime) -> list[Score]:
+    """Score every node that is in service and not out at a moment, and save the scores.
+
+    The newest model that had learned from nothing later than `at` is used, else the newest one.
+    The score of a longer horizon is never below that of a shorter one.
+
+    Raises:
+        ModelError: there is no model, or the stored one cannot be used.
+    """
+    with engine.connect() as connection:
+        models = [model for horizon_h in HORIZONS_H if (model := newest_model(connection, horizon_h, at)) is not None]
+        if not models:
+            raise ModelError("there is no model yet: run `foreshock train` first")
+        history = read_history(connection, at, at, with_ids=True)
+        outage_events = _outage_events(connection, history, at)
+    moment = np.array([to_ms(at)], dtype=np.int64)
+    nodes = np.flatnonzero(at_risk(history.fleet, history.outages, moment)[0])
+    rows = feature_grid(history, moment)[0][nodes]
+    asked = _Asked(at, history, outage_events, tuple(nodes.tolist()), rows)
+    scores: list[Score] = []
+    floor = np.zeros(len(nodes))
+    for model in sorted(models, key=lambda model: model.horizon_h):
+        forest = _load(model)
+        floor = np.maximum(forest.probability(rows), floor)
+        scores += _scores(asked, model, forest, floor)
+    with writing(engine).begin() as connection:
+        save_scores(connection, scores)
+    return scores
+
+
+def _load(model: StoredModel) -> Forest:
+    if model.features != NAMES:
+        raise ModelError(f"model {model.id} was trained on other features: train again with `foreshock train`")
+    return from_bytes(model.blob, model.sha256)
+
+
+def _outage_events(connection: sa.Connection, history: History, at: datetime) -> dict[int, tuple[str, ...]]:
+    """The ids of the unplanned outages' events before a moment, by node, newest last."""
+    events, outages = schema.events, schema.outages
+    query = (
+        sa.select(events.c.node, events.c.id)
+        .join(outages, sa.and_(outages.c.node == events.c.node, outages.c.start == events.c.time))
+        .where(events.c.kind == "outage", events.c.time < at, outages.c.planned.is_(False))
+        .order_by(events.c.time, events.c.id)
+    )
+    index = history.fleet.index
+    found: dict[int, list[str]] = {}
+    for node, event in connection.execute(query):
+        if node in index:
+            found.setdefault(index[node], []).append(event)
+    return {node: tuple(ids[-MAX_EVENTS:]) for node, ids in found.items()}
+
+
+def _scores(asked: _Asked, model: StoredModel, forest: Forest, probability: Floats) -> list[Score]:
+    moved = contributions(forest, asked.rows, probability)
+    opens = incidents(asked.history.precursors)
+    found = []
+    for row, node in enumerate(asked.nodes):
+        features = dict(zip(NAMES, asked.rows[row].tolist(), strict=True))
+        subject = Subject(asked.history, opens, asked.outage_events, to_ms(asked.at), node, features)
+        found.append(
+            Score(
+                node=asked.history.fleet.names[node],
+                time=asked.at,
+                horizon_h=model.horizon_h,
+                score=float(probability[row]),
+                reasons=_reasons(strongest(moved, row, float(probability[row])), subject, float(probability[row])),
+                model=model.id,
+            )
+        )
+    return found
+
+
+def _reasons(groups: list[tuple[str, float]], subject: Subject, probability: float) -> tuple[Reason, ...]:
+    """The reasons, strongest first; a score that nothing raised is the fleet's base rate."""
+    if not groups:
+        return (Reason("no sign of trouble in 28 days: the base rate of nodes like it", probability),)
+    found = []
+    for group, contribution in groups:
+        text, events = describe(group, subject)
+        found.append(Reason(text, contribution, events))
+    return tuple(found)

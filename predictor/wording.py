@@ -1,0 +1,174 @@
+"""Reasons in an operator's words: what a group of features says about a node, and the events behind it.
+
+412 corrected ECC errors on GPU 3 in 7 days
+2 unplanned outages in 28 days
+GPU 5 missing from telemetry since 3 h
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from predictor.families import FAMILIES, FAMILY_INDEX, INCIDENT, Family
+from predictor.history import DAY_MS, HOUR_MS, Bools, History, Ints
+from predictor.precursor_features import WINDOWS_D
+
+MAX_EVENTS = 20
+# A device is named when it gave at least this share of the events.
+_DOMINANT = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One node at one moment: its features by name, its position, and what is known of the fleet."""
+
+    history: History
+    incident: Bools  # which events open a serious incident
+    outage_events: Mapping[int, tuple[str, ...]]  # ids of the outage events of each node, newest last
+    moment_ms: int
+    node: int
+    features: Mapping[str, float]
+
+
+def describe(group: str, subject: Subject) -> tuple[str, tuple[str, ...]]:
+    """What a group of features says of a node, and the ids of the events behind it, newest last."""
+    if group in _WORDS:
+        return _WORDS[group](subject)
+    family = INCIDENT if group == INCIDENT.name else FAMILIES[FAMILY_INDEX[group]]
+    return _precursors(family, subject)
+
+
+def _precursors(family: Family, subject: Subject) -> tuple[str, tuple[str, ...]]:
+    events = subject.history.precursors
+    kept = subject.incident if family is INCIDENT else events.family == FAMILY_INDEX[family.name]
+    recent = events.time_ms >= subject.moment_ms - 28 * DAY_MS
+    mine = np.flatnonzero(kept & recent & (events.node == subject.node))
+    if not len(mine):
+        return f"no {family.noun} in 28 days", ()
+    window_d = _telling_window(subject.moment_ms - events.time_ms[mine])
+    shown = mine[events.time_ms[mine] >= subject.moment_ms - window_d * DAY_MS]
+    amount = round(float(events.weight[shown].sum())) if family.counted else len(shown)
+    weights: dict[str, float] = {}
+    for at in shown:
+        name = events.devices[events.device[at]]
+        weights[name] = weights.get(name, 0.0) + (float(events.weight[at]) if family.counted else 1.0)
+    device, most = max(weights.items(), key=lambda item: (item[1], item[0]))
+    if not device or most < _DOMINANT * sum(weights.values()):
+        named = [name for name in weights if name]
+        place = f" on {len(named)} devices" if len(named) > 1 else ""
+    else:
+        place = f" on {device}"
+    text = f"{amount} {family.noun}{'' if amount == 1 else 's'}{place} in {_span(window_d)}"
+    return text, tuple(events.ids[at] for at in shown[-MAX_EVENTS:]) if events.ids else ()
+
+
+def _telling_window(age_ms: Ints) -> int:
+    """The shortest window that holds at least half of the events of 28 days, in days."""
+    for window in WINDOWS_D:
+        if (age_ms <= window * DAY_MS).mean() >= 0.5:
+            return window
+    return WINDOWS_D[-1]
+
+
+def _span(window_d: int) -> str:
+    return "24 h" if window_d == 1 else f"{window_d} days"
+
+
+def _outages(subject: Subject) -> tuple[str, tuple[str, ...]]:
+    features = subject.features
+    ids = subject.outage_events.get(subject.node, ())[-MAX_EVENTS:]
+    for window in (7, 28, 90):
+        count = int(features[f"outages_{window}d"])
+        if count and count >= features["outages_all"] / 2:
+            return f"{count} unplanned outage{'' if count == 1 else 's'} in {window} days", ids
+    count = int(features["outages_all"])
+    if count:
+        text = f"{count} unplanned outage{'' if count == 1 else 's'}, the last {features['outage_age_d']:.0f} days ago"
+        return text, ids
+    return f"out of service {features['out_share_28d']:.0%} of the last 28 days", ids
+
+
+def _gpu_missing(subject: Subject) -> tuple[str, tuple[str, ...]]:
+    events = subject.history.precursors
+    mine = np.flatnonzero((events.family == FAMILY_INDEX["gpu_missing"]) & (events.node == subject.node))
+    missing_now = subject.features["gpus_missing"]
+    if len(mine) and missing_now > 0:
+        last = mine[-1]
+        hours = (subject.moment_ms - int(events.time_ms[last])) / HOUR_MS
+        device = events.devices[events.device[last]] or "a GPU"
+        since = f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"
+        return f"{device} missing from telemetry since {since}", _ids(subject, mine)
+    if missing_now > 0:
+        return f"{missing_now:.0f} GPU{'' if missing_now == 1 else 's'} missing from telemetry", _ids(subject, mine)
+    return _precursors(FAMILIES[FAMILY_INDEX["gpu_missing"]], subject)
+
+
+def _ids(subject: Subject, mine: Ints) -> tuple[str, ...]:
+    events = subject.history.precursors
+    return tuple(events.ids[at] for at in mine[-MAX_EVENTS:]) if events.ids else ()
+
+
+def _telemetry_gap(subject: Subject) -> tuple[str, tuple[str, ...]]:
+    gap, lost = subject.features["telemetry_gap_24h"], subject.features["samples_lost_24h"]
+    if gap * 24 >= 1:
+        return f"no telemetry for {gap * 24:.0f} of the last 24 h, while others reported", ()
+    if lost > 0.005:
+        return f"{lost:.0%} of telemetry samples lost in 24 h", ()
+    return f"telemetry gaps of {subject.features['telemetry_gap_7d'] * 168:.0f} h in 7 days", ()
+
+
+def _temperature(subject: Subject) -> tuple[str, tuple[str, ...]]:
+    features = subject.features
+    above, spread = features["gpu_temp_above_fleet_c"], features["gpu_temp_spread_c"]
+    return (
+        f"hottest GPU {features['gpu_temp_max_c']:.0f} °C in 24 h, "
+        f"mean {above:+.0f} °C against the fleet, {spread:.0f} °C between GPUs"
+    ), ()
+
+
+def _power(subject: Subject) -> tuple[str, tuple[str, ...]]:
+    mean, trend = subject.features["power_mean_w"], subject.features["power_trend_w"]
+    return f"GPU power {mean:.0f} W in 24 h, {trend:+.0f} W against the week before", ()
+
+
+def _load(subject: Subject) -> tuple[str, tuple[str, ...]]:
+    util, clock = subject.features["gpu_util_mean"], subject.features["sm_clock_min_mhz"]
+    return f"GPU load {util:.0%}, lowest clock {clock:.0f} MHz in 24 h", ()
+
+
+def _neighbours(subject: Subject) -> tuple[str, tuple[str, ...]]:
+    parts = [
+        f"{subject.features[name]:.0f} {noun}"
+        for name, noun in (
+            ("leaf_outages_24h", "outages on the same leaf"),
+            ("leaf_flaps_24h", "link flaps on the same leaf"),
+            ("rack_outages_24h", "outages in the same rack"),
+        )
+        if subject.features[name] > 0
+    ]
+    return " and ".join(parts or ["quiet neighbours"]) + " in 24 h", ()
+
+
+def _maintenance(subject: Subject) -> tuple[str, tuple[str, ...]]:
+    age = subject.features["driver_age_d"]
+    if not np.isnan(age):
+        return f"driver changed {age:.0f} days ago", ()
+    return f"{subject.features['planned_28d']:.0f} planned outages in 28 days", ()
+
+
+def _age(subject: Subject) -> tuple[str, tuple[str, ...]]:
+    return f"in service for {subject.features['service_age_d']:.0f} days", ()
+
+
+_WORDS: Mapping[str, Callable[[Subject], tuple[str, tuple[str, ...]]]] = {
+    "outages": _outages,
+    "gpu_missing": _gpu_missing,
+    "telemetry_gap": _telemetry_gap,
+    "temperature": _temperature,
+    "power": _power,
+    "load": _load,
+    "neighbours": _neighbours,
+    "maintenance": _maintenance,
+    "age": _age,
+}
