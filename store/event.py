@@ -113,7 +113,7 @@ def with_id(event: Event, origin: str = "") -> Event:
 
 def format_time(moment: datetime) -> str:
     """RFC 3339 in UTC with microseconds: 2025-03-01T04:05:06.789000Z."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def parse_time(text: str) -> datetime:

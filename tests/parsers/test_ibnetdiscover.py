@@ -1,0 +1,72 @@
+"""The topology as ibnetdiscover prints it, and as ibsim and older versions do."""
+
+from pathlib import Path
+
+import pytest
+
+from parsers.ibnetdiscover import links, switch_name
+from parsers.parser import ParseError
+
+REAL = Path(__file__).parents[2].parent / "shared/data/opensm/diags/diag-08-ibnetdiscover.txt"
+
+TEXT = """\
+# Topology file: generated on Fri Nov 20 22:25:58 2026
+vendid=0x2c9
+switchguid=0xb83fd20300100080(b83fd20300100080)
+Switch\t40 "S-b83fd20300100080"\t\t# "MF0;leaf03:MQM8700/U1" enhanced port 0 lid 21 lmc 0
+[1]\t"H-b83fd20300200100"[1](b83fd20300200101) \t\t# "gpu017 mlx5_0" lid 4 4xHDR
+[39]\t"S-b83fd2030010fa00"[3]\t\t# "MF0;spine01:MQM8700/U1" lid 3 4xHDR
+
+Ca\t1 "H-b83fd20300200100"\t\t# "gpu017 mlx5_0"
+[1](b83fd20300200101) \t"S-b83fd20300100080"[1]\t\t# lid 4 lmc 0 "MF0;leaf03:MQM8700/U1" lid 21 4xHDR
+"""
+
+
+def test_each_port_of_a_switch_is_a_cable() -> None:
+    """To a host by its name, to a switch by the name in its description; the host's own block repeats them."""
+    assert list(links(TEXT.splitlines())) == [
+        {"switch": "leaf03", "port": 1, "peer": "gpu017", "peer_port": 1, "peer_type": "hca"},
+        {"switch": "leaf03", "port": 39, "peer": "spine01", "peer_port": 3, "peer_type": "switch"},
+    ]
+
+
+def test_a_port_without_a_description_is_named_by_its_guid() -> None:
+    """As a fabric without node descriptions prints it."""
+    rows = ['Switch 8 "S-0008f10500100212"', '[2] "H-0002c9030000a1b2"[1]', '[3] "S-0008f10500100999"[7] # "" lid 1']
+    assert [(link["switch"], link["peer"]) for link in links(rows)] == [
+        ("S-0008f10500100212", "H-0002c9030000a1b2"),
+        ("S-0008f10500100212", "S-0008f10500100999"),
+    ]
+
+
+def test_a_broken_port_is_told_of_and_the_rest_goes_on() -> None:
+    """A line cut in half, by its number."""
+    told: list[tuple[int, str]] = []
+
+    def tell(line: int, error: ParseError) -> None:
+        told.append((line, str(error)))
+
+    rows = ['Switch 8 "S-1" # "leaf01"', '[2] "H-0002c9', '[3] "H-0002c9030000a1b2"[1] # "gpu001 mlx5_0"']
+    assert [link["port"] for link in links(rows, tell)] == [3]
+    assert told == [(2, "'[2] \"H-0002c9' is no port of a switch: run ibnetdiscover anew")]
+    assert [link["port"] for link in links(rows)] == [3]
+
+
+@pytest.mark.parametrize(
+    ("description", "name"),
+    [("MF0;leaf03:MQM8700/U1", "leaf03"), ("leaf-02", "leaf-02"), ("sw1 Mellanox", "sw1 Mellanox"), (";", ";")],
+)
+def test_a_switch_bears_the_name_within_its_description(description: str, name: str) -> None:
+    """Managed switches pad it with their chassis and model."""
+    assert switch_name(description) == name
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="the shared data is not beside this repository")
+def test_a_real_topology_reads_without_a_broken_line() -> None:
+    """Four leaves of which one host is down, two spines: every cable twice but for the hosts'."""
+    told: list[int] = []
+    found = list(links(REAL.read_text().splitlines(), lambda line, _: told.append(line)))
+    assert told == []
+    assert {link["switch"] for link in found} == {"leaf01", "leaf02", "leaf03", "leaf04", "spine01", "spine02"}
+    assert len([link for link in found if link["peer_type"] == "hca"]) == 31
+    assert len([link for link in found if link["peer_type"] == "switch"]) == 16
