@@ -1,0 +1,173 @@
+"""Attempts: the jobs of a run, each with the lines of the training log that it wrote.
+
+A job is one attempt; where the training program started anew inside a job, each start is one.
+A session of the log that no job covers is an attempt by itself: logs without `sacct` are accounted too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from goodput.timeline import to_ms
+from goodput.training_log import LogLine, Session
+from store.event import RecordError
+from store.hostlist import expand
+from store.job import Job
+
+# The clocks of the scheduler and of the training nodes differ by no more.
+_SLACK_MS = 60_000
+
+SUCCESSFUL = frozenset({"COMPLETED"})
+STILL_OPEN = frozenset({"RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING"})
+RESTARTED = "RESTARTED"  # the program started anew within its job
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One start of a run. None = not known; `end_ms` None = still open."""
+
+    submit_ms: int | None
+    start_ms: int | None
+    end_ms: int | None
+    state: str
+    nodes: frozenset[str] = frozenset()
+    node_count: int | None = None
+    lines: tuple[LogLine, ...] = ()
+
+    @property
+    def begin_ms(self) -> int | None:
+        """The first moment known of it: submitted, else started."""
+        return self.start_ms if self.submit_ms is None else self.submit_ms
+
+    @property
+    def iterates(self) -> bool:
+        """Whether its log has any iteration."""
+        return any(line.kind == "iteration" for line in self.lines)
+
+    @property
+    def last_iteration_ms(self) -> int | None:
+        """The time of its last iteration line that bears one."""
+        times = (x.time_ms for x in reversed(self.lines) if x.kind == "iteration" and x.time_ms is not None)
+        return next(times, None)
+
+    @property
+    def last_data_ms(self) -> int | None:
+        """The last moment that anything is known of it."""
+        known = [self.submit_ms, self.start_ms, self.end_ms, *(line.time_ms for line in self.lines)]
+        return max((moment for moment in known if moment is not None), default=None)
+
+
+def attempts_of(jobs: Sequence[Job], log: Sequence[Session], until_ms: int | None = None) -> list[Attempt]:
+    """The attempts of a run in the order of their begin, as they were known at `until_ms`."""
+    started = [attempt for attempt in (_from_job(job, until_ms) for job in jobs) if attempt is not None]
+    started.sort(key=lambda a: (a.begin_ms or 0, a.end_ms or 0))
+    own: list[list[Session]] = [[] for _ in started]
+    alone: list[Session] = []
+    previous = -1
+    for session in log:
+        place = _job_of(session, started, previous)
+        if place is None:
+            alone.append(session)
+        else:
+            own[place].append(session)
+            previous = place
+    attempts = [part for attempt, parts in zip(started, own, strict=True) for part in _split(attempt, parts)]
+    attempts += _from_log(alone)
+    attempts.sort(key=lambda a: (a.begin_ms is None, a.begin_ms or 0))
+    return _close(attempts)
+
+
+def _from_job(job: Job, until_ms: int | None) -> Attempt | None:
+    """A job as it was known at a moment; None if nothing was known of it then."""
+
+    def seen(moment_ms: int | None) -> int | None:
+        return None if moment_ms is None or (until_ms is not None and moment_ms > until_ms) else moment_ms
+
+    submit, start, end = (seen(None if t is None else to_ms(t)) for t in (job.submit, job.start, job.end))
+    if submit is None and start is None:
+        return None
+    word = job.state.split()[0].upper() if job.state.split() else "UNKNOWN"
+    hidden = end is None and job.end is not None
+    if end is not None and start is not None:
+        end = max(end, start)
+    return Attempt(
+        submit_ms=submit if submit is None or start is None else min(submit, start),
+        start_ms=start,
+        end_ms=end,
+        state="RUNNING" if hidden else word,
+        nodes=frozenset() if start is None else nodes_of(job.node_list),
+        node_count=job.nodes,
+    )
+
+
+def nodes_of(node_list: str) -> frozenset[str]:
+    """The hosts of a hostlist; none where the text is broken, so that one job cannot stop the account."""
+    try:
+        return frozenset(expand(node_list))
+    except RecordError:
+        return frozenset()
+
+
+def _job_of(session: Session, attempts: Sequence[Attempt], previous: int) -> int | None:
+    """Which job wrote a session: the last one begun by its first time; without a time, the next in order."""
+    if not attempts:
+        return None
+    first = session.first_ms
+    if first is None:
+        return min(previous + 1, len(attempts) - 1)
+    begun = [i for i, a in enumerate(attempts) if a.start_ms is not None and a.start_ms <= first]
+    end = attempts[begun[-1]].end_ms if begun else None
+    if begun and (end is None or first <= end):
+        return begun[-1]
+    soon = [i for i, a in enumerate(attempts) if a.start_ms is not None and first < a.start_ms <= first + _SLACK_MS]
+    if soon:
+        return soon[0]
+    return begun[-1] if end is not None and first <= end + _SLACK_MS else None
+
+
+def _split(attempt: Attempt, parts: Sequence[Session]) -> list[Attempt]:
+    """A job cut where its program started anew, as far as the log tells when that was."""
+    pieces: list[list[LogLine]] = [[]]
+    cuts: list[int] = []
+    for session in parts:
+        begin = session.begin_ms
+        floor = cuts[-1] if cuts else attempt.start_ms
+        if any(line.kind == "iteration" for line in pieces[-1]) and begin is not None and begin > (floor or 0):
+            cuts.append(begin)
+            pieces.append([])
+        pieces[-1].extend(session.lines)
+    bounds = [attempt.start_ms, *cuts, attempt.end_ms]
+    return [
+        replace(
+            attempt,
+            submit_ms=attempt.submit_ms if i == 0 else None,
+            start_ms=bounds[i],
+            end_ms=bounds[i + 1],
+            state=attempt.state if i == len(pieces) - 1 else RESTARTED,
+            lines=tuple(lines),
+        )
+        for i, lines in enumerate(pieces)
+    ]
+
+
+def _from_log(log: Sequence[Session]) -> list[Attempt]:
+    """An attempt for each session that no job covers; it ended well only if it says so or nothing came after."""
+    attempts = []
+    for session in log:
+        ended = any(line.kind == "training_end" for line in session.lines)
+        start = session.begin_ms
+        end = max((x.time_ms for x in session.lines if x.time_ms is not None), default=None) if ended else None
+        state = "COMPLETED" if ended else "RUNNING"
+        attempts.append(Attempt(None, start, end, state, lines=session.lines))
+    return attempts
+
+
+def _close(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """An attempt without an end that another one followed has ended, at its last data and not well."""
+    closed = []
+    for i, attempt in enumerate(attempts):
+        later = any(other.start_ms is not None for other in attempts[i + 1 :])
+        if attempt.end_ms is None and attempt.start_ms is not None and later:
+            state = RESTARTED if attempt.state in STILL_OPEN else attempt.state
+            attempt = replace(attempt, end_ms=attempt.last_data_ms, state=state)
+        closed.append(attempt)
+    return closed

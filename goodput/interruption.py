@@ -1,0 +1,133 @@
+"""An interruption: an attempt that ended badly, when it stopped getting on, whose fault it was and what it cost."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from goodput.attempts import STILL_OPEN, SUCCESSFUL, Attempt
+from goodput.timeline import from_ms, to_ms
+from store.event import Cause, Device, Event, format_time
+from store.outage import Outage
+
+FAULT_SEVERITIES = ("error", "fatal")
+FAULT_CAUSES = ("hardware", "fabric", "host", "driver", "storage")
+FAULT_KINDS = ("link_down", "port_removed")
+# Without a training log nobody knows when the work stopped: only faults this close to the end may have ended it.
+BLIND_WINDOW_MS = 30 * 60_000
+# A node that dies silently is marked down by the scheduler up to this long after the attempt ended.
+_OUTAGE_SLACK = timedelta(minutes=30)
+
+_CAUSE_OF_STATE: dict[str, Cause] = {"NODE_FAIL": "host", "BOOT_FAIL": "host", "OUT_OF_MEMORY": "application"}
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """The device that is held to have ended an attempt, and what it said."""
+
+    node: str | None
+    device: Device
+    kind: str
+    code: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The device with its node; `kind` and `code` of the event that names it."""
+        d = self.device
+        return {
+            "type": d.type,
+            "node": self.node,
+            "pci": d.pci,
+            "index": d.index,
+            "uuid": d.uuid,
+            "port": d.port,
+            "kind": self.kind,
+            "code": self.code,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """One attempt's bad end. `restart_ms` = detection, then waiting, startup and load of the next attempt."""
+
+    time_ms: int
+    cause: Cause
+    culprit: Culprit | None
+    lost_work_ms: int
+    restart_ms: int
+
+    @property
+    def lost_ms(self) -> int:
+        """What it cost in wall time: the work thrown away and the way back."""
+        return self.lost_work_ms + self.restart_ms
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `foreshock goodput --json`."""
+        return {
+            "time": format_time(from_ms(self.time_ms)),
+            "cause": self.cause,
+            "culprit": None if self.culprit is None else self.culprit.to_json(),
+            "lost_s": self.lost_ms / 1000,
+        }
+
+
+def is_fault(event: Event) -> bool:
+    """Whether an event may have ended an attempt: a severe one of the machine, a lost link, a reported error."""
+    if event.kind == "training_error":
+        return True
+    severe = event.severity in FAULT_SEVERITIES and event.cause in FAULT_CAUSES
+    return severe or event.kind in FAULT_KINDS
+
+
+def fault_window(attempt: Attempt, end_ms: int, worked_ms: int | None = None) -> tuple[int, int]:
+    """The closed window in which the fault that ended an attempt must lie: after its last iteration.
+
+    `worked_ms` is where the last iteration was placed, for lines that bear no time.
+    """
+    last = worked_ms if attempt.last_iteration_ms is None else attempt.last_iteration_ms
+    if last is not None:
+        return min(last, end_ms), end_ms
+    start = end_ms if attempt.start_ms is None else attempt.start_ms
+    return (start, end_ms) if attempt.lines else (max(start, end_ms - BLIND_WINDOW_MS), end_ms)
+
+
+def first_fault(attempt: Attempt, window: tuple[int, int], faults: Iterable[Event]) -> Event | None:
+    """The earliest fault on the attempt's nodes (or of its program) in a closed window."""
+    since, until = window
+    found = [
+        event
+        for event in faults
+        if event.time is not None
+        and since <= to_ms(event.time) <= until
+        and (event.node in attempt.nodes or event.kind == "training_error")
+        and is_fault(event)
+    ]
+    return min(found, key=lambda e: (e.time, e.kind == "training_error", e.id or ""), default=None)
+
+
+def ended_badly(attempt: Attempt, fault: Event | None) -> bool:
+    """Whether an attempt was interrupted. One that was cancelled is, if a fault made someone cancel it."""
+    if attempt.end_ms is None or attempt.state in SUCCESSFUL or attempt.state in STILL_OPEN:
+        return False
+    return fault is not None or attempt.state != "CANCELLED"
+
+
+def blame(
+    attempt: Attempt, fault: Event | None, window: tuple[int, int], outages: Sequence[Outage]
+) -> tuple[Cause, Culprit | None]:
+    """Cause and culprit: of the fault, else of a node that went down then, else what the scheduler's state says."""
+    if fault is not None and fault.kind != "training_error":
+        return fault.cause, Culprit(fault.node, fault.device, fault.kind, fault.code)
+    since, until = window
+    near = [
+        outage
+        for outage in outages
+        if not outage.planned
+        and outage.node in attempt.nodes
+        and from_ms(since) <= outage.start <= from_ms(until) + _OUTAGE_SLACK
+    ]
+    if near:
+        outage = min(near, key=lambda o: (o.start, o.node))
+        return outage.cause, Culprit(outage.node, Device(type="node"), "outage", None)
+    if fault is not None and fault.cause != "unknown":
+        return fault.cause, None
+    return _CAUSE_OF_STATE.get(attempt.state, "unknown" if fault is None else "application"), None

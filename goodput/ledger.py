@@ -1,0 +1,113 @@
+"""The ledger: every millisecond of a run's wall time in exactly one bucket, and what each interruption cost.
+
+    ledger = account(RunRecords(run="llm-70b", jobs=jobs, log=lines, faults=faults))
+    sum(ledger.buckets_ms.values()) == ledger.wall_ms      # always
+
+What each bucket means is in docs/goodput.md. A log without times is placed by what its lines cover.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from goodput.attempts import Attempt, attempts_of
+from goodput.interruption import Interruption
+from goodput.timeline import BUCKETS, Bucket, Segment, Timeline, from_ms, merged, sums
+from goodput.training_log import LogLine, sessions
+from goodput.walk import Walker, interruptions_of
+from store.event import Event, format_time
+from store.job import Job
+from store.outage import Outage
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecords:
+    """What is known of a run. `log` in the order in which it was written; `gpus` counts each node's GPUs."""
+
+    run: str
+    jobs: Sequence[Job] = ()
+    log: Sequence[LogLine] = ()
+    faults: Sequence[Event] = ()
+    outages: Sequence[Outage] = ()
+    gpus: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A run's account. `start_ms` counts from 1970, or from the log's beginning where `dated` is False."""
+
+    run: str
+    nodes: int | None
+    gpus: int | None
+    dated: bool
+    start_ms: int
+    end_ms: int
+    segments: tuple[Segment, ...]
+    interruptions: tuple[Interruption, ...]
+    saves: tuple[Segment, ...]
+    attempts: int
+    is_open: bool
+
+    @property
+    def wall_ms(self) -> int:
+        """From the first submit or start known to the end, or the last data."""
+        return self.end_ms - self.start_ms
+
+    @property
+    def buckets_ms(self) -> dict[Bucket, int]:
+        """Milliseconds in each bucket; they sum to `wall_ms`."""
+        return sums(self.segments)
+
+    @property
+    def goodput(self) -> float | None:
+        """Productive share of wall time (0-1); None for a run without wall time."""
+        return self.buckets_ms["productive"] / self.wall_ms if self.wall_ms else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `foreshock goodput --json` prints for a run."""
+        buckets = self.buckets_ms
+        return {
+            "run": self.run,
+            "nodes": self.nodes,
+            "gpus": self.gpus,
+            "start": format_time(from_ms(self.start_ms)) if self.dated else None,
+            "end": format_time(from_ms(self.end_ms)) if self.dated else None,
+            "wall_s": self.wall_ms / 1000,
+            "buckets": {bucket: buckets[bucket] / 1000 for bucket in BUCKETS},
+            "goodput": self.goodput,
+            "interruptions": [interruption.to_json() for interruption in self.interruptions],
+        }
+
+
+def account(records: RunRecords, until_ms: int | None = None) -> Ledger:
+    """Split a run's wall time.
+
+    Args:
+        until_ms: account as of this moment, milliseconds since 1970: what was known later is left out.
+    """
+    log = [x for x in records.log if until_ms is None or x.time_ms is None or x.time_ms <= until_ms]
+    attempts = attempts_of(records.jobs, sessions(log), until_ms)
+    begins = [attempt.begin_ms for attempt in attempts if attempt.begin_ms is not None]
+    timeline = Timeline(min(begins, default=0))
+    walker = Walker(timeline, log, records.faults, records.outages, until_ms)
+    walked = [walker.walk(attempt) for attempt in attempts]
+    return Ledger(
+        run=records.run,
+        nodes=max((a.node_count or len(a.nodes) for a in attempts), default=0) or None,
+        gpus=_gpus(attempts, records.gpus),
+        dated=bool(begins),
+        start_ms=timeline.start_ms,
+        end_ms=timeline.cursor_ms,
+        segments=merged(timeline.segments),
+        interruptions=interruptions_of(walked, timeline),
+        saves=tuple(save for one in walked for save in one.saves),
+        attempts=len(attempts),
+        is_open=bool(attempts) and attempts[-1].end_ms is None,
+    )
+
+
+def _gpus(attempts: Sequence[Attempt], gpus: Mapping[str, int]) -> int | None:
+    """GPUs of the widest attempt; None unless every node's are known."""
+    widest = max((attempt.nodes for attempt in attempts), key=len, default=frozenset())
+    counts = [gpus.get(node) for node in widest]
+    return sum(n for n in counts if n is not None) if counts and None not in counts else None

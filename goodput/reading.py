@@ -1,0 +1,139 @@
+"""Reading the store: the ledgers of the runs, and the advice that follows from what was measured.
+
+with engine.begin() as connection:
+    for ledger in read_ledgers(connection): print(ledger.to_json())
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+import sqlalchemy as sa
+
+from goodput import checkpoint, spares
+from goodput.ledger import Ledger, account
+from goodput.reading_records import read_gpus, read_records, run_names
+from goodput.timeline import to_ms
+from goodput.training_log import median
+from store import schema
+from store.node import Node
+from store.outage import Outage
+from store.read import newest_time, read_jobs, read_nodes, read_outages
+
+_DAY_MS = 86_400_000
+
+
+class NoRecordsError(LookupError):
+    """What was asked for is not in the store; the message says what is missing and the remedy."""
+
+
+def read_ledgers(connection: sa.Connection, run: str | None = None, until: datetime | None = None) -> list[Ledger]:
+    """The ledger of each run (or of one) as of `until`, by run name; none where no such run is known."""
+    names = run_names(connection)
+    wanted = [name for name in names if run is None or name == run]
+    if not wanted:
+        return []
+    gpus = read_gpus(connection)
+    until_ms = None if until is None else to_ms(until)
+    return [account(read_records(connection, name, until, gpus), until_ms) for name in wanted]
+
+
+def no_such_run(connection: sa.Connection, run: str | None) -> str:
+    """The sentence for a run that is not known: what is there instead, or how to get one."""
+    names = run_names(connection)
+    if not names:
+        return "the database knows no training run: ingest jobs.csv or a training log first"
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"the database knows no run {run!r}: it knows {', '.join(names[:5])}{more}"
+
+
+def checkpoint_advice(connection: sa.Connection, run: str | None = None) -> dict[str, Any]:
+    """The advised checkpoint interval of a run (default: the one that ended last) as plain values.
+
+    Raises:
+        NoRecordsError: the run is not known, or its log tells of no finished save.
+    """
+    ledger = max(read_ledgers(connection, run), key=lambda one: one.end_ms, default=None)
+    if ledger is None:
+        raise NoRecordsError(no_such_run(connection, run))
+    stall = median([save.length_ms / 1000 for save in ledger.saves])
+    if not stall or not ledger.nodes or not ledger.wall_ms:
+        raise NoRecordsError(
+            f"run {ledger.run!r} shows no finished checkpoint save with its duration: "
+            "ingest its training log with save timings first"
+        )
+    cuts = ledger.interruptions
+    ways_back = [cut.restart_ms for cut in cuts] or [_first_startup_ms(ledger)]
+    inputs = checkpoint.CheckpointInputs(
+        nodes=ledger.nodes,
+        failures=len(cuts),
+        node_days=ledger.nodes * ledger.wall_ms / _DAY_MS,
+        save_s=stall,
+        restart_s=sum(ways_back) / len(ways_back) / 1000,
+        interval_s=_save_interval_s(ledger),
+    )
+    return {"run": ledger.run, **checkpoint.advise(inputs).to_json()}
+
+
+def _first_startup_ms(ledger: Ledger) -> int:
+    """What a start costs, of a run that was never interrupted."""
+    buckets = ledger.buckets_ms
+    return (buckets["startup"] + buckets["checkpoint_load"]) // max(1, ledger.attempts)
+
+
+def _save_interval_s(ledger: Ledger) -> float | None:
+    """The median time between the end of a save and the beginning of the next, seconds."""
+    gaps = [after.start_ms - before.end_ms for before, after in pairwise(ledger.saves)]
+    middle = median([gap for gap in gaps if gap > 0])
+    return None if middle is None else middle / 1000
+
+
+def spares_advice(connection: sa.Connection, confidence: float = 0.99, run: str | None = None) -> dict[str, Any]:
+    """The advised number of spare nodes, for the cluster or for one run's size, as plain values.
+
+    Raises:
+        NoRecordsError: no node or no time is known, or not the run.
+    """
+    nodes = read_nodes(connection)
+    unplanned = [outage for outage in read_outages(connection) if not outage.planned]
+    since, until = _observed(connection, unplanned)
+    if not nodes or since is None or until is None or until <= since:
+        raise NoRecordsError("the database knows no nodes over any time: ingest nodes.csv and outages.csv first")
+    days = sum(_service_s(node, since, until) for node in nodes) / spares.DAY_S
+    lengths = [(outage.end - outage.start).total_seconds() for outage in unplanned if outage.end is not None]
+    count = len(nodes) if run is None else _nodes_of_run(connection, run)
+    inputs = spares.SparesInputs(
+        nodes=count,
+        outages=len(unplanned),
+        node_days=days,
+        mttr_s=sum(lengths) / len(lengths) if lengths else 0.0,
+    )
+    return {"run": run, **spares.advise(inputs, confidence).to_json()}
+
+
+def _observed(connection: sa.Connection, outages: Sequence[Outage]) -> tuple[datetime | None, datetime | None]:
+    """From the first to the last thing known of the cluster."""
+    column = schema.events.c.time
+    first = connection.scalar(sa.select(sa.func.min(column, type_=schema.UtcTime())))
+    begins = [*([first] if first else []), *(outage.start for outage in outages)]
+    last = newest_time(connection)
+    ends = [*([last] if last else []), *(outage.end or outage.start for outage in outages)]
+    return min(begins, default=None), max(ends, default=None)
+
+
+def _service_s(node: Node, since: datetime, until: datetime) -> float:
+    """Seconds that a node was in service within the time observed."""
+    begin = max(since, node.in_service_since or since)
+    end = min(until, node.in_service_until or until)
+    return max(0.0, (end - begin).total_seconds())
+
+
+def _nodes_of_run(connection: sa.Connection, run: str) -> int:
+    jobs = read_jobs(connection, run)
+    counts = [job.nodes for job in jobs if job.nodes is not None]
+    if not jobs:
+        raise NoRecordsError(no_such_run(connection, run))
+    if not counts:
+        raise NoRecordsError(f"nobody knows how many nodes run {run!r} has: ingest its jobs.csv first")
+    return max(counts)

@@ -1,0 +1,82 @@
+"""Reading a run's records from the store: jobs, log, the faults that may have ended an attempt, outages."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from goodput.attempts import attempts_of
+from goodput.interruption import FAULT_CAUSES, FAULT_KINDS, FAULT_SEVERITIES, fault_window
+from goodput.ledger import RunRecords
+from goodput.reading_log import read_log
+from goodput.timeline import from_ms, to_ms
+from goodput.training_log import LogLine, sessions
+from store import schema
+from store.event import Event
+from store.job import Job
+from store.outage import Outage
+from store.read import event_of, read_jobs, read_outages
+
+# Faults of one attempt that are looked at: the first decides, and a flood must not fill the memory.
+_MAX_FAULTS = 5_000
+
+
+def run_names(connection: sa.Connection) -> list[str]:
+    """Every run that a job or a training log names, sorted."""
+    jobs = sa.select(schema.jobs.c.run).distinct()
+    logs = sa.select(schema.events.c.run).where(schema.events.c.run.is_not(None)).distinct()
+    return sorted({*connection.scalars(jobs), *connection.scalars(logs)} - {""})
+
+
+def read_records(connection: sa.Connection, run: str, until: datetime | None, gpus: Mapping[str, int]) -> RunRecords:
+    """All that is known of a run at `until`; `gpus` are the GPUs of each node."""
+    until_ms = None if until is None else to_ms(until)
+    jobs, log = read_jobs(connection, run), read_log(connection, run, until)
+    faults = _faults(connection, run, jobs, log, until_ms)
+    return RunRecords(run, jobs, log, faults, _outages(connection, jobs, until), gpus)
+
+
+def read_gpus(connection: sa.Connection) -> dict[str, int]:
+    """How many GPUs each node has, where known."""
+    table = schema.nodes
+    query = sa.select(table.c.node, table.c.gpus).where(table.c.gpus.is_not(None))
+    return {row.node: row.gpus for row in connection.execute(query)}
+
+
+def _outages(connection: sa.Connection, jobs: Sequence[Job], until: datetime | None) -> list[Outage]:
+    """Unplanned outages since the run's first job."""
+    starts = [job.start for job in jobs if job.start is not None]
+    if not starts:
+        return []
+    since = min(starts)
+    return [o for o in read_outages(connection, until) if not o.planned and o.start >= since]
+
+
+def _faults(
+    connection: sa.Connection, run: str, jobs: Sequence[Job], log: Sequence[LogLine], until_ms: int | None
+) -> list[Event]:
+    """Faults between each attempt's last iteration and its end, on its nodes: a short window each."""
+    found: list[Event] = []
+    for attempt in attempts_of(jobs, sessions(log), until_ms):
+        end = attempt.end_ms if attempt.end_ms is not None else attempt.last_data_ms
+        if end is not None:
+            window = fault_window(attempt, end)
+            events = _fault_events(connection, run, window)
+            found += [e for e in events if e.node in attempt.nodes or e.kind == "training_error"]
+    return found
+
+
+def _fault_events(connection: sa.Connection, run: str, window_ms: tuple[int, int]) -> Iterable[Event]:
+    """Fault events of any node, and the run's reported errors, in a closed window."""
+    table = schema.events
+    severe = table.c.severity.in_(FAULT_SEVERITIES) & table.c.cause.in_(FAULT_CAUSES)
+    machine = (table.c.source != "training") & (severe | table.c.kind.in_(FAULT_KINDS))
+    # A line that bears no time was stored with the moment of its receipt: that is no time of a fault.
+    reported = (table.c.kind == "training_error") & (table.c.run == run) & (table.c.time != table.c.received)
+    query = (
+        sa.select(table)
+        .where(table.c.time >= from_ms(window_ms[0]), table.c.time <= from_ms(window_ms[1]), machine | reported)
+        .order_by(table.c.time, table.c.id)
+        .limit(_MAX_FAULTS)
+    )
+    return [event_of(row) for row in connection.execute(query)]

@@ -1,0 +1,145 @@
+"""A training log as the ledger reads it: typed lines in order, cut into sessions (one start of the program each).
+
+An iteration line tells how many iterations it covers and how long each took; it may bear no time.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from goodput.timeline import to_ms
+from store.event import Attribute, Event
+
+# A longer span on one line is a broken line, not a fact: a year.
+_MAX_MS = 366 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One event of a training log. `span_ms` = what an iteration line covers; `duration_ms` = a stall's length."""
+
+    kind: str
+    time_ms: int | None
+    iteration: int | None = None
+    iterations: int = 1
+    span_ms: float | None = None
+    duration_ms: int | None = None
+
+    @property
+    def per_iteration_ms(self) -> float | None:
+        """Milliseconds of one iteration; None where the line does not tell."""
+        return None if self.span_ms is None else self.span_ms / self.iterations
+
+    @property
+    def begin_ms(self) -> int | None:
+        """When what the line covers began; None where the line bears no time or no span."""
+        if self.time_ms is None or self.span_ms is None:
+            return None
+        return self.time_ms - round(self.span_ms)
+
+
+def line_of(kind: str, time_ms: int | None, attributes: Mapping[str, Attribute]) -> LogLine:
+    """The line that a training event stands for; impossible figures are unknown."""
+    count = _number(attributes.get("iterations"))
+    iterations = int(count) if count and count >= 1 else 1
+    elapsed = _number(attributes.get("elapsed_ms"))
+    duration = _number(attributes.get("duration_ms"))
+    iteration = _number(attributes.get("iteration"))
+    span = None if elapsed is None else elapsed * iterations
+    return LogLine(
+        kind=kind,
+        time_ms=time_ms,
+        iteration=None if iteration is None else int(iteration),
+        iterations=iterations,
+        span_ms=None if span is None or span > _MAX_MS else span,
+        duration_ms=None if duration is None else round(duration),
+    )
+
+
+def lines_of(events: Iterable[Event]) -> list[LogLine]:
+    """The lines of training events, in the order given."""
+    return [line_of(e.kind, None if e.time is None else to_ms(e.time), e.attributes) for e in events]
+
+
+def _number(value: Attribute) -> float | None:
+    """A finite figure of at least 0 and of sane size, else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and 0 <= value <= _MAX_MS else None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The lines of one start of the training program."""
+
+    lines: tuple[LogLine, ...]
+
+    @property
+    def first_ms(self) -> int | None:
+        """The first time that a line of the session bears."""
+        return next((line.time_ms for line in self.lines if line.time_ms is not None), None)
+
+    @property
+    def begin_ms(self) -> int | None:
+        """When the session began as far as its lines tell: its first timed line, or what that line covers."""
+        for line in self.lines:
+            if line.time_ms is not None:
+                return line.time_ms if line.begin_ms is None else line.begin_ms
+        return None
+
+    @property
+    def iterates(self) -> bool:
+        """Whether any iteration was printed."""
+        return any(line.kind == "iteration" for line in self.lines)
+
+
+def sessions(lines: Sequence[LogLine]) -> list[Session]:
+    """The log cut where the program started anew: at its start line, at a load, or where iterations go back."""
+    found: list[Session] = []
+    current: list[LogLine] = []
+    last: LogLine | None = None
+    previous: LogLine | None = None
+    for line in lines:
+        if line == previous:  # printed twice (two ranks, a log read twice)
+            continue
+        dated_start = line.kind == "training_start" and line.time_ms is not None
+        if current and (dated_start if last is None else _restarts(line, last)):
+            found.append(Session(tuple(current)))
+            current, last = [], None
+        current.append(line)
+        previous = line
+        if line.kind == "iteration":
+            last = line
+    if current:
+        found.append(Session(tuple(current)))
+    return found
+
+
+def _restarts(line: LogLine, last: LogLine) -> bool:
+    """Whether a line begins a new session, after an iteration line `last`."""
+    if line.time_ms is not None and last.time_ms is not None and line.time_ms < last.time_ms:
+        return False  # out of order, or the clock was set back: no restart
+    if line.kind in ("training_start", "checkpoint_load"):
+        return True
+    if line.kind != "iteration" or line.iteration is None or last.iteration is None:
+        return False
+    return line.iteration <= last.iteration and (line.time_ms is None or line.time_ms != last.time_ms)
+
+
+def median_iteration_ms(lines: Iterable[LogLine]) -> float | None:
+    """The median of the iteration times, each line counted once; None without any."""
+    return median([line.per_iteration_ms for line in lines if line.per_iteration_ms is not None])
+
+
+def median_print_ms(lines: Iterable[LogLine]) -> float | None:
+    """The median of what an iteration line covers: the normal time between two lines."""
+    return median([line.span_ms for line in lines if line.span_ms is not None])
+
+
+def median(values: Sequence[float]) -> float | None:
+    """The middle value (mean of two); None of none."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
