@@ -1,66 +1,104 @@
 """The advice on the goodput page: how often to save, how many nodes to keep spare, with the inputs behind it."""
 
-from collections.abc import Mapping
-from typing import Any
-
-import streamlit as st
+from dataclasses import dataclass
 
 from dashboard import words
-from dashboard.client import Trouble
-from dashboard.panels import Site
-
-_UNITS = (
-    ("_s", words.duration),
-    ("_h", lambda value: words.duration(value * 3600)),
-    ("_ms", lambda value: words.duration(value / 1000)),
-    ("_ratio", words.share),
-)
 
 
-def show(site: Site, run: str) -> None:
-    """Both pieces of advice, side by side; one that cannot be given says why."""
-    left, right = st.columns(2, gap="medium")
-    with left:
-        st.subheader("How often to save a checkpoint", anchor=False)
-        _advice(lambda: site.client.checkpoint_advice(run))
-    with right:
-        st.subheader("How many nodes to keep spare", anchor=False)
-        _advice(site.client.spares_advice)
+@dataclass(frozen=True, slots=True)
+class CheckpointInputs:
+    """What was measured of a run: failures over node-days, the stall of a save, the way back after a failure."""
+
+    nodes: int
+    failures: int
+    node_days: float
+    save_s: float
+    restart_s: float
+    interval_s: float | None = None
 
 
-def _advice(ask: Any) -> None:
-    try:
-        answer: Mapping[str, Any] = ask()
-    except Trouble as trouble:
-        st.caption(f"No advice: {words.plain(str(trouble))}")
-        return
-    for line in lines(answer):
-        st.markdown(line)
+@dataclass(frozen=True, slots=True)
+class CheckpointAdvice:
+    """`GET /advice/checkpoint`: the time between two saves that loses least."""
+
+    run: str
+    inputs: CheckpointInputs
+    interval_s: float
+    mttf_s: float
+    rate_is_measured: bool = True
+    interval_shortest_s: float | None = None
+    interval_longest_s: float | None = None
+    goodput_now: float | None = None
+    goodput_advised: float | None = None
+    source: str = ""
 
 
-def lines(answer: Mapping[str, Any]) -> list[str]:
-    """The answer as lines of Markdown: a sentence where the server gives one, then the inputs."""
-    found = []
-    for name, value in answer.items():
-        if isinstance(value, Mapping):
-            found += [f"- {line}" for line in lines(value)]
-        elif isinstance(value, str) and name in ("text", "advice", "sentence", "summary"):
-            found.insert(0, f"**{words.plain(value)}**")
-        elif value is not None and not isinstance(value, list):
-            found.append(f"{_label(name)}: **{_value(name, value)}**")
-    return found
+@dataclass(frozen=True, slots=True)
+class SparesInputs:
+    """What was measured of the cluster: unplanned outages over node-days, and how long they last."""
+
+    nodes: int
+    outages: int
+    node_days: float
+    mttr_s: float
 
 
-def _label(name: str) -> str:
-    for ending, _ in _UNITS:
-        name = name.removesuffix(ending)
-    return words.plain(name.replace("_", " "))
+@dataclass(frozen=True, slots=True)
+class SparesAdvice:
+    """`GET /advice/spares`: how many spare nodes suffice with probability `confidence` at any moment."""
+
+    inputs: SparesInputs
+    spares: int
+    confidence: float
+    expected_down: float
+    spares_low: int | None = None
+    spares_high: int | None = None
+    source: str = ""
 
 
-def _value(name: str, value: Any) -> str:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        for ending, said in _UNITS:
-            if name.endswith(ending):
-                return said(float(value))
-        return f"{value:,.4g}"
-    return words.plain(str(value))
+def checkpoint_lines(advice: CheckpointAdvice) -> list[str]:
+    """What to do first, then why; each line is Markdown."""
+    inputs = advice.inputs
+    first = f"**Save every {words.duration(advice.interval_s)}"
+    first += f"; now it is every {words.duration(inputs.interval_s)}.**" if inputs.interval_s else ".**"
+    lines = [first]
+    if advice.goodput_now is not None and advice.goodput_advised is not None:
+        lines.append(
+            f"Expected goodput {words.share(advice.goodput_advised)} instead of {words.share(advice.goodput_now)}."
+        )
+    if advice.rate_is_measured:
+        lines.append(
+            f"Measured: {words.many(inputs.failures, 'interruption')} in {words.count(inputs.node_days)} node-days, "
+            f"so on {words.count(inputs.nodes)} nodes one every {words.duration(advice.mttf_s)}."
+        )
+    else:
+        lines.append(
+            "The run was not interrupted yet, so a published failure rate stands in: "
+            f"one every {words.duration(advice.mttf_s)} on {words.count(inputs.nodes)} nodes."
+        )
+    lines.append(
+        f"A save stops training for {words.duration(inputs.save_s)}; "
+        f"coming back after a failure takes {words.duration(inputs.restart_s)}."
+    )
+    if advice.interval_shortest_s is not None and advice.interval_longest_s is not None:
+        lines.append(
+            f"So few failures allow anything from {words.duration(advice.interval_shortest_s)} "
+            f"to {words.duration(advice.interval_longest_s)} (95 % certainty)."
+        )
+    return lines
+
+
+def spares_lines(advice: SparesAdvice) -> list[str]:
+    """What to do first, then why; each line is Markdown."""
+    inputs = advice.inputs
+    lines = [
+        f"**Keep {words.many(advice.spares, 'node')} spare: enough {words.share(advice.confidence, 0)} of the time.**",
+        f"On average {advice.expected_down:.1f} of {words.count(inputs.nodes)} nodes are down.",
+        f"Measured: {words.many(inputs.outages, 'unplanned outage')} in {words.count(inputs.node_days)} node-days, "
+        f"each {words.duration(inputs.mttr_s)} long on average.",
+    ]
+    if advice.spares_low is not None and advice.spares_high is not None:
+        lines.append(
+            f"So few outages allow anything from {advice.spares_low} to {advice.spares_high} (95 % certainty)."
+        )
+    return lines

@@ -14,6 +14,12 @@ from dashboard.client import Address, Client, Trouble
 from dashboard.panels import Site
 from dashboard.views import cluster, goodput, hints, node
 
+# Streamlit leaves a sixth of the screen empty above the first line.
+STYLE = """
+[data-testid="stMainBlockContainer"] { padding: 4rem 2.5rem 2rem 2.5rem; }
+h3 { font-size: 1.25rem !important; padding: 0.25rem 0 !important; }
+"""
+
 
 def arguments(argv: list[str]) -> argparse.Namespace:
     """What `foreshock dashboard` hands over; the token comes in a file, so that no process list shows it."""
@@ -44,6 +50,7 @@ def client(server: str, token_file: Path | None) -> Client:
 def main(argv: list[str]) -> None:
     """The frame around the pages."""
     st.set_page_config(page_title="Foreshock", page_icon=":material/monitor_heart:", layout="wide")
+    st.html(f"<style>{STYLE}</style>")
     given = arguments(argv)
     with panels.troubles():
         api = client(given.server, given.token_file)
@@ -61,9 +68,9 @@ def main(argv: list[str]) -> None:
             st.Page(lambda: goodput.page(site), title="Goodput", icon=":material/timelapse:", url_path="goodput"),
             st.Page(lambda: hints.page(site), title="Hints", icon=":material/campaign:", url_path="hints"),
         ]
-        chosen = st.navigation(pages)
-        st.sidebar.caption(f"Foreshock · {words.plain(given.server)}")
+        chosen = st.navigation(pages, position="top")
         chosen.run()
+        st.caption(f"Foreshock · served by {words.plain(given.server)}")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ Text and background colours are left to Streamlit's theme, so that each figure w
 A gap in the data stays a gap in the line.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import plotly.graph_objects as go
@@ -22,14 +22,16 @@ HOUR = timedelta(hours=1)
 
 # Plain name, columns of the roll-up (name -> legend), unit, factor.
 PANELS: tuple[tuple[str, dict[str, str], float], ...] = (
-    ("GPUs that answered", {"gpus_seen": "answered"}, 1),
     ("GPU temperature, °C", {"gpu_temp_max_c": "hottest", "gpu_temp_mean_c": "mean"}, 1),
-    ("Hottest GPU less coolest, °C", {"gpu_temp_spread_c": "spread"}, 1),
-    ("Memory temperature, °C", {"memory_temp_max_c": "hottest"}, 1),
+    ("Hottest GPU less coolest, °C", {"gpu_temp_spread_c": "difference"}, 1),
+    ("GPUs that answered", {"gpus_seen": "GPUs"}, 1),
+    ("Slowest GPU clock, MHz", {"sm_clock_min_mhz": "lowest"}, 1),
     ("Power per GPU, W", {"power_max_w": "highest", "power_mean_w": "mean"}, 1),
     ("GPU use, %", {"gpu_util_mean": "mean"}, 100),
-    ("Slowest GPU clock, MHz", {"sm_clock_min_mhz": "lowest"}, 1),
+    ("Memory temperature, °C", {"memory_temp_max_c": "hottest"}, 1),
 )
+# Where a line that hugs its own range would make noise look like a fault.
+FROM_ZERO = {"GPUs that answered", "GPU use, %"}
 
 
 def node_map(cells: Sequence[Cell]) -> go.Figure:
@@ -140,12 +142,12 @@ def score_history(scores: Sequence[PastScore], outages: Sequence[Outage]) -> go.
         )
     _shade(figure, outages, times)
     figure.update_yaxes(title="risk, %", rangemode="tozero", fixedrange=True)
-    figure.update_xaxes(title=None, fixedrange=True)
+    figure.update_xaxes(title=None, tickformat="%b %d\n%H:%M", nticks=7, fixedrange=True)
     figure.update_layout(
         height=260,
         margin={"l": 0, "r": 0, "t": 10, "b": 0},
         hovermode="x unified",
-        legend={"orientation": "h", "y": 1.12, "x": 0},
+        legend={"orientation": "h", "y": 1.15, "x": 0},
     )
     return figure
 
@@ -155,18 +157,20 @@ def _shade(figure: go.Figure, outages: Sequence[Outage], times: Sequence[datetim
     for outage in outages if times else ():
         begin, end = max(outage.start, times[0]), min(outage.end or times[-1], times[-1])
         if begin < end:
-            figure.add_vrect(x0=begin, x1=end, fillcolor=words.STATE_COLOURS["out"], opacity=0.25, line_width=0)
+            figure.add_vrect(
+                x0=begin, x1=end, fillcolor=words.STATE_COLOURS["out"], opacity=0.25, line_width=0, layer="below"
+            )
 
 
 def telemetry(rollups: Sequence[Rollup], outages: Sequence[Outage]) -> go.Figure | None:
     """Small charts of what was measured each hour; None where nothing was. An hour without data breaks the line."""
     hours = _with_gaps(rollups)
-    shown = [panel for panel in PANELS if any(_column(hours, name, 1) for name in panel[1])]
+    shown = [panel for panel in PANELS if any(_measured(hours, name) for name in panel[1])]
     if not shown:
         return None
     rows = (len(shown) + 1) // 2
     figure = make_subplots(
-        rows=rows, cols=2, subplot_titles=[panel[0] for panel in shown], vertical_spacing=0.28 / rows
+        rows=rows, cols=2, subplot_titles=[_title(panel[0], panel[1]) for panel in shown], vertical_spacing=0.28 / rows
     )
     times = [time for time, _ in hours]
     for i, (_, columns, factor) in enumerate(shown):
@@ -186,8 +190,11 @@ def telemetry(rollups: Sequence[Rollup], outages: Sequence[Outage]) -> go.Figure
                 col=i % 2 + 1,
             )
     _shade(figure, outages, times)
-    figure.update_xaxes(range=[times[0], times[-1]], fixedrange=True)
+    figure.update_xaxes(range=[times[0], times[-1] + HOUR], tickformat="%b %d", nticks=6, fixedrange=True)
     figure.update_yaxes(fixedrange=True)
+    for i, (title, _, _) in enumerate(shown):
+        if title in FROM_ZERO:
+            figure.update_yaxes(rangemode="tozero", row=i // 2 + 1, col=i % 2 + 1)
     figure.update_layout(
         height=60 + 190 * rows, margin={"l": 0, "r": 0, "t": 40, "b": 0}, showlegend=False, hovermode="x"
     )
@@ -204,5 +211,13 @@ def _with_gaps(rollups: Sequence[Rollup]) -> list[tuple[datetime, Rollup | None]
     return found
 
 
-def _column(hours: Sequence[tuple[datetime, Rollup | None]], name: str, least: int) -> bool:
-    return sum(1 for _, r in hours if r is not None and getattr(r, name) is not None) >= least
+def _measured(hours: Sequence[tuple[datetime, Rollup | None]], name: str) -> bool:
+    return any(r is not None and getattr(r, name) is not None for _, r in hours)
+
+
+def _title(title: str, columns: Mapping[str, str]) -> str:
+    """The panel's title; where it has two lines, their names in their colours."""
+    if len(columns) == 1:
+        return title
+    names = [f'<span style="color:{c}">{n}</span>' for c, n in zip((LINE, SECOND), columns.values(), strict=True)]
+    return f"{title}: {', '.join(names)}"

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import httpx2
 
+from dashboard.advice import CheckpointAdvice, SparesAdvice
 from dashboard.answers import (
     AuditEntry,
     Cluster,
@@ -93,13 +94,13 @@ class Client:
         """A run's ledger."""
         return self._record(Ledger, self._get(f"runs/{quote(run, safe='')}/goodput"))
 
-    def checkpoint_advice(self, run: str) -> dict[str, Any]:
+    def checkpoint_advice(self, run: str) -> CheckpointAdvice:
         """How often the run should save, with the measured inputs."""
-        return self._object(self._get("advice/checkpoint", {"run": run}))
+        return self._record(CheckpointAdvice, self._get("advice/checkpoint", {"run": run}))
 
-    def spares_advice(self) -> dict[str, Any]:
+    def spares_advice(self) -> SparesAdvice:
         """How many spare nodes the cluster should keep, with the measured inputs."""
-        return self._object(self._get("advice/spares"))
+        return self._record(SparesAdvice, self._get("advice/spares"))
 
     def hints(self) -> list[Hint]:
         """Every hint, as the server orders them."""

@@ -10,15 +10,16 @@ from dashboard import ledger_charts, words
 from dashboard.answers import AuditEntry, Event, Hint, Incident, Interruption, Node, Outage
 
 ROW_PX = 35
+WIDE = {"what", "why", "meaning", "detail"}
 # What a healthy cluster says all the time: it would push everything else out of the feed.
 ROUTINE = frozenset({"iteration", "telemetry", "evaluation", "checkpoint_save_start", "checkpoint_save", "job"})
 
 Row = dict[str, Any]
 
 
-def incident_rows(incidents: Sequence[Incident], now: datetime) -> list[Row]:
-    """The newest incidents: when, where, what, how bad, what to do."""
-    return [
+def incident_rows(incidents: Sequence[Incident], now: datetime, brief: bool = False) -> list[Row]:
+    """The newest incidents: when, where, what, how bad, what to do. `brief`: no addresses, no counts."""
+    rows = [
         {
             "when": words.when(i.start, now),
             "severity": [i.severity],
@@ -30,6 +31,11 @@ def incident_rows(incidents: Sequence[Incident], now: datetime) -> list[Row]:
         }
         for i in incidents
     ]
+    if brief:
+        for row, incident in zip(rows, incidents, strict=True):
+            row["device"] = words.device(incident.device, brief=True)
+            del row["events"]
+    return rows
 
 
 def event_rows(events: Sequence[Event], now: datetime) -> list[Row]:
@@ -110,14 +116,15 @@ def hint_rows(hints: Sequence[Hint], now: datetime) -> list[Row]:
     ]
 
 
-def audit_rows(entries: Sequence[AuditEntry], now: datetime) -> list[Row]:
-    """Who did what to which hint."""
+def audit_rows(entries: Sequence[AuditEntry], hints: Sequence[Hint], now: datetime) -> list[Row]:
+    """Who did what to which hint; a hint is named by what it asks, not by its id."""
+    named = {hint.id: f"{hint.action} {hint.node}" for hint in hints}
     return [
         {
             "when": words.when(e.time, now),
             "who": e.actor,
             "did": e.action.replace("_", " "),
-            "to": e.subject,
+            "to": named.get(e.subject, e.subject),
             "detail": _detail(e.detail),
         }
         for e in entries
@@ -136,16 +143,20 @@ def worst_first(nodes: Sequence[Node]) -> list[Node]:
     return sorted(nodes, key=lambda n: (rank.get(n.state, len(rank) - 2), -(n.score_24h or 0.0), n.node))
 
 
-def show(rows: Sequence[Row], key: str, labels: Mapping[str, str] | None = None, most: int = 10) -> None:
-    """A table of the rows, at most `most` high before it scrolls."""
+def show(
+    rows: Sequence[Row], key: str, labels: Mapping[str, str] | None = None, most: int = 10, wide_px: int = 420
+) -> None:
+    """A table of the rows, at most `most` high before it scrolls; the column of free text is `wide_px` wide."""
     configured: dict[str, Any] = {
         name: st.column_config.TextColumn((labels or {}).get(name, name.replace("_", " ").capitalize()))
         for name in rows[0]
     }
-    for name in configured.keys() & {"what", "why", "meaning", "detail"}:
-        configured[name]["width"] = "large"
+    for name in configured.keys() & {"when", "began"}:
+        configured[name]["label"] += " (UTC)"
+    for name in configured.keys() & WIDE:
+        configured[name]["width"] = wide_px
     for name in configured.keys() & {"events", "gpu_hours"}:
-        configured[name] = st.column_config.NumberColumn(configured[name]["label"].replace("Gpu", "GPU"))
+        configured[name] = st.column_config.NumberColumn(configured[name]["label"], format="localized")
     if "severity" in configured:
         configured["severity"] = st.column_config.MultiselectColumn(
             "Severity", options=list(words.SEVERITY_COLOURS), color=list(words.SEVERITY_COLOURS.values())

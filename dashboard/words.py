@@ -115,28 +115,28 @@ def ago(moment: datetime | None, now: datetime) -> str:
     if moment is None:
         return DASH
     seconds = (now - moment).total_seconds()
-    if abs(seconds) < 2:
+    if abs(seconds) < 1.5:
         return "just now"
     return f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(-seconds)}"
 
 
 def when(moment: datetime | None, now: datetime) -> str:
-    """Both: "3 min ago · 04:05:06 UTC", with the date where it is not today's."""
+    """Both: "3 min ago · 04:05:06" (UTC), with the date where it is not today's."""
     if moment is None:
         return DASH
-    shape = "%H:%M:%S UTC" if moment.date() == now.date() else "%b %d %H:%M UTC"
+    shape = "%H:%M:%S" if moment.date() == now.date() else "%b %d %H:%M"
     return f"{ago(moment, now)} · {moment.astimezone(UTC).strftime(shape)}"
 
 
 def duration(seconds: float | None) -> str:
-    """40 s, 3 min, 5.2 h, 12 d: two significant places, the unit that a person would choose."""
+    """40 s, 3 min, 5.2 h, 10.9 d: the unit that a person would choose."""
     if seconds is None:
         return DASH
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size * (2 if unit == "d" else 1):
-            value = seconds / size
-            return f"{value:.1f} {unit}" if value < 10 and unit != "min" else f"{value:,.0f} {unit}"
-    return f"{seconds:.0f} s"
+    if seconds >= 2 * 86_400:
+        return f"{seconds / 86_400:,.1f} d"
+    if seconds >= 3_570:  # what would read as 60 min
+        return f"{seconds / 3600:.1f} h" if seconds < 10 * 3600 else f"{seconds / 3600:.0f} h"
+    return f"{seconds / 60:.0f} min" if seconds >= 59.5 else f"{seconds:.0f} s"
 
 
 def share(value: float | None, digits: int = 1) -> str:
@@ -145,11 +145,13 @@ def share(value: float | None, digits: int = 1) -> str:
 
 
 def risk(value: float | None) -> str:
-    """A probability as people say it: "< 0.1 %", "0.4 %", "63 %"."""
+    """A probability as people say it: "< 0.1 %", "0.4 %", "63 %", "> 99 %"; nothing is certain."""
     if value is None:
         return DASH
     if value < 0.001:
         return "< 0.1 %"
+    if value > 0.99:
+        return "> 99 %"
     return share(value, 0 if value >= 0.1 else 1)
 
 
@@ -163,24 +165,21 @@ def many(value: int, one: str, more: str | None = None) -> str:
     return f"{value:,} {one if value == 1 else more or one + 's'}"
 
 
-def device(where: Device | None) -> str:
-    """GPU 3 (0000:0f:00.0), port 12 of 0x248a...; a node stands for itself."""
+def device(where: Device | None, brief: bool = False) -> str:
+    """GPU 3 (0000:0f:00.0), port 12 of 0x248a...; `brief` leaves out an address where a number says it too."""
     if where is None:
         return DASH
-    name = DEVICES.get(where.type, where.type)
     if where.type == "node":
         return "whole node"
-    parts = [name]
-    if where.index is not None:
-        parts.append(str(where.index))
-    address = where.pci or where.uuid
-    if where.port is not None and where.type in ("port", "switch", "hca"):
-        return f"port {where.port}" + (f" of {address}" if address else "")
-    if where.port is not None:
-        parts.append(f"link {where.port}")
-    if address:
-        parts.append(f"({address})" if len(parts) > 1 else address)
-    return " ".join(parts)
+    name, address = DEVICES.get(where.type, where.type), where.pci or where.uuid
+    if where.type in ("port", "switch", "hca") and where.port is not None:
+        place = f"port {where.port}"
+        return place if brief or not address else f"{place} of {address}"
+    number = "" if where.index is None else f" {where.index}"
+    link = "" if where.port is None else f" link {where.port}"
+    if not address or (brief and number):
+        return f"{name}{number}{link}"
+    return f"{name}{number}{link} ({address})" if number or link else f"{name} {address}"
 
 
 def what(fault: Event | Incident) -> str:

@@ -6,7 +6,7 @@ from datetime import timedelta
 import streamlit as st
 
 from dashboard import charts, frames, panels, words
-from dashboard.answers import Cluster, Node
+from dashboard.answers import Cluster, Incident, Node
 from dashboard.layout import cells
 from dashboard.panels import Site
 
@@ -17,7 +17,6 @@ _DAY = timedelta(days=1)
 
 def page(site: Site) -> None:
     """The whole page; everything on it moves."""
-    st.title("Cluster")
     _live(site)
 
 
@@ -31,12 +30,13 @@ def _live(site: Site) -> None:
             return
         _metrics(cluster)
         nodes = site.client.nodes()
-        left, right = st.columns([3, 2], gap="medium")
+        incidents = site.client.incidents(cluster.now - _DAY)
+        left, right = st.columns([8, 5], gap="medium")
         with left:
             _map(site, nodes, cluster)
+            _incidents(incidents, cluster)
         with right:
-            _attention(site, nodes)
-        _incidents(site, cluster)
+            _attention(site, nodes, incidents, cluster)
         _feed(site, cluster)
         _sources(cluster)
 
@@ -44,29 +44,49 @@ def _live(site: Site) -> None:
 def _metrics(cluster: Cluster) -> None:
     states = cluster.states
     row = st.columns(6)
-    row[0].metric("Nodes well", f"{states.get('ok', 0):,} of {cluster.nodes:,}", border=True)
-    row[1].metric("Faulty", words.count(states.get("faulty", 0)), help=words.STATE_MEANINGS["faulty"], border=True)
-    row[2].metric("At risk", words.count(states.get("at_risk", 0)), help=words.STATE_MEANINGS["at_risk"], border=True)
+    row[0].metric("Nodes well", f"{states.get('ok', 0):,} of {cluster.nodes:,}", border=True, height="stretch")
+    row[1].metric(
+        "Faulty",
+        words.count(states.get("faulty", 0)),
+        help=words.STATE_MEANINGS["faulty"],
+        border=True,
+        height="stretch",
+    )
+    row[2].metric(
+        "At risk",
+        words.count(states.get("at_risk", 0)),
+        help=words.STATE_MEANINGS["at_risk"],
+        border=True,
+        height="stretch",
+    )
     away = states.get("out", 0) + states.get("cordoned", 0)
-    row[3].metric("Out or cordoned", words.count(away), help="takes no new work", border=True)
-    row[4].metric("Incidents, 24 h", words.count(cluster.incidents_24h), help="faults, each counted once", border=True)
+    row[3].metric("Out or cordoned", words.count(away), help="takes no new work", border=True, height="stretch")
+    row[4].metric(
+        "Incidents, 24 h",
+        words.count(cluster.incidents_24h),
+        help="faults, each counted once",
+        border=True,
+        height="stretch",
+    )
     missed = None
     if cluster.goodput is not None and cluster.target is not None:
-        missed = f"{(cluster.goodput - cluster.target) * 100:+.1f} points to target"
+        missed = f"{(cluster.goodput - cluster.target) * 100:+.1f} points"
     row[5].metric(
-        "Goodput",
+        f"Goodput, target {words.share(cluster.target, 0)}",
         words.share(cluster.goodput),
         delta=missed,
         help="the share of the run's time in which it did work that was kept",
         border=True,
+        height="stretch",
     )
 
 
 def _map(site: Site, nodes: Sequence[Node], cluster: Cluster) -> None:
     st.subheader("Nodes by rack", anchor=False)
     counted = {name: sum(1 for n in nodes if n.state == name) for name in words.STATES}
-    legend = [f":{words.STATE_TINTS[s]}[**■**] {n} {words.state(s)}" for s, n in counted.items() if n]
-    st.markdown(" &nbsp; ".join(legend))
+    square = '<span style="color:{}">■</span> {:,} {}'
+    legend = [square.format(words.STATE_COLOURS[s], n, words.state(s)) for s, n in counted.items() if n]
+    st.html(" &nbsp; ".join(legend))
     chosen = st.plotly_chart(
         charts.node_map(cells(nodes)), key="node_map", on_select="rerun", selection_mode="points", config=charts.CONFIG
     )
@@ -78,35 +98,47 @@ def _map(site: Site, nodes: Sequence[Node], cluster: Cluster) -> None:
         panels.empty("No node is scored yet: `foreshock train --db URL` fits the model from the outages known so far.")
 
 
-def _attention(site: Site, nodes: Sequence[Node]) -> None:
+def _attention(site: Site, nodes: Sequence[Node], incidents: Sequence[Incident], cluster: Cluster) -> None:
     """The nodes to look at, worst first, each with its reasons in words."""
     ranked = frames.worst_first(nodes)
     bad = sum(1 for node in nodes if node.state != "ok")
     st.subheader("Look at these first" if bad else "Nothing needs you; the riskiest are", anchor=False)
     for node in ranked[: max(3, min(bad, ATTENTION))]:
-        _node_row(site, node)
+        _node_row(site, node, why(node, incidents, cluster))
     if bad > ATTENTION:
         st.caption(f"and {bad - ATTENTION} more that are not well: see the map")
 
 
-def _node_row(site: Site, node: Node) -> None:
+def why(node: Node, incidents: Sequence[Incident], cluster: Cluster) -> str:
+    """What speaks against a node, as Markdown: its newest fatal fault, its silence, what raised its score."""
+    said = []
+    fatal = next((i for i in incidents if i.node == node.node and i.severity == "fatal"), None)
+    if fatal is not None:
+        fault = f"{words.what(fatal)} {fatal.message}".strip().rstrip(".")
+        said.append(f"{words.plain(fault)}, {words.device(fatal.device)}, {words.ago(fatal.start, cluster.now)}")
+    if node.state == "silent":
+        said.append(f"last heard of {words.ago(node.last_seen, cluster.now)}" if node.last_seen else "never heard of")
+    said += [words.plain(reason.text) for reason in node.reasons if reason.contribution > 0][:2]
+    return "; ".join(said) or "nothing known against it"
+
+
+def _node_row(site: Site, node: Node, reason: str) -> None:
     with st.container(border=True, gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             panels.node_link(site, node.node)
             panels.state_badge(node.state)
             if node.score_24h is not None:
                 st.markdown(f"**{words.risk(node.score_24h)}** risk in 24 h", width="content")
-        reasons = [words.plain(reason.text) for reason in node.reasons if reason.contribution >= 0][:2]
-        st.caption("; ".join(reasons) or "no reason recorded")
+        st.caption(reason)
         if node.hint is not None:
             st.caption(f":material/campaign: asked of the scheduler: **{node.hint.action}** ({node.hint.state})")
 
 
-def _incidents(site: Site, cluster: Cluster) -> None:
+def _incidents(found: Sequence[Incident], cluster: Cluster) -> None:
     st.subheader("Newest incidents", anchor=False, help="the events of one fault count as one incident")
-    found = site.client.incidents(cluster.now - _DAY)
     if found:
-        frames.show(frames.incident_rows(found[:50], cluster.now), "incidents", {"do": "What to do"}, most=7)
+        rows = frames.incident_rows(found[:50], cluster.now, brief=True)
+        frames.show(rows, "incidents", {"do": "What to do"}, most=8, wide_px=230)
     else:
         panels.empty("No fault in the last 24 h.")
 

@@ -1,18 +1,20 @@
 """The Goodput page: how much of a run's time was useful work, what took the rest, and what to change."""
 
+from collections.abc import Callable
+from typing import Any
+
 import streamlit as st
 
-from dashboard import advice, frames, ledger_charts, panels, words
+from dashboard import frames, ledger_charts, panels, words
+from dashboard.advice import checkpoint_lines, spares_lines
 from dashboard.answers import Cluster, Ledger
 from dashboard.charts import CONFIG
+from dashboard.client import Trouble
 from dashboard.panels import Site
-
-CAUSED = ("lost_work", "detection", "waiting", "startup", "checkpoint_load")
 
 
 def page(site: Site) -> None:
     """The selector (kept in the address as ?run=), then the run's ledger."""
-    st.title("Goodput")
     with panels.troubles():
         runs = sorted(site.client.runs(), key=lambda r: r.start.timestamp() if r.start else 0.0, reverse=True)
         if not runs:
@@ -41,7 +43,23 @@ def _live(site: Site, run: str) -> None:
         _metrics(ledger, cluster)
         _buckets(ledger)
         _losses(ledger, cluster)
-        advice.show(site, run)
+        _advice(site, run)
+
+
+def _advice(site: Site, run: str) -> None:
+    """Both pieces of advice, side by side; one that cannot be given says why."""
+    left, right = st.columns(2, gap="medium")
+    sides: tuple[tuple[Any, str, Callable[[], list[str]]], ...] = (
+        (left, "How often to save a checkpoint", lambda: checkpoint_lines(site.client.checkpoint_advice(run))),
+        (right, "How many nodes to keep spare", lambda: spares_lines(site.client.spares_advice())),
+    )
+    for side, title, lines in sides:
+        with side:
+            st.subheader(title, anchor=False)
+            try:
+                st.markdown("\n\n".join(lines()))
+            except Trouble as trouble:
+                st.caption(f"No advice yet. {words.plain(str(trouble))}")
 
 
 def headline(ledger: Ledger, target: float | None) -> tuple[str, str]:
@@ -67,13 +85,27 @@ def _metrics(ledger: Ledger, cluster: Cluster) -> None:
     row = st.columns(5)
     delta = None
     if ledger.goodput is not None and cluster.target is not None:
-        delta = f"{(ledger.goodput - cluster.target) * 100:+.1f} points to target"
-    row[0].metric("Goodput", words.share(ledger.goodput), delta=delta, border=True)
-    row[1].metric("Wall time", words.duration(ledger.wall_s), help=f"since {words.utc(ledger.start)}", border=True)
-    row[2].metric("Not useful", words.duration(lost_s), border=True)
+        delta = f"{(ledger.goodput - cluster.target) * 100:+.1f} points"
+    row[0].metric(
+        f"Goodput, target {words.share(cluster.target, 0)}",
+        words.share(ledger.goodput),
+        delta=delta,
+        border=True,
+        height="stretch",
+    )
+    row[1].metric(
+        "Wall time",
+        words.duration(ledger.wall_s),
+        help=f"since {words.utc(ledger.start)}",
+        border=True,
+        height="stretch",
+    )
+    row[2].metric("Not useful", words.duration(lost_s), border=True, height="stretch")
     hours = None if ledger.gpus is None else lost_s / 3600 * ledger.gpus
-    row[3].metric("GPU-hours lost", words.count(hours), help=f"on {words.count(ledger.gpus)} GPUs", border=True)
-    row[4].metric("Interruptions", words.count(len(ledger.interruptions)), border=True)
+    row[3].metric(
+        "GPU-hours lost", words.count(hours), help=f"on {words.count(ledger.gpus)} GPUs", border=True, height="stretch"
+    )
+    row[4].metric("Interruptions", words.count(len(ledger.interruptions)), border=True, height="stretch")
 
 
 def _buckets(ledger: Ledger) -> None:

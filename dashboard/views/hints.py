@@ -39,7 +39,6 @@ DONE = {"approve": "Approved", "withdraw": "Withdrawn"}
 
 def page(site: Site) -> None:
     """The whole page; everything on it moves."""
-    st.title("Hints")
     _live(site)
 
 
@@ -61,7 +60,7 @@ def _live(site: Site) -> None:
                 "Nothing is asked at present. A hint appears when a node's risk or a confirmed fault calls for one."
             )
         _ended([h for h in hints if h.state not in OPEN], cluster)
-        _audit(site, cluster)
+        _audit(site, hints, cluster)
 
 
 def headline(active: Sequence[Hint], mode: str | None) -> tuple[str, str]:
@@ -94,7 +93,7 @@ def _card(site: Site, hint: Hint, cluster: Cluster) -> None:
         st.markdown(words.plain(hint.reason) or "no reason recorded")
         st.caption(
             f"asked {words.when(hint.created, cluster.now)} by {words.plain(hint.owner or 'unknown')} · "
-            f"valid until {words.when(hint.valid_until, cluster.now)}"
+            f"ends by itself {words.when(hint.valid_until, cluster.now)}"
         )
         if hint.evidence:
             with st.expander("Evidence", key=f"evidence_{hint.id}"):
@@ -171,10 +170,10 @@ def _ended(hints: Sequence[Hint], cluster: Cluster) -> None:
             frames.show(frames.hint_rows(newest[:100], cluster.now), "ended")
 
 
-def _audit(site: Site, cluster: Cluster) -> None:
+def _audit(site: Site, hints: Sequence[Hint], cluster: Cluster) -> None:
     st.subheader("Who did what", anchor=False, help="every decision and every message to a scheduler; never changed")
     entries = site.client.audit()
     if entries:
-        frames.show(frames.audit_rows(entries[:100], cluster.now), "audit", most=8)
+        frames.show(frames.audit_rows(entries[:100], hints, cluster.now), "audit", most=8)
     else:
         st.caption("No decision and no message to a scheduler yet.")

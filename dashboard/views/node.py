@@ -11,7 +11,6 @@ from dashboard.panels import Site
 
 def page(site: Site) -> None:
     """The selector (kept in the address as ?node=), then the node."""
-    st.title("Node")
     with panels.troubles():
         names = [node.node for node in frames.worst_first(site.client.nodes())]
         if not names:
@@ -39,8 +38,8 @@ def _live(site: Site, name: str) -> None:
         panels.as_of(cluster)
         _facts(node, cluster)
         _risk(node, detail, cluster)
-        _telemetry(detail)
         _history(detail, cluster)
+        _telemetry(detail)
 
 
 def headline(node: Node) -> tuple[str, str]:
@@ -57,11 +56,19 @@ def headline(node: Node) -> tuple[str, str]:
 
 def _facts(node: Node, cluster: Cluster) -> None:
     row = st.columns(5)
-    row[0].metric("Risk, 24 h", words.risk(node.score_24h), border=True)
-    row[1].metric("Risk, 7 days", words.risk(node.score_7d), border=True)
-    row[2].metric("Last heard of", words.ago(node.last_seen, cluster.now), help=words.utc(node.last_seen), border=True)
-    row[3].metric("GPUs", words.count(node.gpus), help=node.gpu_model, border=True)
-    row[4].metric("Rack", node.rack or words.DASH, help=f"leaf switch {node.leaf or 'unknown'}", border=True)
+    row[0].metric("Risk, 24 h", words.risk(node.score_24h), border=True, height="stretch")
+    row[1].metric("Risk, 7 days", words.risk(node.score_7d), border=True, height="stretch")
+    row[2].metric(
+        "Last heard of",
+        words.ago(node.last_seen, cluster.now),
+        help=words.utc(node.last_seen),
+        border=True,
+        height="stretch",
+    )
+    row[3].metric("GPUs", words.count(node.gpus), help=node.gpu_model, border=True, height="stretch")
+    row[4].metric(
+        "Rack", node.rack or words.DASH, help=f"leaf switch {node.leaf or 'unknown'}", border=True, height="stretch"
+    )
     parts = [
         node.gpu_model,
         f"driver {node.driver}" if node.driver else None,
@@ -103,11 +110,14 @@ def _telemetry(detail: NodeDetail) -> None:
 
 
 def _history(detail: NodeDetail, cluster: Cluster) -> None:
+    def own(rows: Sequence[frames.Row]) -> list[frames.Row]:
+        return [{name: value for name, value in row.items() if name != "node"} for row in rows]
+
     sections: tuple[tuple[str, str, Sequence[frames.Row], str], ...] = (
         (
             "Incidents",
             "incidents",
-            frames.incident_rows(sorted(detail.incidents, key=lambda i: i.start, reverse=True)[:100], cluster.now),
+            own(frames.incident_rows(sorted(detail.incidents, key=lambda i: i.start, reverse=True)[:100], cluster.now)),
             "No fault of this node is known.",
         ),
         (
@@ -119,7 +129,7 @@ def _history(detail: NodeDetail, cluster: Cluster) -> None:
         (
             "Hints",
             "hints",
-            frames.hint_rows(detail.hints, cluster.now),
+            own(frames.hint_rows(detail.hints[::-1][:100], cluster.now)),
             "Nothing was ever asked of the scheduler about it.",
         ),
     )
