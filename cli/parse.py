@@ -1,0 +1,181 @@
+"""`foreshock parse`: logs to JSON Lines, and `foreshock formats`: what can be read."""
+
+import io
+import itertools
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from typing import cast
+from zoneinfo import ZoneInfo
+
+import click
+
+from cli.errors import Failure
+from cli.output import JSON_OPTION, print_json, print_line, print_table
+from parsers.auto import SAMPLE_LINES, detect
+from parsers.lines import ReadError, Source, lines
+from parsers.parser import Context, ParseError, clean
+from parsers.parser import parse as decode
+from parsers.registry import PARSERS
+from store.event import RecordError, parse_time, to_wire
+
+LOCALTIME = Path("/etc/localtime")
+STDIN = "-"
+
+
+@dataclass(slots=True)
+class Skipped:
+    """The broken lines of one file."""
+
+    count: int = 0
+    first_line: int = 0
+    why: str = ""
+
+    def add(self, line: int, error: ParseError) -> None:
+        """One more."""
+        if not self.count:
+            self.first_line, self.why = line, str(error)
+        self.count += 1
+
+    def tell(self, name: str) -> None:
+        """Once at the end, on stderr."""
+        if self.count:
+            noun = "line" if self.count == 1 else "lines"
+            click.echo(f"{self.count} {noun} of {name} skipped: first at line {self.first_line}: {self.why}", err=True)
+
+
+@click.command()
+@click.argument("format_name", metavar="FORMAT")
+@click.argument("files", metavar="[FILE]...", nargs=-1)
+@click.option("--node", help="The host, where lines do not name it.")
+@click.option("--year", type=click.IntRange(1970, 9998), help="The year of times without one [the file's own date].")
+@click.option(
+    "--tz", "zone_name", envvar="TZ", help="The zone of times without one, such as UTC or Europe/Berlin [TZ]."
+)
+@click.option("--run", help="The training run [the file's name].")
+@click.option("--boot-time", help="When the host booted, for times in seconds since then.")
+def parse(
+    format_name: str,
+    files: tuple[str, ...],
+    node: str | None,
+    year: int | None,
+    zone_name: str | None,
+    run: str | None,
+    boot_time: str | None,
+) -> None:  # click hands over one argument per option
+    """Decode logs of FORMAT (see `foreshock formats`, or `auto`) to JSON Lines on stdout.
+
+    FILE may be compressed with gzip or zstd; `-` or none is standard input.
+    """
+    if format_name != "auto" and format_name not in PARSERS:
+        raise Failure(f"no format {format_name!r}: use one of auto, {', '.join(PARSERS)}")
+    context = Context(node=node, year=year, zone=_zone(zone_name), boot_time=_boot(boot_time), run=run)
+    names = files or (STDIN,)
+    read = [_parse_file(format_name, name, context, several=len(names) > 1) for name in names]
+    if not any(read):
+        sys.exit(2)
+
+
+def _parse_file(format_name: str, name: str, context: Context, several: bool) -> bool:
+    """Print one file's events; False where it could not be read to its end."""
+    skipped = Skipped()
+    try:
+        with _opened(name) as (stream, until):
+            local = replace(context, until=until, run=context.run or _run_of(name))
+            raw = lines(stream, name)
+            chosen, raw = _chosen(format_name, raw, name)
+            file = name if several else None
+            for event in decode(PARSERS[chosen].make(local), raw, skipped.add, file):
+                print_line(to_wire(event))
+                if name == STDIN:
+                    sys.stdout.flush()
+    except (ReadError, OSError) as error:
+        reason = str(error) if isinstance(error, ReadError) else f"cannot read {name}: {error.strerror or error}"
+        if isinstance(error, BrokenPipeError):
+            raise
+        click.echo(f"Error: {reason}", err=True)
+        return False
+    finally:
+        sys.stdout.flush()
+        skipped.tell(name)
+    return True
+
+
+def _chosen(format_name: str, raw: Iterator[bytes], name: str) -> tuple[str, Iterator[bytes]]:
+    """The format, found out by the first lines where it is `auto`, and all the lines."""
+    if format_name != "auto":
+        return format_name, raw
+    sample: list[bytes] = []
+    try:
+        sample.extend(itertools.islice(raw, SAMPLE_LINES))
+    except ReadError as error:
+        raw = _failing(error)
+    found = detect([clean(line) for line in sample])
+    if found is None:
+        if not any(line.strip() for line in sample):
+            return "kernel", iter(())
+        raise ReadError(f"{name} is of no format that is known: name it (see `foreshock formats`)")
+    return found, itertools.chain(sample, raw)
+
+
+def _failing(error: ReadError) -> Iterator[bytes]:
+    raise error
+    yield b""  # makes it a generator: the error comes after the lines before it
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[tuple[Source, datetime]]:
+    """The file's bytes, and the newest moment that it can speak of."""
+    if name == STDIN:
+        yield cast("io.BufferedReader", sys.stdin.buffer), datetime.now(UTC)
+        return
+    path = Path(name)
+    if path.is_dir():
+        raise ReadError(f"{name} is a directory: name the files in it")
+    with path.open("rb") as file:
+        yield file, datetime.fromtimestamp(path.stat().st_mtime, UTC)
+
+
+def _run_of(name: str) -> str | None:
+    """The run that a training log is named after: llm-70b of runs/llm-70b.log.gz."""
+    stem = Path(name).name
+    for suffix in (".gz", ".zst", ".log", ".out", ".txt"):
+        stem = stem.removesuffix(suffix)
+    return None if name == STDIN else stem or None
+
+
+def _zone(name: str | None) -> tzinfo:
+    """The zone of a name; without one this machine's."""
+    if name:
+        try:
+            return ZoneInfo(name.removeprefix(":"))
+        except (ValueError, OSError, KeyError) as error:
+            raise Failure(f"no time zone {name!r}: use a name such as UTC or Europe/Berlin (--tz or TZ)") from error
+    try:
+        with LOCALTIME.open("rb") as file:
+            return ZoneInfo.from_file(file)
+    except (OSError, ValueError):
+        return UTC
+
+
+def _boot(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else parse_time(text)
+    except RecordError as error:
+        raise Failure(f"--boot-time {error}") from error
+
+
+@click.command()
+@JSON_OPTION
+def formats(as_json: bool) -> None:
+    """List the formats that can be read, each with a sample line."""
+    rows: Iterable[dict[str, str]] = [
+        {"format": entry.name, "description": entry.description, "sample": entry.sample} for entry in PARSERS.values()
+    ]
+    if as_json:
+        print_json(list(rows))
+    else:
+        print_table(list(rows), ("format", "description", "sample"))

@@ -1,0 +1,109 @@
+"""The lines of a stream, plain, gzip or zstd by its first bytes, in bounded memory.
+
+    for raw in lines(stream, "node.log.gz"): ...
+
+A line longer than MAX_LINE is cut there. A compressed stream that ends early gives all that was whole, then an error.
+"""
+
+import zlib
+from collections.abc import Iterator
+from typing import Protocol
+
+import zstandard
+
+from parsers.parser import MAX_LINE
+
+CHUNK_BYTES = 256 * 1024
+# What one chunk of input may become at once: a decompression bomb is read piece by piece.
+MAX_OUTPUT_BYTES = 4 * 1024 * 1024
+
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+class ReadError(ValueError):
+    """A stream that cannot be read further; the message names it and says why."""
+
+
+class Source(Protocol):
+    """What bytes are read from: an open file, or a pipe, which may give less than asked for."""
+
+    def read1(self, size: int, /) -> bytes:
+        """At most so many bytes, as soon as there are any; none at the end."""
+
+
+def lines(stream: Source, name: str) -> Iterator[bytes]:
+    """The lines of a stream, without their ends, each at most MAX_LINE long.
+
+    Raises:
+        ReadError: the stream cannot be read further, or is cut short; what came before was given.
+    """
+    rest, cut = b"", False
+    for chunk in _plain(stream, name):
+        *whole, rest = (rest + chunk).split(b"\n")
+        if whole and cut:  # the end of a line that was cut already
+            del whole[0]
+            cut = False
+        for line in whole:
+            yield line[:MAX_LINE]
+        if len(rest) > MAX_LINE or (cut and rest):
+            if not cut:
+                yield rest[:MAX_LINE]
+            rest, cut = b"", True
+    if rest and not cut:
+        yield rest
+
+
+def _plain(stream: Source, name: str) -> Iterator[bytes]:
+    """The stream's content, decompressed."""
+    try:
+        first = stream.read1(CHUNK_BYTES)
+        while first and len(first) < len(_ZSTD) and (more := stream.read1(CHUNK_BYTES)):
+            first += more
+        if first.startswith(_GZIP):
+            yield from _unzipped(_chunks(first, stream), name)
+        elif first.startswith(_ZSTD):
+            yield from _unzstd(_chunks(first, stream), name)
+        else:
+            yield from _chunks(first, stream)
+    except OSError as error:
+        raise ReadError(f"cannot read {name}: {error.strerror or error}") from error
+    except (zlib.error, zstandard.ZstdError) as error:
+        raise ReadError(f"{name} is damaged: {error}; what was whole before it was read") from error
+
+
+def _chunks(first: bytes, stream: Source) -> Iterator[bytes]:
+    chunk = first
+    while chunk:
+        yield chunk
+        chunk = stream.read1(CHUNK_BYTES)
+
+
+def _unzipped(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """The content of gzip members one after another; other bytes after the last are padding."""
+    member = zlib.decompressobj(wbits=31)
+    for chunk in chunks:
+        data = chunk
+        while data:
+            if member.eof:
+                if not data.startswith(_GZIP[:1]):
+                    return
+                member = zlib.decompressobj(wbits=31)
+            yield member.decompress(data, MAX_OUTPUT_BYTES)
+            data = member.unused_data if member.eof else member.unconsumed_tail
+    if not member.eof:
+        raise ReadError(f"{name} is cut short: its gzip data ends early; what was whole was read")
+
+
+def _unzstd(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """The content of zstd frames one after another."""
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    for chunk in chunks:
+        data = chunk
+        while data:
+            if frame.eof:
+                frame = zstandard.ZstdDecompressor().decompressobj()
+            yield frame.decompress(data)
+            data = frame.unused_data if frame.eof else b""
+    if not frame.eof:
+        raise ReadError(f"{name} is cut short: its zstd data ends early; what was whole was read")

@@ -1,0 +1,93 @@
+"""The detail of an NVLink 5 error (Xid 144-150): which unit, which link, and what the two registers mean.
+
+    RLW_REMAP Nonfatal XC1 i0 Link 10 (0x00000082 0x00000040 0x00000000 0x00000000)
+    -> unit RLW_REMAP, link 10, intrinfo 0x00000082, errstatus 0x00000040
+
+The first register (intrinfo) names the unit by a bit pattern, in one of two layouts by driver release;
+the second (errstatus) names the error. Both are looked up in store/catalogs/nvlink5.csv.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+
+from store.catalog import NvlinkFault, nvlink5
+from store.event import Attribute, Event
+
+_DETAIL = re.compile(
+    r"(?P<unit>[A-Z][A-Z0-9_/]{1,60})\s+(?P<severity>Fatal|Nonfatal)\s+XC ?(?P<contained>\d)\s+i ?\d{1,4}\s+"
+    r"Link (?P<link>-?\d{1,4}) [(\[](?P<intrinfo>0x[0-9a-f]{1,8})(?: (?P<errstatus>0x[0-9a-f]{1,8}))?",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NvlinkDetail:
+    """What one line says. `errstatus` is None where the line is cut before it."""
+
+    code: int
+    unit: str
+    fatal: bool
+    cross_contained: bool
+    link: int
+    intrinfo: str
+    errstatus: str | None
+
+    def attributes(self) -> dict[str, Attribute]:
+        """The event's attributes."""
+        found: dict[str, Attribute] = {
+            "unit": self.unit,
+            "link": self.link,
+            "fatal": self.fatal,
+            "cross_contained": self.cross_contained,
+            "intrinfo": self.intrinfo,
+        }
+        return found if self.errstatus is None else {**found, "errstatus": self.errstatus}
+
+    def judge(self, event: Event) -> Event:
+        """The event with the table's severity, cause and action; the line's own Fatal is never made less."""
+        fault = _known(self.code, int(self.intrinfo, 16), None if self.errstatus is None else int(self.errstatus, 16))
+        if fault is not None:
+            event = replace(event, severity=fault.severity, cause=fault.cause, action=fault.action)
+        if self.fatal:
+            action = event.action if event.action not in ("none", "watch") else "reset_gpu"
+            return replace(event, severity="fatal", action=action)
+        return event if fault is not None else replace(event, severity="warning")
+
+
+def nvlink_detail(code: int, text: str) -> NvlinkDetail | None:
+    """The detail of an NVLink 5 message; None where the text is of another form."""
+    match = _DETAIL.match(text)
+    if not match:
+        return None
+    return NvlinkDetail(
+        code=code,
+        unit=match["unit"],
+        fatal=match["severity"].lower() == "fatal",
+        cross_contained=match["contained"] != "0",
+        link=int(match["link"]),
+        intrinfo=match["intrinfo"],
+        errstatus=match["errstatus"],
+    )
+
+
+@cache
+def _mask(pattern: str) -> tuple[int, int]:
+    """A bit pattern as the bits it asks for and their values; `-` asks for nothing."""
+    asked = int("".join("0" if bit == "-" else "1" for bit in pattern) or "0", 2)
+    return asked, int(pattern.replace("-", "0") or "0", 2)
+
+
+def _fits(fault: NvlinkFault, intrinfo: int) -> bool:
+    for pattern in (fault.intrinfo_v1, fault.intrinfo_v2):
+        asked, value = _mask(pattern)
+        if asked and intrinfo & asked == value:
+            return True
+    return not fault.intrinfo_v1 and not fault.intrinfo_v2
+
+
+def _known(code: int, intrinfo: int, errstatus: int | None) -> NvlinkFault | None:
+    """The table's row; one that names the error status is better than one that takes any."""
+    fitting = [fault for fault in nvlink5() if fault.xid == code and _fits(fault, intrinfo)]
+    exact = (fault for fault in fitting if errstatus is not None and errstatus in fault.error_status)
+    return next(exact, None) or next((fault for fault in fitting if not fault.error_status), None)

@@ -1,0 +1,103 @@
+"""Times as logs print them: without a year, without a zone, or as seconds since boot.
+
+    Nov 20 22:31:54.121678          RFC 3164, journalctl short, opensm: no year, no zone
+    [ 2122.548539]                  dmesg: seconds since boot
+    Fri 2026-11-20 22:31:54 UTC     journalctl short-full
+
+There is no clock here: year, zone and boot time come from the `Context`.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from parsers.parser import Context
+
+_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+MONTHS = {name: number for number, name in enumerate(_NAMES, start=1)}
+# A log may be ahead of the clock that stamped its file by this much before its month counts as last year's.
+SLACK = timedelta(days=1)
+# A month that falls by more than this is no step back in time but a new year.
+ROLLOVER_MONTHS = 6
+# A later boot than this is no uptime but a broken number: 100 years.
+MAX_UPTIME_S = 100 * 366 * 86400
+
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?", re.ASCII)
+
+
+class Stamps:
+    """Reads the times of one log. Holds the last month seen, to know when a year ends."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._month: int | None = None
+        self._years = 0
+
+    def iso(self, text: str) -> datetime | None:
+        """An ISO 8601 or RFC 3339 time; one without a zone is in the context's. None where it is none."""
+        try:
+            return self._utc(datetime.fromisoformat(text.strip()))
+        except (ValueError, OverflowError):
+            return None
+
+    def knows_year(self) -> bool:
+        """Whether a time without a year can be told at all."""
+        return self._context.year is not None or self._context.until is not None
+
+    def since_boot(self, uptime_s: float) -> datetime | None:
+        """The moment of an uptime in seconds; None where nobody told when the host booted."""
+        boot = self._context.boot_time
+        if boot is None or not 0 <= uptime_s < MAX_UPTIME_S:
+            return None
+        return (boot + timedelta(seconds=uptime_s)).astimezone(UTC)
+
+    def since_epoch(self, seconds: float) -> datetime | None:
+        """The moment of a Unix time in seconds."""
+        try:
+            return datetime.fromtimestamp(seconds, UTC)
+        except (ValueError, OverflowError, OSError):
+            return None
+
+    def dated(self, month: str, day: str, clock: str, year: str) -> datetime | None:
+        """`Nov` `20` `22:31:19` `2026` in the context's zone."""
+        return self._at(int(year), MONTHS.get(month[:3].lower()), day, clock)
+
+    def yearless(self, month: str, day: str, clock: str) -> datetime | None:
+        """`Nov` `20` `22:31:54.121678`: the year is the context's, or that of the newest moment the log can speak of.
+
+        None where neither is known, or where the month's name is not English.
+        """
+        number = MONTHS.get(month[:3].lower())
+        if number is None:
+            return None
+        year, until = self._context.year, self._context.until
+        if year is None:
+            if until is None:
+                return None
+            year = until.astimezone(self._context.zone).year
+        else:
+            year += self._turned(number)
+        moment = self._at(year, number, day, clock)
+        if until is not None and (moment is None or moment > until + SLACK):
+            return self._at(year - 1, number, day, clock) or moment
+        return moment
+
+    def _turned(self, month: int) -> int:
+        """How many years have turned since the log's first line."""
+        if self._month is not None:
+            step = month - self._month
+            self._years += (step < -ROLLOVER_MONTHS) - (step > ROLLOVER_MONTHS and self._years > 0)
+        self._month = month
+        return self._years
+
+    def _at(self, year: int, month: int | None, day: str, clock: str) -> datetime | None:
+        match = _CLOCK.fullmatch(clock)
+        if month is None or not match:
+            return None
+        micros = int((match[4] or "")[:6].ljust(6, "0"))
+        try:
+            return self._utc(datetime(year, month, int(day), int(match[1]), int(match[2]), int(match[3]), micros))  # noqa: DTZ001  # the zone is put on in _utc
+        except (ValueError, OverflowError):
+            return None
+
+    def _utc(self, moment: datetime) -> datetime:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=self._context.zone)).astimezone(UTC)

@@ -1,0 +1,76 @@
+"""Slurm's short way to write host names: `gpu-[001-003,007]` is gpu-001 gpu-002 gpu-003 gpu-007.
+
+    expand("gpu-[001-003,007],login1") -> ["gpu-001", "gpu-002", "gpu-003", "gpu-007", "login1"]
+
+Jobs keep the short text (`store/job.py`); whoever needs the hosts expands it here.
+"""
+
+import itertools
+import re
+
+from store.event import RecordError
+
+# More hosts than any cluster has: a broken list must not eat the memory.
+MAX_HOSTS = 200_000
+# What Slurm prints where a job has no hosts yet.
+NO_HOSTS = frozenset({"", "(null)", "none", "none assigned", "n/a", "unknown"})
+
+_PART = re.compile(r"[^\[\],]+|\[([^\[\]]*)\]", re.ASCII)
+_RANGE = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?", re.ASCII)
+
+
+def expand(text: str) -> list[str]:
+    """The host names of a hostlist, in its order; a repeated name stays repeated.
+
+    Raises:
+        RecordError: brackets do not match, a range runs backwards, or there are more than MAX_HOSTS names.
+    """
+    if text.strip().lower() in NO_HOSTS:
+        return []
+    hosts: list[str] = []
+    for item in _items(text):
+        hosts.extend(_expand_item(item, MAX_HOSTS - len(hosts)))
+    return hosts
+
+
+def _items(text: str) -> list[str]:
+    """The comma-separated items; commas inside brackets do not count."""
+    items, start, depth = [], 0, 0
+    for position, letter in enumerate(text):
+        depth += (letter == "[") - (letter == "]")
+        if depth not in (0, 1):
+            raise RecordError(f"hostlist {text[:60]!r}: brackets do not match at position {position + 1}")
+        if letter == "," and depth == 0:
+            items.append(text[start:position])
+            start = position + 1
+    if depth:
+        raise RecordError(f"hostlist {text[:60]!r}: a bracket is not closed")
+    return [item for item in (part.strip() for part in (*items, text[start:])) if item]
+
+
+def _expand_item(item: str, room: int) -> list[str]:
+    choices: list[list[str]] = []
+    total = 1
+    for match in _PART.finditer(item):
+        names = [match[0]] if match[1] is None else _numbers(match[1], item, room)
+        choices.append(names)
+        total *= len(names)
+        if total > room:
+            raise RecordError(f"hostlist {item[:60]!r} names more than {MAX_HOSTS} hosts: split it")
+    return ["".join(parts) for parts in itertools.product(*choices)]
+
+
+def _numbers(inside: str, item: str, room: int) -> list[str]:
+    names: list[str] = []
+    for part in inside.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if not match:
+            raise RecordError(f"hostlist {item[:60]!r}: {part[:20]!r} is no number or range, such as 001-008")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise RecordError(f"hostlist {item[:60]!r}: the range {part} runs backwards")
+        if len(names) + last - first + 1 > room:
+            raise RecordError(f"hostlist {item[:60]!r} names more than {MAX_HOSTS} hosts: split it")
+        width = len(match[1])
+        names.extend(f"{number:0{width}d}" for number in range(first, last + 1))
+    return names
