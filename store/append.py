@@ -131,7 +131,7 @@ def append_jobs(connection: sa.Connection, jobs: Iterable[Job]) -> None:
     """Append attempts; a later record of the same attempt replaces the earlier one."""
     rows = []
     for job in jobs:
-        began = job.start or job.submit
+        began = job.submit or job.start  # the submit is there before the start, and a requeue sets it anew
         rows.append({**asdict(job), "attempt": format_time(began) if began else ""})
     upsert(connection, schema.jobs, rows)
 

@@ -98,7 +98,7 @@ jobs = sa.Table(
     "jobs",
     metadata,
     sa.Column("job_id", sa.Text, primary_key=True),
-    sa.Column("attempt", sa.Text, primary_key=True),  # the start (or submit) in RFC 3339: a requeued job keeps its id
+    sa.Column("attempt", sa.Text, primary_key=True),  # its submit (or start) in RFC 3339: a requeued job keeps its id
     sa.Column("run", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("submit", UtcTime),
