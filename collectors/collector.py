@@ -1,0 +1,69 @@
+"""What every source is: a collector, opened where it was left, asked again and again for what is new.
+
+    collector.open(position)            # as saved with the events of the last time, or None
+    while not stopped:
+        collected = collector.collect(0.5)     # waits at most that long
+        sink.append(collector.spec, collected)     # events and position together, on disk
+
+A collector keeps no promise about disks or servers: it says what it saw and where it stands. Events and position are
+saved together, so that a crash at any moment neither loses a line nor sends it under a second id.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
+from typing import Any, Protocol, TypeAlias
+
+from store.event import Event
+from store.telemetry import Rollup
+
+Position: TypeAlias = Mapping[str, Any]  # plain JSON: a collector alone knows what its own means
+
+
+class SourceError(Exception):
+    """A source that cannot be read; the message says why and what to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What one turn of a collector gave. `position` is None where there is nothing to remember."""
+
+    events: tuple[Event, ...] = ()
+    rollups: tuple[Rollup, ...] = ()
+    position: Position | None = None
+    lines: int = 0  # lines, records or samples read
+    errors: int = 0  # of them, those that were of the format but broken
+    lost: int = 0  # records that the source had dropped before we came
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """What sources must be told. Times in seconds; `zone` is for timestamps that bear none."""
+
+    node: str
+    zone: tzinfo = field(default=UTC)
+    poll_interval_s: float = 0.1
+    scrape_interval_s: float = 15.0
+    rollup_interval_s: float = 300.0
+    rotation_grace_s: float = 5.0
+
+
+class Collector(Protocol):
+    """One source. All calls come from one thread; `collect` may raise anything: the runner opens it anew."""
+
+    @property
+    def spec(self) -> str:
+        """The SPEC that named it: what its position is saved under."""
+
+    def open(self, position: Position | None) -> None:
+        """Begin, or go on from a saved position.
+
+        Raises:
+            SourceError: the source cannot be read; the message names the remedy.
+        """
+
+    def collect(self, wait_s: float) -> Collected:
+        """What is new; waits at most `wait_s` for it and may come back with nothing."""
+
+    def close(self) -> None:
+        """Let go of files and processes; it may be opened again."""

@@ -1,0 +1,130 @@
+"""One open file, followed: bytes to events, and the position after them.
+
+A file is known by its inode and by the bytes before the position: a log that was truncated and written again is
+another generation of the same file, and is read from its start.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from io import FileIO
+from pathlib import Path
+
+from collectors.decoder import Decoder
+from collectors.tail import MARK_BYTES, FilePosition, LineSplitter, mark_of
+from parsers.parser import Parser, clean
+from store.event import Event
+
+_CHUNK = 256 * 1024
+# What a parser is shown again after a restart: the beginning (a header names columns) and the end.
+_HEAD_BYTES = 16 * 1024
+_REHEARSE_BYTES = 64 * 1024
+
+MakeParser = Callable[[], Parser]
+
+
+class FileTail:
+    """A file from a position on. `origins` false: a line says the same wherever it stands (a table's row)."""
+
+    def __init__(
+        self, path: Path, position: FilePosition, make_parser: MakeParser, origins: bool = True, file: str | None = None
+    ) -> None:
+        self.path = path
+        self._file = FileIO(path)
+        self._position = position
+        self._splitter = LineSplitter(position.offset, position.line)
+        identity = position.identity
+        self._decoder = Decoder(
+            make_parser(), (lambda line: f"file:{identity}:{line}") if origins else (lambda _line: ""), file
+        )
+        self._decoder.flushed_line = position.flushed_line
+        if position.offset:
+            self._rehearse(position)
+        self.lines = 0
+
+    @property
+    def inode(self) -> int:
+        """What the file is known by, whatever its name is now."""
+        return self._position.inode
+
+    @property
+    def generation(self) -> int:
+        """How often this file began anew."""
+        return self._position.generation
+
+    def is_same(self) -> bool:
+        """Whether the file still is what was read: no shorter, and the same bytes before the position."""
+        size = os.fstat(self._file.fileno()).st_size
+        if size < self._splitter.read_offset:
+            return False
+        return self._mark() == self._position.mark
+
+    def read(self) -> bool:
+        """Decode what was appended, at most one chunk; False where there is nothing new."""
+        data = os.pread(self._file.fileno(), _CHUNK, self._splitter.read_offset)
+        if not data:
+            return False
+        self._feed(self._splitter.feed(data))
+        return True
+
+    def finish(self) -> None:
+        """No more will be appended: the last line need not end."""
+        self._feed(self._splitter.rest())
+        self._decoder.flush()
+
+    def flush(self) -> None:
+        """The file is quiet: nothing more belongs to what the parser holds back."""
+        self._decoder.flush()
+
+    def take(self) -> tuple[tuple[Event, ...], int, int]:
+        """The events, lines and broken lines since the last call."""
+        lines, self.lines = self.lines, 0
+        return self._decoder.take(), lines, self._decoder.take_errors()
+
+    def position(self) -> FilePosition:
+        """Where it stands: after the last whole line."""
+        if self._position.offset != self._splitter.offset:
+            self._position = replace(self._position, offset=self._splitter.offset, line=self._splitter.line)
+            self._position = replace(self._position, mark=self._mark())
+        self._position = replace(self._position, flushed_line=self._decoder.flushed_line)
+        return self._position
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def _feed(self, lines: list[tuple[int, bytes]]) -> None:
+        self.lines += len(lines)
+        for number, raw in lines:
+            self._decoder.feed(clean(raw), number)
+
+    def _mark(self) -> int:
+        offset = self._position.offset
+        start = max(0, offset - MARK_BYTES)
+        return mark_of(os.pread(self._file.fileno(), offset - start, start))
+
+    def _rehearse(self, position: FilePosition) -> None:
+        """Show the parser what it saw before, so that it knows what it knew."""
+        descriptor = self._file.fileno()
+        start = max(0, position.offset - _REHEARSE_BYTES)
+        end = LineSplitter().feed(os.pread(descriptor, position.offset - start, start))
+        if start > 0:
+            end = end[1:]  # begun in the middle
+        shift = position.line - (end[-1][0] if end else 0)
+        numbered = [(number + shift, raw) for number, raw in end]
+        head = LineSplitter().feed(os.pread(descriptor, min(_HEAD_BYTES, start), 0)) if start else []
+        self._decoder.rehearse([(number, clean(raw)) for number, raw in head + numbered], position.flushed_line)
+
+
+def same_file(path: Path, position: FilePosition) -> bool:
+    """Whether a path holds the file of a position. The device number may differ after a reboot."""
+    try:
+        status = path.stat()
+        if status.st_ino != position.inode or status.st_size < position.offset:
+            return False
+        start = max(0, position.offset - MARK_BYTES)
+        with path.open("rb") as file:
+            file.seek(start)
+            return mark_of(file.read(position.offset - start)) == position.mark
+    except OSError:
+        return False

@@ -1,0 +1,107 @@
+"""One thread per source: what goes wrong in one stops no other, and it is opened again."""
+
+import logging
+import threading
+import time
+from typing import Protocol
+
+from collectors.backoff import Backoff
+from collectors.collector import Collected, Collector, Position, SourceError
+from collectors.metrics import SidecarMetrics
+from collectors.spool import SpoolFullError
+
+_LOG = logging.getLogger("foreshock.sidecar")
+_TURN_S = 0.5  # a turn waits no longer than this, so that a stop is prompt
+_HEALTHY_S = 60.0  # after so long without a failure the next one waits little again
+
+
+class Sink(Protocol):
+    """Where collected things go: the spool."""
+
+    def position(self, spec: str) -> Position | None:
+        """What was saved last."""
+
+    def append(self, spec: str, collected: Collected) -> None:
+        """Save, durable on return."""
+
+
+class Runner(threading.Thread):
+    """Opens a collector, takes its turns, saves what they give; begins anew after any failure, ever more slowly."""
+
+    def __init__(
+        self,
+        collector: Collector,
+        sink: Sink,
+        metrics: SidecarMetrics,
+        stop: threading.Event,
+        backoff: Backoff | None = None,
+    ) -> None:
+        super().__init__(name=f"source {collector.spec}"[:60], daemon=True)
+        self._collector = collector
+        self._sink = sink
+        self._metrics = metrics.source(collector.spec)
+        self._stop_event = stop
+        self._backoff = backoff or Backoff(0.5, 30.0)
+        self._told: str | None = None
+        self.turn_began = time.monotonic()  # a watchdog reads it: a turn that hangs is seen from outside
+
+    def run(self) -> None:
+        """Until the stop event: follow, and after a failure wait and follow again."""
+        while not self._stop_event.is_set():
+            try:
+                self._follow()
+            except Exception as error:  # noqa: BLE001 - isolation: one source's failure is not another's
+                self._failed(error)
+                self._stop_event.wait(self._backoff.next_s())
+
+    def _follow(self) -> None:
+        collector = self._collector
+        opened = time.monotonic()
+        try:
+            collector.open(self._sink.position(collector.spec))
+            while not self._stop_event.is_set():
+                self.turn_began = time.monotonic()
+                collected = collector.collect(_TURN_S)
+                self._metrics.up.set(1)
+                self._save(collected)
+                if self._told is not None or time.monotonic() - opened > _HEALTHY_S:
+                    self._recovered(opened)
+        finally:
+            collector.close()
+
+    def _save(self, collected: Collected) -> None:
+        """Save, however long it takes: while there is no room the source waits, and nothing is lost here."""
+        told = False
+        while True:
+            try:
+                self._sink.append(self._collector.spec, collected)
+                break
+            except (SpoolFullError, OSError) as error:
+                self._metrics.blocked.set(1)
+                if not told:
+                    _LOG.error("source %s waits: %s", self._collector.spec, error)
+                    told = True
+                if self._stop_event.wait(0.2):
+                    return  # the position was not saved either: it is read again at the next start
+        self._metrics.blocked.set(0)
+        self._metrics.count(collected)
+
+    def _failed(self, error: Exception) -> None:
+        self._metrics.up.set(0)
+        self._metrics.failures.inc()
+        text = str(error) if isinstance(error, SourceError) else f"{type(error).__name__}: {error}"
+        if text != self._told:  # the same failure again and again is said once
+            self._told = text
+            _LOG.error("source %s failed: %s", self._collector.spec, text)
+
+    def _recovered(self, opened: float) -> None:
+        if time.monotonic() - opened > _HEALTHY_S:
+            self._backoff.reset()
+        if self._told is not None:
+            self._told = None
+            _LOG.info("source %s is read again", self._collector.spec)
+
+
+def stalled(runner: Runner, limit_s: float, now_monotonic_s: float) -> bool:
+    """Whether a runner's present turn has taken longer than the limit."""
+    return runner.is_alive() and now_monotonic_s - runner.turn_began > limit_s

@@ -1,0 +1,165 @@
+"""Takes batches out of the spool to the server, for ever: nothing is dropped because the server is away.
+
+2xx: taken. 400, 413, 422: something in the batch is bad, so it is halved until the bad item is alone and put aside.
+401, 403: a person must act: said loudly, tried again slowly. Anything else, or no answer: tried again, ever later.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from collectors.backoff import Backoff
+from collectors.metrics import SidecarMetrics
+from collectors.rejected import RejectedFile
+from collectors.spool import QUEUES, Queue, Spool
+from collectors.transport import Answer, Transport
+
+_LOG = logging.getLogger("foreshock.sidecar")
+_PATHS: dict[Queue, str] = {"events": "/api/v1/events", "telemetry": "/api/v1/telemetry"}
+_BATCH_ITEMS = 1000
+_BATCH_BYTES = 1_000_000
+_BAD = frozenset({400, 413, 422})
+_DENIED = frozenset({401, 403})
+_DENIED_S = 30.0
+
+
+class NotTakenError(Exception):
+    """The server did not take a batch and may take it later."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.text or f"HTTP {answer.status}")
+        self.answer = answer
+
+
+class Shipper:
+    """One thread's work: `run` until stopped."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        transport: Transport,
+        rejected: RejectedFile,
+        metrics: SidecarMetrics,
+        linger_s: float = 0.05,
+    ) -> None:
+        self._spool = spool
+        self._transport = transport
+        self._rejected = rejected
+        self._metrics = metrics
+        self._linger_s = linger_s
+        self._backoff = Backoff(0.5, 30.0)
+        self._told: str | None = None
+
+    def run(self, stop: threading.Event) -> None:
+        """Ship what there is, wait for more, until the stop event."""
+        while not stop.is_set():
+            if not self._spool.news.wait(timeout=0.5):
+                continue
+            stop.wait(self._linger_s)  # what comes together goes together
+            self._spool.news.clear()
+            self._ship_all(stop)
+
+    def flush(self, deadline_s: float) -> bool:
+        """One last try to bring everything to the server; False where something stays for the next start."""
+        end = time.monotonic() + deadline_s
+        try:
+            while self._ship_once():
+                if time.monotonic() > end:
+                    return False
+        except (NotTakenError, OSError):
+            return False
+        return True
+
+    def _ship_all(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            try:
+                if not self._ship_once():
+                    return
+            except NotTakenError as error:
+                stop.wait(self._wait_s(error.answer))
+            except Exception as error:  # noqa: BLE001 - whatever it was (a full disk, say): the events stay, and wait
+                self._tell(f"cannot ship: {type(error).__name__}: {error}")
+                stop.wait(self._backoff.next_s())
+            else:
+                self._backoff.reset()
+                if self._told is not None:
+                    self._told = None
+                    _LOG.info("the server takes events again")
+
+    def _ship_once(self) -> bool:
+        """Ship one batch; False where nothing waits.
+
+        Raises:
+            NotTakenError: the batch stays where it is.
+        """
+        for queue in QUEUES:
+            pending = self._spool.pending(queue, _BATCH_ITEMS, _BATCH_BYTES)
+            if pending.items:
+                self._send(queue, pending.items)
+            self._spool.acknowledge(queue, pending.cursor)
+            if pending.items:
+                return True
+        return False
+
+    def _send(self, queue: Queue, items: Sequence[Any]) -> None:
+        self._metrics.requests.labels(queue).inc()
+        answer = self._transport.post(_PATHS[queue], items)
+        if 200 <= answer.status < 300:
+            self._taken(queue, items, answer)
+        elif answer.status not in _BAD:
+            raise NotTakenError(answer)
+        elif len(items) > 1:
+            self._halves(queue, items)
+        else:
+            self._park(queue, items[0], f"HTTP {answer.status}: {answer.text}")
+
+    def _taken(self, queue: Queue, items: Sequence[Any], answer: Answer) -> None:
+        refused, unnamed = _refused(answer.body, len(items))
+        if unnamed and len(items) > 1:  # the answer names only the first of many: ask again in halves
+            self._halves(queue, items)
+            return
+        for index, detail in refused:
+            self._park(queue, items[index], detail)
+        self._metrics.shipped.labels(queue).inc(len(items) - len(refused))
+        self._metrics.last_shipped.set_to_current_time()
+
+    def _halves(self, queue: Queue, items: Sequence[Any]) -> None:
+        middle = len(items) // 2
+        self._send(queue, items[:middle])
+        self._send(queue, items[middle:])
+
+    def _park(self, queue: Queue, item: Any, reason: str) -> None:
+        self._rejected.park(queue, item, reason)
+        self._metrics.rejected.labels(queue).inc()
+        _LOG.error("the server refuses an item of %s, kept in rejected.jsonl: %s", queue, reason[:200])
+
+    def _wait_s(self, answer: Answer) -> float:
+        reason = "unreachable" if answer.status == 0 else str(answer.status)
+        self._metrics.request_failures.labels(reason).inc()
+        if answer.status in _DENIED:
+            self._tell(f"the server denies the token (HTTP {answer.status}): give one with the scope `ingest`")
+            return _DENIED_S
+        self._tell(f"the server does not take events, trying again: {answer.text or answer.status}")
+        wait_s = self._backoff.next_s()
+        return wait_s if answer.retry_after_s is None else max(wait_s, answer.retry_after_s)
+
+    def _tell(self, text: str) -> None:
+        if text != self._told:  # the same again and again is said once
+            self._told = text
+            _LOG.error("%s", text)
+
+
+def _refused(body: bytes, sent: int) -> tuple[list[tuple[int, str]], bool]:
+    """The items that the server's answer names as bad, by index, with what is wrong; and whether there are more."""
+    try:
+        answer = orjson.loads(body)
+        named = {int(entry["line"]) - 1: str(entry["detail"]) for entry in answer["rejected"]}
+        taken = int(answer["accepted"]) + int(answer["known"])
+    except (ValueError, KeyError, TypeError):
+        return [], False
+    refused = [(index, detail) for index, detail in sorted(named.items()) if 0 <= index < sent]
+    return refused, taken + len(refused) < sent
