@@ -1,5 +1,6 @@
 """`foreshock serve`: the API and its background loops, until SIGTERM."""
 
+import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,9 +52,9 @@ def serve(url: str, host: str, port: int, file: Path | None, clock_start: str | 
 class _Server(uvicorn.Server):
     """Says where it is once it answers."""
 
-    async def startup(self, sockets: list[object] | None = None) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening, then print the address: with port 0 nobody knows it before."""
-        await super().startup(sockets)  # type: ignore[arg-type]  # as uvicorn declares it
+        await super().startup(sockets)
         if self.started and self.servers:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host

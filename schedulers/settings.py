@@ -37,9 +37,13 @@ class Budgets:
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """Trips when this many nodes of one leaf or driver call for a cordon within the window: a shared cause."""
+    """Trips when this many nodes of one leaf or driver call for a cordon within the window: a shared cause.
+
+    `percent_of_group` raises the number in large groups: all nodes may share a driver.
+    """
 
     nodes: int = 4
+    percent_of_group: float = 2.0
     window_s: float = 3600.0
 
 

@@ -1,0 +1,71 @@
+"""What the policy looks at: the nodes, their risk and faults, and the hints that stand; nothing else decides."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from store.event import parse_time
+from store.hint import OPEN_STATES, Hint
+from store.hint_log import ACTOR_POLICY
+from store.incident import Incident
+
+HOLDING = ("cordon", "drain")  # what keeps work off a node, and so costs budget
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """One node as of now. `score` is that of 24 h or None; `fault` a confirmed one that is not repaired yet."""
+
+    node: str
+    rack: str | None = None
+    leaf: str | None = None
+    driver: str | None = None
+    score: float | None = None
+    reasons: tuple[str, ...] = ()
+    fault: Incident | None = None
+    out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The whole of a decision's ground. `hints`: those open, still valid, or made within the hour."""
+
+    now: datetime
+    nodes: Sequence[NodeFacts]
+    hints: Sequence[Hint] = field(default_factory=tuple)
+
+    def open_by_node(self) -> Mapping[str, Hint]:
+        """Each node's open hint."""
+        return {hint.node: hint for hint in self.hints if hint.state in OPEN_STATES}
+
+    def refused_by_node(self) -> Mapping[str, Hint]:
+        """Each node's newest hint that a person ended and that would still be valid."""
+        return {hint.node: hint for hint in self.hints if hint.valid_until > self.now and _by_person(hint)}
+
+
+def acted(hint: Hint) -> datetime:
+    """When a hint came to be what it is: made, or escalated."""
+    moment = hint.evidence.get("acted")
+    return parse_time(moment) if isinstance(moment, str) else hint.created
+
+
+def holds(hint: Hint) -> bool:
+    """Whether an open hint keeps work off its node, or would."""
+    return hint.state in OPEN_STATES and hint.action in HOLDING
+
+
+def acted_within(hints: Sequence[Hint], now: datetime, window_s: float) -> list[Hint]:
+    """The cordons and drains of a window, whatever has become of them."""
+    since = now - timedelta(seconds=window_s)
+    return [hint for hint in hints if hint.action in HOLDING and acted(hint) >= since]
+
+
+def closed_at(hint: Hint) -> datetime | None:
+    """When a hint was ended; None for one that was not."""
+    closed = hint.evidence.get("closed")
+    return parse_time(closed["time"]) if isinstance(closed, dict) else None
+
+
+def _by_person(hint: Hint) -> bool:
+    closed = hint.evidence.get("closed")
+    return isinstance(closed, dict) and closed.get("by") != ACTOR_POLICY and hint.state in ("withdrawn", "released")

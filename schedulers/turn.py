@@ -1,0 +1,30 @@
+"""One turn of the policy: expire what has lapsed, decide, write hints and audit."""
+
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from schedulers.gather import gather
+from schedulers.policy import Decision, decide
+from schedulers.settings import Policy
+from store.database import writing
+from store.hint import OPEN_STATES
+from store.hint_log import ACTOR_POLICY, close_hint, read_hints, save_hint
+
+
+def run_policy(engine: sa.Engine, policy: Policy, now: datetime) -> Decision:
+    """Bring the hints up to a moment, in one transaction; returns what changed."""
+    with writing(engine).begin() as connection:
+        for hint in read_hints(connection, states=OPEN_STATES):
+            if hint.valid_until <= now:
+                close_hint(connection, hint, "expired", now, ACTOR_POLICY)
+        decision = decide(gather(connection, policy, now), policy)
+        for hint in decision.released:
+            close_hint(connection, hint, "released", now, ACTOR_POLICY)
+        for hint, word in decision.changed:
+            save_hint(connection, hint, now, {"change": word, **_held(hint.evidence.get("held"))})
+    return decision
+
+
+def _held(why: object) -> dict[str, object]:
+    return {} if why is None else {"held": why}

@@ -1,0 +1,109 @@
+"""Hints and their audit: every change of a hint is written together with who made it, why and when."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from store import schema
+from store.event import format_time
+from store.hint import OPEN_STATES, Hint, HintState
+
+ACTOR_POLICY = "policy"
+ACTOR_DISPATCH = "dispatch"
+_HINTS = schema.hints
+
+
+def hint_of(row: Any) -> Hint:
+    """The hint of a row of `hints`."""
+    return Hint(**{column.name: row[column.name] for column in _HINTS.columns})
+
+
+def read_hint(connection: sa.Connection, ident: str) -> Hint | None:
+    """The hint of an id."""
+    row = connection.execute(sa.select(_HINTS).where(_HINTS.c.id == ident)).mappings().first()
+    return None if row is None else hint_of(row)
+
+
+def read_hints(connection: sa.Connection, states: Sequence[str] | None = None, node: str | None = None) -> list[Hint]:
+    """Hints in the order they were made; of some states, of one node."""
+    query = sa.select(_HINTS).order_by(_HINTS.c.created, _HINTS.c.id)
+    if states is not None:
+        query = query.where(_HINTS.c.state.in_(states))
+    if node is not None:
+        query = query.where(_HINTS.c.node == node)
+    return [hint_of(row) for row in connection.execute(query).mappings()]
+
+
+def recent_hints(connection: sa.Connection, now: datetime, window: timedelta) -> list[Hint]:
+    """What the policy must remember: hints that are open, still valid, or made within the window."""
+    query = sa.select(_HINTS).where(
+        sa.or_(_HINTS.c.state.in_(OPEN_STATES), _HINTS.c.valid_until > now, _HINTS.c.created >= now - window)
+    )
+    return [hint_of(row) for row in connection.execute(query.order_by(_HINTS.c.created, _HINTS.c.id)).mappings()]
+
+
+def save_hint(connection: sa.Connection, hint: Hint, now: datetime, detail: Mapping[str, Any]) -> None:
+    """Write a hint that the policy made or changed, and the audit row."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    row = asdict(hint)
+    statement = dialect.insert(_HINTS).values(**row)
+    changed = {name: statement.excluded[name] for name in row if name not in ("id", "created", "node")}
+    connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=changed))
+    note(connection, now, ACTOR_POLICY, hint, {"hint": hint.action, "reason": hint.reason, **detail})
+
+
+def close_hint(connection: sa.Connection, hint: Hint, state: HintState, now: datetime, actor: str) -> Hint:
+    """End a hint; its evidence then says who ended it and when."""
+    ended = change_state(connection, hint, state, now, actor)
+    if ended.state != state or "closed" in ended.evidence:
+        return ended
+    evidence = {**ended.evidence, "closed": {"by": actor, "time": format_time(now)}}
+    connection.execute(sa.update(_HINTS).where(_HINTS.c.id == hint.id).values(evidence=evidence))
+    return replace(ended, evidence=evidence)
+
+
+def change_state(
+    connection: sa.Connection,
+    hint: Hint,
+    state: HintState,
+    now: datetime,
+    actor: str,
+    detail: Mapping[str, Any] | None = None,
+) -> Hint:
+    """Move a hint to a state, if it is still as the caller saw it; the audit row is written with it.
+
+    Returns:
+        the hint as it is now: in `state`, or as somebody else has left it in between.
+    """
+    seen = (
+        _HINTS.c.id == hint.id,
+        _HINTS.c.state == hint.state,
+        _HINTS.c.action == hint.action,
+        _HINTS.c.valid_until == hint.valid_until,
+    )
+    if connection.execute(sa.update(_HINTS).where(*seen).values(state=state)).rowcount == 0:
+        return read_hint(connection, hint.id) or hint
+    moved = replace(hint, state=state)
+    note(connection, now, actor, moved, {"was": hint.state, "hint": hint.action, **(detail or {})})
+    return moved
+
+
+def note(connection: sa.Connection, now: datetime, actor: str, hint: Hint, detail: Mapping[str, Any]) -> None:
+    """Add an audit row on a hint; its `action` is the state that the hint has come to."""
+    row = {"time": now, "actor": actor, "action": hint.state, "subject": hint.id}
+    connection.execute(schema.audit.insert().values(**row, detail={"node": hint.node, **detail}))
+
+
+def audit_page(connection: sa.Connection, limit: int, before: int | None, subject: str | None) -> list[dict[str, Any]]:
+    """Audit rows, the newest first, at most `limit`, with a `seq` under `before`."""
+    table = schema.audit
+    query = sa.select(table).order_by(table.c.seq.desc()).limit(limit)
+    if before is not None:
+        query = query.where(table.c.seq < before)
+    if subject is not None:
+        query = query.where(table.c.subject == subject)
+    return [dict(row) for row in connection.execute(query).mappings()]

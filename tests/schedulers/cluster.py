@@ -1,0 +1,45 @@
+"""Small clusters for the policy's tests."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from schedulers.facts import NodeFacts
+from store.event import Device, format_time
+from store.hint import Hint
+from store.incident import Incident
+
+NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def fault(node: str, hours_ago: float = 0.1, action: Any = "reset_gpu") -> Incident:
+    """A confirmed fault: Xid 79."""
+    moment = NOW - hours_ago * HOUR
+    device = Device("gpu", "0000:0f:00.0")
+    return Incident(
+        f"i-{node}-{hours_ago}",
+        node,
+        moment,
+        moment,
+        "xid",
+        79,
+        "fatal",
+        "hardware",
+        action,
+        device,
+        "GPU has fallen off the bus.",
+        1,
+    )
+
+
+def nodes(count: int, **facts: Any) -> list[NodeFacts]:
+    """Nodes n000 ..., each on a rack and leaf of its own unless told otherwise."""
+    places = [{"rack": f"r{i}", "leaf": f"l{i}"} | facts for i in range(count)]
+    return [NodeFacts(f"n{i:03}", **place) for i, place in enumerate(places)]
+
+
+def hint(node: str, action: Any = "cordon", state: Any = "sent", hours_ago: float = 2, **evidence: Any) -> Hint:
+    """A hint that was made a while ago, for a day."""
+    made = NOW - hours_ago * HOUR
+    evidence = {"acted": format_time(made), "score": 0.5} | evidence
+    return Hint(f"h-{node}", node, action, state, "foreshock: test", "foreshock", made, made + 24 * HOUR, evidence)
