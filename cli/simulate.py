@@ -1,0 +1,75 @@
+"""`foreshock simulate`: a cluster that never was, as an archive with the truth beside it."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.errors import Failure
+from cli.output import JSON_OPTION, print_json, print_table
+from simulator.archive import write_archive
+from simulator.cluster import simulate as simulate_cluster
+from simulator.settings import Settings
+from simulator.truth import write_truth
+from store.event import RecordError, parse_time
+
+_COLUMNS = [
+    "horizon",
+    "rows",
+    "positives",
+    "roc_auc",
+    "average_precision",
+    "lift",
+    "recall_1%",
+    "recall_2%",
+    "recall_5%",
+]
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--nodes", default=64, show_default=True, help="Nodes of eight GPUs (8 to 10000).")
+@click.option("--days", default=30, show_default=True, help="Days to simulate (2 to 1000).")
+@click.option(
+    "--seed", default=1, show_default=True, type=click.IntRange(min=0), help="The same seed, the same cluster."
+)
+@click.option("--start", default="2025-01-01T00:00:00Z", show_default=True, help="The first midnight, in UTC.")
+@click.option("--rate", default=3.8, show_default=True, help="Unplanned hardware failures per 1000 node-days.")
+@JSON_OPTION
+def simulate(directory: Path, nodes: int, days: int, seed: int, start: str, rate: float, as_json: bool) -> None:
+    """Simulate a cluster: its logs go to DIRECTORY/archive, its ground truth to DIRECTORY/truth.
+
+    Prints the oracle: how well a reader of the hidden state would have foretold the outages.
+    """
+    if (directory / "archive").exists() and any((directory / "archive").iterdir()):
+        raise Failure(f"{directory / 'archive'} is not empty: name another directory, or remove it first")
+    try:
+        settings = Settings(nodes=nodes, days=days, seed=seed, start=_midnight(start), rate_per_1000_node_days=rate)
+    except ValueError as error:
+        raise Failure(str(error)) from error
+    cluster = simulate_cluster(settings)
+    try:
+        write_archive(cluster, directory / "archive")
+        hidden = write_truth(cluster, directory / "truth")
+    except OSError as error:
+        raise Failure(f"cannot write to {directory}: {error.strerror or error}") from error
+    if as_json:
+        print_json({"archive": str(directory / "archive"), "truth": str(directory / "truth"), "oracle": hidden})
+        return
+    visible = sum(failure.visible for failure in cluster.outages)
+    click.echo(f"{directory / 'archive'}: {nodes} nodes, {days} days, {len(cluster.outages)} unplanned outages, ")
+    click.echo(f"of which {visible} had a precursor. The oracle, who reads the hidden state, reaches:")
+    print_table([_row(horizon, figures) for horizon, figures in hidden["horizons"].items()], _COLUMNS)
+
+
+def _midnight(text: str) -> datetime:
+    try:
+        return parse_time(text).astimezone(UTC)
+    except RecordError as error:
+        raise Failure(f"--start: {error}") from error
+
+
+def _row(horizon_h: str, figures: dict[str, Any]) -> dict[str, Any]:
+    tops = {f"recall_{round(float(top) * 100)}%": recall for top, recall in figures["recall_at_top"].items()}
+    return {"horizon": f"{horizon_h} h", **figures, **tops}

@@ -1,0 +1,77 @@
+"""Every figure of the simulated cluster in one place, each with the FIELD row that it comes from.
+
+The rows are those of the project's list of published figures ("the field in figures"); `truth/parameters.json` repeats
+figure and row, so that a reader of an archive can judge it.
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+def _figure(value: Any, source: str) -> Any:
+    """A parameter with its source."""
+    return field(default=value, metadata={"source": source})
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Figures by subject. Ranges are (low, high); shares are 0-1; units are in the names."""
+
+    # Nodes and their frailty
+    frailty_shape: float = _figure(0.12, "D6/D7: gamma k = 0.10-0.15 puts 51-61 % of failures on the top 5 % of nodes")
+    frailty_cap: float = _figure(16.0, "D7: bound of ours, so that one node cannot dominate a small archive")
+    frailty_floor: float = _figure(0.12, "D7: floor of ours: no node is immune")
+    frailty_drift_per_day: float = _figure(0.06, "D7: slow drift; sigma of the daily step of log frailty")
+    resample_on_board_swap: float = _figure(0.7, "D7: frailty resampled on repair")
+    resample_on_reimage: float = _figure(0.25, "D7: frailty resampled on repair")
+    relapse_share: float = _figure(0.25, "D5: 33 of 112 GPUs with a DBE repeat (Summit)")
+    relapse_factor: float = _figure(8.0, "D5: gap of a repeat: median 20 h, mean about 20 d; hazard factor of ours")
+    relapse_days: float = _figure(7.0, "D5: as above")
+    new_node_share: float = _figure(0.06, "D6: burn-in; share of nodes that join during the archive is ours")
+    infant_shape: float = _figure(0.7, "D7: Weibull shape 0.7 in the first 30 days")
+    infant_days: float = _figure(30.0, "D7: Weibull shape 0.7 in the first 30 days")
+    # Repair
+    mttr_reboot_h: tuple[float, float] = _figure((1.0, 4.0), "D6: driver or reboot 1-4 h")
+    mttr_reimage_h: tuple[float, float] = _figure((4.0, 24.0), "D6: reimage 4-24 h")
+    mttr_board_h: tuple[float, float] = _figure((24.0, 72.0), "D6: board swap 24-72 h")
+    health_check_s: tuple[int, int] = _figure(
+        (20, 300), "C: Meta checks every 5 min; until Slurm knows of an idle node"
+    )
+    # Precursors
+    contained_share: float = _figure(0.3, "D3/D5: Xid 94 before the end; share of visible ECC failures is ours")
+    # Decoys
+    sbe_gpu_share: float = _figure(0.05, "D5: about 5 % of GPUs show SBE, active 1-3 weeks (share per 120 days)")
+    sbe_active_days: tuple[float, float] = _figure((7.0, 21.0), "D5: active 1-3 weeks")
+    remap_per_mgpuh: float = _figure(5.0, "D3: Xid 63 at 2.8-7.6 per M GPU-h, most without a failure")
+    benign_nvlink_per_mgpuh: float = _figure(12.0, "D3: Xid 74 at 0-200 per M GPU-h; D5: the job often survives")
+    app_burst_per_node_day: float = _figure(0.006, "D3: Xid 31/13/43/45 at 50-900 per M GPU-h; A1: in node bursts")
+    healthy_flap_per_link_day: float = _figure(0.01, "D4: between 5e-4 and 0.1-1 a day")
+    flapper_share: float = _figure(0.015, "D4: 0.5-2 % of links are chronic flappers")
+    flapper_per_day: tuple[float, float] = _figure((2.0, 20.0), "D4: 1-100 flaps a day in episodes of hours to days")
+    leaf_event_per_leaf_month: float = _figure(0.02, "D4: 0.051 % of ToR switches crash a month at best; raised by us")
+    drain_per_node_day: float = _figure(0.012, "D2: host maintenance 1.51 per M GPU-h; planned windows on top are ours")
+    scrape_gap_per_node_day: float = _figure(0.05, "D7: scrape gaps from collector restarts; rate ours")
+    gpu_gap_per_gpu_day: float = _figure(0.0005, "A1: GWDG: gaps and missing metrics; benign rate ours")
+    hot_spot_per_rack_month: float = _figure(0.3, "D7: temperature regimes and correlated racks; rate ours")
+    shock_after_share: float = _figure(0.6, "D7: driver-release shock; when, as a share of the archive, is ours")
+    shock_factor: float = _figure(3.0, "D7: driver-release shock; D3: site spread per Xid is 100-10,000 fold")
+    shock_days: float = _figure(10.0, "D7: driver-release shock; length ours")
+    # The training run
+    spare_share: float = _figure(0.06, "B5: 2-5 % over-provision; 144 cubes for 130")
+    log_interval: int = _figure(50, "Megatron's --log-interval; ours")
+    print_interval_s: int = _figure(400, "one line every 5-10 minutes of work; ours")
+    spans_per_save: int = _figure(9, "B1: RSC assumes a checkpoint an hour")
+    save_stall_s: tuple[int, int] = _figure((20, 60), "B3: DCP synchronous save about 50 s, BLOOM 40 s")
+    load_s: tuple[int, int] = _figure((40, 150), "B3: loads of seconds to minutes")
+    startup_s: tuple[int, int] = _figure((240, 600), "B3: Meta u0 5-20 min")
+    requeue_s: tuple[int, int] = _figure((60, 660), "B3: median retry interval 11 min; warm standby faster")
+    evaluation_s: tuple[int, int] = _figure((30, 60), "ours")
+    spans_per_evaluation: int = _figure(36, "ours: about every 4 h")
+    slow_per_day: float = _figure(0.4, "D4: communication fail-slow in 40 % of jobs")
+    slow_minutes: tuple[float, float] = _figure((15.0, 75.0), "D4: about 24 min, 72 min at >= 512 GPUs")
+    slow_factor: tuple[float, float] = _figure((1.25, 1.6), "D4: 1.34 x job time")
+
+
+def described(parameters: Parameters) -> dict[str, dict[str, Any]]:
+    """Each parameter's value and source, for `truth/parameters.json`."""
+    return {f.name: {"value": getattr(parameters, f.name), "source": f.metadata["source"]} for f in fields(parameters)}

@@ -1,0 +1,175 @@
+"""The training runs of the archive: attempts, one after the other, over most of the healthy nodes.
+
+A fault of one of its nodes stops the run; after its detection the job is queued again, waits for healthy nodes,
+starts, loads its newest checkpoint and repeats what was lost (FIELD B3 and C for the times).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.attempt import Attempt, Pace, advance
+from simulator.availability import Availability
+from simulator.fault import CLASSES, FAULT_CLASSES, JOB_CLASSES, Drain, Failure
+from simulator.layout import NODES_PER_LEAF, Layout
+from simulator.parameters import Parameters
+from simulator.settings import DAY_MS, HOUR_MS, MINUTE_MS, Settings
+
+_DRAIN_REASONS = ("maintenance: fan tray inspection", "scheduled firmware upgrade", "maintenance: cable tidy-up")
+
+
+@dataclass(slots=True)
+class Run:
+    """One training run: its attempts in time order."""
+
+    name: str
+    start_ms: int
+    stop_ms: int
+    attempts: list[Attempt]
+
+
+def plan_runs(settings: Settings) -> list[Run]:
+    """One run in a short archive, two in a longer one, three in a long one; a small one first."""
+    length = settings.length_ms - HOUR_MS
+    shares = {"llm-70b": 1.0}
+    if settings.days >= 20:
+        shares = {"llm-7b": 0.22, "llm-70b": 1.0}
+    if settings.days >= 90:
+        shares = {"llm-7b": 0.15, "llm-70b": 0.65, "moe-8x22b": 1.0}
+    runs, begin = [], 2 * HOUR_MS
+    for name, share in shares.items():
+        stop = int(length * share) // 1000 * 1000
+        runs.append(Run(name, begin, stop, []))
+        begin = stop + HOUR_MS
+    return runs
+
+
+class Training:
+    """The scheduler's side of the runs: who gets which nodes when, and what ends an attempt."""
+
+    def __init__(self, settings: Settings, layout: Layout, failures: list[Failure], rng: np.random.Generator) -> None:
+        """Take what will fail; `failures` is moved and added to while runs are simulated."""
+        self.settings = settings
+        self.parameters = Parameters()
+        self.layout = layout
+        self.failures = failures
+        self.availability = Availability(layout, failures)
+        self._rng = rng
+        self._pace = Pace(settings.length_ms, self.parameters, rng)
+        at_start = sum(since == 0 for since in layout.since_ms)
+        self._need = at_start - max(2, round(self.parameters.spare_share * layout.nodes))
+        self._next_job = 1001
+        self._drained_ms = 0
+
+    def simulate(self, run: Run, pauses_ms: list[int]) -> None:
+        """Fill in the attempts of a run. At a pause it saves, ends and is queued again (planned work)."""
+        submit, nodes, loaded = run.start_ms, (), None
+        previous: tuple[int, ...] = nodes
+        while True:
+            stop = min([pause for pause in pauses_ms if pause > submit] + [run.stop_ms])
+            start, chosen = self._allocate(submit, previous)
+            if start > min(stop, run.stop_ms) - HOUR_MS:
+                return
+            attempt = self._attempt(run.name, submit, start, chosen, loaded)
+            self._run_until(attempt, stop)
+            run.attempts.append(attempt)
+            if attempt.fault is None and stop == run.stop_ms:
+                attempt.state = "COMPLETED"
+                return
+            if attempt.fault is None:
+                attempt.state = "CANCELLED by 0"
+            self._drain_some(attempt)
+            submit, previous, loaded = attempt.end_ms, attempt.nodes, attempt.saved
+
+    def _allocate(self, submit_ms: int, previous: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+        """The moment at which enough nodes are usable, and the nodes: the old ones first, then spares by lot."""
+        start = submit_ms + self._pace.seconds(self.parameters.requeue_s)
+        while start < self.settings.length_ms:
+            kept = [node for node in previous if self.availability.usable(node, start)]
+            others = [
+                node
+                for node in self._rng.permutation(self.layout.nodes).tolist()
+                if node not in set(previous) and self.availability.usable(node, start)
+            ]
+            if len(kept) + len(others) >= self._need:
+                return start, tuple(sorted((kept + others)[: self._need]))
+            start = max(start + MINUTE_MS, self.availability.next_return_ms(start))
+        return start, ()
+
+    def _attempt(self, run: str, submit: int, start: int, nodes: tuple[int, ...], loaded: int | None) -> Attempt:
+        self._next_job += 1
+        return Attempt(
+            job_id=self._next_job - 1,
+            run=run,
+            submit_ms=submit,
+            start_ms=start,
+            nodes=nodes,
+            startup_ms=self._pace.seconds(self.parameters.startup_s),
+            load_ms=0 if loaded is None else self._pace.seconds(self.parameters.load_s),
+            loaded=loaded,
+        )
+
+    def _run_until(self, attempt: Attempt, stop_ms: int) -> None:
+        first_span = self._pace.span_ms(attempt.first_ms, first=True)
+        attempt.fault = self._first_fault(attempt, attempt.first_ms + first_span, stop_ms)
+        advance(attempt, stop_ms, self._pace, first_span)
+        fault = attempt.fault
+        if fault is None:
+            return
+        detect = self._pace.seconds(fault.kind.detect_s)
+        attempt.end_ms = -(-fault.fault_ms // 1000) * 1000 + detect
+        fault.start_ms = attempt.end_ms
+        lost_node = fault.outage and fault.kind.name in ("host", "link_optics")
+        attempt.state, attempt.exit_code = ("NODE_FAIL", "0:0") if lost_node else ("FAILED", "1:0")
+        if fault.kind in JOB_CLASSES:
+            self.failures.append(fault)
+
+    def _first_fault(self, attempt: Attempt, first_line_ms: int, stop_ms: int) -> Failure:
+        """What ends the attempt first: one of its nodes, its leaf, or itself.
+
+        A fault before the first line is put off until after it: a start that prints nothing is a story of its own.
+        """
+        nodes = set(attempt.nodes)
+        candidates = [self._own_fault(attempt, first_line_ms, stop_ms)]
+        for failure in self.failures:
+            if not failure.ends_job or failure.fault_ms <= attempt.start_ms or not self._touches(failure, nodes):
+                continue
+            if failure.fault_ms < first_line_ms + 30_000:
+                delay = first_line_ms + 30_000 + int(self._rng.integers(0, 240_000)) - failure.fault_ms
+                failure.fault_ms += delay
+                failure.start_ms += delay // 1000 * 1000
+            candidates.append(failure)
+        return min(candidates, key=lambda failure: failure.fault_ms)
+
+    def _touches(self, failure: Failure, nodes: set[int]) -> bool:
+        if failure.leaf is None:
+            return failure.node in nodes
+        first = failure.leaf * NODES_PER_LEAF
+        return any(node in nodes for node in range(first, first + NODES_PER_LEAF))
+
+    def _own_fault(self, attempt: Attempt, first_line_ms: int, stop_ms: int) -> Failure:
+        """The software or storage error that ends the attempt if nothing else does before."""
+        hardware = sum(kind.per_mgpuh for kind in FAULT_CLASSES)
+        own = sum(kind.per_mgpuh for kind in JOB_CLASSES)
+        per_day = self.settings.rate_per_1000_node_days / 1000 * len(attempt.nodes) * own / hardware
+        after_ms = int(self._rng.exponential(1.0 / per_day) * DAY_MS)
+        name = "storage" if self._rng.random() < CLASSES["storage"].per_mgpuh / own else "software"
+        at = min((first_line_ms + 30_000 + after_ms) // 1000 * 1000, stop_ms + 30 * DAY_MS)
+        node = int(self._rng.choice(np.array(attempt.nodes)))
+        gpu, variant = (int(x) for x in self._rng.integers(0, (8, 100)))
+        return Failure(node, gpu, CLASSES[name], at, at, 0, "reboot", False, at, variant, outage=False)
+
+    def _drain_some(self, attempt: Attempt) -> None:
+        """Planned work waits for a job's end (FIELD C: low severity drains after the job)."""
+        elapsed = (attempt.end_ms - self._drained_ms) / DAY_MS
+        self._drained_ms = attempt.end_ms
+        spares = self.layout.nodes - self._need
+        count = min(
+            int(self._rng.poisson(self.parameters.drain_per_node_day * self.layout.nodes * elapsed)), spares // 3
+        )
+        for node in self._rng.choice(np.array(attempt.nodes), count, replace=False).tolist():
+            start = attempt.end_ms + 1000
+            end = start + int(self._rng.integers(60, 480)) * MINUTE_MS
+            if self.availability.free(node, start - HOUR_MS, end + HOUR_MS):
+                reason = _DRAIN_REASONS[int(self._rng.integers(0, len(_DRAIN_REASONS)))]
+                self.availability.add(Drain(node, start, end, reason, "ops"))
