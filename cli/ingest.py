@@ -23,6 +23,8 @@ from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from collectors.archive import ArchiveError, context_of, find_parts, newest_moment
 from store.ingest_log import IngestedFile, incidents_owed, read_ingested
 
+# Below this, starting other processes takes longer than reading in this one.
+WORTH_WORKERS_BYTES = 16_000_000
 # Files before a new telemetry file that are read again for their last counter values and absent GPUs.
 CARRY_FILES = 8
 _MOST_TOLD = 20
@@ -75,7 +77,8 @@ def ingest_archive(
     with engine.begin() as connection:
         owed, taken_before = incidents_owed(connection), read_ingested(connection)
     troubles: list[Trouble] = []
-    with _executor(workers) as executor:
+    worth = sum(part.size for part in parts) >= WORTH_WORKERS_BYTES
+    with _executor(workers if worth else 1) as executor:
         digests = list(in_order(executor, digest, parts))
         tasks = _plan(digests, taken_before, newest_moment(parts), year)
         _count_known(writer, digests, taken_before)

@@ -10,7 +10,6 @@
 Telemetry is found here and read by `store.telemetry_table`: a node that runs the sidecar has no Parquet.
 """
 
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -18,13 +17,12 @@ from pathlib import Path
 from statistics import median_low
 from typing import TypeVar
 
-import zstandard
-from parsers.registry import PARSERS
-
 from collectors.archive_text import lines_of, looks_binary, newest_in
 from parsers.ibnetdiscover import Link, links
+from parsers.lines import ReadError
 from parsers.node_table import nodes
 from parsers.parser import Context, OnError, ParseError, parse
+from parsers.registry import PARSERS
 from store.event import Attribute, Event, with_id
 from store.node import Node
 
@@ -42,7 +40,6 @@ PARTS: dict[str, tuple[tuple[str, ...], str | None]] = {
 # A date that lies further ahead of the archive's others than this is a broken clock's.
 _AHEAD = timedelta(days=366)
 T = TypeVar("T")
-_READ_ERRORS = (OSError, EOFError, zlib.error, zstandard.ZstdError)
 
 
 class ArchiveError(ValueError):
@@ -170,8 +167,8 @@ def read_part(part: ArchivePart, context: Context) -> PartRecords:
             _take(events, _events(part, lines, context, skip))
     except ParseError as error:
         broken = str(error)
-    except _READ_ERRORS as error:
-        broken = f"it cannot be read to its end ({str(error) or type(error).__name__}): copy it anew"
+    except (ReadError, OSError) as error:
+        broken = f"{error}: copy it anew"
     first_skip = skips[0] if skips else None
     timed = _timed(events, context.until)
     return PartRecords(timed, tuple(found_nodes), tuple(found_links), len(skips), first_skip, broken)

@@ -1,15 +1,12 @@
 """The text files of an archive: plain, .gz or .zst, line by line in bounded memory, and the dates that they bear."""
 
-import gzip
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
 
-import zstandard
-
-from parsers.parser import MAX_LINE, clean
+from parsers.lines import lines
+from parsers.parser import clean
 
 _HEAD = 4096
 _TAIL = 64 * 1024
@@ -19,32 +16,28 @@ _BINARY_SHARE = 0.05
 _DATE = re.compile(rb"\b(20\d\d-[01]\d-[0-3]\d)[T ]([0-2]\d:[0-5]\d:[0-5]\d)")
 
 
-def open_bytes(path: Path) -> IO[bytes]:
-    """The file's content, decompressed by its name."""
-    if path.suffix == ".gz":
-        return gzip.open(path, "rb")  # type: ignore[return-value]  # a GzipFile reads as a file does
-    if path.suffix == ".zst":
-        return zstandard.open(path, "rb")  # type: ignore[no-any-return]
-    return path.open("rb")
-
-
 def lines_of(path: Path) -> Iterator[str]:
-    """The file's lines as text; of a longer one than MAX_LINE only the beginning, so that none can fill the memory.
+    """The file's lines as text; of one longer than MAX_LINE the beginning.
 
     Raises:
-        OSError, EOFError, zlib.error, zstandard.ZstdError: it cannot be read further; what came before was given.
+        ReadError, OSError: it cannot be read further; what came before was given.
     """
-    with open_bytes(path) as file:
-        while raw := file.readline(MAX_LINE):
-            yield clean(raw)
-            while len(raw) == MAX_LINE and not raw.endswith(b"\n"):
-                raw = file.readline(MAX_LINE)
+    with path.open("rb") as file:
+        yield from map(clean, lines(file, path.name))
 
 
 def looks_binary(path: Path) -> bool:
-    """Whether the file's beginning is no text in any encoding that logs have."""
-    with open_bytes(path) as file:
-        head = file.read(_HEAD)
+    """Whether the file's beginning is no text in any encoding that logs have.
+
+    Raises:
+        ReadError, OSError: it cannot be read at all.
+    """
+    head = b""
+    with path.open("rb") as file:
+        for line in lines(file, path.name):
+            head += line[: _HEAD - len(head)]
+            if len(head) >= _HEAD:
+                break
     return len(head.translate(None, _CONTROL)) < len(head) * (1 - _BINARY_SHARE)
 
 

@@ -1,0 +1,126 @@
+"""Outages: what a reason means, and the record that rides in an event."""
+
+import csv
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from store.event import CAUSES, Event, RecordError
+from store.outage import classify, outage_from_event, reason_rules
+
+FAULTS = Path(__file__).parents[2].parent / "shared/data/faults/outages.csv"
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "planned", "cause"),
+    [
+        ("DOWN", "Xid 79", False, "hardware"),
+        ("DRAIN", "NHC: GPU ECC DBE", False, "hardware"),
+        ("DOWN", "PSU failed", False, "hardware"),
+        ("DOWN", "Not responding", False, "host"),
+        ("DOWN", "Node unexpectedly rebooted", False, "host"),
+        ("DRAIN", "IB link flapping", False, "fabric"),
+        ("DOWN", "lustre mount lost", False, "storage"),
+        ("DRAIN", "driver upgrade 550", True, None),
+        ("DRAIN", "Firmware update window", True, "unknown"),
+        ("DOWN", "Firmware mismatch, software", False, "driver"),
+        ("DOWN", "Kernel panic", False, "host"),
+        ("DOWN", "hardware failure", False, "hardware"),
+        ("MAINT", "scheduled maintenance", True, "unknown"),
+        ("DRAIN", "foreshock: score 0.8", True, "unknown"),
+        ("DRAIN", "Kill task failed", True, "application"),
+        ("DOWN", "", False, "unknown"),
+        ("DOWN", "?????", False, "unknown"),
+    ],
+)
+def test_a_reason_tells_whether_it_was_planned_and_what_caused_it(
+    state: str, reason: str, planned: bool, cause: str | None
+) -> None:
+    """Slurm's own words, NHC's and those of operators."""
+    got = classify(state, reason)
+    assert got[0] is planned
+    assert cause is None or got[1] == cause
+
+
+def test_every_rule_has_a_known_cause() -> None:
+    """And there is one that a wrong order would hide: planned work comes first."""
+    assert all(rule.cause in CAUSES for rule in reason_rules())
+    assert reason_rules()[0].planned
+
+
+# Words of the trace's own classes (the second part of a reason) and what they mean to us.
+CLASS_CAUSES = {
+    "GPU": "hardware",
+    "Fan": "hardware",
+    "NIC": "fabric",
+    "Parameter Plane Cable": "fabric",
+    "Power Supply": "hardware",
+    "Motherboard": "hardware",
+    "CPU": "hardware",
+    "File System": "storage",
+    "System Crash": "host",
+    "Motherboard Battery": "hardware",
+    "Riser Card": "hardware",
+    "RAID Card": "storage",
+    "Operating System": "host",
+    "Unknown Error": "unknown",
+    "Stress Test Failure": "unknown",
+}
+
+
+@pytest.mark.skipif(not FAULTS.exists(), reason="the shared data is not beside this repository")
+def test_the_reasons_of_a_real_trace_are_failures_with_the_cause_of_their_class() -> None:
+    """584 outages of 400 servers: none was planned, and a class with a clear meaning has its cause."""
+    with FAULTS.open() as file:
+        table = list(csv.DictReader(file, delimiter="|"))
+    wrong = []
+    for row in table:
+        planned, cause = classify(row["State"], row["Reason"])
+        kind = row["Reason"].split("/")[1]
+        if planned or (kind in CLASS_CAUSES and cause != CLASS_CAUSES[kind]):
+            wrong.append((row["Reason"], planned, cause))
+    assert len(table) == 584
+    assert sorted(set(wrong)) == []
+
+
+def test_an_outage_rides_in_an_event() -> None:
+    """Closed, with its user."""
+    event = Event(
+        None,
+        "gpu-017",
+        "sacctmgr",
+        "outage",
+        attributes={
+            "start": "2025-03-01T04:05:06Z",
+            "end": "2025-03-01T06:00:00Z",
+            "state": "DOWN",
+            "reason": "Xid 79",
+            "user": "root",
+        },
+    )
+    outage = outage_from_event(event)
+    assert (outage.node, outage.user, outage.planned, outage.cause) == ("gpu-017", "root", False, "hardware")
+    assert outage.start == datetime(2025, 3, 1, 4, 5, 6, tzinfo=UTC)
+    assert outage.end == datetime(2025, 3, 1, 6, tzinfo=UTC)
+
+
+def test_an_outage_that_lasts_has_no_end_and_needs_no_user() -> None:
+    """What is unknown is None."""
+    outage = outage_from_event(Event(None, "a", "s", "outage", attributes={"start": "2025-03-01", "end": ""}))
+    assert (outage.end, outage.user, outage.state, outage.cause) == (None, None, "", "unknown")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Event(None, None, "s", "outage", attributes={"start": "2025-03-01"}),
+        Event(None, "a", "s", "outage"),
+        Event(None, "a", "s", "outage", attributes={"start": 7}),
+        Event(None, "a", "s", "outage", attributes={"start": "soon"}),
+    ],
+)
+def test_an_outage_without_node_or_start_is_refused(event: Event) -> None:
+    """It could not be placed."""
+    with pytest.raises(RecordError):
+        outage_from_event(event)
