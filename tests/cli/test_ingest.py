@@ -1,0 +1,76 @@
+"""`foreshock ingest` as an operator sees it."""
+
+import os
+from pathlib import Path
+
+import orjson
+from click.testing import CliRunner, Result
+from ingest.small_archive import build
+
+from cli.main import foreshock
+
+
+def ingest(*arguments: str) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(foreshock, ["ingest", *arguments])
+
+
+def test_it_ends_with_a_line_that_sums_up(tmp_path: Path) -> None:
+    """A table by part before it, nothing on stderr."""
+    result = ingest(str(build(tmp_path / "a")), "--db", f"sqlite:///{tmp_path / 'x.db'}")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["PART", "FILES", "BROKEN", "RECORDS", "NEW", "KNOWN", "SKIPPED"]
+    assert lines[-1].startswith("160 records (160 new, 0 known, 0 skipped) of 11 files (0 broken); ")
+    assert result.stderr == ""
+
+
+def test_json_gives_the_same_to_programs(tmp_path: Path) -> None:
+    """By part, in total, with the troubles."""
+    root = build(tmp_path / "a")
+    (root / "kernel/gpu-003.log").write_bytes(os.urandom(4096))
+    result = ingest(str(root), "--db", f"sqlite:///{tmp_path / 'x.db'}", "--json", "--workers", "1")
+    assert result.exit_code == 0
+    told = orjson.loads(result.stdout)
+    assert told["total"] == {"files": 12, "broken": 1, "records": 160, "new": 160, "known": 0, "skipped": 0}
+    assert [row["part"] for row in told["parts"]][:2] == ["nodes", "topology"]
+    assert told["troubles"] == [
+        {"file": "kernel/gpu-003.log", "detail": "it is no text: replace it with the log itself", "broken": True}
+    ]
+    assert told["incidents"] > 0
+    assert "Broken: kernel/gpu-003.log: it is no text" in result.stderr
+
+
+def test_skipped_rows_are_told_of(tmp_path: Path) -> None:
+    """With the first of them."""
+    (tmp_path / "nodes.csv").write_text("node,gpus\na,8\nb,many\n")
+    result = ingest(str(tmp_path), "--db", f"sqlite:///{tmp_path / 'x.db'}")
+    assert result.exit_code == 0
+    assert "Skipped: nodes.csv: 1 skipped, the first: line 3: gpus is 'many'" in result.stderr
+
+
+def test_of_many_troubles_the_first_are_told(tmp_path: Path) -> None:
+    """A thousand broken files do not hide the summary."""
+    (tmp_path / "kernel").mkdir()
+    for number in range(25):
+        (tmp_path / f"kernel/n{number}.log").write_bytes(os.urandom(4096))
+    result = ingest(str(tmp_path), "--db", f"sqlite:///{tmp_path / 'x.db'}")
+    assert len(result.stderr.splitlines()) == 21
+    assert "5 files more" in result.stderr
+
+
+def test_a_folder_that_is_no_archive_is_bad_input(tmp_path: Path) -> None:
+    """Exit 2, one sentence, and no database is made."""
+    (tmp_path / "empty").mkdir()
+    for folder in ("empty", "nowhere"):
+        result = ingest(str(tmp_path / folder), "--db", f"sqlite:///{tmp_path / 'x.db'}")
+        assert result.exit_code == 2
+        assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "x.db").exists()
+
+
+def test_a_database_that_cannot_be_opened_is_bad_usage(tmp_path: Path) -> None:
+    """Exit 2 with the remedy."""
+    result = ingest(str(build(tmp_path / "a")), "--db", "mysql://x")
+    assert result.exit_code == 2
+    assert "use sqlite:///PATH" in result.stderr
