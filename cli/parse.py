@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -74,56 +75,59 @@ def parse(
         raise Failure(f"no format {format_name!r}: use one of auto, {', '.join(PARSERS)}")
     context = Context(node=node, year=year, zone=_zone(zone_name), boot_time=_boot(boot_time), run=run)
     names = files or (STDIN,)
-    read = [_parse_file(format_name, name, context, several=len(names) > 1) for name in names]
+    try:
+        read = [_parse_file(format_name, name, context, several=len(names) > 1) for name in names]
+    except BrokenPipeError:  # the reader (`head`) went away: no error of ours
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
     if not any(read):
         sys.exit(2)
 
 
 def _parse_file(format_name: str, name: str, context: Context, several: bool) -> bool:
     """Print one file's events; False where it could not be read to its end."""
-    skipped = Skipped()
+    skipped, failures = Skipped(), list[ReadError]()
+    label = "standard input" if name == STDIN else name
     try:
         with _opened(name) as (stream, until):
             local = replace(context, until=until, run=context.run or _run_of(name))
-            raw = lines(stream, name)
-            chosen, raw = _chosen(format_name, raw, name)
-            file = name if several else None
-            for event in decode(PARSERS[chosen].make(local), raw, skipped.add, file):
+            chosen, raw = _chosen(format_name, _until_broken(lines(stream, label), failures), label)
+            for event in decode(PARSERS[chosen].make(local), raw, skipped.add, name if several else None):
                 print_line(to_wire(event))
                 if name == STDIN:
                     sys.stdout.flush()
-    except (ReadError, OSError) as error:
-        reason = str(error) if isinstance(error, ReadError) else f"cannot read {name}: {error.strerror or error}"
+        sys.stdout.flush()
+    except ReadError as error:
+        failures.append(error)
+    except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        click.echo(f"Error: {reason}", err=True)
-        return False
-    finally:
-        sys.stdout.flush()
-        skipped.tell(name)
-    return True
+        failures.append(ReadError(f"cannot read {label}: {error.strerror or error}"))
+    skipped.tell(label)
+    for failure in failures:
+        click.echo(f"Error: {failure}", err=True)
+    return not failures
+
+
+def _until_broken(raw: Iterator[bytes], failures: list[ReadError]) -> Iterator[bytes]:
+    """The lines that can be read; what stops them is kept, so that what they held is decoded to the end."""
+    try:
+        yield from raw
+    except ReadError as error:
+        failures.append(error)
 
 
 def _chosen(format_name: str, raw: Iterator[bytes], name: str) -> tuple[str, Iterator[bytes]]:
     """The format, found out by the first lines where it is `auto`, and all the lines."""
     if format_name != "auto":
         return format_name, raw
-    sample: list[bytes] = []
-    try:
-        sample.extend(itertools.islice(raw, SAMPLE_LINES))
-    except ReadError as error:
-        raw = _failing(error)
+    sample = list(itertools.islice(raw, SAMPLE_LINES))
     found = detect([clean(line) for line in sample])
     if found is None:
         if not any(line.strip() for line in sample):
             return "kernel", iter(())
         raise ReadError(f"{name} is of no format that is known: name it (see `foreshock formats`)")
     return found, itertools.chain(sample, raw)
-
-
-def _failing(error: ReadError) -> Iterator[bytes]:
-    raise error
-    yield b""  # makes it a generator: the error comes after the lines before it
 
 
 @contextmanager

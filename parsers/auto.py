@@ -18,7 +18,8 @@ _TRAINING = re.compile(
     r"|(?:saving|saved|loaded) checkpoint (?:at|from)|building GPT model"
 )
 _KERNEL = re.compile(
-    r"NVRM: |nvidia-nvswitch\d+: |\bkernel(?:\[\d+\])?: |^\d{1,5},\d+,\d+,[^;]*;|^(?:<\d+>)?\[ *\d+\.\d{6}\] "
+    r"NVRM: |^Xid \(PCI:"
+    r"|nvidia-nvswitch\d+: |\bkernel(?:\[\d+\])?: |^\d{1,5},\d+,\d+,[^;]*;|^(?:<\d+>)?\[ *\d+\.\d{6}\] "
     r"|_TRANSPORT\"? ?[:=] ?\"?kernel|^kern +:\w+ *: |\"(?:syslogtag|tag|PROGRAM)\": ?\"kernel"
     r"|^\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]"
 )

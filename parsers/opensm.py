@@ -28,8 +28,10 @@ HEADER = re.compile(
 # (InfiniBand Architecture Specification, volume 1, section 14.2.5.1).
 _THRESHOLDS = {129: "LocalLinkIntegrityErrors", 130: "ExcessiveBufferOverrunErrors", 131: "FlowControlUpdateTimeout"}
 LINK_STATE = 128
-# Trap LIDs learnt with their GUIDs; LIDs have 16 bits.
-MAX_LIDS = 65536
+# The notice follows its trap within microseconds, but other threads' lines may stand between the two.
+NOTICE_S = 0.5
+NOTICE_LATE_S = 5.0
+NOTICE_LINES = 20
 
 _TRAP = re.compile(
     r"log_trap_info: Received Generic Notice type:\d{1,3} num:(?P<trap>\d{1,5}) "
@@ -66,8 +68,10 @@ class OpensmParser:
 
     def __init__(self, context: Context) -> None:
         self._stamps = Stamps(context)
-        self._held: Event | None = None
         self._guids: dict[int, str] = {}
+        self._traps: dict[int, Event] = {}  # state changes whose switch is still to be named, by LID
+        self._told: dict[int, Event] = {}  # the last one given without its notice, by LID
+        self._unlinked: Event | None = None
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """The events of one line; a line without a header belongs to the record before it."""
@@ -76,30 +80,40 @@ class OpensmParser:
             return self._peer(text)
         time = self._stamps.yearless(header["month"], header["day"], f"{header['clock']}.{header['usec']}")
         if time is None and self._stamps.knows_year():
-            self._held, held = None, self._held
-            if held is None:
-                raise ParseError(f"{text[:15]!r} is no date")
-            return [held]
-        return self._record(header["text"], time, line)
+            raise ParseError(f"{text[:15]!r} is no date")
+        return [*self._released(time, line), *self._record(header["text"], time, line)]
 
     def flush(self) -> Iterable[Event]:
-        """The state change whose switch nobody named."""
-        held, self._held = self._held, None
-        return [held] if held else []
+        """What is held back: state changes whose switch nobody named, a link whose other end did not follow."""
+        held = [*self._traps.values(), *([self._unlinked] if self._unlinked else [])]
+        self._told |= self._traps
+        self._traps, self._unlinked = {}, None
+        return held
+
+    def _released(self, time: datetime | None, line: int) -> list[Event]:
+        """What is held back for too long, as of a line."""
+        late = {lid: event for lid, event in self._traps.items() if not _near(event, time, line)}
+        for lid in late:
+            del self._traps[lid]
+        self._told |= late
+        unlinked, self._unlinked = self._unlinked, None
+        return [*late.values(), *([unlinked] if unlinked else [])]
 
     def _record(self, text: str, time: datetime | None, line: int) -> list[Event]:
-        if text.startswith("SM class trap "):  # the path of the trap before it
-            return []
         if match := _NOTICE.match(text):
             return self._notice(int(match["lid"]), match["guid"], _event("link_state_change", "warning", time, line))
-        found = [*self.flush()]
         event = self._decode(text, time, line)
         if event is None:
-            return found
-        if (event.kind, event.device.type) == ("link_state_change", "switch") or _UNLINKED.match(text):
-            self._held = event  # its next line may name the switch, or the other end
-            return found
-        return [*found, event]
+            return []
+        if (event.kind, event.device.type) == ("link_state_change", "switch"):
+            lid = int(event.attributes["lid"] or 0)
+            before = self._traps.pop(lid, None)
+            self._traps[lid] = event
+            return [before] if before else []
+        if _UNLINKED.match(text):
+            self._unlinked = event
+            return []
+        return [event]
 
     def _decode(self, text: str, time: datetime | None, line: int) -> Event | None:
         if match := _TRAP.match(text):
@@ -145,23 +159,31 @@ class OpensmParser:
 
     def _notice(self, lid: int, guid: str | None, alone: Event) -> list[Event]:
         """The notice that follows a trap: it names the switch. Without its trap it is the event itself."""
-        if guid and (len(self._guids) < MAX_LIDS or lid in self._guids):
+        if guid:
             self._guids[lid] = guid
-        held, self._held = self._held, None
-        guid = guid or self._guids.get(lid)
-        if held is not None and held.attributes.get("lid") == lid:
-            return [replace(held, device=replace(held.device, uuid=guid))]
-        device = Device(type="switch", uuid=guid)
-        event = replace(alone, device=device, message="Link state change", attributes={"lid": lid})
-        return [event] if held is None else [held, event]
+        trap = self._traps.pop(lid, None)
+        told = self._told.pop(lid, None)
+        if trap is not None:
+            return [replace(trap, device=replace(trap.device, uuid=self._guids.get(lid)))]
+        if told is not None and _near(told, alone.time, alone.line or 0, NOTICE_LATE_S):
+            return []
+        device = Device(type="switch", uuid=self._guids.get(lid))
+        return [replace(alone, device=device, message="Link state change", attributes={"lid": lid})]
 
     def _peer(self, text: str) -> list[Event]:
         """The second line of an unlinking: the other end."""
         match = _UNLINKED_PEER.match(text)
-        if not match or self._held is None or self._held.kind != "link_down":
+        if not match or self._unlinked is None:
             return []
-        held, self._held = self._held, None
-        return [replace(held, attributes={"peer": match["guid"], "peer_port": int(match["port"])})]
+        event, self._unlinked = self._unlinked, None
+        return [replace(event, attributes={"peer": match["guid"], "peer_port": int(match["port"])})]
+
+
+def _near(event: Event, time: datetime | None, line: int, within_s: float = NOTICE_S) -> bool:
+    """Whether a line may still speak of an event: soon after it, or, where times are unknown, a few lines below."""
+    if event.time is None or time is None:
+        return line - (event.line or 0) <= NOTICE_LINES
+    return 0 <= (time - event.time).total_seconds() <= within_s
 
 
 def _event(kind: str, severity: Severity, time: datetime | None, line: int) -> Event:

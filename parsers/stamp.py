@@ -81,6 +81,12 @@ class Stamps:
             return self._at(year - 1, number, day, clock) or moment
         return moment
 
+    def nearest(self, month: int, day: str, clock: str, seen: datetime) -> datetime | None:
+        """A time without a year that lies as near as can be to one seen in the same log."""
+        years = (seen.year - 1, seen.year, seen.year + 1)
+        moments = [moment for year in years if (moment := self._at(year, month, day, clock)) is not None]
+        return min(moments, key=lambda moment: abs(moment - seen), default=None)
+
     def _turned(self, month: int) -> int:
         """How many years have turned since the log's first line."""
         if self._month is not None:

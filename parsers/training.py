@@ -21,6 +21,8 @@ from store.event import Attribute, Event
 
 # Lines without any of these say nothing.
 LITERALS = (
+    "return code",
+    "exitcode",
     "iteration",
     "checkpoint",
     "datetime:",
@@ -78,6 +80,7 @@ class TrainingParser:
         self._load: Event | None = None
         self._save: Event | None = None
         self._evaluate_ms: float | None = None
+        self._seen: datetime | None = None
         self._errors: set[str] = set()
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
@@ -104,12 +107,13 @@ class TrainingParser:
         time = None
         if match := _TIME.match(text):
             time, text = self._stamps.iso(match["time"].replace(",", ".")), text[match.end() :]
+        self._seen = time or self._seen
         base = Event(time=time, node=node, source="training", kind="", line=line, cause="unknown")
         if match := _ITERATION.search(text):
             yield from self.flush()
             yield self._iteration(match, base)
-        elif "checkpoint" in text or "evaluat" in text or "eval-time" in text:
-            yield from self._checkpoint(text, base)
+        elif ("checkpoint" in text or "eval" in text) and (told := [*self._checkpoint(text, base)]):
+            yield from told
         elif match := _DATETIME.search(text):
             yield from self.flush()
             yield self._phase(match["what"], self._stamps.iso(match["time"]), base)
@@ -117,7 +121,7 @@ class TrainingParser:
             yield self._validated(match["iteration"], base)
         elif match := _LOG_INTERVAL.search(text):
             self._interval = int(match["interval"]) or None
-        elif (error := error_of(text, self._stamps)) and self._is_new(error):
+        elif (error := error_of(text, self._stamps, self._seen)) and self._is_new(error):
             yield from self.flush()
             yield self._error(error, base)
 
@@ -201,7 +205,12 @@ class TrainingParser:
 
     def _error(self, error: TrainingError, base: Event) -> Event:
         told = replace(
-            base, time=error.time or base.time, severity=error.severity, cause=error.cause, action=error.action
+            base,
+            time=error.time or base.time,
+            node=error.node or base.node,
+            severity=error.severity,
+            cause=error.cause,
+            action=error.action,
         )
         return self._event(told, "training_error", error.message, {"error": error.name})
 

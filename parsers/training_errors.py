@@ -27,7 +27,7 @@ _KILLED = re.compile(
     r"(?P<what>Killed|Aborted|Segmentation fault|Bus error|Out Of Memory|Exited with exit code \d{1,3})",
     re.ASCII,
 )
-_SLURM_NODE = re.compile(r"srun: error: (?P<message>Node failure on \S{1,200})", re.ASCII)
+_SLURM_NODE = re.compile(r"srun: error: (?P<message>Node failure on (?P<node>\S{1,200}))", re.ASCII)
 _RAISED = re.compile(
     r"(?:\[[^\]]{0,120}\]:? ?)*(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}"
     r"(?:Error|Exception|Exit|Interrupt)): (?P<text>.*)",
@@ -37,6 +37,7 @@ _GLOG_TIME = re.compile(r"\[E(?P<month>\d{2})(?P<day>\d{2}) (?P<clock>\d{2}:\d{2
 _WATCHDOG = re.compile(
     r"Watchdog caught collective operation timeout|NCCL watchdog thread terminated with exception", re.ASCII
 )
+_EXITED = re.compile(r"exits with return code = -?\d{1,5}|failed \(exitcode: -?\d{1,5}\)", re.ASCII)
 _ECC = re.compile(r"uncorrectable (?:NVLink|ECC)", re.IGNORECASE)
 _MEMORY = re.compile(r"out of memory|OutOfMemory", re.IGNORECASE)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -53,10 +54,14 @@ class TrainingError:
     severity: Severity = "error"
     cause: Cause = "unknown"
     action: Action = "restart_app"
+    node: str | None = None
 
 
-def error_of(text: str, stamps: Stamps) -> TrainingError | None:
-    """The error that a line tells of, or None. The text is without launcher prefix and time."""
+def error_of(text: str, stamps: Stamps, seen: datetime | None = None) -> TrainingError | None:
+    """The error that a line tells of, or None. The text is without launcher prefix and time.
+
+    `seen` is the last time that the log bore, for a time without a year.
+    """
     if match := _CANCELLED.search(text):
         why = next((name for words, name in _WHY.items() if (match["why"] or "").startswith(words)), "cancelled")
         failed = why == "node_failure"
@@ -69,11 +74,13 @@ def error_of(text: str, stamps: Stamps) -> TrainingError | None:
             action="restart_app" if failed else "none",
         )
     if match := _WATCHDOG.search(text):
-        return _raised("nccl_watchdog", text[match.start() :], _glog_time(text, stamps))
+        return _raised("nccl_watchdog", text[match.start() :], _glog_time(text, stamps, seen))
     if match := _SLURM_NODE.search(text):
-        return TrainingError(name="node_failure", message=match["message"], cause="host")
+        return TrainingError(name="node_failure", message=match["message"], cause="host", node=match["node"])
     if match := _KILLED.search(text):
-        return TrainingError(name="task_killed", message=text.strip()[:MAX_MESSAGE])
+        return TrainingError(name="task_killed", message=text.strip()[:MAX_MESSAGE], node=match["node"])
+    if match := _EXITED.search(text):
+        return TrainingError(name="process_exit", message=match[0])
     if match := _RAISED.match(text):
         return _raised(match["name"].rpartition(".")[2], f"{match['name']}: {match['text']}", None)
     return None
@@ -85,9 +92,11 @@ def _raised(name: str, message: str, time: datetime | None) -> TrainingError:
     return TrainingError(name=name, message=message.strip()[:MAX_MESSAGE], time=time, cause=cause)
 
 
-def _glog_time(text: str, stamps: Stamps) -> datetime | None:
+def _glog_time(text: str, stamps: Stamps, seen: datetime | None) -> datetime | None:
     """The time that PyTorch's C++ log puts before a message: month and day, no year."""
     match = _GLOG_TIME.search(text)
     if not match or not 1 <= int(match["month"]) <= 12:
         return None
+    if seen is not None:
+        return stamps.nearest(int(match["month"]), match["day"], match["clock"], seen)
     return stamps.yearless(_MONTHS[int(match["month"]) - 1], match["day"], match["clock"])

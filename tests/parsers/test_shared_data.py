@@ -1,0 +1,183 @@
+"""Real logs that are not in this repository: decoded where they are at hand, and counted against their facts."""
+
+import gzip
+import json
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from parsers.parser import Context, ParseError, parse
+from parsers.registry import PARSERS
+from store.event import Event
+
+DATA = Path(__file__).parents[2] / ".." / "shared" / "data"
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the real logs (../shared/data) are not on this machine")
+
+
+@cache
+def lines_of(path: Path) -> list[bytes]:
+    """A file's lines, decompressed by its name."""
+    raw = path.read_bytes()
+    return (gzip.decompress(raw) if path.suffix == ".gz" else raw).split(b"\n")
+
+
+def decode(name: str, path: Path) -> tuple[list[Event], list[int]]:
+    """The events and the broken lines of a file."""
+    broken: list[int] = []
+
+    def on_error(line: int, _error: ParseError) -> None:
+        broken.append(line)
+
+    parser = PARSERS[name].make(Context(year=2026, run=path.name))
+    return list(parse(parser, lines_of(path), on_error)), broken
+
+
+def kernel_rows() -> list[dict[str, object]]:
+    """The kernel lines with what each must decode to; none where the file is not at hand."""
+    path = DATA / "kernel" / "lines.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+@pytest.mark.parametrize("row", kernel_rows(), ids=lambda row: str(row["line"])[:40])
+def test_a_real_kernel_line_decodes_to_what_is_expected(row: dict[str, object]) -> None:
+    """Each Xid and SXid gives its code, place and details; each near miss gives nothing."""
+    expect = row["expect"]
+    assert isinstance(expect, dict)
+    events = list(parse(PARSERS["kernel"].make(Context()), str(row["line"]).split("\n")))
+    if expect["kind"] not in ("xid", "sxid", "gpu_lost"):
+        assert events == []
+        return
+    assert [(e.kind, e.code, e.device.pci) for e in events] == [(expect["kind"], expect["code"], expect.get("bdf"))]
+    attributes = events[0].attributes
+    assert attributes.get("process") == expect["name"]
+    for key in ("pid", "channel", "link", "unit", "switch", "intrinfo", "errstatus", "caused_by"):
+        if expect.get(key) is not None:
+            assert attributes[key] == expect[key], key
+    for key in ("mig_gi", "mig_ci", "recovery_from", "recovery_to", "cross_contained", "instance"):
+        if expect.get(key) is not None:
+            assert attributes[key] == expect[key], key
+    if expect.get("fatal") or expect.get("severity") == "fatal":
+        assert events[0].severity == "fatal"
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_every_parser_survives_every_real_file(name: str) -> None:
+    """No file of any kind stops a parser; nearly every foreign file gives it nothing."""
+    for path in sorted(DATA.rglob("*")):
+        if path.is_file():
+            events, _broken = decode(name, path)
+            assert all(event.source == name for event in events), path
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "megatron_pp8_n8",
+        "megatron_pp64_n64",
+        "megatron_deepspeed_3d_n16",
+        "megatron_deepspeed_zero_n16",
+        "hf_trainer_deepspeed_n4",
+        "megatron_deepspeed_3d_old_nccl_n16",
+        "megatron_deepspeed_2n_dies_in_save",
+    ],
+)
+def test_a_real_training_log_gives_the_counted_events(name: str) -> None:
+    """Iterations, their times, loads, saves and the ending, as counted by hand from the log."""
+    facts = json.loads((DATA / "training" / "facts.json").read_text())[f"{name}.log.gz"]
+    events, broken = decode("training", DATA / "training" / f"{name}.log.gz")
+    kinds = Counter(event.kind for event in events)
+    iterations = [event.attributes for event in events if event.kind == "iteration"]
+    assert broken == []
+    assert len(iterations) == facts["iteration_lines"]
+    assert kinds["checkpoint_load"] == len(facts["load_checkpoint_lines"])
+    assert kinds["checkpoint_save_start"] == facts["saves_started"]
+    assert kinds["checkpoint_save"] == facts["saves_finished"]
+    cancelled = [event for event in events if event.attributes.get("error") in ("cancelled", "time_limit")]
+    assert len(cancelled) == len(facts["slurm_ending"])
+    if not iterations:
+        return
+    assert iterations[0]["iteration"] == facts["first_iteration"]
+    assert iterations[-1]["iteration"] == facts["last_iteration"]
+    assert {attributes["total"] for attributes in iterations} == {facts["of"]}
+    assert iterations[0]["elapsed_ms"] == facts["ms_per_iteration_first"]
+    assert iterations[-1]["elapsed_ms"] == facts["ms_per_iteration_last"]
+    assert sum(int(a["skipped"] or 0) for a in iterations) == facts["skipped_iterations_sum"]
+    assert sum(int(a["nan"] or 0) for a in iterations) == facts["nan_iterations_sum"]
+    assert sum(int(a["iterations"] or 0) for a in iterations) == facts["last_iteration"]
+
+
+@pytest.mark.parametrize(
+    ("name", "jobs"),
+    [
+        ("sacct_all_columns.txt.gz", 0),  # steps alone
+        ("sacct_running.txt", 0),  # steps alone
+        ("sacct_midnight_small.txt", 3),
+        ("sacct_one_multiline.txt", 2),
+        ("sacct_one_multiline_joined.txt", 2),
+        ("sacct_invalid_line.txt", 0),
+    ],
+)
+def test_a_real_sacct_table_gives_its_jobs(name: str, jobs: int) -> None:
+    """One event per allocation, whatever the separator, and one error for the row that is no row."""
+    events, broken = decode("sacct", DATA / "slurm" / name)
+    assert len(events) == jobs
+    assert bool(broken) == ("invalid" in name)
+
+
+def test_a_job_with_a_line_break_in_a_field_is_the_same_job() -> None:
+    """The joined file was made by taking the break out."""
+    split, _ = decode("sacct", DATA / "slurm" / "sacct_one_multiline.txt")
+    joined, _ = decode("sacct", DATA / "slurm" / "sacct_one_multiline_joined.txt")
+    assert [event.attributes for event in split] == [event.attributes for event in joined]
+
+
+def test_every_real_outage_is_decoded() -> None:
+    """As many as the facts count, each with its cause from the reason table."""
+    facts = json.loads((DATA / "faults" / "facts.json").read_text())
+    events, broken = decode("sacctmgr", DATA / "faults" / "outages.csv")
+    assert broken == []
+    assert len(events) == 584
+    assert str(len(events)) in json.dumps(facts)
+
+
+@pytest.mark.parametrize("folder", ["all-default", "all-0x07-verbose", "flap-default", "diags"])
+def test_one_state_change_trap_is_one_event(folder: str) -> None:
+    """Trap and notice are one event at every log level, and every removed port is there."""
+    path = next((DATA / "opensm" / folder).glob("opensm.log*"))
+    events, broken = decode("opensm", path)
+    text = b"\n".join(lines_of(path))
+    kinds = Counter(event.kind for event in events)
+    assert broken == []
+    assert kinds["link_state_change"] == text.count(b" num:128 (Link state change)")
+    assert kinds["port_removed"] == text.count(b"Removed port with GUID")
+    assert kinds["port_discovered"] == text.count(b"Discovered new port with GUID")
+
+
+def test_removed_ports_are_those_that_the_scenario_took_down() -> None:
+    """Each host whose cable was pulled is named by a removed port."""
+    folder = DATA / "opensm" / "all-default"
+    truth = [json.loads(line) for line in (folder / "truth.jsonl").read_text().splitlines()]
+    down = {row["host"] for row in truth if row["event"] in ("link-down", "node-down") and row.get("host")}
+    events, _ = decode("opensm", folder / "opensm.log")
+    assert down <= {event.node for event in events if event.kind == "port_removed"}
+
+
+@pytest.mark.parametrize("path", sorted((DATA / "hostlog").glob("*")), ids=lambda path: path.name)
+def test_every_reader_of_the_kernel_log_is_understood(path: Path) -> None:
+    """The record written by hand is found in each form, on the same GPU, at the same time where the form bears one."""
+    events, broken = decode("kernel", path)
+    if ".conf" in path.name:
+        assert events == []
+        return
+    assert broken == []
+    assert events, path
+    assert {event.device.pci for event in events} <= {"0000:3b:00.0", "0000:86:00.0"}
+    untimed = ("dev-kmsg", "dmesg-S", "dmesg-delta", "dmesg-json", "dmesg-r.", "dmesg-t.", "dmesg-x", "dmesg.")
+    if path.name.startswith((*untimed, "journalctl-cat", "journalctl-short-monotonic")):
+        assert {event.time for event in events} == {None}
+    else:
+        assert {str(event.time)[:15] for event in events} == {"2026-11-20 22:3"}
+    named = path.name.startswith(("journalctl", "syslog")) and path.name != "journalctl-cat.txt"
+    assert {event.node for event in events} == {"vm" if named else None}
