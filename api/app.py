@@ -8,12 +8,39 @@ from fastapi import FastAPI
 
 from api import openapi, problem
 from api.measure import MeasureRequests
-from api.routes import events, health, nodes, outages, telemetry
+from api.routes import (
+    advice,
+    audit,
+    cluster,
+    events,
+    health,
+    hints,
+    incidents,
+    nodes,
+    outages,
+    runs,
+    scores,
+    telemetry,
+    topology,
+)
 from api.settings import ApiSettings
 from api.state import State
 
 PREFIX = "/api/v1"
-RESOURCES = (events, telemetry, outages, nodes)
+RESOURCES = (
+    events,
+    telemetry,
+    outages,
+    incidents,
+    cluster,
+    nodes,
+    scores,
+    runs,
+    advice,
+    hints,
+    audit,
+    topology,
+)
 OUTSIDE = (health,)
 
 _TAGS = [
@@ -21,6 +48,12 @@ _TAGS = [
     {"name": "telemetry", "description": "Roll-ups of a node and hour."},
     {"name": "outages", "description": "Nodes out of service."},
     {"name": "nodes", "description": "How each node is, and how likely it fails."},
+    {"name": "incidents", "description": "The faults, coalesced from events."},
+    {"name": "cluster", "description": "The cluster as a whole."},
+    {"name": "scores", "description": "The probability of an unplanned outage, with reasons."},
+    {"name": "runs", "description": "Where the training hours went."},
+    {"name": "advice", "description": "What to do about it."},
+    {"name": "hints", "description": "What is asked of the scheduler, and every change of it."},
     {"name": "health", "description": "For load balancers and init systems."},
 ]
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from api.body import Entry
 from api.state import State
+from diagnosis.incidents_table import update_incidents
 from store.append import append_events, append_outages, append_rollups, upsert_last_seen
 from store.database import writing
 from store.event import Event, RecordError, from_wire
@@ -19,14 +20,6 @@ MAX_MESSAGE = 64 * 1024
 MAX_REJECTED_SHOWN = 100
 
 T = TypeVar("T")
-
-try:
-    from diagnosis.incidents_table import update_incidents
-except ModuleNotFoundError:  # goes when the room is there
-
-    def update_incidents(_connection: Any, _events: Sequence[Event]) -> list[Any]:
-        """No incidents yet."""
-        return []
 
 
 @dataclass(frozen=True, slots=True)

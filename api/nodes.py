@@ -1,7 +1,7 @@
 """The state of every node, worst first: out, cordoned, faulty, at_risk, silent, ok."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 import sqlalchemy as sa
@@ -12,6 +12,7 @@ from store.read_states import fatal_incidents, last_reports, newest_scores, node
 NodeState: TypeAlias = Literal["ok", "at_risk", "faulty", "out", "cordoned", "silent"]
 FAULTY_FOR = timedelta(hours=24)
 HORIZONS_H = (24, 168)
+NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # of a cursor whose order is not by time
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Annotated
 import sqlalchemy as sa
 from fastapi import Depends, Request
 
+from api.ledgers import LedgerCache
 from api.metrics import Metrics
 from api.settings import ApiSettings
 
@@ -22,6 +23,7 @@ class State:
     clock: Callable[[], datetime]
     metrics: Metrics = field(default_factory=Metrics)
     news: threading.Event = field(default_factory=threading.Event)
+    ledgers: LedgerCache = field(default_factory=LedgerCache)
 
 
 def _state(request: Request) -> State:

@@ -216,6 +216,63 @@ class RunOut(BaseModel):
     interruptions: int
 
 
+class InterruptionOut(BaseModel):
+    """One stop of a run: when, why, which device, and the wall seconds that it cost."""
+
+    time: datetime | None
+    cause: str
+    culprit: dict[str, Any] | None
+    lost_s: float
+
+
+class LedgerOut(BaseModel):
+    """A run's wall time in buckets of seconds, which sum to `wall_s` exactly."""
+
+    run: str
+    nodes: int | None
+    gpus: int | None
+    start: datetime | None
+    end: datetime | None
+    wall_s: float
+    buckets: dict[str, float]
+    goodput: float | None
+    interruptions: list[InterruptionOut]
+
+
+class SourceOut(BaseModel):
+    """One source of events that spoke within a day."""
+
+    source: str
+    last_event: datetime
+    events_1h: int
+
+
+class ModelOut(BaseModel):
+    """The model that scores."""
+
+    id: str
+    created: datetime
+    trained_until: datetime
+    metrics: dict[str, Any]
+
+
+class ClusterOut(BaseModel):
+    """The cluster in numbers, as of `now`."""
+
+    now: datetime
+    mode: str
+    nodes: int
+    gpus: int | None
+    states: dict[NodeState, int]
+    incidents_24h: int
+    events_1h: int
+    goodput: float | None
+    run: str | None
+    target: float
+    model: ModelOut | None
+    sources: list[SourceOut]
+
+
 class CheckOut(BaseModel):
     """Whether the server can do its work: each check by name."""
 

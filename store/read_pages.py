@@ -1,5 +1,6 @@
 """Pages of the tables in the order (time, id), for readers that come back for the next one."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +24,47 @@ def event_page(connection: sa.Connection, window: Window, limit: int, newest: bo
             query = query.where(column == value)
     query = between(query, table.c.time, window.since, window.until)
     return ordered_page(connection, query, (table.c.time, table.c.id), window.after, (limit, newest))
+
+
+def incident_page(
+    connection: sa.Connection, window: Window, severity: str | None, limit: int, newest: bool = False
+) -> list[Any]:
+    """Rows of `incidents` that showed within a window, at most `limit`, by their start, oldest first."""
+    table = schema.incidents
+    query = sa.select(table)
+    if window.since is not None:
+        query = query.where(table.c.end >= window.since)
+    if window.until is not None:
+        query = query.where(table.c.start < window.until)
+    for column, value in ((table.c.node, window.node), (table.c.severity, severity)):
+        if value is not None:
+            query = query.where(column == value)
+    return ordered_page(connection, query, (table.c.start, table.c.id), window.after, (limit, newest))
+
+
+def hint_page(
+    connection: sa.Connection, states: Sequence[str] | None, node: str | None, after: Mark | None, limit: int
+) -> list[Any]:
+    """Rows of `hints`, the last `limit` that were made (before the mark), oldest first."""
+    table = schema.hints
+    query = sa.select(table)
+    if states is not None:
+        query = query.where(table.c.state.in_(states))
+    if node is not None:
+        query = query.where(table.c.node == node)
+    return ordered_page(connection, query, (table.c.created, table.c.id), after, (limit, True))
+
+
+def score_page(
+    connection: sa.Connection, horizon_h: int, moment: datetime, nodes: tuple[str | None, str], limit: int
+) -> list[dict[str, Any]]:
+    """The scores of one scoring by node; `nodes` is the only node asked for, and the one to continue after."""
+    table = schema.scores
+    only, after = nodes
+    query = sa.select(table).where(table.c.horizon_h == horizon_h, table.c.time == moment, table.c.node > after)
+    if only is not None:
+        query = query.where(table.c.node == only)
+    return [dict(row) for row in connection.execute(query.order_by(table.c.node).limit(limit)).mappings()]
 
 
 def between(

@@ -21,23 +21,25 @@ def node_rows(connection: sa.Connection, node: str | None = None) -> Sequence[An
 
 
 def newest_scores(connection: sa.Connection, horizon_h: int, at: datetime) -> dict[str, Any]:
-    """Each node's newest score of a horizon no later than a moment (node, time, score), without reasons.
+    """The scores (node, time, score) of the newest scoring of a horizon no later than a moment, without reasons.
 
-    One index lookup a node: the cost does not grow with history.
+    A node that was not scored then (it was out of service, say) has none, rather than an old one.
     """
-    scores, nodes = schema.scores, schema.nodes
-    other = scores.alias("newest")
-    newest = (
-        sa.select(sa.func.max(other.c.time, type_=schema.UtcTime()))
-        .where(other.c.node == nodes.c.node, other.c.horizon_h == horizon_h, other.c.time <= at)
-        .scalar_subquery()
-    )
-    query = (
-        sa.select(scores.c.node, scores.c.time, scores.c.score)
-        .select_from(nodes)
-        .join(scores, sa.and_(scores.c.node == nodes.c.node, scores.c.horizon_h == horizon_h, scores.c.time == newest))
-    )
+    table = schema.scores
+    moment = newest_scoring(connection, horizon_h, at)
+    if moment is None:
+        return {}
+    query = sa.select(table.c.node, table.c.time, table.c.score)
+    query = query.where(table.c.horizon_h == horizon_h, table.c.time == moment)
     return {row.node: row for row in connection.execute(query)}
+
+
+def newest_scoring(connection: sa.Connection, horizon_h: int, at: datetime) -> datetime | None:
+    """When nodes were last scored for a horizon, no later than a moment."""
+    table = schema.scores
+    query = sa.select(sa.func.max(table.c.time, type_=schema.UtcTime()))
+    moment: datetime | None = connection.scalar(query.where(table.c.horizon_h == horizon_h, table.c.time <= at))
+    return moment
 
 
 def score_reasons(

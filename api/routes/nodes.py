@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 import sqlalchemy as sa
@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
 from api.auth import Reader
-from api.nodes import HORIZONS_H, NodeState, NodeView, node_views
+from api.nodes import HORIZONS_H, NO_TIME, NodeState, NodeView, node_views
 from api.paging import MAX_LIMIT, Cursor, CursorText, decode
 from api.problem import Problem
 from api.reply import listing, reply
@@ -23,7 +23,6 @@ from store.read_states import score_reasons
 router = APIRouter(tags=["nodes"])
 
 _PAST = timedelta(days=30)
-_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class NodeQuery(BaseModel):
@@ -47,7 +46,7 @@ def get_nodes(_who: Reader, server: Server, asked: Annotated[NodeQuery, Query()]
         kept = chosen[start : start + asked.limit]
         items = _with_reasons(connection, kept)
     more = len(chosen) > start + asked.limit
-    return listing(items, Cursor(_NO_TIME, kept[-1].node).encode() if more else None)
+    return listing(items, Cursor(NO_TIME, kept[-1].node).encode() if more else None)
 
 
 def _start(views: Sequence[NodeView], cursor: str | None) -> int:

@@ -1,0 +1,53 @@
+"""`GET /advice/checkpoint` and `GET /advice/spares`: how often to save, how many nodes to hold ready."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from api.auth import Reader
+from api.paging import Name
+from api.problem import Problem
+from api.reply import reply
+from api.state import Server
+from goodput.reading import NoRecordsError, checkpoint_advice, spares_advice
+
+router = APIRouter(tags=["advice"])
+
+_MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "Not enough is known for an advice."}}
+
+
+@router.get(
+    "/advice/checkpoint",
+    operation_id="get_checkpoint_advice",
+    summary="How often to save",
+    response_model=dict[str, Any],
+    responses=_MISSING,
+)
+def get_checkpoint_advice(_who: Reader, server: Server, run: Name | None = None) -> Response:
+    """The interval between checkpoints that loses least, with the measured inputs and the formula."""
+    try:
+        with server.engine.connect() as connection:
+            return reply(checkpoint_advice(connection, run))
+    except NoRecordsError as error:
+        raise Problem(404, str(error)) from error
+
+
+@router.get(
+    "/advice/spares",
+    operation_id="get_spares_advice",
+    summary="How many spare nodes",
+    response_model=dict[str, Any],
+    responses=_MISSING,
+)
+def get_spares_advice(
+    _who: Reader,
+    server: Server,
+    confidence: Annotated[float, Query(gt=0.0, lt=1.0)] = 0.99,
+    run: Name | None = None,
+) -> Response:
+    """The spare nodes that suffice with a probability, for the cluster or one run's size, with the measured inputs."""
+    try:
+        with server.engine.connect() as connection:
+            return reply(spares_advice(connection, confidence, run))
+    except NoRecordsError as error:
+        raise Problem(404, str(error)) from error

@@ -1,0 +1,57 @@
+"""`GET /cluster`: the whole cluster in one answer, for a page's head."""
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any, get_args
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Response
+
+from api.auth import Reader
+from api.nodes import NodeState, node_views
+from api.reply import reply
+from api.state import Server
+from api.wire import ClusterOut
+from store.read_models import newest_model
+from store.read_overview import count_incidents, newest_run, recent_sources
+
+router = APIRouter(tags=["cluster"])
+
+# The share of productive hours that pages draw as the line to reach.
+TARGET = 0.95
+
+
+@router.get("/cluster", operation_id="get_cluster", summary="The cluster in numbers", response_model=ClusterOut)
+def get_cluster(_who: Reader, server: Server) -> Response:
+    """Nodes by state, recent incidents and events, the newest run's goodput, the model, the sources."""
+    now = server.clock()
+    with server.engine.connect() as connection:
+        views = node_views(connection, server.settings, now)
+        gpus = [view.gpus for view in views if view.gpus is not None]
+        states = Counter(view.state for view in views)
+        sources = recent_sources(connection, now)
+        run = newest_run(connection)
+        ledger = server.ledgers.get(connection, run) if run else None
+        return reply(
+            {
+                "now": now,
+                "mode": server.settings.mode,
+                "nodes": len(views),
+                "gpus": sum(gpus) if gpus else None,
+                "states": {state: states[state] for state in get_args(NodeState)},
+                "incidents_24h": count_incidents(connection, now - timedelta(hours=24), now),
+                "events_1h": sum(source["events_1h"] for source in sources),
+                "goodput": None if ledger is None else ledger.goodput,
+                "run": run,
+                "target": TARGET,
+                "model": _model(connection),
+                "sources": sources,
+            }
+        )
+
+
+def _model(connection: sa.Connection) -> dict[str, Any] | None:
+    row = newest_model(connection)
+    if row is None:
+        return None
+    return {"id": row.id, "created": row.created, "trained_until": row.trained_until, "metrics": row.metrics}

@@ -1,0 +1,79 @@
+"""`GET /hints`, `POST /hints/{id}/approve|withdraw`: what is asked of the scheduler, and a person's word on it."""
+
+from dataclasses import asdict
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel, Field
+
+from api.auth import Actor, Reader
+from api.paging import MAX_LIMIT, CursorText, Name, decode, page_of
+from api.problem import Problem
+from api.reply import listing, reply
+from api.state import Server
+from api.wire import HintOut, Page
+from schedulers.verdict import VerdictError, approve, withdraw
+from store.database import writing
+from store.hint import OPEN_STATES, HintState
+from store.hint_log import hint_of
+from store.read_pages import hint_page
+
+router = APIRouter(tags=["hints"])
+HintId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
+
+
+class HintQuery(BaseModel):
+    """Which hints; `state=open` means all that have not ended."""
+
+    state: HintState | Literal["open"] | None = None
+    node: Name | None = None
+    limit: int = Field(default=100, ge=1, le=MAX_LIMIT)
+    cursor: CursorText = None
+
+
+@router.get("/hints", operation_id="get_hints", summary="List hints", response_model=Page[HintOut])
+def get_hints(_who: Reader, server: Server, asked: Annotated[HintQuery, Query()]) -> Response:
+    """The newest hints, newest last; the cursor leads to older ones."""
+    cursor = decode(asked.cursor) if asked.cursor else None
+    mark = (cursor.time, cursor.id) if cursor else None
+    states = None if asked.state is None else OPEN_STATES if asked.state == "open" else (asked.state,)
+    with server.engine.connect() as connection:
+        rows = hint_page(connection, states, asked.node, mark, asked.limit + 1)
+    items, following = page_of(rows, asked.limit, newest=True, time="created")
+    return listing([asdict(hint_of(row._mapping)) for row in items], following)
+
+
+@router.post(
+    "/hints/{hint}/approve",
+    operation_id="approve_hint",
+    summary="Approve a hint",
+    response_model=HintOut,
+    responses={404: {"description": "No such hint."}, 409: {"description": "It cannot be approved any more."}},
+)
+def approve_hint(who: Actor, server: Server, hint: HintId) -> Response:
+    """Let a proposed hint be sent. Approving it again changes nothing."""
+    try:
+        with writing(server.engine).begin() as connection:
+            return reply(asdict(approve(connection, hint, server.clock(), who, server.settings.mode)))
+    except VerdictError as error:
+        raise _problem(error) from error
+
+
+@router.post(
+    "/hints/{hint}/withdraw",
+    operation_id="withdraw_hint",
+    summary="Withdraw a hint",
+    response_model=HintOut,
+    responses={404: {"description": "No such hint."}, 409: {"description": "It has ended already."}},
+)
+def withdraw_hint(who: Actor, server: Server, hint: HintId) -> Response:
+    """End a hint; a scheduler that took it is told to release the node. Withdrawing it again changes nothing."""
+    try:
+        with writing(server.engine).begin() as connection:
+            return reply(asdict(withdraw(connection, hint, server.clock(), who)))
+    except VerdictError as error:
+        raise _problem(error) from error
+
+
+def _problem(error: VerdictError) -> Problem:
+    return Problem(409 if error.known else 404, str(error))

@@ -1,0 +1,42 @@
+"""`GET /incidents`: the faults, coalesced from events."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, Field
+
+from api.auth import Reader
+from api.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
+from api.reply import listing
+from api.state import Server
+from api.wire import IncidentOut, Page
+from store.event import Severity
+from store.read import Window, incident_of
+from store.read_pages import incident_page
+
+router = APIRouter(tags=["incidents"])
+
+
+class IncidentQuery(BaseModel):
+    """Which incidents: those that showed within the window."""
+
+    node: Name | None = None
+    severity: Severity | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    limit: int = Field(default=100, ge=1, le=MAX_LIMIT)
+    cursor: CursorText = None
+
+
+@router.get("/incidents", operation_id="get_incidents", summary="List incidents", response_model=Page[IncidentOut])
+def get_incidents(_who: Reader, server: Server, asked: Annotated[IncidentQuery, Query()]) -> Response:
+    """Incidents by their start, newest last. Without `since` the newest, and the cursor leads to older ones."""
+    cursor = decode(asked.cursor) if asked.cursor else None
+    newest = cursor.backwards if cursor else asked.since is None
+    mark = (cursor.time, cursor.id) if cursor else None
+    window = Window(asked.since, asked.until, asked.node, after=mark)
+    with server.engine.connect() as connection:
+        rows = incident_page(connection, window, asked.severity, asked.limit + 1, newest)
+    items, following = page_of(rows, asked.limit, newest, "start")
+    return listing([asdict(incident_of(row._mapping)) for row in items], following)
