@@ -14,9 +14,10 @@ from dashboard.client import Address, Client, Trouble
 from dashboard.panels import Site
 from dashboard.views import cluster, goodput, hints, node
 
-# Streamlit leaves a sixth of the screen empty above the first line.
+# Streamlit leaves a sixth of the screen empty above the first line, and fades what is being asked again.
 STYLE = """
 [data-testid="stMainBlockContainer"] { padding: 4rem 2.5rem 2rem 2.5rem; }
+[data-stale="true"] { opacity: 1 !important; transition: none !important; }
 h3 { font-size: 1.25rem !important; padding: 0.25rem 0 !important; }
 """
 

@@ -11,6 +11,7 @@ from dashboard.layout import cells
 from dashboard.panels import Site
 
 ATTENTION = 6
+MAP = "node_map"
 FEED = 200  # events read for the feed; the routine ones among them are left out
 _DAY = timedelta(days=1)
 
@@ -22,6 +23,9 @@ def page(site: Site) -> None:
 
 @st.fragment(run_every=panels.REFRESH_S)
 def _live(site: Site) -> None:
+    clicked = st.session_state.pop("clicked", None)
+    if clicked and site.node_page is not None:
+        st.switch_page(site.node_page, query_params={"node": clicked})
     with panels.troubles():
         cluster = site.client.cluster()
         panels.banner(*words.headline(cluster))
@@ -33,7 +37,7 @@ def _live(site: Site) -> None:
         incidents = site.client.incidents(cluster.now - _DAY)
         left, right = st.columns([8, 5], gap="medium")
         with left:
-            _map(site, nodes, cluster)
+            _map(nodes, cluster)
             _incidents(incidents, cluster)
         with right:
             _attention(site, nodes, incidents, cluster)
@@ -81,21 +85,24 @@ def _metrics(cluster: Cluster) -> None:
     )
 
 
-def _map(site: Site, nodes: Sequence[Node], cluster: Cluster) -> None:
+def _map(nodes: Sequence[Node], cluster: Cluster) -> None:
     st.subheader("Nodes by rack", anchor=False)
     counted = {name: sum(1 for n in nodes if n.state == name) for name in words.STATES}
     square = '<span style="color:{}">■</span> {:,} {}'
     legend = [square.format(words.STATE_COLOURS[s], n, words.state(s)) for s, n in counted.items() if n]
     st.html(" &nbsp; ".join(legend))
-    chosen = st.plotly_chart(
-        charts.node_map(cells(nodes)), key="node_map", on_select="rerun", selection_mode="points", config=charts.CONFIG
+    st.plotly_chart(
+        charts.node_map(cells(nodes)), key=MAP, on_select=_choose, selection_mode="points", config=charts.CONFIG
     )
     st.caption("Point at a square for its risk; click it for the node's page.")
-    points = chosen["selection"]["points"]
-    if points and points[0].get("customdata") and site.node_page is not None:
-        st.switch_page(site.node_page, query_params={"node": points[0]["customdata"][0]})
     if cluster.model is None:
         panels.empty("No node is scored yet: `foreshock train --db URL` fits the model from the outages known so far.")
+
+
+def _choose() -> None:
+    """Note the node that was clicked. A callback sees the map as it was; the next run may draw another one."""
+    points = st.session_state[MAP]["selection"]["points"]
+    st.session_state["clicked"] = points[0]["customdata"][0] if points else None
 
 
 def _attention(site: Site, nodes: Sequence[Node], incidents: Sequence[Incident], cluster: Cluster) -> None:

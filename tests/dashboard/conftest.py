@@ -1,0 +1,238 @@
+"""A small HTTP server that answers what a test tells it to, in the shapes of `/api/v1`: also the wrong ones."""
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+GPU = {"type": "gpu", "pci": "0000:0f:00.0", "index": 3, "uuid": None, "port": None}
+REASONS = [
+    {"text": "14 corrected memory errors in 6 h", "contribution": 0.21, "events": ["e1"]},
+    {"text": "no outage in 90 days", "contribution": -0.03, "events": []},
+]
+CLUSTER = {
+    "now": "2025-03-29T03:12:00.000000Z",
+    "mode": "approve",
+    "nodes": 3,
+    "gpus": 24,
+    "states": {"ok": 1, "at_risk": 1, "faulty": 1, "out": 0, "cordoned": 0, "silent": 0},
+    "incidents_24h": 1,
+    "events_1h": 2,
+    "goodput": 0.931,
+    "run": "llm-70b",
+    "target": 0.95,
+    "model": {"id": "m1", "created": "2025-03-28T00:00:00Z", "trained_until": "2025-03-28T00:00:00Z", "metrics": {}},
+    "sources": [{"source": "kernel", "last_event": "2025-03-29T03:11:20Z", "events_1h": 2}],
+}
+
+
+def node(name: str, state: str, score: float | None) -> dict[str, Any]:
+    """An item of `GET /nodes`."""
+    return {
+        "node": name,
+        "rack": "rack-01",
+        "leaf": "leaf-1",
+        "gpu_model": "H100-SXM5-80GB",
+        "gpus": 8,
+        "driver": "550.54.15",
+        "last_seen": "2025-03-29T03:11:40Z",
+        "state": state,
+        "score_24h": score,
+        "score_7d": None if score is None else min(1.0, 2 * score),
+        "scored_at": None if score is None else "2025-03-29T03:11:00Z",
+        "reasons": REASONS if score and score > 0.02 else [],
+        "hint": {"id": "h1", "action": "cordon", "state": "proposed"} if state == "faulty" else None,
+    }
+
+
+NODES = [node("gpu-017", "faulty", 0.83), node("gpu-023", "at_risk", 0.31), node("gpu-001", "ok", 0.004)]
+INCIDENT = {
+    "id": "i1",
+    "node": "gpu-017",
+    "start": "2025-03-29T03:08:00Z",
+    "end": "2025-03-29T03:08:02Z",
+    "kind": "xid",
+    "code": 79,
+    "severity": "fatal",
+    "cause": "hardware",
+    "action": "reboot_node",
+    "device": GPU,
+    "message": "GPU has fallen off the bus.",
+    "count": 2,
+    "kinds": {"xid:79": 2},
+    "blast_radius": 3,
+}
+EVENT = {
+    "id": "e1",
+    "line": 1,
+    "time": "2025-03-29T03:08:00Z",
+    "node": "gpu-017",
+    "source": "kernel",
+    "kind": "xid",
+    "code": 79,
+    "severity": "fatal",
+    "cause": "hardware",
+    "action": "reboot_node",
+    "device": GPU,
+    "message": "GPU has fallen off the bus.",
+    "attributes": {"pid": 1},
+}
+HINT = {
+    "id": "h1",
+    "node": "gpu-017",
+    "action": "cordon",
+    "state": "proposed",
+    "reason": "Xid 79: GPU has fallen off the bus",
+    "evidence": {"score_24h": 0.83, "reasons": REASONS, "incident": "i1", "nothing": None},
+    "owner": "foreshock",
+    "created": "2025-03-29T03:08:01Z",
+    "valid_until": "2025-03-30T03:08:01Z",
+}
+DETAIL = NODES[0] | {
+    "incidents": [INCIDENT],
+    "outages": [
+        {
+            "node": "gpu-017",
+            "start": "2025-03-28T00:00:00Z",
+            "end": "2025-03-28T02:00:00Z",
+            "state": "DOWN*",
+            "reason": "Not responding",
+            "user": "root",
+            "planned": False,
+            "cause": "hardware",
+        }
+    ],
+    "hints": [HINT],
+    "telemetry": [
+        {
+            "node": "gpu-017",
+            "time": f"2025-03-28T{h:02}:00:00Z",
+            "samples": 960,
+            "gpus_seen": 8,
+            "gpu_temp_max_c": 70.0 + h,
+        }
+        for h in (1, 2, 3, 7, 8)
+    ],
+    "scores": [
+        {"time": f"2025-03-29T{h:02}:00:00Z", "score_24h": h / 10, "score_7d": h / 5 if h else None} for h in range(4)
+    ],
+}
+RUN = {
+    "run": "llm-70b",
+    "state": "RUNNING",
+    "nodes": 2,
+    "gpus": 16,
+    "start": "2025-03-19T00:00:00Z",
+    "end": None,
+    "wall_s": 1000.0,
+    "goodput": 0.931,
+    "attempts": 2,
+    "interruptions": 1,
+}
+LEDGER = {
+    "run": "llm-70b",
+    "nodes": 2,
+    "gpus": 16,
+    "start": "2025-03-19T00:00:00Z",
+    "end": "2025-03-29T03:12:00Z",
+    "wall_s": 100_000.0,
+    "buckets": {"productive": 93_100.0, "lost_work": 4_000.0, "waiting": 2_900.0, "unknown": 0.0},
+    "goodput": 0.931,
+    "interruptions": [
+        {"time": "2025-03-25T00:00:00Z", "cause": "hardware", "culprit": GPU | {"node": "gpu-017"}, "lost_s": 6_900.0}
+    ],
+}
+CHECKPOINT = {
+    "run": "llm-70b",
+    "inputs": {"nodes": 2, "failures": 1, "node_days": 20.0, "save_s": 41.0, "restart_s": 900.0, "interval_s": 3600.0},
+    "rate_is_measured": True,
+    "mttf_s": 864_000.0,
+    "interval_s": 8_400.0,
+    "interval_shortest_s": 3_000.0,
+    "interval_longest_s": 50_000.0,
+    "goodput_now": 0.94,
+    "goodput_advised": 0.96,
+}
+SPARES = {
+    "run": None,
+    "inputs": {"nodes": 3, "outages": 4, "node_days": 90.0, "mttr_s": 90_000.0},
+    "confidence": 0.99,
+    "expected_down": 0.13,
+    "spares": 1,
+    "spares_low": 1,
+    "spares_high": 2,
+}
+AUDIT = {
+    "seq": 1,
+    "time": "2025-03-29T03:08:01Z",
+    "actor": "policy",
+    "action": "hint_proposed",
+    "subject": "h1",
+    "detail": {"node": "gpu-017"},
+}
+
+
+def listed(*items: Any) -> dict[str, Any]:
+    """One page that is the last."""
+    return {"items": list(items), "next_cursor": None}
+
+
+@dataclass
+class CannedApi:
+    """What the server answers by path below `/api/v1/` (a body, or a status and a body), and what it was asked."""
+
+    url: str = ""
+    answers: dict[str, Any] = field(default_factory=dict)
+    asked: list[tuple[str, str, dict[str, str], str | None]] = field(default_factory=list)
+
+
+@pytest.fixture
+def api() -> Iterator[CannedApi]:
+    """A cluster of three nodes, one of them faulty."""
+    canned = CannedApi(
+        answers={
+            "cluster": CLUSTER,
+            "nodes": listed(*NODES),
+            "nodes/gpu-017": DETAIL,
+            "events": listed(EVENT),
+            "incidents": listed(INCIDENT),
+            "runs": listed(RUN),
+            "runs/llm-70b/goodput": LEDGER,
+            "advice/checkpoint": CHECKPOINT,
+            "advice/spares": SPARES,
+            "hints": listed(HINT),
+            "audit": listed(AUDIT),
+        }
+    )
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            path = parts.path.removeprefix("/api/v1/")
+            canned.asked.append((self.command, path, dict(parse_qsl(parts.query)), self.headers["Authorization"]))
+            answer = canned.answers.get(path, (404, {"title": "Not Found", "detail": f"nothing at {path}"}))
+            status, body = answer if isinstance(answer, tuple) else (200, answer)
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_POST = do_GET  # noqa: N815  # the base class's name
+
+        def log_message(self, *_args: Any) -> None:
+            """Quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    canned.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield canned
+    server.shutdown()
+    thread.join()
+    server.server_close()

@@ -1,0 +1,73 @@
+"""The figures of a node: reasons, scores, telemetry with its gaps."""
+
+from datetime import UTC, datetime, timedelta
+
+from dashboard import charts
+from dashboard.answers import Outage, PastScore, Reason, Rollup
+
+START = datetime(2025, 3, 28, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def test_the_strongest_reason_is_on_top_and_tells_whether_it_raises_or_lowers() -> None:
+    """A bar chart of Plotly draws from the bottom."""
+    figure = charts.reasons([Reason("hot", 0.05), Reason("errors", 0.21), Reason("no outage", -0.1)])
+    bar = figure.data[0]
+    assert list(bar.y) == ["hot", "no outage", "errors"]
+    assert list(bar.text) == ["+5.0", "-10.0", "+21.0"]
+    assert list(bar.marker.color) == [charts.RAISES, charts.LOWERS, charts.RAISES]
+
+
+def test_long_reasons_are_wrapped_and_their_tags_disarmed() -> None:
+    """An axis label reads tags."""
+    label = charts.reasons(
+        [Reason("<i>corrected memory errors</i> rose fourteen times within six hours on GPU 3", 0.1)]
+    )
+    assert "<br>" in label.data[0].y[0]
+    assert "&lt;i>" in label.data[0].y[0]
+
+
+def test_both_scores_are_drawn_in_per_cent_and_a_missing_one_is_a_gap() -> None:
+    """None, never 0."""
+    figure = charts.score_history([PastScore(START, 0.1, 0.2), PastScore(START + HOUR, 0.3, None)], [])
+    assert [list(trace.y) for trace in figure.data] == [[10.0, 30.0], [20.0, None]]
+
+
+def test_outages_are_shaded_within_the_times_drawn() -> None:
+    """One that lies before, one that is open."""
+    scores = [PastScore(START, 0.1, 0.2), PastScore(START + 10 * HOUR, 0.3, 0.4)]
+    before = Outage(START - 5 * HOUR, end=START - HOUR)
+    open_one = Outage(START + 8 * HOUR)
+    figure = charts.score_history(scores, [before, open_one])
+    assert [(shape.x0, shape.x1) for shape in figure.layout.shapes] == [(START + 8 * HOUR, START + 10 * HOUR)]
+    assert not charts.score_history([], [open_one]).layout.shapes
+
+
+def test_a_gap_in_the_telemetry_stays_a_gap() -> None:
+    """Hours that nobody measured break the line, however many they are."""
+    hours = [Rollup(START + h * HOUR, gpus_seen=8, gpu_util_mean=0.9) for h in (3, 0, 1)]
+    figure = charts.telemetry(hours, [])
+    assert figure is not None
+    answered = figure.data[0]
+    assert list(answered.x) == [START, START + HOUR, START + 2 * HOUR, START + 3 * HOUR]
+    assert list(answered.y) == [8, 8, None, 8]
+    assert answered.connectgaps is False
+    assert list(figure.data[1].y) == [90.0, 90.0, None, 90.0]
+
+
+def test_what_nobody_measured_has_no_empty_chart() -> None:
+    """Only the panels with data, and none at all without data."""
+    figure = charts.telemetry([Rollup(START, gpu_temp_max_c=70.0, gpu_temp_mean_c=61.0)], [])
+    assert figure is not None
+    titles = [note.text for note in figure.layout.annotations]
+    assert len(titles) == 1
+    assert titles[0].startswith("GPU temperature, °C: <span")
+    assert charts.telemetry([], []) is None
+    assert charts.telemetry([Rollup(START)], []) is None
+
+
+def test_counts_and_shares_begin_at_zero() -> None:
+    """7 of 8 GPUs must not look like none of 8."""
+    figure = charts.telemetry([Rollup(START, gpus_seen=7, power_max_w=690.0)], [])
+    assert figure is not None
+    assert (figure.layout.yaxis.rangemode, figure.layout.yaxis2.rangemode) == ("tozero", None)

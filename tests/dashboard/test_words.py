@@ -1,0 +1,152 @@
+"""How values are said."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from dashboard import words
+from dashboard.answers import Cluster, Device, Event
+
+NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (None, "–"),
+        (0, "0 s"),
+        (59.4, "59 s"),
+        (59.9, "1 min"),
+        (240, "4 min"),
+        (3_569, "59 min"),
+        (3_575, "1.0 h"),
+        (5.25 * 3600, "5.2 h"),
+        (30 * 3600, "30 h"),
+        (10.86 * 86_400, "10.9 d"),
+    ],
+)
+def test_durations_are_said_in_the_unit_that_a_person_would_choose(seconds: float | None, said: str) -> None:
+    """From seconds to days."""
+    assert words.duration(seconds) == said
+
+
+def test_times_are_relative_and_in_utc() -> None:
+    """Both at once, with the date where it is not today's."""
+    assert words.when(NOW - timedelta(minutes=3), NOW) == "3 min ago · 03:09:00"
+    assert words.when(NOW - timedelta(days=4), NOW) == "4.0 d ago · Mar 25 03:12"
+    assert words.when(NOW + timedelta(hours=5), NOW) == "in 5.0 h · 08:12:00"
+    assert words.when(NOW, NOW).startswith("just now")
+    assert words.when(None, NOW) == words.ago(None, NOW) == words.utc(None) == "–"
+    assert words.utc(NOW) == "2025-03-29 03:12:00 UTC"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "–"),
+        (0.0, "< 0.1 %"),
+        (0.004, "0.4 %"),
+        (0.31, "31 %"),
+        (0.99, "99 %"),
+        (0.999, "> 99 %"),
+        (1.0, "> 99 %"),
+    ],
+)
+def test_a_risk_is_never_said_to_be_nothing_or_certain(value: float | None, said: str) -> None:
+    """A model does not know that much."""
+    assert words.risk(value) == said
+
+
+def test_shares_and_counts() -> None:
+    """Per cent with a blank, thousands with a comma, a dash for what is not known."""
+    assert (words.share(0.9314), words.share(None), words.share(0.95, 0)) == ("93.1 %", "–", "95 %")
+    assert (words.count(12500), words.count(None)) == ("12,500", "–")
+    assert (words.many(1, "node"), words.many(2, "node"), words.many(1200, "match", "matches")) == (
+        "1 node",
+        "2 nodes",
+        "1,200 matches",
+    )
+
+
+@pytest.mark.parametrize(
+    ("device", "said", "brief"),
+    [
+        (None, "–", "–"),
+        (Device(), "whole node", "whole node"),
+        (Device("gpu", pci="0000:0f:00.0", index=3), "GPU 3 (0000:0f:00.0)", "GPU 3"),
+        (Device("gpu", pci="0000:0f:00.0"), "GPU 0000:0f:00.0", "GPU 0000:0f:00.0"),
+        (Device("gpu", index=0), "GPU 0", "GPU 0"),
+        (Device("port", uuid="0x248a", port=12), "port 12 of 0x248a", "port 12"),
+        (Device("switch", uuid="0x248a"), "switch 0x248a", "switch 0x248a"),
+        (
+            Device("nvswitch", pci="0000:05:00.0", port=7),
+            "NVSwitch link 7 (0000:05:00.0)",
+            "NVSwitch link 7 (0000:05:00.0)",
+        ),
+        (Device("disk", uuid="sda"), "disk sda", "disk sda"),
+    ],
+)
+def test_a_device_is_named_as_people_name_it(device: Device | None, said: str, brief: str) -> None:
+    """In full, and where there is little room."""
+    assert words.device(device) == said
+    assert words.device(device, brief=True) == brief
+
+
+def test_faults_and_actions_are_said_without_jargon() -> None:
+    """A kind or action that is not known yet still reads as words."""
+    assert words.what(Event(None, "xid", code=79)) == "Xid 79"
+    assert words.what(Event(None, "sxid", code=20034)) == "SXid 20034"
+    assert words.what(Event(None, "row_remap")) == "memory row remapped"
+    assert words.what(Event(None, "some_new_kind")) == "some new kind"
+    assert (words.action("reset_gpu"), words.action("do_a_dance")) == ("reset the GPU", "do a dance")
+    assert (words.state("at_risk"), words.state("on_holiday")) == ("at risk", "on holiday")
+
+
+def test_every_state_has_its_words_colour_mark_and_meaning() -> None:
+    """A state added in one table is added in all."""
+    for table in (words.STATE_COLOURS, words.STATE_MARKS, words.STATE_TINTS, words.STATE_MEANINGS):
+        assert table.keys() == words.STATES.keys()
+
+
+@given(some.text(max_size=200))
+def test_no_markup_of_a_log_line_comes_to_life(text: str) -> None:
+    """Every character that Markdown reads is escaped, and no line break is left."""
+    safe = words.plain(text)
+    assert "\n" not in safe
+    stripped = safe
+    for character in "\\`*_{}[]()#+-.!|<>~$:&":
+        stripped = stripped.replace(f"\\{character}", "")
+    assert not set(stripped) & set("\\`*_{}[]()#+-.!|<>~$:&")
+
+
+def cluster(**changes: object) -> Cluster:
+    """A cluster of 64 nodes."""
+    return Cluster(now=NOW, nodes=64, **changes)  # type: ignore[arg-type]  # a test's shorthand
+
+
+def test_the_headline_is_the_answer() -> None:
+    """How many nodes are how bad, the worst first, and the run's goodput."""
+    level, text = words.headline(
+        cluster(states={"ok": 60, "at_risk": 2, "faulty": 1, "out": 1}, run="llm-70b", goodput=0.931, target=0.95)
+    )
+    assert level == "error"
+    assert text.replace("\\", "") == (
+        "1 node faulty, 1 out of service, 2 at risk; run llm-70b at 93.1 % goodput, target 95 %."
+    )
+
+
+def test_the_headline_of_a_well_cluster_says_so() -> None:
+    """No run, no goodput; with one below its target it is a warning."""
+    assert words.headline(cluster(states={"ok": 64})) == ("success", "All 64 nodes are well.")
+    below = cluster(states={"ok": 64}, run="r", goodput=0.5, target=0.95)
+    assert words.headline(below) == ("warning", "All 64 nodes are well; run r at 50.0 % goodput, target 95 %.")
+    assert words.headline(cluster(states={"at_risk": 2, "ok": 62}))[0] == "warning"
+
+
+def test_the_headline_of_an_empty_cluster_says_what_to_do() -> None:
+    """No node is known."""
+    level, text = words.headline(Cluster(now=NOW))
+    assert level == "info"
+    assert "foreshock sidecar" in text
