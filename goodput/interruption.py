@@ -1,24 +1,18 @@
 """An interruption: an attempt that ended badly, when it stopped getting on, whose fault it was and what it cost."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from goodput.attempts import STILL_OPEN, SUCCESSFUL, Attempt
 from goodput.timeline import from_ms, to_ms
 from store.event import Cause, Device, Event, format_time
-from store.outage import Outage
 
 FAULT_SEVERITIES = ("error", "fatal")
 FAULT_CAUSES = ("hardware", "fabric", "host", "driver", "storage")
 FAULT_KINDS = ("link_down", "port_removed")
 # Without a training log nobody knows when the work stopped: only faults this close to the end may have ended it.
 BLIND_WINDOW_MS = 30 * 60_000
-# A node that dies silently is marked down by the scheduler up to this long after the attempt ended.
-_OUTAGE_SLACK = timedelta(minutes=30)
-
-_CAUSE_OF_STATE: dict[str, Cause] = {"NODE_FAIL": "host", "BOOT_FAIL": "host", "OUT_OF_MEMORY": "application"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +65,11 @@ class Interruption:
 
 
 def is_fault(event: Event) -> bool:
-    """Whether an event may have ended an attempt: a severe one of the machine, a lost link, a reported error."""
-    if event.kind == "training_error":
-        return True
-    severe = event.severity in FAULT_SEVERITIES and event.cause in FAULT_CAUSES
-    return severe or event.kind in FAULT_KINDS
+    """Whether an event may have ended an attempt: a grave one of the machine, a lost link, a reported error."""
+    grave = event.severity in FAULT_SEVERITIES
+    if event.kind == "training_error":  # a warning only tells that the scheduler ended the program
+        return grave
+    return (grave and event.cause in FAULT_CAUSES) or event.kind in FAULT_KINDS
 
 
 def fault_window(attempt: Attempt, end_ms: int, worked_ms: int | None = None) -> tuple[int, int]:
@@ -99,9 +93,10 @@ def first_fault(attempt: Attempt, window: tuple[int, int], faults: Iterable[Even
         if event.time is not None
         and since <= to_ms(event.time) <= until
         and (event.node in attempt.nodes or event.kind == "training_error")
+        and not event.attributes.get("time_assumed")
         and is_fault(event)
     ]
-    return min(found, key=lambda e: (e.time, e.kind == "training_error", e.id or ""), default=None)
+    return min(found, key=lambda e: (e.time, e.kind == "training_error", e.line or 0, e.id or ""), default=None)
 
 
 def ended_badly(attempt: Attempt, fault: Event | None) -> bool:
@@ -109,25 +104,3 @@ def ended_badly(attempt: Attempt, fault: Event | None) -> bool:
     if attempt.end_ms is None or attempt.state in SUCCESSFUL or attempt.state in STILL_OPEN:
         return False
     return fault is not None or attempt.state != "CANCELLED"
-
-
-def blame(
-    attempt: Attempt, fault: Event | None, window: tuple[int, int], outages: Sequence[Outage]
-) -> tuple[Cause, Culprit | None]:
-    """Cause and culprit: of the fault, else of a node that went down then, else what the scheduler's state says."""
-    if fault is not None and fault.kind != "training_error":
-        return fault.cause, Culprit(fault.node, fault.device, fault.kind, fault.code)
-    since, until = window
-    near = [
-        outage
-        for outage in outages
-        if not outage.planned
-        and outage.node in attempt.nodes
-        and from_ms(since) <= outage.start <= from_ms(until) + _OUTAGE_SLACK
-    ]
-    if near:
-        outage = min(near, key=lambda o: (o.start, o.node))
-        return outage.cause, Culprit(outage.node, Device(type="node"), "outage", None)
-    if fault is not None and fault.cause != "unknown":
-        return fault.cause, None
-    return _CAUSE_OF_STATE.get(attempt.state, "unknown" if fault is None else "application"), None

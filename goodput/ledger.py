@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from goodput.attempts import Attempt, attempts_of
+from goodput.blame import Evidence
 from goodput.interruption import Interruption
 from goodput.timeline import BUCKETS, Bucket, Segment, Timeline, from_ms, merged, sums
 from goodput.training_log import LogLine, sessions
@@ -22,13 +23,17 @@ from store.outage import Outage
 
 @dataclass(frozen=True, slots=True)
 class RunRecords:
-    """What is known of a run. `log` in the order in which it was written; `gpus` counts each node's GPUs."""
+    """What is known of a run.
+
+    `log` is in the order in which it was written; `leaves` is each node's leaf switch, `gpus` how many it has.
+    """
 
     run: str
     jobs: Sequence[Job] = ()
     log: Sequence[LogLine] = ()
     faults: Sequence[Event] = ()
     outages: Sequence[Outage] = ()
+    leaves: Mapping[str, str] = field(default_factory=dict)
     gpus: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -89,7 +94,7 @@ def account(records: RunRecords, until_ms: int | None = None) -> Ledger:
     attempts = attempts_of(records.jobs, sessions(log), until_ms)
     begins = [attempt.begin_ms for attempt in attempts if attempt.begin_ms is not None]
     timeline = Timeline(min(begins, default=0))
-    walker = Walker(timeline, log, records.faults, records.outages, until_ms)
+    walker = Walker(timeline, log, Evidence(records.faults, records.outages, records.leaves), until_ms)
     walked = [walker.walk(attempt) for attempt in attempts]
     return Ledger(
         run=records.run,

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from goodput import checkpoint, spares
 from goodput.ledger import Ledger, account
-from goodput.reading_records import read_gpus, read_records, run_names
+from goodput.reading_records import read_machines, read_records, run_names
 from goodput.timeline import to_ms
 from goodput.training_log import median
 from store import schema
@@ -34,9 +34,9 @@ def read_ledgers(connection: sa.Connection, run: str | None = None, until: datet
     wanted = [name for name in names if run is None or name == run]
     if not wanted:
         return []
-    gpus = read_gpus(connection)
+    machines = read_machines(connection)
     until_ms = None if until is None else to_ms(until)
-    return [account(read_records(connection, name, until, gpus), until_ms) for name in wanted]
+    return [account(read_records(connection, name, until, machines), until_ms) for name in wanted]
 
 
 def no_such_run(connection: sa.Connection, run: str | None) -> str:

@@ -1,7 +1,7 @@
 """Reading a run's training log from the store in the order in which it was written.
 
-Many lines bear no time: the store then holds the moment of receipt. The file's own line numbers give the order,
-unless the clock says that they do not (a log that was rotated or read anew).
+Many lines bear no time: the store then holds the moment of receipt, or one that the ingest assumed.
+The file's own line numbers give the order, unless the clock says that they do not (a log rotated or read anew).
 """
 
 from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ def read_log(connection: sa.Connection, run: str, until: datetime | None = None)
 def _stored(row: Any) -> _Stored:
     kind, time, received, attributes, file, number = row
     received_ms = to_ms(received)
-    time_ms = None if time == received else to_ms(time)
+    time_ms = None if time == received or attributes.get("time_assumed") else to_ms(time)
     return _Stored(line_of(kind, time_ms, attributes), received_ms, file or "", number or 0)
 
 

@@ -1,6 +1,7 @@
 """Reading a run's records from the store: jobs, log, the faults that may have ended an attempt, outages."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -15,7 +16,7 @@ from store import schema
 from store.event import Event
 from store.job import Job
 from store.outage import Outage
-from store.read import event_of, read_jobs, read_outages
+from store.read import event_of, read_jobs, read_nodes, read_outages
 
 # Faults of one attempt that are looked at: the first decides, and a flood must not fill the memory.
 _MAX_FAULTS = 5_000
@@ -28,19 +29,36 @@ def run_names(connection: sa.Connection) -> list[str]:
     return sorted({*connection.scalars(jobs), *connection.scalars(logs)} - {""})
 
 
-def read_records(connection: sa.Connection, run: str, until: datetime | None, gpus: Mapping[str, int]) -> RunRecords:
-    """All that is known of a run at `until`; `gpus` are the GPUs of each node."""
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """What the node table tells of each node: how many GPUs, under which leaf switch."""
+
+    gpus: Mapping[str, int]
+    leaves: Mapping[str, str]
+
+
+def read_machines(connection: sa.Connection) -> Machines:
+    """The GPUs and the leaf of each node, where known."""
+    nodes = read_nodes(connection)
+    return Machines(
+        {node.node: node.gpus for node in nodes if node.gpus is not None},
+        {node.node: node.leaf for node in nodes if node.leaf is not None},
+    )
+
+
+def read_records(connection: sa.Connection, run: str, until: datetime | None, machines: Machines) -> RunRecords:
+    """All that is known of a run at `until`."""
     until_ms = None if until is None else to_ms(until)
     jobs, log = read_jobs(connection, run), read_log(connection, run, until)
-    faults = _faults(connection, run, jobs, log, until_ms)
-    return RunRecords(run, jobs, log, faults, _outages(connection, jobs, until), gpus)
-
-
-def read_gpus(connection: sa.Connection) -> dict[str, int]:
-    """How many GPUs each node has, where known."""
-    table = schema.nodes
-    query = sa.select(table.c.node, table.c.gpus).where(table.c.gpus.is_not(None))
-    return {row.node: row.gpus for row in connection.execute(query)}
+    return RunRecords(
+        run=run,
+        jobs=jobs,
+        log=log,
+        faults=_faults(connection, run, jobs, log, until_ms),
+        outages=_outages(connection, jobs, until),
+        leaves=machines.leaves,
+        gpus=machines.gpus,
+    )
 
 
 def _outages(connection: sa.Connection, jobs: Sequence[Job], until: datetime | None) -> list[Outage]:

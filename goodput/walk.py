@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from goodput.attempts import Attempt
-from goodput.interruption import Interruption, blame, ended_badly, fault_window, first_fault
+from goodput.blame import Evidence, blame
+from goodput.interruption import Interruption, ended_badly, fault_window, first_fault
 from goodput.iterations import IterationPainter
 from goodput.timeline import Bucket, Segment, Timeline, sums, to_ms
 from goodput.training_log import LogLine, median_iteration_ms, median_print_ms
-from store.event import Event
-from store.outage import Outage
 
 # What a failure takes back: work that no finished save keeps.
 _AT_RISK: tuple[Bucket, ...] = ("productive", "degraded", "evaluation")
@@ -34,14 +33,12 @@ class Walker:
         self,
         timeline: Timeline,
         log: Sequence[LogLine],
-        faults: Sequence[Event],
-        outages: Sequence[Outage],
+        evidence: Evidence,
         until_ms: int | None,
     ) -> None:
         iterations = [line for line in log if line.kind == "iteration"]
         self.timeline = timeline
-        self.faults = faults
-        self.outages = outages
+        self.evidence = evidence
         self.until_ms = until_ms
         self.has_log = bool(iterations)
         self.median_ms = median_iteration_ms(iterations)
@@ -59,14 +56,14 @@ class Walker:
         painter.paint(attempt.lines)
         end = _first_known(attempt.end_ms, self.until_ms, max(timeline.cursor_ms, attempt.last_data_ms or 0))
         window = fault_window(attempt, end, timeline.cursor_ms if painter.begun else None)
-        fault = first_fault(attempt, window, self.faults)
+        fault = first_fault(attempt, window, self.evidence.faults)
         cut = None
         if ended_badly(attempt, fault):
             stopped = end if fault is None or fault.time is None else to_ms(fault.time)
             self._bad_end(painter, stopped, end)
             timeline.repaint(first, -_FAR_MS if painter.safe_ms is None else painter.safe_ms, _AT_RISK, "lost_work")
             lost = sums(timeline.segments[first:])
-            cause, culprit = blame(attempt, fault, window, self.outages)
+            cause, culprit = blame(attempt, fault, window, self.evidence)
             cut = Interruption(stopped, cause, culprit, lost["lost_work"], lost["detection"])
         else:
             self._good_end(painter, end)

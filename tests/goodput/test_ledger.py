@@ -47,7 +47,7 @@ def ledger(
     jobs: list[Job], log: list[Event], faults: list[Event] | None = None, outages: list[Outage] | None = None
 ) -> Ledger:
     """The account, whose buckets must sum to the wall time in every test."""
-    made = account(RunRecords("run", jobs, lines_of(log), faults or [], outages or [], {"gpu-1": 8, "gpu-2": 8}))
+    made = account(RunRecords("run", jobs, lines_of(log), faults or [], outages or [], gpus={"gpu-1": 8, "gpu-2": 8}))
     assert sum(made.buckets_ms.values()) == made.wall_ms
     return made
 
