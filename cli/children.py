@@ -23,7 +23,7 @@ class Children:
 
     def __init__(self, directory: Path) -> None:
         """`directory` receives each process's output as NAME.log."""
-        self._directory = directory
+        self.directory = directory
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> "Children":
@@ -39,7 +39,7 @@ class Children:
 
         It gets a process group of its own: Ctrl-C reaches this process alone, which then stops them in order.
         """
-        with (self._directory / f"{name}.log").open("ab") as log:
+        with (self.directory / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(  # noqa: S603  # our own program, our own arguments
                 [sys.executable, "-P", "-m", "cli", *arguments],
                 stdin=subprocess.DEVNULL,
@@ -57,7 +57,7 @@ class Children:
         """
         for name, process in self._running.items():
             if (code := process.poll()) is not None:
-                log = (self._directory / f"{name}.log").read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+                log = (self.directory / f"{name}.log").read_text(errors="replace").splitlines()[-_TAIL_LINES:]
                 raise Failure("\n".join([f"the {name} stopped by itself (exit {code}); its last lines:", *log]))
 
     def wait_for(self, url: str, patience_s: float) -> None:
@@ -75,7 +75,7 @@ class Children:
             except httpx2.HTTPError:
                 pass
             time.sleep(0.1)
-        raise Failure(f"{url} did not answer within {patience_s:g} s: see the logs in {self._directory}")
+        raise Failure(f"{url} did not answer within {patience_s:g} s: see the logs in {self.directory}")
 
     def stop(self) -> None:
         """Ask each to end, and kill what has not ended after a while."""

@@ -2,18 +2,19 @@
 
 import socket
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import click
 import uvicorn
 
 from api.app import create_app
+from cli.clock import read_clock, real_clock
 from cli.config import is_loopback, load_settings
 from cli.errors import Failure
 from cli.open import open_store
 from cli.output import DB_OPTION
-from store.event import RecordError, parse_time
+from store.event import RecordError
 
 DEFAULT_PORT = 10870
 _SHUTDOWN_S = 5
@@ -26,11 +27,8 @@ _SHUTDOWN_S = 5
     "--port", default=DEFAULT_PORT, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one."
 )
 @click.option("--config", "file", type=click.Path(path_type=Path), help="YAML file: tokens, policy, webhooks.")
-@click.option("--clock-start", hidden=True, help="Replays: the present begins here.")
-@click.option(
-    "--clock-speed", hidden=True, type=float, default=1.0, help="Replays: seconds of the replay in one of ours."
-)
-def serve(url: str, host: str, port: int, file: Path | None, clock_start: str | None, clock_speed: float) -> None:
+@click.option("--replay-clock", hidden=True, help="START/END/EPOCH/SPEED: the present of a replay.")
+def serve(url: str, host: str, port: int, file: Path | None, replay_clock: str | None) -> None:
     """Serve the API and run its background loops."""
     settings = load_settings(file)
     if not settings.tokens and not is_loopback(host):
@@ -39,7 +37,7 @@ def serve(url: str, host: str, port: int, file: Path | None, clock_start: str | 
             "add `tokens` to the --config file, or set FORESHOCK_TOKEN_FILE"
         )
     engine = open_store(url, create=True)
-    app = create_app(settings, engine, _clock(clock_start, clock_speed))
+    app = create_app(settings, engine, _clock(replay_clock))
     config = uvicorn.Config(
         app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=_SHUTDOWN_S, server_header=False
     )
@@ -61,22 +59,11 @@ class _Server(uvicorn.Server):
             click.echo(f"API http://{shown}:{port}")
 
 
-def _clock(start: str | None, speed: float) -> Callable[[], datetime]:
-    """The present; or, for a replay, one that starts elsewhere and runs faster, never past the real one."""
-    if start is None:
-        return _now
+def _clock(replay: str | None) -> Callable[[], datetime]:
+    """The present, or that of a replay."""
+    if replay is None:
+        return real_clock
     try:
-        origin = parse_time(start)
+        return read_clock(replay)
     except RecordError as error:
-        raise Failure(f"--clock-start: {error}") from error
-    began = _now()
-
-    def replayed() -> datetime:
-        now = _now()
-        return min(now, origin + (now - began) * speed)
-
-    return replayed
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+        raise Failure(f"--replay-clock: {error}") from error

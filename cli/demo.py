@@ -1,0 +1,157 @@
+"""`foreshock demo`: the whole product on this machine, embedded, with a replayed cluster."""
+
+import os
+import signal
+import socket
+import tempfile
+import time
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, timedelta
+from pathlib import Path
+from types import FrameType
+from typing import TypeVar
+
+import click
+import sqlalchemy as sa
+
+from cli.children import Children, free_port
+from cli.clock import ReplayClock, real_clock
+from cli.errors import Failure
+from cli.ingest import ingest_archive
+from cli.open import open_store
+from cli.replay import Feeder, Stretch, choose_stretch, exporter, feeder
+from predictor.scoring import score_nodes
+from predictor.training import train
+from simulator.archive import write_archive
+from simulator.cluster import Cluster, simulate
+from simulator.settings import Settings
+from store.read import newest_time
+
+_TICK_S = 0.2
+_SCRAPE_S = 2.0
+_PATIENCE_S = 60.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSettings:
+    """What the command line chose."""
+
+    nodes: int
+    days: int
+    seed: int
+    speed: float
+    db: str | None
+    port: int
+    dashboard_port: int
+    browser: bool
+
+
+@click.command()
+@click.option("--nodes", default=64, show_default=True, type=click.IntRange(8, 2000), help="Nodes of the cluster.")
+@click.option("--days", default=90, show_default=True, type=click.IntRange(20, 365), help="Days of history.")
+@click.option("--seed", default=1, show_default=True, type=int, help="Another seed is another cluster.")
+@click.option(
+    "--speed", default=600.0, show_default=True, type=click.FloatRange(0.1, 86_400), help="Replayed seconds a second."
+)
+@click.option("--db", help="Database, empty: sqlite:///PATH or postgresql+psycopg://... [default: a temporary file]")
+@click.option("--port", default=10870, show_default=True, help="Port of the API; another if it is taken, 0 for any.")
+@click.option("--dashboard-port", default=8501, show_default=True, help="Port of the dashboard; likewise.")
+@click.option("--browser/--no-browser", default=True, help="Open the dashboard in a browser.")
+def demo(**options: object) -> None:
+    """Show the whole product: a simulated cluster, replayed live through a real sidecar and API."""
+    settings = DemoSettings(**options)  # type: ignore[arg-type]  # click has converted each by its type
+    # The simulated logs are written in UTC; formats without a zone are read in this process's.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    with _stopping(), tempfile.TemporaryDirectory(prefix="foreshock-demo-") as directory:
+        _run(settings, Path(directory))
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    """Ctrl-C and SIGTERM leave the command quietly, through every context that it holds."""
+
+    def leave(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("stopped", err=True)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _run(settings: DemoSettings, directory: Path) -> None:
+    url = settings.db or f"sqlite:///{directory / 'foreshock.db'}"
+    engine = open_store(url, create=True)
+    try:
+        with engine.connect() as connection:
+            if newest_time(connection) is not None:
+                raise Failure(f"{url} holds data already: name an empty database, or leave --db out")
+        cluster, stretch = _history(settings, engine, directory)
+    finally:
+        engine.dispose()
+    clock = ReplayClock(stretch.start, stretch.end, epoch=real_clock(), speed=settings.speed)
+    feed = feeder(cluster, stretch, directory / "logs")
+    with Children(directory) as children, exporter(cluster, clock) as page:
+        _start(settings, url, clock, [*feed.sources(), f"scrape:{page}"], children)
+        _replay(feed, clock, children)
+
+
+def _history(settings: DemoSettings, engine: sa.Engine, directory: Path) -> tuple[Cluster, Stretch]:
+    """Simulate, load what lies before the replayed stretch, learn from it and score the nodes."""
+    midnight = real_clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    chosen = Settings(settings.nodes, settings.days, settings.seed, start=midnight - timedelta(days=settings.days))
+    cluster = _step(f"simulating {settings.nodes} nodes over {settings.days} days", lambda: simulate(chosen))
+    stretch = choose_stretch(cluster)
+    archive = directory / "archive"
+    _step("writing its logs", lambda: write_archive(cluster, archive, until=stretch.start))
+    _step("loading them", lambda: ingest_archive(engine, archive, workers=os.cpu_count() or 1))
+    _step("training on them", lambda: train(engine, until=stretch.start))
+    _step("scoring the nodes", lambda: score_nodes(engine, stretch.start))
+    return cluster, stretch
+
+
+def _step(words: str, work: Callable[[], T]) -> T:
+    began = time.monotonic()
+    click.echo(f"{words} ... ", nl=False, err=True)
+    result = work()
+    click.echo(f"{time.monotonic() - began:.1f} s", err=True)
+    return result
+
+
+def _start(settings: DemoSettings, url: str, clock: ReplayClock, sources: list[str], children: Children) -> None:
+    """Start API, dashboard and sidecar, and say where they are once they answer."""
+    port, dashboard_port = free_port(settings.port), free_port(settings.dashboard_port)
+    api, page = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{dashboard_port}"
+    children.start("API", ["serve", "--db", url, "--port", str(port), "--replay-clock", str(clock)])
+    children.start("dashboard", ["dashboard", "--server", api, "--port", str(dashboard_port)])
+    children.wait_for(f"{api}/livez", _PATIENCE_S)
+    click.echo(f"API {api}")
+    follow = [argument for source in ["kmsg", *sources] for argument in ("--source", source)]
+    spool = ["--spool", str(children.directory / "spool"), "--port", "0", "--scrape-interval", str(_SCRAPE_S)]
+    children.start("sidecar", ["sidecar", "--server", api, "--node", socket.gethostname(), *follow, *spool])
+    children.wait_for(f"{page}/_stcore/health", _PATIENCE_S)
+    click.echo(f"Dashboard {page}")
+    if settings.browser and os.isatty(1):
+        webbrowser.open(page)
+
+
+def _replay(feed: Feeder, clock: ReplayClock, children: Children) -> None:
+    """Let the logs grow until somebody stops us."""
+    over = False
+    while True:
+        moment = clock()
+        feed.feed(moment)
+        children.check()
+        if not over and moment >= clock.end:
+            over = True
+            click.echo("the replay is over; everything stays up until Ctrl-C", err=True)
+        time.sleep(_TICK_S)

@@ -1,0 +1,98 @@
+"""The demo's replay: which stretch, what is fed when, what the exporter answers."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from cli.clock import ReplayClock
+from cli.replay import LEAD, Feeder, choose_stretch, exporter, feeder
+from parsers.dcgm import samples
+from parsers.parser import Context
+from simulator.cluster import Cluster, simulate
+from simulator.replay import Entry
+from simulator.settings import Settings
+
+T0 = datetime(2025, 3, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    """A small cluster with a few failures."""
+    return simulate(Settings(nodes=32, days=60, seed=4, rate_per_1000_node_days=12.0))
+
+
+def test_the_stretch_holds_a_failure_that_could_be_seen_coming(cluster: Cluster) -> None:
+    """It begins long enough before the failure, which stops the run."""
+    stretch = choose_stretch(cluster)
+    shown = [
+        f
+        for f in cluster.failures
+        if f.visible and f.outage and cluster.settings.moment(f.fault_ms) - LEAD == stretch.start
+    ]
+    assert len(shown) == 1
+    assert stretch.end <= cluster.settings.moment(cluster.settings.length_ms)
+
+
+def test_most_of_the_time_is_history(cluster: Cluster) -> None:
+    """A model needs failures to learn from."""
+    settings = cluster.settings
+    assert choose_stretch(cluster).start >= settings.moment(int(settings.length_ms * 0.6))
+
+
+def test_without_a_visible_failure_the_last_days_are_shown() -> None:
+    """A calm cluster is replayed all the same."""
+    calm = simulate(Settings(nodes=8, days=20, seed=3, rate_per_1000_node_days=0.01))
+    stretch = choose_stretch(calm)
+    assert stretch.end == calm.settings.moment(calm.settings.length_ms)
+    assert stretch.start < stretch.end
+
+
+def test_a_line_is_written_when_its_moment_comes_and_not_before(tmp_path: Path) -> None:
+    """Two lines, a minute apart, into two files."""
+    lines = [Entry(T0, "kernel", "one"), Entry(T0 + timedelta(minutes=1), "training/llm", "two")]
+    feed = Feeder(lines, tmp_path)
+    assert feed.feed(T0 - timedelta(seconds=1)) == 0
+    assert feed.feed(T0) == 1
+    assert (tmp_path / "kernel.log").read_text() == "one\n"
+    assert not (tmp_path / "training/llm").exists()
+    assert feed.feed(T0 + timedelta(hours=1)) == 1
+    assert (tmp_path / "training/llm").read_text() == "two\n"
+    assert feed.waiting == 0
+
+
+def test_lines_of_one_file_keep_their_order(tmp_path: Path) -> None:
+    """What is due at once is appended as it was written."""
+    feed = Feeder([Entry(T0 + timedelta(seconds=i), "kernel", str(i)) for i in range(50)], tmp_path)
+    for second in (10, 20, 60):
+        feed.feed(T0 + timedelta(seconds=second))
+    assert (tmp_path / "kernel.log").read_text().split() == [str(i) for i in range(50)]
+
+
+def test_every_target_is_a_source_of_the_sidecar(tmp_path: Path) -> None:
+    """Each file comes with its format: the sidecar follows files that are not there yet."""
+    feed = Feeder([Entry(T0, "kernel", "x"), Entry(T0, "training/llm", "y")], tmp_path)
+    assert feed.sources() == [f"file:{tmp_path}/kernel.log:kernel", f"file:{tmp_path}/training/llm:training"]
+
+
+def test_the_feeder_of_a_stretch_holds_its_lines_only(cluster: Cluster, tmp_path: Path) -> None:
+    """Nothing before the start, nothing after the end."""
+    stretch = choose_stretch(cluster)
+    feed = feeder(cluster, stretch, tmp_path)
+    assert feed.waiting > 100
+    assert feed.feed(stretch.start) == 0
+    feed.feed(stretch.end)
+    assert feed.waiting == 0
+
+
+def test_the_exporter_shows_the_gpus_of_the_replayed_moment(cluster: Cluster) -> None:
+    """A scrape gives samples of every node that reports, with the replay's time, not the real one."""
+    stretch = choose_stretch(cluster)
+    moment = stretch.start + timedelta(hours=1)
+    clock = ReplayClock(moment, moment, epoch=T0, speed=1.0)
+    with exporter(cluster, clock) as url:
+        text = httpx2.get(url).text
+    found = samples(text, Context())
+    assert len({sample.node for sample in found}) > cluster.settings.nodes // 2
+    assert all(abs(sample.time - moment) <= timedelta(hours=1) for sample in found)
