@@ -1,21 +1,27 @@
 """The application: `create_app(settings, engine, clock)`; its background loops live as long as it does."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import datetime
 
 import sqlalchemy as sa
 from fastapi import FastAPI
+from fastapi.concurrency import run_in_threadpool
 
 from api import openapi, problem
+from api.loops import make_loops
 from api.measure import MeasureRequests
 from api.routes import (
     advice,
+    alerts,
     audit,
     cluster,
     events,
     health,
     hints,
     incidents,
+    logs,
+    metrics,
     nodes,
     outages,
     runs,
@@ -29,6 +35,8 @@ from api.state import State
 PREFIX = "/api/v1"
 RESOURCES = (
     events,
+    logs,
+    alerts,
     telemetry,
     outages,
     incidents,
@@ -41,7 +49,7 @@ RESOURCES = (
     audit,
     topology,
 )
-OUTSIDE = (health,)
+OUTSIDE = (health, metrics)
 
 _TAGS = [
     {"name": "events", "description": "What happened, where, when."},
@@ -66,13 +74,23 @@ def create_app(settings: ApiSettings, engine: sa.Engine, clock: Callable[[], dat
         engine: of a database whose schema is the newest.
         clock: the present, aware UTC; a replay hands in its own.
     """
+    state = State(settings, engine, clock)
+    state.metrics.registry.register(metrics.StoreCollector(state))
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        loops = make_loops(state)
+        loops.start()
+        yield
+        await run_in_threadpool(loops.stop)
+
     app = FastAPI(
         title="Foreshock",
         version="1",
         description="Which device is failing, which node fails next and why, and where the training hours went.",
         openapi_tags=_TAGS,
+        lifespan=lifespan,
     )
-    state = State(settings, engine, clock)
     app.state.foreshock = state
     problem.install(app)
     openapi.publish(app)

@@ -63,6 +63,8 @@ def read_event(value: Any) -> Event:
     if not isinstance(value, dict):
         raise RecordError(f"a record is a JSON object, not {type(value).__name__}")
     event = from_wire(value)
+    if event.kind == "telemetry":
+        raise RecordError("samples are no events: send roll-ups to POST /api/v1/telemetry")
     names = {"id": event.id, "node": event.node, "source": event.source, "kind": event.kind, "run": event.run()}
     for field, text in names.items():
         check_name(field, text)

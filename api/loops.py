@@ -1,0 +1,99 @@
+"""The background loops: score, policy, dispatch. Each in a thread, under a lease, and none stops for a failure.
+
+Of any number of API processes on one database, one runs a loop at a time: the holder of its lease.
+"""
+
+import logging
+import os
+import random
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from api.state import State
+from api.turns import Turns
+from store.lease import acquire, release
+
+_LEASE_TTL_S = 60.0
+_JOIN_S = 3.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One loop: its name, how often, and one turn (which is handed a check whether to go on)."""
+
+    name: str
+    interval_s: float
+    turn: Callable[[Callable[[], bool]], None]
+
+
+class LoopRunner:
+    """Starts loops and stops them; a turn that fails is logged and counted, and the next one comes."""
+
+    def __init__(self, state: State, loops: tuple[Loop, ...]) -> None:
+        self._state = state
+        self._loops = tuple(loop for loop in loops if loop.interval_s > 0)
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._holder = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+    def start(self) -> None:
+        """Start every loop."""
+        for loop in self._loops:
+            thread = threading.Thread(target=self._run, args=(loop,), name=f"loop-{loop.name}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """Ask every loop to end, wait a little, and give the leases back."""
+        self._stop.set()
+        deadline = time.monotonic() + _JOIN_S
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        for loop in self._loops:
+            try:
+                release(self._state.engine, loop.name, self._holder)
+            except SQLAlchemyError as error:
+                _log.warning("the lease of loop %s lapses by itself: %s", loop.name, error)
+
+    def _run(self, loop: Loop) -> None:
+        while not self._stop.is_set():
+            self.turn(loop)
+            self._stop.wait(loop.interval_s)
+
+    def turn(self, loop: Loop) -> None:
+        """One turn, if the lease is ours; what it raises is logged and counted."""
+        metrics = self._state.metrics
+        try:
+            if self._hold(loop):
+                metrics.turns.labels(loop.name).inc()
+                loop.turn(lambda: not self._stop.is_set() and self._hold(loop))
+                metrics.success.labels(loop.name).set(time.time())
+        except Exception:  # noqa: BLE001  # a loop outlives whatever a turn meets
+            metrics.failures.labels(loop.name).inc()
+            _log.exception("a turn of loop %s failed; the next one comes in %g s", loop.name, loop.interval_s)
+
+    def _hold(self, loop: Loop) -> bool:
+        ttl_s = max(_LEASE_TTL_S, 3 * loop.interval_s)
+        return acquire(self._state.engine, loop.name, self._holder, datetime.now(UTC), ttl_s)
+
+
+def make_loops(state: State) -> LoopRunner:
+    """The server's loops, not started."""
+    turns = Turns(state, random.Random().random)  # noqa: S311  # jitter, no secret
+    every = state.settings.intervals
+    return LoopRunner(
+        state,
+        (
+            Loop("score", every.score_s, turns.score),
+            Loop("policy", every.policy_s, turns.policy),
+            Loop("dispatch", every.dispatch_s, turns.dispatch),
+        ),
+    )

@@ -1,0 +1,52 @@
+"""`POST /logs`: raw lines as log shippers send them; decoded here."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response
+
+from api.auth import Ingester
+from api.body import Body
+from api.decode_logs import LogDecoder, Told
+from api.ingest import take_events
+from api.paging import Name
+from api.problem import Problem
+from api.reply import reply
+from api.state import Server
+from api.wire import TakenOut
+from parsers.registry import PARSERS
+
+router = APIRouter(tags=["events"])
+
+_LINE = "2025-03-01T04:05:06.789000+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, GPU has fallen off the bus."
+_RECORD = {"date": 1740801906.789, "host": "gpu-017", "log": "NVRM: Xid (PCI:0000:0f:00): 79, pid=1, name=x"}
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "Plain lines, or the JSON of Fluent Bit, rsyslog or journald.",
+        "content": {
+            "text/plain": {"schema": {"type": "string"}, "example": _LINE},
+            "application/json": {"schema": {"type": "array", "items": {"type": "object"}}, "example": [_RECORD]},
+            "application/x-ndjson": {"schema": {"type": "string"}},
+        },
+    }
+}
+
+
+@router.post(
+    "/logs", operation_id="post_logs", summary="Take raw log lines", response_model=TakenOut, openapi_extra=_BODY
+)
+def post_logs(
+    _who: Ingester,
+    server: Server,
+    body: Body,
+    format: Annotated[Name | Literal["auto"], Query(description="A format's name; `auto` finds out.")] = "auto",  # noqa: A002
+    node: Annotated[Name | None, Query(description="The host, where lines name none.")] = None,
+    run: Annotated[Name | None, Query(description="The training run, for a training log.")] = None,
+) -> Response:
+    """Decode lines and take their events. Lines that say nothing of a fault are passed over in silence."""
+    known = sorted(PARSERS.keys() - {"dcgm"})
+    if format not in ("auto", *known):
+        raise Problem(422, f"no log format {format!r}: use auto or one of {', '.join(known)}")
+    decoder = LogDecoder(Told(None if format == "auto" else format, node, run), server.clock())
+    events = decoder.decode(body)
+    return reply(take_events(server, events, decoder.rejected, "logs"))

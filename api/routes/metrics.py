@@ -1,0 +1,88 @@
+"""`GET /metrics`: this server's counters, and what the database knows of nodes and hints, read at scrape."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import get_args
+
+from fastapi import APIRouter, Response
+from prometheus_client import generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from sqlalchemy.exc import SQLAlchemyError
+
+from api.nodes import NodeState, NodeView, node_views
+from api.state import Server, State
+from store.hint import HINT_ACTIONS, OPEN_STATES, HintAction, HintState
+from store.hint_log import read_hints
+
+router = APIRouter(tags=["health"])
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@router.get(
+    "/metrics",
+    operation_id="metrics",
+    summary="Metrics for Prometheus",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+def metrics(server: Server) -> Response:
+    """Counters of this process, and gauges that every process of one database tells alike."""
+    return Response(generate_latest(server.metrics.registry), media_type=CONTENT_TYPE)
+
+
+class StoreCollector:
+    """Gauges of what the database knows; without a database they are missing, not zero."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing ahead: registering must not touch the database."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """The gauges, as of now."""
+        up = GaugeMetricFamily("foreshock_database_up", "Whether the database answered this scrape.")
+        try:
+            with self._state.engine.connect() as connection:
+                views = node_views(connection, self._state.settings, self._state.clock())
+                hints = Counter((hint.action, hint.state) for hint in read_hints(connection, states=OPEN_STATES))
+        except SQLAlchemyError:
+            up.add_metric([], 0.0)
+            yield up
+            return
+        up.add_metric([], 1.0)
+        yield up
+        yield _risks(views)
+        yield _states(views)
+        yield _hints(hints)
+
+
+def _risks(views: Iterable[NodeView]) -> Metric:
+    risk = GaugeMetricFamily(
+        "foreshock_node_failure_risk_ratio",
+        "Probability of an unplanned outage of a node within a horizon.",
+        labels=["node", "horizon"],
+    )
+    for view in views:
+        for horizon, score in (("24h", view.score_24h), ("7d", view.score_7d)):
+            if score is not None:
+                risk.add_metric([view.node, horizon], score)
+    return risk
+
+
+def _states(views: Iterable[NodeView]) -> Metric:
+    found = Counter(view.state for view in views)
+    states = GaugeMetricFamily("foreshock_nodes", "Nodes by state.", labels=["state"])
+    for state in get_args(NodeState):
+        states.add_metric([state], found[state])
+    return states
+
+
+def _hints(found: Counter[tuple[HintAction, HintState]]) -> Metric:
+    hints = GaugeMetricFamily("foreshock_open_hints", "Open hints by action and state.", labels=["action", "state"])
+    for action in HINT_ACTIONS:
+        for state in OPEN_STATES:
+            hints.add_metric([action, state], found[action, state])
+    return hints

@@ -1,0 +1,60 @@
+"""What each background loop does in one turn."""
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from api.state import State
+from predictor.scoring import score_nodes
+from schedulers.dispatch import Dispatch, run_dispatch
+from schedulers.registry import SCHEDULERS
+from schedulers.turn import run_policy
+from store.read import newest_time
+from store.read_models import newest_model
+from store.read_states import newest_scoring
+
+# Features age even when nothing comes in: silence is a sign, too.
+_RESCORE = timedelta(hours=1)
+_HORIZON_H = 24
+_log = logging.getLogger(__name__)
+
+
+class Turns:
+    """The turns of one server's loops, and what they remember between two."""
+
+    def __init__(self, state: State, jitter: Callable[[], float]) -> None:
+        self._state = state
+        self._newest: datetime | None = None
+        self._schedulers = tuple(SCHEDULERS["webhook"](webhook) for webhook in state.settings.webhooks)
+        self._dispatch = Dispatch(
+            state.engine, self._schedulers, state.settings.mode, jitter, wall=lambda: datetime.now(UTC)
+        )
+
+    def score(self, _keep_on: Callable[[], bool]) -> None:
+        """Score every node, if there is a model and something has changed since the last time."""
+        now = self._state.clock()
+        with self._state.engine.connect() as connection:
+            model, newest = newest_model(connection), newest_time(connection)
+            scored = newest_scoring(connection, _HORIZON_H, now)
+        if model is None or newest is None:
+            return
+        news = self._state.news.is_set() or newest != self._newest
+        if scored is not None and not news and now - scored < _RESCORE:
+            return
+        self._state.news.clear()
+        try:
+            scores = score_nodes(self._state.engine, now)
+        except Exception:
+            self._state.news.set()
+            raise
+        self._newest = newest
+        _log.info("scored %d times", len(scores))
+
+    def policy(self, _keep_on: Callable[[], bool]) -> None:
+        """Bring the hints up to now."""
+        run_policy(self._state.engine, self._state.settings.policy, self._state.clock())
+
+    def dispatch(self, keep_on: Callable[[], bool]) -> None:
+        """Send what is owed."""
+        for outcome in run_dispatch(self._dispatch, self._state.clock(), keep_on):
+            self._state.metrics.deliveries.labels(outcome.result).inc()
