@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import cast
+from typing import TypedDict, Unpack, cast
 from zoneinfo import ZoneInfo
 
 import click
@@ -25,6 +25,16 @@ from store.event import RecordError, parse_time, to_wire
 
 LOCALTIME = Path("/etc/localtime")
 STDIN = "-"
+
+
+class Told(TypedDict):
+    """What the options tell of a log that it does not say of itself."""
+
+    node: str | None
+    year: int | None
+    zone_name: str | None
+    run: str | None
+    boot_time: str | None
 
 
 @dataclass(slots=True)
@@ -58,22 +68,20 @@ class Skipped:
 )
 @click.option("--run", help="The training run [the file's name].")
 @click.option("--boot-time", help="When the host booted, for times in seconds since then.")
-def parse(
-    format_name: str,
-    files: tuple[str, ...],
-    node: str | None,
-    year: int | None,
-    zone_name: str | None,
-    run: str | None,
-    boot_time: str | None,
-) -> None:  # click hands over one argument per option
+def parse(format_name: str, files: tuple[str, ...], **options: Unpack[Told]) -> None:
     """Decode logs of FORMAT (see `foreshock formats`, or `auto`) to JSON Lines on stdout.
 
     FILE may be compressed with gzip or zstd; `-` or none is standard input.
     """
     if format_name != "auto" and format_name not in PARSERS:
         raise Failure(f"no format {format_name!r}: use one of auto, {', '.join(PARSERS)}")
-    context = Context(node=node, year=year, zone=_zone(zone_name), boot_time=_boot(boot_time), run=run)
+    context = Context(
+        node=options["node"],
+        year=options["year"],
+        zone=_zone(options["zone_name"]),
+        boot_time=_boot(options["boot_time"]),
+        run=options["run"],
+    )
     names = files or (STDIN,)
     try:
         read = [_parse_file(format_name, name, context, several=len(names) > 1) for name in names]

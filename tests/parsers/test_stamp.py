@@ -1,0 +1,103 @@
+"""Times without a year, a zone or an epoch."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parsers.parser import Context
+from parsers.stamp import Stamps
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def test_a_month_ahead_of_the_newest_moment_is_last_years() -> None:
+    """A file of January holds lines of December."""
+    stamps = Stamps(Context(until=datetime(2026, 1, 5, tzinfo=UTC)))
+    assert stamps.yearless("Dec", "31", "23:59:59") == datetime(2025, 12, 31, 23, 59, 59, tzinfo=UTC)
+    assert stamps.yearless("Jan", "1", "00:00:01.5") == datetime(2026, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC)
+
+
+def test_a_given_year_turns_at_new_year() -> None:
+    """December then January: the next year; a line out of order goes back."""
+    stamps = Stamps(Context(year=2025))
+    years = [stamps.yearless(m, "10", "12:00:00") for m in ("Nov", "Dec", "Jan", "Dec", "Jan", "Mar")]
+    assert [moment.year for moment in years if moment] == [2025, 2025, 2026, 2025, 2026, 2026]
+
+
+def test_a_given_year_does_not_run_ahead_of_the_newest_moment() -> None:
+    """--year of today for a log that began last year."""
+    stamps = Stamps(Context(year=2026, until=datetime(2026, 2, 1, tzinfo=UTC)))
+    moment = stamps.yearless("Dec", "30", "12:00:00")
+    assert moment is not None
+    assert moment.year == 2025
+
+
+def test_a_slightly_fast_clock_does_not_cost_a_year() -> None:
+    """A line some minutes ahead of its file's time is of today."""
+    stamps = Stamps(Context(until=datetime(2026, 11, 20, 23, 0, tzinfo=UTC)))
+    assert stamps.yearless("Nov", "20", "23:30:00") == datetime(2026, 11, 20, 23, 30, tzinfo=UTC)
+
+
+def test_without_year_and_newest_moment_there_is_no_time() -> None:
+    """Missing, not guessed."""
+    stamps = Stamps(Context())
+    assert stamps.yearless("Nov", "20", "23:30:00") is None
+    assert not stamps.knows_year()
+
+
+@pytest.mark.parametrize(
+    ("month", "day", "clock"), [("kwi", "15", "07:56:59"), ("Feb", "30", "1:00:00"), ("Nov", "1", "x")]
+)
+def test_what_is_no_date_gives_none(month: str, day: str, clock: str) -> None:
+    """A month in another language, a day that is not there, no clock."""
+    assert Stamps(Context(year=2026)).yearless(month, day, clock) is None
+
+
+def test_29_february_is_found_in_its_leap_year() -> None:
+    """A file touched in 2025 with a line of 29 February 2024."""
+    stamps = Stamps(Context(until=datetime(2025, 1, 5, tzinfo=UTC)))
+    assert stamps.yearless("Feb", "29", "12:00:00") == datetime(2024, 2, 29, 12, tzinfo=UTC)
+
+
+def test_times_without_a_zone_are_in_the_contexts() -> None:
+    """Local time of the host that wrote them; a zone of their own wins."""
+    stamps = Stamps(Context(year=2026, zone=BERLIN))
+    assert stamps.yearless("Jul", "1", "12:00:00") == datetime(2026, 7, 1, 10, tzinfo=UTC)
+    assert stamps.dated("Jan", "1", "12:00:00", "2026") == datetime(2026, 1, 1, 11, tzinfo=UTC)
+    assert stamps.iso("2026-07-01T12:00:00") == datetime(2026, 7, 1, 10, tzinfo=UTC)
+    assert stamps.iso("2026-07-01T12:00:00+0000") == datetime(2026, 7, 1, 12, tzinfo=UTC)
+    assert stamps.iso("2026-07-01T12:00:00.123456789Z") == datetime(2026, 7, 1, 12, 0, 0, 123456, tzinfo=UTC)
+
+
+def test_seconds_since_boot_need_a_boot_time() -> None:
+    """None without one, and for a number that is no uptime."""
+    boot = datetime(2026, 11, 20, 21, 0, tzinfo=UTC)
+    assert Stamps(Context(boot_time=boot)).since_boot(90.5) == boot + timedelta(seconds=90.5)
+    assert Stamps(Context()).since_boot(90.5) is None
+    assert Stamps(Context(boot_time=boot)).since_boot(1e18) is None
+
+
+def test_a_time_without_a_year_goes_to_the_one_nearest_a_time_seen() -> None:
+    """Forwards and backwards over new year."""
+    stamps = Stamps(Context())
+    seen = datetime(2025, 12, 31, 23, 0, tzinfo=UTC)
+    assert stamps.nearest(1, "01", "00:10:00.5", seen) == datetime(2026, 1, 1, 0, 10, 0, 500_000, tzinfo=UTC)
+    assert stamps.nearest(12, "30", "00:10:00", seen) == datetime(2025, 12, 30, 0, 10, tzinfo=UTC)
+    assert stamps.nearest(2, "31", "00:10:00", seen) is None
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True))
+def test_any_number_is_a_time_or_none(seconds: float) -> None:
+    """A broken number never raises."""
+    moment = Stamps(Context()).since_epoch(seconds)
+    assert moment is None or moment.tzinfo is UTC
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_an_iso_time_or_none(text: str) -> None:
+    """Nor does a broken text."""
+    moment = Stamps(Context()).iso(text)
+    assert moment is None or moment.tzinfo is UTC

@@ -1,0 +1,70 @@
+"""Slurm's hostlists."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.event import RecordError
+from store.hostlist import MAX_HOSTS, expand
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("gpu-001", ["gpu-001"]),
+        ("gpu-[001-003,007]", ["gpu-001", "gpu-002", "gpu-003", "gpu-007"]),
+        ("gpu-[098-101]", ["gpu-098", "gpu-099", "gpu-100", "gpu-101"]),
+        ("gpu-[8-10]", ["gpu-8", "gpu-9", "gpu-10"]),
+        ("a[1-2],b3, login", ["a1", "a2", "b3", "login"]),
+        ("rack[1-2]node[01-02]-ib", ["rack1node01-ib", "rack1node02-ib", "rack2node01-ib", "rack2node02-ib"]),
+        ("learnnode[1273,1405]", ["learnnode1273", "learnnode1405"]),
+        ("2e333a22-f584-4a62-b54a-ff02158bc431", ["2e333a22-f584-4a62-b54a-ff02158bc431"]),
+    ],
+)
+def test_a_hostlist_names_its_hosts(text: str, hosts: list[str]) -> None:
+    """Ranges keep their leading zeros; several brackets multiply."""
+    assert expand(text) == hosts
+
+
+@pytest.mark.parametrize("text", ["", "  ", "(null)", "None assigned", "N/A", "Unknown"])
+def test_no_hosts_yet_is_an_empty_list(text: str) -> None:
+    """What Slurm prints of a pending job."""
+    assert expand(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("gpu-[1-3", "not closed"),
+        ("gpu-1-3]", "do not match"),
+        ("gpu-[1-[2-3]]", "do not match"),
+        ("gpu-[3-1]", "backwards"),
+        ("gpu-[a-c]", "no number"),
+        ("gpu-[]", "no number"),
+        ("gpu-[0-999999999]", "more than"),
+        ("a[1-1000]b[1-1000]", "more than"),
+        ("a[1-150000],b[1-150000]", "more than"),
+    ],
+)
+def test_a_broken_hostlist_says_what_is_wrong(text: str, why: str) -> None:
+    """It is refused in one sentence, and never expanded into all memory."""
+    with pytest.raises(RecordError, match=why):
+        expand(text)
+
+
+@given(st.text(alphabet="ab01239-[],", max_size=40))
+def test_any_text_gives_bounded_hosts_or_a_record_error(text: str) -> None:
+    """No other exception, whatever the text."""
+    try:
+        assert len(expand(text)) <= MAX_HOSTS
+    except RecordError as error:
+        assert "hostlist" in str(error)
+
+
+@given(st.integers(0, 500), st.integers(0, 50), st.integers(1, 5))
+def test_a_range_written_out_reads_back(first: int, count: int, width: int) -> None:
+    """As many hosts as the range is long, each as wide as its first."""
+    hosts = expand(f"n[{first:0{width}d}-{first + count:0{width}d}]")
+    assert len(hosts) == count + 1
+    assert hosts[0] == f"n{first:0{width}d}"
+    assert hosts[-1] == f"n{first + count:0{width}d}"
