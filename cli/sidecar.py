@@ -14,7 +14,6 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
-import yaml
 
 from cli.errors import Failure
 from collectors.collector import SourceError
@@ -65,6 +64,8 @@ def load(file: Path | None) -> dict[str, Any]:
     """
     if file is None:
         return {}
+    import yaml  # only here: without a file the sidecar does without its memory
+
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

@@ -18,7 +18,7 @@ from collectors.collector import SourceSettings
 from collectors.metrics import MetricsServer, SidecarMetrics
 from collectors.registry import make_collector
 from collectors.rejected import RejectedFile
-from collectors.runner import Runner
+from collectors.runner import Runner, stalled
 from collectors.shipper import Shipper
 from collectors.spool import QUEUES, Spool
 from collectors.transport import Transport
@@ -27,6 +27,7 @@ _LOG = logging.getLogger("foreshock.sidecar")
 DEFAULT_PORT = 10871
 _SAVE_POSITIONS_S = 10.0
 _JOIN_S = 2.0
+_STALLED_S = 120.0
 _FLUSH_S = 2.0
 _REQUEST_TIMEOUT_S = 10.0
 
@@ -85,7 +86,7 @@ def run(settings: SidecarSettings, stop: threading.Event, alive: Callable[[], No
             for runner in runners:
                 runner.start()
             _LOG.info("watching %s as %s for %s", ", ".join(settings.sources), settings.node, settings.server)
-            _watch(spool, stop, [shipping, *runners], alive)
+            _watch(spool, stop, shipping, runners, alive)
             for runner in runners:
                 runner.join(_JOIN_S)
         if shipping.is_alive() or not shipper.flush(_FLUSH_S):
@@ -100,14 +101,17 @@ def _shipping(shipper: Shipper, stop: threading.Event) -> Iterator[threading.Thr
     thread.join(_JOIN_S)
 
 
-def _watch(spool: Spool, stop: threading.Event, threads: list[threading.Thread], alive: Callable[[], None]) -> None:
-    """Until the stop event: save positions now and then, and tell a watchdog as long as every thread lives."""
+def _watch(
+    spool: Spool, stop: threading.Event, shipping: threading.Thread, runners: list[Runner], alive: Callable[[], None]
+) -> None:
+    """Until the stop event: save positions now and then, and tell a watchdog as long as every thread moves."""
     saved = time.monotonic()
     while not stop.wait(1.0):
-        if all(thread.is_alive() for thread in threads):
+        now = time.monotonic()
+        if shipping.is_alive() and not any(stalled(runner, _STALLED_S, now) for runner in runners):
             alive()
-        if time.monotonic() - saved >= _SAVE_POSITIONS_S:
-            saved = time.monotonic()
+        if now - saved >= _SAVE_POSITIONS_S:
+            saved = now
             try:
                 spool.save_positions()
             except OSError as error:

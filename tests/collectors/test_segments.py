@@ -1,0 +1,134 @@
+"""The append-only log under the spool."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collectors.segments import Cursor, SegmentLog, write_atomically
+
+
+def log_at(folder: Path, segment_bytes: int = 100) -> SegmentLog:
+    """A log without opening records."""
+    return SegmentLog(folder, segment_bytes, lambda: None)
+
+
+def payloads(log: SegmentLog, cursor: Cursor | None = None) -> list[bytes]:
+    """Everything after a place."""
+    return [payload for payload, _end in log.read(cursor or Cursor())]
+
+
+def test_what_was_appended_is_read_again_over_segments_and_restarts(tmp_path: Path) -> None:
+    """In order, and from any place on."""
+    written = [f"record {i}".encode() for i in range(40)]
+    log = log_at(tmp_path)
+    for payload in written:
+        log.append([payload])
+    assert len(log.segments) > 3
+    again = log_at(tmp_path)
+    assert payloads(again) == written
+    assert again.end == log.end
+    assert again.size_bytes == sum(path.stat().st_size for path in tmp_path.glob("*.seg"))
+    places = [end for _payload, end in again.read(Cursor())]
+    assert payloads(again, places[17]) == written[18:]
+
+
+@given(st.integers(min_value=0, max_value=200), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_a_torn_tail_is_cut_at_the_last_good_record(
+    tmp_path_factory: pytest.TempPathFactory, cut: int, flip: bool
+) -> None:
+    """Whatever a crash left of the newest segment: whole records stay, nothing broken comes out, appending goes on."""
+    folder = tmp_path_factory.mktemp("log")
+    written = [f"record {i}".encode() * 2 for i in range(6)]
+    log_at(folder, 10_000).append(written)
+    path = folder / "00000001.seg"
+    size = path.stat().st_size
+    place = min(cut, size - 1)
+    if flip:
+        raw = bytearray(path.read_bytes())
+        raw[place] ^= 0xFF
+        path.write_bytes(raw)
+    else:
+        os.truncate(path, place)
+    log = log_at(folder, 10_000)
+    kept = payloads(log)
+    assert kept == written[: len(kept)]
+    assert len(kept) < len(written)
+    log.append([b"after"])
+    assert payloads(log_at(folder, 10_000)) == [*kept, b"after"]
+
+
+def test_zeros_at_the_end_are_no_records(tmp_path: Path) -> None:
+    """A file system may leave them after a power failure; a length of zero with a checksum of zero would fit."""
+    log_at(tmp_path).append([b"good"])
+    with (tmp_path / "00000001.seg").open("ab") as file:
+        file.write(bytes(4096))
+    log = log_at(tmp_path)
+    assert payloads(log) == [b"good"]
+    assert log.torn_bytes == 4096
+
+
+def test_a_broken_record_in_an_older_segment_costs_the_rest_of_it_alone(tmp_path: Path) -> None:
+    """Later segments are read, the loss is counted once."""
+    log = log_at(tmp_path, 30)
+    for i in range(6):
+        log.append([f"record number {i}".encode()])
+    first = tmp_path / "00000001.seg"
+    raw = bytearray(first.read_bytes())
+    raw[12] ^= 1
+    first.write_bytes(raw)
+    log = log_at(tmp_path, 30)
+    assert b"record number 5" in payloads(log)
+    assert b"record number 0" not in payloads(log)
+    assert log.corrupt_bytes == len(raw)
+
+
+def test_dropping_never_uses_a_number_twice(tmp_path: Path) -> None:
+    """A place that was acknowledged must never point into other records."""
+    log = log_at(tmp_path)
+    assert log.drop_oldest() is None
+    log.append([b"one"])
+    assert log.drop_oldest() == Cursor(2, 0)
+    assert log.size_bytes == 0
+    log.append([b"two"])
+    assert log.segments == [2]
+    assert payloads(log_at(tmp_path), Cursor(2, 0)) == [b"two"]
+
+
+def test_the_opening_record_comes_first_in_each_segment(tmp_path: Path) -> None:
+    """Also in one that a crash left empty."""
+    log = SegmentLog(tmp_path, 40, lambda: b"opening")
+    for _ in range(4):
+        log.append([b"x" * 30])
+    for number in log.segments:
+        assert next(log.read(Cursor(number, 0)))[0] == b"opening"
+    os.truncate(tmp_path / f"{log.segments[-1]:08d}.seg", 0)
+    log = SegmentLog(tmp_path, 40, lambda: b"opening")
+    log.append([b"y"])
+    assert payloads(log, Cursor(log.segments[-1], 0)) == [b"opening", b"y"]
+
+
+def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    """/dev/full stands for the disk: the write fails, the error is told."""
+    log = log_at(tmp_path)
+    log.append([b"one"])
+    (tmp_path / "00000001.seg").rename(tmp_path / "kept")
+    (tmp_path / "00000001.seg").symlink_to("/dev/full")
+    with pytest.raises(OSError, match=r"No space left|Invalid argument"):
+        log.append([b"two"])
+    (tmp_path / "00000001.seg").unlink()
+    (tmp_path / "kept").rename(tmp_path / "00000001.seg")
+    log.append([b"three"])
+    assert payloads(log) == [b"one", b"three"]
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    """No leftover beside it."""
+    path = tmp_path / "file.json"
+    write_atomically(path, b"one")
+    write_atomically(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert list(tmp_path.iterdir()) == [path]
