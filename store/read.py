@@ -63,8 +63,10 @@ def read_events(
         query = query.where(table.c.source.not_in(excluding))
     if limit is not None:
         query = query.limit(limit)
-    for row in connection.execute(query.execution_options(yield_per=_FETCH)):
-        yield event_of(row)
+    # A reader that stops halfway leaves no cursor open on the server.
+    with connection.execute(query.execution_options(yield_per=_FETCH)) as result:
+        for row in result:
+            yield event_of(row)
 
 
 def _literal(value: Any) -> sa.ColumnElement[Any]:

@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
+from real.postgres import Postgres, postgres
 
 from store.database import migrate, open_database
+
+# A parameter of tests that run on PostgreSQL too; one process of a parallel run has them all, and so one server.
+ON_POSTGRES = pytest.param("postgresql", marks=[pytest.mark.integration, pytest.mark.xdist_group("postgresql")])
 
 # A loaded machine makes no test fail: neither examples nor their making are timed.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -21,3 +25,26 @@ def engine(tmp_path: Path) -> Iterator[sa.Engine]:
     migrate(engine)
     yield engine
     engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """A real PostgreSQL, for the whole run."""
+    with postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_engine(postgres_server: Postgres) -> Iterator[sa.Engine]:
+    """A fresh PostgreSQL database, migrated."""
+    engine = open_database(postgres_server.new_database())
+    migrate(engine)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture(params=["sqlite", ON_POSTGRES])
+def any_engine(request: pytest.FixtureRequest) -> sa.Engine:
+    """A fresh database of either kind, migrated."""
+    found: sa.Engine = request.getfixturevalue("engine" if request.param == "sqlite" else "postgres_engine")
+    return found

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -320,8 +321,6 @@ def test_missing_and_returned_alternate_and_fit_the_samples(samples: list[tuple[
 
 def columns_of(samples: list[tuple[int, str, int, int | None]]) -> Samples:
     """The samples as a table of columns."""
-    import numpy as np
-
     return Samples(
         nodes=("a", "b"),
         node=np.array([["a", "b"].index(s[1]) for s in samples], dtype=np.int64),

@@ -1,0 +1,108 @@
+"""A real PostgreSQL: its own cluster in a temporary folder, on a unix socket alone.
+
+with postgres() as server:
+    engine = open_database(server.new_database())
+"""
+
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from real.programs import need_file, stop, wait_for
+
+
+@dataclass(frozen=True, slots=True)
+class Postgres:
+    """A running server. `folder` holds its data and its socket."""
+
+    folder: Path
+    bin: Path
+
+    def url(self, database: str = "postgres") -> str:
+        """The URL of a database, for SQLAlchemy."""
+        return f"postgresql+psycopg://postgres@/{database}?host={self.folder}"
+
+    def dsn(self, database: str = "postgres") -> str:
+        """The same for libpq."""
+        return f"host={self.folder} user=postgres dbname={database}"
+
+    def new_database(self) -> str:
+        """The URL of a fresh, empty database."""
+        name = f"test_{secrets.token_hex(6)}"
+        command = [self.bin / "createdb", "-h", self.folder, "-U", "postgres", name]
+        subprocess.run(command, check=True, env=_environment(), capture_output=True)
+        return self.url(name)
+
+
+@contextmanager
+def postgres(fsync: bool = False) -> Iterator[Postgres]:
+    """A server of its own, gone with its data at the end. It refuses to run as root, so root lends it another user."""
+    binaries = need_file("usr/lib/postgresql/*/bin/postgres", "postgresql").parent
+    user = _unprivileged()
+    # Not pytest's tmp_path: that is closed to other users, and too long for a socket's name.
+    folder = Path(tempfile.mkdtemp(prefix="fs-pg-"))
+    folder.chmod(0o755)
+    if user is not None:
+        shutil.chown(folder, user)
+    try:
+        _initialise(binaries, folder, user)
+        with _running(binaries, folder, user, fsync):
+            yield Postgres(folder, binaries)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unprivileged() -> str | None:
+    """The user to run as: this one, unless it is root."""
+    if os.geteuid() != 0:
+        return None
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in known else "nobody"
+
+
+def _environment() -> dict[str, str]:
+    return {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "TZ": "UTC"}
+
+
+def _initialise(binaries: Path, folder: Path, user: str | None) -> None:
+    command = [binaries / "initdb", "-D", folder / "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]
+    done = subprocess.run(command, user=user, env=_environment(), cwd=folder, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"initdb failed: {done.stderr.decode()[-500:]}")
+
+
+@contextmanager
+def _running(binaries: Path, folder: Path, user: str | None, fsync: bool) -> Iterator[None]:
+    settings = {
+        "listen_addresses": "",
+        "unix_socket_directories": str(folder),
+        "shared_buffers": "128MB",
+        "max_wal_size": "2GB",
+        **({} if fsync else {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}),
+    }
+    command = [str(binaries / "postgres"), "-D", str(folder / "data")]
+    for name, value in settings.items():
+        command += ["-c", f"{name}={value}"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, user=user, env=_environment(), cwd=folder, stdout=log, stderr=log)
+    try:
+        ready = [binaries / "pg_isready", "-q", "-h", folder]
+        wait_for(
+            "PostgreSQL answers",
+            lambda: (
+                subprocess.run(ready, env=_environment(), check=False).returncode == 0 or process.poll() is not None
+            ),
+        )
+        if process.poll() is not None:
+            raise RuntimeError(f"PostgreSQL ended: {(folder / 'log').read_text()[-500:]}")
+        yield
+    finally:
+        stop(process, signal.SIGINT)

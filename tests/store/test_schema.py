@@ -1,0 +1,72 @@
+"""The schema and its migrations: one and the same, on both databases."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy.dialects import postgresql, sqlite
+
+from store import schema
+from store.database import migrate, newest_revision, revision
+
+
+def test_the_migrations_make_the_schema(any_engine: sa.Engine) -> None:
+    """Alembic finds no difference between a migrated database and schema.py, types included."""
+    with any_engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, schema.metadata) == []
+
+
+def test_migrating_again_changes_nothing(any_engine: sa.Engine) -> None:
+    """It is at the newest revision already."""
+    assert revision(any_engine) == newest_revision()
+    migrate(any_engine)
+    assert revision(any_engine) == newest_revision()
+
+
+def test_every_index_is_there_under_its_name(any_engine: sa.Engine) -> None:
+    """A missing one shows only at scale."""
+    inspector = sa.inspect(any_engine)
+    for table in schema.metadata.tables.values():
+        assert {index["name"] for index in inspector.get_indexes(table.name)} == {index.name for index in table.indexes}
+
+
+def test_every_column_bears_the_name_of_its_record_s_field() -> None:
+    """Rows become records by keyword."""
+    from dataclasses import fields
+
+    from store.incident import Incident
+    from store.job import Job
+    from store.node import Node
+    from store.outage import Outage
+    from store.telemetry import Rollup
+
+    for table, record, more in (
+        (schema.nodes, Node, {"last_seen"}),
+        (schema.outages, Outage, set()),
+        (schema.jobs, Job, {"attempt"}),
+        (schema.telemetry, Rollup, set()),
+        (schema.incidents, Incident, set()),
+    ):
+        assert {column.name for column in table.columns} == {f.name for f in fields(record)} | more
+
+
+@pytest.mark.parametrize("dialect", [sqlite.dialect(), postgresql.dialect()])
+def test_a_moment_goes_to_the_database_and_back(dialect: sa.Dialect) -> None:
+    """In microseconds on SQLite, as itself on PostgreSQL; from another zone in UTC."""
+    kind = schema.UtcTime()
+    moment = datetime(2025, 3, 1, 4, 5, 6, 789, tzinfo=timezone(timedelta(hours=2)))
+    back = kind.process_result_value(kind.process_bind_param(moment, dialect), dialect)
+    assert back == moment
+    assert back is not None
+    assert back.tzinfo is UTC
+    assert kind.process_bind_param(None, dialect) is None
+    assert kind.process_result_value(None, dialect) is None
+
+
+def test_a_moment_without_a_zone_is_refused_on_sqlite() -> None:
+    """Nobody can tell when it was."""
+    with pytest.raises(TypeError):
+        schema.UtcTime().process_bind_param(datetime(2025, 3, 1), sqlite.dialect())  # noqa: DTZ001

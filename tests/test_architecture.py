@@ -1,0 +1,161 @@
+"""The house rules that no other tool checks: sizes, names, docstrings, registries; and the imports' own check."""
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROOMS = (
+    "api", "cli", "collectors", "dashboard", "diagnosis", "goodput",
+    "parsers", "predictor", "schedulers", "simulator", "store",
+)  # fmt: skip
+FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "core", "misc", "base", "lib"}
+# Import names on PyPI that a top-level folder of ours would hide.
+FORBIDDEN_PACKAGES = {"events", "records", "fixtures"}
+MOST_FILE_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 300, 50, 6
+
+FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+OURS = [path for path in FILES if "migrations" not in path.parts]
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def name_of(path: Path) -> str:
+    """The path as the rules speak of it."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def functions(path: Path) -> Iterator[FUNCTIONS]:
+    """Every function and method of a file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, FUNCTIONS):
+            yield node
+
+
+def test_every_room_of_the_house_is_there() -> None:
+    """A folder with a docstring that says what it holds; and no other package beside them."""
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert packages - {"benchmarks"} == set(ROOMS)
+    assert not packages & FORBIDDEN_PACKAGES
+
+
+@pytest.mark.parametrize("path", OURS, ids=name_of)
+def test_a_file_keeps_the_limits(path: Path) -> None:
+    """Lines of a file and a function, parameters, types, docstrings of the module and its public classes."""
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    wrong = []
+    if len(text.splitlines()) > MOST_FILE_LINES:
+        wrong.append(f"{len(text.splitlines())} lines")
+    if not ast.get_docstring(tree):
+        wrong.append("no docstring")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and not ast.get_docstring(node):
+            wrong.append(f"class {node.name} has no docstring")
+        if isinstance(node, FUNCTIONS):
+            wrong += _wrong_of_function(node)
+    assert wrong == []
+
+
+def _wrong_of_function(node: FUNCTIONS) -> Iterator[str]:
+    lines = (node.end_lineno or node.lineno) - node.lineno + 1
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    if lines > MOST_FUNCTION_LINES:
+        yield f"{node.name} has {lines} lines"
+    if len(arguments) > MOST_PARAMETERS:
+        yield f"{node.name} has {len(arguments)} parameters"
+    if node.returns is None:
+        yield f"{node.name} has no return type"
+
+
+def test_no_file_or_folder_has_a_name_that_says_nothing() -> None:
+    """`utils` and the like collect what belongs elsewhere."""
+    names = {part for path in FILES for part in path.relative_to(ROOT).with_suffix("").parts}
+    assert not names & FORBIDDEN_NAMES
+
+
+def test_tests_and_fixtures_are_no_packages() -> None:
+    """pytest imports by path (--import-mode=importlib); an __init__.py would make two modules of one file."""
+    assert [*(ROOT / "tests").rglob("__init__.py"), *(ROOT / "fixtures").rglob("__init__.py")] == []
+
+
+def test_nothing_beside_the_dashboard_s_app_bears_the_name_of_a_room() -> None:
+    """Streamlit puts dashboard/ first on the path: dashboard/store.py would be imported as `store`."""
+    taken = {path.stem for path in (ROOT / "dashboard").iterdir()} & {*ROOMS, "benchmarks", "tests"}
+    assert taken == set()
+
+
+def imported(room: str) -> set[str]:
+    """The modules of a room that its registry imports."""
+    tree = ast.parse((ROOT / room / "registry.py").read_text(encoding="utf-8"))
+    found = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    return {module.split(".")[1] for module in found if module.startswith(f"{room}.")}
+
+
+def holders(room: str, methods: set[str]) -> set[str]:
+    """The modules of a room that hold a public class with all of the methods, the protocol itself aside."""
+    found = set()
+    for path in (ROOT / room).glob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if not isinstance(node, ast.ClassDef) or node.name.startswith("_") or is_protocol(node):
+                continue
+            if methods <= {item.name for item in node.body if isinstance(item, FUNCTIONS)}:
+                found.add(path.stem)
+    return found
+
+
+def is_protocol(node: ast.ClassDef) -> bool:
+    """Whether a class only says what others must have."""
+    return any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases)
+
+
+def test_every_parser_is_in_the_registry() -> None:
+    """A module with `feed` and `flush` is a format, or what registered formats are built of."""
+    registered = imported("parsers")
+    texts = [(ROOT / "parsers" / f"{module}.py").read_text(encoding="utf-8") for module in registered]
+    units = {unit for unit in holders("parsers", {"feed", "flush"}) if unit in registered or not used_in(unit, texts)}
+    assert units == registered & units
+    assert len(units) >= 6
+
+
+def used_in(module: str, texts: list[str]) -> bool:
+    """Whether one of the files imports the parser module."""
+    return any(f"from parsers.{module} import" in text for text in texts)
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if (ROOT / room / "registry.py").exists()])
+def test_a_registry_names_only_modules_that_are_there(room: str) -> None:
+    """And importing it works."""
+    import_module(f"{room}.registry")
+    assert {module for module in imported(room) if not (ROOT / room / f"{module}.py").exists()} == set()
+
+
+def test_imports_run_downward_only() -> None:
+    """The contracts of import-linter: floors, a light node, the dashboard that asks the API."""
+    lint = Path(sys.executable).parent / "lint-imports"
+    environment = {**os.environ, "NO_COLOR": "1"}
+    done = subprocess.run([lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_no_room_imports_itself_in_a_circle() -> None:
+    """Module by module, at import time."""
+    graph: dict[str, set[str]] = {}
+    modules = {name_of(path).removesuffix(".py").replace("/", "."): path for path in OURS}
+    for module, path in modules.items():
+        found: set[str] = set()
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom) and node.module:
+                found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            elif isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+        graph[module] = (found & modules.keys()) - {module}
+    while graph:
+        leaves = {module for module, needs in graph.items() if not needs & graph.keys()}
+        assert leaves, f"a circle among {sorted(graph)}"
+        graph = {module: needs for module, needs in graph.items() if module not in leaves}
