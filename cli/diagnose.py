@@ -5,8 +5,9 @@ import click
 from cli.errors import Failure
 from cli.open import open_store
 from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
-from diagnosis.culprit import Culprit, explain
+from diagnosis.culprit import explain
 from diagnosis.stop import stop_of
+from diagnosis.suspect import Culprit
 from store.event import RecordError, format_time, parse_time
 
 

@@ -9,17 +9,18 @@ own error (seen on many nodes at once, the consequence of another's fault).
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import sqlalchemy as sa
 
 from diagnosis.plausibility import Verdict, together, weigh
+from diagnosis.program import from_program
 from diagnosis.stop import Stop, stop_of
+from diagnosis.suspect import Culprit
 from diagnosis.topology import Topology, read_topology
 from store import schema
-from store.event import Cause, Device, format_time
+from store.event import Device, format_time
 from store.incident import Incident
 from store.read import Window, incident_of, read_events
 
@@ -28,28 +29,6 @@ _EVIDENCE = 10  # event ids of each
 # A node that dies silently is marked down by the scheduler up to this long after the work stopped.
 _MARKED_DOWN = timedelta(minutes=30)
 _NO_EVIDENCE_SOURCES = ("training", "sacct", "sacctmgr")
-
-
-@dataclass(frozen=True, slots=True)
-class Culprit:
-    """One suspect. `events` are ids; `incident` is None where an outage alone speaks against the node."""
-
-    rank: int
-    node: str | None
-    device: Device
-    incident: str | None
-    score: float
-    reason: str
-    events: tuple[str, ...] = ()
-    time: datetime | None = None
-    cause: Cause = "unknown"
-    nodes: tuple[str, ...] = field(default=())
-
-    def to_json(self) -> dict[str, Any]:
-        """The suspect as plain values."""
-        told = asdict(self)
-        told["time"] = None if self.time is None else format_time(self.time)
-        return told
 
 
 def rank(connection: sa.Connection, run: str | None = None, at: datetime | None = None) -> list[Culprit]:
@@ -67,7 +46,11 @@ def explain(connection: sa.Connection, stop: Stop) -> list[Culprit]:
     """The suspects of one stop, the likeliest first."""
     topology = read_topology(connection)
     incidents = [one for one in _incidents(connection, stop) if topology.concerns(one, stop.nodes)]
-    suspects = _from_incidents(incidents, stop, topology) + _from_outages(connection, incidents, stop)
+    suspects = [
+        *_from_incidents(incidents, stop, topology),
+        *_from_outages(connection, incidents, stop),
+        *from_program(connection, stop),
+    ]
     suspects.sort(key=lambda one: (-one.score, one.time or stop.end, one.node or "", one.incident or ""))
     return [
         replace(one, rank=place, events=_events(connection, one, incidents))
@@ -153,6 +136,8 @@ def _from_outages(connection: sa.Connection, incidents: Sequence[Incident], stop
 
 def _events(connection: sa.Connection, culprit: Culprit, incidents: Sequence[Incident]) -> tuple[str, ...]:
     """The ids of the first events behind a suspect."""
+    if culprit.events:
+        return culprit.events
     own = {incident.id: incident for incident in incidents}
     if culprit.incident is None or culprit.incident not in own:
         return ()
