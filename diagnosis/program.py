@@ -20,8 +20,6 @@ _CONSEQUENCES = ("process_exit", "task_killed", "nccl_watchdog", "cancelled")
 _STORAGE = re.compile(
     r"Errno 5\b|Input/output error|Stale file handle|No space left|Read-only file system", re.IGNORECASE
 )
-    r"Errno 5\b|Input/output error|Stale file handle|No space left|Read-only file system", re.IGNORECASE
-)
 
 
 def from_program(connection: sa.Connection, stop: Stop) -> list[Culprit]:
