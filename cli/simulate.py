@@ -1,6 +1,6 @@
 """`foreshock simulate`: a cluster that never was, as an archive with the truth beside it."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from simulator.settings import Settings
 from simulator.truth import write_truth
 from store.event import RecordError, parse_time
 
+_START = "2025-01-01T00:00:00Z"
 _COLUMNS = [
     "horizon",
     "rows",
@@ -27,17 +28,28 @@ _COLUMNS = [
 ]
 
 
+def _midnight(_context: click.Context, _option: click.Parameter, text: str) -> datetime:
+    try:
+        return parse_time(text)
+    except RecordError as error:
+        raise Failure(f"--start: {error}") from error
+
+
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--nodes", default=64, show_default=True, help="Nodes of eight GPUs (8 to 10000).")
 @click.option("--days", default=30, show_default=True, help="Days to simulate (2 to 1000).")
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0), help="Same seed, same cluster.")
+@click.option("--start", default=_START, show_default=True, callback=_midnight, help="The first midnight, in UTC.")
 @click.option(
-    "--seed", default=1, show_default=True, type=click.IntRange(min=0), help="The same seed, the same cluster."
+    "--rate",
+    "rate_per_1000_node_days",
+    default=3.8,
+    show_default=True,
+    help="Unplanned hardware failures per 1000 node-days.",
 )
-@click.option("--start", default="2025-01-01T00:00:00Z", show_default=True, help="The first midnight, in UTC.")
-@click.option("--rate", default=3.8, show_default=True, help="Unplanned hardware failures per 1000 node-days.")
 @JSON_OPTION
-def simulate(directory: Path, nodes: int, days: int, seed: int, start: str, rate: float, as_json: bool) -> None:
+def simulate(directory: Path, as_json: bool, **chosen: Any) -> None:
     """Simulate a cluster: its logs go to DIRECTORY/archive, its ground truth to DIRECTORY/truth.
 
     Prints the oracle: how well a reader of the hidden state would have foretold the outages.
@@ -45,7 +57,7 @@ def simulate(directory: Path, nodes: int, days: int, seed: int, start: str, rate
     if (directory / "archive").exists() and any((directory / "archive").iterdir()):
         raise Failure(f"{directory / 'archive'} is not empty: name another directory, or remove it first")
     try:
-        settings = Settings(nodes=nodes, days=days, seed=seed, start=_midnight(start), rate_per_1000_node_days=rate)
+        settings = Settings(**chosen)
     except ValueError as error:
         raise Failure(str(error)) from error
     cluster = simulate_cluster(settings)
@@ -58,16 +70,12 @@ def simulate(directory: Path, nodes: int, days: int, seed: int, start: str, rate
         print_json({"archive": str(directory / "archive"), "truth": str(directory / "truth"), "oracle": hidden})
         return
     visible = sum(failure.visible for failure in cluster.outages)
-    click.echo(f"{directory / 'archive'}: {nodes} nodes, {days} days, {len(cluster.outages)} unplanned outages, ")
-    click.echo(f"of which {visible} had a precursor. The oracle, who reads the hidden state, reaches:")
+    click.echo(
+        f"{directory / 'archive'}: {settings.nodes} nodes, {settings.days} days, "
+        f"{len(cluster.outages)} unplanned outages, {visible} of them with a precursor."
+    )
+    click.echo("The oracle, who reads the hidden state, reaches:")
     print_table([_row(horizon, figures) for horizon, figures in hidden["horizons"].items()], _COLUMNS)
-
-
-def _midnight(text: str) -> datetime:
-    try:
-        return parse_time(text).astimezone(UTC)
-    except RecordError as error:
-        raise Failure(f"--start: {error}") from error
 
 
 def _row(horizon_h: str, figures: dict[str, Any]) -> dict[str, Any]:

@@ -59,19 +59,15 @@ def simulate(settings: Settings) -> Cluster:
     training = Training(settings, layout, failures, rngs[3])
     roll_ms = hazard.shock_day * DAY_MS + 8 * HOUR_MS
     _roll_driver(training, roll_ms)
-    runs = plan_runs(settings)
-    for run in runs:
+    planned = plan_runs(settings)
+    for run in planned:
         training.simulate(run, [roll_ms])
-    runs = [run for run in runs if run.attempts]
+    runs = [run for run in planned if run.attempts]
     failures.sort(key=lambda f: (f.fault_ms, f.node))
-    trace = Trace()
-    for failure in failures:
-        if failure.leaf is None:
-            leave_signs(failure, trace, rngs[4])
-        else:
-            _leaf_down(failure, layout, trace)
-    leave_decoys(Stage(settings, layout, parameters, training.availability, rngs[5], trace))
     drains = training.availability.all_drains()
+    trace = Trace()
+    _leave_all_signs(failures, layout, trace, rngs[4])
+    leave_decoys(Stage(settings, layout, parameters, training.availability, rngs[5], trace))
     _boots(settings, failures, drains, roll_ms, trace)
     _ends_of_jobs(runs, trace, rngs[4])
     _clear(settings, runs, trace)
@@ -88,6 +84,14 @@ def simulate(settings: Settings) -> Cluster:
         trace=trace,
         roll_ms=roll_ms,
     )
+
+
+def _leave_all_signs(failures: list[Failure], layout: Layout, trace: Trace, rng: np.random.Generator) -> None:
+    for failure in failures:
+        if failure.leaf is None:
+            leave_signs(failure, trace, rng)
+        else:
+            _leaf_down(failure, layout, trace)
 
 
 def _contained(failures: list[Failure], parameters: Parameters, rng: np.random.Generator) -> list[Failure]:

@@ -67,7 +67,7 @@ def draw_failures(settings: Settings, parameters: Parameters, layout: Layout, rn
     rate = np.zeros((settings.days, layout.nodes))
     failures: list[Failure] = []
     # Relapses and infants add failures: the rest is scaled so that the whole stays at the rate asked for.
-    base *= 0.88
+    base *= 1.02
     for day in range(settings.days):
         frailty.drift()
         relapse = np.where(relapse_until > day, parameters.relapse_factor, 1.0)

@@ -19,12 +19,12 @@ class Parameters:
 
     # Nodes and their frailty
     frailty_shape: float = _figure(0.12, "D6/D7: gamma k = 0.10-0.15 puts 51-61 % of failures on the top 5 % of nodes")
-    frailty_cap: float = _figure(16.0, "D7: bound of ours, so that one node cannot dominate a small archive")
-    frailty_floor: float = _figure(0.12, "D7: floor of ours: no node is immune")
-    frailty_drift_per_day: float = _figure(0.06, "D7: slow drift; sigma of the daily step of log frailty")
-    resample_on_board_swap: float = _figure(0.7, "D7: frailty resampled on repair")
-    resample_on_reimage: float = _figure(0.25, "D7: frailty resampled on repair")
-    relapse_share: float = _figure(0.25, "D5: 33 of 112 GPUs with a DBE repeat (Summit)")
+    frailty_cap: float = _figure(30.0, "D7: bound of ours, so that one node cannot dominate a small archive")
+    frailty_floor: float = _figure(0.04, "D7: floor of ours: no node is immune")
+    frailty_drift_per_day: float = _figure(0.03, "D7: slow drift; sigma of the daily step of log frailty")
+    resample_on_board_swap: float = _figure(0.4, "D7: frailty resampled on repair")
+    resample_on_reimage: float = _figure(0.1, "D7: frailty resampled on repair")
+    relapse_share: float = _figure(0.3, "D5: 33 of 112 GPUs with a DBE repeat (Summit)")
     relapse_factor: float = _figure(8.0, "D5: gap of a repeat: median 20 h, mean about 20 d; hazard factor of ours")
     relapse_days: float = _figure(7.0, "D5: as above")
     new_node_share: float = _figure(0.06, "D6: burn-in; share of nodes that join during the archive is ours")

@@ -15,7 +15,7 @@ from simulator.archive import kernel_text
 from simulator.cluster import Cluster
 from simulator.fabric import opensm_lines
 from simulator.layout import GPUS, PCI, gpu_uuid
-from simulator.slurm import drain_row, failure_row, job_row
+from simulator.slurm import EVENT_HEADER, SACCT_HEADER, drain_row, failure_row, job_row
 from simulator.telemetry import COUNTER_FIELDS, FIELDS, advance, gauges, marks, present
 from simulator.training_log import log_lines
 
@@ -24,8 +24,7 @@ from simulator.training_log import log_lines
 class Entry:
     """One line, when it is written and into what: `kernel`, `opensm`, `training/RUN`, `sacct` or `sacctmgr`.
 
-    A line of `sacct` or `sacctmgr` is one row without the header (simulator.slurm has both headers); a job's or an
-    outage's row comes anew when it changes.
+    `sacct` and `sacctmgr` begin with their header; a job's or an outage's row comes anew when it changes.
     """
 
     time: datetime
@@ -48,8 +47,11 @@ def entries(cluster: Cluster, since: datetime) -> Iterator[Entry]:
     for run in cluster.runs:
         lines = log_lines(cluster.settings, cluster.layout, run, cluster.parameters.log_interval)
         sources.append([(time_ms * 1000, f"training/{run.name}", text) for time_ms, text in lines])
+    headers = {"sacct": SACCT_HEADER, "sacctmgr": EVENT_HEADER}
     for time_us, target, text in heapq.merge(*sources, key=lambda line: line[0]):
         if since_us < time_us <= end_us:
+            if target in headers:
+                yield Entry(cluster.settings.start + timedelta(microseconds=time_us), target, headers.pop(target))
             yield Entry(cluster.settings.start + timedelta(microseconds=time_us), target, text)
 
 
