@@ -23,9 +23,7 @@ def test_every_way_to_print_an_address_is_one(text: str, address: str) -> None:
     assert canonical(text) == address
 
 
-@pytest.mark.parametrize(
-    "text", ["", "PCI:...", "invalid", "0f", "0000:0f:00.9", "0000:gg:00.0", "0000:0f:00.0.1"]
-)
+@pytest.mark.parametrize("text", ["", "PCI:...", "invalid", "0f", "0000:0f:00.9", "0000:gg:00.0", "0000:0f:00.0.1"])
 def test_what_is_no_address_gives_none(text: str) -> None:
     """Nothing is made up."""
     assert canonical(text) is None

@@ -1,0 +1,78 @@
+"""The registry of formats, and finding a log's format."""
+
+from pathlib import Path
+
+import pytest
+
+import parsers
+from parsers.auto import detect
+from parsers.parser import Context, parse
+from parsers.registry import PARSERS
+
+# Files of the room that are no format of their own.
+PARTS = {
+    "__init__": "the room",
+    "auto": "finds the format",
+    "fabric": "of opensm",
+    "ibnetdiscover": "a topology: links, not events",
+    "journal": "of kernel",
+    "lines": "reads streams",
+    "node_table": "nodes.csv: nodes, not events",
+    "nvlink": "of kernel",
+    "parser": "what a parser is",
+    "pci": "addresses",
+    "prefix": "of kernel",
+    "registry": "the registry itself",
+    "stamp": "times",
+    "sxid": "of kernel",
+    "table": "of sacct and sacctmgr",
+    "training_errors": "of training",
+    "xid": "of kernel",
+}
+
+
+def test_every_file_of_the_room_is_registered_or_a_part_of_one_that_is() -> None:
+    """A new format is one file and one line."""
+    files = {path.stem for path in Path(parsers.__file__).parent.glob("*.py")}
+    assert files - set(PARTS) == set(PARSERS)
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_a_format_describes_itself_and_knows_its_sample(name: str) -> None:
+    """Its sample decodes without error, and `auto` knows it."""
+    entry = PARSERS[name]
+    errors: list[str] = []
+    events = list(parse(entry.make(Context(year=2025)), [entry.sample], lambda _n, error: errors.append(str(error))))
+    assert entry.name == name
+    assert entry.description
+    assert errors == []
+    assert len(events) == (0 if name in ("sacct", "sacctmgr") else 1)  # a header alone is no event
+    assert detect([entry.sample]) == name
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_an_empty_input_gives_nothing(name: str) -> None:
+    """No line, blank lines."""
+    for lines in ([], [""], ["", "  ", ""]):
+        assert list(parse(PARSERS[name].make(Context()), lines)) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "name"),
+    [
+        (["# HELP DCGM_FI_DEV_SM_CLOCK x"], "dcgm"),
+        (["Account|JobID|State|End"], "sacct"),
+        (["Account|#JobID|#State"], "sacct"),
+        (["Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User"], "sacctmgr"),
+        (["building GPT model ...", "x"], "training"),
+        (["Nov 20 22:31:54 vm kernel: usb 1-1: new device"], "kernel"),
+        (["[    0.000000] Linux version 6.1"], "kernel"),
+        (['{"MESSAGE":"x","_TRANSPORT":"kernel"}'], "kernel"),
+        (["NVRM: Xid (PCI:0000:0f:00): 79, x", *["iteration 1/ 2 | x"] * 3], "training"),
+        (["hello", "", "a,b,c"], None),
+        ([], None),
+    ],
+)
+def test_the_format_that_most_lines_speak_for_is_found(lines: list[str], name: str | None) -> None:
+    """None where none does."""
+    assert detect(lines) == name
