@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
+from diagnosis.incident import NODE_GAP
 from diagnosis.plausibility import Verdict, together, weigh
 from diagnosis.program import from_program
 from diagnosis.stop import Stop, stop_of
@@ -142,8 +143,9 @@ def _events(connection: sa.Connection, culprit: Culprit, incidents: Sequence[Inc
     if culprit.incident is None or culprit.incident not in own:
         return ()
     incident = own[culprit.incident]
-    node = incident.node if len(culprit.nodes) <= 1 else None
-    window = Window(since=incident.start, until=incident.end + timedelta(microseconds=1), node=node)
+    alone = len(culprit.nodes) <= 1
+    until = incident.end + timedelta(microseconds=1) if alone else max(incident.end, incident.start + NODE_GAP)
+    window = Window(since=incident.start, until=until, node=incident.node if alone else None)
     wanted = culprit.nodes or (None,)
     named = []
     for event in read_events(connection, window, limit=20 * _EVIDENCE, excluding=_NO_EVIDENCE_SOURCES):

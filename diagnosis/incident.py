@@ -136,9 +136,26 @@ def fold(incident: Incident, events: Sequence[Event]) -> Incident | None:
 
     None where that cannot be told without them: what it was called by turns out to be a mere consequence.
     """
-    kinds = Counter(incident.kinds)
-    kinds.update(kind_key(event.kind, event.code) for event in events)
-    present = Head(
+    kinds = _counted(incident, events)
+    return None if is_consequence(_present(incident), kinds) else _grown(incident, events, kinds)
+
+
+def fold_flood(incident: Incident, events: Sequence[Event]) -> Incident:
+    """An incident of very many events with more added, without reading the others again.
+
+    Events that do not come after it may be among the others already: they may name it, but are not counted.
+    """
+    later = [event for event in events if when(event) > incident.end]
+    return _grown(incident, events, _counted(incident, later))
+
+
+def _counted(incident: Incident, events: Sequence[Event]) -> Counter[str]:
+    return Counter(incident.kinds) + Counter(kind_key(event.kind, event.code) for event in events)
+
+
+def _present(incident: Incident) -> Head:
+    """The head that an incident has."""
+    return Head(
         incident.start,
         incident.kind,
         incident.code,
@@ -148,9 +165,10 @@ def fold(incident: Incident, events: Sequence[Event]) -> Incident | None:
         incident.device,
         incident.message,
     )
-    if is_consequence(present, kinds):
-        return None
-    head = root([present, *_candidates(events)], kinds)
+
+
+def _grown(incident: Incident, events: Sequence[Event], kinds: Counter[str]) -> Incident:
+    head = root([_present(incident), *_candidates(events)], kinds)
     end = max(incident.end, when(events[-1]))
     grown = incident_of_head(head, incident.id, incident.node, incident.start, end, kinds)
     return replace(grown, blast_radius=incident.blast_radius)

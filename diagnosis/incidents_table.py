@@ -24,6 +24,7 @@ from diagnosis.incident import (
     Group,
     event_group,
     fold,
+    fold_flood,
     gap_of,
     grouped,
     incident_from,
@@ -141,10 +142,10 @@ def _grown(cluster: _Cluster) -> Incident | None:
     if len(cluster.incidents) > 1:
         return None
     (incident,) = cluster.incidents
-    later = [event for event in cluster.events if when(event) > incident.end]
     if incident.count >= FLOOD:
-        return (fold(incident, later) or incident) if later else incident
-    return fold(incident, later) if len(later) == len(cluster.events) else None
+        return fold_flood(incident, cluster.events)
+    later = all(when(event) > incident.end for event in cluster.events)
+    return fold(incident, cluster.events) if later else None
 
 
 def _made_again(connection: sa.Connection, clusters: Sequence[_Cluster]) -> list[Incident]:
