@@ -178,15 +178,19 @@ def _opensm(program: str, folder: Path, environment: dict[str, str]) -> Iterator
         "-g",
         f"0x{_guid(1) + 1:x}",
     ]
-    out = folder / "opensm.out"
+    out, log = folder / "opensm.out", folder / "opensm.log"
     with out.open("wb") as file:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment, cwd=folder
         )
     try:
-        wait_for("opensm is up", lambda: "SUBNET UP" in out.read_text() or process.poll() is not None)
+        wait_for("opensm is up", lambda: _holds(log, "SUBNET UP") or process.poll() is not None)
         if process.poll() is not None:
             raise RuntimeError(f"opensm ended: {out.read_text()[-500:]}")
         yield process
     finally:
         stop(process, signal.SIGTERM)
+
+
+def _holds(log: Path, text: str) -> bool:
+    return log.exists() and text in log.read_text(errors="replace")

@@ -1,0 +1,100 @@
+"""Foreshock's own programs, as processes: the server on a free port, and a sidecar that follows a file.
+
+with serve("sqlite:////tmp/x.db", tmp_path) as server, sidecar(server, log, tmp_path) as agent:
+    events = server.get("/api/v1/events")
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+from real.programs import stop, wait_for
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A program that answers HTTP at `url`."""
+
+    url: str
+    pid: int
+
+    def text(self, path: str) -> str:
+        """A page."""
+        with urlopen(self.url + path, timeout=30) as reply:
+            content: bytes = reply.read()
+        return content.decode()
+
+    def get(self, path: str) -> Any:
+        """A JSON answer."""
+        return json.loads(self.text(path))
+
+    def post(self, path: str, body: bytes, kind: str = "application/x-ndjson") -> Any:
+        """The JSON answer to a body."""
+        request = Request(self.url + path, data=body, headers={"Content-Type": kind})
+        with urlopen(request, timeout=120) as reply:
+            return json.loads(reply.read())
+
+    def answers(self, path: str) -> bool:
+        """Whether a page is there."""
+        try:
+            self.text(path)
+        except (URLError, OSError):
+            return False
+        return True
+
+
+@contextmanager
+def serve(database: str, folder: Path, *arguments: str) -> Iterator[Running]:
+    """`foreshock serve` over a database, on the loopback."""
+    with _program(["serve", "--db", database, "--port", "0", *arguments], folder / "serve.log") as process:
+        log = folder / "serve.log"
+        wait_for("the API answers", lambda: "API http" in log.read_text() or process.poll() is not None)
+        if process.poll() is not None:
+            raise RuntimeError(f"foreshock serve ended: {log.read_text()[-500:]}")
+        line = next(line for line in log.read_text().splitlines() if line.startswith("API http"))
+        yield Running(line.removeprefix("API "), process.pid)
+
+
+@contextmanager
+def sidecar(server: Running, folder: Path, *sources: str, node: str = "gpu-017") -> Iterator[Running]:
+    """`foreshock sidecar` with the given sources; its own metrics are at its `url`."""
+    port = free_port()
+    given = [word for source in sources for word in ("--source", source)]
+    command = ["sidecar", "--server", server.url, "--node", node, "--spool", str(folder / "spool"), "--port", str(port)]
+    log = folder / "sidecar.log"
+    with _program([*command, *given], log) as process:
+        running = Running(f"http://127.0.0.1:{port}", process.pid)
+        wait_for("the sidecar answers", lambda: running.answers("/metrics") or process.poll() is not None)
+        if process.poll() is not None:
+            raise RuntimeError(f"foreshock sidecar ended: {log.read_text()[-500:]}")
+        yield running
+
+
+@contextmanager
+def _program(arguments: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    command = [str(Path(sys.executable).parent / "foreshock"), *arguments]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FORESHOCK_")}
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment)
+    try:
+        yield process
+    finally:
+        stop(process, signal.SIGTERM)
+
+
+def free_port() -> int:
+    """A port of the loopback that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
