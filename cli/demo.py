@@ -113,7 +113,8 @@ def _history(settings: DemoSettings, engine: sa.Engine, directory: Path) -> tupl
     stretch = choose_stretch(cluster)
     archive = directory / "archive"
     _step("writing its logs", lambda: write_archive(cluster, archive, until=stretch.start))
-    _step("loading them", lambda: ingest_archive(engine, archive, workers=os.cpu_count() or 1))
+    workers = os.cpu_count() or 1
+    _step("loading them", lambda: ingest_archive(engine, archive, workers=workers, received=stretch.start))
     _step("training on them", lambda: train(engine, until=stretch.start))
     _step("scoring the nodes", lambda: score_nodes(engine, stretch.start))
     return cluster, stretch

@@ -60,6 +60,7 @@ def ingest_archive(
     year: int | None = None,
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
+    received: datetime | None = None,
 ) -> Summary:
     """Load an archive into a migrated database.
 
@@ -67,13 +68,14 @@ def ingest_archive(
         year: of timestamps without one; None takes it from the archive's own dates.
         workers: processes that read; 1 reads in this one.
         progress: told of bytes done of bytes in all.
+        received: when the archive was taken in; None is now. A replay says when it would have been.
 
     Raises:
         ArchiveError: the folder is no archive.
     """
     started = time.monotonic()
     parts = find_parts(archive)
-    writer = Writer(engine, now=datetime.now(UTC))
+    writer = Writer(engine, now=received or datetime.now(UTC))
     with engine.begin() as connection:
         owed, taken_before = incidents_owed(connection), read_ingested(connection)
     troubles: list[Trouble] = []
