@@ -16,8 +16,8 @@ _NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", 
 MONTHS = {name: number for number, name in enumerate(_NAMES, start=1)}
 # A log may be ahead of the clock that stamped its file by this much before its month counts as last year's.
 SLACK = timedelta(days=1)
-# A month that falls by more than this is no step back in time but a new year.
-ROLLOVER_MONTHS = 6
+# No log steps back in time by this much.
+HALF_YEAR = timedelta(days=183)
 # A later boot than this is no uptime but a broken number: 100 years.
 MAX_UPTIME_S = 100 * 366 * 86400
 
@@ -25,12 +25,11 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?", re.ASCII)
 
 
 class Stamps:
-    """Reads the times of one log. Holds the last month seen, to know when a year ends."""
+    """Reads the times of one log. Holds the last one without a year, to know when a year ends."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._month: int | None = None
-        self._years = 0
+        self._last: datetime | None = None
 
     def iso(self, text: str) -> datetime | None:
         """An ISO 8601 or RFC 3339 time; one without a zone is in the context's. None where it is none."""
@@ -64,21 +63,25 @@ class Stamps:
     def yearless(self, month: str, day: str, clock: str) -> datetime | None:
         """`Nov` `20` `22:31:54.121678`: the year is the context's, or that of the newest moment the log can speak of.
 
+        A live log runs on past both: it never steps back by half a year, so where it seems to, a new year has come.
         None where neither is known, or where the month's name is not English.
         """
         number = MONTHS.get(month[:3].lower())
-        if number is None:
+        year, until, last = self._context.year, self._context.until, self._last
+        if number is None or (year is None and until is None):
             return None
-        year, until = self._context.year, self._context.until
-        if year is None:
-            if until is None:
-                return None
+        if year is None and until is not None:
             year = until.astimezone(self._context.zone).year
-        else:
-            year += self._turned(number)
-        moment = self._at(year, number, day, clock)
-        if until is not None and (moment is None or moment > until + SLACK):
-            return self._at(year - 1, number, day, clock) or moment
+        first_year = year or 0
+        base = first_year if last is None else max(first_year, last.year)
+        moment = self._at(base, number, day, clock)
+        if until is not None and (last is None or last <= until + SLACK) and not _is_by(moment, until + SLACK):
+            moment = self._at(base - 1, number, day, clock) or moment
+        if moment is not None and last is not None:
+            step = moment - last
+            if step < -HALF_YEAR or (step > HALF_YEAR and last.year > first_year):
+                moment = self.nearest(number, day, clock, last) or moment
+        self._last = moment or last
         return moment
 
     def nearest(self, month: int, day: str, clock: str, seen: datetime) -> datetime | None:
@@ -86,14 +89,6 @@ class Stamps:
         years = (seen.year - 1, seen.year, seen.year + 1)
         moments = [moment for year in years if (moment := self._at(year, month, day, clock)) is not None]
         return min(moments, key=lambda moment: abs(moment - seen), default=None)
-
-    def _turned(self, month: int) -> int:
-        """How many years have turned since the log's first line."""
-        if self._month is not None:
-            step = month - self._month
-            self._years += (step < -ROLLOVER_MONTHS) - (step > ROLLOVER_MONTHS and self._years > 0)
-        self._month = month
-        return self._years
 
     def _at(self, year: int, month: int | None, day: str, clock: str) -> datetime | None:
         match = _CLOCK.fullmatch(clock)
@@ -107,3 +102,7 @@ class Stamps:
 
     def _utc(self, moment: datetime) -> datetime:
         return (moment if moment.tzinfo else moment.replace(tzinfo=self._context.zone)).astimezone(UTC)
+
+
+def _is_by(moment: datetime | None, limit: datetime) -> bool:
+    return moment is not None and moment <= limit

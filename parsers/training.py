@@ -114,6 +114,8 @@ class TrainingParser:
             yield self._iteration(match, base)
         elif ("checkpoint" in text or "eval" in text) and (told := [*self._checkpoint(text, base)]):
             yield from told
+        elif "[after megatron is initialized]" in text:
+            self._errors.clear()  # an attempt that died before its first iteration was another one
         elif match := _DATETIME.search(text):
             yield from self.flush()
             yield self._phase(match["what"], self._stamps.iso(match["time"]), base)
@@ -198,9 +200,9 @@ class TrainingParser:
 
     def _is_new(self, error: TrainingError) -> bool:
         """Whether no rank has told of this error since the last iteration."""
-        if error.name in self._errors or len(self._errors) >= MAX_ERRORS:
+        if error.key() in self._errors or len(self._errors) >= MAX_ERRORS:
             return False
-        self._errors.add(error.name)
+        self._errors.add(error.key())
         return True
 
     def _error(self, error: TrainingError, base: Event) -> Event:

@@ -46,7 +46,7 @@ _WHY = {"TIME LIMIT": "time_limit", "NODE FAILURE": "node_failure", "PREEMPTION"
 
 @dataclass(frozen=True, slots=True)
 class TrainingError:
-    """What a line tells of an attempt's end. `name` tells one error from another; equal names are the same error."""
+    """What a line tells of an attempt's end."""
 
     name: str
     message: str
@@ -55,6 +55,10 @@ class TrainingError:
     cause: Cause = "unknown"
     action: Action = "restart_app"
     node: str | None = None
+
+    def key(self) -> str:
+        """Equal for the same error told by many ranks; the scheduler's own endings are told apart by their time."""
+        return f"{self.name} {self.time}" if self.severity == "warning" else self.name
 
 
 def error_of(text: str, stamps: Stamps, seen: datetime | None = None) -> TrainingError | None:

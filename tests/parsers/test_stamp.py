@@ -35,6 +35,38 @@ def test_a_given_year_does_not_run_ahead_of_the_newest_moment() -> None:
     assert moment.year == 2025
 
 
+def test_a_live_log_runs_on_past_the_moment_it_was_opened() -> None:
+    """A sidecar that runs for months: days later, over new year, and in the autumn after."""
+    opened = datetime(2026, 11, 1, tzinfo=UTC)
+    stamps = Stamps(Context(year=2026, until=opened))
+    days = [
+        ("Oct", "31"),
+        ("Nov", "1"),
+        ("Nov", "20"),
+        ("Dec", "31"),
+        ("Jan", "1"),
+        ("Mar", "5"),
+        ("Aug", "1"),
+        ("Dec", "2"),
+    ]
+    moments = [stamps.yearless(month, day, "12:00:00") for month, day in days]
+    assert [moment.year for moment in moments if moment] == [2026, 2026, 2026, 2026, 2027, 2027, 2027, 2027]
+
+
+def test_a_live_log_opened_on_new_years_eve_goes_on() -> None:
+    """The first line after midnight is not a year old."""
+    stamps = Stamps(Context(until=datetime(2026, 12, 31, 23, 0, tzinfo=UTC)))
+    stamps.yearless("Dec", "31", "22:59:00")
+    assert stamps.yearless("Jan", "1", "00:00:01") == datetime(2027, 1, 1, 0, 0, 1, tzinfo=UTC)
+
+
+def test_a_log_with_long_gaps_keeps_its_year() -> None:
+    """Two faults, eight months apart."""
+    stamps = Stamps(Context(until=datetime(2026, 11, 20, tzinfo=UTC)))
+    moments = [stamps.yearless(month, "10", "12:00:00") for month in ("Dec", "Feb", "Oct")]
+    assert [moment.year for moment in moments if moment] == [2025, 2026, 2026]
+
+
 def test_a_slightly_fast_clock_does_not_cost_a_year() -> None:
     """A line some minutes ahead of its file's time is of today."""
     stamps = Stamps(Context(until=datetime(2026, 11, 20, 23, 0, tzinfo=UTC)))

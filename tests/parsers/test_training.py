@@ -199,6 +199,15 @@ def test_a_thousand_ranks_with_one_error_are_one_event() -> None:
     assert [event.kind for event in events] == ["training_error", "iteration", "training_error"]
 
 
+def test_an_attempt_that_died_early_does_not_hide_the_next_ones_error() -> None:
+    """A crash loop in one log: no iteration stands between."""
+    attempt = ["[after megatron is initialized] datetime: 2023-11-29 08:50:57", "RuntimeError: no space left"]
+    ended = [CANCELLED.format("STEP", ""), CANCELLED.format("JOB", "")]
+    later = [line.replace("09:50:34", "10:50:34") for line in ended]
+    events = decode(*attempt, *ended, *attempt, *later)
+    assert [event.attributes["error"] for event in events] == ["RuntimeError", "cancelled"] * 2
+
+
 def test_a_glog_time_takes_its_year_from_the_log() -> None:
     """PyTorch's C++ log has month and day only."""
     line = "[rank5]:[E0101 00:14:25.500000 X.cpp:607] [Rank 5] Watchdog caught collective operation timeout: x"
