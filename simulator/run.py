@@ -63,13 +63,14 @@ class Training:
 
     def simulate(self, run: Run, pauses_ms: list[int]) -> None:
         """Fill in the attempts of a run. At a pause it saves, ends and is queued again (planned work)."""
-        submit, nodes, loaded = run.start_ms, (), None
-        previous: tuple[int, ...] = nodes
+        submit = run.start_ms
+        previous: tuple[int, ...] = ()
+        loaded: int | None = None
         while True:
-            stop = min([pause for pause in pauses_ms if pause > submit] + [run.stop_ms])
-            start, chosen = self._allocate(submit, previous)
-            if start > min(stop, run.stop_ms) - HOUR_MS:
+            start, chosen = self._allocate(submit, previous, pauses_ms)
+            if start > run.stop_ms - HOUR_MS:
                 return
+            stop = min([pause for pause in pauses_ms if pause > start] + [run.stop_ms])
             attempt = self._attempt(run.name, submit, start, chosen, loaded)
             self._run_until(attempt, stop)
             run.attempts.append(attempt)
@@ -81,10 +82,14 @@ class Training:
             self._drain_some(attempt)
             submit, previous, loaded = attempt.end_ms, attempt.nodes, attempt.saved
 
-    def _allocate(self, submit_ms: int, previous: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-        """The moment at which enough nodes are usable, and the nodes: the old ones first, then spares by lot."""
+    def _allocate(self, submit_ms: int, previous: tuple[int, ...], pauses_ms: list[int]) -> tuple[int, tuple[int, ...]]:
+        """The moment at which enough nodes are usable, and the nodes: the old ones first, then spares by lot.
+
+        Nothing is started in the last hour before planned work.
+        """
         start = submit_ms + self._pace.seconds(self.parameters.requeue_s)
         while start < self.settings.length_ms:
+            start = next((pause + MINUTE_MS for pause in pauses_ms if pause - HOUR_MS <= start <= pause), start)
             kept = [node for node in previous if self.availability.usable(node, start)]
             others = [
                 node
@@ -137,6 +142,7 @@ class Training:
             if failure.fault_ms < first_line_ms + 30_000:
                 delay = first_line_ms + 30_000 + int(self._rng.integers(0, 240_000)) - failure.fault_ms
                 failure.fault_ms += delay
+                failure.warning_ms += 0 if failure.visible else delay
                 failure.start_ms += delay // 1000 * 1000
             candidates.append(failure)
         return min(candidates, key=lambda failure: failure.fault_ms)

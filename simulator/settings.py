@@ -1,7 +1,7 @@
 """What a caller chooses of a simulated cluster: its size, its length, its seed and its first day."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
@@ -33,7 +33,7 @@ class Settings:
             raise ValueError(f"{self.days} days cannot be simulated: choose 2 to 1000")
         if not 0 < self.rate_per_1000_node_days <= 50:
             raise ValueError(f"a rate of {self.rate_per_1000_node_days} is out of range: choose above 0, at most 50")
-        if self.start.tzinfo is None or self.start.utcoffset() or self.start != self.start.replace(hour=0, minute=0):
+        if self.start.tzinfo is None or self.start.utcoffset() or self.start.time() != time.min:
             raise ValueError(f"{self.start} is no midnight in UTC: give the start as 2025-01-01T00:00:00Z")
 
     @property
