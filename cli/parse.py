@@ -160,17 +160,17 @@ def _run_of(name: str) -> str | None:
 
 
 def _zone(name: str | None) -> tzinfo:
-    """The zone of a name; without one this machine's."""
-    if name:
-        try:
-            return ZoneInfo(name.removeprefix(":"))
-        except (ValueError, OSError, KeyError) as error:
-            raise Failure(f"no time zone {name!r}: use a name such as UTC or Europe/Berlin (--tz or TZ)") from error
+    """The zone of a name or, as TZ may hold one, of a zone file; without one this machine's."""
+    bare = (name or "").removeprefix(":")
     try:
-        with LOCALTIME.open("rb") as file:
+        if bare and not bare.startswith("/"):
+            return ZoneInfo(bare)
+        with Path(bare or LOCALTIME).open("rb") as file:
             return ZoneInfo.from_file(file)
-    except (OSError, ValueError):
-        return UTC
+    except (ValueError, OSError, KeyError) as error:
+        if not bare:
+            return UTC
+        raise Failure(f"no time zone {name!r}: use a name such as UTC or Europe/Berlin (--tz or TZ)") from error
 
 
 def _boot(text: str | None) -> datetime | None:

@@ -38,6 +38,7 @@ RENAMED: Mapping[str, str] = {
 # since an exposition's values are floats.
 BLANKS = frozenset(float(first + i) for first in (2147483632, 9223372036854775792, 140737488355328) for i in range(4))
 PREFIX = "DCGM_FI_"
+UTIL_RATIO = "DCGM_FI_DEV_GPU_UTIL_RATIO"
 # More GPUs than one page can hold: a broken page must not eat the memory.
 MAX_GPUS = 1_000_000
 
@@ -96,12 +97,14 @@ class DcgmParser:
         index = labels.get("gpu", "")
         if not index.isdigit() or len(index) > 9:
             return  # a switch's, a link's or a CPU's metric
-        value = _value(match["value"])
+        value = _percent(match["name"], match["value"])
         time = self._stamps.since_epoch(int(match["time"]) / 1000) if match["time"] else self._context.until
         node = labels.get("Hostname") or labels.get("hostname") or self._context.node
         key = (node, labels.get("UUID") or labels.get("uuid") or index)
         canonical_name, number = _named(RENAMED.get(match["name"], match["name"]), value)
         gpu = self._open.get(key)
+        if gpu is not None and gpu.time == time and labels.get("GPU_I_ID") and canonical_name in gpu.values:
+            return  # another MIG instance of the same GPU
         if gpu is not None and (gpu.time != time or canonical_name in gpu.values):
             if gpu.values:
                 yield gpu
@@ -159,6 +162,16 @@ def _named(field_name: str, value: float | None) -> tuple[str | None, float | No
         name, factor = gauge
         return name, None if value is None else value * factor
     return COUNTERS.get(field_name), value
+
+
+def _percent(field_name: str, text: str) -> float | None:
+    """A sample's value, in per cent where it is the utilization.
+
+    The name GPU_UTIL_RATIO stood for the field in whole per cent, then (DCGM 4.7) for one of 0.0 to 1.0:
+    the exporter prints the first without a decimal point, the second with one.
+    """
+    value = _value(text)
+    return value * 100 if value is not None and field_name == UTIL_RATIO and "." in text else value
 
 
 def _value(text: str) -> float | None:

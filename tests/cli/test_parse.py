@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import zoneinfo
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,10 @@ def test_the_zone_comes_from_tz_or_the_option(tmp_path: Path) -> None:
     log.write_text(f"Jul  1 12:00:00 vm kernel: {XID}\n")
     done = run("parse", "kernel", log, "--year", "2025", env={"TZ": "Europe/Berlin"})
     assert events(done)[0]["time"] == "2025-07-01T10:00:00.000000Z"
+    zones = next((Path(path) for path in zoneinfo.TZPATH if (Path(path) / "Asia/Tokyo").is_file()), None)
+    if zones is not None:
+        done = run("parse", "kernel", log, "--year", "2025", env={"TZ": f":{zones}/Asia/Tokyo"})
+        assert events(done)[0]["time"] == "2025-07-01T03:00:00.000000Z"
     done = run("parse", "kernel", log, "--year", "2025", "--tz", "Asia/Tokyo")
     assert events(done)[0]["time"] == "2025-07-01T03:00:00.000000Z"
 
@@ -183,6 +188,7 @@ def test_an_unreadable_file_fails_and_the_others_are_read(tmp_path: Path) -> Non
         (("kernal",), "no format 'kernal': use one of auto, kernel"),
         (("kernel", "--tz", "Mars/Phobos"), "no time zone 'Mars/Phobos'"),
         (("kernel", "--tz", "../etc"), "no time zone"),
+        (("kernel", "--tz", "/etc/passwd"), "no time zone"),
         (("kernel", "--boot-time", "soon"), "--boot-time 'soon' is no time"),
         (("kernel", "--year", "12"), "12"),
     ],

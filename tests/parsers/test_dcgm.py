@@ -78,6 +78,28 @@ def test_names_and_blanks_agree_with_the_vendors_tables() -> None:
     assert {float(row["value"]) for row in blanks if row["value_type"] != "string"} == BLANKS
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "ratio"),
+    [
+        ("DCGM_FI_DEV_GPU_UTIL", "97", 0.97),
+        ("DCGM_FI_DEV_GPU_UTIL_RATIO", "97", 0.97),
+        ("DCGM_FI_DEV_GPU_UTIL_RATIO", "0.970000", 0.97),
+        ("DCGM_FI_DEV_GPU_UTIL_RATIO", "1", 0.01),
+        ("DCGM_FI_DEV_GPU_UTIL_RATIO", "1.000000", 1.0),
+    ],
+)
+def test_utilization_is_a_ratio_whatever_the_field_counts_in(name: str, value: str, ratio: float) -> None:
+    """One name stood for per cent, then for 0.0 to 1.0."""
+    assert one(metric(name, value)).values["gpu_util_ratio"] == pytest.approx(ratio)
+
+
+def test_mig_instances_of_one_gpu_are_one_sample() -> None:
+    """The GPU's temperature is printed for each instance."""
+    labels = 'gpu="3",UUID="GPU-1",GPU_I_ID="{}",Hostname="gpu-017"'
+    lines = [metric("DCGM_FI_DEV_GPU_TEMP", labels=labels.format(instance)) for instance in (1, 2, 3)]
+    assert one(*lines).values == {"gpu_temp_c": 61.0}
+
+
 def test_a_page_of_a_whole_cluster_keeps_equal_indices_apart() -> None:
     """GPU 0 of two hosts."""
     page = "\n".join(metric("DCGM_FI_DEV_GPU_TEMP", labels=f'gpu="0",Hostname="{node}"') for node in ("a", "b"))
