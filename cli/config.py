@@ -1,15 +1,54 @@
-"""The server's configuration: defaults, overridden by a YAML file, overridden by the environment."""
+"""The server's configuration: defaults, overridden by a YAML file, overridden by the environment. Read once.
+
+`deploy/foreshock.example.yaml` shows every key. A scalar key `budgets: {nodes: 8}` is `FORESHOCK_BUDGETS__NODES` in the
+environment; the secret `FORESHOCK_TOKEN` (a token with every scope) may lie in a file: `FORESHOCK_TOKEN_FILE`.
+"""
 
 import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any, get_type_hints
+from urllib.parse import urlsplit
 
-from api.settings import ApiSettings
+import yaml
+
+from api.auth import hash_token
+from api.settings import SCOPES, ApiSettings, Token
+from cli.errors import Failure
+from cli.fill import check_keys, convert, fill, listed, mapping
+from schedulers.registry import SCHEDULERS
+from schedulers.settings import Policy, WebhookSettings
+from schedulers.webhook import SecretError, key_of
+
+_PREFIX = "FORESHOCK_"
+_POLICY = tuple(f.name for f in fields(Policy))
+_SERVER = ("intervals", "body_limit_bytes", "silent_after_s")
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_MIN_TOKEN = 16
 
 
-def load_settings(file: Path | None) -> ApiSettings:
-    """Settings (for now the defaults)."""
-    _ = file
-    return ApiSettings()
+def load_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings:
+    """The settings of a file (None: the defaults) and the environment.
+
+    Raises:
+        Failure: the file cannot be read, or holds an unknown key or a value that does not fit; names file and key.
+    """
+    place = "the defaults" if file is None else str(file)
+    table = dict(_read(file)) if file is not None else {}
+    check_keys(table, (*_POLICY, *_SERVER, "tokens", "schedulers"), place)
+    _overlay(table, environ)
+    policy = fill(Policy, {key: table[key] for key in _POLICY if key in table}, place)
+    _check_policy(policy, place)
+    hints = get_type_hints(ApiSettings)
+    server = {key: convert(hints[key], table[key], f"{place}, {key}") for key in _SERVER if key in table}
+    tokens = [_token(item, f"{place}, tokens[{i}]") for i, item in enumerate(listed(table.get("tokens"), place))]
+    tokens += _environment_token(environ)
+    webhooks = [_webhook(item, f"{place}, schedulers[{i}]") for i, item in enumerate(_schedulers(table, place))]
+    _check_unique([token.name for token in tokens], f"{place}, tokens")
+    _check_unique([webhook.name for webhook in webhooks], f"{place}, schedulers")
+    return replace(ApiSettings(policy=policy, tokens=tuple(tokens), webhooks=tuple(webhooks)), **server)
 
 
 def is_loopback(host: str) -> bool:
@@ -20,3 +59,125 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    try:
+        return mapping(yaml.safe_load(file.read_text(encoding="utf-8")), str(file))
+    except OSError as error:
+        raise Failure(f"cannot read {file}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise Failure(f"{file} is no YAML: {' '.join(str(error).split())}") from error
+
+
+def _overlay(table: dict[str, Any], environ: Mapping[str, str]) -> None:
+    """Set the scalar keys that the environment names."""
+    for path in _scalars():
+        variable = _PREFIX + "__".join(path).upper()
+        if variable in environ:
+            *groups, key = path
+            inner = table
+            for group in groups:
+                inner[group] = dict(mapping(inner.get(group), group))
+                inner = inner[group]
+            inner[key] = _scalar(environ[variable])
+
+
+def _scalar(text: str) -> Any:
+    """What a word of the environment reads as: a number, true or false, or itself."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def _scalars() -> list[tuple[str, ...]]:
+    """The path of every scalar key."""
+    found: list[tuple[str, ...]] = []
+    for owner, names in ((Policy, _POLICY), (ApiSettings, _SERVER)):
+        hints = get_type_hints(owner)
+        for name in names:
+            inner = getattr(hints[name], "__dataclass_fields__", None)
+            found += [(name, key) for key in inner] if inner else [(name,)]
+    return found
+
+
+def _check_policy(policy: Policy, place: str) -> None:
+    limits = policy.thresholds
+    if not limits.watch <= limits.avoid <= limits.cordon <= 1.0:
+        raise Failure(f"{place}, thresholds: watch <= avoid <= cordon <= 1 must hold: they are probabilities")
+    if limits.release_ratio >= 1.0:
+        raise Failure(f"{place}, thresholds, release_ratio: must be under 1, or hints flap")
+    if policy.validity_s <= 0:
+        raise Failure(f"{place}, validity_s: a hint must be valid for a while")
+
+
+def _token(item: Any, place: str) -> Token:
+    table = mapping(item, place)
+    check_keys(table, ("name", "sha256", "scopes"), place)
+    name, digest = table.get("name"), str(table.get("sha256") or "").lower()
+    scopes = listed(table.get("scopes"), f"{place}, scopes")
+    if not isinstance(name, str) or not name:
+        raise Failure(f"{place}: a token needs a name, which the audit shows")
+    if not _SHA256.fullmatch(digest):
+        raise Failure(f"{place}, sha256: expected 64 hex digits: printf %s TOKEN | sha256sum")
+    if not scopes or any(scope not in SCOPES for scope in scopes):
+        raise Failure(f"{place}, scopes: expected one or more of {', '.join(SCOPES)}")
+    return Token(name, digest, frozenset(scopes))
+
+
+def _environment_token(environ: Mapping[str, str]) -> list[Token]:
+    text = secret(environ, "FORESHOCK_TOKEN")
+    if text is None:
+        return []
+    if len(text) < _MIN_TOKEN:
+        raise Failure(f"FORESHOCK_TOKEN has under {_MIN_TOKEN} characters: make one with `openssl rand -hex 32`")
+    return [Token("environment", hash_token(text), frozenset(SCOPES))]
+
+
+def secret(environ: Mapping[str, str], variable: str) -> str | None:
+    """A secret of the environment, or of the file that `VARIABLE_FILE` names.
+
+    Raises:
+        Failure: the file cannot be read, or is empty.
+    """
+    path = environ.get(f"{variable}_FILE")
+    return _secret_file(path, f"{variable}_FILE") if path else environ.get(variable) or None
+
+
+def _secret_file(path: str, place: str) -> str:
+    try:
+        text = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure(f"{place}: cannot read {path}: {error}") from error
+    if not text:
+        raise Failure(f"{place}: {path} is empty")
+    return text
+
+
+def _schedulers(table: Mapping[str, Any], place: str) -> list[Any]:
+    return listed(table.get("schedulers"), f"{place}, schedulers")
+
+
+def _webhook(item: Any, place: str) -> WebhookSettings:
+    table = dict(mapping(item, place))
+    check_keys(table, (*(f.name for f in fields(WebhookSettings)), "kind", "secret_file"), place)
+    kind = table.pop("kind", None)
+    if kind not in SCHEDULERS:
+        raise Failure(f"{place}, kind: expected one of {', '.join(SCHEDULERS)}")
+    if "secret_file" in table:
+        table["secret"] = _secret_file(str(table.pop("secret_file")), f"{place}, secret_file")
+    settings = fill(WebhookSettings, table, place)
+    if urlsplit(settings.url).scheme not in ("http", "https") or not urlsplit(settings.url).hostname:
+        raise Failure(f"{place}, url: expected http://... or https://...")
+    try:
+        key_of(settings.secret)
+    except SecretError as error:
+        raise Failure(f"{place}, secret: {error}") from error
+    return settings
+
+
+def _check_unique(names: list[str], place: str) -> None:
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise Failure(f"{place}: the name {min(twice)!r} is there twice")

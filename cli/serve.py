@@ -1,5 +1,6 @@
 """`foreshock serve`: the API and its background loops, until SIGTERM."""
 
+import os
 import socket
 from collections.abc import Callable
 from datetime import datetime
@@ -30,7 +31,7 @@ _SHUTDOWN_S = 5
 @click.option("--replay-clock", hidden=True, help="START/END/EPOCH/SPEED: the present of a replay.")
 def serve(url: str, host: str, port: int, file: Path | None, replay_clock: str | None) -> None:
     """Serve the API and run its background loops."""
-    settings = load_settings(file)
+    settings = load_settings(file, os.environ)
     if not settings.tokens and not is_loopback(host):
         raise Failure(
             f"--host {host} is open to others and no token is configured: "

@@ -1,0 +1,152 @@
+"""The server's configuration."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from api.auth import hash_token
+from api.settings import SCOPES, ApiSettings
+from cli.config import is_loopback, load_settings
+from schedulers.settings import Budgets
+
+EXAMPLE = Path(__file__).parents[2] / "deploy" / "foreshock.example.yaml"
+SECRET = "whsec_c2hvd24taW4tYW4tZXhhbXBsZS1vbmx5LTEyMzQ="
+
+
+def load(tmp_path: Path, text: str, **environ: str) -> ApiSettings:
+    """The settings of a file of this text."""
+    file = tmp_path / "f.yaml"
+    file.write_text(text)
+    return load_settings(file, environ)
+
+
+def refused(tmp_path: Path, text: str, **environ: str) -> str:
+    """The sentence with which a file is refused."""
+    with pytest.raises(click.ClickException) as caught:
+        load(tmp_path, text, **environ)
+    assert caught.value.exit_code == 2
+    return caught.value.message
+
+
+def test_without_a_file_the_defaults_hold() -> None:
+    """Shadow mode, no tokens."""
+    assert load_settings(None, {}) == ApiSettings()
+    assert ApiSettings().mode == "shadow"
+
+
+def test_the_example_shows_every_key_and_the_defaults() -> None:
+    """It is the documentation: it must load, and lie about nothing."""
+    settings = load_settings(EXAMPLE, {})
+    assert replace(settings, tokens=(), webhooks=()) == ApiSettings()
+    assert [(token.name, sorted(token.scopes)) for token in settings.tokens] == [
+        ("sidecars", ["ingest"]),
+        ("dashboard", ["act", "read"]),
+    ]
+    (webhook,) = settings.webhooks
+    assert (webhook.name, webhook.send_shadow, webhook.timeout_s) == ("ops", False, 15.0)
+    shown = yaml.safe_load(EXAMPLE.read_text())
+    assert shown.keys() == {
+        *("mode", "thresholds", "budgets", "breaker", "validity_s", "healthy_s"),
+        *("schedulers", "tokens", "intervals", "body_limit_bytes", "silent_after_s"),
+    }
+
+
+def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
+    """Nested keys by a double underscore; the rest of the group keeps the file's values."""
+    text = "mode: approve\nbudgets: {nodes: 3, per_hour: 1}\n"
+    settings = load(tmp_path, text, FORESHOCK_MODE="auto", FORESHOCK_BUDGETS__NODES="5", FORESHOCK_OTHER="x")
+    assert settings.mode == "auto"
+    assert settings.policy.budgets == replace(Budgets(), nodes=5, per_hour=1)
+    assert load_settings(None, {"FORESHOCK_SILENT_AFTER_S": "60"}).silent_after_s == 60.0
+
+
+def test_a_token_of_the_environment_may_lie_in_a_file(tmp_path: Path) -> None:
+    """It has every scope, and is hashed at once."""
+    file = tmp_path / "token"
+    file.write_text("0123456789abcdef\n")
+    for environ in ({"FORESHOCK_TOKEN": "0123456789abcdef"}, {"FORESHOCK_TOKEN_FILE": str(file)}):
+        (token,) = load_settings(None, environ).tokens
+        assert (token.sha256, token.scopes) == (hash_token("0123456789abcdef"), frozenset(SCOPES))
+    assert "0123456789abcdef" not in repr(load_settings(None, environ))
+
+
+def test_a_webhook_secret_may_lie_in_a_file(tmp_path: Path) -> None:
+    """And is not shown."""
+    (tmp_path / "s").write_text(SECRET + "\n")
+    hook = f"schedulers: [{{kind: webhook, name: a, url: 'http://x', secret_file: {tmp_path / 's'}}}]"
+    settings = load(tmp_path, hook)
+    assert settings.webhooks[0].secret == SECRET
+    assert SECRET not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("budget: {}", ["f.yaml", "'budget'", "'budgets'"]),
+        ("budgets: {node: 3}", ["f.yaml, budgets", "'node'", "'nodes'"]),
+        ("budgets: {nodes: many}", ["f.yaml, budgets, nodes", "whole number", "'many'"]),
+        ("budgets: {nodes: -1}", ["not negative"]),
+        ("budgets: {nodes: true}", ["whole number"]),
+        ("budgets: 7", ["expected keys and values"]),
+        ("mode: bold", ["mode", "shadow, approve, auto"]),
+        ("mode: ", ["nothing"]),
+        ("thresholds: {watch: 0.5}", ["watch <= avoid <= cordon"]),
+        ("thresholds: {release_ratio: 1}", ["release_ratio"]),
+        ("validity_s: 0", ["validity_s"]),
+        ("body_limit_bytes: 1.5", ["body_limit_bytes", "whole number"]),
+        ("tokens: {}", ["expected a list"]),
+        ("tokens: [{name: a, sha256: abc, scopes: [read]}]", ["tokens[0]", "64 hex digits"]),
+        ("tokens: [{sha256: abc, scopes: [read]}]", ["needs a name"]),
+        (f"tokens: [{{name: a, sha256: {'a' * 64}, scopes: [all]}}]", ["ingest, read, act"]),
+        (f"tokens: [{{name: a, sha256: {'a' * 64}}}]", ["scopes"]),
+        (f"tokens: [{{name: a, sha256: {'a' * 64}, scopes: [read], scope: read}}]", ["'scope'", "'scopes'"]),
+        ("schedulers: [{kind: smoke}]", ["schedulers[0], kind", "webhook"]),
+        ("schedulers: [{kind: webhook, name: a, url: 'http://x'}]", ["missing", "secret"]),
+        ("schedulers: [{kind: webhook, name: a, url: 'ftp://x', secret: " + SECRET + "}]", ["http://"]),
+        ("schedulers: [{kind: webhook, name: a, url: 'http://x', secret: whsec_short}]", ["24 to 64 bytes"]),
+        ("schedulers: [{kind: webhook, name: a, url: 'http://x', secret_file: /nowhere}]", ["/nowhere"]),
+        ("schedulers: [{kind: webhook, name: a, url: 5, secret: " + SECRET + "}]", ["url", "text"]),
+        ("a: [", ["no YAML"]),
+        ("- a", ["expected keys and values"]),
+    ],
+)
+def test_what_does_not_fit_is_named_with_its_place(tmp_path: Path, text: str, words: list[str]) -> None:
+    """One sentence: file, key and remedy."""
+    said = refused(tmp_path, text)
+    assert all(word in said for word in words), said
+
+
+def test_a_name_may_be_there_once(tmp_path: Path) -> None:
+    """The audit tells tokens apart by it, the outbox receivers."""
+    token = f"{{name: a, sha256: {'a' * 64}, scopes: [read]}}"
+    assert "'a' is there twice" in refused(tmp_path, f"tokens: [{token}, {token}]")
+
+
+def test_what_the_environment_says_is_checked_too(tmp_path: Path) -> None:
+    """A short token, an empty file, a word for a number."""
+    assert "16 characters" in refused(tmp_path, "", FORESHOCK_TOKEN="short")
+    (tmp_path / "empty").write_text("\n")
+    assert "is empty" in refused(tmp_path, "", FORESHOCK_TOKEN_FILE=str(tmp_path / "empty"))
+    assert "cannot read" in refused(tmp_path, "", FORESHOCK_TOKEN_FILE="/nowhere")
+    assert "budgets, nodes" in refused(tmp_path, "", FORESHOCK_BUDGETS__NODES="many")
+    assert "mode: '['" in refused(tmp_path, "", FORESHOCK_MODE="[")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """Missing, a folder, or no text."""
+    (tmp_path / "b").write_bytes(b"\xff\xfe\x00")
+    for path in (tmp_path / "none.yaml", tmp_path, tmp_path / "b"):
+        with pytest.raises(click.ClickException, match=str(path)):
+            load_settings(path, {})
+
+
+@pytest.mark.parametrize(
+    ("host", "inside"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False), ("gpu-1", False)],  # noqa: S104
+)
+def test_loopback_is_told_from_the_rest(host: str, inside: bool) -> None:
+    """What only this machine can reach may go without tokens."""
+    assert is_loopback(host) is inside
