@@ -32,10 +32,13 @@ _RELATIVE = re.compile(r"\[(?: *\+|[A-Z][a-z]{2} ?\d)")
 _SEPARATORS = frozenset({"{", "}", "},{", "},", "]"})
 # A record has some twenty fields; more is no record.
 MAX_FIELDS = 128
+# GPUs whose address is remembered; a log of many hosts is bounded too.
+MAX_GPUS = 100_000
 
 _LOST = re.compile(
     r"NVRM: (?:The NVIDIA )?GPU (?P<pci>(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.\d)?)", re.ASCII
 )
+_AT = re.compile(r"NVRM: GPU at (?P<pci>[0-9A-Za-z:.]{5,24}): (?P<uuid>GPU-[0-9a-f-]{36})$", re.ASCII)
 _GONE = "fallen off the bus"
 
 
@@ -49,6 +52,7 @@ class KernelParser:
         self._fields: dict[str, Any] = {}
         self._first_line = 0
         self._lost: tuple[str, int] | None = None
+        self._uuids: dict[tuple[str | None, str], str] = {}
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """The events of one line: none for nearly all of them."""
@@ -105,13 +109,24 @@ class KernelParser:
     def _decode(self, record: Record, line: int) -> Iterable[Event]:
         if not record.from_kernel():
             return
+        node = record.node or self._context.node
         for message in record.message.split("\n"):
+            self._learn_uuid(message, node)
             event = decode_xid(message) or decode_sxid(message) or self._gpu_lost(message, line)
             if event is None:
                 continue
             if record.repeats > 1:
                 event = replace(event, attributes={**event.attributes, "repeats": record.repeats})
-            yield replace(event, time=record.time, node=record.node or self._context.node, line=event.line or line)
+            device = event.device
+            if device.pci is not None and (uuid := self._uuids.get((node, device.pci))):
+                device = replace(device, uuid=uuid)
+            yield replace(event, time=record.time, node=node, line=event.line or line, device=device)
+
+    def _learn_uuid(self, message: str, node: str | None) -> None:
+        """Which GPU is at an address: the driver says so once, before the first fault."""
+        match = _AT.match(message)
+        if match and (pci := canonical(match["pci"])) and len(self._uuids) < MAX_GPUS:
+            self._uuids[node, pci] = match["uuid"]
 
     def _gpu_lost(self, message: str, line: int) -> Event | None:
         """A GPU that left the bus, told without an Xid; older drivers break the sentence over three lines."""

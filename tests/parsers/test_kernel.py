@@ -69,6 +69,17 @@ def test_a_gpu_that_nobody_names_is_not_lost(line: str) -> None:
     assert decode(line) == []
 
 
+def test_the_driver_says_once_which_gpu_is_at_an_address() -> None:
+    """Later faults bear its UUID; the same address on another host is another GPU."""
+    uuid = "GPU-509665ad-b600-ac93-3616-d754b23d636d"
+    events = decode(
+        f"Nov 20 22:31:54 a kernel: NVRM: GPU at PCI:0000:3b:00: {uuid}",
+        f"Nov 20 22:31:54 a kernel: {XID}",
+        f"Nov 20 22:31:54 b kernel: {XID}",
+    )
+    assert [(event.node, event.device.uuid) for event in events] == [("a", uuid), ("b", None)]
+
+
 def test_repeats_are_an_attribute() -> None:
     """rsyslog folds equal lines into one."""
     events = decode(f"Nov 20 22:31:54 vm kernel: message repeated 7 times: [{XID}]")
