@@ -10,7 +10,6 @@ The receiver drops repeats of a webhook-id. Addresses come from the operator's f
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
 from datetime import UTC, datetime
@@ -49,7 +48,7 @@ def key_of(secret: str) -> bytes:
     """
     try:
         key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
-    except binascii.Error:
+    except ValueError:
         key = b""
     if not secret.startswith(_PREFIX) or not 24 <= len(key) <= 64:
         raise SecretError(f"a webhook secret is {_PREFIX} and base64 of 24 to 64 bytes: make one with openssl rand")

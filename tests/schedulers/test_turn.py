@@ -1,0 +1,124 @@
+"""A turn of the policy over a real database."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import sqlalchemy as sa
+
+from schedulers.settings import Policy
+from schedulers.turn import run_policy
+from store import schema
+from store.append import append_nodes, append_outages
+from store.database import writing
+from store.hint import Hint
+from store.hint_log import audit_page, read_hints
+from store.node import Node
+from store.outage import Outage
+
+from .cluster import HOUR, NOW
+
+POLICY = Policy(mode="approve")
+
+
+def nodes(engine: sa.Engine, *names: str) -> None:
+    """Known nodes."""
+    with writing(engine).begin() as connection:
+        append_nodes(connection, [Node(name, f"r-{name}", f"l-{name}") for name in names])
+
+
+def score(engine: sa.Engine, node: str, value: float, hours_ago: float = 0) -> None:
+    """A score of a node."""
+    reasons = [{"text": "3 row remaps", "contribution": 0.1, "events": ["e"]}]
+    row = {"node": node, "horizon_h": 24, "time": NOW - hours_ago * HOUR, "score": value, "reasons": reasons}
+    with writing(engine).begin() as connection:
+        connection.execute(schema.scores.insert().values(**row, model="m"))
+
+
+def incident(engine: sa.Engine, node: str, hours_ago: float = 1) -> None:
+    """A fatal hardware incident of a node."""
+    moment = NOW - hours_ago * HOUR
+    device = {"type": "gpu", "pci": "0000:0f:00.0", "index": None, "uuid": None, "port": None}
+    row = {"id": f"i-{node}", "node": node, "start": moment, "end": moment, "kind": "xid", "code": 79}
+    row |= {"severity": "fatal", "cause": "hardware", "action": "reset_gpu", "device": device, "message": "gone"}
+    with writing(engine).begin() as connection:
+        connection.execute(schema.incidents.insert().values(**row, count=1, kinds={"xid:79": 1}))
+
+
+def hints(engine: sa.Engine) -> list[Hint]:
+    """All hints."""
+    with engine.connect() as connection:
+        return read_hints(connection)
+
+
+def test_a_turn_writes_hints_and_their_audit(engine: sa.Engine) -> None:
+    """From scores and incidents to proposals."""
+    nodes(engine, "a", "b", "c")
+    score(engine, "a", 0.1)
+    score(engine, "c", 0.001)
+    incident(engine, "b")
+    run_policy(engine, POLICY, NOW)
+    found = {hint.node: (hint.action, hint.state) for hint in hints(engine)}
+    assert found == {"a": ("avoid", "proposed"), "b": ("cordon", "proposed")}
+    assert {hint.evidence["reasons"][0] for hint in hints(engine) if hint.node == "a"} == {"3 row remaps"}
+    with engine.connect() as connection:
+        entries = audit_page(connection, 10, None, None)
+    assert {(entry["actor"], entry["action"], entry["detail"]["change"]) for entry in entries} == {
+        ("policy", "proposed", "made")
+    }
+
+
+def test_a_second_turn_changes_nothing(engine: sa.Engine) -> None:
+    """Nor does it fill the audit."""
+    nodes(engine, "a", "b")
+    score(engine, "a", 0.5)
+    run_policy(engine, POLICY, NOW)
+    before = hints(engine)
+    run_policy(engine, POLICY, NOW + timedelta(minutes=1))
+    assert hints(engine) == before
+    with engine.connect() as connection:
+        assert len(audit_page(connection, 10, None, None)) == 1
+
+
+def test_a_hint_expires_and_is_made_again_while_its_ground_lasts(engine: sa.Engine) -> None:
+    """A server that was away for two days finds its hint lapsed."""
+    nodes(engine, "a")
+    score(engine, "a", 0.5)
+    run_policy(engine, POLICY, NOW)
+    score(engine, "a", 0.5, hours_ago=-48)
+    run_policy(engine, POLICY, NOW + 48 * HOUR)
+    assert [hint.state for hint in hints(engine)] == ["expired", "proposed"]
+
+
+def test_a_score_of_yesterday_says_nothing_of_today(engine: sa.Engine) -> None:
+    """No new hint on its ground, and no release either."""
+    nodes(engine, "a", "b")
+    score(engine, "a", 0.5, hours_ago=25)
+    run_policy(engine, POLICY, NOW)
+    assert hints(engine) == []
+
+
+def test_an_outage_that_ended_has_repaired_the_fault_before_it(engine: sa.Engine) -> None:
+    """While it lasts there is nothing to ask; afterwards the node is well."""
+    nodes(engine, "a")
+    incident(engine, "a", hours_ago=2)
+    run_policy(engine, POLICY, NOW)
+    out = Outage("a", NOW - HOUR, None, "DOWN", "Xid 79", None, False, "hardware")
+    with writing(engine).begin() as connection:
+        append_outages(connection, [out])
+    run_policy(engine, POLICY, NOW)
+    assert [hint.state for hint in hints(engine)] == ["proposed"]
+    with writing(engine).begin() as connection:
+        append_outages(connection, [replace(out, end=NOW - timedelta(minutes=1))])
+    run_policy(engine, POLICY, NOW)
+    assert [hint.state for hint in hints(engine)] == ["released"]
+    run_policy(engine, POLICY, NOW + HOUR)
+    assert [hint.state for hint in hints(engine)] == ["released"]
+
+
+def test_a_fault_is_over_when_the_node_has_been_well_for_long_enough(engine: sa.Engine) -> None:
+    """`healthy_s` without a fatal fault."""
+    nodes(engine, "a")
+    incident(engine, "a")
+    run_policy(engine, POLICY, NOW)
+    run_policy(engine, POLICY, NOW + 23.5 * HOUR)
+    assert [(hint.state, hint.action) for hint in hints(engine)] == [("released", "cordon")]
