@@ -117,7 +117,8 @@ def _await_health(place: Place, child: subprocess.Popen[bytes]) -> None:
     raise Failure(f"Streamlit did not answer at {place.url} within {START_S:.0f} s: the machine may be overloaded")
 
 
-def _free_port(host: str) -> int:
+def free_port(host: str) -> int:
+    """A port that nobody listens on at this moment."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
@@ -163,7 +164,7 @@ def dashboard(server: str, port: int, host: str, token_file: Path | None) -> Non
             "put a proxy that asks for a login in front.",
             err=True,
         )
-    place = Place(server, host, port or _free_port(host), token_file.resolve() if token_file else None)
+    place = Place(server, host, port or free_port(host), token_file.resolve() if token_file else None)
     with _stopping_on_signals(), running(place) as child:
         click.echo(f"Dashboard {place.url}")
         raise Failure(f"Streamlit ended by itself with status {child.wait()}: see its message above")

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from dashboard import words
 
+WORTH = 0.001  # a gain in goodput below this is none
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInputs:
@@ -63,9 +65,14 @@ def checkpoint_lines(advice: CheckpointAdvice) -> list[str]:
     first += f"; now it is every {words.duration(inputs.interval_s)}.**" if inputs.interval_s else ".**"
     lines = [first]
     if advice.goodput_now is not None and advice.goodput_advised is not None:
-        lines.append(
-            f"Expected goodput {words.share(advice.goodput_advised)} instead of {words.share(advice.goodput_now)}."
-        )
+        if advice.goodput_advised - advice.goodput_now < WORTH:
+            lines.append(
+                f"The change is worth little: expected goodput {words.share(advice.goodput_advised)} either way."
+            )
+        else:
+            lines.append(
+                f"Expected goodput {words.share(advice.goodput_advised)} instead of {words.share(advice.goodput_now)}."
+            )
     if advice.rate_is_measured:
         lines.append(
             f"Measured: {words.many(inputs.failures, 'interruption')} in {words.count(inputs.node_days)} node-days, "

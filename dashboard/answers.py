@@ -214,7 +214,7 @@ class Run:
 class Interruption:
     """One stop of a run: when, why, which device, and the wall seconds that it cost."""
 
-    time: datetime
+    time: datetime | None
     lost_s: float
     cause: str = "unknown"
     culprit: Device | None = None

@@ -1,4 +1,4 @@
-"""The dashboard's entry: `streamlit run dashboard/app.py -- --server http://127.0.0.1:8080 [--token-file FILE]`.
+"""The dashboard's entry: `streamlit run dashboard/app.py -- --server http://127.0.0.1:10870 [--token-file FILE]`.
 
 `foreshock dashboard` starts it with the right settings.
 """
@@ -25,12 +25,12 @@ h3 { font-size: 1.25rem !important; padding: 0.25rem 0 !important; }
 def arguments(argv: list[str]) -> argparse.Namespace:
     """What `foreshock dashboard` hands over; the token comes in a file, so that no process list shows it."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--server", default="http://127.0.0.1:8080")
+    parser.add_argument("--server", required=True)
     parser.add_argument("--token-file", type=Path)
     return parser.parse_args(argv)
 
 
-@st.cache_resource(show_spinner=False)
+@st.cache_resource(show_spinner=False, on_release=Client.close)
 def _client(server: str, token_file: Path | None, _changed: float) -> Client:
     """One connection pool for every session; a token file that changes makes a new one."""
     return Client(Address(server, token_file.read_text(encoding="utf-8").strip() if token_file else None))

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboard import words
+from dashboard import vocabulary
 from dashboard.answers import Outage, PastScore, Reason, Rollup
 from dashboard.layout import Cell
 
@@ -36,7 +36,7 @@ FROM_ZERO = {"GPUs that answered", "GPU use, %"}
 
 def node_map(cells: Sequence[Cell]) -> go.Figure:
     """The cluster as a map: a cell for each node (or rack), coloured by state, marked where it is not well."""
-    order = list(words.STATES)
+    order = list(vocabulary.STATES)
     rows, columns = 1 + max(c.row for c in cells), 1 + max(c.column for c in cells)
     z: list[list[int | None]] = [[None] * columns for _ in range(rows)]
     hover = [[""] * columns for _ in range(rows)]
@@ -48,7 +48,7 @@ def node_map(cells: Sequence[Cell]) -> go.Figure:
             z=z,
             zmin=-0.5,
             zmax=len(order) - 0.5,
-            colorscale=_steps([words.STATE_COLOURS[name] for name in order]),
+            colorscale=_steps([vocabulary.STATE_COLOURS[name] for name in order]),
             showscale=False,
             xgap=3,
             ygap=3,
@@ -74,7 +74,7 @@ def _mark(figure: go.Figure, cells: Sequence[Cell]) -> None:
             x=[c.column for c in cells],
             y=[c.row for c in cells],
             mode="markers+text",
-            text=[words.STATE_MARKS.get(c.state, "?") for c in cells],
+            text=[vocabulary.STATE_MARKS.get(c.state, "?") for c in cells],
             textfont={"color": "white", "size": 14},
             marker={"opacity": 0, "size": 22},
             customdata=[[c.name, c.hover] for c in cells],
@@ -158,7 +158,7 @@ def _shade(figure: go.Figure, outages: Sequence[Outage], times: Sequence[datetim
         begin, end = max(outage.start, times[0]), min(outage.end or times[-1], times[-1])
         if begin < end:
             figure.add_vrect(
-                x0=begin, x1=end, fillcolor=words.STATE_COLOURS["out"], opacity=0.25, line_width=0, layer="below"
+                x0=begin, x1=end, fillcolor=vocabulary.STATE_COLOURS["out"], opacity=0.25, line_width=0, layer="below"
             )
 
 
@@ -180,8 +180,8 @@ def telemetry(rollups: Sequence[Rollup], outages: Sequence[Outage]) -> go.Figure
                     x=times,
                     y=[None if r is None or getattr(r, name) is None else getattr(r, name) * factor for _, r in hours],
                     name=legend,
-                    mode="lines+markers",
-                    marker_size=3,
+                    mode="lines+markers",  # an hour between two gaps is a point, no line
+                    marker_size=2.5,
                     line={"color": colour, "width": 1.6},
                     connectgaps=False,
                     hovertemplate=f"%{{y:.4~g}} {legend}<extra></extra>",

@@ -1,12 +1,11 @@
 """A thin client of the Foreshock API: typed answers, and one plain sentence when something is wrong.
 
-client = Client(Address("http://127.0.0.1:8080", token))
+client = Client(Address("http://127.0.0.1:10870", token))
 client.cluster().states  # {"ok": 61, "at_risk": 2, "faulty": 1}
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -63,6 +62,10 @@ class Client:
                 f"{self.server!r} is no address: start the dashboard with --server http://HOST:PORT"
             ) from error
 
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._http.close()
+
     def cluster(self) -> Cluster:
         """The whole cluster in one object."""
         return self._record(Cluster, self._get("cluster"))
@@ -78,13 +81,11 @@ class Client:
 
     def events(self, limit: int) -> list[Event]:
         """The newest events, newest first; `limit` <= 1000."""
-        body = self._object(self._get("events", {"limit": str(limit)}))
-        return self._records(Event, body)[::-1]
+        return self._newest(Event, "events", limit)
 
-    def incidents(self, since: datetime) -> list[Incident]:
-        """The incidents since a moment, newest first."""
-        found = self._items(Incident, "incidents", {"since": since.isoformat()}, PAGE)
-        return sorted(found, key=lambda incident: incident.start, reverse=True)
+    def incidents(self, limit: int) -> list[Incident]:
+        """The newest incidents, newest first; `limit` <= 1000."""
+        return self._newest(Incident, "incidents", limit)
 
     def runs(self) -> list[Run]:
         """Every training run."""
@@ -103,13 +104,12 @@ class Client:
         return self._record(SparesAdvice, self._get("advice/spares"))
 
     def hints(self) -> list[Hint]:
-        """Every hint, as the server orders them."""
-        return self._items(Hint, "hints", {}, PAGE)
+        """The newest thousand hints, newest first."""
+        return self._newest(Hint, "hints", PAGE)
 
-    def audit(self) -> list[AuditEntry]:
-        """Who asked for what, newest first."""
-        found = self._items(AuditEntry, "audit", {}, PAGE)
-        return sorted(found, key=lambda entry: entry.time, reverse=True)
+    def audit(self, limit: int) -> list[AuditEntry]:
+        """Who asked for what, newest first; `limit` <= 1000."""
+        return self._records(AuditEntry, self._object(self._get("audit", {"limit": str(limit)})))
 
     def decide(self, hint: str, verb: str) -> None:
         """Approve or withdraw a hint (needs a token with the scope `act`)."""
@@ -128,6 +128,10 @@ class Client:
             if not cursor or not items:
                 break
         return found
+
+    def _newest(self, kind: type[T], path: str, limit: int) -> list[T]:
+        """The first page of a list that ends with the newest, turned round."""
+        return self._records(kind, self._object(self._get(path, {"limit": str(limit)})))[::-1]
 
     def _records(self, kind: type[T], body: Mapping[str, Any]) -> list[T]:
         items = body.get("items")

@@ -6,13 +6,15 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import ledger_charts, words
+from dashboard import ledger_charts, vocabulary, words
 from dashboard.answers import AuditEntry, Event, Hint, Incident, Interruption, Node, Outage
 
 ROW_PX = 35
 WIDE = {"what", "why", "meaning", "detail"}
 # What a healthy cluster says all the time: it would push everything else out of the feed.
 ROUTINE = frozenset({"iteration", "telemetry", "evaluation", "checkpoint_save_start", "checkpoint_save", "job"})
+
+MARK = "foreshock:"
 
 Row = dict[str, Any]
 
@@ -25,7 +27,7 @@ def incident_rows(incidents: Sequence[Incident], now: datetime, brief: bool = Fa
             "severity": [i.severity],
             "node": i.node or words.DASH,
             "device": words.device(i.device),
-            "what": f"{words.what(i)}: {i.message}" if i.message else words.what(i),
+            "what": words.told(i),
             "events": i.count,
             "do": words.action(i.action),
         }
@@ -45,8 +47,8 @@ def event_rows(events: Sequence[Event], now: datetime) -> list[Row]:
             "when": words.when(e.time, now),
             "severity": [e.severity],
             "node": e.node or words.DASH,
-            "device": words.device(e.device),
-            "what": f"{words.what(e)}: {e.message}" if e.message else words.what(e),
+            "device": words.DASH if e.node is None and e.device.type == "node" else words.device(e.device),
+            "what": words.told(e),
             "from": e.source,
         }
         for e in events
@@ -77,7 +79,7 @@ def interruption_rows(stops: Sequence[Interruption], now: datetime, gpus: int | 
             "lost": words.duration(stop.lost_s),
             "gpu_hours": None if gpus is None else round(stop.lost_s / 3600 * gpus, 1),
         }
-        for stop in sorted(stops, key=lambda stop: stop.time, reverse=True)
+        for stop in sorted(stops, key=lambda stop: stop.time.timestamp() if stop.time else 0.0, reverse=True)
     ]
 
 
@@ -109,7 +111,7 @@ def hint_rows(hints: Sequence[Hint], now: datetime) -> list[Row]:
             "node": h.node,
             "asked": h.action,
             "state": h.state,
-            "why": h.reason,
+            "why": unmarked(h.reason),
             "by": h.owner or words.DASH,
         }
         for h in hints
@@ -117,29 +119,41 @@ def hint_rows(hints: Sequence[Hint], now: datetime) -> list[Row]:
 
 
 def audit_rows(entries: Sequence[AuditEntry], hints: Sequence[Hint], now: datetime) -> list[Row]:
-    """Who did what to which hint; a hint is named by what it asks, not by its id."""
+    """Who made which hint what; a hint is named by what it asks, not by its id."""
     named = {hint.id: f"{hint.action} {hint.node}" for hint in hints}
     return [
         {
             "when": words.when(e.time, now),
             "who": e.actor,
-            "did": e.action.replace("_", " "),
-            "to": named.get(e.subject, e.subject),
-            "detail": _detail(e.detail),
+            "hint": named.get(e.subject) or _subject(e),
+            "became": e.action.replace("_", " "),
+            "why": _detail(e.detail),
         }
         for e in entries
     ]
 
 
+def _subject(entry: AuditEntry) -> str:
+    detail = entry.detail if isinstance(entry.detail, Mapping) else {}
+    return " ".join(str(detail[name]) for name in ("hint", "node") if detail.get(name)) or entry.subject
+
+
 def _detail(detail: Any) -> str:
-    if isinstance(detail, Mapping):
-        return ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in detail.items() if value is not None)
-    return "" if detail is None else str(detail)
+    if not isinstance(detail, Mapping):
+        return "" if detail is None else str(detail)
+    said = {name: value for name, value in detail.items() if name not in ("node", "hint") and value is not None}
+    parts = [unmarked(str(said.pop("reason")))] if "reason" in said else []
+    return "; ".join(parts + [f"{name.replace('_', ' ')}: {value}" for name, value in said.items()])
+
+
+def unmarked(reason: str) -> str:
+    """A reason without the mark that tells our reasons from others' in the scheduler."""
+    return reason.removeprefix(MARK).lstrip()
 
 
 def worst_first(nodes: Sequence[Node]) -> list[Node]:
     """Nodes by how bad their state is, then by risk."""
-    rank = {state: i for i, state in enumerate(words.STATES)}
+    rank = {state: i for i, state in enumerate(vocabulary.STATES)}
     return sorted(nodes, key=lambda n: (rank.get(n.state, len(rank) - 2), -(n.score_24h or 0.0), n.node))
 
 
@@ -159,7 +173,7 @@ def show(
         configured[name] = st.column_config.NumberColumn(configured[name]["label"], format="localized")
     if "severity" in configured:
         configured["severity"] = st.column_config.MultiselectColumn(
-            "Severity", options=list(words.SEVERITY_COLOURS), color=list(words.SEVERITY_COLOURS.values())
+            "Severity", options=list(vocabulary.SEVERITY_COLOURS), color=list(vocabulary.SEVERITY_COLOURS.values())
         )
     st.dataframe(
         list(rows),

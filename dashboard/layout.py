@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboard import words
+from dashboard import vocabulary, words
 from dashboard.answers import Node
 
 MAX_CELLS = 1500  # beyond it a cell stands for a rack
@@ -54,7 +54,7 @@ def _node_hover(node: Node) -> str:
 
 
 def _rack_cell(i: int, name: str, members: Sequence[Node]) -> Cell:
-    counts = {state: sum(1 for n in members if n.state == state) for state in words.STATES}
+    counts = {state: sum(1 for n in members if n.state == state) for state in vocabulary.STATES}
     worst = next((state for state, n in counts.items() if n), "silent")
     said = ", ".join(f"{n} {words.state(state)}" for state, n in counts.items() if n)
     riskiest = max(members, key=lambda n: n.score_24h or 0.0)

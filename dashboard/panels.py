@@ -8,8 +8,8 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import words
-from dashboard.answers import Cluster
+from dashboard import vocabulary, words
+from dashboard.answers import Cluster, NodeHint
 from dashboard.client import Client, Trouble
 
 REFRESH_S = 3.0
@@ -20,12 +20,6 @@ _BANNERS = {
     "warning": (st.warning, ":material/warning:"),
     "success": (st.success, ":material/check_circle:"),
     "info": (st.info, ":material/info:"),
-}
-
-MODES = {
-    "shadow": "shadow: hints are written down, never sent to the scheduler",
-    "approve": "approve: a hint goes to the scheduler once a person approves it",
-    "auto": "auto: hints go to the scheduler by themselves, within the budgets",
 }
 
 
@@ -64,7 +58,7 @@ def as_of(cluster: Cluster) -> None:
 
 def mode(name: str | None) -> str:
     """The mode of hints, explained."""
-    return f"Mode {MODES.get(name or '', name)}" if name else "Mode unknown"
+    return f"Mode {vocabulary.MODES.get(name or '', name)}" if name else "Mode unknown"
 
 
 def empty(text: str) -> None:
@@ -80,6 +74,12 @@ def node_link(site: Site, name: str | None) -> None:
         st.markdown(f"**{words.plain(name or 'no node')}**")
 
 
+def hint_line(hint: NodeHint) -> str:
+    """What is asked of the scheduler about a node, as Markdown."""
+    return f"hint: **{hint.action}** ({vocabulary.HINT_STATES.get(hint.state, hint.state)})"
+
+
 def state_badge(state: str) -> None:
     """A node's state, coloured."""
-    st.badge(words.state(state), color=words.STATE_TINTS.get(state, "gray"), help=words.STATE_MEANINGS.get(state))  # type: ignore[arg-type]  # the tints are its colours
+    tint = vocabulary.STATE_TINTS.get(state, "gray")
+    st.badge(words.state(state), color=tint, help=vocabulary.STATE_MEANINGS.get(state))

@@ -6,96 +6,10 @@ Everything here is a pure function of its arguments; an unknown value is a dash,
 import re
 from datetime import UTC, datetime
 
+from dashboard import vocabulary
 from dashboard.answers import Cluster, Device, Event, Incident
 
 DASH = "–"
-
-# Worst first: the order of every list of nodes. The words follow a count.
-STATES = {
-    "faulty": "faulty",
-    "out": "out of service",
-    "at_risk": "at risk",
-    "cordoned": "cordoned by us",
-    "silent": "silent",
-    "ok": "well",
-}
-STATE_MEANINGS = {
-    "faulty": "a fatal hardware fault in the last 24 h",
-    "out": "the scheduler has taken it out of service",
-    "at_risk": "likely to fail within a day",
-    "cordoned": "kept free of new work at our request",
-    "silent": "no word from it for 15 minutes while others report: not the same as well",
-    "ok": "nothing known against it",
-}
-# Readable on white and on black, and told apart without green and red alone.
-STATE_COLOURS = {
-    "faulty": "#d6403b",
-    "out": "#8454a6",
-    "at_risk": "#e9a11a",
-    "cordoned": "#3b7dd8",
-    "silent": "#8d949c",
-    "ok": "#3a9d74",
-}
-STATE_MARKS = {"faulty": "✕", "out": "–", "at_risk": "!", "cordoned": "▪", "silent": "?", "ok": ""}
-STATE_TINTS = {
-    "faulty": "red",
-    "out": "violet",
-    "at_risk": "orange",
-    "cordoned": "blue",
-    "silent": "gray",
-    "ok": "green",
-}
-SEVERITY_COLOURS = {"fatal": "#d6403b", "error": "#dd6b20", "warning": "#c98a12", "info": "#8d949c"}
-
-ACTIONS = {
-    "none": "nothing",
-    "watch": "watch it",
-    "restart_app": "restart the job",
-    "reset_gpu": "reset the GPU",
-    "reset_fabric": "reset the NVSwitch fabric",
-    "reboot_node": "reboot the node",
-    "drain_node": "drain the node",
-    "run_diagnostics": "run diagnostics",
-    "replace_part": "replace the part",
-    "contact_support": "call the vendor",
-}
-KINDS = {
-    "ecc_sbe": "corrected memory errors",
-    "ecc_dbe": "uncorrectable memory error",
-    "row_remap": "memory row remapped",
-    "row_remap_failure": "memory row could not be remapped",
-    "nvlink_crc": "NVLink transfer errors",
-    "nvlink_replay": "NVLink transfers repeated",
-    "pcie_replay": "PCIe transfers repeated",
-    "thermal_violation": "slowed down by heat",
-    "gpu_missing": "GPU vanished",
-    "gpu_returned": "GPU came back",
-    "gpu_lost": "GPU lost",
-    "link_down": "fabric link down",
-    "link_up": "fabric link up",
-    "link_state_change": "fabric link changed state",
-    "port_removed": "fabric port gone",
-    "port_discovered": "fabric port found",
-    "sm_state": "subnet manager changed state",
-    "sm_error": "subnet manager error",
-    "training_error": "training program error",
-    "training_start": "training started",
-    "training_end": "training ended",
-    "checkpoint_load": "checkpoint loaded",
-    "checkpoint_save": "checkpoint saved",
-    "checkpoint_save_start": "checkpoint save began",
-    "iteration": "training step",
-    "job": "job record of the scheduler",
-    "outage": "outage record of the scheduler",
-}
-DEVICES = {
-    "gpu": "GPU",
-    "nvswitch": "NVSwitch",
-    "hca": "fabric adapter",
-    "port": "port",
-    "switch": "switch",
-    "npu": "NPU",
-}
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&])")
 
@@ -171,7 +85,7 @@ def device(where: Device | None, brief: bool = False) -> str:
         return DASH
     if where.type == "node":
         return "whole node"
-    name, address = DEVICES.get(where.type, where.type), where.pci or where.uuid
+    name, address = vocabulary.DEVICES.get(where.type, where.type), where.pci or where.uuid
     if where.type in ("port", "switch", "hca") and where.port is not None:
         place = f"port {where.port}"
         return place if brief or not address else f"{place} of {address}"
@@ -183,20 +97,28 @@ def device(where: Device | None, brief: bool = False) -> str:
 
 
 def what(fault: Event | Incident) -> str:
-    """A fault in words: "Xid 79", "fabric link down"."""
+    """A fault in words: "Xid 95, memory error, not contained", "fabric link down"."""
     if fault.kind in ("xid", "sxid") and fault.code is not None:
-        return f"{'SXid' if fault.kind == 'sxid' else 'Xid'} {fault.code}"
-    return KINDS.get(fault.kind, fault.kind.replace("_", " "))
+        meaning = vocabulary.XIDS.get(fault.code) if fault.kind == "xid" else None
+        name = f"{'SXid' if fault.kind == 'sxid' else 'Xid'} {fault.code}"
+        return f"{name}, {meaning}" if meaning else name
+    return vocabulary.KINDS.get(fault.kind, fault.kind.replace("_", " "))
+
+
+def told(fault: Event | Incident) -> str:
+    """A fault in words and in its own: "corrected memory errors: rose by 13"."""
+    message = fault.message.removeprefix(fault.kind).strip()
+    return f"{what(fault)}: {message}" if message else what(fault)
 
 
 def action(name: str) -> str:
     """What to do, in words."""
-    return ACTIONS.get(name, name.replace("_", " "))
+    return vocabulary.ACTIONS.get(name, name.replace("_", " "))
 
 
 def state(name: str) -> str:
     """A node's state in words."""
-    return STATES.get(name, name.replace("_", " "))
+    return vocabulary.STATES.get(name, name.replace("_", " "))
 
 
 def headline(cluster: Cluster) -> tuple[str, str]:
@@ -206,9 +128,11 @@ def headline(cluster: Cluster) -> tuple[str, str]:
             "info",
             "No node is known yet. Start `foreshock sidecar` on the nodes, or load an archive with `foreshock ingest`.",
         )
-    bad = {name: cluster.states.get(name, 0) for name in STATES if name != "ok" and cluster.states.get(name, 0)}
-    said = [f"{n:,} {'node ' if n == 1 else 'nodes '}{STATES[name]}" for name, n in list(bad.items())[:1]]
-    said += [f"{n:,} {STATES[name]}" for name, n in list(bad.items())[1:]]
+    bad = {
+        name: cluster.states.get(name, 0) for name in vocabulary.STATES if name != "ok" and cluster.states.get(name, 0)
+    }
+    said = [f"{n:,} {'node ' if n == 1 else 'nodes '}{vocabulary.STATES[name]}" for name, n in list(bad.items())[:1]]
+    said += [f"{n:,} {vocabulary.STATES[name]}" for name, n in list(bad.items())[1:]]
     text = ", ".join(said) if said else f"All {many(cluster.nodes, 'node')} are well"
     below = cluster.goodput is not None and cluster.target is not None and cluster.goodput < cluster.target
     if cluster.run and cluster.goodput is not None:

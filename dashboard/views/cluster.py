@@ -1,17 +1,20 @@
 """The Cluster page: is anything wrong, where, and what is to be done."""
 
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 
 import streamlit as st
 
-from dashboard import charts, frames, panels, words
+from dashboard import charts, frames, panels, vocabulary, words
 from dashboard.answers import Cluster, Incident, Node
 from dashboard.layout import cells
 from dashboard.panels import Site
 
 ATTENTION = 6
 MAP = "node_map"
+NODES_PER_S = 400  # 12,500 nodes are read every half minute, a thousand at each turn
+RECENT = 300  # incidents read
 FEED = 200  # events read for the feed; the routine ones among them are left out
 _DAY = timedelta(days=1)
 
@@ -33,8 +36,8 @@ def _live(site: Site) -> None:
         if not cluster.nodes:
             return
         _metrics(cluster)
-        nodes = site.client.nodes()
-        incidents = site.client.incidents(cluster.now - _DAY)
+        nodes = _nodes(site)
+        incidents = site.client.incidents(RECENT)
         left, right = st.columns([8, 5], gap="medium")
         with left:
             _map(nodes, cluster)
@@ -45,6 +48,16 @@ def _live(site: Site) -> None:
         _sources(cluster)
 
 
+def _nodes(site: Site) -> list[Node]:
+    """Every node; those of a large cluster are asked for less often than the page is drawn."""
+    held: tuple[float, list[Node]] | None = st.session_state.get("nodes")
+    now = time.monotonic()
+    if held is None or now - held[0] >= len(held[1]) / NODES_PER_S:
+        held = (now, site.client.nodes())
+        st.session_state["nodes"] = held
+    return held[1]
+
+
 def _metrics(cluster: Cluster) -> None:
     states = cluster.states
     row = st.columns(6)
@@ -52,14 +65,14 @@ def _metrics(cluster: Cluster) -> None:
     row[1].metric(
         "Faulty",
         words.count(states.get("faulty", 0)),
-        help=words.STATE_MEANINGS["faulty"],
+        help=vocabulary.STATE_MEANINGS["faulty"],
         border=True,
         height="stretch",
     )
     row[2].metric(
         "At risk",
         words.count(states.get("at_risk", 0)),
-        help=words.STATE_MEANINGS["at_risk"],
+        help=vocabulary.STATE_MEANINGS["at_risk"],
         border=True,
         height="stretch",
     )
@@ -87,9 +100,9 @@ def _metrics(cluster: Cluster) -> None:
 
 def _map(nodes: Sequence[Node], cluster: Cluster) -> None:
     st.subheader("Nodes by rack", anchor=False)
-    counted = {name: sum(1 for n in nodes if n.state == name) for name in words.STATES}
+    counted = {name: sum(1 for n in nodes if n.state == name) for name in vocabulary.STATES}
     square = '<span style="color:{}">■</span> {:,} {}'
-    legend = [square.format(words.STATE_COLOURS[s], n, words.state(s)) for s, n in counted.items() if n]
+    legend = [square.format(vocabulary.STATE_COLOURS[s], n, words.state(s)) for s, n in counted.items() if n]
     st.html(" &nbsp; ".join(legend))
     st.plotly_chart(
         charts.node_map(cells(nodes)), key=MAP, on_select=_choose, selection_mode="points", config=charts.CONFIG
@@ -119,10 +132,12 @@ def _attention(site: Site, nodes: Sequence[Node], incidents: Sequence[Incident],
 def why(node: Node, incidents: Sequence[Incident], cluster: Cluster) -> str:
     """What speaks against a node, as Markdown: its newest fatal fault, its silence, what raised its score."""
     said = []
-    fatal = next((i for i in incidents if i.node == node.node and i.severity == "fatal"), None)
+    fatal = next(
+        (i for i in incidents if i.node == node.node and i.severity == "fatal" and cluster.now - i.end < _DAY), None
+    )
     if fatal is not None:
-        fault = f"{words.what(fatal)} {fatal.message}".strip().rstrip(".")
-        said.append(f"{words.plain(fault)}, {words.device(fatal.device)}, {words.ago(fatal.start, cluster.now)}")
+        place, moment = words.device(fatal.device), words.ago(fatal.start, cluster.now)
+        said.append(f"{words.plain(words.what(fatal))} ({words.plain(place)}, {moment})")
     if node.state == "silent":
         said.append(f"last heard of {words.ago(node.last_seen, cluster.now)}" if node.last_seen else "never heard of")
     said += [words.plain(reason.text) for reason in node.reasons if reason.contribution > 0][:2]
@@ -138,7 +153,7 @@ def _node_row(site: Site, node: Node, reason: str) -> None:
                 st.markdown(f"**{words.risk(node.score_24h)}** risk in 24 h", width="content")
         st.caption(reason)
         if node.hint is not None:
-            st.caption(f":material/campaign: asked of the scheduler: **{node.hint.action}** ({node.hint.state})")
+            st.caption(f":material/campaign: {panels.hint_line(node.hint)}")
 
 
 def _incidents(found: Sequence[Incident], cluster: Cluster) -> None:
@@ -147,7 +162,9 @@ def _incidents(found: Sequence[Incident], cluster: Cluster) -> None:
         rows = frames.incident_rows(found[:50], cluster.now, brief=True)
         frames.show(rows, "incidents", {"do": "What to do"}, most=8, wide_px=230)
     else:
-        panels.empty("No fault in the last 24 h.")
+        panels.empty(
+            "No fault is known. Kernel and fabric logs arrive through `foreshock sidecar` or `foreshock ingest`."
+        )
 
 
 def _feed(site: Site, cluster: Cluster) -> None:

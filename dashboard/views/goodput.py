@@ -24,10 +24,7 @@ def page(site: Site) -> None:
             )
             return
         names = [run.run for run in runs]
-        asked = st.query_params.get("run")
-        chosen = st.selectbox("Run, the newest first", names, index=names.index(asked) if asked in names else 0)
-        if chosen and chosen != asked:
-            st.query_params["run"] = chosen
+        chosen = st.selectbox("Run, the newest first", names, key="run", bind="query-params")
         _live(site, chosen or names[0])
 
 

@@ -1,27 +1,17 @@
 """The Hints page: what is asked of the scheduler, why, and the two decisions that a person takes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
-from dashboard import frames, panels, words
+from dashboard import frames, panels, vocabulary, words
 from dashboard.answers import Cluster, Hint
 from dashboard.client import Trouble
 from dashboard.panels import Site
 
 SHOWN = 30
-STATES = {
-    "shadow": "written down, never sent",
-    "proposed": "waits for your approval",
-    "approved": "approved, about to be sent",
-    "sent": "the scheduler has it",
-    "withdrawn": "taken back by a person",
-    "expired": "ran out before it was acted on",
-    "released": "the node is well again",
-}
 OPEN = ("proposed", "approved", "sent", "shadow")
-TINTS = {"proposed": "orange", "approved": "blue", "sent": "blue", "shadow": "gray"}
 ASKS = {
     "watch": "keep an eye on it",
     "avoid": "place new work elsewhere if possible",
@@ -34,6 +24,8 @@ CONFIRM = {
     "approve": "It will be sent to the scheduler: {ask} ({node}).",
     "withdraw": "It will be taken back; where the scheduler has it already, it is asked to undo it ({node}).",
 }
+# Evidence that has words of its own, or that the card says already.
+SAID = {"score", "horizon_h", "held", "incident", "reasons", "acted", "closed"}
 DONE = {"approve": "Approved", "withdraw": "Withdrawn"}
 
 
@@ -47,7 +39,7 @@ def _live(site: Site) -> None:
     with panels.troubles():
         cluster = site.client.cluster()
         hints = site.client.hints()
-        active = sorted((h for h in hints if h.state in OPEN), key=lambda h: OPEN.index(h.state))
+        active = sorted((h for h in hints if h.state in OPEN), key=lambda h: OPEN.index(h.state))  # newest first within
         panels.banner(*headline(active, cluster.mode))
         panels.as_of(cluster)
         _outcome()
@@ -87,42 +79,34 @@ def _card(site: Site, hint: Hint, cluster: Cluster) -> None:
             panels.node_link(site, hint.node)
             st.markdown(f"**{hint.action}**: {ASKS.get(hint.action, 'as named')}", width="content")
             st.badge(
-                f"{hint.state}: {STATES.get(hint.state, '')}",
-                color=TINTS.get(hint.state, "gray"),  # type: ignore[arg-type]  # the tints are its colours
+                f"{hint.state}: {vocabulary.HINT_STATES.get(hint.state, '')}",
+                color=vocabulary.HINT_TINTS.get(hint.state, "gray"),
             )
-        st.markdown(words.plain(hint.reason) or "no reason recorded")
+        st.markdown(words.plain(frames.unmarked(hint.reason)) or "no reason recorded")
         st.caption(
             f"asked {words.when(hint.created, cluster.now)} by {words.plain(hint.owner or 'unknown')} · "
             f"ends by itself {words.when(hint.valid_until, cluster.now)}"
         )
         if hint.evidence:
-            with st.expander("Evidence", key=f"evidence_{hint.id}"):
-                for line in evidence(hint.evidence):
-                    st.markdown(line)
+            with st.expander("Evidence", key=f"evidence_{hint.id}", expanded=hint.state == "proposed"):
+                st.markdown("\n\n".join(evidence(hint.evidence)))
         _decisions(site, hint)
 
 
-def evidence(found: dict[str, Any]) -> list[str]:
-    """The evidence as lines of Markdown, whatever it holds."""
+def evidence(found: Mapping[str, Any]) -> list[str]:
+    """The evidence as lines of Markdown: the server's known keys in words, any other under its own name."""
     lines = []
+    if isinstance(found.get("score"), int | float):
+        lines.append(f"**Risk within {found.get('horizon_h', 24)} h:** {words.risk(float(found['score']))}")
+    if found.get("held"):
+        lines.append(f"**Turned down from a cordon:** {words.plain(str(found['held']))}")
+    if found.get("incident"):
+        lines.append(f"**Confirmed fault:** incident {words.plain(str(found['incident']))}")
+    lines += [f"- {words.plain(str(reason))}" for reason in found.get("reasons") or ()]
     for name, value in found.items():
-        label = words.plain(name.replace("_", " "))
-        if isinstance(value, float) and 0 <= value <= 1:
-            lines.append(f"**{label}** {words.risk(value)}")
-        elif isinstance(value, list):
-            lines.append(f"**{label}**")
-            lines += [f"- {_entry(entry)}" for entry in value[:10]]
-        elif value is not None:
-            lines.append(f"**{label}** {_entry(value)}")
+        if name not in SAID and value is not None:
+            lines.append(f"**{words.plain(name.replace('_', ' ').capitalize())}:** {words.plain(str(value))}")
     return lines
-
-
-def _entry(value: Any) -> str:
-    if isinstance(value, dict):
-        if "text" in value and "contribution" in value:
-            return f"{words.plain(str(value['text']))} ({float(value['contribution']) * 100:+.1f} points)"
-        return words.plain(", ".join(f"{k}: {v}" for k, v in value.items() if v is not None))
-    return words.plain(str(value))
 
 
 def _decisions(site: Site, hint: Hint) -> None:
@@ -166,14 +150,13 @@ def _outcome() -> None:
 def _ended(hints: Sequence[Hint], cluster: Cluster) -> None:
     if hints:
         with st.expander(f"Hints that are over ({len(hints):,})"):
-            newest = sorted(hints, key=lambda h: h.created.timestamp() if h.created else 0.0, reverse=True)
-            frames.show(frames.hint_rows(newest[:100], cluster.now), "ended")
+            frames.show(frames.hint_rows(hints[:100], cluster.now), "ended")
 
 
 def _audit(site: Site, hints: Sequence[Hint], cluster: Cluster) -> None:
     st.subheader("Who did what", anchor=False, help="every decision and every message to a scheduler; never changed")
-    entries = site.client.audit()
+    entries = site.client.audit(100)
     if entries:
-        frames.show(frames.audit_rows(entries[:100], hints, cluster.now), "audit", most=8)
+        frames.show(frames.audit_rows(entries, hints, cluster.now), "audit", most=8)
     else:
         st.caption("No decision and no message to a scheduler yet.")

@@ -1,12 +1,20 @@
 """The Node page: how likely this node is to fail, why, and what happened to it."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import streamlit as st
 
 from dashboard import charts, frames, panels, words
 from dashboard.answers import Cluster, Node, NodeDetail
 from dashboard.panels import Site
+
+# By whether the node is out of service.
+NOT_SCORED = {
+    False: "it is not scored yet (`foreshock train --db URL` fits a model, the server then scores every minute)",
+    True: "nodes out of service are not scored",
+}
+WEEK = timedelta(days=7)
 
 
 def page(site: Site) -> None:
@@ -21,11 +29,7 @@ def page(site: Site) -> None:
         asked = st.query_params.get("node")
         if asked and asked not in names:
             st.warning(f"No node is called {words.plain(asked)}: choose one of the {len(names):,} below.")
-        chosen = st.selectbox(
-            "Node, the worst first", names, index=names.index(asked) if asked in names else 0, key=f"node_of_{asked}"
-        )
-        if chosen and chosen != asked:
-            st.query_params["node"] = chosen
+        chosen = st.selectbox("Node, the worst first", names, key="node", bind="query-params")
         _live(site, chosen or names[0])
 
 
@@ -39,7 +43,7 @@ def _live(site: Site, name: str) -> None:
         _facts(node, cluster)
         _risk(node, detail, cluster)
         _history(detail, cluster)
-        _telemetry(detail)
+        _telemetry(detail, cluster)
 
 
 def headline(node: Node) -> tuple[str, str]:
@@ -47,7 +51,7 @@ def headline(node: Node) -> tuple[str, str]:
     level = {"faulty": "error", "ok": "success"}.get(node.state, "warning")
     text = f"{words.plain(node.node)} is {words.state(node.state)}"
     if node.score_24h is None:
-        return level, f"{text}; it is not scored yet."
+        return level, f"{text}; {NOT_SCORED[node.state == 'out']}."
     return level, (
         f"{text}; the chance of an unplanned outage is {words.risk(node.score_24h)} within 24 h "
         f"and {words.risk(node.score_7d)} within 7 days."
@@ -76,7 +80,7 @@ def _facts(node: Node, cluster: Cluster) -> None:
     ]
     st.caption(" · ".join(words.plain(part) for part in parts if part))
     if node.hint is not None:
-        st.info(f"Asked of the scheduler: **{node.hint.action}** ({node.hint.state}).", icon=":material/campaign:")
+        st.info(f"{panels.hint_line(node.hint)}; see the page Hints", icon=":material/campaign:")
 
 
 def _risk(node: Node, detail: NodeDetail, cluster: Cluster) -> None:
@@ -87,9 +91,7 @@ def _risk(node: Node, detail: NodeDetail, cluster: Cluster) -> None:
             st.plotly_chart(charts.reasons(node.reasons[:6]), key="reasons", config=charts.CONFIG)
             st.caption(f"Scored {words.when(node.scored_at, cluster.now)}")
         else:
-            panels.empty(
-                "Not scored yet: `foreshock train --db URL` fits the model, then the server scores every minute."
-            )
+            panels.empty(f"There is no score: {NOT_SCORED[node.state == 'out']}.")
     with right:
         st.subheader("Risk over time", anchor=False)
         if len(detail.scores) > 1:
@@ -98,13 +100,18 @@ def _risk(node: Node, detail: NodeDetail, cluster: Cluster) -> None:
             panels.empty("A line needs two scores; the server scores a node when it has news.")
 
 
-def _telemetry(detail: NodeDetail) -> None:
+def _telemetry(detail: NodeDetail, cluster: Cluster) -> None:
     st.subheader(
-        "GPU telemetry, by the hour", anchor=False, help="a break in a line: nobody measured. Violet: out of service"
+        "GPU telemetry of the last week, by the hour",
+        anchor=False,
+        help="a break in a line: nobody measured. Violet: out of service",
     )
-    figure = charts.telemetry(detail.telemetry, detail.outages)
+    week = [rollup for rollup in detail.telemetry if cluster.now - rollup.time <= WEEK]
+    figure = charts.telemetry(week, detail.outages)
     if figure is None:
-        panels.empty("No telemetry of this node: point `foreshock sidecar --source scrape:URL` at its dcgm-exporter.")
+        panels.empty(
+            "No telemetry of this node for a week: point `foreshock sidecar --source scrape:URL` at its dcgm-exporter."
+        )
     else:
         st.plotly_chart(figure, key="telemetry", config=charts.CONFIG)
 

@@ -2,13 +2,17 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import httpx2
 import pytest
+import streamlit as st
+
+from dashboard.client import Address, Client
 
 GPU = {"type": "gpu", "pci": "0000:0f:00.0", "index": 3, "uuid": None, "port": None}
 REASONS = [
@@ -180,6 +184,24 @@ AUDIT = {
 def listed(*items: Any) -> dict[str, Any]:
     """One page that is the last."""
     return {"items": list(items), "next_cursor": None}
+
+
+Connect = Callable[..., Client]
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    """Makes clients, and closes them at the end."""
+    made: list[Client] = []
+
+    def make(server: str, token: str | None = None, transport: httpx2.BaseTransport | None = None) -> Client:
+        made.append(Client(Address(server, token), transport))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+    st.cache_resource.clear()  # the clients that the dashboard itself made
 
 
 @dataclass

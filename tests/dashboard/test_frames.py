@@ -31,7 +31,7 @@ def test_an_incident_says_when_where_what_and_what_to_do() -> None:
             "severity": ["fatal"],
             "node": "gpu-017",
             "device": "GPU 3 (0000:0f:00.0)",
-            "what": "Xid 79: Off the bus.",
+            "what": "Xid 79, GPU unreachable over PCIe: Off the bus.",
             "events": 2,
             "do": "reboot the node",
         }
@@ -48,7 +48,7 @@ def test_a_brief_incident_leaves_out_addresses_and_counts() -> None:
 def test_what_is_not_known_is_a_dash() -> None:
     """An event of the fabric names no node, one without a time no time."""
     row = frames.event_rows([Event(None, "link_down", "opensm")], NOW)[0]
-    assert (row["when"], row["node"], row["what"]) == ("–", "–", "fabric link down")
+    assert (row["when"], row["node"], row["device"], row["what"]) == ("–", "–", "–", "fabric link down")
 
 
 def test_outages_come_newest_first_and_an_open_one_says_so() -> None:
@@ -90,14 +90,17 @@ def test_an_audit_entry_names_the_hint_by_what_it_asks() -> None:
     """An id says nothing to a person."""
     hint = Hint("h1", "gpu-017", "cordon", "proposed")
     entries = [
-        AuditEntry(NOW, "policy", "hint_proposed", "h1", {"node": "gpu-017", "old": None}),
+        AuditEntry(
+            NOW, "policy", "proposed", "h1", {"node": "gpu-017", "reason": "foreshock: Xid 79", "change": "made"}
+        ),
+        AuditEntry(NOW, "alice", "withdrawn", "h0", {"node": "gpu-002", "hint": "watch", "was": "shadow", "old": None}),
         AuditEntry(NOW, "alice", "prune", "events", "90 days"),
         AuditEntry(NOW, "alice", "prune", "events"),
     ]
     rows = frames.audit_rows(entries, [hint], NOW)
-    assert [row["to"] for row in rows] == ["cordon gpu-017", "events", "events"]
-    assert [row["detail"] for row in rows] == ["node: gpu-017", "90 days", ""]
-    assert rows[0]["did"] == "hint proposed"
+    assert [row["hint"] for row in rows] == ["cordon gpu-017", "watch gpu-002", "events", "events"]
+    assert [row["why"] for row in rows] == ["Xid 79; change: made", "was: shadow", "90 days", ""]
+    assert rows[0]["became"] == "proposed"
 
 
 def test_hints_as_rows() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from dashboard import words
+from dashboard import vocabulary, words
 from dashboard.answers import Cluster, Device, Event
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
@@ -96,7 +96,8 @@ def test_a_device_is_named_as_people_name_it(device: Device | None, said: str, b
 
 def test_faults_and_actions_are_said_without_jargon() -> None:
     """A kind or action that is not known yet still reads as words."""
-    assert words.what(Event(None, "xid", code=79)) == "Xid 79"
+    assert words.what(Event(None, "xid", code=79)) == "Xid 79, GPU unreachable over PCIe"
+    assert words.what(Event(None, "xid", code=999)) == "Xid 999"
     assert words.what(Event(None, "sxid", code=20034)) == "SXid 20034"
     assert words.what(Event(None, "row_remap")) == "memory row remapped"
     assert words.what(Event(None, "some_new_kind")) == "some new kind"
@@ -104,10 +105,16 @@ def test_faults_and_actions_are_said_without_jargon() -> None:
     assert (words.state("at_risk"), words.state("on_holiday")) == ("at risk", "on holiday")
 
 
+def test_a_message_does_not_repeat_the_kind() -> None:
+    """Counters that rose name themselves first."""
+    assert words.told(Event(None, "ecc_sbe", message="ecc_sbe rose by 13")) == "corrected memory errors: rose by 13"
+    assert words.told(Event(None, "link_up")) == "fabric link up"
+
+
 def test_every_state_has_its_words_colour_mark_and_meaning() -> None:
     """A state added in one table is added in all."""
-    for table in (words.STATE_COLOURS, words.STATE_MARKS, words.STATE_TINTS, words.STATE_MEANINGS):
-        assert table.keys() == words.STATES.keys()
+    for table in (vocabulary.STATE_COLOURS, vocabulary.STATE_MARKS, vocabulary.STATE_TINTS, vocabulary.STATE_MEANINGS):
+        assert table.keys() == vocabulary.STATES.keys()
 
 
 @given(some.text(max_size=200))

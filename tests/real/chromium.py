@@ -85,7 +85,7 @@ class Page:
         """Press the first button or link that bears a text."""
         found = self.evaluate(
             "(() => { const all = [...document.querySelectorAll('button, a')];"
-            f" const it = all.find(e => e.innerText.trim() === {json.dumps(text)});"
+            f" const it = all.find(e => e.innerText.split(/\\n/).some(t => t.trim() === {json.dumps(text)}));"
             " if (it) it.click(); return !!it; })()"
         )
         if not found:

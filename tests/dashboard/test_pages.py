@@ -1,0 +1,304 @@
+"""Every page, run by Streamlit's own test runner against an API that answers in each shape, and in none."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.panels import Site
+from dashboard.views import hints
+
+APP = Path(hints.__file__).parents[1] / "app.py"
+PAGES = ("cluster", "node", "goodput", "hints")
+
+
+@pytest.fixture
+def app(api: Any, connect: Any, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    """The whole dashboard of the canned API, at its first page, not run yet."""
+    monkeypatch.setattr("sys.argv", ["app.py", "--server", api.url])
+    return AppTest.from_file(str(APP), default_timeout=30)
+
+
+def draw(site, view):  # type: ignore[no-untyped-def]  # the runner takes this text alone, without the imports
+    """The script of one page: the test runner cannot turn to a page that is a function."""
+    import importlib
+
+    importlib.import_module(f"dashboard.views.{view}").page(site)
+
+
+@pytest.fixture
+def opened(api: Any, connect: Any) -> Callable[..., AppTest]:
+    """Draws a page of it."""
+
+    def draw_page(page: str, **query: str) -> AppTest:
+        site = Site(connect(api.url))
+        app = AppTest.from_function(draw, default_timeout=30, kwargs={"site": site, "view": page})
+        for name, value in query.items():
+            app.query_params[name] = value
+        return app.run()
+
+    return draw_page
+
+
+def seen(app: AppTest) -> str:
+    """All that stands on the page, without Markdown's escapes."""
+    parts = [*app.markdown, *app.caption, *app.error, *app.warning, *app.info, *app.success, *app.subheader]
+    return "\n".join(str(part.value) for part in parts).replace("\\", "")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_is_drawn_without_an_exception(opened: Any, page: str) -> None:
+    """And says which moment it speaks of."""
+    drawn = opened(page)
+    assert not drawn.exception
+    assert "As of **2025-03-29 03:12:00 UTC** (the clock of the replayed cluster)" in seen(drawn)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_an_api_that_is_away_is_one_sentence_on_every_page(opened: Any, api: Any, page: str) -> None:
+    """No traceback, and the remedy."""
+    api.answers.clear()
+    drawn = opened(page)
+    assert not drawn.exception
+    assert len(drawn.error) == 1
+    assert "knows nothing of that name" in seen(drawn)
+    assert "that is not the same as well" in seen(drawn)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_an_empty_cluster_says_what_to_do_instead_of_empty_charts(opened: Any, api: Any, page: str) -> None:
+    """Nothing is known yet."""
+    for path in ("nodes", "events", "incidents", "runs", "hints", "audit"):
+        api.answers[path] = {"items": [], "next_cursor": None}
+    api.answers["cluster"] = {"now": "2025-03-29T03:12:00Z", "mode": "shadow", "nodes": 0}
+    drawn = opened(page)
+    assert not drawn.exception
+    assert not drawn.get("plotly_chart")
+    assert not drawn.dataframe
+    said = seen(drawn)
+    assert "foreshock sidecar" in said or "A hint appears when" in said
+
+
+def test_the_cluster_page_begins_with_the_answer(app: AppTest) -> None:
+    """How bad it is, before anything else."""
+    drawn = app.run()
+    assert drawn.error[0].value.replace("\\", "") == (
+        "**1 node faulty, 1 at risk; run llm-70b at 93.1 % goodput, target 95 %.**"
+    )
+    values = {metric.label: metric.value for metric in drawn.metric}
+    assert values["Nodes well"] == "1 of 3"
+    assert values["Goodput, target 95 %"] == "93.1 %"
+
+
+def test_the_cluster_page_says_why_a_node_is_to_be_looked_at(app: AppTest) -> None:
+    """Its fatal fault, its reasons, and what is asked of the scheduler."""
+    said = seen(app.run())
+    assert (
+        "Xid 79, GPU unreachable over PCIe (GPU 3 (0000:0f:00.0), 4 min ago); 14 corrected memory errors in 6 h" in said
+    )
+    assert "hint: **cordon** (waits for approval)" in said
+    assert "**83 %** risk in 24 h" in said
+    assert "Last heard of: kernel 40 s ago" in said
+
+
+def test_the_tables_of_the_cluster_page_hold_incidents_and_events(app: AppTest, api: Any) -> None:
+    """Routine records are left out of the feed."""
+    api.answers["events"] = {
+        "items": [{"time": None, "kind": "iteration", "source": "training"}, *api.answers["events"]["items"]]
+    }
+    incidents, events = app.run().dataframe
+    assert list(incidents.value["node"]) == ["gpu-017"]
+    assert list(events.value["from"]) == ["kernel"]
+
+
+def test_nodes_that_are_well_and_a_silent_one(app: AppTest, api: Any) -> None:
+    """Silence is named as such; a cluster without trouble says so."""
+    well, silent = dict(api.answers["nodes"]["items"][2]), dict(api.answers["nodes"]["items"][1])
+    silent |= {"state": "silent", "score_24h": None, "reasons": [], "last_seen": "2025-03-29T02:12:00Z"}
+    api.answers["nodes"] = {"items": [well, silent]}
+    api.answers["incidents"] = {"items": []}
+    assert "last heard of 1.0 h ago" in seen(app.run())
+    api.answers["nodes"] = {"items": [well]}
+    del app.session_state["nodes"]
+    said = seen(app.run())
+    assert "Nothing needs you; the riskiest are" in said
+    assert "nothing known against it" in said
+    assert "No fault is known" in said
+
+
+def test_a_cluster_without_a_model_says_how_to_get_one(app: AppTest, api: Any) -> None:
+    """Scores do not come by themselves."""
+    api.answers["cluster"] = api.answers["cluster"] | {"model": None}
+    assert "foreshock train" in seen(app.run())
+
+
+def test_the_node_page_follows_its_address(opened: Any) -> None:
+    """?node= selects, and without one the worst is shown."""
+    drawn = opened("node", node="gpu-017")
+    assert drawn.selectbox[0].value == "gpu-017"
+    assert "gpu-017 is faulty; the chance of an unplanned outage is 83 % within 24 h" in seen(drawn)
+    assert len(drawn.get("plotly_chart")) == 3
+    assert [next(iter(table.value.columns)) for table in drawn.dataframe] == ["when", "began", "when"]
+
+
+def test_another_node_can_be_chosen(opened: Any, api: Any) -> None:
+    """One of which little is known."""
+    api.answers["nodes/gpu-023"] = api.answers["nodes"]["items"][1]
+    drawn = opened("node")
+    drawn.selectbox[0].select("gpu-023").run()
+    assert "gpu-023 is at risk" in seen(drawn)
+    assert "No fault of this node is known." in seen(drawn)
+    assert "No telemetry of this node" in seen(drawn)
+
+
+def test_an_address_that_names_no_node_says_so(opened: Any) -> None:
+    """And shows the worst one."""
+    drawn = opened("node", node="gpu-999")
+    assert "No node is called gpu-999" in seen(drawn)
+    assert "gpu-017 is faulty" in seen(drawn)
+
+
+def test_a_node_without_a_score_says_why(opened: Any, api: Any) -> None:
+    """Not scored yet, or out of service."""
+    bare = api.answers["nodes/gpu-017"] | {
+        "score_24h": None,
+        "score_7d": None,
+        "reasons": [],
+        "scores": [],
+        "hint": None,
+    }
+    api.answers["nodes/gpu-017"] = bare
+    drawn = opened("node")
+    assert "not scored yet" in seen(drawn)
+    api.answers["nodes/gpu-017"] = bare | {"state": "out"}
+    assert "nodes out of service are not scored" in seen(drawn.run())
+
+
+def test_the_goodput_page_gives_the_ledger_the_stops_and_the_advice(opened: Any) -> None:
+    """Answer, bar, causes, interruptions, advice."""
+    drawn = opened("goodput", run="llm-70b")
+    said = seen(drawn)
+    assert "llm-70b did useful training in 93.1 % of 28 h; target 95 %" in said
+    assert "**Save every 2.3 h; now it is every 1.0 h.**" in said
+    assert "**Keep 1 node spare: enough 99 % of the time.**" in said
+    assert len(drawn.get("plotly_chart")) == 3
+    assert list(drawn.dataframe[1].value["culprit"]) == ["gpu-017 · GPU 3 (0000:0f:00.0)"]
+
+
+def test_advice_that_cannot_be_given_says_why_and_leaves_the_rest(opened: Any, api: Any) -> None:
+    """A run that never saved."""
+    api.answers["advice/checkpoint"] = (404, {"detail": "run 'llm-70b' shows no finished checkpoint save"})
+    drawn = opened("goodput")
+    assert not drawn.error
+    assert "shows no finished checkpoint save" in seen(drawn)
+    assert "Keep 1 node spare" in seen(drawn)
+
+
+def test_a_run_that_lost_nothing_has_no_empty_charts(opened: Any, api: Any) -> None:
+    """Only the bar, all of it useful."""
+    ledger = api.answers["runs/llm-70b/goodput"]
+    api.answers["runs/llm-70b/goodput"] = ledger | {"buckets": {"productive": 100_000.0}, "interruptions": []}
+    drawn = opened("goodput")
+    assert len(drawn.get("plotly_chart")) == 1
+    assert "Nothing was lost." in seen(drawn)
+    assert "never interrupted" in seen(drawn)
+    api.answers["runs/llm-70b/goodput"] = ledger | {"wall_s": 0.0, "goodput": None, "buckets": {}}
+    assert "has done nothing yet" in seen(drawn.run())
+
+
+def test_a_hint_waits_for_approval_with_its_evidence(opened: Any, api: Any) -> None:
+    """What is asked, why, and in which state."""
+    said = seen(opened("hints"))
+    assert "1 hint waits for your approval." in said
+    assert "**cordon**: place no new work on it" in said
+    assert "Xid 79: GPU has fallen off the bus" in said
+    assert "asked 4 min ago" in said
+
+
+def posts(api: Any) -> list[str]:
+    """What was posted."""
+    return [path for method, path, _, _ in api.asked if method == "POST"]
+
+
+def test_a_decision_needs_a_second_press(opened: Any, api: Any) -> None:
+    """No slip of the hand acts on a cluster."""
+    api.answers["hints/h1/approve"] = {}
+    drawn = opened("hints")
+    drawn.button(key="approve_h1").click().run()
+    assert posts(api) == []
+    assert "It will be sent to the scheduler: place no new work on it (gpu-017)." in seen(drawn)
+    drawn.button(key="no_h1").click().run()
+    assert posts(api) == []
+    drawn.button(key="approve_h1").click().run()
+    drawn.button(key="yes_h1").click().run()
+    assert posts(api) == ["hints/h1/approve"]
+    assert "Approved: cordon gpu-017." in seen(drawn)
+
+
+def test_a_decision_that_the_api_refuses_is_said_plainly(opened: Any, api: Any) -> None:
+    """A token without the scope `act`."""
+    api.answers["hints/h1/withdraw"] = (403, {"detail": "token 'eye' lacks the scope act"})
+    drawn = opened("hints")
+    drawn.button(key="withdraw_h1").click().run()
+    drawn.button(key="yes_h1").click().run()
+    assert not drawn.exception
+    assert "token 'eye' lacks the scope act" in seen(drawn)
+
+
+def test_hints_in_shadow_cannot_be_approved_and_ended_ones_are_set_apart(opened: Any, api: Any) -> None:
+    """Written down, never sent."""
+    hint = api.answers["hints"]["items"][0]
+    api.answers["hints"] = {"items": [hint | {"id": "h0", "state": "expired"}, hint | {"state": "shadow"}]}
+    api.answers["cluster"] = api.answers["cluster"] | {"mode": "shadow"}
+    drawn = opened("hints")
+    assert "1 open hint; in shadow mode none is sent." in seen(drawn)
+    assert [button.key for button in drawn.button] == ["withdraw_h1"]
+    assert list(drawn.dataframe[0].value["state"]) == ["expired"]
+
+
+def test_more_hints_than_the_page_holds_are_counted(opened: Any, api: Any) -> None:
+    """The command line shows all."""
+    hint = api.answers["hints"]["items"][0]
+    api.answers["hints"] = {"items": [hint | {"id": f"h{i}", "state": "sent"} for i in range(33)]}
+    said = seen(opened("hints"))
+    assert "33 open hints, 33 with the scheduler; none waits for you." in said
+    assert "and 3 more" in said
+
+
+def test_evidence_is_said_in_words_whatever_it_holds() -> None:
+    """Known keys, unknown keys, markup."""
+    lines = hints.evidence(
+        {
+            "score": 0.31,
+            "horizon_h": 24,
+            "reasons": ["![x](http://evil/x.png)"],
+            "held": "budget of 8 nodes",
+            "incident": "i1",
+            "acted": "2025-03-29T03:08:01Z",
+            "colour_of_moon": "blue",
+            "nothing": None,
+        }
+    )
+    assert lines[0] == "**Risk within 24 h:** 31 %"
+    assert "budget of 8 nodes" in lines[1]
+    assert "incident i1" in lines[2]
+    assert lines[3].startswith("- \\!\\[x\\]\\(")
+    assert lines[4:] == ["**Colour of moon:** blue"]
+    assert hints.evidence({}) == []
+
+
+def test_a_token_file_is_read_and_one_that_cannot_be_is_named(
+    api: Any, connect: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token never stands on a command line."""
+    token = tmp_path / "token"
+    token.write_text("sesame\n")
+    monkeypatch.setattr("sys.argv", ["app.py", "--server", api.url, "--token-file", str(token)])
+    assert not AppTest.from_file(str(APP), default_timeout=30).run().exception
+    assert {entry[3] for entry in api.asked} == {"Bearer sesame"}
+    monkeypatch.setattr("sys.argv", ["app.py", "--server", api.url, "--token-file", str(tmp_path / "none")])
+    drawn = AppTest.from_file(str(APP), default_timeout=30).run()
+    assert not drawn.exception
+    assert "cannot be read" in seen(drawn)

@@ -1,0 +1,202 @@
+"""The dashboard against the real API over a small cluster, and as a browser shows it."""
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+import uvicorn
+from streamlit.testing.v1 import AppTest
+
+from api.app import create_app
+from api.settings import ApiSettings, Intervals, Token
+from cli.dashboard import Place, free_port, running
+from dashboard.client import Trouble
+from dashboard.panels import Site
+from diagnosis.incidents_table import update_incidents
+from schedulers.settings import Policy
+from schedulers.turn import run_policy
+from store.append import append_events, append_jobs, append_nodes, append_outages, append_rollups, upsert_last_seen
+from store.database import writing
+from store.event import Device, Event
+from store.job import Job
+from store.node import Node
+from store.outage import Outage
+from store.save_scores import save_scores
+from store.score import Reason, Score
+from store.telemetry import Rollup
+
+NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+SETTINGS = ApiSettings(
+    tokens=(
+        Token("eye", hashlib.sha256(b"look").hexdigest(), frozenset({"read"})),
+        Token("hand", hashlib.sha256(b"touch").hexdigest(), frozenset({"read", "act"})),
+    ),
+    policy=Policy(mode="approve"),
+    intervals=Intervals(score_s=0, policy_s=0, dispatch_s=0),
+)
+
+
+def seed(engine: sa.Engine) -> None:
+    """Eight nodes; one fell off the bus, one is likely to, one is out; a run of an hour."""
+    names = [f"gpu-{i:03}" for i in range(1, 9)]
+    xid = Event(
+        NOW - timedelta(minutes=4),
+        "gpu-003",
+        "kernel",
+        "xid",
+        79,
+        "fatal",
+        "hardware",
+        "reboot_node",
+        Device("gpu", "0000:0f:00.0"),
+        "GPU has fallen off the bus. ![x](http://127.0.0.1:9/x.png)",
+    )
+    steps = [
+        Event(
+            NOW - timedelta(minutes=60 - i),
+            None,
+            "training",
+            "iteration",
+            attributes={"run": "llm-7b", "iteration": i, "iterations": 1, "elapsed_ms": 60_000.0, "total": 900},
+        )
+        for i in range(1, 60)
+    ]
+    scores = [
+        Score(name, NOW - h * HOUR, horizon, 0.31 if name == "gpu-005" else 0.004, (Reason("14 errors", 0.2),), "m")
+        for name in names
+        for horizon in (24, 168)
+        for h in (0, 3)
+    ]
+    hours = [Rollup(name, NOW - h * HOUR, 960, 8, gpu_temp_max_c=61.0) for name in names for h in (1, 2, 5)]
+    with writing(engine).begin() as connection:
+        append_nodes(connection, [Node(name, "r01", "leaf-01", "H100-SXM", 8) for name in names])
+        taken = append_events(connection, [xid, *steps], NOW)
+        update_incidents(connection, list(taken.new))
+        append_rollups(connection, hours)
+        upsert_last_seen(connection, dict.fromkeys(names, NOW - timedelta(seconds=20)))
+        append_outages(connection, [Outage("gpu-008", NOW - HOUR, None, "DRAIN", "cabling", None, True, "unknown")])
+        append_jobs(connection, [Job("1", "llm-7b", "RUNNING", NOW - HOUR, NOW - HOUR, None, 7, "gpu-[001-007]")])
+        save_scores(connection, scores)
+    run_policy(engine, SETTINGS.policy, NOW)
+
+
+@pytest.fixture
+def server(engine: sa.Engine) -> Iterator[str]:
+    """The API's address."""
+    seed(engine)
+    config = uvicorn.Config(create_app(SETTINGS, engine, lambda: NOW), port=0, log_level="warning")
+    running_server = uvicorn.Server(config)
+    thread = threading.Thread(target=running_server.run)
+    thread.start()
+    while not running_server.started:
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{running_server.servers[0].sockets[0].getsockname()[1]}"
+    running_server.should_exit = True
+    thread.join()
+
+
+def test_every_answer_of_the_api_is_understood(server: str, connect: Any) -> None:
+    """The client and the server agree on every shape."""
+    client = connect(server, "look")
+    cluster = client.cluster()
+    assert (cluster.now, cluster.mode, cluster.nodes, cluster.run) == (NOW, "approve", 8, "llm-7b")
+    assert {name: count for name, count in cluster.states.items() if count} == {
+        "faulty": 1,
+        "at_risk": 1,
+        "out": 1,
+        "ok": 5,
+    }
+    node, detail = client.node("gpu-003")
+    assert (node.state, detail.incidents[0].code, detail.telemetry[0].gpus_seen) == ("faulty", 79, 8)
+    assert [score.time for score in detail.scores] == [NOW - 3 * HOUR, NOW]
+    assert client.nodes()[0].node == "gpu-005"
+    assert client.events(1)[0].kind == "iteration"
+    assert client.incidents(10)[0].node == "gpu-003"
+    assert [run.run for run in client.runs()] == ["llm-7b"]
+    assert client.goodput("llm-7b").wall_s == pytest.approx(sum(client.goodput("llm-7b").buckets.values()))
+    assert client.spares_advice().inputs.nodes == 8
+    assert {hint.node for hint in client.hints()} >= {"gpu-003", "gpu-005"}
+    assert client.audit(10)[0].actor == "policy"
+
+
+def test_refusals_are_sentences(server: str, connect: Any) -> None:
+    """No token, too weak a token, nothing of that name."""
+    with pytest.raises(Trouble, match="wants a token"):
+        connect(server).cluster()
+    eye = connect(server, "look")
+    with pytest.raises(Trouble, match=r"may not do this.*lacks the scope act"):
+        eye.decide(eye.hints()[0].id, "approve")
+    with pytest.raises(Trouble, match="gpu-999"):
+        eye.node("gpu-999")
+    with pytest.raises(Trouble, match="no finished checkpoint save"):
+        eye.checkpoint_advice("llm-7b")
+    hand = connect(server, "touch")
+    ended = hand.hints()[0]
+    hand.decide(ended.id, "withdraw")
+    with pytest.raises(Trouble, match="no longer possible"):
+        hand.decide(ended.id, "approve")
+
+
+def draw(site, view):  # type: ignore[no-untyped-def]  # the runner takes this text alone, without the imports
+    """The script of one page."""
+    import importlib
+
+    importlib.import_module(f"dashboard.views.{view}").page(site)
+
+
+@pytest.mark.parametrize(
+    ("view", "says"),
+    [
+        ("cluster", "1 node faulty, 1 out of service, 1 at risk; run llm-7b at"),
+        ("node", "gpu-003 is faulty"),
+        ("goodput", "llm-7b did useful training in"),
+        ("hints", "wait for your approval."),
+    ],
+)
+def test_every_page_is_drawn_from_the_real_api(server: str, view: str, says: str, connect: Any) -> None:
+    """Without an exception, with the answer first."""
+    site = Site(connect(server, "look"))
+    page = AppTest.from_function(draw, default_timeout=30, kwargs={"site": site, "view": view}).run()
+    assert not page.exception
+    banners = [*page.error, *page.warning, *page.success]
+    assert any(says in banner.value.replace("\\", "") for banner in banners)
+
+
+def test_an_approved_hint_is_no_longer_waiting(server: str, connect: Any) -> None:
+    """The button acts on the real thing, and the audit says who did it."""
+    site = Site(connect(server, "touch"))
+    hint = next(hint for hint in site.client.hints() if hint.node == "gpu-003")
+    page = AppTest.from_function(draw, default_timeout=30, kwargs={"site": site, "view": "hints"}).run()
+    page.button(key=f"approve_{hint.id}").click().run()
+    page.button(key=f"yes_{hint.id}").click().run()
+    assert not page.exception
+    assert {h.id: h.state for h in site.client.hints()}[hint.id] == "approved"
+    assert site.client.audit(1)[0].actor == "hand"
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(not Path("/usr/bin/chromium").exists(), reason="Debian's package chromium is not installed")
+def test_a_browser_shows_the_cluster_and_follows_a_click_to_the_node(server: str, tmp_path: Path) -> None:
+    """Drawn as an operator sees it; no markup of a log line comes to life."""
+    from real.chromium import opened
+
+    token = tmp_path / "token"
+    token.write_text("look\n")
+    place = Place(server, port=free_port("127.0.0.1"), token_file=token)
+    with running(place) as child, opened(place.url) as page:
+        page.wait_for(["1 node faulty", "Newest incidents", "served by"], 60)
+        assert page.evaluate("document.querySelectorAll('.js-plotly-plot').length") == 1
+        assert page.evaluate("document.querySelectorAll('img[src*=\"x.png\"]').length") == 0
+        page.screenshot(tmp_path / "cluster.png")
+        page.click("gpu-005")
+        page.wait_for(["gpu-005 is at risk", "GPU telemetry of the last week"], 60)
+        assert str(page.evaluate("location.search")) == "?node=gpu-005"
+    assert (tmp_path / "cluster.png").read_bytes().startswith(b"\x89PNG")
+    assert child.poll() is not None
