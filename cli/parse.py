@@ -88,7 +88,7 @@ def parse(format_name: str, files: tuple[str, ...], **options: Unpack[Told]) -> 
     except BrokenPipeError:  # the reader (`head`) went away: no error of ours
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    if not any(read):
+    if not all(read):
         sys.exit(2)
 
 

@@ -170,12 +170,12 @@ def test_a_packed_file_cut_short_prints_what_was_whole_and_fails(tmp_path: Path,
 
 
 def test_an_unreadable_file_fails_and_the_others_are_read(tmp_path: Path) -> None:
-    """Exit 2 only where nothing could be read."""
+    """The good one is printed whole; the exit is 2, as of grep."""
     log = tmp_path / "x.log"
     log.write_text(SYSLOG)
     missing, folder = tmp_path / "missing.log", tmp_path
     done = run("parse", "kernel", missing, log, folder)
-    assert done.returncode == 0
+    assert done.returncode == 2
     assert len(events(done)) == 1
     assert f"cannot read {missing}: No such file or directory" in done.stderr.decode()
     assert "is a directory" in done.stderr.decode()
