@@ -102,10 +102,13 @@ def sessions(lines: Sequence[LogLine]) -> list[Session]:
     for line in lines:
         if line == previous:  # printed twice (two ranks, a log read twice)
             continue
-        dated_start = line.kind == "training_start" and line.time_ms is not None
-        if current and (dated_start if last is None else _restarts(line, last)):
+        if last is not None and _restarts(line, last):
             found.append(Session(tuple(current)))
             current, last = [], None
+        elif last is None and line.kind == "training_start" and line.time_ms is not None:
+            before, current = _before_start(current)
+            if before:
+                found.append(Session(tuple(before)))
         current.append(line)
         previous = line
         if line.kind == "iteration":
@@ -113,6 +116,16 @@ def sessions(lines: Sequence[LogLine]) -> list[Session]:
     if current:
         found.append(Session(tuple(current)))
     return found
+
+
+def _before_start(lines: list[LogLine]) -> tuple[list[LogLine], list[LogLine]]:
+    """Lines without an iteration cut for a dated start line: what an earlier start left, what belongs to this one.
+
+    The load is printed before the start line and mostly bears no time.
+    """
+    dated = [place for place, line in enumerate(lines) if line.time_ms is not None]
+    cut = dated[-1] + 1 if dated else 0
+    return lines[:cut], lines[cut:]
 
 
 def _restarts(line: LogLine, last: LogLine) -> bool:

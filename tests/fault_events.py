@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from store import catalog
-from store.event import Cause, Device, Event, Severity
+from store.event import Attribute, Cause, Device, Event, Severity
 from store.job import Job
 
 START = datetime(2025, 3, 1, 12, tzinfo=UTC)
@@ -61,7 +61,12 @@ def job(
 
 def iteration(seconds: float, run: str = "llm") -> Event:
     """One iteration line."""
-    attributes = {"run": run, "iteration": int(seconds), "iterations": 1, "elapsed_ms": 1000.0}
+    attributes: dict[str, Attribute] = {
+        "run": run,
+        "iteration": int(seconds),
+        "iterations": 1,
+        "elapsed_ms": 1000.0,
+    }
     return Event(at(seconds), None, "training", "iteration", attributes=attributes)
 
 

@@ -323,3 +323,14 @@ def test_an_empty_account_has_no_goodput() -> None:
     """Nothing known: no wall time, no share."""
     made = account(RunRecords("run"))
     assert (made.wall_ms, made.goodput, made.to_json()["start"]) == (0, None, None)
+
+
+def test_an_undated_load_belongs_to_the_start_line_after_it() -> None:
+    """Megatron prints the load, then the dated start line: they are one start, also where nothing iterated before."""
+    log = [said("checkpoint_load", duration_ms=5000), said("training_start", 20), iteration(40, 1)]
+    made = ledger([], log)
+    assert (made.attempts, seconds(made)) == (1, {"startup": 5, "checkpoint_load": 5, "productive": 10})
+    failed = [said("checkpoint_load", duration_ms=2000), said("training_start", 5)]
+    again = [said("checkpoint_load", duration_ms=3000), said("training_start", 110), iteration(140, 1)]
+    both = ledger([job(0, 0, 60, "FAILED"), job(60, 100, 140, number=2)], [*failed, *again])
+    assert seconds(both) == {"startup": 58 + 27, "checkpoint_load": 5, "waiting": 40, "productive": 10}
