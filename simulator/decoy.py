@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.availability import Availability
 from simulator.layout import GPUS, NODES_PER_RACK, Layout
@@ -32,17 +33,20 @@ class Stage:
     availability: Availability
     rng: np.random.Generator
     trace: Trace
+    hazard: NDArray[np.float64]  # of each node, over the whole archive; any scale
 
     @property
     def gpu_mh(self) -> float:
         """The archive's size in million GPU-hours."""
         return self.layout.nodes * GPUS * self.settings.days * 24 / 1e6
 
-    def moments(self, mean: float) -> list[tuple[int, int]]:
-        """Poisson many (ms, node), only where the node is in service and well."""
+    def moments(self, mean: float, by_frailty: bool = False) -> list[tuple[int, int]]:
+        """Poisson many (ms, node), only where the node is in service and well; some go to frail nodes if asked for."""
         count = int(self.rng.poisson(mean))
         times = np.sort(self.rng.integers(0, self.settings.length_ms, count)).tolist()
-        nodes = self.rng.integers(0, self.layout.nodes, count).tolist()
+        share = self.parameters.sign_frailty_share if by_frailty else 0.0
+        chances = (1.0 - share) / self.layout.nodes + share * self.hazard / self.hazard.sum()
+        nodes = self.rng.choice(self.layout.nodes, count, p=chances).tolist()
         return [(t, n) for t, n in zip(times, nodes, strict=True) if self.availability.usable(n, t)]
 
     def node_days(self) -> float:
@@ -97,7 +101,7 @@ def _one_offs(stage: Stage) -> None:
 
 def _remaps(stage: Stage) -> None:
     """FIELD D3: rows are remapped far more often than memory fails for good."""
-    for time, node in stage.moments(stage.parameters.remap_per_mgpuh * stage.gpu_mh):
+    for time, node in stage.moments(stage.parameters.remap_per_mgpuh * stage.gpu_mh, by_frailty=True):
         gpu = int(stage.rng.integers(0, GPUS))
         stage.trace.kernel.append(xid_line(time, node, gpu, 63, stage.rng))
         stage.trace.counts.append(Count(time, node, gpu, "row_remap_correctable", 1))
@@ -107,7 +111,7 @@ def _remaps(stage: Stage) -> None:
 def _nvlink(stage: Stage) -> None:
     """FIELD D5: Xid 74 recurs, and the job often survives: retries on a healthy link."""
     mean = stage.parameters.benign_nvlink_per_mgpuh * stage.gpu_mh / 3
-    for begin, node in stage.moments(mean):
+    for begin, node in stage.moments(mean, by_frailty=True):
         gpu = int(stage.rng.integers(0, GPUS))
         for time in begin + stage.rng.integers(0, DAY_MS, int(stage.rng.geometric(0.33))):
             if not stage.availability.usable(node, int(time)) or time >= stage.settings.length_ms:
@@ -121,7 +125,7 @@ def _nvlink(stage: Stage) -> None:
 
 def _applications(stage: Stage) -> None:
     """FIELD A1: 82 % of application Xids hit another GPU of the node within a minute."""
-    for begin, node in stage.moments(stage.parameters.app_burst_per_node_day * stage.node_days()):
+    for begin, node in stage.moments(stage.parameters.app_burst_per_node_day * stage.node_days(), by_frailty=True):
         first = int(stage.rng.choice((13, 31, 31, 43)))
         everywhere = stage.rng.random() < 0.82
         for gpu in range(GPUS) if everywhere else [int(stage.rng.integers(0, GPUS))]:

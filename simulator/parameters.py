@@ -41,6 +41,9 @@ class Parameters:
     contained_share: float = _figure(0.3, "D3/D5: Xid 94 before the end; share of visible ECC failures is ours")
     # Decoys
     sbe_gpu_share: float = _figure(0.05, "D5: about 5 % of GPUs show SBE, active 1-3 weeks (share per 120 days)")
+    sign_frailty_share: float = _figure(
+        0.4, "D6/A1: lemons show in several signals (RSC: xid_cnt, tickets); share ours"
+    )
     sbe_active_days: tuple[float, float] = _figure((7.0, 21.0), "D5: active 1-3 weeks")
     remap_per_mgpuh: float = _figure(5.0, "D3: Xid 63 at 2.8-7.6 per M GPU-h, most without a failure")
     benign_nvlink_per_mgpuh: float = _figure(12.0, "D3: Xid 74 at 0-200 per M GPU-h; D5: the job often survives")

@@ -22,7 +22,9 @@ def decoys(large: Cluster) -> Trace:
         availability.add(drain)
     trace = Trace()
     rng = np.random.default_rng(7)
-    leave_decoys(Stage(large.settings, large.layout, large.parameters, availability, rng, trace))
+    leave_decoys(
+        Stage(large.settings, large.layout, large.parameters, availability, rng, trace, large.hazard.rate.mean(axis=0))
+    )
     trace.sort()
     return trace
 
