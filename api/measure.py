@@ -1,7 +1,6 @@
-"""Counts and times every request by its route's template: addresses are many, templates few."""
+"""Counts and times every request by its operation id: addresses are many, operations few."""
 
 import time
-from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -34,11 +33,7 @@ class MeasureRequests:
         try:
             await self._app(scope, receive, note)
         finally:
-            template = getattr(_route(scope), "path", "unmatched")
+            operation = getattr(scope.get("route"), "operation_id", None) or "unmatched"
             method = scope["method"] if scope["method"] in _METHODS else "other"
-            self._metrics.requests.labels(method, template, str(status)).inc()
-            self._metrics.seconds.labels(template).observe(time.perf_counter() - began)
-
-
-def _route(scope: Scope) -> Any:
-    return scope.get("route")
+            self._metrics.requests.labels(method, operation, str(status)).inc()
+            self._metrics.seconds.labels(operation).observe(time.perf_counter() - began)

@@ -29,13 +29,13 @@ class Metrics:
         self.requests = Counter(
             "foreshock_http_requests",
             "HTTP requests answered.",
-            ["method", "route", "status"],
+            ["method", "operation", "status"],
             registry=self.registry,
         )
         self.seconds = Histogram(
             "foreshock_http_request_seconds",
             "Time from request to answer.",
-            ["route"],
+            ["operation"],
             buckets=(0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0),
             registry=self.registry,
         )

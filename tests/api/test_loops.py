@@ -1,0 +1,199 @@
+"""The background loops: turns, leases, failures, the end; and the ledgers that are kept."""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from api import turns as turns_module
+from api.app import create_app
+from api.ledgers import KEEP_S, LedgerCache
+from api.loops import Loop, LoopRunner
+from api.settings import Intervals
+from api.state import State
+from api.turns import Turns
+from schedulers.settings import Policy, WebhookSettings
+from store import schema
+from store.append import append_events, append_jobs, append_nodes
+from store.database import writing
+from store.event import Event
+from store.hint_log import read_hints
+from store.job import Job
+from store.lease import acquire, release
+from store.node import Node
+
+from .conftest import NOW, QUIET, Clock
+
+SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+
+
+@pytest.fixture
+def state(engine: sa.Engine, clock: Clock) -> State:
+    """A server's state, without a server."""
+    return State(QUIET, engine, clock)
+
+
+def always() -> bool:
+    """Go on."""
+    return True
+
+
+def count(state: State, name: str, loop: str) -> float:
+    """A counter of a loop."""
+    return state.metrics.registry.get_sample_value(f"foreshock_loop_{name}_total", {"loop": loop}) or 0.0
+
+
+def test_a_lease_has_one_holder(engine: sa.Engine) -> None:
+    """Until it lapses or is given back."""
+    assert acquire(engine, "policy", "a", NOW, 60)
+    assert acquire(engine, "policy", "a", NOW, 60)
+    assert not acquire(engine, "policy", "b", NOW + timedelta(seconds=59), 60)
+    assert acquire(engine, "score", "b", NOW, 60)
+    assert acquire(engine, "policy", "b", NOW + timedelta(seconds=60), 60)
+    release(engine, "policy", "a")
+    assert not acquire(engine, "policy", "a", NOW + timedelta(seconds=61), 60)
+    release(engine, "policy", "b")
+    assert acquire(engine, "policy", "a", NOW + timedelta(seconds=61), 60)
+
+
+def test_a_turn_that_fails_is_counted_and_the_next_one_comes(state: State, caplog: pytest.LogCaptureFixture) -> None:
+    """A loop outlives whatever a turn meets."""
+    told: list[int] = []
+
+    def turn(_keep_on: Callable[[], bool]) -> None:
+        told.append(1)
+        raise ValueError("broken")
+
+    runner = LoopRunner(state, ())
+    loop = Loop("odd", 1.0, turn)
+    with caplog.at_level(logging.ERROR):
+        runner.turn(loop)
+        runner.turn(loop)
+    assert (len(told), count(state, "failures", "odd"), count(state, "turns", "odd")) == (2, 2.0, 2.0)
+    assert "a turn of loop odd failed" in caplog.text
+
+
+def test_of_two_servers_one_runs_a_loop(engine: sa.Engine, clock: Clock) -> None:
+    """The other follows once the first has stopped."""
+    first, second = (State(QUIET, engine, clock) for _ in range(2))
+    loop = Loop("policy", 1.0, lambda _keep_on: None)
+    one, two = LoopRunner(first, (loop,)), LoopRunner(second, (loop,))
+    one.turn(loop)
+    two.turn(loop)
+    assert (count(first, "turns", "policy"), count(second, "turns", "policy")) == (1.0, 0.0)
+    one.stop()
+    two.turn(loop)
+    assert count(second, "turns", "policy") == 1.0
+
+
+def test_loops_start_and_stop_with_the_server(engine: sa.Engine, clock: Clock) -> None:
+    """A turn of each is seen; afterwards no thread is left."""
+    with writing(engine).begin() as connection:
+        append_nodes(connection, [Node("n1")])
+        row = {"node": "n1", "horizon_h": 24, "time": NOW, "score": 0.5, "reasons": [], "model": "m"}
+        connection.execute(schema.scores.insert().values(**row))
+    app = create_app(replace(QUIET, intervals=Intervals(0.01, 0.01, 0.01)), engine, clock)
+    with TestClient(app) as client:
+        for _ in range(1000):
+            if client.get("/api/v1/hints").json()["items"]:
+                break
+        assert client.get("/api/v1/hints").json()["items"][0]["state"] == "shadow"
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("loop-")]
+
+
+def test_a_loop_with_no_interval_does_not_run(state: State) -> None:
+    """0 switches it off."""
+    runner = LoopRunner(state, (Loop("off", 0.0, lambda _keep_on: None),))
+    runner.start()
+    runner.stop()
+    assert count(state, "turns", "off") == 0.0
+
+
+def test_scoring_waits_for_a_model_and_for_news(
+    state: State, engine: sa.Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And comes again after an hour of silence, which is a sign, too."""
+    scored: list[object] = []
+
+    def score(engine: sa.Engine, at: object) -> list[object]:
+        scored.append(at)
+        row = {"node": "n1", "horizon_h": 24, "time": at, "score": 0.1, "reasons": [], "model": "m"}
+        with writing(engine).begin() as connection:
+            connection.execute(schema.scores.insert().values(**row))
+        return []
+
+    monkeypatch.setattr(turns_module, "score_nodes", score)
+    turns = Turns(state, lambda: 0.0)
+    turns.score(always)
+    with writing(engine).begin() as connection:
+        append_events(connection, [Event(NOW, "n1", "kernel", "note")], NOW)
+    turns.score(always)
+    assert scored == []
+    model = {"id": "m", "created": NOW, "trained_until": NOW, "horizon_h": 24, "features": [], "metrics": {}}
+    with writing(engine).begin() as connection:
+        connection.execute(schema.models.insert().values(**model, blob=b"", sha256=""))
+    for _ in range(2):
+        turns.score(always)
+    assert len(scored) == 1
+    clock.forward(minutes=5)
+    state.news.set()
+    for _ in range(2):
+        turns.score(always)
+    assert len(scored) == 2
+    clock.forward(minutes=61)
+    turns.score(always)
+    assert len(scored) == 3
+
+
+def test_a_scoring_that_fails_is_tried_again(state: State, engine: sa.Engine) -> None:
+    """The news is not lost: here the stored model is not one."""
+    with writing(engine).begin() as connection:
+        append_events(connection, [Event(NOW, "n1", "kernel", "note")], NOW)
+        model = {"id": "m", "created": NOW, "trained_until": NOW, "horizon_h": 24, "features": [], "metrics": {}}
+        connection.execute(schema.models.insert().values(**model, blob=b"x", sha256="y"))
+    turns = Turns(state, lambda: 0.0)
+    with pytest.raises(ValueError, match="trained on other features"):
+        turns.score(always)
+    assert state.news.is_set()
+
+
+def test_the_policy_and_the_dispatcher_have_their_turns(engine: sa.Engine, clock: Clock) -> None:
+    """A hint is made and approved; nobody answers at the address, which is counted."""
+    hook = WebhookSettings("ops", "http://127.0.0.1:1/", SECRET, timeout_s=1.0)
+    state = State(replace(QUIET, policy=Policy(mode="auto"), webhooks=(hook,)), engine, clock)
+    with writing(engine).begin() as connection:
+        append_nodes(connection, [Node("n1")])
+        row = {"node": "n1", "horizon_h": 24, "time": NOW, "score": 0.5, "reasons": [], "model": "m"}
+        connection.execute(schema.scores.insert().values(**row))
+    turns = Turns(state, lambda: 0.0)
+    turns.policy(always)
+    turns.dispatch(always)
+    with engine.connect() as connection:
+        assert [hint.state for hint in read_hints(connection)] == ["approved"]
+    assert state.metrics.registry.get_sample_value("foreshock_hint_deliveries_total", {"outcome": "retry"}) == 1.0
+
+
+def test_a_ledger_is_kept_for_a_while(engine: sa.Engine) -> None:
+    """Then it is made again."""
+    now = [0.0]
+    cache = LedgerCache(monotonic=lambda: now[0])
+    begin = NOW - timedelta(hours=2)
+    with writing(engine).begin() as connection:
+        append_jobs(connection, [Job("1", "run", "RUNNING", begin, begin, None, 1, "n1")])
+    with engine.connect() as connection:
+        first = cache.get(connection, "run")
+        assert cache.get(connection, "none") is None
+    with writing(engine).begin() as connection:
+        append_jobs(connection, [Job("1", "run", "FAILED", begin, begin, NOW, 1, "n1")])
+    with engine.connect() as connection:
+        assert cache.get(connection, "run") is first
+        now[0] = KEEP_S + 1
+        later = cache.get(connection, "run")
+    assert first is not None
+    assert later is not None
+    assert (first.is_open, later.is_open, later.wall_ms) == (True, False, 7_200_000)
