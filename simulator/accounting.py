@@ -6,8 +6,7 @@ lies between the last line and the fault is lost too, then comes detection.
 
 from dataclasses import dataclass
 
-from simulator.attempt import Attempt
-from simulator.run import Run
+from simulator.attempt import Attempt, Run
 
 BUCKETS = (
     "productive",

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from simulator.cluster import Cluster
 from simulator.fabric import ibnetdiscover, opensm_lines
+from simulator.kernel_log import kernel_text
 from simulator.layout import DRIVERS, GPUS, leaf_name, leaf_of, rack_of
 from simulator.settings import DAY_MS
 from simulator.slurm import EVENT_HEADER, SACCT_HEADER, drain_row, failure_row, job_row
+from simulator.state import Cluster
 from simulator.telemetry import FIELDS, snapshots
-from simulator.trace import KernelLine
 from simulator.training_log import log_lines
 
 _SCHEMA = pa.schema(
@@ -65,12 +65,6 @@ def _nodes(cluster: Cluster, until_ms: int) -> list[str]:
             place = f"r{rack_of(node) + 1:02d},{leaf_name(leaf_of(node))}"
             rows.append(f"{name},{place},H100-SXM,{GPUS},{driver},{moment},")
     return rows
-
-
-def kernel_text(cluster: Cluster, line: KernelLine) -> str:
-    """One line of a node's kernel log, as rsyslog writes it with RFC 3339 times."""
-    moment = cluster.settings.moment(line.time_ms).isoformat(timespec="microseconds")
-    return f"{moment} {cluster.layout.names[line.node]} kernel: {line.text}"
 
 
 def _write_kernel(cluster: Cluster, folder: Path, until_ms: int) -> None:

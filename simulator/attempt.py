@@ -1,4 +1,4 @@
-"""One start of a training run, step by step: iterations, saves, evaluations, until a fault or its planned end.
+"""A training run and each of its starts, step by step: iterations, saves, evaluations, until a fault or its end.
 
 Every step is a whole number of seconds, so that the program's log, which prints seconds, loses nothing.
 """
@@ -58,6 +58,16 @@ class Attempt:
     def saved(self) -> int | None:
         """The newest iteration that is safe at its end."""
         return max((step.iteration for step in self.steps if step.kind == "save"), default=self.loaded)
+
+
+@dataclass(slots=True)
+class Run:
+    """One training run: its attempts in time order."""
+
+    name: str
+    start_ms: int
+    stop_ms: int
+    attempts: list[Attempt]
 
 
 class Pace:

@@ -3,45 +3,25 @@
 cluster = simulate(Settings(nodes=64, days=30, seed=1))
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from simulator.accounting import Account, account
+from simulator.accounting import account
+from simulator.attempt import Run
 from simulator.decoy import Stage, leave_decoys
 from simulator.fault import CLASSES, Drain, Failure
-from simulator.hazard import Hazard, draw_failures
+from simulator.hazard import draw_failures
 from simulator.layout import DRIVERS, Layout, lay_out, leaf_of
 from simulator.parameters import Parameters
 from simulator.precursor import leave_signs
-from simulator.run import Run, Training, plan_runs
+from simulator.run import Training, plan_runs
 from simulator.settings import DAY_MS, HOUR_MS, MINUTE_MS, Settings
+from simulator.state import Cluster
 from simulator.trace import KernelLine, LinkLoss, Trace
 from simulator.xid import xid_line
 
+__all__ = ["Cluster", "simulate"]
+
 _ROLL_WAVES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """Everything of one simulated cluster. Times inside are ms from `settings.start`."""
-
-    settings: Settings
-    parameters: Parameters
-    layout: Layout
-    hazard: Hazard
-    failures: tuple[Failure, ...]  # outages and job errors, in time order
-    drains: tuple[Drain, ...]
-    runs: tuple[Run, ...]
-    accounts: tuple[Account, ...]
-    trace: Trace
-    roll_ms: int  # when the new driver is rolled out
-
-    @property
-    def outages(self) -> list[Failure]:
-        """The unplanned outages, in order of their starts."""
-        found = [f for f in self.failures if f.outage and f.start_ms < self.settings.length_ms]
-        return sorted(found, key=lambda f: (f.start_ms, f.node))
 
 
 def simulate(settings: Settings) -> Cluster:

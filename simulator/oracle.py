@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from simulator.availability import Availability
-from simulator.cluster import Cluster
 from simulator.fault import FAULT_CLASSES, Failure
 from simulator.ranking import rank
 from simulator.settings import DAY_MS, HOUR_MS
+from simulator.state import Cluster
 
 HORIZONS_H = (24, 168)
 _FIRST_DAY = 7  # before, no model would have learned anything

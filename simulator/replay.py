@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from simulator.archive import kernel_text
-from simulator.cluster import Cluster
 from simulator.fabric import opensm_lines
+from simulator.kernel_log import kernel_text
 from simulator.layout import GPUS, PCI, gpu_uuid
 from simulator.slurm import EVENT_HEADER, SACCT_HEADER, drain_row, failure_row, job_row
+from simulator.state import Cluster
 from simulator.telemetry import COUNTER_FIELDS, FIELDS, advance, gauges, marks, present
 from simulator.training_log import log_lines
 

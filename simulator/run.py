@@ -4,11 +4,9 @@ A fault of one of its nodes stops the run; after its detection the job is queued
 starts, loads its newest checkpoint and repeats what was lost (FIELD B3 and C for the times).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from simulator.attempt import Attempt, Pace, advance
+from simulator.attempt import Attempt, Pace, Run, advance
 from simulator.availability import Availability
 from simulator.fault import CLASSES, FAULT_CLASSES, JOB_CLASSES, Drain, Failure
 from simulator.layout import NODES_PER_LEAF, Layout
@@ -16,16 +14,6 @@ from simulator.parameters import Parameters
 from simulator.settings import DAY_MS, HOUR_MS, MINUTE_MS, Settings
 
 _DRAIN_REASONS = ("maintenance: fan tray inspection", "scheduled firmware upgrade", "maintenance: cable tidy-up")
-
-
-@dataclass(slots=True)
-class Run:
-    """One training run: its attempts in time order."""
-
-    name: str
-    start_ms: int
-    stop_ms: int
-    attempts: list[Attempt]
 
 
 def plan_runs(settings: Settings) -> list[Run]:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.cluster import Cluster
 from simulator.layout import GPUS
 from simulator.settings import DAY_MS, HOUR_MS
+from simulator.state import Cluster
 from store.telemetry import COUNTERS, GAUGES
 
 Floats = NDArray[np.float32]

@@ -5,9 +5,8 @@
 
 import math
 
-from simulator.attempt import Attempt, Step
+from simulator.attempt import Attempt, Run, Step
 from simulator.layout import Layout
-from simulator.run import Run
 from simulator.settings import Settings
 
 _TOTAL = 500_000

@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 
 from simulator.accounting import Account, Interruption
-from simulator.cluster import Cluster
 from simulator.fault import Failure
 from simulator.layout import GPUS, PCI, gpu_uuid, leaf_name
 from simulator.oracle import oracle
 from simulator.parameters import described
+from simulator.state import Cluster
 from store.event import format_time
 
 

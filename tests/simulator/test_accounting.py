@@ -3,10 +3,9 @@
 import pytest
 
 from simulator.accounting import BUCKETS, account
-from simulator.attempt import Attempt, Step
+from simulator.attempt import Attempt, Run, Step
 from simulator.cluster import Cluster
 from simulator.fault import CLASSES, Failure
-from simulator.run import Run
 
 S = 1000
 USUAL_MS = 400 * S

@@ -8,11 +8,10 @@ import pytest
 
 from parsers.parser import Context, parse
 from parsers.registry import PARSERS
-from simulator.attempt import Attempt, Step
+from simulator.attempt import Attempt, Run, Step
 from simulator.cluster import Cluster
 from simulator.fabric import ibnetdiscover, opensm_lines
 from simulator.fault import CLASSES, Failure
-from simulator.run import Run
 from simulator.settings import Settings
 from simulator.trace import LinkLoss
 from simulator.training_log import log_lines
