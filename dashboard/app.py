@@ -20,6 +20,14 @@ STYLE = """
 [data-stale="true"] { opacity: 1 !important; transition: none !important; }
 h3 { font-size: 1.25rem !important; padding: 0.25rem 0 !important; }
 """
+# A tremor before the large one; its colours stand on white and on black.
+LOGO = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="190" height="32" viewBox="0 0 190 32">'
+    '<path d="M2 17h9l3-5 4 10 4-17 5 23 4-11h8" fill="none" stroke="#d6403b" stroke-width="2.4" '
+    'stroke-linecap="round" stroke-linejoin="round"/>'
+    '<text x="48" y="23" font-family="sans-serif" font-size="20" font-weight="600" fill="#8d949c">Foreshock</text>'
+    "</svg>"
+)
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
@@ -52,6 +60,7 @@ def main(argv: list[str]) -> None:
     """The frame around the pages."""
     st.set_page_config(page_title="Foreshock", page_icon=":material/monitor_heart:", layout="wide")
     st.html(f"<style>{STYLE}</style>")
+    st.logo(LOGO, size="large")
     given = arguments(argv)
     with panels.troubles():
         api = client(given.server, given.token_file)
@@ -71,7 +80,7 @@ def main(argv: list[str]) -> None:
         ]
         chosen = st.navigation(pages, position="top")
         chosen.run()
-        st.caption(f"Foreshock · served by {words.plain(given.server)}")
+        st.caption(f"served by {words.plain(given.server)}")
 
 
 if __name__ == "__main__":

@@ -58,12 +58,20 @@ def node_map(cells: Sequence[Cell]) -> go.Figure:
         )
     )
     _mark(figure, cells)
-    ticks = {c.column: c.column_name for c in cells}
+    ticks = {c.column: c.column_name for c in cells if c.column_name}
     figure.update_xaxes(
-        tickvals=list(ticks), ticktext=list(ticks.values()), showgrid=False, zeroline=False, side="top", fixedrange=True
+        tickvals=list(ticks),
+        ticktext=list(ticks.values()),
+        range=[-0.5, columns - 0.5],
+        showgrid=False,
+        zeroline=False,
+        side="top",
+        fixedrange=True,
     )
-    figure.update_yaxes(visible=False, autorange="reversed", fixedrange=True)
-    figure.update_layout(height=max(170, min(560, 34 * rows + 50)), margin={"l": 0, "r": 0, "t": 40, "b": 0})
+    figure.update_yaxes(visible=False, range=[rows - 0.5, -0.5], fixedrange=True)
+    top_px = 40 if ticks else 5
+    height_px = max(130, min(520, 34 * rows)) + top_px
+    figure.update_layout(height=height_px, margin={"l": 0, "r": 0, "t": top_px, "b": 0})
     return figure
 
 

@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 def incident_rows(incidents: Sequence[Incident], now: datetime, brief: bool = False) -> list[Row]:
-    """The newest incidents: when, where, what, how bad, what to do. `brief`: no addresses, no counts."""
+    """The newest incidents: when, where, what, how bad, what to do. `brief`: no addresses, counts and log text."""
     rows = [
         {
             "when": words.when(i.start, now),
@@ -36,6 +36,7 @@ def incident_rows(incidents: Sequence[Incident], now: datetime, brief: bool = Fa
     if brief:
         for row, incident in zip(rows, incidents, strict=True):
             row["device"] = words.device(incident.device, brief=True)
+            row["what"] = words.what(incident)
             del row["events"]
     return rows
 

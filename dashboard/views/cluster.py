@@ -8,7 +8,7 @@ import streamlit as st
 
 from dashboard import charts, frames, panels, vocabulary, words
 from dashboard.answers import Cluster, Incident, Node
-from dashboard.layout import cells
+from dashboard.layout import MAX_CELLS, cells
 from dashboard.panels import Site
 
 ATTENTION = 6
@@ -61,7 +61,9 @@ def _nodes(site: Site) -> list[Node]:
 def _metrics(cluster: Cluster) -> None:
     states = cluster.states
     row = st.columns(6)
-    row[0].metric("Nodes well", f"{states.get('ok', 0):,} of {cluster.nodes:,}", border=True, height="stretch")
+    row[0].metric(
+        f"Well, of {words.many(cluster.nodes, 'node')}", words.count(states.get("ok", 0)), border=True, height="stretch"
+    )
     row[1].metric(
         "Faulty",
         words.count(states.get("faulty", 0)),
@@ -99,7 +101,7 @@ def _metrics(cluster: Cluster) -> None:
 
 
 def _map(nodes: Sequence[Node], cluster: Cluster) -> None:
-    st.subheader("Nodes by rack", anchor=False)
+    st.subheader("Racks, by their worst node" if len(nodes) > MAX_CELLS else "Nodes by rack", anchor=False)
     counted = {name: sum(1 for n in nodes if n.state == name) for name in vocabulary.STATES}
     square = '<span style="color:{}">■</span> {:,} {}'
     legend = [square.format(vocabulary.STATE_COLOURS[s], n, words.state(s)) for s, n in counted.items() if n]

@@ -84,8 +84,8 @@ def _card(site: Site, hint: Hint, cluster: Cluster) -> None:
             )
         st.markdown(words.plain(frames.unmarked(hint.reason)) or "no reason recorded")
         st.caption(
-            f"asked {words.when(hint.created, cluster.now)} by {words.plain(hint.owner or 'unknown')} · "
-            f"ends by itself {words.when(hint.valid_until, cluster.now)}"
+            f"asked {words.when(hint.created, cluster.now)} UTC by {words.plain(hint.owner or 'unknown')} · "
+            f"ends by itself {words.when(hint.valid_until, cluster.now)} UTC"
         )
         if hint.evidence:
             with st.expander("Evidence", key=f"evidence_{hint.id}", expanded=hint.state == "proposed"):

@@ -89,7 +89,7 @@ def _risk(node: Node, detail: NodeDetail, cluster: Cluster) -> None:
         st.subheader("Why", anchor=False, help="what raises (red) and lowers (green) the 24 h risk")
         if node.reasons:
             st.plotly_chart(charts.reasons(node.reasons[:6]), key="reasons", config=charts.CONFIG)
-            st.caption(f"Scored {words.when(node.scored_at, cluster.now)}")
+            st.caption(f"Scored {words.when(node.scored_at, cluster.now)} UTC")
         else:
             panels.empty(f"There is no score: {NOT_SCORED[node.state == 'out']}.")
     with right:

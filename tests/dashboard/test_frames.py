@@ -41,7 +41,7 @@ def test_an_incident_says_when_where_what_and_what_to_do() -> None:
 def test_a_brief_incident_leaves_out_addresses_and_counts() -> None:
     """For half a page."""
     row = frames.incident_rows([XID], NOW, brief=True)[0]
-    assert row["device"] == "GPU 3"
+    assert (row["device"], row["what"]) == ("GPU 3", "Xid 79, GPU unreachable over PCIe")
     assert "events" not in row
 
 

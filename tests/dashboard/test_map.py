@@ -63,6 +63,15 @@ def test_the_map_colours_states_and_marks_what_is_not_well() -> None:
     assert [row[0] for row in marks.customdata] == ["a", "b", "c"]
 
 
+def test_the_map_fills_its_frame_and_names_racks_where_there_are_any() -> None:
+    """No empty band around it, however many nodes."""
+    small, large = (charts.node_map(layout.cells(many_nodes(n))).layout for n in (64, 12_500))
+    assert (list(small.xaxis.range), list(small.yaxis.range)) == ([-0.5, 7.5], [7.5, -0.5])
+    assert len(small.xaxis.ticktext) == 8
+    assert not large.xaxis.ticktext
+    assert large.height < 600
+
+
 def test_the_colour_scale_has_a_step_for_each_state() -> None:
     """From 0 to 1, without a gap."""
     scale = charts.node_map(layout.cells(many_nodes(1))).data[0].colorscale

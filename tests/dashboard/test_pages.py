@@ -88,7 +88,7 @@ def test_the_cluster_page_begins_with_the_answer(app: AppTest) -> None:
         "**1 node faulty, 1 at risk; run llm-70b at 93.1 % goodput, target 95 %.**"
     )
     values = {metric.label: metric.value for metric in drawn.metric}
-    assert values["Nodes well"] == "1 of 3"
+    assert values["Well, of 3 nodes"] == "1"
     assert values["Goodput, target 95 %"] == "93.1 %"
 
 
