@@ -1,8 +1,10 @@
 """`foreshock serve`: the API and its background loops, until SIGTERM."""
 
 import os
+import signal
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -42,10 +44,15 @@ def serve(url: str, host: str, port: int, file: Path | None, replay_clock: str |
     config = uvicorn.Config(
         app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=_SHUTDOWN_S, server_header=False
     )
-    try:
-        _Server(config).run()
-    finally:
-        engine.dispose()
+    # The server ends in good order on a signal and then raises it again: that, too, shall be a good end.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
+        try:
+            _Server(config).run()
+        except SystemExit as error:
+            raise Failure(f"cannot serve on {host}, port {port}: the line above says why") from error
+        finally:
+            engine.dispose()
 
 
 class _Server(uvicorn.Server):

@@ -43,6 +43,13 @@ def app(engine: sa.Engine, clock: Clock) -> FastAPI:
 
 
 @pytest.fixture
+def any_client(any_engine: sa.Engine, clock: Clock) -> Iterator[TestClient]:
+    """The same over either kind of database."""
+    with TestClient(create_app(QUIET, any_engine, clock), raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture
 def client(app: FastAPI) -> Iterator[TestClient]:
     """A client of it; a crash is an answer, as over the network."""
     with TestClient(app, raise_server_exceptions=False) as client:

@@ -206,34 +206,9 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
     max_leaves=12,
 )
-FIELDS = st.dictionaries(
-    st.sampled_from(
-        [
-            "id",
-            "time",
-            "node",
-            "source",
-            "kind",
-            "code",
-            "severity",
-            "device",
-            "attributes",
-            "message",
-            "line",
-            "start",
-            "end",
-            "state",
-            "reason",
-            "samples",
-            "gpus_seen",
-            "power_max_w",
-            "alerts",
-            "labels",
-            "startsAt",
-        ]
-    ),
-    JSON,
-)
+EVENT_KEYS = ("id", "time", "node", "source", "kind", "code", "severity", "device", "attributes", "message", "line")
+OTHER_KEYS = ("start", "end", "state", "reason", "samples", "gpus_seen", "power_max_w", "alerts", "labels", "startsAt")
+FIELDS = st.dictionaries(st.sampled_from((*EVENT_KEYS, *OTHER_KEYS)), JSON)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=120, deadline=None)
