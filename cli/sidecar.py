@@ -6,7 +6,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from types import FrameType
@@ -42,10 +43,8 @@ _KEYS = (*_TEXTS, *_PATHS, *_NUMBERS, "source")
 def sidecar(file: Path | None, **options: Any) -> None:
     """Follow this node's sources and ship what they say of faults to the server."""
     settings = settings_from(options, load(file), os.environ)
-    _log_to_stdout()
     stop = threading.Event()
-    with Notifier(os.environ.get("NOTIFY_SOCKET")) as notifier:
-        _stop_on_signals(stop)
+    with _logging(), _stopping_on_signals(stop), Notifier(os.environ.get("NOTIFY_SOCKET")) as notifier:
         try:
             run(settings, stop, notifier.alive)
         except (SourceError, SpoolBusyError) as error:
@@ -150,17 +149,30 @@ def _zone(name: str | None, environ: Mapping[str, str]) -> tzinfo:
     return datetime.now(UTC).astimezone().tzinfo or UTC
 
 
-def _log_to_stdout() -> None:
+@contextmanager
+def _logging() -> Iterator[None]:
+    """What the sidecar says goes to standard error, where the service manager keeps it."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
     logger = logging.getLogger("foreshock.sidecar")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
-def _stop_on_signals(stop: threading.Event) -> None:
+@contextmanager
+def _stopping_on_signals(stop: threading.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT set the event; as it was before, afterwards."""
+
     def ask(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
-    signal.signal(signal.SIGTERM, ask)
-    signal.signal(signal.SIGINT, ask)
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -37,8 +37,7 @@ class Recorder:
 
     def start(self) -> None:
         """Listen: the first time on a free port, later on the same one."""
-        self.server = ThreadingHTTPServer(("127.0.0.1", self.port), _handler(self))
-        self.server.daemon_threads = True
+        self.server = QuietServer(("127.0.0.1", self.port), _handler(self))
         self.port = self.server.server_port
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -59,6 +58,15 @@ class Recorder:
             self.items[queue] += items
             return 202, {}, {"accepted": len(items), "known": 0, "rejected": []}
         return reply
+
+
+class QuietServer(ThreadingHTTPServer):
+    """A client that breaks off is no news."""
+
+    daemon_threads = True
+
+    def handle_error(self, *_arguments: Any) -> None:
+        """Say nothing."""
 
 
 def _handler(recorder: Recorder) -> type[BaseHTTPRequestHandler]:
