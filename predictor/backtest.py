@@ -42,7 +42,7 @@ def backtest(engine: sa.Engine, settings: BacktestSettings) -> dict[str, Any]:
 
 
 def run_backtest(engine: sa.Engine, settings: BacktestSettings, progress: Progress | None = None) -> Backtest:
-    """Evaluate over all folds. `progress` is told the moments that are built.
+    """Evaluate over all folds. `progress` is told how much is done, of how much: reading is one half, folds the other.
 
     Raises:
         NoDataError: there is too little data.
@@ -53,11 +53,11 @@ def run_backtest(engine: sa.Engine, settings: BacktestSettings, progress: Progre
         planned = plan(span, settings)
         if span is None:
             raise NoDataError("the database is empty")
-        cube = build_cube(connection, sorted({*planned.learn, *planned.test}), progress)
+        cube = build_cube(connection, sorted({*planned.learn, *planned.test}), _half(progress, 0.0))
     if not cube.fleet.names:
         raise NoDataError("the database knows no node: run `foreshock ingest` first")
     labels = label(cube.fleet, cube.outages, cube.moments_ms, settings.horizon_h, to_ms(span[1]))
-    scores, skipped = _score_folds(cube, labels, planned, settings)
+    scores, skipped = _score_folds(cube, labels, planned, settings, _half(progress, 0.5))
     test = np.isin(cube.moments_ms, [to_ms(moment) for moment in planned.test])
     judged = Judged(cube.moments_ms[test], scores[test], rows_of(labels, test))
     ranks = {name: rank(cube)[test] for name, rank in BASELINES.items()}
@@ -66,14 +66,23 @@ def run_backtest(engine: sa.Engine, settings: BacktestSettings, progress: Progre
     return Backtest(report, tuple(map(from_ms, judged.moments_ms)), cube.fleet.names, np.asarray(judged.scores))
 
 
-def _score_folds(cube: Cube, labels: Labels, planned: Plan, settings: BacktestSettings) -> tuple[Floats, list[Fold]]:
+def _half(progress: Progress | None, begun: float) -> Progress | None:
+    """A progress that fills one half of another's, in thousandths."""
+    if progress is None:
+        return None
+    return lambda done, whole: progress(round(1000 * (begun + 0.5 * done / whole)), 1000)
+
+
+def _score_folds(
+    cube: Cube, labels: Labels, planned: Plan, settings: BacktestSettings, progress: Progress | None
+) -> tuple[Floats, list[Fold]]:
     """Scores of every test moment, each from a model that learned before its fold; and the folds that could not."""
     learn = np.isin(cube.moments_ms, [to_ms(moment) for moment in planned.learn])
     test = np.isin(cube.moments_ms, [to_ms(moment) for moment in planned.test])
     scores = np.full(labels.at_risk.shape, np.nan)
     skipped: list[Fold] = []
     failure: TooFewPositivesError | None = None
-    for fold in planned.folds:
+    for number, fold in enumerate(planned.folds, start=1):
         kept = learn & learned_by(cube.moments_ms, fold, settings)
         rows = labels.known & kept[:, None]
         try:
@@ -82,6 +91,8 @@ def _score_folds(cube: Cube, labels: Labels, planned: Plan, settings: BacktestSe
             failure = error
             skipped.append(fold)
             continue
+        if progress is not None:
+            progress(number, len(planned.folds))
         judged = test & (cube.moments_ms >= to_ms(fold.test_start)) & (cube.moments_ms < to_ms(fold.test_end))
         cells = labels.at_risk & judged[:, None]
         scores[cells] = forest.probability(cube.values[cells])

@@ -23,7 +23,7 @@ from predictor.reading import read_fleet, read_history, read_outage_log
 _CHUNK_NODE_HOURS = 12_000_000
 _CHUNK_MOMENTS = 256
 
-Progress = Callable[[int], None]
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def build_cube(connection: sa.Connection, moments: Sequence[datetime], progress:
     """The features at moments (ascending), read from the store in steps.
 
     Args:
-        progress: told the number of moments that are done.
+        progress: told how many moments are done, and of how many.
     """
     fleet = read_fleet(connection)
     values = np.empty((len(moments), len(fleet.names), len(NAMES)), dtype=np.float32)
@@ -49,7 +49,7 @@ def build_cube(connection: sa.Connection, moments: Sequence[datetime], progress:
         history = read_history(connection, moments[part][0], moments[part][-1])
         values[part] = feature_grid(history, moments_ms[part])
         if progress is not None:
-            progress(len(moments[part]))
+            progress(part.stop, len(moments))
     return Cube(moments_ms, fleet, read_outage_log(connection, fleet), values)
 
 
@@ -60,7 +60,7 @@ def _chunks(moments_ms: Ints, nodes: int) -> Iterator[slice]:
     while start < len(moments_ms):
         end = int(np.searchsorted(moments_ms, moments_ms[start] + longest_ms, side="right"))
         end = min(end, start + _CHUNK_MOMENTS)
-        yield slice(start, end)
+        yield slice(start, min(end, len(moments_ms)))
         start = end
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
+from threadpoolctl import threadpool_limits
 
 from predictor.features import FEATURES
 from predictor.forest import Forest, ModelError
@@ -62,7 +63,9 @@ def fit(rows: NDArray[np.float32], positive: Bools, settings: FitSettings | None
         kept = _sample(positive, wanted, generator)
         columns = telling(rows[kept])
         booster = _booster(settings, member, positives, columns)
-        booster.fit(rows[kept][:, columns], positive[kept])
+        # Threads only wait for each other on data this small, and on a busy machine they wait long.
+        with threadpool_limits(1, user_api="openmp"):
+            booster.fit(rows[kept][:, columns], positive[kept])
         boosters.append((booster, columns))
     # Of the negatives a share was drawn: the odds of a positive seem higher by its inverse (King and Zeng 2001).
     return replace(average(boosters), offset=math.log(wanted / negatives))
