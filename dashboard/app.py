@@ -21,13 +21,17 @@ STYLE = """
 h3 { font-size: 1.25rem !important; padding: 0.25rem 0 !important; }
 """
 # A tremor before the large one; its colours stand on white and on black.
-LOGO = (
-    '<svg xmlns="http://www.w3.org/2000/svg" width="190" height="32" viewBox="0 0 190 32">'
+TREMOR = (
     '<path d="M2 17h9l3-5 4 10 4-17 5 23 4-11h8" fill="none" stroke="#d6403b" stroke-width="2.4" '
     'stroke-linecap="round" stroke-linejoin="round"/>'
+)
+LOGO = (
+    f'<svg xmlns="http://www.w3.org/2000/svg" width="190" height="32" viewBox="0 0 190 32">{TREMOR}'
     '<text x="48" y="23" font-family="sans-serif" font-size="20" font-weight="600" fill="#8d949c">Foreshock</text>'
     "</svg>"
 )
+# Streamlit would fetch an icon that is given by name from a server of its own choice.
+ICON = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -4 41 41">{TREMOR}</svg>'
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
@@ -58,7 +62,7 @@ def client(server: str, token_file: Path | None) -> Client:
 
 def main(argv: list[str]) -> None:
     """The frame around the pages."""
-    st.set_page_config(page_title="Foreshock", page_icon=":material/monitor_heart:", layout="wide")
+    st.set_page_config(page_title="Foreshock", page_icon=ICON, layout="wide")
     st.html(f"<style>{STYLE}</style>")
     st.logo(LOGO, size="large")
     given = arguments(argv)

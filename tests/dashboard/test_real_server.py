@@ -184,7 +184,7 @@ def test_an_approved_hint_is_no_longer_waiting(server: str, connect: Any) -> Non
 @pytest.mark.integration
 @pytest.mark.skipif(not Path("/usr/bin/chromium").exists(), reason="Debian's package chromium is not installed")
 def test_a_browser_shows_the_cluster_and_follows_a_click_to_the_node(server: str, tmp_path: Path) -> None:
-    """Drawn as an operator sees it; no markup of a log line comes to life."""
+    """Drawn as an operator sees it; no markup of a log line comes to life, nothing is fetched from elsewhere."""
     from real.chromium import opened
 
     token = tmp_path / "token"
@@ -194,6 +194,8 @@ def test_a_browser_shows_the_cluster_and_follows_a_click_to_the_node(server: str
         page.wait_for(["1 node faulty", "Newest incidents", "served by"], 60)
         assert page.evaluate("document.querySelectorAll('.js-plotly-plot').length") == 1
         assert page.evaluate("document.querySelectorAll('img[src*=\"x.png\"]').length") == 0
+        asked = page.evaluate("performance.getEntriesByType('resource').map(entry => entry.name)")
+        assert [address for address in asked if not address.startswith((place.url, "data:", "blob:"))] == []
         page.screenshot(tmp_path / "cluster.png")
         page.click("gpu-005")
         page.wait_for(["gpu-005 is at risk", "GPU telemetry of the last week"], 60)
