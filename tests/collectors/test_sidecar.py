@@ -120,6 +120,37 @@ def test_a_torn_spool_is_made_good_from_the_source(
     assert pids(recorder.events) == [0, 1]
 
 
+def test_a_spool_that_is_full_makes_the_log_wait_and_loses_nothing(
+    recorder: Any, tmp_path: Path, until: Until, stop: threading.Event
+) -> None:
+    """Room for a fraction of the events while the server is away; every one arrives when it is back, once."""
+    recorder.stop()
+    log = tmp_path / "kern.log"
+    log.write_text("".join(map(xid, range(300))))
+    spool = tmp_path / "spool"
+    settings = SidecarSettings(
+        server=recorder.url,
+        node="n1",
+        sources=(f"file:{log}:kernel",),
+        spool=spool,
+        port=0,
+        spool_max_bytes=20_000,
+    )
+    thread = threading.Thread(target=run, args=(settings, stop))
+    thread.start()
+    assert until(lambda: sum(path.stat().st_size for path in spool.glob("events/*.seg")) > 20_000)
+    with log.open("a") as file:
+        file.write("".join(map(xid, range(300, 900))))
+    time.sleep(1)
+    held = sum(path.stat().st_size for path in spool.glob("events/*.seg"))
+    recorder.start()
+    assert until(lambda: len(recorder.events) >= 900)
+    stop.set()
+    thread.join(10)
+    assert held < 300_000, "the later lines were not read while there was no room"
+    assert pids(recorder.events) == list(range(900))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_what_it_saw_delivered(
     process: Process, recorder: Any, tmp_path: Path, until: Until, number: int
