@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +38,11 @@ class Running:
         """A JSON answer."""
         return json.loads(self.text(path))
 
-    def post(self, path: str, body: bytes, kind: str = "application/x-ndjson") -> Any:
-        """The JSON answer to a body."""
-        request = Request(self.url + path, data=body, headers={"Content-Type": kind})
+    def post(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> Any:
+        """The JSON answer to a body: NDJSON, unless the headers say otherwise."""
+        request = Request(
+            self.url + path, data=body, headers={"Content-Type": "application/x-ndjson", **(headers or {})}
+        )
         with urlopen(request, timeout=120) as reply:
             return json.loads(reply.read())
 

@@ -1,0 +1,47 @@
+"""What a benchmark found, and how times are taken."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Verdict: TypeAlias = Literal["met", "not met", "not measured"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One row: `ours` and `theirs` with their units, `ratio` of the two where both are measured, and the verdict.
+
+    A budget for a larger size than what was measured is "not measured", unless the smaller size misses it already.
+    """
+
+    what: str
+    budget: str
+    ours: str
+    theirs: str
+    ratio: float | None
+    verdict: Verdict
+    note: str = ""
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long something takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def best(work: Callable[[], object], times: int = 3) -> float:
+    """The shortest of several runs: what else the machine does only makes one longer."""
+    return min(seconds(work) for _ in range(times))
+
+
+def quantile(values: list[float], share: float) -> float:
+    """The value that this share of the values does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def unmeasured(what: str, budget: str, reason: str) -> Result:
+    """A budget that could not be measured here."""
+    return Result(what, budget, "-", "-", None, "not measured", reason)
