@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
-from diagnosis.incidents_table import update_incidents
 
 from cli.ingest_files import Taken
+from diagnosis.incidents_table import update_incidents
 from store import schema
 from store.append import append_events, append_links, append_nodes
 from store.database import writing
