@@ -31,7 +31,10 @@ from simulator.settings import Settings
 from store.read import newest_time
 
 _TICK_S = 0.2
+# Hours of the replay go by in seconds: the sidecar scrapes, and sends the hour that is not over, as often.
 _SCRAPE_S = 2.0
+# 0.8-20 unplanned failures per 1000 node-days are published; a small cluster needs many to show any.
+_RATE_PER_1000_NODE_DAYS = 12.0
 _PATIENCE_S = 60.0
 
 T = TypeVar("T")
@@ -53,7 +56,7 @@ class DemoSettings:
 
 @click.command()
 @click.option("--nodes", default=64, show_default=True, type=click.IntRange(8, 2000), help="Nodes of the cluster.")
-@click.option("--days", default=90, show_default=True, type=click.IntRange(20, 365), help="Days of history.")
+@click.option("--days", default=60, show_default=True, type=click.IntRange(20, 365), help="Days that are simulated.")
 @click.option("--seed", default=1, show_default=True, type=int, help="Another seed is another cluster.")
 @click.option(
     "--speed", default=600.0, show_default=True, type=click.FloatRange(0.1, 86_400), help="Replayed seconds a second."
@@ -108,7 +111,8 @@ def _run(settings: DemoSettings, directory: Path) -> None:
 def _history(settings: DemoSettings, engine: sa.Engine, directory: Path) -> tuple[Cluster, Stretch]:
     """Simulate, load what lies before the replayed stretch, learn from it and score the nodes."""
     midnight = real_clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    chosen = Settings(settings.nodes, settings.days, settings.seed, start=midnight - timedelta(days=settings.days))
+    start = midnight - timedelta(days=settings.days)
+    chosen = Settings(settings.nodes, settings.days, settings.seed, start, _RATE_PER_1000_NODE_DAYS)
     cluster = _step(f"simulating {settings.nodes} nodes over {settings.days} days", lambda: simulate(chosen))
     stretch = choose_stretch(cluster)
     archive = directory / "archive"
@@ -138,7 +142,9 @@ def _start(settings: DemoSettings, url: str, clock: ReplayClock, sources: list[s
     click.echo(f"API {api}")
     follow = [argument for source in ["kmsg", *sources] for argument in ("--source", source)]
     spool = ["--spool", str(children.directory / "spool"), "--port", "0", "--scrape-interval", str(_SCRAPE_S)]
-    children.start("sidecar", ["sidecar", "--server", api, "--node", socket.gethostname(), *follow, *spool])
+    node = ["--node", socket.gethostname()]
+    often = {"FORESHOCK_ROLLUP_INTERVAL_S": str(_SCRAPE_S)}
+    children.start("sidecar", ["sidecar", "--server", api, *node, *follow, *spool], often)
     children.wait_for(f"{page}/_stcore/health", _PATIENCE_S)
     click.echo(f"Dashboard {page}")
     if settings.browser and os.isatty(1):
