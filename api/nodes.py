@@ -33,28 +33,32 @@ class NodeView:
     hint: dict[str, str] | None
 
 
-def node_views(connection: sa.Connection, settings: ApiSettings, now: datetime) -> list[NodeView]:
-    """Every known node, by name."""
-    out = nodes_out(connection, now)
+def node_views(
+    connection: sa.Connection, settings: ApiSettings, now: datetime, node: str | None = None
+) -> list[NodeView]:
+    """Every known node by name, or the one that is asked for."""
+    out = nodes_out(connection, now, node)
     faulty = {incident.node for incident in fatal_incidents(connection, now - FAULTY_FOR, now)}
-    hints = open_hints(connection)
-    day, week = (newest_scores(connection, horizon_h, now) for horizon_h in HORIZONS_H)
-    quiet_since = now - timedelta(seconds=settings.silent_after_s)
-    somebody = last_reports(connection, now, timedelta(seconds=settings.silent_after_s)) is not None
+    hints = open_hints(connection, node)
+    (scored_at, day), (_, week) = (newest_scores(connection, horizon_h, now, node) for horizon_h in HORIZONS_H)
+    quiet_for = timedelta(seconds=settings.silent_after_s)
+    silent_before = now - quiet_for if last_reports(connection, now, quiet_for) is not None else None
     views = []
-    for row in node_rows(connection):
-        score, hint = day.get(row.node), hints.get(row.node)
-        silent = somebody and (row.last_seen is None or row.last_seen < quiet_since)
-        state: NodeState = "silent" if silent else "ok"
-        if score is not None and score.score >= settings.policy.thresholds.watch:
-            state = "at_risk"
-        if row.node in faulty:
-            state = "faulty"
-        if hint is not None and holds_out(hint):
-            state = "cordoned"
-        if row.node in out:
+    for row in node_rows(connection, node):
+        name, score = row.node, day.get(row.node)
+        hint = hints.get(name)
+        state: NodeState = "ok"
+        if name in out:
             state = "out"
-        views.append(_view(row, state, (score, week.get(row.node)), hint))
+        elif hint is not None and holds_out(hint):
+            state = "cordoned"
+        elif name in faulty:
+            state = "faulty"
+        elif score is not None and score >= settings.policy.thresholds.watch:
+            state = "at_risk"
+        elif silent_before is not None and (row.last_seen is None or row.last_seen < silent_before):
+            state = "silent"
+        views.append(_view(row, state, (score, week.get(name), scored_at), hint))
     return views
 
 
@@ -63,8 +67,10 @@ def holds_out(hint: Any) -> bool:
     return hint.action in ("cordon", "drain") and hint.state in ("approved", "sent")
 
 
-def _view(row: Any, state: NodeState, scores: tuple[Any, Any], hint: Any) -> NodeView:
-    day, week = scores
+def _view(
+    row: Any, state: NodeState, scores: tuple[float | None, float | None, datetime | None], hint: Any
+) -> NodeView:
+    day, week, scored_at = scores
     return NodeView(
         node=row.node,
         rack=row.rack,
@@ -74,8 +80,8 @@ def _view(row: Any, state: NodeState, scores: tuple[Any, Any], hint: Any) -> Nod
         driver=row.driver,
         last_seen=row.last_seen,
         state=state,
-        score_24h=None if day is None else day.score,
-        score_7d=None if week is None else week.score,
-        scored_at=None if day is None else day.time,
+        score_24h=day,
+        score_7d=week,
+        scored_at=None if day is None else scored_at,
         hint=None if hint is None else {"id": hint.id, "action": hint.action, "state": hint.state},
     )

@@ -18,8 +18,10 @@ _STALE = timedelta(hours=24)
 
 def gather(connection: sa.Connection, policy: Policy, now: datetime) -> Inputs:
     """What the policy looks at, as of a moment."""
-    scores = {node: row for node, row in newest_scores(connection, _HORIZON_H, now).items() if row.time > now - _STALE}
-    risky = [(row.node, row.time) for row in scores.values() if row.score >= policy.thresholds.watch]
+    moment, scores = newest_scores(connection, _HORIZON_H, now)
+    if moment is None or moment <= now - _STALE:
+        scores = {}
+    risky = [(node, moment) for node, score in scores.items() if moment and score >= policy.thresholds.watch]
     reasons = score_reasons(connection, _HORIZON_H, risky)
     faults = _unrepaired(connection, now, policy)
     out = nodes_out(connection, now)
@@ -29,7 +31,7 @@ def gather(connection: sa.Connection, policy: Policy, now: datetime) -> Inputs:
             rack=row.rack,
             leaf=row.leaf,
             driver=row.driver,
-            score=scores[row.node].score if row.node in scores else None,
+            score=scores.get(row.node),
             reasons=tuple(str(reason.get("text", "")) for reason in reasons.get(row.node, ())[:5]),
             fault=faults.get(row.node),
             out=row.node in out,

@@ -8,22 +8,31 @@ from schedulers.gather import gather
 from schedulers.policy import Decision, decide
 from schedulers.settings import Policy
 from store.database import writing
-from store.hint import OPEN_STATES
+from store.hint import OPEN_STATES, Hint
 from store.hint_log import ACTOR_POLICY, close_hint, read_hints, save_hint
 
 
 def run_policy(engine: sa.Engine, policy: Policy, now: datetime) -> Decision:
-    """Bring the hints up to a moment, in one transaction; returns what changed."""
+    """Bring the hints up to a moment, in one transaction; returns what changed.
+
+    Nearly every turn changes nothing: that is found out by reading, without holding up those who write.
+    """
+    with engine.connect() as connection:
+        if not _lapsed(connection, now) and decide(gather(connection, policy, now), policy) == Decision():
+            return Decision()
     with writing(engine).begin() as connection:
-        for hint in read_hints(connection, states=OPEN_STATES):
-            if hint.valid_until <= now:
-                close_hint(connection, hint, "expired", now, ACTOR_POLICY)
+        for hint in _lapsed(connection, now):
+            close_hint(connection, hint, "expired", now, ACTOR_POLICY)
         decision = decide(gather(connection, policy, now), policy)
         for hint in decision.released:
             close_hint(connection, hint, "released", now, ACTOR_POLICY)
         for hint, word in decision.changed:
             save_hint(connection, hint, now, {"change": word, **_held(hint.evidence.get("held"))})
     return decision
+
+
+def _lapsed(connection: sa.Connection, now: datetime) -> list[Hint]:
+    return [hint for hint in read_hints(connection, states=OPEN_STATES) if hint.valid_until <= now]
 
 
 def _held(why: object) -> dict[str, object]:

@@ -15,23 +15,22 @@ from store.read import incident_of
 def node_rows(connection: sa.Connection, node: str | None = None) -> Sequence[Any]:
     """Rows of `nodes`, all or one, by name."""
     query = sa.select(schema.nodes).order_by(schema.nodes.c.node)
-    if node is not None:
-        query = query.where(schema.nodes.c.node == node)
-    return connection.execute(query).all()
+    return connection.execute(_of(query, schema.nodes.c.node, node)).all()
 
 
-def newest_scores(connection: sa.Connection, horizon_h: int, at: datetime) -> dict[str, Any]:
-    """The scores (node, time, score) of the newest scoring of a horizon no later than a moment, without reasons.
+def newest_scores(
+    connection: sa.Connection, horizon_h: int, at: datetime, node: str | None = None
+) -> tuple[datetime | None, dict[str, float]]:
+    """When nodes were last scored for a horizon, no later than a moment, and each node's score then.
 
     A node that was not scored then (it was out of service, say) has none, rather than an old one.
     """
     table = schema.scores
     moment = newest_scoring(connection, horizon_h, at)
     if moment is None:
-        return {}
-    query = sa.select(table.c.node, table.c.time, table.c.score)
-    query = query.where(table.c.horizon_h == horizon_h, table.c.time == moment)
-    return {row.node: row for row in connection.execute(query)}
+        return None, {}
+    query = sa.select(table.c.node, table.c.score).where(table.c.horizon_h == horizon_h, table.c.time == moment)
+    return moment, dict(connection.execute(_of(query, table.c.node, node)).all())
 
 
 def newest_scoring(connection: sa.Connection, horizon_h: int, at: datetime) -> datetime | None:
@@ -56,11 +55,11 @@ def score_reasons(
     return found
 
 
-def nodes_out(connection: sa.Connection, at: datetime) -> set[str]:
+def nodes_out(connection: sa.Connection, at: datetime, node: str | None = None) -> set[str]:
     """Nodes with an outage that is open at a moment."""
     table = schema.outages
     query = sa.select(table.c.node).where(table.c.start <= at, sa.or_(table.c.end.is_(None), table.c.end > at))
-    return set(connection.scalars(query))
+    return set(connection.scalars(_of(query, table.c.node, node)))
 
 
 def fatal_incidents(connection: sa.Connection, since: datetime, until: datetime) -> list[Incident]:
@@ -76,11 +75,12 @@ def fatal_incidents(connection: sa.Connection, since: datetime, until: datetime)
     return [incident_of(row) for row in connection.execute(query.order_by(table.c.start)).mappings()]
 
 
-def open_hints(connection: sa.Connection) -> dict[str, Any]:
-    """Each node's open hint (a row of `hints`); the newest, should there be several."""
+def open_hints(connection: sa.Connection, node: str | None = None) -> dict[str, Any]:
+    """Each node's open hint (`node id action state`); the newest, should there be several."""
     table = schema.hints
-    query = sa.select(table).where(table.c.state.in_(OPEN_STATES)).order_by(table.c.created, table.c.id)
-    return {row.node: row for row in connection.execute(query)}
+    query = sa.select(table.c.node, table.c.id, table.c.action, table.c.state).where(table.c.state.in_(OPEN_STATES))
+    rows = connection.execute(_of(query, table.c.node, node).order_by(table.c.created, table.c.id)).all()
+    return {row.node: row for row in rows}
 
 
 def last_reports(connection: sa.Connection, at: datetime, window: timedelta) -> datetime | None:
@@ -89,3 +89,8 @@ def last_reports(connection: sa.Connection, at: datetime, window: timedelta) -> 
     query = sa.select(sa.func.max(column, type_=schema.UtcTime())).where(column > at - window, column <= at)
     newest: datetime | None = connection.scalar(query)
     return newest
+
+
+def _of(query: sa.Select[Any], column: sa.ColumnElement[Any], node: str | None) -> sa.Select[Any]:
+    """The query for one node, or for all."""
+    return query if node is None else query.where(column == node)

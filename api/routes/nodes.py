@@ -69,7 +69,7 @@ def get_node(_who: Reader, server: Server, node: Annotated[str, Path(max_length=
     now = server.clock()
     since = now - _PAST
     with server.engine.connect() as connection:
-        found = [view for view in node_views(connection, server.settings, now) if view.node == node]
+        found = node_views(connection, server.settings, now, node) if "\x00" not in node else []
         if not found:
             raise Problem(404, f"no node {node!r} has been heard of")
         outages = read_outages(connection, until=now, node=node)
