@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import sqlalchemy as sa
 
 from api.settings import ApiSettings
-from store.read_states import fatal_incidents, last_reports, newest_scores, node_rows, nodes_out, open_hints
+from store.read_states import last_reports, newest_scores, node_rows, nodes_out, open_hints, unrepaired_faults
 
 NodeState: TypeAlias = Literal["ok", "at_risk", "faulty", "out", "cordoned", "silent"]
 FAULTY_FOR = timedelta(hours=24)
@@ -38,7 +38,7 @@ def node_views(
 ) -> list[NodeView]:
     """Every known node by name, or the one that is asked for."""
     out = nodes_out(connection, now, node)
-    faulty = {incident.node for incident in fatal_incidents(connection, now - FAULTY_FOR, now)}
+    faulty = unrepaired_faults(connection, now - FAULTY_FOR, now)
     hints = open_hints(connection, node)
     (scored_at, day), (_, week) = (newest_scores(connection, horizon_h, now, node) for horizon_h in HORIZONS_H)
     quiet_for = timedelta(seconds=settings.silent_after_s)

@@ -38,8 +38,10 @@ def cells(nodes: Sequence[Node]) -> list[Cell]:
 def _racks(nodes: Sequence[Node]) -> dict[str, list[Node]]:
     """Nodes by rack, else by leaf, else in groups; each sorted by name."""
     racks: dict[str, list[Node]] = {}
+    some_placed = any(node.rack or node.leaf for node in nodes)
     for i, node in enumerate(sorted(nodes, key=lambda n: n.node)):
-        racks.setdefault(node.rack or node.leaf or f"group {i // GROUP + 1}", []).append(node)
+        elsewhere = "no rack" if some_placed else f"group {i // GROUP + 1}"
+        racks.setdefault(node.rack or node.leaf or elsewhere, []).append(node)
     return dict(sorted(racks.items()))
 
 

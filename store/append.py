@@ -5,8 +5,8 @@ with writing(engine).begin() as connection:
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from datetime import datetime
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,6 +21,8 @@ from store.telemetry import Rollup
 
 # SQLite's limit is 32,766 bound values a statement, PostgreSQL's 65,535.
 _MAX_VALUES = 30_000
+# Clocks drift and zones are mistaken for each other; a day covers both.
+MAX_AHEAD = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,23 @@ def append_events(connection: sa.Connection, events: Iterable[Event], received: 
     """Append events; one whose id is there already changes nothing.
 
     Events of kind `outage` and `job` also update those tables.
-    An event without a time happened, for all we know, when it was received.
+    An event without a time happened, for all we know, when it was received; so did one that is dated in the future
+    (its host's clock is wrong, or a log says 2999): what it said is kept as the attribute `time_claimed`.
     """
-    unique = {event.id: event for event in map(with_id, events)}
+    latest = max(received, datetime.now(UTC)) + MAX_AHEAD
+    unique = {event.id: _dated(event, received, latest) for event in map(with_id, events)}
     fresh = _insert_new(connection, list(unique.values()), received)
     append_outages(connection, _decoded(fresh, "outage", outage_from_event))
     append_jobs(connection, _decoded(fresh, "job", job_from_event))
     _note_seen(connection, fresh, received)
     return Appended(new=tuple(fresh), known=len(unique) - len(fresh))
+
+
+def _dated(event: Event, received: datetime, latest: datetime) -> Event:
+    if event.time is None or event.time <= latest:
+        return event
+    attributes = {**event.attributes, "time_claimed": format_time(event.time)}
+    return replace(event, time=received, attributes=attributes)
 
 
 def _insert_new(connection: sa.Connection, events: Sequence[Event], received: datetime) -> list[Event]:

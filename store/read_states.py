@@ -62,17 +62,27 @@ def nodes_out(connection: sa.Connection, at: datetime, node: str | None = None) 
     return set(connection.scalars(_of(query, table.c.node, node)))
 
 
-def fatal_incidents(connection: sa.Connection, since: datetime, until: datetime) -> list[Incident]:
-    """Fatal hardware incidents that showed within a window: what counts as a confirmed fault."""
-    table = schema.incidents
-    query = sa.select(table).where(
-        table.c.severity == "fatal",
-        table.c.cause == "hardware",
-        table.c.node.is_not(None),
-        table.c.end >= since,
-        table.c.start <= until,
+def unrepaired_faults(connection: sa.Connection, since: datetime, now: datetime) -> dict[str, Incident]:
+    """Each node's newest confirmed fault (a fatal hardware incident) since a moment that no outage has ended.
+
+    After an outage the node has been seen to. An incident dated after `now` counts: its host's clock runs ahead.
+    """
+    outages, incidents = schema.outages, schema.incidents
+    ended = sa.select(outages.c.node, sa.func.max(outages.c.end, type_=schema.UtcTime()).label("end"))
+    ended = ended.where(outages.c.end >= since, outages.c.end <= now).group_by(outages.c.node)
+    repaired = {row.node: row.end for row in connection.execute(ended)}
+    query = sa.select(incidents).where(
+        incidents.c.severity == "fatal",
+        incidents.c.cause == "hardware",
+        incidents.c.node.is_not(None),
+        incidents.c.end >= since,
     )
-    return [incident_of(row) for row in connection.execute(query.order_by(table.c.start)).mappings()]
+    found: dict[str, Incident] = {}
+    for row in connection.execute(query.order_by(incidents.c.start)).mappings():
+        incident = incident_of(row)
+        if incident.node is not None and (incident.node not in repaired or repaired[incident.node] < incident.end):
+            found[incident.node] = incident
+    return found
 
 
 def open_hints(connection: sa.Connection, node: str | None = None) -> dict[str, Any]:

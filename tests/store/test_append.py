@@ -253,3 +253,19 @@ def test_a_failed_append_leaves_nothing_behind(any_engine: sa.Engine) -> None:
         raise RuntimeError("on purpose")
     with any_engine.begin() as connection:
         assert list(read_events(connection, Window())) == []
+
+
+def test_an_event_dated_in_the_future_happened_when_it_was_received(engine: sa.Engine) -> None:
+    """A clock that jumped to 2999 must not make the newest moment of the whole store; what it said is kept."""
+    now = datetime.now(UTC)
+    wild = Event(datetime(2999, 1, 1, tzinfo=UTC), "n1", "kernel", "xid", 79)
+    skewed = Event(now + timedelta(hours=2), "n2", "kernel", "xid", 79)
+    with writing(engine).begin() as connection:
+        taken = append_events(connection, [wild, skewed], received=now)
+        again = append_events(connection, [wild, skewed], received=now + timedelta(minutes=1))
+        found = {event.node: event for event in read_events(connection, Window())}
+    assert (len(taken.new), len(again.new)) == (2, 0)
+    assert found["n1"].time == now
+    assert found["n1"].attributes["time_claimed"] == "2999-01-01T00:00:00.000000Z"
+    assert found["n2"].time == now + timedelta(hours=2)
+    assert "time_claimed" not in found["n2"].attributes

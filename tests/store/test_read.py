@@ -157,5 +157,5 @@ def test_any_moment_is_stored_to_the_microsecond_and_sorts(any_engine: sa.Engine
     """Before 1970 and in far years too."""
     with writing(any_engine).begin() as connection:
         connection.execute(sa.delete(schema.events))
-        append_events(connection, [Event(moment, None, "s", "k") for moment in moments], at(0))
+        append_events(connection, [Event(moment, None, "s", "k") for moment in moments], max(moments))
         assert [event.time for event in read_events(connection, Window())] == sorted(moments)
