@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from store.event import Attribute, Cause, Device, Event, Severity, from_wire, with_id
-from store.telemetry import COUNTER_EVENTS, Sample
+from store.telemetry import COUNTER_EVENTS, Sample, rise_in_words
 
 MISSES = 2
 
@@ -32,6 +32,17 @@ class Watched:
     def device(self) -> Device:
         """Where it is."""
         return Device(type="gpu", pci=self.pci, index=self.gpu, uuid=self.uuid)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was seen of a GPU."""
+
+    kind: str
+    severity: Severity
+    message: str
+    cause: Cause = "unknown"
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
 
 
 class GpuWatch:
@@ -70,7 +81,11 @@ class GpuWatch:
             if key not in present and gpu.node not in silent:
                 gpu.misses += 1
                 if gpu.misses == MISSES:
-                    events.append(self._event(gpu, moment, "gpu_missing", "warning", "unknown", {}))
+                    events.append(
+                        self._event(
+                            gpu, moment, Finding("gpu_missing", "warning", f"GPU {gpu.gpu} is no longer reported")
+                        )
+                    )
         return events
 
     def state(self) -> dict[str, Any]:
@@ -83,7 +98,7 @@ class GpuWatch:
         if gpu is None:
             gpu = self._gpus[key] = Watched(sample.node, sample.gpu, sample.uuid, sample.pci)
         if gpu.misses >= MISSES:
-            yield self._event(gpu, sample.time, "gpu_returned", "info", "unknown", {})
+            yield self._event(gpu, sample.time, Finding("gpu_returned", "info", f"GPU {gpu.gpu} is reported again"))
         if sample.uuid is not None and gpu.uuid is not None and sample.uuid != gpu.uuid:
             gpu.counters.clear()
         gpu.misses, gpu.uuid, gpu.pci = 0, sample.uuid or gpu.uuid, sample.pci or gpu.pci
@@ -100,31 +115,22 @@ class GpuWatch:
         words = from_wire({"source": "dcgm", "kind": kind, "severity": severity, "cause": cause})
         count = int(increase) if increase == int(increase) else increase
         attributes: dict[str, Attribute] = {"count": count, "counter": name}
-        return self._event(gpu, time, kind, words.severity, words.cause, attributes)
+        return self._event(
+            gpu, time, Finding(kind, words.severity, rise_in_words(name, increase), words.cause, attributes)
+        )
 
-    def _event(
-        self,
-        gpu: Watched,
-        time: datetime,
-        kind: str,
-        severity: Severity,
-        cause: Cause,
-        attributes: Mapping[str, Attribute],
-    ) -> Event:
-        count = attributes.get("count")
-        said = {"gpu_missing": "is no longer reported", "gpu_returned": "is reported again"}
-        message = f"GPU {gpu.gpu} {said.get(kind, f'{kind} rose by {count}')}."
+    def _event(self, gpu: Watched, time: datetime, finding: Finding) -> Event:
         event = Event(
             time=time,
             node=gpu.node,
             source="dcgm",
-            kind=kind,
-            severity=severity,
-            cause=cause,
-            action="watch" if severity != "info" else "none",
+            kind=finding.kind,
+            severity=finding.severity,
+            cause=finding.cause,
+            action="watch" if finding.severity != "info" else "none",
             device=gpu.device(),
-            message=message,
-            attributes=dict(attributes),
+            message=finding.message,
+            attributes=dict(finding.attributes),
         )
         return with_id(event, self._origin)
 

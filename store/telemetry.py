@@ -50,6 +50,13 @@ COUNTER_EVENTS: Mapping[str, tuple[str, str, str]] = {
 }
 
 
+def rise_in_words(counter: str, count: float) -> str:
+    """What a counter that rose says to a person. DCGM counts throttling by heat in nanoseconds."""
+    if counter == "thermal_violation":
+        return f"slowed down by heat for {count / 1e9:.3g} s"
+    return f"{counter} rose by {count:.0f}"
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One GPU at one moment; a value that is blank or absent is not in `values`."""

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from store.event import Action, Cause, Device, Event, Severity, event_id
-from store.telemetry import COUNTER_EVENTS
+from store.telemetry import COUNTER_EVENTS, rise_in_words
 from store.telemetry_rollup import moment_of
 from store.telemetry_table import COUNTER_NAMES, GPU_SLOTS, HOUR_US, Rises, TelemetryFile
 
@@ -144,7 +144,7 @@ def _rise_event(counter: str, gpu: tuple[str, int], moment_us: int, count: float
     return replace(
         event,
         time=moment_of(moment_us),
-        message=f"{counter} rose by {count:.0f}",
+        message=rise_in_words(counter, float(count)),
         attributes={"count": int(count), "counter": counter},
         id=event_id(event, origin),
     )

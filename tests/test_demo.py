@@ -1,0 +1,147 @@
+"""The demo, run as a user runs it: two addresses, a moving cluster, a fault written by hand, nothing left behind."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+PATIENCE_S = 240.0
+
+
+class Demo:
+    """A running `foreshock demo`, small and fast."""
+
+    def __init__(self, directory: Path) -> None:
+        """Start it; its temporary folder lies under `directory`."""
+        self.directory = directory
+        self.out = directory / "out"
+        options = ["--nodes", "16", "--days", "60", "--speed", "7200", "--no-browser"]
+        ports = ["--port", "0", "--dashboard-port", "0"]
+        with self.out.open("wb") as out, (directory / "err").open("wb") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "cli", "demo", *options, *ports],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={**os.environ, "TMPDIR": str(directory)},
+            )
+
+    def address(self, name: str) -> str:
+        """The address that the demo printed for `API` or `Dashboard`."""
+
+        def printed() -> str | None:
+            assert self.process.poll() is None, (self.directory / "err").read_text()
+            lines = [line.split() for line in self.out.read_text().splitlines()]
+            return next((words[1] for words in lines if words[0] == name), None)
+
+        return str(await_value(printed))
+
+    def get(self, path: str) -> Any:
+        """What the API answers."""
+        answer = httpx2.get(f"{self.address('API')}/api/v1/{path}", timeout=30.0)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+def await_value(ask: Callable[[], Any]) -> Any:
+    """Ask until there is an answer."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if found := ask():
+            return found
+        time.sleep(0.2)
+    raise AssertionError("there was no answer in time")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """One demo for the tests of this file."""
+    running = Demo(tmp_path_factory.mktemp("demo"))
+    yield running
+    running.process.kill()
+    running.process.wait()
+
+
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("demo")]
+
+
+def test_both_addresses_answer(demo: Demo) -> None:
+    """They are printed once they do."""
+    assert httpx2.get(f"{demo.address('API')}/readyz").status_code == 200
+    assert httpx2.get(f"{demo.address('Dashboard')}/_stcore/health").status_code == 200
+
+
+def test_history_is_there_with_scores_and_reasons(demo: Demo) -> None:
+    """Every node is scored by a model that was trained on what lies before."""
+    nodes = demo.get("nodes?limit=1000")["items"]
+    simulated = [node for node in nodes if node["node"].startswith("gpu-")]
+    assert len(simulated) == 16
+    assert sum(node["score_24h"] is not None for node in simulated) >= 14
+    assert any(node["reasons"] for node in simulated)
+
+
+def test_the_cluster_moves(demo: Demo) -> None:
+    """The replay's moment goes on, and events of it arrive through the sidecar."""
+    first = demo.get("cluster")["now"]
+    start = first[:10]
+    assert await_value(lambda: demo.get("cluster")["now"] > first)
+    assert await_value(lambda: demo.get(f"events?kind=iteration&since={start}T00:00:00Z")["items"])
+
+
+def test_the_ledger_of_the_replayed_run_grows(demo: Demo) -> None:
+    """Wall time is split without a rest, and goes on."""
+    run = demo.get("cluster")["run"]
+    before = demo.get(f"runs/{run}/goodput")
+    assert sum(before["buckets"].values()) == pytest.approx(before["wall_s"], abs=1e-6)
+    assert await_value(lambda: demo.get(f"runs/{run}/goodput")["wall_s"] > before["wall_s"])
+
+
+@pytest.mark.skipif(not os.access("/dev/kmsg", os.W_OK), reason="/dev/kmsg is not writable here: run as root")
+def test_a_fault_written_by_hand_is_an_event_of_this_host(demo: Demo) -> None:
+    """One line into the kernel log, and the API serves it."""
+    demo.address("Dashboard")
+    mark = uuid.uuid4().hex[:12]
+    line = f"<3>NVRM: Xid (PCI:0000:0f:00): 79, pid=1, name={mark}, GPU has fallen off the bus.\n"
+    Path("/dev/kmsg").write_text(line)
+    path = f"events?kind=xid&node={socket.gethostname()}&limit=1000"
+
+    def found() -> Any:
+        return next((e for e in demo.get(path)["items"] if e["attributes"].get("process") == mark), None)
+
+    event = await_value(found)
+    assert (event["code"], event["device"]["pci"]) == (79, "0000:0f:00.0")
+
+
+def test_interrupting_it_leaves_nothing_running(demo: Demo) -> None:
+    """Ctrl-C: the children end, the temporary folder goes, the exit is clean. The last test of this demo."""
+    demo.address("Dashboard")
+    children = _children(demo.process.pid)
+    assert len(children) >= 3
+    demo.process.send_signal(signal.SIGINT)
+    assert demo.process.wait(60) == 0
+    assert await_value(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+    assert not list(demo.directory.glob("foreshock-demo-*"))
+
+
+def _children(pid: int) -> set[int]:
+    """Every process that descends from one."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        parents[int(stat.parent.name)] = int(words[1])
+    found: set[int] = set()
+    while more := {child for child, parent in parents.items() if parent in found | {pid}} - found:
+        found |= more
+    return found
