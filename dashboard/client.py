@@ -6,6 +6,7 @@ client.cluster().states  # {"ok": 61, "at_risk": 2, "faulty": 1}
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -79,13 +80,17 @@ class Client:
         body = self._get(f"nodes/{quote(name, safe='')}")
         return self._record(Node, body), self._record(NodeDetail, body)
 
-    def events(self, limit: int) -> list[Event]:
-        """The newest events, newest first; `limit` <= 1000."""
-        return self._newest(Event, "events", limit)
+    def events(self, limit: int, until: datetime | None = None) -> list[Event]:
+        """The newest events (before a moment), newest first; `limit` <= 1000."""
+        return self._newest(Event, "events", limit, {} if until is None else {"until": until.isoformat()})
 
-    def incidents(self, limit: int) -> list[Incident]:
-        """The newest incidents, newest first; `limit` <= 1000."""
-        return self._newest(Incident, "incidents", limit)
+    def incidents(self, limit: int, until: datetime | None = None) -> list[Incident]:
+        """The newest incidents (that began before a moment), newest first; `limit` <= 1000."""
+        return self._newest(Incident, "incidents", limit, {} if until is None else {"until": until.isoformat()})
+
+    def incidents_since(self, limit: int, since: datetime) -> list[Incident]:
+        """The incidents that showed since a moment, newest first; `limit` <= 1000."""
+        return self._newest(Incident, "incidents", limit, {"since": since.isoformat()})
 
     def runs(self) -> list[Run]:
         """Every training run."""
@@ -129,9 +134,9 @@ class Client:
                 break
         return found
 
-    def _newest(self, kind: type[T], path: str, limit: int) -> list[T]:
+    def _newest(self, kind: type[T], path: str, limit: int, params: Mapping[str, str] | None = None) -> list[T]:
         """The first page of a list that ends with the newest, turned round."""
-        return self._records(kind, self._object(self._get(path, {"limit": str(limit)})))[::-1]
+        return self._records(kind, self._object(self._get(path, {"limit": str(limit), **(params or {})})))[::-1]
 
     def _records(self, kind: type[T], body: Mapping[str, Any]) -> list[T]:
         items = body.get("items")

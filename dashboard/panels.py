@@ -49,10 +49,14 @@ def banner(level: str, text: str) -> None:
     show(f"**{text}**", icon=icon)
 
 
+def replayed(cluster: Cluster) -> bool:
+    """Whether the server shows another time than the present."""
+    return abs(datetime.now(UTC) - cluster.now) > _CLOCK_SKEW
+
+
 def as_of(cluster: Cluster) -> None:
     """Which moment the page speaks of, and what hints do."""
-    replayed = abs(datetime.now(UTC) - cluster.now) > _CLOCK_SKEW
-    clock = " (the clock of the replayed cluster)" if replayed else ""
+    clock = " (the clock of the replayed cluster)" if replayed(cluster) else ""
     st.caption(f"As of **{words.utc(cluster.now)}**{clock} · {mode(cluster.mode)}")
 
 

@@ -25,13 +25,13 @@ def utc(moment: datetime | None) -> str:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """How long before `now`: "just now", "3 min ago"; what is dated later (skew, replay) is "ahead of the clock"."""
+    """How long before `now`: "just now", "3 min ago", or after it: "in 5 h"."""
     if moment is None:
         return DASH
     seconds = (now - moment).total_seconds()
     if abs(seconds) < 1.5:
         return "just now"
-    return f"{duration(seconds)} ago" if seconds > 0 else "ahead of the clock"
+    return f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(-seconds)}"
 
 
 def when(moment: datetime | None, now: datetime) -> str:

@@ -101,14 +101,14 @@ class TrainingParser:
         return held
 
     def _part(self, text: str, line: int) -> Iterator[Event]:
-        node = self._context.node
+        named = None
         if match := _LAUNCHER.match(text):
-            node, text = match["node"] or node, text[match.end() :]
+            named, text = match["node"], text[match.end() :]
         time = None
         if match := _TIME.match(text):
             time, text = self._stamps.iso(match["time"].replace(",", ".")), text[match.end() :]
         self._seen = time or self._seen
-        base = Event(time=time, node=node, source="training", kind="", line=line, cause="unknown")
+        base = Event(time, named or self._context.node, "training", kind="", line=line, cause="unknown")
         if match := _ITERATION.search(text):
             yield from self.flush()
             yield self._iteration(match, base)
@@ -125,7 +125,8 @@ class TrainingParser:
             self._interval = int(match["interval"]) or None
         elif (error := error_of(text, self._stamps, self._seen)) and self._is_new(error):
             yield from self.flush()
-            yield self._error(error, base)
+            # Whose log it is says nothing of where the error was: only a launcher's prefix or the error names a node.
+            yield self._error(error, replace(base, node=named))
 
     def _iteration(self, match: re.Match[str], base: Event) -> Event:
         iteration = int(match["iteration"])

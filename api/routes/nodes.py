@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 import sqlalchemy as sa
@@ -16,6 +16,7 @@ from api.problem import Problem
 from api.reply import listing, reply
 from api.state import Server
 from api.wire import NodeDetail, NodeOut, Page
+from store.append import MAX_AHEAD
 from store.read import read_incidents, read_outages
 from store.read_node import node_hints, node_scores, node_telemetry
 from store.read_states import score_reasons
@@ -74,7 +75,8 @@ def get_node(_who: Reader, server: Server, node: Annotated[str, Path(max_length=
             raise Problem(404, f"no node {node!r} has been heard of")
         outages = read_outages(connection, until=now, node=node)
         past = {
-            "incidents": read_incidents(connection, since, now + timedelta(seconds=1), node),
+            # Those that a host whose clock runs ahead dates later than now are not hidden.
+            "incidents": read_incidents(connection, since, max(now, datetime.now(UTC)) + MAX_AHEAD, node),
             "outages": [outage for outage in outages if outage.end is None or outage.end >= since],
             "hints": node_hints(connection, node, since),
             "telemetry": node_telemetry(connection, node, since),

@@ -17,6 +17,7 @@ NODES_PER_S = 400  # 12,500 nodes are read every half minute, a thousand at each
 RECENT = 300  # incidents read
 FEED = 200  # events read for the feed; the routine ones among them are left out
 _DAY = timedelta(days=1)
+_SKEW = timedelta(minutes=1)  # what is dated later than this is ahead of the page's clock
 
 
 def page(site: Site) -> None:
@@ -37,13 +38,14 @@ def _live(site: Site) -> None:
             return
         _metrics(cluster)
         nodes = _nodes(site)
-        incidents = site.client.incidents(RECENT)
+        incidents = site.client.incidents(RECENT, until=cluster.now + _SKEW)
+        ahead = site.client.incidents_since(RECENT, since=cluster.now + _SKEW)
         left, right = st.columns([8, 5], gap="medium")
         with left:
             _map(nodes, cluster)
-            _incidents(incidents, cluster)
+            _incidents(incidents, ahead, cluster)
         with right:
-            _attention(site, nodes, incidents, cluster)
+            _attention(site, nodes, [*ahead, *incidents], cluster)
         _feed(site, cluster)
         _sources(cluster)
 
@@ -138,11 +140,14 @@ def why(node: Node, incidents: Sequence[Incident], cluster: Cluster) -> str:
         (i for i in incidents if i.node == node.node and i.severity == "fatal" and cluster.now - i.end < _DAY), None
     )
     if fatal is not None:
-        place, moment = words.device(fatal.device), words.ago(fatal.start, cluster.now)
+        place = words.device(fatal.device)
+        moment = words.ago(fatal.start, cluster.now) if fatal.start <= cluster.now else words.utc(fatal.start)
         said.append(f"{words.plain(words.what(fatal))} ({words.plain(place)}, {moment})")
     if node.state == "silent":
         said.append(f"last heard of {words.ago(node.last_seen, cluster.now)}" if node.last_seen else "never heard of")
     said += [words.plain(reason.text) for reason in node.reasons if reason.contribution > 0][:2]
+    if node.state == "out":
+        said.insert(0, "taken out of service by the scheduler; its page says since when and why")
     return "; ".join(said) or "nothing known against it"
 
 
@@ -158,7 +163,7 @@ def _node_row(site: Site, node: Node, reason: str) -> None:
             st.caption(f":material/campaign: {panels.hint_line(node.hint)}")
 
 
-def _incidents(found: Sequence[Incident], cluster: Cluster) -> None:
+def _incidents(found: Sequence[Incident], ahead: Sequence[Incident], cluster: Cluster) -> None:
     st.subheader("Newest incidents", anchor=False, help="the events of one fault count as one incident")
     if found:
         rows = frames.incident_rows(found[:50], cluster.now, brief=True)
@@ -167,11 +172,18 @@ def _incidents(found: Sequence[Incident], cluster: Cluster) -> None:
         panels.empty(
             "No fault is known. Kernel and fabric logs arrive through `foreshock sidecar` or `foreshock ingest`."
         )
+    if ahead:
+        newest, why_later = ahead[0], "a replay" if panels.replayed(cluster) else "a host's clock runs ahead"
+        st.caption(
+            f"Dated later than this page's clock ({why_later}): "
+            f"{words.many(len(ahead), 'incident')}, the newest on {words.plain(newest.node or 'no node')} "
+            f"at {words.utc(newest.start)}: {words.plain(words.what(newest))}"
+        )
 
 
 def _feed(site: Site, cluster: Cluster) -> None:
     st.subheader("Events as they come", anchor=False, help="training steps and other routine records are left out")
-    found = [e for e in site.client.events(FEED) if e.kind not in frames.ROUTINE]
+    found = [e for e in site.client.events(FEED, until=cluster.now + _SKEW) if e.kind not in frames.ROUTINE]
     if found:
         frames.show(frames.event_rows(found[:50], cluster.now), "events", most=8)
     else:

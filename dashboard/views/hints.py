@@ -12,6 +12,7 @@ from dashboard.panels import Site
 
 SHOWN = 30
 OPEN = ("proposed", "approved", "sent", "shadow")
+GRAVEST = ("drain", "cordon", "avoid", "watch", "release")
 ASKS = {
     "watch": "keep an eye on it",
     "avoid": "place new work elsewhere if possible",
@@ -39,7 +40,7 @@ def _live(site: Site) -> None:
     with panels.troubles():
         cluster = site.client.cluster()
         hints = site.client.hints()
-        active = sorted((h for h in hints if h.state in OPEN), key=lambda h: OPEN.index(h.state))  # newest first within
+        active = sorted((h for h in hints if h.state in OPEN), key=urgency)
         panels.banner(*headline(active, cluster.mode))
         panels.as_of(cluster)
         _outcome()
@@ -53,6 +54,11 @@ def _live(site: Site) -> None:
             )
         _ended([h for h in hints if h.state not in OPEN], cluster)
         _audit(site, hints, cluster)
+
+
+def urgency(hint: Hint) -> tuple[int, int]:
+    """What waits for a person first, then the gravest request; the newest first within."""
+    return OPEN.index(hint.state), GRAVEST.index(hint.action) if hint.action in GRAVEST else len(GRAVEST)
 
 
 def headline(active: Sequence[Hint], mode: str | None) -> tuple[str, str]:
