@@ -37,7 +37,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("row_remap", "row remapping", per_device=True),
     Family("nvlink", "NVLink error", counted=True, per_device=True),
     Family("pcie", "PCIe replay", counted=True, per_device=True),
-    Family("thermal", "thermal violation", counted=True),
+    Family("thermal", "thermal slowdown"),
     Family("gpu_missing", "GPU disappearance"),
     Family("hardware_xid", "hardware Xid", per_device=True),
     Family("driver_xid", "driver Xid"),
