@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from predictor.features import FEATURES
 from predictor.forest import Forest, ModelError
@@ -25,13 +25,15 @@ class FitSettings:
     """How much capacity a model has. Tuned on simulated clusters of 64 to 400 nodes; see docs/predictor.md."""
 
     members: int = 4
-    trees: int = 100
+    trees: int = 120
     leaves: int = 6
-    learning_rate: float = 0.04
+    learning_rate: float = 0.03
     min_leaf_rows: int = 40
-    l2: float = 5.0
+    l2: float = 1.0
     feature_share: float = 0.3
-    negatives_per_positive: int = 60
+    negatives_per_positive: int = 20
+    least_negatives: int = 2_000
+    most_negatives: int = 20_000
     seed: int = 7
 
 
@@ -57,7 +59,8 @@ def fit(rows: NDArray[np.float32], positive: Bools, settings: FitSettings | None
         raise TooFewPositivesError(positives, len(positive))
     generator = np.random.default_rng(settings.seed)
     negatives = len(positive) - positives
-    wanted = min(negatives, max(positives * settings.negatives_per_positive, 2_000))
+    ample = min(positives * settings.negatives_per_positive, settings.most_negatives)
+    wanted = min(negatives, max(ample, positives, settings.least_negatives))
     boosters = []
     for member in range(settings.members):
         kept = _sample(positive, wanted, generator)

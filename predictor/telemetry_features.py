@@ -14,13 +14,13 @@ from predictor.history import HOUR_MS, Floats, Grid, History, Ints, TelemetryGri
 DAY_H, WEEK_H = 24, 168
 
 FEATURES: tuple[Feature, ...] = (
-    Feature("gpu_temp_max_c", "temperature", reference=None),
-    Feature("gpu_temp_mean_c", "temperature", reference=None),
-    Feature("gpu_temp_trend_c", "temperature", reference=None),
-    Feature("gpu_temp_above_fleet_c", "temperature", reference=None),
-    Feature("gpu_temp_spread_c", "temperature", reference=None),
-    Feature("gpu_temp_spread_trend_c", "temperature", reference=None),
-    Feature("memory_temp_max_c", "temperature", reference=None),
+    Feature("gpu_temp_max_c", "temperature", reference=None, monotonic=1),
+    Feature("gpu_temp_mean_c", "temperature", reference=None, monotonic=1),
+    Feature("gpu_temp_trend_c", "temperature", reference=None, monotonic=1),
+    Feature("gpu_temp_above_fleet_c", "temperature", reference=None, monotonic=1),
+    Feature("gpu_temp_spread_c", "temperature", reference=None, monotonic=1),
+    Feature("gpu_temp_spread_trend_c", "temperature", reference=None, monotonic=1),
+    Feature("memory_temp_max_c", "temperature", reference=None, monotonic=1),
     Feature("power_mean_w", "power", reference=None),
     Feature("power_trend_w", "power", reference=None),
     Feature("power_max_w", "power", reference=None),

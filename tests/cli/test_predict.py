@@ -1,0 +1,137 @@
+"""`foreshock train`, `score` and `backtest` as a user runs them."""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner, Result
+from fleet_store import day, fill
+
+from cli.main import foreshock
+from store.event import format_time
+
+
+@pytest.fixture
+def url(engine: sa.Engine) -> str:
+    """A store with sixty days of a fleet."""
+    fill(engine, nodes=48)
+    return str(engine.url)
+
+
+def run(*arguments: str) -> Result:
+    """The command, in this process."""
+    return CliRunner().invoke(foreshock, list(arguments))
+
+
+def good(*arguments: str) -> str:
+    """The output of a command that must end well."""
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_train_then_score_then_the_riskiest_come_first(url: str) -> None:
+    """The way of a user: figures of the models, then the nodes by risk, in JSON or as a table."""
+    models = json.loads(good("train", "--db", url, "--json"))
+    assert [model["horizon_h"] for model in models] == [24, 168]
+    assert all(model["positives"] >= 8 for model in models)
+    scores = json.loads(good("score", "--db", url, "--json"))
+    assert {(score["node"], score["horizon_h"]) for score in scores} >= {("gpu-001", 24), ("gpu-001", 168)}
+    assert set(scores[0]["reasons"][0]) == {"text", "contribution", "events"}
+    table = good("score", "--db", url, "--top", "5").splitlines()
+    assert table[0].split()[:3] == ["NODE", "SCORE", "24H"]
+    risks = [float(line.split()[1]) for line in table[1:]]
+    assert len(risks) == 5
+    assert risks == sorted(risks, reverse=True)
+    assert "HOLDOUT ROC AUC" in good("train", "--db", url)
+
+
+def test_scoring_the_past_with_a_later_model_is_noted(url: str) -> None:
+    """It works, and says so on stderr."""
+    good("train", "--db", url)
+    result = run("score", "--db", url, "--at", format_time(day(30)), "--json")
+    assert result.exit_code == 0
+    assert "after --at" in result.stderr
+
+
+def test_backtest_writes_the_report_the_scores_and_the_page(url: str, tmp_path: Path) -> None:
+    """Every promised key; one line of scores a moment and node at risk."""
+    scores, page = tmp_path / "scores.csv", tmp_path / "report.html"
+    options = ("--test-start", "2025-02-10", "--test-end", "2025-02-20T00:00:00Z", "--cadence-h", "12")
+    out = good("backtest", "--db", url, *options, "--scores", str(scores), "--html", str(page), "--json")
+    report = json.loads(out)
+    assert report["purge_h"] == 36
+    assert report["folds"][0]["train_end"] == "2025-02-08T12:00:00.000000Z"
+    rows = read_rows(scores)
+    assert {row["time"] for row in rows} == {format_time(day(40 + i / 2)) for i in range(20)}
+    assert len(rows) >= report["rows"]
+    assert all(0 < float(row["score"]) < 1 for row in rows)
+    assert "<h1>Backtest" in page.read_text()
+
+
+def read_rows(path: Path) -> Sequence[dict[str, str]]:
+    """The rows of a scores file."""
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_backtest_for_people_shows_the_baselines_beside_the_model(url: str) -> None:
+    """A short table."""
+    out = good("backtest", "--db", url, "--horizon-h", "72")
+    assert [line.split()[0] for line in out.splitlines()[1:5]] == ["RANKING", "model", "history_count", "rules"]
+    assert "false cordons" in out
+
+
+def test_backtest_at_given_moments(url: str, tmp_path: Path) -> None:
+    """Times of a file, comments and a heading left out."""
+    moments, scores = tmp_path / "moments", tmp_path / "scores.csv"
+    moments.write_text("time\n# chosen by hand\n2025-02-12T06:00:00Z\n\n2025-02-10T00:00:00Z,x\n")
+    good("backtest", "--db", url, "--moments", str(moments), "--scores", str(scores), "--json")
+    assert {row["time"] for row in read_rows(scores)} == {format_time(day(40)), format_time(day(42.25))}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("2025-02-10\nsoon\n", "line 2: 'soon' is no time"), ("# none\n", "holds no moment"), (None, "cannot read")],
+)
+def test_a_bad_file_of_moments_is_refused(url: str, tmp_path: Path, text: str | None, said: str) -> None:
+    """Exit 2, with file, line and remedy."""
+    path = tmp_path / "moments"
+    if text is not None:
+        path.write_text(text)
+    result = run("backtest", "--db", url, "--moments", str(path))
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert str(path) in result.stderr
+
+
+@pytest.mark.parametrize("command", [("train",), ("score",), ("backtest",)])
+def test_an_empty_database_is_bad_input(engine: sa.Engine, command: tuple[str, ...]) -> None:
+    """Exit 2 and what to do, on stderr."""
+    result = run(*command, "--db", str(engine.url))
+    assert result.exit_code == 2
+    assert "foreshock ingest" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("train", "--until", "soon"), "'soon' is no time"),
+        (("train", "--until", "2025-01-04T00:00:00Z"), "are needed"),
+        (("score",), "foreshock train"),
+        (("backtest", "--test-start", "2025-01-02"), "later --test-start"),
+        (("backtest", "--horizon-h", "0"), "--horizon-h"),
+        (("backtest", "--html", "/nowhere/at/all.html"), "cannot write /nowhere/at/all.html"),
+    ],
+)
+def test_what_cannot_be_done_exits_with_2(engine: sa.Engine, arguments: tuple[str, ...], said: str) -> None:
+    """One sentence on stderr, no traceback."""
+    fill(engine, nodes=24)
+    result = run(*arguments, "--db", str(engine.url))
+    assert result.exit_code == 2, result.output
+    assert said in result.stderr
+    assert "Traceback" not in result.output

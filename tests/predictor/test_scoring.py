@@ -1,0 +1,199 @@
+"""Training, scoring, reasons, and their tables."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from fleet_store import START, day, fill, node, outage, put, rollup, sbe, xid
+
+from predictor.dataset import build
+from predictor.features import FEATURES, NAMES, feature_grid
+from predictor.folds import NoDataError
+from predictor.forest import ModelError, from_bytes
+from predictor.history import to_ms
+from predictor.model import TooFewPositivesError
+from predictor.precursor_features import incidents
+from predictor.reading import read_history
+from predictor.reasons import GROUPS, MAX_REASONS, contributions, references, strongest
+from predictor.scoring import score_nodes
+from predictor.training import train
+from predictor.wording import Subject, describe
+from store import schema
+from store.database import writing
+from store.event import Device, Event
+from store.model import StoredModel
+from store.read_scores import latest_scores, newest_model, score_history
+from store.save_scores import save_model, save_scores
+from store.score import Reason, Score
+
+
+@pytest.fixture
+def trained(engine: sa.Engine) -> sa.Engine:
+    """A fleet of 60 days with a model of each horizon."""
+    fill(engine, nodes=48)
+    train(engine)
+    return engine
+
+
+def test_training_registers_a_model_of_each_horizon(engine: sa.Engine) -> None:
+    """With what it was made of; the same data give the same id, and no second row."""
+    fill(engine, nodes=48)
+    names = train(engine)
+    assert train(engine) == names
+    with engine.connect() as connection:
+        assert connection.scalar(sa.select(sa.func.count()).select_from(schema.models)) == 2
+        for horizon_h in (24, 168):
+            model = newest_model(connection, horizon_h)
+            assert model is not None
+            assert model.id in names
+            assert model.features == NAMES
+            assert model.metrics["positives"] >= 8
+            assert set(model.metrics) >= {"rows", "prevalence", "holdout"}
+
+
+def test_training_until_a_moment_sees_nothing_later(engine: sa.Engine) -> None:
+    """The same model, to the byte, as from a store that ends there."""
+    fill(engine, nodes=48)
+    names = train(engine, until=day(45))
+    with writing(engine).begin() as connection:
+        connection.execute(schema.models.delete())
+        for table, column in ((schema.events, "time"), (schema.telemetry, "time"), (schema.outages, "start")):
+            connection.execute(table.delete().where(table.c[column] >= day(45)))
+    put(engine, outages=[outage("gpu-001", 45, 1, planned=True)])  # the data end where they ended for the first
+    assert train(engine, until=day(45)) == names
+
+
+def test_training_needs_data_and_outages(engine: sa.Engine) -> None:
+    """An empty store, a short one, a quiet one: each is told apart."""
+    with pytest.raises(NoDataError, match="foreshock ingest"):
+        train(engine)
+    put(engine, [node("a")], events=[xid("a", 0, 31, "application"), xid("a", 1, 31, "application")])
+    with pytest.raises(NoDataError, match="too short"):
+        train(engine)
+    put(engine, events=[xid("a", 30, 31, "application")])
+    with pytest.raises(TooFewPositivesError, match="are needed"):
+        train(engine)
+
+
+def test_scores_of_all_nodes_at_risk_are_saved(trained: sa.Engine) -> None:
+    """Both horizons; the longer never below the shorter; every score has a reason; scoring again changes nothing."""
+    put(trained, outages=[outage("gpu-005", 59, None)])
+    scores = score_nodes(trained, day(59.5))
+    by_node = {(score.node, score.horizon_h): score for score in scores}
+    assert ("gpu-005", 24) not in by_node
+    assert len(scores) == len(by_node)
+    for score in scores:
+        assert 0 < score.score < 1
+        assert score.reasons
+        assert by_node[score.node, 168].score >= by_node[score.node, 24].score
+    assert score_nodes(trained, day(59.5)) == scores
+    with trained.connect() as connection:
+        latest = latest_scores(connection)
+        assert {(n, h): s for n, both in latest.items() for h, s in both.items()} == by_node
+
+
+def test_a_node_gone_bad_rises_with_its_reasons(trained: sa.Engine) -> None:
+    """Corrected errors on one GPU in the last days: the score rises, the reason names GPU and events."""
+    name = "gpu-013"
+    before = {s.node: s for s in score_nodes(trained, day(59)) if s.horizon_h == 24}
+    put(trained, events=[sbe(name, 58.2 + i / 40, 5, 20) for i in range(25)])
+    after = {s.node: s for s in score_nodes(trained, day(59)) if s.horizon_h == 24}
+    assert after[name].score > 2 * before[name].score
+    reason = next(r for r in after[name].reasons if "corrected ECC" in r.text)
+    assert reason.text == "500 corrected ECC errors on GPU 5 in 24 h"
+    assert 0 < reason.contribution <= after[name].score
+    assert len(reason.events) == 20
+    with trained.connect() as connection:
+        query = sa.select(schema.events.c.kind).where(schema.events.c.id.in_(reason.events))
+        assert set(connection.scalars(query)) == {"ecc_sbe"}
+
+
+def test_scoring_without_a_model_says_how_to_get_one(engine: sa.Engine) -> None:
+    """Not an empty list: there is nothing to ask."""
+    put(engine, [node("a")])
+    with pytest.raises(ModelError, match="foreshock train"):
+        score_nodes(engine, day(1))
+
+
+def test_a_model_of_other_features_or_damaged_is_refused(trained: sa.Engine) -> None:
+    """A program that has moved on asks for new training."""
+    with writing(trained).begin() as connection:
+        model = newest_model(connection, 24)
+        assert model is not None
+        save_model(connection, replace(model, features=("other",)))
+    with pytest.raises(ModelError, match="other features"):
+        score_nodes(trained, day(59))
+    with writing(trained).begin() as connection:
+        save_model(connection, replace(model, blob=model.blob[:-1]))
+    with pytest.raises(ModelError, match="damaged"):
+        score_nodes(trained, day(59))
+
+
+def test_a_group_that_is_at_its_reference_contributes_nothing(trained: sa.Engine) -> None:
+    """Contributions belong to what happened; the strongest come first, at most five."""
+    score_nodes(trained, day(59))
+    with trained.connect() as connection:
+        rows = build(connection, [day(59)]).to_numpy()
+        model = newest_model(connection, 24)
+    assert model is not None
+    forest = from_bytes(model.blob, model.sha256)
+    quiet = references(rows)[None, :]
+    probability = forest.probability(quiet)
+    assert all(values[0] == 0 for values in contributions(forest, quiet, probability).values())
+    moved = contributions(forest, rows, forest.probability(rows))
+    assert set(moved) == set(GROUPS) == {feature.group for feature in FEATURES}
+    for row in range(len(rows)):
+        found = strongest(moved, row, 0.01)
+        assert len(found) <= MAX_REASONS
+        assert [by for _, by in found] == sorted((by for _, by in found), reverse=True)
+
+
+def score(name: str, at_d: float, value: float, horizon_h: int = 24) -> Score:
+    """A score with one reason."""
+    return Score(name, day(at_d), horizon_h, value, (Reason("because", 0.1, ("e1", "e2")),), "m")
+
+
+def test_the_latest_scores_are_those_of_the_newest_scoring(engine: sa.Engine) -> None:
+    """Of all time or up to a moment; a node that was not scored then has none."""
+    with writing(engine).begin() as connection:
+        save_scores(connection, [score("a", 1, 0.1), score("b", 1, 0.2), score("a", 1, 0.3, 168)])
+        assert save_scores(connection, [score("a", 2, 0.4), score("a", 2, 0.5)]) == 1
+        assert save_scores(connection, []) == 0
+        assert latest_scores(connection) == {"a": {24: score("a", 2, 0.5), 168: score("a", 1, 0.3, 168)}}
+        assert set(latest_scores(connection, at=day(1.5))) == {"a", "b"}
+        assert latest_scores(connection, at=START) == {}
+        assert [s.score for s in score_history(connection, "a", since=day(1))] == [0.1, 0.3, 0.5]
+        assert score_history(connection, "a", since=day(3)) == []
+
+
+def test_the_newest_model_that_knew_nothing_later_is_preferred(engine: sa.Engine) -> None:
+    """By the end of its data; where all are later, the newest all the same."""
+    with writing(engine).begin() as connection:
+        assert newest_model(connection, 24) is None
+        for number in (1, 2):
+            until = day(10 * number)
+            model = StoredModel(f"m{number}", until + timedelta(hours=1), until, 24, ("x",), {"rows": 1}, b"1", "s")
+            save_model(connection, model)
+        ids = [getattr(newest_model(connection, 24, at), "id", None) for at in (None, day(25), day(15), day(5))]
+        assert ids == ["m2", "m2", "m1", "m2"]
+        assert newest_model(connection, 168) is None
+
+
+def test_a_missing_gpu_is_told_with_its_time(trained: sa.Engine) -> None:
+    """Which one, and since when."""
+    gone = Event(day(59.5), "gpu-002", "dcgm", "gpu_missing", severity="warning", device=Device("gpu", index=5))
+    put(trained, events=[gone], rollups=[rollup("gpu-002", 59 + h / 24, gpus_seen=7) for h in range(13, 16)])
+    with trained.connect() as connection:
+        at = day(59 + 15 / 24)
+        history = read_history(connection, at, at, with_ids=True)
+    grid = feature_grid(history, np.array([to_ms(at)]))[0]
+    position = history.fleet.index["gpu-002"]
+    features = dict(zip(NAMES, grid[position].tolist(), strict=True))
+    subject = Subject(history, incidents(history.precursors), {}, to_ms(at), position, features)
+    text, events = describe("gpu_missing", subject)
+    assert text == "GPU 5 missing from telemetry since 3 h"
+    assert len(events) == 1
+    for group in GROUPS:
+        assert describe(group, subject)[0]
