@@ -7,7 +7,7 @@ ARGS ?=
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/$(VENV)
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: run test check bench bootstrap format packages clean
+.PHONY: run test check bench screenshot bootstrap format packages clean
 
 run: bootstrap
 	$(VENV)/bin/foreshock demo $(ARGS)
@@ -23,6 +23,9 @@ check: bootstrap
 
 bench: bootstrap packages
 	$(RUN) python -m benchmarks $(ARGS)
+
+screenshot: bootstrap packages
+	PYTHONPATH=tests $(RUN) python tests/real/screenshot.py docs/cluster.png
 
 format: bootstrap
 	$(RUN) ruff check --fix .

@@ -1,0 +1,74 @@
+"""The README's picture: the Cluster page of the demo, some hours into its replay.
+
+    python tests/real/screenshot.py docs/cluster.png --hours 36.5
+
+The same seed shows the same cluster, on the dates of the day on which it is run.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import httpx2
+from real.chromium import opened
+
+SPEED = 1800
+PATIENCE_S = 300.0
+
+
+def address(out: Path, name: str) -> str:
+    """The address that the demo prints for `API` or `Dashboard`, once it has."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        for line in out.read_text().splitlines():
+            if line.startswith(f"{name} "):
+                return line.split()[1]
+        time.sleep(0.2)
+    raise SystemExit(f"the demo printed no {name} address: see {out}")
+
+
+def wait_for_hours(api: str, hours: float) -> None:
+    """Wait until the replay has gone on for some hours of its own time."""
+
+    def now() -> datetime:
+        return datetime.fromisoformat(httpx2.get(f"{api}/api/v1/cluster", timeout=30.0).json()["now"])
+
+    until = now() + timedelta(hours=hours)
+    while now() < until:
+        time.sleep(0.5)
+
+
+def take(path: Path, hours: float, size: tuple[int, int]) -> None:
+    """Run the demo, wait, take the picture, stop the demo."""
+    with tempfile.TemporaryDirectory() as directory:
+        out = Path(directory) / "out"
+        ports = ["--port", "0", "--dashboard-port", "0"]
+        with out.open("wb") as file:
+            demo = subprocess.Popen(
+                [sys.executable, "-m", "cli", "demo", "--no-browser", "--speed", str(SPEED), *ports],
+                stdout=file,
+                env={**os.environ, "TMPDIR": directory},
+            )
+        try:
+            page = address(out, "Dashboard")
+            wait_for_hours(address(out, "API"), hours)
+            with opened(page, *size) as shown:
+                shown.wait_for(["served by"], PATIENCE_S)
+                shown.screenshot(path)
+        finally:
+            demo.send_signal(signal.SIGTERM)
+            demo.wait(30)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--hours", type=float, default=36.5)
+    asked = parser.parse_args()
+    take(asked.path, asked.hours, (1440, 1240))
