@@ -1,6 +1,7 @@
 """A small HTTP server that answers what a test tells it to, in the shapes of `/api/v1`: also the wrong ones."""
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -187,6 +188,14 @@ def listed(*items: Any) -> dict[str, Any]:
 
 
 Connect = Callable[..., Client]
+
+
+@pytest.fixture(autouse=True)
+def own_main() -> Iterator[None]:
+    """Streamlit puts the script that it runs in the place of `__main__`; later tests that start processes need ours."""
+    main = sys.modules["__main__"]
+    yield
+    sys.modules["__main__"] = main
 
 
 @pytest.fixture
