@@ -14,7 +14,7 @@ from goodput.attempts import Attempt, attempts_of
 from goodput.blame import Evidence
 from goodput.interruption import Interruption
 from goodput.timeline import BUCKETS, Bucket, Segment, Timeline, from_ms, merged, sums
-from goodput.training_log import LogLine, sessions
+from goodput.training_log import LogLine, known_at, sessions
 from goodput.walk import Walker, interruptions_of
 from store.event import Event, format_time
 from store.job import Job
@@ -90,11 +90,13 @@ def account(records: RunRecords, until_ms: int | None = None) -> Ledger:
     Args:
         until_ms: account as of this moment, milliseconds since 1970: what was known later is left out.
     """
-    log = [x for x in records.log if until_ms is None or x.time_ms is None or x.time_ms <= until_ms]
+    log = records.log if until_ms is None else known_at(records.log, until_ms)
     attempts = attempts_of(records.jobs, sessions(log), until_ms)
     begins = [attempt.begin_ms for attempt in attempts if attempt.begin_ms is not None]
     timeline = Timeline(min(begins, default=0))
-    walker = Walker(timeline, log, Evidence(records.faults, records.outages, records.leaves), until_ms)
+    # A log without any date counts from its own beginning: no moment of the calendar bounds it.
+    limit_ms = until_ms if begins else None
+    walker = Walker(timeline, log, Evidence(records.faults, records.outages, records.leaves), limit_ms)
     walked = [walker.walk(attempt) for attempt in attempts]
     return Ledger(
         run=records.run,

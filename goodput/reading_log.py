@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from goodput.timeline import to_ms
-from goodput.training_log import LogLine, line_of
+from goodput.training_log import LogLine, known_at, line_of
 from store import schema
 
 _KINDS = (
@@ -47,7 +47,7 @@ def read_log(connection: sa.Connection, run: str, until: datetime | None = None)
     ).where(table.c.run == run, table.c.source == "training", table.c.kind.in_(_KINDS))
     stored = [_stored(row) for row in connection.execute(query.execution_options(yield_per=_FETCH))]
     lines = in_order(stored)
-    return lines if until is None else _known_at(lines, to_ms(until))
+    return lines if until is None else known_at(lines, to_ms(until))
 
 
 def _stored(row: Any) -> _Stored:
@@ -80,13 +80,3 @@ def _times_back(lines: Sequence[LogLine]) -> int:
     """How often the clock runs backwards from one timed line to the next."""
     times = [line.time_ms for line in lines if line.time_ms is not None]
     return sum(later < earlier for earlier, later in pairwise(times))
-
-
-def _known_at(lines: Sequence[LogLine], until_ms: int) -> list[LogLine]:
-    """The lines before the first one that is dated later."""
-    kept: list[LogLine] = []
-    for line in lines:
-        if line.time_ms is not None and line.time_ms > until_ms:
-            break
-        kept.append(line)
-    return kept

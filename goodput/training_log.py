@@ -118,6 +118,12 @@ def sessions(lines: Sequence[LogLine]) -> list[Session]:
     return found
 
 
+def known_at(lines: Sequence[LogLine], until_ms: int) -> list[LogLine]:
+    """The lines before the first one that is dated later; one without a time was known with those before it."""
+    later = (place for place, line in enumerate(lines) if line.time_ms is not None and line.time_ms > until_ms)
+    return list(lines[: next(later, None)])
+
+
 def _before_start(lines: list[LogLine]) -> tuple[list[LogLine], list[LogLine]]:
     """Lines without an iteration cut for a dated start line: what an earlier start left, what belongs to this one.
 
