@@ -101,7 +101,9 @@ def spares_advice(connection: sa.Connection, confidence: float = 0.99, run: str 
     if not nodes or since is None or until is None or until <= since:
         raise NoRecordsError("the database knows no nodes over any time: ingest nodes.csv and outages.csv first")
     days = sum(_service_s(node, since, until) for node in nodes) / spares.DAY_S
-    lengths = [(outage.end - outage.start).total_seconds() for outage in unplanned if outage.end is not None]
+    ended = [(outage.end - outage.start).total_seconds() for outage in unplanned if outage.end is not None]
+    # Open ones have no length yet; where there are no others, they last at least until now.
+    lengths = ended or [(until - outage.start).total_seconds() for outage in unplanned]
     count = len(nodes) if run is None else _nodes_of_run(connection, run)
     inputs = spares.SparesInputs(
         nodes=count,
