@@ -13,6 +13,8 @@ import numpy as np
 from predictor.history import HOUR_MS, Bools, Fleet, Floats, Ints, OutageLog
 from predictor.windows import WindowIndex
 
+# A day to act at once, a week to plan a repair: the horizons that models are trained for.
+HORIZONS_H = (24, 168)
 # An outage that begins at once leaves no time to act (FIELD A3.4: at least 10 minutes).
 BLACKOUT_MS = 10 * 60_000
 

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from predictor.features import NAMES, feature_grid
 from predictor.forest import Forest, ModelError, from_bytes
 from predictor.history import Floats, History, to_ms
-from predictor.labels import at_risk
+from predictor.labels import HORIZONS_H, at_risk
 from predictor.precursor_features import incidents
 from predictor.reading import read_history
 from predictor.reasons import contributions, strongest
-from predictor.training import HORIZONS_H
 from predictor.wording import MAX_EVENTS, Subject, describe
 from store import schema
 from store.database import writing

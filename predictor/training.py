@@ -12,14 +12,13 @@ from predictor.features import NAMES
 from predictor.folds import NoDataError, grid
 from predictor.forest import digest, to_bytes
 from predictor.history import HOUR_MS, from_ms, to_ms
-from predictor.labels import Labels, label
+from predictor.labels import HORIZONS_H, Labels, label
 from predictor.model import TooFewPositivesError, fit
 from predictor.reading import data_span
 from store.database import writing
 from store.model import StoredModel
 from store.save_scores import save_model
 
-HORIZONS_H = (24, 168)
 LEARN_CADENCE_H = 12.0
 # The last part of the data judges a model that learned from the rest: its figures are kept with the final model.
 HOLDOUT_SHARE = 0.25
