@@ -26,6 +26,11 @@ MAX_PAYLOAD_BYTES = 20_000
 _BATCH = 50
 _RELEASE_FOR = timedelta(days=7)
 _ENDED = ("withdrawn", "expired", "released")
+_GIVEN_UP = {
+    "expired": "the hint has ended",
+    "superseded": "the hint was raised or renewed since",
+    "failed": "the receiver is gone or no longer configured",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +85,13 @@ def _owe_new(connection: sa.Connection, means: Dispatch, now: datetime) -> None:
 
 def _delivery(hint: Hint, action: str, scheduler: str, mode: Mode, now: datetime) -> Delivery:
     """The delivery of a hint; its id is the same however often it is made."""
-    ident = f"{hint.id}.{action}.{int(hint.valid_until.timestamp())}.{scheduler}"
-    return Delivery(ident, hint.id, scheduler, payload(hint, action, mode, now), attempts=0, due=now)
+    return Delivery(
+        _ident(hint, action, scheduler), hint.id, scheduler, payload(hint, action, mode, now), attempts=0, due=now
+    )
+
+
+def _ident(hint: Hint, action: str, scheduler: str) -> str:
+    return f"{hint.id}.{action}.{int(hint.valid_until.timestamp())}.{scheduler}"
 
 
 def payload(hint: Hint, action: str, mode: Mode, now: datetime) -> dict[str, Any]:
@@ -106,6 +116,14 @@ def _attempt(means: Dispatch, delivery: Delivery, scheduler: Scheduler | None, n
     if hint is None or not (release or (hint.state in OPEN_STATES and hint.valid_until > now)):
         _give_up(means, delivery, hint, now, "expired")
         return None
+    if (
+        not release
+        and hint.state in ("approved", "sent")
+        and delivery.id != _ident(hint, hint.action, delivery.scheduler)
+    ):
+        # Raised or renewed since: what is tried again late must not undo what came after it.
+        _give_up(means, delivery, hint, now, "superseded")
+        return None
     if scheduler is None:
         _give_up(means, delivery, hint, now, "failed")
         return None
@@ -117,9 +135,10 @@ def _attempt(means: Dispatch, delivery: Delivery, scheduler: Scheduler | None, n
 
 
 def _give_up(means: Dispatch, delivery: Delivery, hint: Hint | None, now: datetime, state: str) -> None:
-    error = "the hint has ended" if state == "expired" else "the receiver is gone or no longer configured"
+    error = _GIVEN_UP[state]
     with writing(means.engine).begin() as connection:
-        settle(connection, replace(delivery, state=state, last_error=error))
+        kept = "expired" if state == "superseded" else state
+        settle(connection, replace(delivery, state=kept, last_error=error))
         if hint is not None:
             note(connection, now, ACTOR_DISPATCH, hint, {"delivery": delivery.id, "outcome": state, "detail": error})
 

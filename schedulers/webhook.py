@@ -91,7 +91,7 @@ class Webhook:
         try:
             with httpx2.Client(timeout=self._settings.timeout_s, follow_redirects=False) as client:
                 answer = client.post(self._settings.url, content=body, headers=headers)
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
             return Outcome("retry", f"{type(error).__name__}: {error}"[:300])
         return judge(answer.status_code, answer.headers.get("retry-after"), now)
 

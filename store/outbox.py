@@ -45,9 +45,10 @@ def due_deliveries(connection: sa.Connection, now: datetime, limit: int) -> list
 
 
 def settle(connection: sa.Connection, delivery: Delivery) -> None:
-    """Write what came of an attempt."""
+    """Write what came of an attempt; what has been settled for good already, by another dispatcher, stays so."""
     values = {name: getattr(delivery, name) for name in ("attempts", "due", "state", "last_error")}
-    connection.execute(sa.update(_OUTBOX).where(_OUTBOX.c.id == delivery.id).values(**values))
+    owed = (_OUTBOX.c.id == delivery.id, _OUTBOX.c.state == "owed")
+    connection.execute(sa.update(_OUTBOX).where(*owed).values(**values))
 
 
 def deliveries_of(connection: sa.Connection, hint: str) -> list[Delivery]:

@@ -1,0 +1,123 @@
+"""A person's word on a hint, on the store alone."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from schedulers.facts import Inputs, NodeFacts
+from schedulers.policy import decide
+from schedulers.settings import Policy
+from schedulers.verdict import VerdictError, approve, release_node, withdraw
+from store.database import writing
+from store.hint_log import audit_page, read_hint, recent_hints
+
+from .cluster import HOUR, NOW, fault, hint
+from .receivers import put, state_of
+
+
+def actors(engine: sa.Engine) -> list[str]:
+    """Who is in the audit of h-a, oldest first."""
+    with engine.connect() as connection:
+        return [entry["actor"] for entry in reversed(audit_page(connection, 100, None, "h-a"))]
+
+
+@pytest.mark.parametrize(
+    ("state", "mode", "words"),
+    [
+        ("shadow", "auto", "is a shadow"),
+        ("expired", "auto", "has ended"),
+        ("withdrawn", "approve", "has ended"),
+        ("released", "approve", "has ended"),
+        ("proposed", "shadow", "shadow mode"),
+    ],
+)
+def test_what_cannot_be_approved_is_said_and_left(engine: sa.Engine, state: Any, mode: Any, words: str) -> None:
+    """The sentence names why; nothing is written."""
+    put(engine, hint("a", state=state))
+    with writing(engine).begin() as connection, pytest.raises(VerdictError, match=words) as caught:
+        approve(connection, "h-a", NOW, "alice", mode)
+    assert caught.value.known
+    assert (state_of(engine), actors(engine)) == (state, ["policy"])
+
+
+def test_a_proposal_lapses_at_its_very_end(engine: sa.Engine) -> None:
+    """A moment before it can be approved, at the end no more."""
+    put(engine, hint("a", state="proposed"))
+    end = hint("a").valid_until
+    with writing(engine).begin() as connection:
+        with pytest.raises(VerdictError, match="has lapsed"):
+            approve(connection, "h-a", end, "alice", "approve")
+        assert approve(connection, "h-a", end - timedelta(seconds=1), "alice", "approve").state == "approved"
+
+
+@pytest.mark.parametrize("state", ["approved", "sent"])
+def test_approving_again_writes_nothing(engine: sa.Engine, state: Any) -> None:
+    """Idempotent, whoever asks."""
+    put(engine, hint("a", state=state))
+    with writing(engine).begin() as connection:
+        assert approve(connection, "h-a", NOW, "bob", "approve").state == state
+    assert actors(engine) == ["policy"]
+
+
+@pytest.mark.parametrize("state", ["shadow", "proposed", "approved", "sent"])
+def test_every_open_hint_can_be_withdrawn_with_who_and_when(engine: sa.Engine, state: Any) -> None:
+    """The evidence keeps what was there."""
+    put(engine, hint("a", state=state))
+    with writing(engine).begin() as connection:
+        ended = withdraw(connection, "h-a", NOW, "alice")
+    assert ended.state == "withdrawn"
+    assert ended.evidence["closed"] == {"by": "alice", "time": "2025-03-01T12:00:00.000000Z"}
+    assert ended.evidence["score"] == 0.5
+    assert actors(engine) == ["policy", "alice"]
+
+
+def test_the_first_to_withdraw_is_the_one_who_did(engine: sa.Engine) -> None:
+    """A second word changes neither name nor time, and fills no audit."""
+    put(engine, hint("a"))
+    with writing(engine).begin() as connection:
+        withdraw(connection, "h-a", NOW, "alice")
+        again = withdraw(connection, "h-a", NOW + HOUR, "bob")
+    assert again.evidence["closed"]["by"] == "alice"
+    assert actors(engine) == ["policy", "alice"]
+
+
+@pytest.mark.parametrize("verdict", [withdraw, lambda c, i, n, w: approve(c, i, n, w, "auto")])
+def test_an_id_that_nobody_gave_is_not_known(engine: sa.Engine, verdict: Any) -> None:
+    """So that the API can answer 404, not 409."""
+    with writing(engine).begin() as connection, pytest.raises(VerdictError, match="'nope'") as caught:
+        verdict(connection, "nope", NOW, "alice")
+    assert not caught.value.known
+
+
+def test_a_release_ends_what_is_open_of_the_node_and_nothing_else(engine: sa.Engine) -> None:
+    """Neither another node's nor an old one."""
+    older = replace(hint("a", state="expired"), id="h-old")
+    put(engine, hint("a"), older, hint("b"))
+    with writing(engine).begin() as connection:
+        assert [one.id for one in release_node(connection, "a", NOW, "alice")] == ["h-a"]
+        assert read_hint(connection, "h-old") == older
+    assert state_of(engine, "h-b") == "sent"
+    with writing(engine).begin() as connection, pytest.raises(VerdictError, match="no open hint of ours"):
+        release_node(connection, "a", NOW, "alice")
+
+
+@pytest.mark.parametrize(
+    "word", [lambda c: withdraw(c, "h-a", NOW, "alice"), lambda c: release_node(c, "a", NOW, "al")]
+)
+def test_the_policy_heeds_the_word_until_something_new_happens(engine: sa.Engine, word: Any) -> None:
+    """Through the store: the no is found among the recent hints, and a newer fault overrides it."""
+    put(engine, hint("a"))
+    with writing(engine).begin() as connection:
+        word(connection)
+        hints = tuple(recent_hints(connection, NOW, HOUR))
+    policy = Policy(mode="auto")
+    risky = NodeFacts("a", score=0.9)
+    assert decide(Inputs(NOW, [risky], hints), policy).changed == ()
+    later = NOW + 2 * HOUR
+    newly_broken = replace(risky, fault=fault("a", hours_ago=-1))
+    ((made, said),) = decide(Inputs(later, [newly_broken], hints), policy).changed
+    assert (made.action, said) == ("cordon", "made")
+    assert made.id != "h-a"
