@@ -31,8 +31,8 @@ from simulator.settings import Settings
 from store.read import newest_time
 
 _TICK_S = 0.2
-# Hours of the replay go by in seconds: the sidecar scrapes, and sends the hour that is not over, as often.
-_SCRAPE_S = 2.0
+# Hours of the replay go by in seconds: the sidecar scrapes and sends, the server scores and decides, as often.
+_TURN_S = 2.0
 # 0.8-20 unplanned failures per 1000 node-days are published; a small cluster needs many to show any.
 _RATE_PER_1000_NODE_DAYS = 12.0
 _PATIENCE_S = 60.0
@@ -57,7 +57,7 @@ class DemoSettings:
 @click.command()
 @click.option("--nodes", default=64, show_default=True, type=click.IntRange(8, 2000), help="Nodes of the cluster.")
 @click.option("--days", default=60, show_default=True, type=click.IntRange(20, 365), help="Days that are simulated.")
-@click.option("--seed", default=1, show_default=True, type=int, help="Another seed is another cluster.")
+@click.option("--seed", default=9, show_default=True, type=int, help="Another seed is another cluster.")
 @click.option(
     "--speed", default=600.0, show_default=True, type=click.FloatRange(0.1, 86_400), help="Replayed seconds a second."
 )
@@ -136,14 +136,15 @@ def _start(settings: DemoSettings, url: str, clock: ReplayClock, sources: list[s
     """Start API, dashboard and sidecar, and say where they are once they answer."""
     port, dashboard_port = free_port(settings.port), free_port(settings.dashboard_port)
     api, page = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{dashboard_port}"
-    children.start("API", ["serve", "--db", url, "--port", str(port), "--replay-clock", str(clock)])
+    loops = {f"FORESHOCK_INTERVALS__{loop}_S": str(_TURN_S) for loop in ("SCORE", "POLICY")}
+    children.start("API", ["serve", "--db", url, "--port", str(port), "--replay-clock", str(clock)], loops)
     children.start("dashboard", ["dashboard", "--server", api, "--port", str(dashboard_port)])
     children.wait_for(f"{api}/livez", _PATIENCE_S)
     click.echo(f"API {api}")
     follow = [argument for source in ["kmsg", *sources] for argument in ("--source", source)]
-    spool = ["--spool", str(children.directory / "spool"), "--port", "0", "--scrape-interval", str(_SCRAPE_S)]
+    spool = ["--spool", str(children.directory / "spool"), "--port", "0", "--scrape-interval", str(_TURN_S)]
     node = ["--node", socket.gethostname()]
-    often = {"FORESHOCK_ROLLUP_INTERVAL_S": str(_SCRAPE_S)}
+    often = {"FORESHOCK_ROLLUP_INTERVAL_S": str(_TURN_S)}
     children.start("sidecar", ["sidecar", "--server", api, *node, *follow, *spool], often)
     children.wait_for(f"{page}/_stcore/health", _PATIENCE_S)
     click.echo(f"Dashboard {page}")

@@ -1,6 +1,6 @@
 """The README's picture: the Cluster page of the demo, some hours into its replay.
 
-    python tests/real/screenshot.py docs/cluster.png --hours 36.5
+    python tests/real/screenshot.py docs/cluster.png --hours 35
 
 The same seed shows the same cluster, on the dates of the day on which it is run.
 """
@@ -69,6 +69,6 @@ def take(path: Path, hours: float, size: tuple[int, int]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("path", type=Path)
-    parser.add_argument("--hours", type=float, default=36.5)
+    parser.add_argument("--hours", type=float, default=35.0)
     asked = parser.parse_args()
     take(asked.path, asked.hours, (1440, 1240))
