@@ -74,8 +74,22 @@ def _gunzip(packed: bytes, size: int) -> bytes:
 
 
 def _unzstd(packed: bytes, size: int) -> bytes:
-    with zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(io.BytesIO(packed)) as stream:
-        return stream.read(size)
+    unpacker = zstandard.ZstdDecompressor(max_window_size=2**27)
+    with unpacker.stream_reader(io.BytesIO(packed), read_across_frames=True) as stream:
+        found = stream.read(size)
+    if len(found) < size:
+        _check_whole(unpacker, packed)
+    return found
+
+
+def _check_whole(unpacker: zstandard.ZstdDecompressor, packed: bytes) -> None:
+    """A reader takes a stream that is cut short for its end, and so would lose records in silence."""
+    while packed:
+        frame = unpacker.decompressobj()
+        frame.decompress(packed)
+        if not frame.eof:
+            raise zstandard.ZstdError("it is cut short")
+        packed = frame.unused_data
 
 
 def _identity(packed: bytes, _size: int) -> bytes:
@@ -99,7 +113,7 @@ def records(body: bytes) -> Iterator[Entry]:
         return
     single = _object(text)
     if single is not None:
-        yield Entry(1, single)
+        yield _entry(1, single, text)
         return
     for number, line in enumerate(body.split(b"\n"), start=1):
         if line.strip():
@@ -112,7 +126,7 @@ def _array(text: bytes) -> Iterator[Entry]:
     except orjson.JSONDecodeError as error:
         raise Problem(400, f"the body is a broken JSON array: {error}; send one object a line instead") from error
     for number, value in enumerate(values, start=1):
-        yield Entry(number, without_nul(value) if b"\\u0000" in text else value)
+        yield _entry(number, value, text)
 
 
 def _object(text: bytes) -> dict[str, Any] | None:
@@ -123,7 +137,7 @@ def _object(text: bytes) -> dict[str, Any] | None:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    return without_nul(value) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _line(number: int, line: bytes) -> Entry:
@@ -131,7 +145,17 @@ def _line(number: int, line: bytes) -> Entry:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         return Entry(number, error=f"no JSON: {error}")
-    return Entry(number, without_nul(value) if b"\\u0000" in line else value)
+    return _entry(number, value, line)
+
+
+def _entry(number: int, value: Any, text: bytes) -> Entry:
+    """The entry of a value that stood in a text."""
+    if b"\\u0000" not in text:
+        return Entry(number, value)
+    try:
+        return Entry(number, without_nul(value))
+    except RecursionError:
+        return Entry(number, error="it is nested too deeply: flatten it")
 
 
 def without_nul(value: Any) -> Any:
