@@ -5,7 +5,7 @@
 GPU 5 missing from telemetry since 3 h
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -118,23 +118,29 @@ def _telemetry_gap(subject: Subject) -> tuple[str, tuple[str, ...]]:
     return f"telemetry gaps of {subject.features['telemetry_gap_7d'] * 168:.0f} h in 7 days", ()
 
 
+def _measured(subject: Subject, parts: Sequence[tuple[str, str]], nothing: str) -> tuple[str, tuple[str, ...]]:
+    """What was measured, in words; a feature that nobody measured is not spoken of."""
+    values = [(words, subject.features[name]) for words, name in parts]
+    return ", ".join(words.format(value) for words, value in values if not np.isnan(value)) or nothing, ()
+
+
 def _temperature(subject: Subject) -> tuple[str, tuple[str, ...]]:
-    features = subject.features
-    above, spread = features["gpu_temp_above_fleet_c"], features["gpu_temp_spread_c"]
-    return (
-        f"hottest GPU {features['gpu_temp_max_c']:.0f} °C in 24 h, "
-        f"mean {above:+.0f} °C against the fleet, {spread:.0f} °C between GPUs"
-    ), ()
+    parts = (
+        ("hottest GPU {:.0f} °C in 24 h", "gpu_temp_max_c"),
+        ("mean {:+.0f} °C against the fleet", "gpu_temp_above_fleet_c"),
+        ("{:.0f} °C between GPUs", "gpu_temp_spread_c"),
+    )
+    return _measured(subject, parts, "no GPU temperature in 24 h")
 
 
 def _power(subject: Subject) -> tuple[str, tuple[str, ...]]:
-    mean, trend = subject.features["power_mean_w"], subject.features["power_trend_w"]
-    return f"GPU power {mean:.0f} W in 24 h, {trend:+.0f} W against the week before", ()
+    parts = (("GPU power {:.0f} W in 24 h", "power_mean_w"), ("{:+.0f} W against the week before", "power_trend_w"))
+    return _measured(subject, parts, "no GPU power in 24 h")
 
 
 def _load(subject: Subject) -> tuple[str, tuple[str, ...]]:
-    util, clock = subject.features["gpu_util_mean"], subject.features["sm_clock_min_mhz"]
-    return f"GPU load {util:.0%}, lowest clock {clock:.0f} MHz in 24 h", ()
+    parts = (("GPU load {:.0%} in 24 h", "gpu_util_mean"), ("lowest clock {:.0f} MHz in 24 h", "sm_clock_min_mhz"))
+    return _measured(subject, parts, "no GPU load in 24 h")
 
 
 def _neighbours(subject: Subject) -> tuple[str, tuple[str, ...]]:
