@@ -9,8 +9,7 @@ import numpy as np
 
 from predictor.families import FAMILIES, INCIDENT, Family
 from predictor.feature import NAN, Feature
-from predictor.history import DAY_MS, EVENT_WINDOW_MS, Bools, Grid, History, Ints, Precursors
-from predictor.reading import INCIDENT_GAP_MS
+from predictor.history import DAY_MS, EVENT_WINDOW_MS, INCIDENT_GAP_MS, Bools, Grid, History, Ints, Precursors
 from predictor.windows import WindowIndex, days, largest, spread
 
 WINDOWS_D = (1, 7, 28)

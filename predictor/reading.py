@@ -4,7 +4,7 @@ A year of a large fleet is millions of rows; making a frozen dataclass of each w
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from predictor.history import (
     FAR_FUTURE_MS,
     FAR_PAST_MS,
     HOUR_MS,
+    INCIDENT_GAP_MS,
     TELEMETRY_COLUMNS,
     TELEMETRY_WINDOW_H,
     Fleet,
@@ -34,8 +35,6 @@ _FETCH = 20_000
 # Sources and kinds that say nothing of a node's health.
 _SILENT_SOURCES = ("training", "sacct", "sacctmgr")
 _SILENT_KINDS = ("telemetry", "link_up", "port_discovered", "gpu_returned")
-# Events closer than this to the one before are one incident: read this much more than the window.
-INCIDENT_GAP_MS = 60_000
 
 
 def read_history(connection: sa.Connection, first: datetime, last: datetime, with_ids: bool = False) -> History:
@@ -205,10 +204,10 @@ def data_span(connection: sa.Connection) -> tuple[datetime, datetime] | None:
         connection.scalar(dated.order_by(events.c.time.desc()).limit(1)),
     ]
     for column in (telemetry.c.time, outages.c.start, outages.c.end):
-        for extreme in (sa.func.min, sa.func.max):
-            moment = connection.scalar(sa.select(extreme(column, type_=schema.UtcTime())))
-            if moment is not None and column is telemetry.c.time and extreme is sa.func.max:
-                moment = from_ms(to_ms(moment) + HOUR_MS)  # a roll-up speaks of its whole hour
-            found.append(moment)
+        for extreme in ("min", "max"):
+            found.append(connection.scalar(sa.select(getattr(sa.func, extreme)(column, type_=schema.UtcTime()))))
+    newest_hour = connection.scalar(sa.select(sa.func.max(telemetry.c.time, type_=schema.UtcTime())))
+    if newest_hour is not None:
+        found.append(newest_hour + timedelta(hours=1))  # a roll-up speaks of its whole hour
     known = [moment for moment in found if moment is not None]
     return (min(known), max(known)) if known else None

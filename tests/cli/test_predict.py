@@ -1,6 +1,7 @@
 """`foreshock train`, `score` and `backtest` as a user runs them."""
 
 import csv
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 from fleet_store import day, fill
 
 from cli.main import foreshock
+from cli.predict import _bar
 from store.event import format_time
 
 
@@ -135,3 +137,26 @@ def test_what_cannot_be_done_exits_with_2(engine: sa.Engine, arguments: tuple[st
     assert result.exit_code == 2, result.output
     assert said in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_progress_bar_shows_on_a_terminal_only(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On stderr, so that JSON on stdout stays clean."""
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    with _bar("Learning") as progress:
+        assert progress is not None
+        progress(1, 4)
+        progress(4, 4)
+    assert "Learning" in stream.getvalue()
+    assert "100%" in stream.getvalue()
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    with _bar("Learning") as progress:
+        assert progress is None
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Yes."""
+        return True

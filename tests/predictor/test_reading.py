@@ -1,0 +1,161 @@
+"""From the tables to arrays: what is taken, what is passed over, how it is cut."""
+
+from datetime import timedelta
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from fleet_store import day, node, outage, put, rollup, sbe, xid
+
+from predictor.families import FAMILIES
+from predictor.history import FAR_FUTURE_MS, FAR_PAST_MS, HOUR_MS, TELEMETRY_COLUMNS, from_ms, to_ms
+from predictor.reading import data_span, read_fleet, read_history, read_outage_log, read_precursors, read_telemetry
+from store.event import Device, Event
+
+
+def precursors(engine: sa.Engine, first_d: float = 0, last_d: float = 100, with_ids: bool = False):  # type: ignore[no-untyped-def]
+    """The precursor events of a window."""
+    with engine.connect() as connection:
+        fleet = read_fleet(connection)
+        return read_precursors(connection, fleet, (to_ms(day(first_d)), to_ms(day(last_d))), with_ids)
+
+
+def test_the_fleet_is_by_name_with_groups_and_unknowns(engine: sa.Engine) -> None:
+    """Equal leaves have equal numbers; unknown ones -1; unknown times lie far away."""
+    put(
+        engine,
+        [node("b", leaf="x"), node("a", leaf="x", rack=None, in_service_since=None), node("c", leaf="y", gpus=None)],
+    )
+    put(engine, [node("d", leaf=None, in_service_until=day(9))])
+    with engine.connect() as connection:
+        fleet = read_fleet(connection)
+    assert fleet.names == ("a", "b", "c", "d")
+    assert fleet.leaf[0] == fleet.leaf[1] != fleet.leaf[2]
+    assert fleet.leaf[3] == fleet.rack[0] == -1
+    assert np.isnan(fleet.gpus).tolist() == [False, False, True, False]
+    assert fleet.since_ms[0] == FAR_PAST_MS
+    assert fleet.until_ms.tolist() == [FAR_FUTURE_MS] * 3 + [to_ms(day(9))]
+    assert fleet.index["c"] == 2
+
+
+def test_only_precursors_of_known_nodes_are_read(engine: sa.Engine) -> None:
+    """Jobs, training lines, links that come up, users' chatter: none of a node's health."""
+    device = Device("port", uuid="0x1", port=3)
+    events = [
+        xid("a", 1, 79),
+        Event(day(2), None, "opensm", "link_down", cause="fabric", device=device),
+        Event(day(3), "a", "opensm", "link_up", cause="fabric", device=device),
+        Event(day(4), "a", "training", "training_error", severity="error", cause="hardware"),
+        Event(day(5), "a", "kernel", "note", severity="info"),
+        Event(day(6), "a", "dcgm", "gpu_returned", severity="error", cause="hardware"),
+        Event(day(7), "a", "opensm", "link_down", cause="fabric", device=device),
+    ]
+    put(engine, [node("a")], events=events)
+    found = precursors(engine, with_ids=True)
+    assert [FAMILIES[i].name for i in found.family] == ["hardware_xid", "link_flap"]
+    assert found.serious.tolist() == [True, False]
+    assert len(found.ids) == 2
+    assert precursors(engine).ids == ()
+
+
+def test_a_window_is_half_open(engine: sa.Engine) -> None:
+    """The first moment counts, the last does not."""
+    put(engine, [node("a")], events=[xid("a", 1, 79), xid("a", 2, 79), xid("a", 3, 79)])
+    assert precursors(engine, 1, 3).time_ms.tolist() == [to_ms(day(1)), to_ms(day(2))]
+    assert len(precursors(engine, 4, 5).node) == 0
+
+
+def test_counts_weigh_and_devices_are_named(engine: sa.Engine) -> None:
+    """`attributes.count` where there is one, else 1."""
+    port = Event(day(3), "a", "opensm", "link_down", device=Device("port", port=7))
+    nobody = Event(day(4), "a", "kernel", "mce", severity="error", cause="host")
+    put(engine, [node("a")], events=[sbe("a", 1, 3, 250), xid("a", 2, 79), port, nobody])
+    found = precursors(engine)
+    assert found.weight.tolist() == [250, 1, 1, 1]
+    assert [found.devices[i] for i in found.device] == ["GPU 3", "GPU 0000:0f:00.0", "port 7", ""]
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [
+        (Device("nvswitch", index=2), "NVSwitch 2"),
+        (Device("hca", uuid="0xab"), "HCA 0xab"),
+        (Device("gpu"), ""),
+        (Device("gpu", pci="0000:0f:00.0", index=4), "GPU 4"),
+        (Device("disk", uuid="nvme0"), "disk nvme0"),
+    ],
+)
+def test_devices_are_called_what_operators_call_them(engine: sa.Engine, device: Device, name: str) -> None:
+    """By their number where they have one."""
+    event = Event(day(1), "a", "kernel", "fault", severity="error", cause="hardware", device=device)
+    put(engine, [node("a")], events=[event])
+    assert precursors(engine).devices == (name,)
+
+
+def test_an_outage_that_ends_later_is_open(engine: sa.Engine) -> None:
+    """Ends at or after the moment are hidden, later outages absent; an end before its start is cut to no length."""
+    outages = [outage("a", 1, 24), outage("a", 5, 24 * 30), outage("b", 6, None), outage("b", 9, -5), outage("a", 12)]
+    put(engine, [node("a"), node("b")], outages=[*outages, outage("stranger", 3)])
+    with engine.connect() as connection:
+        fleet = read_fleet(connection)
+        log = read_outage_log(connection, fleet, to_ms(day(10)))
+        whole = read_outage_log(connection, fleet)
+    assert log.start_ms.tolist() == [to_ms(day(d)) for d in (1, 5, 6, 9)]
+    assert log.end_ms.tolist() == [to_ms(day(2)), FAR_FUTURE_MS, FAR_FUTURE_MS, to_ms(day(9))]
+    assert len(whole.node) == 5
+    assert whole.end_ms[1] == to_ms(day(35))
+
+
+def test_a_driver_change_is_a_planned_outage_for_it(engine: sa.Engine) -> None:
+    """An unplanned one with cause driver is a failure."""
+    outages = [
+        outage("a", 1, planned=True, cause="driver"),
+        outage("a", 2, cause="driver"),
+        outage("a", 3, planned=True),
+    ]
+    put(engine, [node("a")], outages=outages)
+    with engine.connect() as connection:
+        log = read_outage_log(connection, read_fleet(connection))
+    assert log.driver.tolist() == [True, False, False]
+    assert log.planned.tolist() == [True, False, True]
+    assert log.only(log.planned).start_ms.tolist() == [to_ms(day(1)), to_ms(day(3))]
+
+
+def test_telemetry_lies_on_whole_hours_and_gaps_stay_gaps(engine: sa.Engine) -> None:
+    """Nodes by row, hours by column; what nobody measured is NaN; strangers are passed over."""
+    put(engine, [node("a"), node("b")], rollups=[rollup("a", 1 + h / 24, 50 + h) for h in (0, 1, 3)])
+    first = to_ms(day(1)) // HOUR_MS
+    with engine.connect() as connection:
+        grid = read_telemetry(connection, read_fleet(connection), first, first + 3)
+        nothing = read_telemetry(connection, read_fleet(connection), first, first - 5)
+    assert grid.values.shape == (2, 3, len(TELEMETRY_COLUMNS))
+    np.testing.assert_array_equal(grid.column("gpu_temp_mean_c"), [[50, 51, np.nan], [np.nan] * 3])
+    assert nothing.values.shape[1] == 0
+
+
+def test_a_history_reads_nothing_at_or_after_its_last_moment(engine: sa.Engine) -> None:
+    """Whatever the table: events, outages and hours of the future are not in it."""
+    events = [xid("a", d, 79) for d in (1, 9.99, 10, 11)]
+    put(engine, [node("a")], events, [outage("a", 9), outage("a", 10)], [rollup("a", 9.5), rollup("a", 10)])
+    with engine.connect() as connection:
+        history = read_history(connection, day(8), day(10))
+    assert history.precursors.time_ms.max() < to_ms(day(10))
+    assert history.outages.start_ms.tolist() == [to_ms(day(9))]
+    assert history.telemetry.first_hour + history.telemetry.values.shape[1] == to_ms(day(10)) // HOUR_MS
+    assert history.start_ms == to_ms(day(1))
+
+
+def test_the_span_covers_every_table(engine: sa.Engine) -> None:
+    """A roll-up speaks of its whole hour; an outage of its end."""
+    put(engine, [node("a")], rollups=[rollup("a", 5)])
+    with engine.connect() as connection:
+        assert data_span(connection) == (day(5), day(5) + timedelta(hours=1))
+    put(engine, outages=[outage("a", 4, None), outage("a", 6, 24)], events=[xid("a", 5.5, 79)])
+    with engine.connect() as connection:
+        assert data_span(connection) == (day(4), day(7))
+
+
+def test_milliseconds_round_down() -> None:
+    """A moment within a millisecond belongs to its beginning, so that nothing of it counts as past."""
+    assert to_ms(day(1) + timedelta(microseconds=999)) == to_ms(day(1))
+    assert from_ms(to_ms(day(3.5))) == day(3.5)
