@@ -119,8 +119,11 @@ def take_outages(state: State, outages: Sequence[Outage], rejected: Sequence[Rej
     state.metrics.rejected.labels("outages").inc(len(rejected))
     if outages:
         newest: dict[str, datetime] = {}
+        now = state.clock()
         for outage in outages:
-            newest[outage.node] = max(outage.start, newest.get(outage.node, outage.start))
+            # Work that is planned for tomorrow does not mean that the node was heard of tomorrow.
+            seen = min(outage.start, now)
+            newest[outage.node] = max(seen, newest.get(outage.node, seen))
         with writing(state.engine).begin() as connection:
             append_outages(connection, outages)
             upsert_last_seen(connection, newest)

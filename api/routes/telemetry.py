@@ -1,6 +1,7 @@
 """`POST /telemetry`: roll-ups of a node and hour. Raw samples stay with the sender."""
 
 from dataclasses import fields, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -12,6 +13,7 @@ from api.reply import reply
 from api.routes.bodies import records_body
 from api.state import Server
 from api.wire import TakenOut
+from store.append import MAX_AHEAD
 from store.event import RecordError, parse_time
 from store.telemetry import Rollup, hour_of
 
@@ -39,12 +41,14 @@ _MAX_COUNT = 2**31 - 1
 )
 def post_telemetry(_who: Ingester, server: Server, body: Body) -> Response:
     """Store roll-ups; a later one of the same node and hour replaces the earlier one."""
-    rollups, rejected = sift(records(body), read_rollup)
+    # Clocks are wrong: an hour of 2999 would stay the newest of the whole store.
+    latest = max(server.clock(), datetime.now(UTC)) + MAX_AHEAD
+    rollups, rejected = sift(records(body), lambda value: read_rollup(value, latest))
     return reply(take_rollups(server, rollups, rejected))
 
 
-def read_rollup(value: Any) -> Rollup:
-    """The roll-up of a JSON object.
+def read_rollup(value: Any, latest: datetime) -> Rollup:
+    """The roll-up of a JSON object, of no later than a moment.
 
     Raises:
         RecordError: a field is missing, unknown or of the wrong type.
@@ -57,6 +61,8 @@ def read_rollup(value: Any) -> Rollup:
     check_name("node", node)
     moment = parse_time(time)
     check_time("time", moment)
+    if moment > latest:
+        raise RecordError("'time' lies in the future: set the node's clock")
     measures = {name: _measure(name, value.get(name)) for name in _MEASURES}
     samples, gpus_seen = _count(value, "samples"), _count(value, "gpus_seen")
     return replace(Rollup(node, hour_of(moment), samples, gpus_seen), **measures)  # type: ignore[arg-type]  # floats
