@@ -7,7 +7,7 @@ import click
 from sqlalchemy.exc import SQLAlchemyError
 
 from cli.errors import Failure
-from cli.open import open_store
+from cli.open import open_store, said, shown
 from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from store.database import DatabaseError, migrate, newest_revision, open_database, revision
 from store.retention import prune
@@ -31,7 +31,7 @@ def migrate_command(url: str) -> None:
     except DatabaseError as error:
         raise Failure(str(error)) from error
     except SQLAlchemyError as error:
-        raise Failure(f"cannot migrate {url}: {error.args[0] if error.args else error}") from error
+        raise Failure(f"cannot migrate {shown(url)}: {said(error)}") from error
     after = newest_revision()
     engine.dispose()
     click.echo(f"the schema is at {after}" + ("" if before == after else f"; it was at {before or 'nothing'}"))

@@ -4,7 +4,11 @@ A node that has the sidecar alone must not import the server's packages to start
 """
 
 import importlib
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
@@ -32,8 +36,22 @@ COMMANDS = {
 }
 
 
+class ReaderGoneError(Exception):
+    """The reader of our output (`head`) went away: that is no error of ours. Click would make it one."""
+
+
 class LazyGroup(click.Group):
     """A group that imports a subcommand's module when it is run."""
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        """As click does; here `--help` of the group is printed."""
+        with _told():
+            return super().make_context(*args, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does; here the subcommand runs."""
+        with _told():
+            return super().invoke(ctx)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Every command's name, sorted."""
@@ -54,6 +72,15 @@ class LazyGroup(click.Group):
         return command
 
 
+@contextmanager
+def _told() -> Iterator[None]:
+    """A broken pipe under a name that click does not know."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ReaderGoneError from error
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="foreshock")
 def foreshock() -> None:
@@ -63,8 +90,8 @@ def foreshock() -> None:
 def main() -> None:
     """The console entry point: exit 0 done, 2 bad usage or input, 3 a failed check."""
     try:
-        foreshock.main(standalone_mode=True)
-    except BrokenPipeError:
-        # The reader (`head`) went away: that is no error of ours.
-        sys.stderr.close()
+        foreshock.main()
+    except (ReaderGoneError, BrokenPipeError):
+        # What is still buffered goes nowhere, and the interpreter does not complain of it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(0)

@@ -21,10 +21,20 @@ def open_store(url: str, create: bool = False) -> sa.Engine:
     except DatabaseError as error:
         raise Failure(str(error)) from error
     except SQLAlchemyError as error:
-        raise Failure(f"cannot open {url}: {error.args[0] if error.args else error}") from error
+        raise Failure(f"cannot open {shown(url)}: {said(error)}") from error
     if at != newest:
         raise Failure(
-            f"the schema of {url} is at {at or 'nothing'}, this program needs {newest}: "
-            f"run `foreshock db migrate --db {url}`"
+            f"the schema of {shown(url)} is at {at or 'nothing'}, this program needs {newest}: "
+            f"run `foreshock db migrate --db {shown(url)}`"
         )
     return engine
+
+
+def shown(url: str) -> str:
+    """A URL as it may be printed: without its password."""
+    return sa.make_url(url).render_as_string(hide_password=True)
+
+
+def said(error: SQLAlchemyError) -> str:
+    """What a database said, on one line."""
+    return " ".join(str(error.args[0] if error.args else error).split())

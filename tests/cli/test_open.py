@@ -1,0 +1,79 @@
+"""Opening the database that a command names: what is wrong with it, and what to do."""
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from cli.errors import Failure
+from cli.open import open_store
+from store.database import newest_revision, revision
+
+
+def refused(url: str, create: bool = False) -> str:
+    """The sentence with which a URL is refused."""
+    with pytest.raises(Failure) as caught:
+        open_store(url, create)
+    assert caught.value.exit_code == 2
+    assert "\n" not in caught.value.message.strip()
+    return caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("nonsense", "'nonsense' is no database URL: use sqlite:///PATH or postgresql+psycopg://..."),
+        ("", "'' is no database URL"),
+        ("mysql://host/db", "mysql is not supported: use sqlite:///PATH"),
+        ("oracle://host/db", "oracle is not supported"),
+        ("sqlite:////nowhere/at/all/x.db", "/nowhere/at/all is no folder: create it first"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_named_with_the_remedy(url: str, sentence: str) -> None:
+    """In one sentence."""
+    assert sentence in refused(url)
+
+
+def test_a_database_without_our_schema_asks_for_a_migration(tmp_path: Path) -> None:
+    """The command to run is in the sentence, with this very URL."""
+    url = f"sqlite:///{tmp_path / 'x.db'}"
+    told = refused(url)
+    assert "is at nothing, this program needs" in told
+    assert told.endswith(f"run `foreshock db migrate --db {url}`")
+
+
+def test_a_schema_of_another_release_is_not_read(engine: sa.Engine) -> None:
+    """It is at a revision that this program does not know as the newest."""
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0000'"))
+    assert "is at 0000, this program needs" in refused(str(engine.url))
+
+
+def test_creating_makes_the_schema_and_may_be_done_again(tmp_path: Path) -> None:
+    """A new file, then the same file."""
+    url = f"sqlite:///{tmp_path / 'x.db'}"
+    for _ in range(2):
+        engine = open_store(url, create=True)
+        assert revision(engine) == newest_revision()
+        engine.dispose()
+    assert open_store(url).url.database == str(tmp_path / "x.db")
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_a_file_that_is_no_database_is_named(tmp_path: Path, create: bool) -> None:
+    """Someone else's file is not touched."""
+    path = tmp_path / "x.db"
+    path.write_bytes(b"certainly no database, but long enough to have a header" * 40)
+    before = path.read_bytes()
+    told = refused(f"sqlite:///{path}", create)
+    assert f"cannot open sqlite:///{path}: " in told
+    assert "file is not a database" in told
+    assert path.read_bytes() == before
+
+
+def test_a_server_that_does_not_answer_is_named_without_its_password() -> None:
+    """Nothing listens on port 1; what goes into logs holds no secret."""
+    told = refused("postgresql+psycopg://me:hunter2@127.0.0.1:1/foreshock")
+    assert "cannot open postgresql+psycopg://me:" in told
+    assert "127.0.0.1" in told
+    assert "hunter2" not in told
