@@ -1,0 +1,198 @@
+"""`foreshock diagnose` and the shapes of the JSON that programs read, as DESIGN promises them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner, Result
+from fault_events import at, iteration, job, lost_port, program_error, xid
+from hand_made_run import saved
+
+from cli.main import foreshock
+from diagnosis.incidents_table import update_incidents
+from store.append import append_events, append_jobs, append_nodes, append_outages
+from store.database import writing
+from store.event import Event, format_time
+from store.job import Job
+from store.node import Node
+from store.outage import Outage
+
+LEDGER = ["run", "nodes", "gpus", "start", "end", "wall_s", "buckets", "goodput", "interruptions"]
+BUCKETS = "productive checkpoint_save checkpoint_load startup detection waiting lost_work degraded evaluation unknown"
+CULPRIT = ["rank", "node", "device", "incident", "score", "reason", "events", "time", "cause", "nodes"]
+DEVICE = ["type", "pci", "index", "uuid", "port"]
+
+
+def told(engine: sa.Engine, events: list[Event], jobs: list[Job], outages: tuple[Outage, ...] = ()) -> str:
+    """Store what happened; returns the URL."""
+    with writing(engine).begin() as connection:
+        append_nodes(connection, [Node(f"gpu-{n:03d}", gpus=8) for n in range(1, 5)])
+        append_jobs(connection, jobs)
+        append_outages(connection, outages)
+        update_incidents(connection, append_events(connection, events, at(100_000)).new)
+    return str(engine.url)
+
+
+def run(*arguments: str) -> Result:
+    """The command's result."""
+    return CliRunner().invoke(foreshock, arguments)
+
+
+def document(*arguments: str) -> Any:
+    """The JSON of a command that must end well."""
+    result = run(*arguments, "--json")
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def url(engine: sa.Engine) -> str:
+    """One run that lost a GPU, and whose program said so."""
+    events = [iteration(80), iteration(90), xid(79, 100, "gpu-002"), xid(45, 101, "gpu-002")]
+    events += [lost_port(110, "gpu-003"), program_error(120, "RuntimeError: NCCL error", "nccl")]
+    return told(engine, events, [job(0, 700, "FAILED")])
+
+
+def test_each_culprit_has_every_key(url: str) -> None:
+    """In this order; devices with every part, times in RFC 3339, ids of events as evidence."""
+    culprits = document("diagnose", "--db", url)
+    assert [list(one) for one in culprits] == [CULPRIT] * 3
+    assert [list(one["device"]) for one in culprits] == [DEVICE] * 3
+    assert [one["rank"] for one in culprits] == [1, 2, 3]
+    first = culprits[0]
+    assert (first["node"], first["device"]["pci"], first["time"]) == ("gpu-002", "0000:0f:00.0", format_time(at(100)))
+    assert first["events"] == ["gpu-002-79-00100.000", "gpu-002-45-00101.000"]
+    assert first["nodes"] == ["gpu-002"]
+
+
+def test_each_ledger_has_every_key_and_every_bucket(url: str) -> None:
+    """Buckets sum to the wall time; each interruption has its time, cause, culprit and cost."""
+    (ledger,) = document("goodput", "--db", url)
+    assert list(ledger) == LEDGER
+    assert list(ledger["buckets"]) == BUCKETS.split()
+    assert sum(round(1000 * s) for s in ledger["buckets"].values()) == round(1000 * ledger["wall_s"])
+    (cut,) = ledger["interruptions"]
+    assert list(cut) == ["time", "cause", "culprit", "lost_s"]
+    assert {"type", "node"} <= set(cut["culprit"])
+    assert (cut["time"], cut["culprit"]["node"]) == (format_time(at(100)), "gpu-002")
+    assert ledger["gpus"] == 32
+
+
+def test_the_table_names_each_suspects_place(url: str) -> None:
+    """Rank, node, device with its address, score, time, reason; the evidence below."""
+    lines = run("diagnose", "--db", url, "--run", "llm").stdout.splitlines()
+    assert lines[0] == "llm: last progress 2025-03-01T12:01:30Z, end 2025-03-01T12:11:40Z"
+    assert lines[1].split() == ["RANK", "NODE", "DEVICE", "SCORE", "TIME", "REASON"]
+    assert lines[2].split()[:5] == ["1", "gpu-002", "gpu", "0000:0f:00.0", "0.90"]
+    assert lines[3].split()[:4] == ["2", "gpu-003", "port", "0xa1"]
+    assert lines[4].split()[:3] == ["3", "-", "node"]
+    assert lines[-1] == "evidence for the first: events gpu-002-79-00100.000, gpu-002-45-00101.000"
+
+
+def test_a_silent_node_is_shown_without_evidence(engine: sa.Engine) -> None:
+    """The scheduler's word alone: no event to point to."""
+    down = Outage("gpu-004", at(710), None, "DOWN", "Not responding", None, planned=False, cause="host")
+    url = told(engine, [iteration(90)], [job(0, 700, "NODE_FAIL")], (down,))
+    told_of = run("diagnose", "--db", url).stdout
+    assert "gpu-004" in told_of
+    assert "evidence" not in told_of
+    (culprit,) = document("diagnose", "--db", url)
+    assert (culprit["incident"], culprit["events"], culprit["cause"]) == (None, [], "host")
+
+
+def test_without_a_run_the_cluster_is_the_subject(engine: sa.Engine) -> None:
+    """A store of kernel logs alone."""
+    url = told(engine, [xid(79, 100, "gpu-001")], [])
+    assert run("diagnose", "--db", url).stdout.startswith("the cluster: last progress ")
+    result = run("diagnose", "--db", url, "--run", "llm")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        "Error: run 'llm' has no interruption: ingest its jobs.csv and kernel logs, or name another\n"
+    )
+
+
+@pytest.mark.parametrize("moment", ["soon", "2025-13-01", "", "12:00"])
+def test_a_wrong_moment_is_refused_with_the_form_that_is_meant(url: str, moment: str) -> None:
+    """For each command that takes one."""
+    for arguments in (("diagnose", "--at"), ("goodput", "--until"), ("score", "--at"), ("train", "--until")):
+        result = run(*arguments, moment, "--db", url)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "is no time: write it as 2025-03-01T04:05:06Z" in result.stderr
+
+
+def test_a_moment_before_everything_is_answered_with_the_moment(url: str) -> None:
+    """Nothing was interrupted by then; the account is empty and exact."""
+    result = run("diagnose", "--db", url, "--run", "llm", "--at", "2020-01-01")
+    assert result.exit_code == 2
+    assert "run 'llm' has no interruption by 2020-01-01: " in result.stderr
+    (ledger,) = document("goodput", "--db", url, "--until", "2020-01-01")
+    assert (ledger["wall_s"], ledger["goodput"], ledger["interruptions"]) == (0.0, None, [])
+    assert run("goodput", "--db", url, "--until", "2020-01-01").stdout.startswith("llm: goodput unknown of 00:00:00")
+
+
+def test_a_zone_of_the_moment_is_honoured(url: str) -> None:
+    """Noon in UTC is one o'clock in Berlin: the same account."""
+    here = document("goodput", "--db", url, "--until", "2025-03-01T12:01:00Z")
+    there = document("goodput", "--db", url, "--until", "2025-03-01T13:01:00+01:00")
+    assert here == there
+    assert here[0]["wall_s"] == 60.0
+
+
+def test_several_runs_are_parted_by_a_blank_line_and_days_are_told(engine: sa.Engine) -> None:
+    """By name; a run without interruptions has no second table."""
+    jobs = [job(0, 700, "FAILED"), Job("2", "bert", "COMPLETED", at(0), at(0), at(90_061), 4, "gpu-[001-004]")]
+    blocks = run("goodput", "--db", told(engine, [], jobs)).stdout.split("\n\n")
+    assert blocks[0].startswith("bert: goodput 0.00% of 1d 01:01:01 (2025-03-01T12:00:00")
+    assert blocks[1].startswith("llm: ")
+    assert "CULPRIT" not in blocks[0]
+    assert blocks[2].split()[:4] == ["TIME", "CAUSE", "CULPRIT", "LOST"]
+    assert blocks[2].split()[6] == "-"  # nobody is to blame
+
+
+def test_a_run_without_a_date_says_so(engine: sa.Engine) -> None:
+    """A log whose lines bear no time: lengths, no span."""
+    attributes = {"run": "llm", "iteration": 1, "iterations": 1, "elapsed_ms": 1000.0}
+    undated = Event(None, None, "training", "iteration", attributes=attributes, line=1)
+    url = told(engine, [undated], [])
+    assert run("goodput", "--db", url).stdout.splitlines()[:2] == [
+        "llm: goodput 100.00% of 00:00:01 (no date known)",
+        "? nodes, ? GPUs, 1 attempts",
+    ]
+    assert document("goodput", "--db", url, "--until", "2025-03-01")[0]["wall_s"] == 1.0
+
+
+def test_advice_without_a_failure_says_whose_rate_it_used(engine: sa.Engine) -> None:
+    """And leaves out what the run does now, where it saved once."""
+    log = [iteration(30), *saved(None, 1, 4.0), iteration(40)]
+    lines = [
+        Event(e.time, None, "training", e.kind, attributes={**e.attributes, "run": "llm"}, line=n, file="llm.log")
+        for n, e in enumerate(log)
+    ]
+    url = told(engine, lines, [job(0, 41, "COMPLETED")])
+    text = run("advise", "checkpoint", "--db", url).stdout
+    assert "failures per node-day (no failure seen yet: a published rate, FIELD D7)" in text
+    assert "now every" not in text
+    advice = document("advise", "checkpoint", "--db", url)
+    assert {"run", "inputs", "interval_s", "formula", "rate_is_measured"} <= set(advice)
+    assert advice["rate_is_measured"] is False
+
+
+@pytest.mark.parametrize("command", [("checkpoint",), ("spares",)])
+def test_advice_for_an_unknown_run_names_the_known(url: str, command: tuple[str, ...]) -> None:
+    """Exit 2, nothing on stdout."""
+    result = run("advise", *command, "--db", url, "--run", "lm")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "Error: the database knows no run 'lm': it knows llm\n"
+
+
+def test_a_demo_does_not_write_into_a_database_that_holds_data(url: str, tmp_path: Path) -> None:
+    """Before anything is simulated."""
+    result = run("demo", "--db", url, "--no-browser")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "holds data already: name an empty database, or leave --db out" in result.stderr
+    assert "simulat" not in result.stderr
+    broken = run("demo", "--db", f"sqlite:///{tmp_path}/no/such/x.db", "--no-browser")
+    assert (broken.exit_code, broken.stdout) == (2, "")
+    assert "create it first" in broken.stderr
