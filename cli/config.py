@@ -66,7 +66,7 @@ def _read(file: Path) -> Mapping[str, Any]:
         return mapping(yaml.safe_load(file.read_text(encoding="utf-8")), str(file))
     except OSError as error:
         raise Failure(f"cannot read {file}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise Failure(f"{file} is no YAML: {' '.join(str(error).split())}") from error
 
 
@@ -87,7 +87,7 @@ def _scalar(text: str) -> Any:
     """What a word of the environment reads as: a number, true or false, or itself."""
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         return text
 
 
@@ -163,18 +163,26 @@ def _webhook(item: Any, place: str) -> WebhookSettings:
     table = dict(mapping(item, place))
     check_keys(table, (*(f.name for f in fields(WebhookSettings)), "kind", "secret_file"), place)
     kind = table.pop("kind", None)
-    if kind not in SCHEDULERS:
+    if not isinstance(kind, str) or kind not in SCHEDULERS:
         raise Failure(f"{place}, kind: expected one of {', '.join(SCHEDULERS)}")
     if "secret_file" in table:
         table["secret"] = _secret_file(str(table.pop("secret_file")), f"{place}, secret_file")
     settings = fill(WebhookSettings, table, place)
-    if urlsplit(settings.url).scheme not in ("http", "https") or not urlsplit(settings.url).hostname:
+    if not _is_web(settings.url):
         raise Failure(f"{place}, url: expected http://... or https://...")
     try:
         key_of(settings.secret)
     except SecretError as error:
         raise Failure(f"{place}, secret: {error}") from error
     return settings
+
+
+def _is_web(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets without an address, a port beyond 65535
+        return False
 
 
 def _check_unique(names: list[str], place: str) -> None:

@@ -1,6 +1,7 @@
 """A settings record out of a mapping, every key and type checked; what does not fit is named with its place."""
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -83,9 +84,9 @@ def convert(kind: Any, value: Any, place: str) -> Any:
         return value
     if kind is float and type(value) in (int, float):
         value = float(value)
-    if type(value) is kind and (kind in (str, bool) or value >= 0):
+    if type(value) is kind and (kind in (str, bool) or 0 <= value < math.inf):
         return value
-    expected = {float: "a number, not negative", int: "a whole number, not negative", bool: "true or false"}
+    expected = {float: "a finite number, not negative", int: "a whole number, not negative", bool: "true or false"}
     raise Failure(f"{place}: expected {expected.get(kind, 'text')}, found {_said(value)}")
 
 

@@ -1,0 +1,224 @@
+"""Scores and models: written, replaced, read as of a moment; and what `ingest` has taken."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from store.append import append_events, append_jobs, append_nodes, append_outages
+from store.database import writing
+from store.event import Event
+from store.ingest_log import IngestedFile, incidents_owed, note_incidents, note_ingested, read_ingested
+from store.job import Job
+from store.model import StoredModel
+from store.node import Node
+from store.outage import Outage
+from store.read_models import newest_model as newest_of_all
+from store.read_node import node_scores
+from store.read_overview import newest_run, recent_sources
+from store.read_scores import latest_scores, newest_model, score_history
+from store.read_states import last_reports, newest_scores, newest_scoring, nodes_out, score_reasons, unrepaired_faults
+from store.save_scores import save_model, save_scores
+from store.schema import incidents
+from store.score import Reason, Score
+
+NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+WHY = (Reason("3 row remaps", 0.1, ("e1", "e2")), Reason("hot", -0.05))
+
+
+def score(node: str = "n1", hours_ago: float = 0, value: float = 0.5, horizon_h: int = 24) -> Score:
+    """One score with two reasons."""
+    return Score(node, NOW - hours_ago * HOUR, horizon_h, value, WHY, "m1")
+
+
+def model(ident: str = "m1", until: float = 0, created: float = 0, horizon_h: int = 24) -> StoredModel:
+    """A model that learned until so many hours before noon."""
+    moments = NOW - created * HOUR, NOW - until * HOUR
+    return StoredModel(ident, *moments, horizon_h, ("a", "b"), {"auc": 0.9}, b"\x00\xff", "digest")
+
+
+@pytest.fixture
+def connection(any_engine: sa.Engine) -> Any:
+    """A transaction on either kind of database."""
+    with writing(any_engine).begin() as connection:
+        yield connection
+
+
+def test_a_score_comes_back_with_its_reasons(connection: sa.Connection) -> None:
+    """In their order, with their events."""
+    assert save_scores(connection, [score()]) == 1
+    assert latest_scores(connection) == {"n1": {24: score()}}
+    assert score_reasons(connection, 24, [("n1", NOW), ("n2", NOW)]) == {
+        "n1": [
+            {"text": "3 row remaps", "contribution": 0.1, "events": ["e1", "e2"]},
+            {"text": "hot", "contribution": -0.05, "events": []},
+        ],
+        "n2": [],
+    }
+
+
+def test_no_scores_are_no_work(connection: sa.Connection) -> None:
+    """Nothing in, nothing out."""
+    assert save_scores(connection, []) == 0
+    assert (latest_scores(connection), newest_scoring(connection, 24, NOW)) == ({}, None)
+    assert newest_scores(connection, 24, NOW) == (None, {})
+
+
+def test_a_later_score_of_the_same_moment_replaces_the_earlier_one(connection: sa.Connection) -> None:
+    """In one batch and over two; the count is of what is there."""
+    assert save_scores(connection, [score(value=0.1), score(value=0.2)]) == 1
+    save_scores(connection, [replace(score(value=0.3), reasons=(), model="m2")])
+    assert latest_scores(connection) == {"n1": {24: replace(score(value=0.3), reasons=(), model="m2")}}
+
+
+def test_each_horizon_has_its_own_newest_scoring(connection: sa.Connection) -> None:
+    """A node that the newest scoring left out has none, rather than an old one."""
+    save_scores(connection, [score("a", 2), score("b", 2), score("a", 5, horizon_h=168), score("a", 0)])
+    found = latest_scores(connection)
+    assert {node: sorted(horizons) for node, horizons in found.items()} == {"a": [24, 168]}
+    assert found["a"][168].time == NOW - 5 * HOUR
+    assert set(latest_scores(connection, NOW - HOUR)) == {"a", "b"}
+    assert latest_scores(connection, NOW - 6 * HOUR) == {}
+
+
+@pytest.mark.parametrize(("hours_ago", "expected"), [(0, 0), (0.5, 1), (1, 1), (2.5, None)])
+def test_the_newest_scoring_is_that_of_the_moment_asked_for(
+    connection: sa.Connection, hours_ago: float, expected: int | None
+) -> None:
+    """The moment itself counts; later ones are not known then."""
+    save_scores(connection, [score("a", 2, 0.2), score("a", 1, 0.1), score("a", 0, 0.9), score("a", 0, 0.7, 168)])
+    moment, scores = newest_scores(connection, 24, NOW - hours_ago * HOUR)
+    assert moment == (None if expected is None else NOW - expected * HOUR)
+    assert scores == {None: {}, 0: {"a": 0.9}, 1: {"a": 0.1}}[expected]
+    assert newest_scores(connection, 24, NOW, "b") == (NOW, {})
+
+
+def test_a_node_s_scores_over_time_join_both_horizons(connection: sa.Connection) -> None:
+    """Oldest first; a horizon that was not scored is missing; others are not shown."""
+    made = [score("a", 2), score("a", 1, 0.3), score("a", 1, 0.6, 168), score("a", 0, 0.9, 72), score("b", 1)]
+    save_scores(connection, made)
+    assert node_scores(connection, "a", NOW - 10 * HOUR) == [
+        {"time": NOW - 2 * HOUR, "score_24h": 0.5, "score_7d": None},
+        {"time": NOW - HOUR, "score_24h": 0.3, "score_7d": 0.6},
+    ]
+    assert [one.horizon_h for one in score_history(connection, "a", NOW - HOUR)] == [24, 168, 72]
+    assert score_history(connection, "c", NOW - HOUR) == []
+
+
+def test_a_model_comes_back_byte_for_byte_and_may_be_replaced(connection: sa.Connection) -> None:
+    """By its id."""
+    assert newest_model(connection, 24) is None
+    save_model(connection, model())
+    assert newest_model(connection, 24) == model()
+    save_model(connection, replace(model(), blob=b"new", metrics={}))
+    assert newest_model(connection, 24) == replace(model(), blob=b"new", metrics={})
+    assert newest_model(connection, 168) is None
+
+
+def test_the_newest_model_is_the_one_that_learned_most(connection: sa.Connection) -> None:
+    """As of a moment only what could have been known; failing that, the newest after all."""
+    for one in (model("old", until=48, created=1), model("new", until=2, created=3), model("week", horizon_h=168)):
+        save_model(connection, one)
+    assert getattr(newest_model(connection, 24), "id", None) == "new"
+    assert getattr(newest_model(connection, 24, NOW - 2 * HOUR), "id", None) == "new"
+    assert getattr(newest_model(connection, 24, NOW - 3 * HOUR), "id", None) == "old"
+    assert getattr(newest_model(connection, 24, NOW - 99 * HOUR), "id", None) == "new"
+    assert getattr(newest_of_all(connection), "id", None) == "week"
+
+
+def test_an_outage_holds_its_node_out_from_start_to_end(connection: sa.Connection) -> None:
+    """The start counts, the end does not; one that is planned for later is not yet."""
+    down = ("DOWN", "x", None, False, "hardware")
+    append_outages(connection, [Outage("open", NOW - HOUR, None, *down), Outage("done", NOW - 2 * HOUR, NOW, *down)])  # type: ignore[arg-type]  # the fields in order
+    append_outages(connection, [Outage("later", NOW + HOUR, None, *down), Outage("now", NOW, None, *down)])  # type: ignore[arg-type]  # the same
+    assert nodes_out(connection, NOW) == {"open", "now"}
+    assert nodes_out(connection, NOW - HOUR) == {"open", "done"}
+    assert nodes_out(connection, NOW, "done") == set()
+
+
+def add_fault(connection: sa.Connection, node: str | None, hours_ago: float, **changes: Any) -> None:
+    """A fatal hardware incident."""
+    moment = NOW - hours_ago * HOUR
+    row = {"id": f"{node}{hours_ago}", "node": node, "start": moment, "end": moment, "kind": "xid", "code": 79}
+    row |= {"severity": "fatal", "cause": "hardware", "action": "none", "device": {"type": "gpu"}, "message": "m"}
+    connection.execute(incidents.insert().values(**row | {"count": 1, "kinds": {}} | changes))
+
+
+def test_a_fault_stands_until_an_outage_after_it_has_ended(connection: sa.Connection) -> None:
+    """Only a fatal one of the hardware, of a known node, and the newest of each."""
+    down = ("DOWN", "x", None, False, "hardware")
+    for node in ("plain", "repaired", "again", "inside"):
+        add_fault(connection, node, 5)
+    add_fault(connection, "again", 1)
+    add_fault(connection, "plain", 4)
+    add_fault(connection, None, 2)
+    add_fault(connection, "soft", 2, severity="error")
+    add_fault(connection, "program", 2, cause="application")
+    add_fault(connection, "ahead", -1)
+    add_fault(connection, "history", 30)
+    for node, end in (("repaired", NOW - 3 * HOUR), ("again", NOW - 3 * HOUR), ("inside", None)):
+        append_outages(connection, [Outage(node, NOW - 4 * HOUR, end, *down)])  # type: ignore[arg-type]  # the fields in order
+    found = unrepaired_faults(connection, NOW - 24 * HOUR, NOW)
+    assert set(found) == {"plain", "again", "inside", "ahead"}
+    assert (found["plain"].id, found["again"].id) == ("plain4", "again1")
+
+
+def test_reports_count_within_their_window(connection: sa.Connection) -> None:
+    """Nobody known, nobody recent: the reporting is broken, not the nodes."""
+    assert last_reports(connection, NOW, HOUR) is None
+    append_nodes(connection, [Node("silent")])
+    append_events(connection, [Event(NOW - 2 * HOUR, "a", "kernel", "note")], NOW)
+    assert last_reports(connection, NOW, HOUR) is None
+    assert last_reports(connection, NOW, 3 * HOUR) == NOW - 2 * HOUR
+    append_events(connection, [Event(NOW + HOUR / 2, "b", "kernel", "note")], NOW)
+    assert last_reports(connection, NOW, HOUR) is None
+
+
+def test_sources_are_counted_over_an_hour_and_known_over_a_day(connection: sa.Connection) -> None:
+    """What is dated later than now is not counted yet."""
+    spoke = [("kernel", 0.5), ("kernel", 1.5), ("opensm", 23), ("sacct", 25), ("dcgm", -0.5), ("kernel", 0)]
+    append_events(connection, [Event(NOW - ago * HOUR, "n", source, "k", id=f"{ago}") for source, ago in spoke], NOW)
+    assert recent_sources(connection, NOW) == [
+        {"source": "kernel", "last_event": NOW, "events_1h": 2},
+        {"source": "opensm", "last_event": NOW - 23 * HOUR, "events_1h": 0},
+    ]
+
+
+def test_the_newest_run_is_the_one_that_started_last(connection: sa.Connection) -> None:
+    """One that still waits has not."""
+    assert newest_run(connection) is None
+    jobs = [Job(name, name, "X", NOW, None if h is None else NOW - h * HOUR, None, 1, "n") for name, h in RUNS]
+    append_jobs(connection, jobs)
+    assert newest_run(connection) == "b"
+
+
+RUNS = (("a", 3.0), ("b", 1.0), ("c", 2.0), ("waiting", None))
+
+
+def test_a_file_is_known_by_its_path_and_content(connection: sa.Connection) -> None:
+    """Changed content is another file; taken again, it is noted anew."""
+    file = IngestedFile("kernel/n1.log", "aa", 10, 1, NOW)
+    changed = replace(file, sha256="bb", records=20)
+    for one in (file, changed, replace(file, records=11, done=NOW + HOUR)):
+        note_ingested(connection, one)
+    assert read_ingested(connection) == {
+        ("kernel/n1.log", "aa"): replace(file, records=11, done=NOW + HOUR),
+        ("kernel/n1.log", "bb"): changed,
+    }
+
+
+def test_incidents_are_owed_after_files_were_taken_and_until_they_are_made(connection: sa.Connection) -> None:
+    """An ingest that was broken off between the two is found; the note is no file."""
+    assert not incidents_owed(connection)
+    note_ingested(connection, IngestedFile("a", "x", 1, 0, NOW))
+    assert incidents_owed(connection)
+    note_incidents(connection, NOW)
+    assert not incidents_owed(connection)
+    note_ingested(connection, IngestedFile("b", "y", 1, 0, NOW + HOUR))
+    assert incidents_owed(connection)
+    note_incidents(connection, NOW + HOUR)
+    assert not incidents_owed(connection)
+    assert {path for path, _ in read_ingested(connection)} == {"a", "b"}
