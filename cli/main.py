@@ -3,11 +3,14 @@
 A node that has the sidecar alone must not import the server's packages to start.
 """
 
+import ast
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -43,6 +46,13 @@ class ReaderGoneError(Exception):
 class LazyGroup(click.Group):
     """A group that imports a subcommand's module when it is run."""
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without loading any: a node that has the sidecar alone can be asked for help too."""
+        names = self.list_commands(ctx)
+        limit = formatter.width - 6 - max(map(len, names))
+        with formatter.section("Commands"):
+            formatter.write_dl([(n, click.Command(n, help=help_of(n)).get_short_help_str(limit)) for n in names])
+
     def make_context(self, *args: Any, **more: Any) -> click.Context:
         """As click does; here `--help` of the group is printed."""
         with _told():
@@ -70,6 +80,16 @@ class LazyGroup(click.Group):
             raise Failure(f"`foreshock {name}` needs the package {error.name}: install foreshock[{extra}]") from error
         command: click.Command = getattr(module, name)
         return command
+
+
+def help_of(name: str) -> str:
+    """What a command's docstring says, read without running its module: that may need packages which are not here."""
+    spec = importlib.util.find_spec(COMMANDS[name])
+    if spec is None or spec.origin is None:
+        return ""
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    found = (ast.get_docstring(node) for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
+    return next(found, None) or ""
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The `foreshock` command itself: exit codes, one sentence on stderr, readers that go away."""
 
+import inspect
 import json
 import os
 import signal
@@ -9,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
 from fault_events import at, iteration, job, xid
 
-from cli.main import COMMANDS, foreshock
+from cli.main import COMMANDS, foreshock, help_of
 from diagnosis.incidents_table import update_incidents
 from store.append import append_events, append_jobs, append_nodes
 from store.database import migrate, open_database, writing
@@ -179,6 +181,25 @@ def test_a_package_that_is_missing_is_named_with_what_to_install(package: str, c
     assert (done.returncode, done.stdout) == (2, "")
     assert f"`foreshock {command}` needs the package {package}" in done.stderr
     assert f"install foreshock[{extra}]" in done.stderr
+
+
+def test_the_help_of_the_whole_needs_no_package_of_the_server() -> None:
+    """It lists every command, also those that cannot run here, with the words of each."""
+    script = (
+        "import sys\n"
+        "for name in ('sqlalchemy', 'pandas', 'numpy', 'sklearn', 'fastapi', 'pyarrow', 'streamlit'):\n"
+        "    sys.modules[name] = None\n"
+        "from cli.main import main\nmain()"
+    )
+    done = run("--help", script=script)
+    assert (done.returncode, done.stderr) == (0, "")
+    words = " ".join(done.stdout.split())
+    for name in COMMANDS:
+        command = foreshock.get_command(click.Context(foreshock), name)
+        assert command is not None
+        assert command.help
+        assert help_of(name) == inspect.cleandoc(command.help)
+        assert f" {name} {help_of(name)[:20]}" in words
 
 
 def test_the_database_may_be_named_by_the_environment(engine: sa.Engine) -> None:
