@@ -1,5 +1,6 @@
 """Child processes of the demo: started with their own log, watched, and stopped by process id."""
 
+import ctypes
 import os
 import signal
 import socket
@@ -16,6 +17,9 @@ from cli.errors import Failure
 
 _STOP_S = 8.0
 _TAIL_LINES = 15
+_PR_SET_PDEATHSIG = 1
+# Loaded here: between fork and exec nothing may be imported.
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class Children:
@@ -47,6 +51,7 @@ class Children:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(environment or {})},
                 process_group=0,
+                preexec_fn=_end_with_parent,
             )
 
     def check(self) -> None:
@@ -78,15 +83,23 @@ class Children:
         raise Failure(f"{url} did not answer within {patience_s:g} s: see the logs in {self.directory}")
 
     def stop(self) -> None:
-        """Ask each to end, and kill what has not ended after a while."""
-        for name in reversed(list(self._running)):
-            process = self._running.pop(name)
+        """Ask each to end, the last started first, and kill what has not ended after a while."""
+        ending = list(reversed(self._running.values()))
+        self._running.clear()
+        for process in ending:
             process.send_signal(signal.SIGTERM)
+        for process in ending:
             try:
                 process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _end_with_parent() -> None:
+    """Have the kernel end this child when its parent dies, even by kill -9; Linux alone knows how."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def free_port(wanted: int) -> int:

@@ -23,6 +23,8 @@ from cli.errors import Failure
 from cli.ingest import ingest_archive
 from cli.open import open_store
 from cli.replay import Feeder, Stretch, choose_stretch, exporter, feeder
+from predictor.folds import NoDataError
+from predictor.forest import ModelError
 from predictor.scoring import score_nodes
 from predictor.training import train
 from simulator.archive import write_archive
@@ -77,18 +79,25 @@ def demo(**options: object) -> None:
 
 @contextmanager
 def _stopping() -> Iterator[None]:
-    """Ctrl-C and SIGTERM leave the command quietly, through every context that it holds."""
+    """Ctrl-C and SIGTERM leave the command quietly, through every context that it holds.
+
+    The first one is enough: a second must not break off the stopping of what runs.
+    """
+    signals = (signal.SIGINT, signal.SIGTERM)
 
     def leave(_signal: int, _frame: FrameType | None) -> None:
+        for number in signals:
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    previous = signal.signal(signal.SIGTERM, leave)
+    previous = {number: signal.signal(number, leave) for number in signals}
     try:
         yield
     except KeyboardInterrupt:
         click.echo("stopped", err=True)
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _run(settings: DemoSettings, directory: Path) -> None:
@@ -119,8 +128,11 @@ def _history(settings: DemoSettings, engine: sa.Engine, directory: Path) -> tupl
     _step("writing its logs", lambda: write_archive(cluster, archive, until=stretch.start))
     workers = os.cpu_count() or 1
     _step("loading them", lambda: ingest_archive(engine, archive, workers=workers, received=stretch.start))
-    _step("training on them", lambda: train(engine, until=stretch.start))
-    _step("scoring the nodes", lambda: score_nodes(engine, stretch.start))
+    try:
+        _step("training on them", lambda: train(engine, until=stretch.start))
+        _step("scoring the nodes", lambda: score_nodes(engine, stretch.start))
+    except (ModelError, NoDataError) as error:
+        click.echo(f"not done: {error}; the demo goes on without scores", err=True)
     return cluster, stretch
 
 

@@ -67,8 +67,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """One demo for the tests of this file."""
     running = Demo(tmp_path_factory.mktemp("demo"))
     yield running
-    running.process.kill()
-    running.process.wait()
+    running.process.terminate()
+    running.process.wait(60)
 
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("demo")]
@@ -122,14 +122,27 @@ def test_a_fault_written_by_hand_is_an_event_of_this_host(demo: Demo) -> None:
 
 
 def test_interrupting_it_leaves_nothing_running(demo: Demo) -> None:
-    """Ctrl-C: the children end, the temporary folder goes, the exit is clean. The last test of this demo."""
+    """Ctrl-C, pressed twice: the children end, the folder goes, the exit is clean. The last test of this demo."""
     demo.address("Dashboard")
     children = _children(demo.process.pid)
     assert len(children) >= 3
     demo.process.send_signal(signal.SIGINT)
+    time.sleep(0.05)
+    demo.process.send_signal(signal.SIGINT)
     assert demo.process.wait(60) == 0
     assert await_value(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
     assert not list(demo.directory.glob("foreshock-demo-*"))
+
+
+def test_killing_it_leaves_nothing_running(tmp_path: Path) -> None:
+    """kill -9 gives it no time to stop anything: the kernel ends the children."""
+    other = Demo(tmp_path)
+    other.address("Dashboard")
+    children = _children(other.process.pid)
+    assert len(children) >= 3
+    other.process.kill()
+    other.process.wait()
+    assert await_value(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
 
 
 def _children(pid: int) -> set[int]:
