@@ -133,6 +133,8 @@ def test_a_leaf_may_fail_twice_in_one_window() -> None:
 def test_only_lost_links_make_a_group() -> None:
     """Three GPUs that fell off the bus under one leaf are three faults; a link lost beside an Xid counts."""
     assert together([incident(79, 110, f"gpu-{n:03d}") for n in (1, 2, 3)], LEAVES) == []
+    missing = [lost(110, f"gpu-{n:03d}", "gpu_missing") for n in (1, 2, 3)]
+    assert together(missing, LEAVES) == []
     mixed = [coalesce([xid(79, 110, f"gpu-{n:03d}"), lost_port(111, f"gpu-{n:03d}")])[0] for n in (1, 2, 3)]
     assert len(together(mixed, LEAVES)) == 1
 

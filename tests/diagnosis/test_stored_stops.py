@@ -137,6 +137,24 @@ def test_a_stop_lies_between_the_last_iteration_and_the_end(any_engine: sa.Engin
     assert (first.last_work, first.end, first.since) == (at(50), at(100), at(-10))
 
 
+def test_an_attempt_that_never_iterated_does_not_borrow_the_progress_of_the_one_before(any_engine: sa.Engine) -> None:
+    """It stopped after its start, or at most half an hour before its end."""
+    short, long = job(200, 700, "FAILED", number=2), job(800, 9800, "FAILED", number=3)
+    told(any_engine, [iteration(50)], [job(0, 100, "FAILED"), short, long])
+    moments = [stop(any_engine, seconds=second) for second in (700, 9800)]
+    assert [found and found.last_work for found in moments] == [at(200), at(9800 - 1800)]
+
+
+def test_the_moment_of_receipt_is_no_progress(any_engine: sa.Engine) -> None:
+    """An undated line is stored with a time within the attempt: it tells nothing of when the work stopped."""
+    told(any_engine, [iteration(90)], [job(0, 700, "FAILED")])
+    with writing(any_engine).begin() as connection:
+        append_events(connection, [replace(iteration(91), time=None)], at(400))
+    found = stop(any_engine)
+    assert found is not None
+    assert found.last_work == at(90)
+
+
 def test_a_cause_is_sought_for_six_hours_at_most(any_engine: sa.Engine) -> None:
     """A hang that nobody noticed for a day: what was survived for longer is not it."""
     told(any_engine, [iteration(90)], [job(0, 90_000, "CANCELLED by 1000")])
@@ -193,8 +211,8 @@ def test_no_more_than_twenty_suspects_are_named(engine: sa.Engine) -> None:
     nodes = [f"gpu-{n:03d}" for n in range(1, 31)]
     told(engine, [iteration(90), *(xid(79, 100, n) for n in nodes)], [job(0, 700, "FAILED", "gpu-[001-030]")])
     suspects = ranked(engine)
-    assert len(suspects) == MOST
-    assert [one.node for one in suspects] == nodes[:MOST]
+    assert len(suspects) == MOST == 20
+    assert [one.node for one in suspects] == nodes[:20]
 
 
 def test_evidence_is_ten_events_at_most_and_never_mere_information(engine: sa.Engine) -> None:

@@ -142,7 +142,9 @@ def test_detection_lasts_from_the_fault_to_the_schedulers_end() -> None:
 
 def test_a_fault_at_the_very_end_leaves_no_detection() -> None:
     """The window is closed: at the last line and at the end both count."""
-    assert ms(ledger([attempt(0, 40, "FAILED")], [iteration(10, 1)], [fault(40)])) == {"lost_work": 40_000}
+    made = ledger([attempt(0, 40, "FAILED")], [iteration(10, 1)], [fault(40)])
+    assert ms(made) == {"lost_work": 40_000}
+    assert made.interruptions[0].culprit is not None
     assert ms(ledger([attempt(0, 40, "FAILED")], [iteration(10, 1)], [fault(10)])) == {
         "lost_work": 10_000,
         "detection": 30_000,

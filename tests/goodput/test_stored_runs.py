@@ -122,6 +122,18 @@ def test_an_error_line_of_another_run_blames_nobody_here(any_engine: sa.Engine) 
     assert other.buckets_ms["detection"] == 30_000
 
 
+def test_the_moment_of_receipt_is_no_time_of_an_error(any_engine: sa.Engine) -> None:
+    """The log is shipped while the job ends: an undated error line is stored with a time within the window."""
+    undated = replace(reported(1, "ValueError: bad token"), time=None)
+    stored(any_engine, [attempt("a", 5, 60, "FAILED")], of_run("a", [line(15, 1), line(25, 2)]))
+    with writing(any_engine).begin() as connection:
+        append_events(connection, of_run("a", [undated]), at(40))
+    with any_engine.begin() as connection:
+        (ledger,) = read_ledgers(connection)
+    assert (ledger.buckets_ms["lost_work"], ledger.buckets_ms["detection"]) == (55_000, 0)
+    assert ledger.interruptions[0].cause == "unknown"
+
+
 def test_lines_that_arrive_in_several_files_are_read_in_the_order_of_the_clock(any_engine: sa.Engine) -> None:
     """A log that was rotated: the older part has the later name, its line numbers begin anew."""
     older = [replace(event, file="run.log.1") for event in of_run("a", [line(15, 1), line(25, 2)])]
