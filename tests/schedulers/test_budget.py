@@ -231,3 +231,12 @@ def test_the_order_of_the_nodes_does_not_matter(facts: Any, standing: Any) -> No
     one, two = decide(inputs, policy), decide(turned, policy)
     assert {h.node: h for h, _ in one.changed} == {h.node: h for h, _ in two.changed}
     assert {h.id for h in one.released} == {h.id for h in two.released}
+
+
+def test_of_equals_the_first_by_name_is_served() -> None:
+    """Whatever the order in which they were read: the same facts give the same hints."""
+    sick = [replace(one, fault=fault(one.node)) for one in nodes(5)]
+    policy = replace(AUTO, budgets=replace(OPEN, nodes=1))
+    for order in (sick, sick[::-1], sick[2:] + sick[:2]):
+        decision = decide(Inputs(NOW, order), policy)
+        assert [made.node for made, _ in decision.changed if made.action == "cordon"] == ["n000"]
