@@ -1,0 +1,144 @@
+"""Background loops when things go wrong: a lost lease, a database that is gone, a server that dies."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError
+
+from api import loops as loops_module
+from api.ledgers import LedgerCache
+from api.loops import Loop, LoopRunner, make_loops
+from api.settings import Intervals
+from api.state import State
+from store import schema
+from store.database import writing
+from store.lease import acquire
+
+from .conftest import QUIET, Clock
+
+
+@pytest.fixture
+def state(engine: sa.Engine, clock: Clock) -> State:
+    """A server's state, without a server."""
+    return State(QUIET, engine, clock)
+
+
+def value(state: State, name: str, loop: str = "x") -> float | None:
+    """A sample of a loop."""
+    return state.metrics.registry.get_sample_value(f"foreshock_loop_{name}", {"loop": loop})
+
+
+def test_a_turn_is_told_when_its_lease_was_taken_over(state: State, engine: sa.Engine) -> None:
+    """A server that slept too long must not go on sending beside its heir."""
+    told: list[bool] = []
+
+    def turn(keep_on: Callable[[], bool]) -> None:
+        told.append(keep_on())
+        with writing(engine).begin() as connection:
+            connection.execute(sa.update(schema.leases).values(holder="heir"))
+        told.append(keep_on())
+
+    LoopRunner(state, ()).turn(Loop("x", 1.0, turn))
+    assert told == [True, False]
+
+
+def test_a_turn_is_told_when_the_server_stops(state: State) -> None:
+    """So that the end does not wait for a long queue."""
+    told: list[bool] = []
+
+    def turn(keep_on: Callable[[], bool]) -> None:
+        told.append(keep_on())
+        runner.stop()
+        told.append(keep_on())
+
+    runner = LoopRunner(state, ())
+    runner.turn(Loop("x", 1.0, turn))
+    assert told == [True, False]
+
+
+def test_a_lease_outlasts_three_turns_of_a_slow_loop(state: State, engine: sa.Engine) -> None:
+    """A loop that comes once an hour keeps its lease between two turns."""
+    LoopRunner(state, ()).turn(Loop("x", 3600.0, lambda _keep_on: None))
+    later = datetime.now(UTC) + timedelta(hours=2, minutes=50)
+    assert not acquire(engine, "x", "other", later, 60.0)
+    assert acquire(engine, "x", "other", later + timedelta(minutes=20), 60.0)
+
+
+def test_who_does_not_hold_the_lease_does_nothing_and_counts_nothing(state: State, engine: sa.Engine) -> None:
+    """Neither a turn nor a success: the metrics tell who works."""
+    assert acquire(engine, "x", "other", datetime.now(UTC), 600.0)
+    LoopRunner(state, ()).turn(Loop("x", 1.0, lambda _keep_on: pytest.fail("not ours")))
+    assert (value(state, "turns_total"), value(state, "last_success_timestamp_seconds")) == (None, None)
+
+
+def test_a_failed_turn_is_no_success(state: State, caplog: pytest.LogCaptureFixture) -> None:
+    """The alert on the last success goes off."""
+
+    def turn(_keep_on: Callable[[], bool]) -> None:
+        raise RuntimeError("broken")
+
+    with caplog.at_level(logging.ERROR):
+        LoopRunner(state, ()).turn(Loop("x", 1.0, turn))
+    assert (value(state, "failures_total"), value(state, "last_success_timestamp_seconds")) == (1.0, None)
+
+
+def test_a_database_that_is_gone_fails_the_turn_and_not_the_loop(
+    state: State, engine: sa.Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Asking for the lease is part of the turn; once the database is back, so is the loop."""
+    runner, loop = LoopRunner(state, ()), Loop("x", 1.0, lambda _keep_on: None)
+    with engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE leases RENAME TO elsewhere"))
+    with caplog.at_level(logging.ERROR):
+        runner.turn(loop)
+    assert value(state, "failures_total") == 1.0
+    with engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE elsewhere RENAME TO leases"))
+    runner.turn(loop)
+    assert value(state, "turns_total") == 1.0
+
+
+def test_the_end_goes_on_when_a_lease_cannot_be_given_back(
+    state: State, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It lapses by itself; the other leases are given back all the same."""
+    asked: list[str] = []
+
+    def release(_engine: sa.Engine, name: str, _holder: str) -> None:
+        asked.append(name)
+        raise OperationalError("DELETE", {}, Exception("gone"))
+
+    monkeypatch.setattr(loops_module, "release", release)
+    runner = LoopRunner(state, tuple(Loop(name, 9.0, lambda _keep_on: None) for name in ("a", "b")))
+    with caplog.at_level(logging.WARNING):
+        runner.stop()
+    assert asked == ["a", "b"]
+    assert caplog.text.count("lapses by itself") == 2
+
+
+def test_two_servers_of_one_host_are_told_apart(engine: sa.Engine, clock: Clock) -> None:
+    """Even in one process: a restart does not take itself for the one before."""
+    state = State(replace(QUIET, intervals=Intervals(0, 3600, 0)), engine, clock)
+    one, two = make_loops(state), make_loops(state)
+    loop = Loop("policy", 3600.0, lambda _keep_on: None)
+    one.turn(loop)
+    two.turn(loop)
+    assert value(state, "turns_total", "policy") == 1.0
+    two.stop()
+    two.turn(loop)
+    assert value(state, "turns_total", "policy") == 1.0, "the second had nothing to give back"
+    one.stop()
+
+
+def test_the_ledgers_that_are_kept_are_bounded(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever names clients ask for."""
+    monkeypatch.setattr("api.ledgers._MAX_RUNS", 3)
+    cache = LedgerCache(monotonic=lambda: 0.0)
+    with engine.connect() as connection:
+        for number in range(10):
+            assert cache.get(connection, f"run{number}") is None
+            assert len(cache._kept) <= 3
