@@ -54,8 +54,7 @@ def simulate(directory: Path, as_json: bool, **chosen: Any) -> None:
 
     Prints the oracle: how well a reader of the hidden state would have foretold the outages.
     """
-    if (directory / "archive").exists() and any((directory / "archive").iterdir()):
-        raise Failure(f"{directory / 'archive'} is not empty: name another directory, or remove it first")
+    _check_empty(directory / "archive")
     try:
         settings = Settings(**chosen)
     except ValueError as error:
@@ -76,6 +75,15 @@ def simulate(directory: Path, as_json: bool, **chosen: Any) -> None:
     )
     click.echo("The oracle, who reads the hidden state, reaches:")
     print_table([_row(horizon, figures) for horizon, figures in hidden["horizons"].items()], _COLUMNS)
+
+
+def _check_empty(archive: Path) -> None:
+    """Refuse to mix two clusters' files."""
+    try:
+        if archive.exists() and any(archive.iterdir()):
+            raise Failure(f"{archive} is not empty: name another directory, or remove it first")
+    except OSError as error:
+        raise Failure(f"cannot write to {archive.parent}: {archive}: {error.strerror or error}") from error
 
 
 def _row(horizon_h: str, figures: dict[str, Any]) -> dict[str, Any]:

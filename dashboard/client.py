@@ -50,6 +50,8 @@ class Client:
 
     def __init__(self, address: Address, transport: httpx2.BaseTransport | None = None) -> None:
         self.server = address.server.rstrip("/")
+        if address.token and not (address.token.isascii() and address.token.isprintable()):
+            raise Trouble("The token is none: it holds a line break or a letter beyond ASCII. Correct --token-file.")
         headers = {"Authorization": f"Bearer {address.token}"} if address.token else {}
         try:
             url = httpx2.URL(f"{self.server}/api/v1/")

@@ -56,9 +56,11 @@ def _value(hint: Any, raw: Any, where: str) -> Any:
         if origin is tuple:
             return tuple(_value(typing.get_args(hint)[0], part, where) for part in raw)
         if origin is dict:
-            return dict(raw)
+            kind = typing.get_args(hint)[1]
+            known = raw.items() if kind is Any else ((name, part) for name, part in raw.items() if part is not None)
+            return {name: _value(kind, part, f"{where}.{name}") for name, part in known}
         return decode(hint, raw) if isinstance(hint, type) and is_dataclass(hint) else hint(raw)
     except AnswerError:
         raise
-    except (TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise AnswerError(f"{where} cannot be {str(raw)[:40]!r}") from error

@@ -29,7 +29,7 @@ def cells(nodes: Sequence[Node]) -> list[Cell]:
     if len(nodes) > MAX_CELLS:
         return [_rack_cell(i, name, members) for i, (name, members) in enumerate(racks.items())]
     return [
-        Cell(row, column, name, node.node, node.state, _node_hover(node))
+        Cell(row, column, _safe(name), node.node, node.state, _node_hover(node))
         for column, (name, members) in enumerate(racks.items())
         for row, node in enumerate(members)
     ]
@@ -47,7 +47,7 @@ def _racks(nodes: Sequence[Node]) -> dict[str, list[Node]]:
 
 def _node_hover(node: Node) -> str:
     lines = [
-        f"<b>{_safe(node.node)}</b>: {words.state(node.state)}",
+        f"<b>{_safe(node.node)}</b>: {_safe(words.state(node.state))}",
         f"risk {words.risk(node.score_24h)} within 24 h, {words.risk(node.score_7d)} within 7 days",
     ]
     lines += [_safe(reason.text) for reason in node.reasons[:2]]

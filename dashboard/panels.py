@@ -62,7 +62,7 @@ def as_of(cluster: Cluster) -> None:
 
 def mode(name: str | None) -> str:
     """The mode of hints, explained."""
-    return f"Mode {vocabulary.MODES.get(name or '', name)}" if name else "Mode unknown"
+    return f"Mode {vocabulary.MODES.get(name) or words.plain(name)}" if name else "Mode unknown"
 
 
 def empty(text: str) -> None:
@@ -80,10 +80,10 @@ def node_link(site: Site, name: str | None) -> None:
 
 def hint_line(hint: NodeHint) -> str:
     """What is asked of the scheduler about a node, as Markdown."""
-    return f"hint: **{hint.action}** ({vocabulary.HINT_STATES.get(hint.state, hint.state)})"
+    return f"hint: **{words.plain(hint.action)}** ({vocabulary.HINT_STATES.get(hint.state) or words.plain(hint.state)})"
 
 
 def state_badge(state: str) -> None:
     """A node's state, coloured."""
     tint = vocabulary.STATE_TINTS.get(state, "gray")
-    st.badge(words.state(state), color=tint, help=vocabulary.STATE_MEANINGS.get(state))
+    st.badge(words.plain(words.state(state)), color=tint, help=vocabulary.STATE_MEANINGS.get(state))

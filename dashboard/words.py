@@ -121,6 +121,14 @@ def state(name: str) -> str:
     return vocabulary.STATES.get(name, name.replace("_", " "))
 
 
+def _not_well(cluster: Cluster) -> dict[str, int]:
+    """How many nodes are not well, by the words of their states, the worst first; a node of no state is not well."""
+    names = [*vocabulary.STATES, *(name for name in cluster.states if name not in vocabulary.STATES)]
+    found = {plain(state(name)): cluster.states.get(name, 0) for name in names if name != "ok"}
+    found["in a state not known"] = cluster.nodes - sum(cluster.states.values())
+    return {name: n for name, n in found.items() if n > 0}
+
+
 def headline(cluster: Cluster) -> tuple[str, str]:
     """The answer first: how bad it is (`error`, `warning`, `success`, `info`), and a sentence that says it."""
     if not cluster.nodes:
@@ -128,15 +136,14 @@ def headline(cluster: Cluster) -> tuple[str, str]:
             "info",
             "No node is known yet. Start `foreshock sidecar` on the nodes, or load an archive with `foreshock ingest`.",
         )
-    bad = {
-        name: cluster.states.get(name, 0) for name in vocabulary.STATES if name != "ok" and cluster.states.get(name, 0)
-    }
-    said = [f"{n:,} {'node ' if n == 1 else 'nodes '}{vocabulary.STATES[name]}" for name, n in list(bad.items())[:1]]
-    said += [f"{n:,} {vocabulary.STATES[name]}" for name, n in list(bad.items())[1:]]
-    text = ", ".join(said) if said else f"All {many(cluster.nodes, 'node')} are well"
+    bad = _not_well(cluster)
+    said = [f"{n:,} {'node ' if n == 1 else 'nodes '}{name}" for name, n in list(bad.items())[:1]]
+    said += [f"{n:,} {name}" for name, n in list(bad.items())[1:]]
+    well = "The one node is well" if cluster.nodes == 1 else f"All {cluster.nodes:,} nodes are well"
+    text = ", ".join(said) or well
     below = cluster.goodput is not None and cluster.target is not None and cluster.goodput < cluster.target
     if cluster.run and cluster.goodput is not None:
         text += f"; run {plain(cluster.run)} at {share(cluster.goodput)} goodput"
         text += f", target {share(cluster.target, 0)}" if cluster.target is not None else ""
-    level = "error" if bad.keys() & {"faulty"} else "warning" if bad or below else "success"
+    level = "error" if cluster.states.get("faulty") else "warning" if bad or below else "success"
     return level, f"{text}."

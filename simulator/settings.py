@@ -25,7 +25,7 @@ class Settings:
         """Refuse what cannot be simulated.
 
         Raises:
-            ValueError: a figure is out of range, or `start` is no aware midnight.
+            ValueError: a figure is out of range, or `start` is no aware midnight of 1980 to 2999.
         """
         if not 8 <= self.nodes <= 10_000:
             raise ValueError(f"{self.nodes} nodes cannot be simulated: choose 8 to 10000")
@@ -35,6 +35,9 @@ class Settings:
             raise ValueError(f"a rate of {self.rate_per_1000_node_days} is out of range: choose above 0, at most 50")
         if self.start.tzinfo is None or self.start.utcoffset() or self.start.time() != time.min:
             raise ValueError(f"{self.start} is no midnight in UTC: give the start as 2025-01-01T00:00:00Z")
+        # Nodes are older than the archive, and the calendar ends.
+        if not 1980 <= self.start.year <= 2999:
+            raise ValueError(f"a start in the year {self.start.year} cannot be simulated: choose 1980 to 2999")
 
     @property
     def length_ms(self) -> int:

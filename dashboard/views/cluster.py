@@ -1,7 +1,7 @@
 """The Cluster page: is anything wrong, where, and what is to be done."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import streamlit as st
@@ -42,7 +42,8 @@ def _live(site: Site) -> None:
         ahead = site.client.incidents_since(RECENT, since=cluster.now + _SKEW)
         left, right = st.columns([8, 5], gap="medium")
         with left:
-            _map(nodes, cluster)
+            if nodes:
+                _map(nodes, cluster)
             _incidents(incidents, ahead, cluster)
         with right:
             _attention(site, nodes, [*ahead, *incidents], cluster)
@@ -64,24 +65,25 @@ def _metrics(cluster: Cluster) -> None:
     states = cluster.states
     row = st.columns(6)
     row[0].metric(
-        f"Well, of {words.many(cluster.nodes, 'node')}", words.count(states.get("ok", 0)), border=True, height="stretch"
+        f"Well, of {words.many(cluster.nodes, 'node')}", _counted(states, "ok"), border=True, height="stretch"
     )
     row[1].metric(
         "Faulty",
-        words.count(states.get("faulty", 0)),
+        _counted(states, "faulty"),
         help=vocabulary.STATE_MEANINGS["faulty"],
         border=True,
         height="stretch",
     )
     row[2].metric(
         "At risk",
-        words.count(states.get("at_risk", 0)),
+        _counted(states, "at_risk"),
         help=vocabulary.STATE_MEANINGS["at_risk"],
         border=True,
         height="stretch",
     )
-    away = states.get("out", 0) + states.get("cordoned", 0)
-    row[3].metric("Out or cordoned", words.count(away), help="takes no new work", border=True, height="stretch")
+    row[3].metric(
+        "Out or cordoned", _counted(states, "out", "cordoned"), help="takes no new work", border=True, height="stretch"
+    )
     row[4].metric(
         "Incidents, 24 h",
         words.count(cluster.incidents_24h),
@@ -102,11 +104,19 @@ def _metrics(cluster: Cluster) -> None:
     )
 
 
+def _counted(states: Mapping[str, int], *names: str) -> str:
+    """How many nodes are in these states: a dash where the server counts none at all."""
+    return words.count(sum(states.get(name, 0) for name in names) if states else None)
+
+
 def _map(nodes: Sequence[Node], cluster: Cluster) -> None:
     st.subheader("Racks, by their worst node" if len(nodes) > MAX_CELLS else "Nodes by rack", anchor=False)
     counted = {name: sum(1 for n in nodes if n.state == name) for name in vocabulary.STATES}
     square = '<span style="color:{}">■</span> {:,} {}'
     legend = [square.format(vocabulary.STATE_COLOURS[s], n, words.state(s)) for s, n in counted.items() if n]
+    strange = len(nodes) - sum(counted.values())
+    if strange:  # drawn in the colour of silence
+        legend.append(square.format(vocabulary.STATE_COLOURS["silent"], strange, "in a state not known"))
     st.html(" &nbsp; ".join(legend))
     st.plotly_chart(
         charts.node_map(cells(nodes)), key=MAP, on_select=_choose, selection_mode="points", config=charts.CONFIG
@@ -124,6 +134,9 @@ def _choose() -> None:
 
 def _attention(site: Site, nodes: Sequence[Node], incidents: Sequence[Incident], cluster: Cluster) -> None:
     """The nodes to look at, worst first, each with its reasons in words."""
+    if not nodes:
+        panels.empty("The nodes are not listed at present: they come with the next answer.")
+        return
     ranked = frames.worst_first(nodes)
     bad = sum(1 for node in nodes if node.state != "ok")
     st.subheader("Look at these first" if bad else "Nothing needs you; the riskiest are", anchor=False)

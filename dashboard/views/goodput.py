@@ -107,9 +107,13 @@ def _metrics(ledger: Ledger, cluster: Cluster) -> None:
 
 def _buckets(ledger: Ledger) -> None:
     st.subheader("Where the time went", anchor=False)
+    rows = frames.bucket_rows(ledger.buckets, ledger.wall_s, ledger.gpus)
+    if not rows:
+        panels.empty("The ledger does not say where the time went.")
+        return
     st.plotly_chart(ledger_charts.wall_time(ledger), key="wall_time", config=CONFIG)
     with st.expander("The same as a table: the parts sum to the wall time exactly"):
-        frames.show(frames.bucket_rows(ledger.buckets, ledger.wall_s, ledger.gpus), "buckets")
+        frames.show(rows, "buckets")
 
 
 def _losses(ledger: Ledger, cluster: Cluster) -> None:

@@ -83,9 +83,9 @@ def _card(site: Site, hint: Hint, cluster: Cluster) -> None:
     with st.container(border=True, gap="small"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             panels.node_link(site, hint.node)
-            st.markdown(f"**{hint.action}**: {ASKS.get(hint.action, 'as named')}", width="content")
+            st.markdown(f"**{words.plain(hint.action)}**: {ASKS.get(hint.action, 'as named')}", width="content")
             st.badge(
-                f"{hint.state}: {vocabulary.HINT_STATES.get(hint.state, '')}",
+                f"{words.plain(hint.state)}: {vocabulary.HINT_STATES.get(hint.state, '')}",
                 color=vocabulary.HINT_TINTS.get(hint.state, "gray"),
             )
         st.markdown(words.plain(frames.unmarked(hint.reason)) or "no reason recorded")
@@ -103,12 +103,15 @@ def evidence(found: Mapping[str, Any]) -> list[str]:
     """The evidence as lines of Markdown: the server's known keys in words, any other under its own name."""
     lines = []
     if isinstance(found.get("score"), int | float):
-        lines.append(f"**Risk within {found.get('horizon_h', 24)} h:** {words.risk(float(found['score']))}")
+        lines.append(
+            f"**Risk within {words.plain(str(found.get('horizon_h', 24)))} h:** {words.risk(float(found['score']))}"
+        )
     if found.get("held"):
         lines.append(f"**Turned down from a cordon:** {words.plain(str(found['held']))}")
     if found.get("incident"):
         lines.append(f"**Confirmed fault:** incident {words.plain(str(found['incident']))}")
-    lines += [f"- {words.plain(str(reason))}" for reason in found.get("reasons") or ()]
+    reasons = found.get("reasons") or ()
+    lines += [f"- {words.plain(str(why))}" for why in (reasons if isinstance(reasons, list | tuple) else [reasons])]
     for name, value in found.items():
         if name not in SAID and value is not None:
             lines.append(f"**{words.plain(name.replace('_', ' ').capitalize())}:** {words.plain(str(value))}")
@@ -120,7 +123,9 @@ def _decisions(site: Site, hint: Hint) -> None:
     asked = st.session_state.get("asked")
     if asked and asked[0] == hint.id:
         verb = asked[1]
-        st.warning(CONFIRM[verb].format(ask=ASKS.get(hint.action, hint.action), node=words.plain(hint.node)))
+        st.warning(
+            CONFIRM[verb].format(ask=ASKS.get(hint.action) or words.plain(hint.action), node=words.plain(hint.node))
+        )
         with st.container(horizontal=True):
             st.button(f"Yes, {verb}", key=f"yes_{hint.id}", type="primary", on_click=_decide, args=(site, hint, verb))
             st.button("No, leave it", key=f"no_{hint.id}", on_click=_ask, args=(None, None))

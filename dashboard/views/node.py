@@ -49,7 +49,7 @@ def _live(site: Site, name: str) -> None:
 def headline(node: Node) -> tuple[str, str]:
     """State and risk in a sentence."""
     level = {"faulty": "error", "ok": "success"}.get(node.state, "warning")
-    text = f"{words.plain(node.node)} is {words.state(node.state)}"
+    text = f"{words.plain(node.node)} is {words.plain(words.state(node.state))}"
     if node.score_24h is None:
         return level, f"{text}; {NOT_SCORED[node.state == 'out']}."
     return level, (
@@ -69,9 +69,19 @@ def _facts(node: Node, cluster: Cluster) -> None:
         border=True,
         height="stretch",
     )
-    row[3].metric("GPUs", words.count(node.gpus), help=node.gpu_model, border=True, height="stretch")
+    row[3].metric(
+        "GPUs",
+        words.count(node.gpus),
+        help=words.plain(node.gpu_model or "model not known"),
+        border=True,
+        height="stretch",
+    )
     row[4].metric(
-        "Rack", node.rack or words.DASH, help=f"leaf switch {node.leaf or 'unknown'}", border=True, height="stretch"
+        "Rack",
+        node.rack or words.DASH,
+        help=f"leaf switch {words.plain(node.leaf or 'unknown')}",
+        border=True,
+        height="stretch",
     )
     parts = [
         node.gpu_model,

@@ -12,8 +12,10 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx2
 import pytest
 import streamlit as st
+from drawn_page import Opened, draw_page
 
 from dashboard.client import Address, Client
+from dashboard.panels import Site
 
 GPU = {"type": "gpu", "pci": "0000:0f:00.0", "index": 3, "uuid": None, "port": None}
 REASONS = [
@@ -267,3 +269,9 @@ def api() -> Iterator[CannedApi]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture
+def drawn(api: CannedApi, connect: Connect) -> Opened:
+    """Draws a page of the canned API."""
+    return lambda page, **query: draw_page(Site(connect(api.url)), page, **query)

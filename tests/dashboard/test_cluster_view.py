@@ -1,0 +1,258 @@
+"""The Cluster page: a replay beside this host's own events, very large clusters, what speaks against a node."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from drawn_page import Opened, draw_page, failing, seen
+
+from dashboard.answers import Cluster, Device, Incident, Node, Reason
+from dashboard.panels import Site
+from dashboard.views import cluster as view
+
+NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
+CLUSTER = Cluster(now=NOW, nodes=3)
+
+
+def fatal(begin: datetime, node: str = "gpu-017", code: int = 79) -> Incident:
+    """A fatal Xid of two seconds."""
+    gpu = Device("gpu", pci="0000:0f:00.0", index=3)
+    return Incident("i", begin, begin + timedelta(seconds=2), "xid", node, code, "fatal", device=gpu)
+
+
+def site_of(connect: Any, answers: dict[str, Any]) -> Site:
+    """A site whose answers may depend on what is asked: a value, or a function of the query."""
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        found = answers[urlsplit(str(request.url)).path.removeprefix("/api/v1/")]
+        return httpx2.Response(200, json=found(dict(request.url.params)) if callable(found) else found)
+
+    return Site(connect("http://api", transport=httpx2.MockTransport(answer)))
+
+
+def of_a_replay(api: Any, now: str, later: list[dict[str, Any]]) -> dict[str, Any]:
+    """The canned answers at another clock, with incidents that are dated later than it."""
+    old = api.answers["incidents"]["items"]
+
+    def incidents(query: dict[str, str]) -> dict[str, Any]:
+        return {"items": later if "since" in query else old}
+
+    return api.answers | {"cluster": api.answers["cluster"] | {"now": now}, "incidents": incidents}
+
+
+def test_incidents_of_this_host_do_not_hide_those_of_the_replay(connect: Any, api: Any) -> None:
+    """They are dated years after the replay's clock: a line tells of them, the table stays the replay's."""
+    later = api.answers["incidents"]["items"][0] | {"id": "i9", "node": "my-laptop", "code": 31, "severity": "error"}
+    times = [{"start": f"2026-11-21T02:0{m}:00Z", "end": f"2026-11-21T02:0{m}:01Z"} for m in (1, 2)]
+    site = site_of(connect, of_a_replay(api, "2025-03-29T03:12:00Z", [later | each for each in times]))
+    drawn = draw_page(site, "cluster")
+    assert failing(drawn) == []
+    assert list(drawn.dataframe[0].value["node"]) == ["gpu-017"]
+    assert (
+        "Dated later than this page's clock (a replay): 2 incidents, the newest on my-laptop at "
+        "2026-11-21 02:02:00 UTC: Xid 31, program touched forbidden memory" in seen(drawn)
+    )
+
+
+def test_at_the_present_later_incidents_are_of_a_host_whose_clock_runs_ahead(connect: Any, api: Any) -> None:
+    """The same line with another cause; an incident without a node is told too."""
+    now = datetime.now(UTC)
+    soon = (now + timedelta(hours=2)).isoformat()
+    later = {"id": "i9", "start": soon, "end": soon, "kind": "link_down", "node": None, "severity": "error"}
+    said = seen(draw_page(site_of(connect, of_a_replay(api, now.isoformat(), [later])), "cluster"))
+    assert "(a host's clock runs ahead): 1 incident, the newest on no node at" in said
+    assert "fabric link down" in said
+    assert "(the clock of the replayed cluster)" not in said
+
+
+def test_without_later_incidents_there_is_no_line_of_them(connect: Any, api: Any) -> None:
+    """The common case."""
+    drawn = draw_page(site_of(connect, of_a_replay(api, "2025-03-29T03:12:00Z", [])), "cluster")
+    assert failing(drawn) == []
+    assert "Dated later" not in seen(drawn)
+
+
+def test_a_page_with_later_incidents_alone_says_both(connect: Any, api: Any) -> None:
+    """None until now, one after it."""
+    later = api.answers["incidents"]["items"][0]
+    answers = of_a_replay(api, "2025-01-01T00:00:00Z", [later])
+    answers["incidents"] = lambda query: {"items": [later] if "since" in query else []}
+    said = seen(draw_page(site_of(connect, answers), "cluster"))
+    assert "No fault is known." in said
+    assert "Dated later than this page's clock" in said
+
+
+def test_what_is_read_ends_and_begins_a_minute_after_the_clock(drawn: Opened, api: Any) -> None:
+    """No incident falls between the two questions, and the feed ends where the incidents do."""
+    drawn("cluster")
+    edge = "2025-03-29T03:13:00+00:00"
+    asked = [(path, query) for _, path, query, _ in api.asked]
+    assert ("incidents", {"limit": "300", "until": edge}) in asked
+    assert ("incidents", {"limit": "300", "since": edge}) in asked
+    assert ("events", {"limit": "200", "until": edge}) in asked
+
+
+def test_the_newest_fatal_fault_of_a_node_speaks_against_it() -> None:
+    """With its device and its age; another node's does not, and one of yesterday does not any more."""
+    node = Node("gpu-017", "faulty")
+    found = view.why(node, [fatal(NOW - timedelta(hours=2)), fatal(NOW - timedelta(hours=3), code=48)], CLUSTER)
+    assert found.replace("\\", "") == "Xid 79, GPU unreachable over PCIe (GPU 3 (0000:0f:00.0), 2.0 h ago)"
+    assert view.why(node, [fatal(NOW, "gpu-018")], CLUSTER) == "nothing known against it"
+    day = timedelta(days=1)
+    assert "Xid 79" in view.why(node, [fatal(NOW - day)], CLUSTER)
+    assert view.why(node, [fatal(NOW - day - timedelta(seconds=2))], CLUSTER) == "nothing known against it"
+
+
+def test_a_fault_dated_later_than_the_clock_bears_its_date() -> None:
+    """ "in 20 months" would be a prophecy."""
+    found = view.why(Node("gpu-017", "faulty"), [fatal(datetime(2026, 11, 21, 2, 2, tzinfo=UTC))], CLUSTER)
+    assert "2026-11-21 02:02:00 UTC" in found.replace("\\", "")
+    assert " in " not in found
+
+
+def test_only_what_raises_a_score_is_a_reason_to_look() -> None:
+    """The two strongest of them, in the server's order."""
+    reasons = (Reason("young", -0.2), Reason("hot", 0.2), Reason("flaps", 0.1), Reason("slow", 0.05))
+    assert view.why(Node("a", "at_risk", reasons=reasons), [], CLUSTER) == "hot; flaps"
+
+
+@pytest.mark.parametrize(
+    ("node", "says"),
+    [
+        (Node("a", "silent", last_seen=NOW - timedelta(hours=5)), "last heard of 5.0 h ago"),
+        (Node("a", "silent"), "never heard of"),
+        (Node("a", "out"), "taken out of service by the scheduler; its page says since when and why"),
+        (Node("a", "ok"), "nothing known against it"),
+        (Node("a", "dreaming"), "nothing known against it"),
+    ],
+)
+def test_each_state_says_why_it_is_one(node: Node, says: str) -> None:
+    """Silence, an outage, nothing."""
+    assert view.why(node, [], CLUSTER) == says
+
+
+def test_a_node_that_is_out_says_so_before_its_fault() -> None:
+    """That it is out matters first."""
+    found = view.why(Node("gpu-017", "out"), [fatal(NOW - timedelta(hours=2))], CLUSTER)
+    assert found.startswith("taken out of service by the scheduler")
+    assert "Xid 79" in found
+
+
+def listed(api: Any, *nodes: dict[str, Any]) -> None:
+    """Let the cluster have these nodes."""
+    api.answers["nodes"] = {"items": list(nodes)}
+    states: dict[str, int] = {}
+    for node in nodes:
+        states[node["state"]] = states.get(node["state"], 0) + 1
+    api.answers["cluster"] = api.answers["cluster"] | {"nodes": len(nodes), "states": states}
+
+
+def test_one_node_is_a_cluster(drawn: Opened, api: Any) -> None:
+    """A workstation: in the singular."""
+    listed(api, {"node": "box", "state": "ok"})
+    shown = drawn("cluster")
+    assert failing(shown) == []
+    assert "The one node is well; run llm-70b" in seen(shown)
+    assert shown.metric[0].label == "Well, of 1 node"
+    assert len(shown.get("plotly_chart")) == 1
+
+
+def test_a_twelve_thousand_node_cluster_is_a_map_of_racks(drawn: Opened, api: Any) -> None:
+    """Drawn without a cell for each node, the first six bad ones in words, the rest counted."""
+    nodes = [{"node": f"gpu-{i:05}", "state": "ok", "rack": f"r{i // 8:04}"} for i in range(12_500)]
+    for place in range(0, 9000, 1000):
+        nodes[place]["state"] = "at_risk"
+    listed(api, *nodes)
+    shown = drawn("cluster")
+    assert failing(shown) == []
+    said = seen(shown)
+    assert "Racks, by their worst node" in said
+    assert "and 3 more that are not well: see the map" in said
+    assert [m.value for m in shown.metric][:3] == ["12,491", "0", "9"]
+    assert said.count("nothing known against it") == 6
+
+
+def test_a_large_list_of_nodes_is_not_asked_for_at_every_turn(drawn: Opened, api: Any) -> None:
+    """Three seconds later the page is drawn again: a large cluster's nodes are still good, a small one's are not."""
+    listed(api, *({"node": f"gpu-{i:05}", "state": "ok"} for i in range(12_000)))
+    shown = drawn("cluster")
+    shown.run()
+    assert [path for _, path, _, _ in api.asked].count("nodes") == 1
+    listed(api, {"node": "box", "state": "ok"})
+    del shown.session_state["nodes"]
+    asked = len([path for _, path, _, _ in api.asked if path == "nodes"])
+    shown.run()
+    held_at, held = shown.session_state["nodes"]
+    shown.session_state["nodes"] = (held_at - 1.0, held)
+    shown.run()
+    assert [path for _, path, _, _ in api.asked].count("nodes") == asked + 2
+
+
+def test_states_of_a_newer_server_are_not_called_well(drawn: Opened, api: Any) -> None:
+    """In the answer, the legend and the list."""
+    listed(api, {"node": "a", "state": "dreaming"}, {"node": "b", "state": "ok"})
+    shown = drawn("cluster")
+    said = seen(shown)
+    assert "1 node dreaming" in said
+    assert "Look at these first" in said
+    assert "1 in a state not known" in shown.get("html")[0].proto.body
+
+
+def test_counts_that_the_server_does_not_send_are_dashes(drawn: Opened, api: Any) -> None:
+    """None is not nought."""
+    api.answers["cluster"] = {"now": "2025-03-29T03:12:00Z", "nodes": 3}
+    values = [metric.value for metric in drawn("cluster").metric]
+    assert values == ["–"] * 6
+
+
+def test_out_and_cordoned_are_counted_together(drawn: Opened, api: Any) -> None:
+    """Neither takes new work."""
+    api.answers["cluster"] = api.answers["cluster"] | {"nodes": 9, "states": {"out": 2, "cordoned": 3, "ok": 4}}
+    values = {metric.label: metric.value for metric in drawn("cluster").metric}
+    assert values["Out or cordoned"] == "5"
+    assert values["Faulty"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("goodput", "target", "delta"),
+    [(0.931, 0.95, "-1.9 points"), (0.97, 0.95, "+2.0 points"), (None, 0.95, ""), (0.9, None, "")],
+)
+def test_goodput_is_held_against_its_target(
+    drawn: Opened, api: Any, goodput: float | None, target: float | None, delta: str
+) -> None:
+    """In points, where both are known."""
+    api.answers["cluster"] = api.answers["cluster"] | {"goodput": goodput, "target": target}
+    assert drawn("cluster").metric[5].delta == delta
+
+
+def test_routine_alone_is_no_news(drawn: Opened, api: Any) -> None:
+    """Training steps, saves and job records fill no table."""
+    routine = ("iteration", "evaluation", "checkpoint_save", "job", "telemetry", "checkpoint_save_start")
+    api.answers["events"] = {"items": [{"time": None, "kind": kind, "source": "training"} for kind in routine]}
+    shown = drawn("cluster")
+    assert "Nothing but routine records of late." in seen(shown)
+    assert len(shown.dataframe) == 1
+
+
+def test_the_newest_fifty_are_shown(drawn: Opened, api: Any) -> None:
+    """Newest first, of incidents and of events."""
+    event, incident = api.answers["events"]["items"][0], api.answers["incidents"]["items"][0]
+    api.answers["events"] = {"items": [event | {"message": f"m{i}", "kind": "k"} for i in range(60)]}
+    api.answers["incidents"] = {"items": [incident | {"node": f"n{i}"} for i in range(60)]}
+    incidents, events = drawn("cluster").dataframe
+    assert list(incidents.value["node"]) == [f"n{i}" for i in range(59, 9, -1)]
+    assert events.value["what"].iloc[0] == "k: m59"
+    assert len(events.value) == 50
+
+
+@pytest.mark.parametrize(("points", "clicked"), [([{"customdata": ["gpu-017", "x"]}], "gpu-017"), ([], None)])
+def test_a_click_is_noted_for_the_next_run(
+    monkeypatch: pytest.MonkeyPatch, points: list[Any], clicked: str | None
+) -> None:
+    """A click beside every square takes the note back."""
+    state: dict[str, Any] = {view.MAP: {"selection": {"points": points}}}
+    monkeypatch.setattr(view.st, "session_state", state)
+    view._choose()
+    assert state["clicked"] == clicked
