@@ -109,7 +109,7 @@ def take_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rej
     state.metrics.rejected.labels("telemetry").inc(len(rejected))
     if rollups:
         with writing(state.engine).begin() as connection:
-            append_rollups(connection, rollups)
+            append_rollups(connection, rollups, received=state.clock())
         state.news.set()
     return Taken(len(rollups), 0, rejected[:MAX_REJECTED_SHOWN])
 

@@ -35,6 +35,7 @@ from store.read import newest_time
 _TICK_S = 0.2
 # Hours of the replay go by in seconds: the sidecar scrapes and sends, the server scores and decides, as often.
 _TURN_S = 2.0
+_SILENT_SCRAPES = 10
 # 0.8-20 unplanned failures per 1000 node-days are published; a small cluster needs many to show any.
 _RATE_PER_1000_NODE_DAYS = 12.0
 _PATIENCE_S = 60.0
@@ -148,8 +149,10 @@ def _start(settings: DemoSettings, url: str, clock: ReplayClock, sources: list[s
     """Start API, dashboard and sidecar, and say where they are once they answer."""
     port, dashboard_port = free_port(settings.port), free_port(settings.dashboard_port)
     api, page = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{dashboard_port}"
-    loops = {f"FORESHOCK_INTERVALS__{loop}_S": str(_TURN_S) for loop in ("SCORE", "POLICY")}
-    children.start("API", ["serve", "--db", url, "--port", str(port), "--replay-clock", str(clock)], loops)
+    pace = {f"FORESHOCK_INTERVALS__{loop}_S": str(_TURN_S) for loop in ("SCORE", "POLICY")}
+    # Between two scrapes much replayed time goes by: that is no silence.
+    pace["FORESHOCK_SILENT_AFTER_S"] = str(max(900.0, _SILENT_SCRAPES * _TURN_S * clock.speed))
+    children.start("API", ["serve", "--db", url, "--port", str(port), "--replay-clock", str(clock)], pace)
     children.start("dashboard", ["dashboard", "--server", api, "--port", str(dashboard_port)])
     children.wait_for(f"{api}/livez", _PATIENCE_S)
     click.echo(f"API {api}")

@@ -17,7 +17,7 @@ from store.event import Event, RecordError, format_time, with_id
 from store.job import Job, job_from_event
 from store.node import Node
 from store.outage import Outage, outage_from_event
-from store.telemetry import Rollup
+from store.telemetry import ROLLUP_S, Rollup
 
 # SQLite's limit is 32,766 bound values a statement, PostgreSQL's 65,535.
 _MAX_VALUES = 30_000
@@ -147,13 +147,18 @@ def append_jobs(connection: sa.Connection, jobs: Iterable[Job]) -> None:
     upsert(connection, schema.jobs, rows)
 
 
-def append_rollups(connection: sa.Connection, rollups: Sequence[Rollup]) -> None:
-    """Append telemetry roll-ups; a later record of the same node and hour replaces the earlier one."""
+def append_rollups(connection: sa.Connection, rollups: Sequence[Rollup], received: datetime | None = None) -> None:
+    """Append telemetry roll-ups; a later record of the same node and hour replaces the earlier one.
+
+    Its node was heard of until the hour's end, or until it was `received` where the hour is not over;
+    where nobody says when that was, at the hour's start at the least.
+    """
     names = [f.name for f in fields(Rollup)]
     upsert(connection, schema.telemetry, [{n: getattr(r, n) for n in names} for r in rollups])
     newest: dict[str, datetime] = {}
     for rollup in rollups:
-        newest[rollup.node] = max(rollup.time, newest.get(rollup.node, rollup.time))
+        heard = max(rollup.time, min(rollup.time + timedelta(seconds=ROLLUP_S), received or rollup.time))
+        newest[rollup.node] = max(heard, newest.get(rollup.node, heard))
     upsert_last_seen(connection, newest)
 
 

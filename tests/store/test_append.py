@@ -269,3 +269,20 @@ def test_an_event_dated_in_the_future_happened_when_it_was_received(engine: sa.E
     assert found["n1"].attributes["time_claimed"] == "2999-01-01T00:00:00.000000Z"
     assert found["n2"].time == now + timedelta(hours=2)
     assert "time_claimed" not in found["n2"].attributes
+
+
+def test_a_node_is_heard_of_until_its_roll_up_was_received(any_engine: sa.Engine) -> None:
+    """The hour that is not over speaks for the moment of its receipt; one that came late, for its own end."""
+    hour = datetime(2025, 3, 1, 12, tzinfo=UTC)
+    with writing(any_engine).begin() as connection:
+        append_rollups(connection, [Rollup("now", hour, 8, 8)], received=hour + timedelta(minutes=40))
+        append_rollups(connection, [Rollup("late", hour, 8, 8)], received=hour + timedelta(hours=9))
+        append_rollups(connection, [Rollup("early", hour, 8, 8)], received=hour - timedelta(minutes=5))
+        append_rollups(connection, [Rollup("untold", hour, 8, 8)])
+        seen = dict(connection.execute(sa.select(schema.nodes.c.node, schema.nodes.c.last_seen)).tuples().all())
+    assert seen == {
+        "now": hour + timedelta(minutes=40),
+        "late": hour + timedelta(hours=1),
+        "early": hour,
+        "untold": hour,
+    }
