@@ -279,7 +279,7 @@ def test_a_node_is_heard_of_until_its_roll_up_was_received(any_engine: sa.Engine
         append_rollups(connection, [Rollup("late", hour, 8, 8)], received=hour + timedelta(hours=9))
         append_rollups(connection, [Rollup("early", hour, 8, 8)], received=hour - timedelta(minutes=5))
         append_rollups(connection, [Rollup("untold", hour, 8, 8)])
-        seen = dict(connection.execute(sa.select(schema.nodes.c.node, schema.nodes.c.last_seen)).tuples().all())
+        seen = {row.node: row.last_seen for row in connection.execute(sa.select(schema.nodes))}
     assert seen == {
         "now": hour + timedelta(minutes=40),
         "late": hour + timedelta(hours=1),
