@@ -46,8 +46,9 @@ def _one(server: Running, number: int) -> float | None:
     before = _counted(server)
     began = time.perf_counter()
     # A descriptor of its own for each line: the kernel drops what one writes more than ten times in five seconds.
+    # And a line end: without one the kernel may hold the record back until the next comes.
     with KMSG.open("wb", buffering=0) as kmsg:
-        kmsg.write(f"<3>NVRM: Xid (PCI:{pci}): {code}, pid={number}, name=x, {mark}".encode())
+        kmsg.write(f"<3>NVRM: Xid (PCI:{pci}): {code}, pid={number}, name=x, {mark}\n".encode())
     while time.perf_counter() - began < PATIENCE_S:
         if _counted(server) > before:
             return time.perf_counter() - began
