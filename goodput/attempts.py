@@ -39,11 +39,6 @@ class Attempt:
         return self.start_ms if self.submit_ms is None else self.submit_ms
 
     @property
-    def iterates(self) -> bool:
-        """Whether its log has any iteration."""
-        return any(line.kind == "iteration" for line in self.lines)
-
-    @property
     def last_iteration_ms(self) -> int | None:
         """The time of its last iteration line that bears one."""
         times = (x.time_ms for x in reversed(self.lines) if x.kind == "iteration" and x.time_ms is not None)

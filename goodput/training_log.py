@@ -87,11 +87,6 @@ class Session:
                 return line.time_ms if line.begin_ms is None else line.begin_ms
         return None
 
-    @property
-    def iterates(self) -> bool:
-        """Whether any iteration was printed."""
-        return any(line.kind == "iteration" for line in self.lines)
-
 
 def sessions(lines: Sequence[LogLine]) -> list[Session]:
     """The log cut where the program started anew: at its start line, at a load, or where iterations go back."""

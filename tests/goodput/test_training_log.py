@@ -83,7 +83,6 @@ def test_a_session_begins_with_what_its_first_dated_line_covers() -> None:
     assert Session((LogLine("checkpoint_load", None), iteration(1, 15_000))).begin_ms == 5000
     assert Session((iteration(1),)).begin_ms is None
     assert Session((LogLine("training_start", 5),)).begin_ms == 5
-    assert not Session((LogLine("training_start", 5),)).iterates
 
 
 def test_medians() -> None:
