@@ -3,7 +3,6 @@
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -100,16 +99,3 @@ def _end_with_parent() -> None:
     """Have the kernel end this child when its parent dies, even by kill -9; Linux alone knows how."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def free_port(wanted: int) -> int:
-    """A port on loopback that is free: the wanted one if it is, else any (0 asks for any)."""
-    for port in (wanted, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
-    raise Failure("no free port on 127.0.0.1: stop what holds them")

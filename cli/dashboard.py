@@ -16,6 +16,7 @@ import click
 import httpx2
 
 from cli.errors import Failure
+from cli.ports import free_port
 
 START_S = 60.0
 STOP_S = 5.0
@@ -117,14 +118,6 @@ def _await_health(place: Place, child: subprocess.Popen[bytes]) -> None:
     raise Failure(f"Streamlit did not answer at {place.url} within {START_S:.0f} s: the machine may be overloaded")
 
 
-def free_port(host: str) -> int:
-    """A port that nobody listens on at this moment."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def _stopping_on_signals() -> Iterator[None]:
     """SIGTERM and SIGINT unwind this program, so that the child goes first."""
@@ -164,7 +157,7 @@ def dashboard(server: str, port: int, host: str, token_file: Path | None) -> Non
             "put a proxy that asks for a login in front.",
             err=True,
         )
-    place = Place(server, host, port or free_port(host), token_file.resolve() if token_file else None)
+    place = Place(server, host, port or free_port(host=host), token_file.resolve() if token_file else None)
     with _stopping_on_signals(), running(place) as child:
         click.echo(f"Dashboard {place.url}")
         raise Failure(f"Streamlit ended by itself with status {child.wait()}: see its message above")

@@ -17,11 +17,12 @@ from typing import TypeVar
 import click
 import sqlalchemy as sa
 
-from cli.children import Children, free_port
+from cli.children import Children
 from cli.clock import ReplayClock, real_clock
 from cli.errors import Failure
 from cli.ingest import ingest_archive
 from cli.open import open_store
+from cli.ports import free_port
 from cli.replay import Feeder, Stretch, choose_stretch, exporter, feeder
 from predictor.folds import NoDataError
 from predictor.forest import ModelError

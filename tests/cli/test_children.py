@@ -1,13 +1,12 @@
 """The demo's child processes."""
 
 import os
-import socket
 import time
 from pathlib import Path
 
 import pytest
 
-from cli.children import Children, free_port
+from cli.children import Children
 from cli.errors import Failure
 
 
@@ -53,18 +52,3 @@ def test_a_url_that_never_answers_is_a_failure_that_names_the_logs(tmp_path: Pat
     """The patience is bounded."""
     with Children(tmp_path) as children, pytest.raises(Failure, match=str(tmp_path)):
         children.wait_for("http://127.0.0.1:1/livez", patience_s=0.3)
-
-
-def test_a_free_port_is_the_wanted_one() -> None:
-    """A port that nobody holds is given as asked for."""
-    port = free_port(0)
-    assert free_port(port) == port
-
-
-def test_a_taken_port_gives_another() -> None:
-    """Somebody listens on the wanted one."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        assert free_port(port) not in (port, 0)

@@ -15,8 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 import cli.dashboard as room
-from cli.dashboard import Place, command, dashboard, free_port, running, stop
+from cli.dashboard import Place, command, dashboard, running, stop
 from cli.errors import Failure
+from cli.ports import free_port
 
 FORESHOCK = Path(sys.executable).with_name("foreshock")
 
@@ -117,7 +118,7 @@ def test_a_child_that_never_answers_is_given_up_on_and_stopped(monkeypatch: pyte
     monkeypatch.setattr(room, "START_S", 0.3)
     seen: list[Any] = []
     monkeypatch.setattr(room, "stop", lambda child: (seen.append(child), stop(child)))
-    with pytest.raises(Failure, match="did not answer at"), running(Place("http://x", port=free_port("127.0.0.1"))):
+    with pytest.raises(Failure, match="did not answer at"), running(Place("http://x", port=free_port())):
         pass
     assert seen[0].returncode == -signal.SIGTERM
 

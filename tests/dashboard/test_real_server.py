@@ -15,7 +15,8 @@ from streamlit.testing.v1 import AppTest
 
 from api.app import create_app
 from api.settings import ApiSettings, Intervals, Token
-from cli.dashboard import Place, free_port, running
+from cli.dashboard import Place, running
+from cli.ports import free_port
 from dashboard.client import Trouble
 from dashboard.panels import Site
 from diagnosis.incidents_table import update_incidents
@@ -189,7 +190,7 @@ def test_a_browser_shows_the_cluster_and_follows_a_click_to_the_node(server: str
 
     token = tmp_path / "token"
     token.write_text("look\n")
-    place = Place(server, port=free_port("127.0.0.1"), token_file=token)
+    place = Place(server, port=free_port(), token_file=token)
     with running(place) as child, opened(place.url) as page:
         page.wait_for(["1 node faulty", "Newest incidents", "served by"], 60)
         assert page.evaluate("document.querySelectorAll('.js-plotly-plot').length") == 1
