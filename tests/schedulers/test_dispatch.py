@@ -11,11 +11,11 @@ from schedulers.dispatch import MAX_PAYLOAD_BYTES, RETRY_S, Dispatch, payload, r
 from schedulers.scheduler import Outcome
 from schedulers.verdict import approve, release_node, withdraw
 from store.database import writing
-from store.hint import Hint
-from store.hint_log import audit_page, read_hint, save_hint
-from store.outbox import Delivery, deliveries_of
+from store.hint_log import audit_page
+from store.outbox import Delivery
 
 from .cluster import HOUR, NOW, hint
+from .receivers import put, rows_of, state_of
 
 DELIVERED = Outcome("delivered", "HTTP 204")
 
@@ -40,31 +40,10 @@ class Told:
         return [delivery.payload["type"] for delivery in self.got]
 
 
-def put(engine: sa.Engine, *hints: Hint) -> None:
-    """Store hints."""
-    with writing(engine).begin() as connection:
-        for one in hints:
-            save_hint(connection, one, NOW, {})
-
-
 def turn(engine: sa.Engine, *told: Told, now: datetime = NOW, mode: Any = "auto", keep_on: bool = True) -> list[str]:
     """One turn; returns the outcomes."""
     means = Dispatch(engine, told, mode, jitter=lambda: 0.0, wall=lambda: NOW)
     return [outcome.result for outcome in run_dispatch(means, now, lambda: keep_on)]
-
-
-def state(engine: sa.Engine, ident: str = "h-a") -> str:
-    """A hint's state."""
-    with engine.connect() as connection:
-        found = read_hint(connection, ident)
-    assert found is not None
-    return found.state
-
-
-def rows(engine: sa.Engine, ident: str = "h-a") -> list[Delivery]:
-    """A hint's deliveries."""
-    with engine.connect() as connection:
-        return deliveries_of(connection, ident)
 
 
 def test_an_approved_hint_is_sent_once(engine: sa.Engine) -> None:
@@ -73,7 +52,7 @@ def test_an_approved_hint_is_sent_once(engine: sa.Engine) -> None:
     put(engine, hint("a", state="approved"))
     assert turn(engine, told) == ["delivered"]
     assert turn(engine, told) == []
-    assert state(engine) == "sent"
+    assert state_of(engine) == "sent"
     document = told.got[0].payload
     assert document["type"] == "foreshock.hint.cordon"
     assert document["data"].items() >= {"id": "h-a", "node": "a", "action": "cordon", "mode": "auto"}.items()
@@ -108,7 +87,7 @@ def test_shadow_mode_sends_nothing(engine: sa.Engine) -> None:
     assert turn(engine, told, mode="auto", keep_on=False) == []
     assert turn(engine, told, mode="shadow") == []
     assert told.got == []
-    assert state(engine) == "approved"
+    assert state_of(engine) == "approved"
 
 
 def test_an_observer_may_see_shadows(engine: sa.Engine) -> None:
@@ -117,7 +96,7 @@ def test_an_observer_may_see_shadows(engine: sa.Engine) -> None:
     put(engine, hint("a", state="shadow"))
     assert turn(engine, observer, scheduler, mode="shadow") == ["delivered"]
     assert (observer.got[0].payload["data"]["mode"], scheduler.got) == ("shadow", [])
-    assert state(engine) == "shadow"
+    assert state_of(engine) == "shadow"
     with writing(engine).begin() as connection:
         release_node(connection, "a", NOW, "policy")
     turn(engine, observer, scheduler, mode="shadow")
@@ -131,12 +110,12 @@ def test_a_failure_is_tried_again_ever_later(engine: sa.Engine) -> None:
     told = Told(answers=answers)
     put(engine, hint("a", state="approved"))
     turn(engine, told)
-    assert rows(engine)[0].due == NOW + timedelta(seconds=RETRY_S[0])
+    assert rows_of(engine)[0].due == NOW + timedelta(seconds=RETRY_S[0])
     assert turn(engine, told, now=NOW + timedelta(seconds=RETRY_S[0] - 1)) == []
     later = NOW + timedelta(seconds=RETRY_S[0])
     turn(engine, told, now=later)
-    assert rows(engine)[0].due == later + timedelta(seconds=900)
-    assert (rows(engine)[0].attempts, rows(engine)[0].last_error) == (2, "HTTP 503")
+    assert rows_of(engine)[0].due == later + timedelta(seconds=900)
+    assert (rows_of(engine)[0].attempts, rows_of(engine)[0].last_error) == (2, "HTTP 503")
 
 
 def test_jitter_spreads_what_failed_together(engine: sa.Engine) -> None:
@@ -144,7 +123,7 @@ def test_jitter_spreads_what_failed_together(engine: sa.Engine) -> None:
     put(engine, hint("a", state="approved"))
     told = Told(answers=[Outcome("retry", "x")])
     run_dispatch(Dispatch(engine, [told], "auto", jitter=lambda: 1.0, wall=lambda: NOW), NOW, lambda: True)
-    assert rows(engine)[0].due == NOW + timedelta(seconds=RETRY_S[0] * 1.2)
+    assert rows_of(engine)[0].due == NOW + timedelta(seconds=RETRY_S[0] * 1.2)
 
 
 def test_a_hint_that_has_lapsed_is_dropped_not_sent(engine: sa.Engine) -> None:
@@ -153,7 +132,7 @@ def test_a_hint_that_has_lapsed_is_dropped_not_sent(engine: sa.Engine) -> None:
     put(engine, hint("a", state="approved"))
     turn(engine, told)
     assert turn(engine, told, now=NOW + 23 * HOUR) == []
-    assert rows(engine)[0].state == "expired"
+    assert rows_of(engine)[0].state == "expired"
     assert len(told.got) == 1
 
 
@@ -165,7 +144,7 @@ def test_after_the_last_attempt_it_is_given_up(engine: sa.Engine) -> None:
     for wait_s in (0, *RETRY_S, 0):
         now += timedelta(seconds=wait_s)
         turn(engine, told, now=now)
-    assert (rows(engine)[0].state, len(told.got)) == ("failed", len(RETRY_S) + 1)
+    assert (rows_of(engine)[0].state, len(told.got)) == ("failed", len(RETRY_S) + 1)
 
 
 def test_a_receiver_that_is_gone_is_left_alone(engine: sa.Engine) -> None:
@@ -185,7 +164,7 @@ def test_a_receiver_that_is_no_longer_configured_is_owed_nothing(engine: sa.Engi
     put(engine, hint("a", state="approved"))
     turn(engine, Told("old", answers=[Outcome("retry", "x")]))
     turn(engine, Told("new"), now=NOW + HOUR)
-    states = {row.scheduler: row.state for row in rows(engine)}
+    states = {row.scheduler: row.state for row in rows_of(engine)}
     assert states == {"old": "failed", "new": "delivered"}
 
 
@@ -200,7 +179,7 @@ def test_a_hint_that_ends_is_released_where_it_was_taken(engine: sa.Engine) -> N
         turn(engine, taken, never)
     assert taken.types() == ["foreshock.hint.cordon", "foreshock.hint.release"]
     assert never.got == []
-    assert state(engine) == "withdrawn"
+    assert state_of(engine) == "withdrawn"
 
 
 def test_an_attempt_whose_answer_was_lost_is_released_too(engine: sa.Engine) -> None:
