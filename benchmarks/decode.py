@@ -8,7 +8,7 @@ from pathlib import Path
 from real.programs import need
 
 from benchmarks.result import Result, best
-from parsers.kernel import LITERALS
+from parsers.kernel import SIGNS
 
 WHAT = "decode a kernel log, 0.1 % fault lines, whole process"
 BUDGET = "<= 1 x `rg -c` of the same literals"
@@ -26,7 +26,7 @@ def measure(folder: Path) -> Result:
     """Write the log, then time both; the file is in the page cache for both."""
     log = folder / "kern.log"
     _write(log)
-    literals = [word for literal in LITERALS for word in ("-e", literal.decode())]
+    literals = [word for sign in SIGNS for word in ("-e", sign)]
     searched = [need("rg", "ripgrep"), "-c", "-F", *literals, str(log)]
     theirs = best(lambda: subprocess.run(searched, check=True, capture_output=True))
     decoded = [str(Path(sys.executable).parent / "foreshock"), "parse", "kernel", str(log)]

@@ -74,7 +74,7 @@ def parse(format_name: str, files: tuple[str, ...], **options: Unpack[Told]) -> 
     FILE may be compressed with gzip or zstd; `-` or none is standard input.
     """
     if format_name != "auto" and format_name not in PARSERS:
-        raise Failure(f"no format {format_name!r}: use one of auto, {', '.join(PARSERS)}")
+        raise Failure(f"no format {format_name!r}: use one of auto, {', '.join(sorted(PARSERS))}")
     context = Context(
         node=options["node"],
         year=options["year"],

@@ -198,7 +198,7 @@ def split_format(rest: str) -> tuple[Path, str | None]:
     if colon and path and (name in PARSERS or name == "auto"):
         return Path(path), None if name == "auto" else name
     if colon and name.isidentifier() and not Path(rest).exists():
-        raise SourceError(f"file:{rest}: {name} is no format: use one of {', '.join(PARSERS)} or auto")
+        raise SourceError(f"file:{rest}: {name} is no format: use one of {', '.join(sorted(PARSERS))} or auto")
     if not rest:
         raise SourceError("file: names no file: write file:PATH or file:PATH:FORMAT")
     return Path(rest), None

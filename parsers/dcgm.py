@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from math import isfinite
 
-from parsers.parser import Context, ParseError
+from parsers.parser import Context, Format, ParseError
 from parsers.pci import canonical
 from parsers.stamp import Stamps
 from store.event import Attribute, Device, Event
@@ -185,3 +185,14 @@ def _value(text: str) -> float | None:
 
 def _unescape(text: str) -> str:
     return re.sub(r'\\[\\"n]', lambda match: _ESCAPED[match[0]], text) if "\\" in text else text
+
+
+FORMAT = Format(
+    name="dcgm",
+    description="Metrics page of dcgm-exporter",
+    sample='DCGM_FI_DEV_GPU_TEMP{gpu="3",UUID="GPU-455d8f70-2051-db6c-0430-ffc457bff834",Hostname="gpu-017"} '
+    "61 1740801906000",
+    make=DcgmParser,
+    recognises=re.compile(r"^(?:# (?:HELP|TYPE) )?DCGM_FI_", re.ASCII),
+    shape="page",
+)

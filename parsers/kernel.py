@@ -3,7 +3,7 @@
     2025-03-01T04:05:06.789000+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, name=python, GPU has ...
     -> {"kind": "xid", "code": 79, "node": "gpu-017", "device": {"type": "gpu", "pci": "0000:0f:00.0"}, ...}
 
-Almost every line of a kernel log says nothing: one without any of LITERALS is refused before anything else looks at it.
+Almost every line of a kernel log says nothing: one without any of SIGNS is refused before anything else looks at it.
 """
 
 import re
@@ -12,19 +12,19 @@ from dataclasses import replace
 from typing import Any
 
 from parsers.journal import field_of, record_from_fields, record_from_json
-from parsers.parser import Context
-from parsers.pci import canonical
-from parsers.prefix import PrefixReader, Record
+from parsers.kernel_messages.decoder import MessageDecoder
+from parsers.kernel_messages.registry import FAMILIES
+from parsers.parser import Context, Format
+from parsers.prefix import PrefixReader
 from parsers.stamp import Stamps
-from parsers.sxid import decode_sxid
-from parsers.xid import decode_xid
-from store.catalog import xid
-from store.event import Device, Event
+from store.event import Event
 
-# A line of interest holds one of these bytes; a whole buffer may be searched for them.
-# The last is journald's message as an array of bytes, which hides the others.
-LITERALS: tuple[bytes, ...] = (b"Xid", b"NVRM", b'"MESSAGE":[')
-_XID, _NVRM, _BYTES = (literal.decode() for literal in LITERALS)
+# A line of interest holds one of these; a whole buffer may be searched for them. Beside the families' signs: the
+# driver's own name, whose lines name GPUs, and journald's message as an array of bytes, which hides all others.
+SIGNS: tuple[str, ...] = tuple(
+    dict.fromkeys(("NVRM: ", "Xid (PCI:", '"MESSAGE":[', *(sign for family in FAMILIES for sign in family.signs)))
+)
+_SIGN = re.compile("|".join(map(re.escape, SIGNS)))
 # Lines that belong to a record of several lines: journalctl -o export, verbose, json-pretty; dmesg -J, reltime.
 _PART = ("_", "    ", "\t", "SYSLOG_IDENTIFIER=", "MESSAGE=", "[ +", "[  +", "[+")
 _FIELD = re.compile(r"[A-Z][A-Z0-9_]{0,62}=", re.ASCII)
@@ -32,27 +32,17 @@ _RELATIVE = re.compile(r"\[(?: *\+|[A-Z][a-z]{2} ?\d)")
 _SEPARATORS = frozenset({"{", "}", "},{", "},", "]"})
 # A record has some twenty fields; more is no record.
 MAX_FIELDS = 128
-# GPUs whose address is remembered; a log of many hosts is bounded too.
-MAX_GPUS = 100_000
-
-_LOST = re.compile(
-    r"NVRM: (?:The NVIDIA )?GPU (?P<pci>(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.\d)?)", re.ASCII
-)
-_AT = re.compile(r"NVRM: GPU at (?P<pci>[0-9A-Za-z:.]{5,24}): (?P<uuid>GPU-[0-9a-f-]{36})$", re.ASCII)
-_GONE = "fallen off the bus"
 
 
 class KernelParser:
     """Decodes lines of a kernel log. Holds the fields of a record that spans several lines."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
         self._reader = PrefixReader(Stamps(context))
         self._head = ""
         self._fields: dict[str, Any] = {}
         self._first_line = 0
-        self._lost: tuple[str, int] | None = None
-        self._uuids: dict[tuple[str | None, str], str] = {}
+        self._messages = MessageDecoder(context.node)
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """The events of one line: none for nearly all of them."""
@@ -60,22 +50,22 @@ class KernelParser:
             return self._part(text, line)
         held = self._close() if self._fields else []
         self._head = text
-        if _XID not in text and _NVRM not in text and _BYTES not in text:
+        if not _SIGN.search(text):
             if text.startswith("[") and _RELATIVE.match(text):
                 self._reader.relative(text)
             return held
         record = record_from_json(text, self._reader) if text.startswith("{") else self._reader.read(text)
-        return held if record is None else [*held, *self._decode(record, line)]
+        return held if record is None else [*held, *self._messages.decode(record, line)]
 
     def flush(self) -> Iterable[Event]:
-        """The record whose fields are still held."""
-        return self._close()
+        """The record whose fields are still held, and the faults whose details might still have come."""
+        return [*self._close(), *self._messages.flush()]
 
     def _part(self, text: str, line: int) -> list[Event]:
         """A line of a record of several lines: a field of it, or more of its text."""
         if text.startswith("["):
             record = self._reader.read(text)
-            return list(self._decode(record, line))
+            return list(self._messages.decode(record, line))
         if text.startswith("__CURSOR=") or text.strip() in _SEPARATORS:
             held = self._close()
             if text.startswith("__CURSOR="):
@@ -87,12 +77,10 @@ class KernelParser:
             if len(self._fields) < MAX_FIELDS:
                 self._fields[found[0]] = found[1]
             return []
-        if _NVRM not in text and _XID not in text:
+        if not _SIGN.search(text):
             return []
         head = self._reader.read(self._head)
-        if not head.from_kernel():
-            return []
-        return list(self._decode(replace(head, message=text.strip(), repeats=1), line))
+        return list(self._messages.decode(replace(head, message=text.strip(), repeats=1), line))
 
     def _close(self) -> list[Event]:
         """The events of the fields held, which are let go."""
@@ -104,50 +92,19 @@ class KernelParser:
             return []
         if record.time is None and self._head:  # journalctl -o verbose: the time stands in the line above
             record = replace(record, time=self._reader.read(self._head).time)
-        return list(self._decode(record, self._first_line))
+        return list(self._messages.decode(record, self._first_line))
 
-    def _decode(self, record: Record, line: int) -> Iterable[Event]:
-        if not record.from_kernel():
-            return
-        node = record.node or self._context.node
-        for message in record.message.split("\n"):
-            self._learn_uuid(message, node)
-            event = decode_xid(message) or decode_sxid(message) or self._gpu_lost(message, line)
-            if event is None:
-                continue
-            if record.repeats > 1:
-                event = replace(event, attributes={**event.attributes, "repeats": record.repeats})
-            device = event.device
-            if device.pci is not None and (uuid := self._uuids.get((node, device.pci))):
-                device = replace(device, uuid=uuid)
-            yield replace(event, time=record.time, node=node, line=event.line or line, device=device)
 
-    def _learn_uuid(self, message: str, node: str | None) -> None:
-        """Which GPU is at an address: the driver says so once, before the first fault."""
-        match = _AT.match(message)
-        if match and (pci := canonical(match["pci"])) and len(self._uuids) < MAX_GPUS:
-            self._uuids[node, pci] = match["uuid"]
-
-    def _gpu_lost(self, message: str, line: int) -> Event | None:
-        """A GPU that left the bus, told without an Xid; older drivers break the sentence over three lines."""
-        match = _LOST.match(message)
-        if match and canonical(match["pci"]):
-            self._lost = (match["pci"], line)
-        if _GONE not in message or self._lost is None or not message.startswith("NVRM: "):
-            return None
-        pci, first_line = self._lost
-        self._lost = None
-        fault = xid(79)
-        return Event(
-            time=None,
-            node=None,
-            source="kernel",
-            kind="gpu_lost",
-            code=79,
-            severity=fault.severity if fault else "fatal",
-            cause=fault.cause if fault else "hardware",
-            action=fault.action if fault else "reboot_node",
-            device=Device(type="gpu", pci=canonical(pci)),
-            message="GPU has fallen off the bus.",
-            line=first_line,
-        )
+FORMAT = Format(
+    name="kernel",
+    description="Kernel log of a GPU node: /dev/kmsg, dmesg, journalctl, syslog",
+    sample="2025-03-01T04:05:06.789000+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, name=python, "
+    "GPU has fallen off the bus.",
+    make=KernelParser,
+    recognises=re.compile(
+        r"NVRM: |^Xid \(PCI:"
+        r"|nvidia-nvswitch\d+: |\bkernel(?:\[\d+\])?: |^\d{1,5},\d+,\d+,[^;]*;|^(?:<\d+>)?\[ *\d+\.\d{6}\] "
+        r"|_TRANSPORT\"? ?[:=] ?\"?kernel|^kern +:\w+ *: |\"(?:syslogtag|tag|PROGRAM)\": ?\"kernel"
+        r"|^\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]"
+    ),
+)

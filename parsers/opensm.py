@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from parsers.fabric import Place, place
-from parsers.parser import Context, ParseError
+from parsers.parser import Context, Format, ParseError
 from parsers.stamp import Stamps
 from store.event import Attribute, Device, Event, Severity
 
@@ -232,3 +232,13 @@ def _counter(match: re.Match[str], event: Event) -> Event:
     device = Device(type="port", uuid=match["guid"], port=int(match["port"]))
     message = f"{match['counter']} +{match['count']} at {match['name']} port {match['port']}"
     return replace(event, node=where.host or peer.host, device=device, message=message, attributes=attributes)
+
+
+FORMAT = Format(
+    name="opensm",
+    description="Log of the InfiniBand subnet manager",
+    sample="Nov 20 22:18:11 928774 [8EAC6C0] 0x02 -> drop_mgr_remove_port: Removed port with GUID:0xb83fd20300200061 "
+    "LID range [17, 17] of node:gpu007 mlx5_0",
+    make=OpensmParser,
+    recognises=re.compile(rf"^{HEADER.pattern}", re.ASCII),
+)

@@ -6,16 +6,20 @@
 A parser is pure: no SQL, no HTTP, no clock. What it must be told (year, zone, boot time) is in its `Context`.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from functools import partial
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from store.event import Event
 
 # A longer line is cut here before it is read: no real log line is, and one may not stall a source.
 MAX_LINE = 64 * 1024
+
+
+Shape: TypeAlias = Literal["log", "table", "document", "page"]
 
 
 class ParseError(ValueError):
@@ -59,12 +63,25 @@ class Parser(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A registry entry: how to make the parser, and one real line to show."""
+    """A registry entry.
+
+    Attributes:
+        name: the word that users write.
+        description: what it is, in half a line.
+        sample: one real line of it (of a table its header).
+        make: the parser.
+        recognises: searched in a line; a match is a line that no other format has. Lines of a log that could be
+            anyone's need none.
+        shape: `log`, lines among which others may stand; `table`, a header and its rows; `document`, JSON, one object
+            a line or over many lines; `page`, a Prometheus exposition, whose events are telemetry.
+    """
 
     name: str
     description: str
     sample: str
     make: Callable[[Context], Parser]
+    recognises: re.Pattern[str]
+    shape: Shape = "log"
 
 
 def clean(raw: bytes) -> str:

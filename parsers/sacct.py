@@ -7,10 +7,11 @@
 Times are in the context's zone. `Unknown` is a time to come or never told: missing. Any columns in any order will do.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from parsers.parser import Context, ParseError
+from parsers.parser import Context, Format, ParseError
 from parsers.stamp import Stamps
 from parsers.table import Row, TableReader
 from store.event import Attribute, Cause, Event, Severity, format_time
@@ -108,3 +109,15 @@ def _time(stamps: Stamps, row: Row, name: str) -> datetime | None:
     if moment is None:
         raise ParseError(f"{name} is {text[:40]!r}: sacct writes times as 2025-03-01T00:02:00")
     return moment
+
+
+FORMAT = Format(
+    name="sacct",
+    description="Slurm's jobs: sacct -P",
+    sample="JobID|JobName|State|Submit|Start|End|NNodes|NodeList|ExitCode",
+    make=SacctParser,
+    recognises=re.compile(
+        r"(?:^|\|#?)JobID\|.*(?:State|Start|End|JobName|NodeList)|(?:State|JobName)\|#?.*\|#?JobID(?:\||$)"
+    ),
+    shape="table",
+)

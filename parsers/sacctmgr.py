@@ -8,10 +8,11 @@
 `Unknown` for an end is an outage that lasts. Rows without a node (the whole cluster's own events) are left out.
 """
 
+import re
 from collections.abc import Iterable
 from datetime import datetime
 
-from parsers.parser import Context, ParseError
+from parsers.parser import Context, Format, ParseError
 from parsers.sacct import NOTHING
 from parsers.stamp import Stamps
 from parsers.table import Row, TableReader
@@ -88,3 +89,13 @@ class SacctmgrParser:
         if moment is None:
             raise ParseError(f"{names[0]} is {text[:40]!r}: sacctmgr writes times as 2025-03-01T04:05:06")
         return moment
+
+
+FORMAT = Format(
+    name="sacctmgr",
+    description="Slurm's nodes out of service: sacctmgr show event -P",
+    sample="NodeName|TimeStart|TimeEnd|State|Reason|User",
+    make=SacctmgrParser,
+    recognises=re.compile(r"(?:^|\|)NodeName\|(?:.*\|)?(?:Time)?Start\|"),
+    shape="table",
+)

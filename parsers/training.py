@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from math import isfinite
 
-from parsers.parser import Context, ParseError
+from parsers.parser import Context, Format, ParseError
 from parsers.stamp import Stamps
 from parsers.training_errors import TrainingError, error_of
 from store.event import Attribute, Event
@@ -243,3 +243,17 @@ def _fields(text: str) -> dict[str, Attribute]:
         elif name in _COUNTS:
             found[_COUNTS[name]] = int(number)
     return found
+
+
+FORMAT = Format(
+    name="training",
+    description="Log of Megatron-LM or Megatron-DeepSpeed",
+    sample=" [2025-03-01 04:05:06] iteration       10/    1000 | elapsed time per iteration (ms): 3171.3 | "
+    "lm loss: 7.645013E+00 | number of skipped iterations:   0 | number of nan iterations:   0 |",
+    make=TrainingParser,
+    recognises=re.compile(
+        r"iteration\s+\d+/\s*\d+ \||elapsed time per iteration \(ms\)|\] datetime: \d{4}-|\bglobal_batch_size \.\.\."
+        r"|(?:saving|saved|loaded) checkpoint (?:at|from)|building GPT model",
+        re.ASCII,
+    ),
+)

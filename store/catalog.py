@@ -5,12 +5,12 @@ with cause `unknown`: it is never dropped.
 """
 
 import csv
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
-from store.event import ACTIONS, CAUSES, SEVERITIES, Action, Cause, Severity
+from store.event import ACTIONS, CAUSES, SEVERITIES, Action, Cause, Event, Severity
 
 _SEVERITY: dict[str, Severity] = {word: word for word in SEVERITIES}
 _CAUSE: dict[str, Cause] = {word: word for word in CAUSES}
@@ -45,6 +45,18 @@ class NvlinkFault:
     severity: Severity
     cause: Cause
     action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of event's meaning, in one of its variants."""
+
+    kind: str
+    variant: str
+    severity: Severity
+    cause: Cause
+    action: Action
+    description: str
 
 
 def rows(table: str) -> Iterator[dict[str, str]]:
@@ -96,3 +108,30 @@ def nvlink5() -> tuple[NvlinkFault, ...]:
         )
         for row in rows("nvlink5")
     )
+
+
+@cache
+def kinds() -> Mapping[tuple[str, str], Kind]:
+    """Every kind of event that is judged by its kind alone, by kind and variant."""
+    return {
+        (row["kind"], row["variant"]): Kind(
+            kind=row["kind"],
+            variant=row["variant"],
+            severity=_SEVERITY[row["severity"]],
+            cause=_CAUSE[row["cause"]],
+            action=_ACTION[row["action"]],
+            description=row["description"],
+        )
+        for row in rows("kinds")
+    }
+
+
+def judged(event: Event, variant: str = "") -> Event:
+    """The event with its kind's severity, cause and action, and the kind's description where it bears no message.
+
+    Raises:
+        KeyError: the table has no such kind and variant; a test feeds every decoder, so none is met at run time.
+    """
+    known = kinds()[event.kind, variant]
+    message = event.message or known.description
+    return replace(event, severity=known.severity, cause=known.cause, action=known.action, message=message)

@@ -93,8 +93,9 @@ def test_nothing_beside_the_dashboard_s_app_bears_the_name_of_a_room() -> None:
 def imported(room: str) -> set[str]:
     """The modules of a room that its registry imports."""
     tree = ast.parse((ROOT / room / "registry.py").read_text(encoding="utf-8"))
-    found = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
-    return {module.split(".")[1] for module in found if module.startswith(f"{room}.")}
+    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    units = {alias.name for node in froms if node.module == room for alias in node.names}
+    return units | {str(node.module).split(".")[1] for node in froms if str(node.module).startswith(f"{room}.")}
 
 
 def holders(room: str, methods: set[str]) -> set[str]:

@@ -44,7 +44,7 @@ def post_logs(
     run: Annotated[Name | None, Query(description="The training run, for a training log.")] = None,
 ) -> Response:
     """Decode lines and take their events. Lines that say nothing of a fault are passed over in silence."""
-    known = sorted(PARSERS.keys() - {"dcgm"})
+    known = sorted(name for name, entry in PARSERS.items() if entry.shape != "page")
     if format not in ("auto", *known):
         raise Problem(422, f"no log format {format!r}: use auto or one of {', '.join(known)}")
     decoder = LogDecoder(Told(None if format == "auto" else format, node, run), server.clock())

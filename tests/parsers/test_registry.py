@@ -18,16 +18,13 @@ PARTS = {
     "journal": "of kernel",
     "lines": "reads streams",
     "node_table": "nodes.csv: nodes, not events",
-    "nvlink": "of kernel",
     "parser": "what a parser is",
     "pci": "addresses",
     "prefix": "of kernel",
     "registry": "the registry itself",
     "stamp": "times",
-    "sxid": "of kernel",
     "table": "of sacct and sacctmgr",
     "training_errors": "of training",
-    "xid": "of kernel",
 }
 
 

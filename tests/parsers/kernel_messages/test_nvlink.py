@@ -2,8 +2,8 @@
 
 import pytest
 
-from parsers.nvlink import nvlink_detail
-from parsers.xid import decode_xid
+from parsers.kernel_messages.nvlink import nvlink_detail
+from parsers.kernel_messages.xid import decode_xid
 from store.catalog import nvlink5
 from store.event import Event
 

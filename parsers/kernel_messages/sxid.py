@@ -10,6 +10,7 @@ The driver prints each fault as several lines; the lines of detail (`Severity 1 
 
 import re
 
+from parsers.kernel_messages.family import Family
 from parsers.pci import canonical
 from store.catalog import Fault, sxid
 from store.event import Action, Attribute, Device, Event, Severity
@@ -69,3 +70,6 @@ def _judge(fault: Fault | None, printed: str | None) -> tuple[Severity, Action]:
     if printed == "non-fatal" and severity == "fatal":
         return "error", action
     return severity, action
+
+
+FAMILY = Family(name="sxid", signs=("SXid (",), decode=decode_sxid)

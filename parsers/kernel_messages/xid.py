@@ -11,7 +11,8 @@ An unknown code stays an event, with cause `unknown`.
 import re
 from dataclasses import replace
 
-from parsers.nvlink import nvlink_detail
+from parsers.kernel_messages.family import Family
+from parsers.kernel_messages.nvlink import nvlink_detail
 from parsers.pci import canonical
 from store.catalog import xid
 from store.event import Action, Attribute, Device, Event
@@ -105,3 +106,6 @@ def _channel(text: str, attributes: dict[str, Attribute]) -> None:
         attributes["channel"] = f"0x{match['channel'].lower()}"
     if match := _CAUSED_BY.search(text):
         attributes["caused_by"] = int(match["code"])
+
+
+FAMILY = Family(name="xid", signs=("NVRM: Xid",), decode=decode_xid)

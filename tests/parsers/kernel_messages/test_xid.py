@@ -2,7 +2,7 @@
 
 import pytest
 
-from parsers.xid import decode_xid
+from parsers.kernel_messages.xid import decode_xid
 from store.event import Event
 
 

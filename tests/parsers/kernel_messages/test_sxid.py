@@ -2,7 +2,7 @@
 
 import pytest
 
-from parsers.sxid import decode_sxid
+from parsers.kernel_messages.sxid import decode_sxid
 
 PREFIX = "nvidia-nvswitch3: SXid (PCI:0000:C1:00.0): "
 

@@ -1,0 +1,12 @@
+"""The families of kernel messages: one line here, one file beside it, lines in `fixtures/kernel`.
+
+Tried in this order; the first that decodes a message has it.
+"""
+
+from parsers.kernel_messages import sxid, xid
+from parsers.kernel_messages.family import Family
+
+FAMILIES: tuple[Family, ...] = (
+    xid.FAMILY,
+    sxid.FAMILY,
+)
