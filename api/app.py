@@ -24,6 +24,7 @@ from api.routes import (
     metrics,
     nodes,
     outages,
+    rules,
     runs,
     scores,
     telemetry,
@@ -31,6 +32,8 @@ from api.routes import (
 )
 from api.settings import ApiSettings
 from api.state import State
+from parsers.rules import no_rules
+from parsers.rules_file import RulesFile
 
 PREFIX = "/api/v1"
 RESOURCES = (
@@ -47,6 +50,7 @@ RESOURCES = (
     advice,
     hints,
     audit,
+    rules,
     topology,
 )
 OUTSIDE = (health, metrics)
@@ -62,6 +66,7 @@ _TAGS = [
     {"name": "runs", "description": "Where the training hours went."},
     {"name": "advice", "description": "What to do about it."},
     {"name": "hints", "description": "What is asked of the scheduler, and every change of it."},
+    {"name": "rules", "description": "How the site reads faults."},
     {"name": "health", "description": "For load balancers and init systems."},
 ]
 
@@ -73,8 +78,14 @@ def create_app(settings: ApiSettings, engine: sa.Engine, clock: Callable[[], dat
         settings: tokens, policy, limits.
         engine: of a database whose schema is the newest.
         clock: the present, aware UTC; a replay hands in its own.
+
+    Raises:
+        RulesError: the site's rules cannot be read.
     """
-    state = State(settings, engine, clock)
+    followed = None if settings.rules is None else RulesFile(settings.rules)
+    state = State(settings, engine, clock, rules=no_rules if followed is None else followed.current)
+    if followed is not None:
+        state.metrics.watch_rules(followed)
     state.metrics.registry.register(metrics.StoreCollector(state))
 
     @asynccontextmanager

@@ -16,7 +16,8 @@ from api.body import Entry, records
 from api.ingest import MAX_NAME, Rejected
 from parsers.auto import detect
 from parsers.parser import Context, ParseError, Parser, clean, guarded
-from parsers.registry import PARSERS
+from parsers.ruled import make_parser
+from parsers.rules import RulesSource
 from store.event import Event, RecordError, parse_time
 
 DEFAULT_FORMAT = "kernel"
@@ -43,6 +44,7 @@ class LogDecoder:
 
     told: Told
     now: datetime
+    rules: RulesSource | None = None
     rejected: list[Rejected] = field(default_factory=list)
     _parsers: dict[tuple[str | None, str], Parser] = field(default_factory=dict)
     _format_of: dict[str | None, str] = field(default_factory=dict)
@@ -85,7 +87,7 @@ class LogDecoder:
     def _parser(self, host: str | None, name: str) -> Parser:
         if (host, name) not in self._parsers:
             context = Context(node=host, year=self.now.year, until=self.now, run=self.told.run)
-            self._parsers[host, name] = PARSERS[name].make(context)
+            self._parsers[host, name] = make_parser(name, context, self.rules)
         return self._parsers[host, name]
 
     def _reject(self, line: int, error: ParseError) -> None:

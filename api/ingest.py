@@ -92,8 +92,9 @@ def take_events(state: State, events: Sequence[Event], rejected: Sequence[Reject
     state.metrics.rejected.labels(resource).inc(len(rejected))
     accepted = 0
     if events:
+        rules = state.rules()
         with writing(state.engine).begin() as connection:
-            appended = append_events(connection, events, received=state.clock())
+            appended = append_events(connection, map(rules.judge, events), received=state.clock())
             if appended.new:
                 update_incidents(connection, appended.new)
         accepted = len(appended.new)

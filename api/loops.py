@@ -22,6 +22,8 @@ from store.lease import acquire, release
 
 _LEASE_TTL_S = 60.0
 _JOIN_S = 3.0
+# How often a change of the rules is written down; it holds from the next event on.
+RULES_S = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -95,5 +97,6 @@ def make_loops(state: State) -> LoopRunner:
             Loop("score", every.score_s, turns.score),
             Loop("policy", every.policy_s, turns.policy),
             Loop("dispatch", every.dispatch_s, turns.dispatch),
+            *([Loop("rules", RULES_S, turns.rules)] if state.settings.rules else []),
         ),
     )

@@ -5,8 +5,11 @@ What the database knows (risks, hints) is read at scrape: see `routes/metrics.py
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from parsers.registry import PARSERS
+from parsers.rules_file import RulesFile
+
 # Sources have an open vocabulary on the wire; as a label they are these, or `other`.
-SOURCES = frozenset({"kernel", "opensm", "dcgm", "training", "sacct", "sacctmgr", "alertmanager", "ufm", "infiniband"})
+SOURCES = frozenset({*PARSERS, "infiniband"})
 
 
 class Metrics:
@@ -55,6 +58,11 @@ class Metrics:
             ["outcome"],
             registry=self.registry,
         )
+
+    def watch_rules(self, rules: RulesFile) -> None:
+        """Show how many changes of the rules file were refused."""
+        gauge = Gauge("foreshock_rules_errors", "Changes of the rules file that were refused.", registry=self.registry)
+        gauge.set_function(lambda: float(rules.errors))
 
     def count_event(self, source: str) -> None:
         """Count one new event."""

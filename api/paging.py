@@ -48,6 +48,20 @@ def decode(text: str) -> Cursor:
     raise Problem(422, "the cursor is none of this server's: start again without one")
 
 
+def decode_seq(cursor: str | None) -> int | None:
+    """The sequence number at which a page of a numbered list ended; None without a cursor.
+
+    Raises:
+        Problem: 422, it is another list's.
+    """
+    if cursor is None:
+        return None
+    text = decode(cursor).id
+    if not (text.isascii() and text.isdigit() and len(text) < 18):
+        raise Problem(422, "the cursor is not one of this list's: start again without one")
+    return int(text)
+
+
 def page_of(rows: Sequence[Any], limit: int, newest: bool, time: str = "time") -> tuple[Sequence[Any], str | None]:
     """A page of at most `limit` out of rows read one beyond it, and the cursor of the next.
 

@@ -1,6 +1,7 @@
 """What the server is told once, at its start; handed down as an argument."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from schedulers.settings import Mode, Policy, WebhookSettings
@@ -36,6 +37,7 @@ class ApiSettings:
     webhooks: tuple[WebhookSettings, ...] = ()
     intervals: Intervals = field(default_factory=Intervals)
     body_limit_bytes: int = 32 * 1024 * 1024  # of a request body, packed and unpacked alike
+    rules: Path | None = None  # the site's own reading of faults
     silent_after_s: float = 900.0  # a node not heard of for this long is silent, while others report
 
     @property

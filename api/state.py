@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from api.ledgers import LedgerCache
 from api.metrics import Metrics
 from api.settings import ApiSettings
+from parsers.rules import RulesSource, no_rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class State:
     clock: Callable[[], datetime]
     metrics: Metrics = field(default_factory=Metrics)
     news: threading.Event = field(default_factory=threading.Event)
+    rules: RulesSource = no_rules
     ledgers: LedgerCache = field(default_factory=LedgerCache)
 
 

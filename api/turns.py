@@ -9,9 +9,11 @@ from predictor.scoring import score_nodes
 from schedulers.dispatch import Dispatch, run_dispatch
 from schedulers.registry import SCHEDULERS
 from schedulers.turn import run_policy
+from store.database import writing
 from store.read import newest_time
 from store.read_models import newest_model
 from store.read_states import newest_scoring
+from store.rules_log import note_rules
 
 # Features age even when nothing comes in: silence is a sign, too.
 _RESCORE = timedelta(hours=1)
@@ -53,6 +55,12 @@ class Turns:
     def policy(self, _keep_on: Callable[[], bool]) -> None:
         """Bring the hints up to now."""
         run_policy(self._state.engine, self._state.settings.policy, self._state.clock())
+
+    def rules(self, _keep_on: Callable[[], bool]) -> None:
+        """Write down the rules in force, where they are not those of before."""
+        rules = self._state.rules()
+        with writing(self._state.engine).begin() as connection:
+            note_rules(connection, rules.version, rules.text, self._state.clock())
 
     def dispatch(self, keep_on: Callable[[], bool]) -> None:
         """Send what is owed."""

@@ -201,6 +201,15 @@ class AuditOut(BaseModel):
     detail: dict[str, Any]
 
 
+class RulesOut(BaseModel):
+    """A site's rules, as they came into force."""
+
+    seq: int
+    time: datetime
+    version: str = Field(examples=["9f86d081884c"])
+    text: str
+
+
 class RunOut(BaseModel):
     """A training run over its attempts."""
 

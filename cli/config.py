@@ -24,7 +24,7 @@ from schedulers.webhook import SecretError, key_of
 
 _PREFIX = "FORESHOCK_"
 _POLICY = tuple(f.name for f in fields(Policy))
-_SERVER = ("intervals", "body_limit_bytes", "silent_after_s")
+_SERVER = ("intervals", "body_limit_bytes", "rules", "silent_after_s")
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _MIN_TOKEN = 16
 

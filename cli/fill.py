@@ -4,6 +4,7 @@ import difflib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from cli.errors import Failure
@@ -82,6 +83,8 @@ def convert(kind: Any, value: Any, place: str) -> Any:
         if value not in get_args(kind):
             raise Failure(f"{place}: {_said(value)} is none of {', '.join(get_args(kind))}")
         return value
+    if kind == Path | None and isinstance(value, str) and value:
+        return Path(value)
     if kind is float and type(value) in (int, float):
         value = float(value)
     if type(value) is kind and (kind in (str, bool) or 0 <= value < math.inf):

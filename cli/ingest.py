@@ -20,7 +20,9 @@ from cli.ingest_files import Digest, Taken, Task, digest, in_order, take
 from cli.ingest_write import Tally, Writer
 from cli.open import open_store
 from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.rules import RULES_OPTION, open_rules
 from collectors.archive import ArchiveError, context_of, find_parts, newest_moment
+from parsers.rules import NO_RULES, Rules
 from store.ingest_log import IngestedFile, incidents_owed, read_ingested
 
 # Below this, starting other processes takes longer than reading in this one.
@@ -28,6 +30,17 @@ WORTH_WORKERS_BYTES = 16_000_000
 # Files before a new telemetry file that are read again for their last counter values and absent GPUs.
 CARRY_FILES = 8
 _MOST_TOLD = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an archive does not say of itself: the year of timestamps without one, and how the site reads its faults.
+
+    Without a year it is taken from the archive's own dates.
+    """
+
+    year: int | None = None
+    rules: Rules = NO_RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +70,7 @@ class Summary:
 def ingest_archive(
     engine: sa.Engine,
     archive: Path,
-    year: int | None = None,
+    told: Told | None = None,
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
     received: datetime | None = None,
@@ -65,7 +78,7 @@ def ingest_archive(
     """Load an archive into a migrated database.
 
     Args:
-        year: of timestamps without one; None takes it from the archive's own dates.
+        told: what the archive does not say of itself.
         workers: processes that read; 1 reads in this one.
         progress: told of bytes done of bytes in all.
         received: when the archive was taken in; None is now. A replay says when it would have been.
@@ -82,7 +95,7 @@ def ingest_archive(
     worth = sum(part.size for part in parts) >= WORTH_WORKERS_BYTES
     with _executor(workers if worth else 1) as executor:
         digests = list(in_order(executor, digest, parts))
-        tasks = _plan(digests, taken_before, newest_moment(parts), year)
+        tasks = _plan(digests, taken_before, newest_moment(parts), told or Told())
         _count_known(writer, digests, taken_before)
         done, whole = 0, sum(task.digest.part.size for task in tasks)
         for taken in in_order(executor, take, tasks):
@@ -112,7 +125,7 @@ def _executor(workers: int) -> Iterator[Executor | None]:
 
 
 def _plan(
-    digests: Sequence[Digest], known: dict[tuple[str, str], IngestedFile], newest: datetime | None, year: int | None
+    digests: Sequence[Digest], known: dict[tuple[str, str], IngestedFile], newest: datetime | None, told: Told
 ) -> list[Task]:
     """The files to read: new ones, telemetry in order of time, with the few before each that it follows on."""
     readable = [d for d in digests if d.broken is None]
@@ -120,11 +133,12 @@ def _plan(
     telemetry = sorted(
         (d for d in readable if d.part.name == "telemetry"), key=lambda d: (d.begins_us, d.part.relative)
     )
-    tasks = [Task(d, context_of(d.part, newest, year)) for d in plain if (d.part.relative, d.sha256) not in known]
+    new = [d for d in plain if (d.part.relative, d.sha256) not in known]
+    tasks = [Task(d, context_of(d.part, newest, told.year), rules=told.rules) for d in new]
     fresh = [(d.part.relative, d.sha256) not in known for d in telemetry]
     for place, item in enumerate(telemetry):
         if any(fresh[place : place + 1 + CARRY_FILES]):
-            tasks.append(Task(item, context_of(item.part, newest, year), only_carry=not fresh[place]))
+            tasks.append(Task(item, context_of(item.part, newest, told.year), only_carry=not fresh[place]))
     return tasks
 
 
@@ -154,8 +168,9 @@ def _troubles(taken: Taken) -> Iterator[Trouble]:
     "--year", type=click.IntRange(1970, 2200), help="Year of opensm's timestamps [default: the archive's own]."
 )
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes that read [default: one a core].")
+@RULES_OPTION
 @JSON_OPTION
-def ingest(archive: Path, url: str, year: int | None, workers: int | None, as_json: bool) -> None:
+def ingest(archive: Path, url: str, workers: int | None, as_json: bool, **told: Any) -> None:
     """Load a cluster archive: a folder of nodes.csv, kernel/, fabric/, telemetry/, training/, jobs.csv, outages.csv.
 
     A file that was taken before is passed over, so that an ingest that was broken off goes on where it was.
@@ -164,7 +179,7 @@ def ingest(archive: Path, url: str, year: int | None, workers: int | None, as_js
         find_parts(archive)
         engine = open_store(url, create=True)
         with _bar() as progress:
-            summary = ingest_archive(engine, archive, year, workers or len(os.sched_getaffinity(0)), progress)
+            summary = ingest_archive(engine, archive, _told(**told), workers or len(os.sched_getaffinity(0)), progress)
     except ArchiveError as error:
         raise Failure(str(error)) from error
     _tell(summary.troubles)
@@ -172,6 +187,11 @@ def ingest(archive: Path, url: str, year: int | None, workers: int | None, as_js
         print_json(_as_json(archive, summary))
     else:
         _print(summary)
+
+
+def _told(year: int | None, rules_path: Path | None) -> Told:
+    source = open_rules(rules_path)
+    return Told(year) if source is None else Told(year, source())
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from collectors.archive import ArchivePart, PartRecords, read_part
 from parsers.parser import Context
+from parsers.rules import NO_RULES, Rules
 from store.event import RecordError
 from store.telemetry_table import TelemetryFile, first_moment, read_telemetry
 
@@ -37,6 +38,7 @@ class Task:
     digest: Digest
     context: Context
     only_carry: bool = False
+    rules: Rules = NO_RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def take(task: Task) -> Taken:
     """Read a file. Never fails: what is broken is told of in the result."""
     part = task.digest.part
     if part.name != "telemetry":
-        return Taken(task, read_part(part, task.context))
+        return Taken(task, read_part(part, task.context, task.rules))
     try:
         telemetry = read_telemetry(part.path)
     except RecordError as error:

@@ -31,6 +31,7 @@ COMMANDS = {
     "hints": "cli.hints",
     "ingest": "cli.ingest",
     "parse": "cli.parse",
+    "rules": "cli.rules",
     "score": "cli.predict",
     "serve": "cli.serve",
     "sidecar": "cli.sidecar",

@@ -17,6 +17,7 @@ from cli.config import is_loopback, load_settings
 from cli.errors import Failure
 from cli.open import open_store
 from cli.output import DB_OPTION
+from parsers.rules import RulesError
 from store.event import RecordError
 
 DEFAULT_PORT = 10870
@@ -40,7 +41,10 @@ def serve(url: str, host: str, port: int, file: Path | None, replay_clock: str |
             "add `tokens` to the --config file, or set FORESHOCK_TOKEN_FILE"
         )
     engine = open_store(url, create=True)
-    app = create_app(settings, engine, _clock(replay_clock))
+    try:
+        app = create_app(settings, engine, _clock(replay_clock))
+    except RulesError as error:
+        raise Failure(str(error)) from error
     config = uvicorn.Config(
         app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=_SHUTDOWN_S, server_header=False
     )

@@ -21,9 +21,10 @@ from collectors.collector import SourceError
 from collectors.notify import Notifier
 from collectors.sidecar import DEFAULT_PORT, SidecarSettings, run
 from collectors.spool import SpoolBusyError
+from parsers.rules import RulesError
 
 _TEXTS = ("server", "node", "listen", "zone")
-_PATHS = ("token_file", "spool")
+_PATHS = ("token_file", "spool", "rules")
 _NUMBERS = ("port", "scrape_interval_s", "rollup_interval_s", "spool_max_bytes", "linger_s")
 _KEYS = (*_TEXTS, *_PATHS, *_NUMBERS, "source")
 
@@ -38,6 +39,7 @@ _KEYS = (*_TEXTS, *_PATHS, *_NUMBERS, "source")
     "--port", type=click.IntRange(0, 65535), help=f"Port of its own metrics; 0: none. [default: {DEFAULT_PORT}]"
 )
 @click.option("--listen", help="Address of its own metrics. [default: 127.0.0.1]")
+@click.option("--rules", type=click.Path(path_type=Path), help="YAML file: how this site reads faults.")
 @click.option("--scrape-interval", "scrape_interval_s", type=click.FloatRange(min=0.1), help="Seconds. [default: 15]")
 @click.option("--config", "file", type=click.Path(path_type=Path), help="YAML file with the same keys; options win.")
 def sidecar(file: Path | None, **options: Any) -> None:
@@ -47,7 +49,7 @@ def sidecar(file: Path | None, **options: Any) -> None:
     with _logging(), _stopping_on_signals(stop), Notifier(os.environ.get("NOTIFY_SOCKET")) as notifier:
         try:
             run(settings, stop, notifier.alive)
-        except (SourceError, SpoolBusyError) as error:
+        except (SourceError, SpoolBusyError, RulesError) as error:
             raise Failure(str(error)) from error
         except OSError as error:
             raise Failure(

@@ -21,8 +21,9 @@ from collectors.archive_text import lines_of, looks_binary, newest_in
 from parsers.ibnetdiscover import Link, links
 from parsers.lines import ReadError
 from parsers.node_table import nodes
-from parsers.parser import Context, OnError, ParseError, parse
-from parsers.registry import PARSERS
+from parsers.parser import Context, OnError, ParseError, Parser, parse
+from parsers.ruled import make_parser
+from parsers.rules import NO_RULES, Rules
 from store.event import Attribute, Event, with_id
 from store.node import Node
 
@@ -144,7 +145,7 @@ def context_of(part: ArchivePart, newest: datetime | None, year: int | None = No
     )
 
 
-def read_part(part: ArchivePart, context: Context) -> PartRecords:
+def read_part(part: ArchivePart, context: Context, rules: Rules = NO_RULES) -> PartRecords:
     """What a text file of an archive says. Never fails: what cannot be read is told of in the result."""
     skips: list[str] = []
 
@@ -164,7 +165,8 @@ def read_part(part: ArchivePart, context: Context) -> PartRecords:
         elif part.name == "topology":
             _take(found_links, links(lines, skip))
         else:
-            _take(events, _events(part, lines, context, skip))
+            parser = _parser(part, context, rules)
+            _take(events, () if parser is None else _events(part, lines, parser, skip))
     except ParseError as error:
         broken = str(error)
     except (ReadError, OSError) as error:
@@ -180,12 +182,14 @@ def _take(found: list[T], records: Iterable[T]) -> None:
         found.append(record)  # extend() does not promise to keep them
 
 
-def _events(part: ArchivePart, lines: Iterable[str], context: Context, skip: OnError) -> Iterator[Event]:
-    """The events of a log, each with the id that the same line of the same file always has."""
+def _parser(part: ArchivePart, context: Context, rules: Rules) -> Parser | None:
     form = PARTS[part.name][1]
-    if form is None:
-        return
-    for event in parse(PARSERS[form].make(context), lines, skip, file=part.relative):
+    return None if form is None else make_parser(form, context, None if rules is NO_RULES else lambda: rules)
+
+
+def _events(part: ArchivePart, lines: Iterable[str], parser: Parser, skip: OnError) -> Iterator[Event]:
+    """The events of a log, each with the id that the same line of the same file always has."""
+    for event in parse(parser, lines, skip, file=part.relative):
         yield with_id(event, f"{part.relative}:{event.line}")
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import Any, Protocol, TypeAlias
 
+from parsers.rules import RulesSource
 from store.event import Event
 from store.telemetry import Rollup
 
@@ -38,7 +39,7 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """What sources must be told. Times in seconds; `zone` is for timestamps that bear none."""
+    """What sources must be told. Times in seconds; `zone` is for timestamps that bear none; `rules` are the site's."""
 
     node: str
     zone: tzinfo = field(default=UTC)
@@ -46,6 +47,7 @@ class SourceSettings:
     scrape_interval_s: float = 15.0
     rollup_interval_s: float = 300.0
     rotation_grace_s: float = 5.0
+    rules: RulesSource | None = None
 
 
 class Collector(Protocol):

@@ -18,6 +18,7 @@ from collectors.tail import FilePosition
 from parsers.auto import SAMPLE_LINES, detect
 from parsers.parser import Context, Parser, clean
 from parsers.registry import PARSERS
+from parsers.ruled import make_parser
 from store.event import Event
 
 _LOG = logging.getLogger("foreshock.sidecar")
@@ -168,7 +169,7 @@ class FileCollector:
             zone=self._settings.zone,
             run=self._path.name.split(".")[0],
         )
-        return PARSERS[str(self._format)].make(context)
+        return make_parser(str(self._format), context, self._settings.rules)
 
     def _tail(self, path: Path, position: FilePosition) -> FileTail:
         try:

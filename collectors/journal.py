@@ -16,7 +16,7 @@ from collectors.collector import Collected, Position, SourceError, SourceSetting
 from collectors.decoder import Decoder
 from collectors.tail import LineSplitter
 from parsers.parser import Context, clean
-from parsers.registry import PARSERS
+from parsers.ruled import make_parser
 
 _CHUNK = 256 * 1024
 _QUIET_S = 0.05
@@ -46,7 +46,9 @@ class JournalCollector:
         self._lines = LineSplitter()
         self._place = self._cursor or ""
         context = Context(node=self._settings.node, until=datetime.now(UTC), zone=self._settings.zone)
-        self._decoder: Decoder = Decoder(PARSERS["kernel"].make(context), lambda _line: f"journal:{self._place}")
+        self._decoder: Decoder = Decoder(
+            make_parser("kernel", context, self._settings.rules), lambda _line: f"journal:{self._place}"
+        )
         self._heard = time.monotonic()
         try:
             self._process = subprocess.Popen(  # noqa: S603 - a fixed program, no shell

@@ -15,7 +15,7 @@ from pathlib import Path
 from collectors.collector import Collected, Position, SourceError, SourceSettings
 from collectors.decoder import Decoder, number
 from parsers.parser import Context, clean
-from parsers.registry import PARSERS
+from parsers.ruled import make_parser
 from store.event import Event
 
 _DEVICE = Path("/dev/kmsg")
@@ -81,6 +81,7 @@ class KmsgCollector:
         if rest:
             raise SourceError(f"kmsg:{rest}: kmsg takes no argument; to follow a file use file:{rest}")
         self._node = settings.node
+        self._rules = settings.rules
         self._state = RingState("")
         self._descriptor = -1
         self._poll = select.poll()
@@ -103,7 +104,9 @@ class KmsgCollector:
         self._state = RingState.restored(boot, position)
         since_boot = timedelta(seconds=time.clock_gettime(time.CLOCK_MONOTONIC))
         context = Context(node=self._node, boot_time=datetime.now(UTC) - since_boot)
-        self._decoder: Decoder = Decoder(PARSERS["kernel"].make(context), lambda line: f"kmsg:{boot}:{line - 1}")
+        self._decoder: Decoder = Decoder(
+            make_parser("kernel", context, self._rules), lambda line: f"kmsg:{boot}:{line - 1}"
+        )
         try:
             self._descriptor = os.open(_DEVICE, os.O_RDONLY | os.O_NONBLOCK)
         except PermissionError as error:

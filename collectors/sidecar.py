@@ -22,6 +22,8 @@ from collectors.runner import Runner, stalled
 from collectors.shipper import Shipper
 from collectors.spool import QUEUES, Spool
 from collectors.transport import Transport
+from parsers.rules import RulesSource
+from parsers.rules_file import RulesFile
 
 _LOG = logging.getLogger("foreshock.sidecar")
 DEFAULT_PORT = 10871
@@ -48,14 +50,16 @@ class SidecarSettings:
     rollup_interval_s: float = 300.0
     spool_max_bytes: int = 256 * 1024 * 1024
     linger_s: float = 0.05
+    rules: Path | None = None
 
-    def for_sources(self) -> SourceSettings:
+    def for_sources(self, rules: RulesSource | None) -> SourceSettings:
         """What the sources must know of it."""
         return SourceSettings(
             node=self.node,
             zone=self.zone,
             scrape_interval_s=self.scrape_interval_s,
             rollup_interval_s=self.rollup_interval_s,
+            rules=rules,
         )
 
 
@@ -66,11 +70,16 @@ def run(settings: SidecarSettings, stop: threading.Event, alive: Callable[[], No
 
     Raises:
         SourceError: a SPEC is not understood.
+        RulesError: the site's rules cannot be read.
         SpoolBusyError: another sidecar uses the spool.
         OSError: the spool cannot be written, or the port is taken.
     """
     metrics = SidecarMetrics()
-    collectors = [make_collector(spec, settings.for_sources()) for spec in dict.fromkeys(settings.sources)]
+    rules = None if settings.rules is None else RulesFile(settings.rules)
+    if rules is not None:
+        metrics.observe("rules_errors", "Changes of the rules file that were refused.", lambda: float(rules.errors))
+    told = settings.for_sources(None if rules is None else rules.current)
+    collectors = [make_collector(spec, told) for spec in dict.fromkeys(settings.sources)]
     with ExitStack() as stack:
         spool = Spool(settings.spool, settings.spool_max_bytes)
         stack.callback(spool.close)

@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping
 
-from parsers import dcgm, kernel, opensm, sacct, sacctmgr, training
+from parsers import dcgm, fabricmanager, kernel, opensm, sacct, sacctmgr, training
 from parsers.parser import Format
 
 _FORMATS = (
@@ -14,6 +14,7 @@ _FORMATS = (
     sacctmgr.FORMAT,
     sacct.FORMAT,
     training.FORMAT,
+    fabricmanager.FORMAT,
     kernel.FORMAT,
 )
 

@@ -24,6 +24,7 @@ EXPORTED = (
     schema.scores,
     schema.hints,
     schema.audit,
+    schema.rules,
 )
 _BATCH = 50_000
 

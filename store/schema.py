@@ -211,6 +211,15 @@ audit = sa.Table(  # who asked for what, when, and what came of it; never update
     sa.Column("detail", sa.JSON, nullable=False),
 )
 
+rules = sa.Table(  # the site's rules, a row each time that others came into force; never updated
+    "rules",
+    metadata,
+    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("time", UtcTime, nullable=False),
+    sa.Column("version", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+)
+
 outbox = sa.Table(  # deliveries that are owed: one row per hint and scheduler until it is delivered or expires
     "outbox",
     metadata,

@@ -7,8 +7,7 @@ from pydantic import BaseModel, Field
 
 from api.auth import Reader
 from api.nodes import NO_TIME
-from api.paging import MAX_LIMIT, Cursor, CursorText, Name, decode
-from api.problem import Problem
+from api.paging import MAX_LIMIT, Cursor, CursorText, Name, decode_seq
 from api.reply import listing
 from api.state import Server
 from api.wire import AuditOut, Page
@@ -28,17 +27,8 @@ class AuditQuery(BaseModel):
 @router.get("/audit", operation_id="get_audit", summary="List the audit", response_model=Page[AuditOut])
 def get_audit(_who: Reader, server: Server, asked: Annotated[AuditQuery, Query()]) -> Response:
     """Every change of every hint, the newest first."""
-    before = _seq(asked.cursor)
+    before = decode_seq(asked.cursor)
     with server.engine.connect() as connection:
         rows = audit_page(connection, asked.limit + 1, before, asked.hint)
     kept = rows[: asked.limit]
     return listing(kept, Cursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(rows) > asked.limit else None)
-
-
-def _seq(cursor: str | None) -> int | None:
-    if cursor is None:
-        return None
-    text = decode(cursor).id
-    if not (text.isascii() and text.isdigit() and len(text) < 18):
-        raise Problem(422, "the cursor is not one of the audit's: start again without one")
-    return int(text)

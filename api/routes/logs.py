@@ -47,6 +47,6 @@ def post_logs(
     known = sorted(name for name, entry in PARSERS.items() if entry.shape != "page")
     if format not in ("auto", *known):
         raise Problem(422, f"no log format {format!r}: use auto or one of {', '.join(known)}")
-    decoder = LogDecoder(Told(None if format == "auto" else format, node, run), server.clock())
+    decoder = LogDecoder(Told(None if format == "auto" else format, node, run), server.clock(), server.rules)
     events = decoder.decode(body)
     return reply(take_events(server, events, decoder.rejected, "logs"))

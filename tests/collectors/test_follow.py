@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from collectors.collector import Collected, Position, SourceError, SourceSettings
 from collectors.follow import FileCollector, split_format
 from parsers.parser import MAX_LINE
+from parsers.rules_file import RulesFile
 from store.event import Event
 
 SETTINGS = SourceSettings(node="gpu-017", poll_interval_s=0.01, rotation_grace_s=0.05)
@@ -83,7 +85,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def reader(log: Path) -> Iterator[Reader]:
     """A reader of it, not started."""
-    reader = Reader(f"file:{log}:kernel".removeprefix("file:"))
+    reader = Reader(f"{log}:kernel".removeprefix("file:"))
     yield reader
     reader.stop()
 
@@ -299,3 +301,15 @@ def test_each_day_the_parser_learns_the_date_anew(reader: Reader, log: Path) -> 
     reader.collector._day = None
     append(log, xid(2))
     assert pids(reader.until(2)) == [1, 2]
+
+
+def test_a_followed_file_is_read_by_the_sites_rules(log: Path, tmp_path: Path) -> None:
+    """Those in force when the line comes."""
+    path = tmp_path / "rules.yaml"
+    path.write_text("patterns: [{name: stall, program: mmfs, match: 'deadlock on (?P<name>.*)'}]\n")
+    append(log, "2025-03-01T04:05:06Z n mmfs[1]: deadlock on fs7\n")
+    reader = Reader(f"{log}:kernel", replace(SETTINGS, rules=RulesFile(path).current)).start()
+    try:
+        assert [event.attributes["name"] for event in reader.until(1)] == ["fs7"]
+    finally:
+        reader.stop()

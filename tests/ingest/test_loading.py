@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from ingest.small_archive import KERNEL, build, write_day
 
 from cli import ingest_write
-from cli.ingest import Summary, ingest_archive
+from cli.ingest import Told, Summary, ingest_archive
 from store import schema
 from store.ingest_log import incidents_owed, read_ingested
 from store.read import Window, read_events, read_incidents, read_jobs, read_nodes, read_outages
@@ -258,7 +258,7 @@ def test_the_year_of_the_fabric_s_log_is_the_archive_s(tmp_path: Path, engine: s
         moments = [e.time for e in read_events(connection, Window(kind="port_removed"))]
     assert [moment.year for moment in moments if moment] == [2025]
     (root / "fabric/opensm.log").write_text((root / "fabric/opensm.log").read_text() + "\n")
-    ingest_archive(engine, root, year=2021)
+    ingest_archive(engine, root, Told(year=2021))
     with engine.begin() as connection:
         moments = [e.time for e in read_events(connection, Window(kind="port_removed"))]
     assert sorted(moment.year for moment in moments if moment) == [2021, 2025]

@@ -11,6 +11,11 @@ from parsers.registry import PARSERS
 
 # Files of the room that are no format of their own.
 PARTS = {
+    "site_patterns": "of a site's rules",
+    "rules_file": "a site's rules",
+    "rules": "a site's rules",
+    "ruled": "of a site's rules",
+    "re2_pattern": "of a site's rules",
     "__init__": "the room",
     "auto": "finds the format",
     "fabric": "of opensm",

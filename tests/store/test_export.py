@@ -23,6 +23,7 @@ from store.job import Job
 from store.node import Node
 from store.outage import Outage
 from store.retention import PRUNED, prune
+from store.rules_log import note_rules
 from store.save_scores import save_scores
 from store.score import Reason, Score
 from store.telemetry import Rollup, hour_of
@@ -42,6 +43,7 @@ def fill(engine: sa.Engine) -> None:
         append_rollups(connection, [Rollup("n2", hour_of(NOW), 60, 8, 1 / 3)])
         append_links(connection, [{"switch": "s", "port": 1, "peer": "n2", "peer_port": None, "peer_type": "hca"}])
         save_scores(connection, [Score("n2", NOW, 24, 0.1, (Reason("why", 0.05, ("e1",)),), "m")])
+        note_rules(connection, "v1", "faults: []", NOW)
         save_hint(connection, Hint("h", "n2", "watch", "shadow", "r", "o", NOW, NOW + DAY, {"a": [1]}), NOW, {})
         row = {"id": "i", "node": "n2", "start": NOW, "end": NOW, "kind": "xid", "code": None, "severity": "fatal"}
         row |= {"cause": "hardware", "action": "none", "device": {"type": "gpu"}, "message": "m", "count": 2**40}

@@ -1,0 +1,32 @@
+"""`GET /rules`: how the site reads faults, now and before."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, Field
+
+from api.auth import Reader
+from api.nodes import NO_TIME
+from api.paging import MAX_LIMIT, Cursor, CursorText, decode_seq
+from api.reply import listing
+from api.state import Server
+from api.wire import Page, RulesOut
+from store.rules_log import rules_page
+
+router = APIRouter(tags=["rules"])
+
+
+class RulesQuery(BaseModel):
+    """Which versions."""
+
+    limit: int = Field(default=100, ge=1, le=MAX_LIMIT)
+    cursor: CursorText = None
+
+
+@router.get("/rules", operation_id="get_rules", summary="List the rules", response_model=Page[RulesOut])
+def get_rules(_who: Reader, server: Server, asked: Annotated[RulesQuery, Query()]) -> Response:
+    """Every version of the site's rules that came into force, the newest first: that one holds."""
+    with server.engine.connect() as connection:
+        rows = rules_page(connection, asked.limit + 1, decode_seq(asked.cursor))
+    kept = rows[: asked.limit]
+    return listing(kept, Cursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(rows) > asked.limit else None)
