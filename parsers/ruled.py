@@ -8,6 +8,7 @@ Rules may change while a log is followed: the next line is read by the new ones.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from parsers.auto import MIXED, MixedParser
 from parsers.parser import Context, ParseError, Parser
 from parsers.registry import PARSERS
 from parsers.rules import NO_RULES, Rules, RulesSource
@@ -21,11 +22,13 @@ SEARCHED = "kernel"
 
 
 def make_parser(format_name: str, context: Context, rules: RulesSource | None = None) -> Parser:
-    """A format's parser, under a site's rules where there are any.
+    """A format's parser, or that of several (`MIXED`), under a site's rules where there are any.
 
     Raises:
         KeyError: there is no such format.
     """
+    if format_name == MIXED:
+        return MixedParser(lambda name: make_parser(name, context, rules))
     inner = PARSERS[format_name].make(context)
     return inner if rules is None else RuledParser(inner, format_name, context, rules)
 

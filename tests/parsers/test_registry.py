@@ -57,24 +57,3 @@ def test_an_empty_input_gives_nothing(name: str) -> None:
     """No line, blank lines."""
     for lines in ([], [""], ["", "  ", ""]):
         assert list(parse(PARSERS[name].make(Context()), lines)) == []
-
-
-@pytest.mark.parametrize(
-    ("lines", "name"),
-    [
-        (["# HELP DCGM_FI_DEV_SM_CLOCK x"], "dcgm"),
-        (["Account|JobID|State|End"], "sacct"),
-        (["Account|#JobID|#State"], "sacct"),
-        (["Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User"], "sacctmgr"),
-        (["building GPT model ...", "x"], "training"),
-        (["Nov 20 22:31:54 vm kernel: usb 1-1: new device"], "kernel"),
-        (["[    0.000000] Linux version 6.1"], "kernel"),
-        (['{"MESSAGE":"x","_TRANSPORT":"kernel"}'], "kernel"),
-        (["NVRM: Xid (PCI:0000:0f:00): 79, x", *["iteration 1/ 2 | x"] * 3], "training"),
-        (["hello", "", "a,b,c"], None),
-        ([], None),
-    ],
-)
-def test_the_format_that_most_lines_speak_for_is_found(lines: list[str], name: str | None) -> None:
-    """None where none does."""
-    assert detect(lines) == name
