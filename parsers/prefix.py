@@ -7,6 +7,8 @@
     Fri 2026-11-20 22:31:54 UTC vm kernel: NVRM: ...                 journalctl -o short-full
     [ 2156.863044] vm kernel: NVRM: ...                              journalctl -o short-monotonic
     148 <11>1 2026-11-20T22:35:38+00:00 vm kernel - - - NVRM: ...    RFC 5424, octet counted
+    2026-11-20T22:35:38.123456789Z stderr F [ 2122.548539] NVRM: ... a container's log (CRI), kubectl logs --timestamps
+    [Jul 23 2024 07:53:55] [ERROR] [tid 841] detected ...            NVIDIA Fabric Manager's own file
     -> Record(time=..., node="vm", tag="kernel", message="NVRM: ...")
 
 Each form is matched from the start of the line, so a tool that quotes a kernel line is never taken for the kernel.
@@ -20,12 +22,14 @@ from parsers.stamp import Stamps
 
 # journald takes the first word of a record written by hand to /dev/kmsg as its identifier.
 DRIVER_TAG = re.compile(r"NVRM|nvidia-nvswitch\d{1,4}", re.ASCII)
+FABRIC_MANAGER_TAG = "nv-fabricmanager"
 
 _CLOCK = r"\d{1,2}:\d{2}:\d{2}(?:[.,]\d{1,9})?"
 _ISO = rf"\d{{4}}-\d{{2}}-\d{{2}}[T ]{_CLOCK}(?:Z|[+-]\d{{2}}:?\d{{2}})?"
 _DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _TAG = r"(?P<tag>[^\s:\[\]]{1,128})(?:\[\d{1,10}\])?:(?: |$)"
 
+_DIGITS = frozenset("0123456789")
 _OCTETS = re.compile(r"\d{1,7} (?=<\d{1,3}>)", re.ASCII)
 _PRIORITY = re.compile(r"<\d{1,3}>", re.ASCII)
 _KMSG = re.compile(r"\d{1,5},\d{1,20},(?P<usec>\d{1,20}),[^;]{0,200};", re.ASCII)
@@ -36,12 +40,21 @@ _LEVELS = re.compile(
     r"(?:kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7]) *"
     r":(?:emerg|alert|crit|err|warn|notice|info|debug) *: "
 )
+_POD = re.compile(r"\[pod/\S{1,512}\] ", re.ASCII)
+# What may stand before all others, by its first letter: dmesg -x names the facility, `kubectl logs --prefix` the pod.
+_BEFORE = {**dict.fromkeys("kumdaslnlcf", _LEVELS), "[": _POD}
 _UPTIME = re.compile(r"\[ *(?P<uptime>\d{1,12}\.\d{1,9})(?: <[^>]{0,40}>)?\] ?", re.ASCII)
 _CALLER = re.compile(r"\[ *[TC]\d{1,10}\] ?", re.ASCII)
 _CTIME = re.compile(
     rf"\[{_DAY} (?P<month>\w{{3}}) +(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}) (?P<year>\d{{4}})\] ?", re.ASCII
 )
 _MINUTE = re.compile(r"\[(?P<month>[A-Z][a-z]{2}) ?(?P<day>\d{1,2}) (?P<minute>\d{2}:\d{2})\] ?", re.ASCII)
+_FABRIC_MANAGER = re.compile(
+    rf"\[(?P<month>[A-Z][a-z]{{2}}) (?P<day>\d{{1,2}}) (?P<year>\d{{4}}) (?P<clock>{_CLOCK})\] \[\w{{1,16}}\] ?"
+    r"(?:\[tid \d{1,12}\] ?)?",
+    re.ASCII,
+)
+_CONTAINER = re.compile(r"(?:stdout|stderr) [FP] ", re.ASCII)
 _DELTA = re.compile(r"\[ *\+(?P<delta>\d{1,9}\.\d{1,9})\] ?", re.ASCII)
 _ELIDED = re.compile(r"\[\.\.\.\] ?")
 _BRACKET_ISO = re.compile(rf"\[(?P<iso>{_ISO})\](?:\[ *\d{{1,12}}\.\d{{1,9}}\])? ?", re.ASCII)
@@ -86,18 +99,24 @@ class PrefixReader:
 
     def read(self, text: str) -> Record:
         """The record of a line; a line in no known form is a bare message, as it stands."""
-        if match := _KMSG.match(text):
-            time = self.stamps.since_boot(int(match["usec"]) / 1e6)
-            return settle(Record(time, None, None, unescape(text[match.end() :])))
-        if match := _OCTETS.match(text):
-            text = text[match.end() :]
-        if match := _RFC5424.match(text):
-            node = None if match["node"] == "-" else match["node"]
-            return settle(Record(self.stamps.iso(match["time"]), node, match["tag"], text[match.end() :]))
-        for optional in (_PRIORITY, _LEVELS):
-            if match := optional.match(text):
+        first = text[:1]
+        if first in _DIGITS:
+            if match := _KMSG.match(text):
+                time = self.stamps.since_boot(int(match["usec"]) / 1e6)
+                return settle(Record(time, None, None, unescape(text[match.end() :])))
+            if match := _OCTETS.match(text):
                 text = text[match.end() :]
-        return settle(self._dmesg(text) or self._syslog(text) or _bare(text))
+                first = text[:1]
+        if first == "<":
+            if match := _RFC5424.match(text):
+                node = None if match["node"] == "-" else match["node"]
+                return settle(Record(self.stamps.iso(match["time"]), node, match["tag"], text[match.end() :]))
+            if match := _PRIORITY.match(text):
+                text = text[match.end() :]
+        elif (before := _BEFORE.get(first)) and (match := before.match(text)):
+            text = text[match.end() :]
+        record = self._dmesg(text) if text.startswith("[") else self._syslog(text)
+        return settle(record or _bare(text))
 
     def _dmesg(self, text: str) -> Record | None:
         """A line of the kernel ring itself, whose time stands in brackets."""
@@ -112,6 +131,9 @@ class PrefixReader:
             time = self.relative(text)
         elif match := _BRACKET_ISO.match(text):
             time = self.stamps.iso(match["iso"])
+        elif match := _FABRIC_MANAGER.match(text):
+            time = self.stamps.dated(match["month"], match["day"], match["clock"], match["year"])
+            return Record(time, None, FABRIC_MANAGER_TAG, text[match.end() :])
         elif match := _ELIDED.match(text):
             time = None
         else:
@@ -132,18 +154,21 @@ class PrefixReader:
     def _syslog(self, text: str) -> Record | None:
         """A line with a time, a host and a tag."""
         stamps = self.stamps
-        if match := _TALOS.match(text):
-            return Record(stamps.iso(match["iso"]), match["node"], "kernel", text[match.end() :])
         if match := _SYSLOG_ISO.match(text):
             time = stamps.iso(match["iso"])
             if "," in match["iso"]:  # dmesg --time-format iso: neither host nor tag
                 return Record(time, None, None, text[match.end() :])
-        elif match := _FULL.match(text):
-            time = _zoned(stamps, match["date"], match["zone"])
+            if container := _CONTAINER.match(text, match.end()):
+                inner = self.read(text[container.end() :])
+                return replace(inner, time=inner.time or time)
         elif match := _YEARLESS.match(text):
             time = stamps.yearless(match["month"], match["day"], match["clock"])
+        elif match := _FULL.match(text):
+            time = _zoned(stamps, match["date"], match["zone"])
         elif match := _UNIX.match(text):
             time = stamps.since_epoch(float(match["epoch"]))
+        elif match := _TALOS.match(text):
+            return Record(stamps.iso(match["iso"]), match["node"], "kernel", text[match.end() :])
         else:
             return None
         rest = text[match.end() :]
@@ -168,14 +193,16 @@ def _bare(text: str) -> Record:
 def settle(record: Record) -> Record:
     """The record as the kernel wrote it: the driver's name back in the message, the uptime off, repeats counted."""
     tag, message, repeats = record.tag, record.message, record.repeats
-    if tag is not None and DRIVER_TAG.fullmatch(tag):
+    if tag is None:
+        return record
+    if DRIVER_TAG.fullmatch(tag):
         tag, message = "kernel", f"{tag}: {message}"
     if tag == "kernel":
         if match := _UPTIME.match(message):
             message = message[match.end() :]
         if match := _REPEATED.match(message):
             repeats, message = int(match[1]), match[2]
-    return replace(record, tag=tag, message=message, repeats=repeats)
+    return Record(record.time, record.node, tag, message, repeats)
 
 
 def _zoned(stamps: Stamps, date: str, zone: str) -> datetime | None:

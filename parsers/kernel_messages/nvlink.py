@@ -21,6 +21,10 @@ _DETAIL = re.compile(
 )
 
 
+# From this driver release on, intrinfo has the second layout.
+SECOND_LAYOUT = 575
+
+
 @dataclass(frozen=True, slots=True)
 class NvlinkDetail:
     """What one line says. `errstatus` is None where the line is cut before it."""
@@ -44,9 +48,13 @@ class NvlinkDetail:
         }
         return found if self.errstatus is None else {**found, "errstatus": self.errstatus}
 
-    def judge(self, event: Event) -> Event:
-        """The event with the table's severity, cause and action; the line's own Fatal is never made less."""
-        fault = _known(self.code, int(self.intrinfo, 16), None if self.errstatus is None else int(self.errstatus, 16))
+    def judge(self, event: Event, driver: int | None = None) -> Event:
+        """The event with the table's severity, cause and action; the line's own Fatal is never made less.
+
+        `driver` is the release of the driver, 570: it tells the layout of intrinfo. Without it both are tried.
+        """
+        status = None if self.errstatus is None else int(self.errstatus, 16)
+        fault = _known(self.code, self.unit, int(self.intrinfo, 16), status, driver)
         if fault is not None:
             event = replace(event, severity=fault.severity, cause=fault.cause, action=fault.action)
         if self.fatal:
@@ -71,6 +79,14 @@ def nvlink_detail(code: int, text: str) -> NvlinkDetail | None:
     )
 
 
+def read_by_driver(event: Event, driver: int) -> Event:
+    """An NVLink 5 event read again, now that the driver's release is known; any other event as it is."""
+    if event.kind != "xid" or "intrinfo" not in event.attributes:
+        return event
+    detail = nvlink_detail(event.code or 0, event.message)
+    return event if detail is None else detail.judge(event, driver)
+
+
 @cache
 def _mask(pattern: str) -> tuple[int, int]:
     """A bit pattern as the bits it asks for and their values; `-` asks for nothing."""
@@ -78,16 +94,30 @@ def _mask(pattern: str) -> tuple[int, int]:
     return asked, int(pattern.replace("-", "0") or "0", 2)
 
 
-def _fits(fault: NvlinkFault, intrinfo: int) -> bool:
-    for pattern in (fault.intrinfo_v1, fault.intrinfo_v2):
+def _fits(fault: NvlinkFault, intrinfo: int, driver: int | None) -> bool:
+    if driver is None:
+        patterns = (fault.intrinfo_v1, fault.intrinfo_v2)
+    else:
+        patterns = (fault.intrinfo_v2,) if driver >= SECOND_LAYOUT else (fault.intrinfo_v1,)
+    for pattern in patterns:
         asked, value = _mask(pattern)
         if asked and intrinfo & asked == value:
             return True
     return not fault.intrinfo_v1 and not fault.intrinfo_v2
 
 
-def _known(code: int, intrinfo: int, errstatus: int | None) -> NvlinkFault | None:
-    """The table's row; one that names the error status is better than one that takes any."""
-    fitting = [fault for fault in nvlink5() if fault.xid == code and _fits(fault, intrinfo)]
-    exact = (fault for fault in fitting if errstatus is not None and errstatus in fault.error_status)
-    return next(exact, None) or next((fault for fault in fitting if not fault.error_status), None)
+@cache
+def _names(unit: str) -> frozenset[str]:
+    """What a line may call a unit: `TLW_RX/TLW_RX_PIPE0` is also printed as either half, `MSE Degraded` as `MSE`."""
+    return frozenset({unit, unit.split(" ")[0], *unit.split("/")})
+
+
+def _known(code: int, unit: str, intrinfo: int, errstatus: int | None, driver: int | None = None) -> NvlinkFault | None:
+    """The table's row: best one of the unit that the line names, then one that names the error status."""
+    fitting = [fault for fault in nvlink5() if fault.xid == code and _fits(fault, intrinfo, driver)]
+    named = [fault for fault in fitting if unit in _names(fault.unit)]
+    for rows in (named, fitting):
+        exact = (fault for fault in rows if errstatus is not None and errstatus in fault.error_status)
+        if found := next(exact, None) or next((fault for fault in rows if not fault.error_status), None):
+            return found
+    return None

@@ -3,10 +3,14 @@
 Tried in this order; the first that decodes a message has it.
 """
 
-from parsers.kernel_messages import sxid, xid
+from parsers.kernel_messages import fabricmanager, gpu, nccl, quoted_xid, sxid, xid
 from parsers.kernel_messages.family import Family
 
 FAMILIES: tuple[Family, ...] = (
     xid.FAMILY,
+    quoted_xid.FAMILY,
     sxid.FAMILY,
+    gpu.FAMILY,
+    nccl.FAMILY,
+    fabricmanager.FAMILY,
 )

@@ -77,7 +77,11 @@ def test_the_driver_says_once_which_gpu_is_at_an_address() -> None:
         f"Nov 20 22:31:54 a kernel: {XID}",
         f"Nov 20 22:31:54 b kernel: {XID}",
     )
-    assert [(event.node, event.device.uuid) for event in events] == [("a", uuid), ("b", None)]
+    assert [(event.kind, event.node, event.device.uuid) for event in events] == [
+        ("gpu_map", "a", uuid),
+        ("xid", "a", uuid),
+        ("xid", "b", None),
+    ]
 
 
 def test_repeats_are_an_attribute() -> None:

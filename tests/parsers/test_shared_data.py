@@ -40,26 +40,76 @@ def kernel_rows() -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
 
 
+# What a row calls otherwise than our records do.
+KINDS = {"xid_lenient": "xid"}
+# Kinds of rows that no family decodes yet: they must give nothing that is wrong, and this set must end empty.
+NOT_YET = frozenset(
+    {
+        "buffer_io_error",
+        "edac",
+        "fs_error",
+        "fs_read_only",
+        "hung_task",
+        "ib_port",
+        "kernel_panic",
+        "mce",
+        "mlx5_cmd_failed",
+        "mlx5_health",
+        "mlx5_module_temp",
+        "mlx5_tx_timeout",
+        "net_link",
+        "oom_invoked",
+        "oom_kill",
+        "pcie_aer",
+        "pcie_aer_detail",
+        "pcie_degraded",
+        "soft_lockup",
+    }
+)
+
+
+def record_of(event: Event) -> dict[str, object]:
+    """The event under the names that the rows use: attributes, and what stands elsewhere in a record."""
+    attributes = event.attributes
+    return {
+        **attributes,
+        "kind": event.kind,
+        "code": event.code,
+        "bdf": event.device.pci,
+        "name": attributes.get("process", attributes.get("name")),
+        "port": event.device.port if event.device.port is not None else attributes.get("port"),
+        "uuid": event.device.uuid,
+    }
+
+
 @pytest.mark.parametrize("row", kernel_rows(), ids=lambda row: str(row["line"])[:40])
 def test_a_real_kernel_line_decodes_to_what_is_expected(row: dict[str, object]) -> None:
-    """Each Xid and SXid gives its code, place and details; each near miss gives nothing."""
+    """Every field that a row expects is in the one record of its line; a near miss gives none."""
     expect = row["expect"]
     assert isinstance(expect, dict)
     events = list(parse(PARSERS["kernel"].make(Context()), str(row["line"]).split("\n")))
-    if expect["kind"] not in ("xid", "sxid", "gpu_lost"):
+    if expect["kind"] == "none":
         assert events == []
         return
-    assert [(e.kind, e.code, e.device.pci) for e in events] == [(expect["kind"], expect["code"], expect.get("bdf"))]
-    attributes = events[0].attributes
-    assert attributes.get("process") == expect["name"]
-    for key in ("pid", "channel", "link", "unit", "switch", "intrinfo", "errstatus", "caused_by"):
-        if expect.get(key) is not None:
-            assert attributes[key] == expect[key], key
-    for key in ("mig_gi", "mig_ci", "recovery_from", "recovery_to", "cross_contained", "instance"):
-        if expect.get(key) is not None:
-            assert attributes[key] == expect[key], key
+    if expect["kind"] in NOT_YET and not events:
+        pytest.skip(f"{expect['kind']} is not decoded yet")
+    assert len(events) == 1
+    found = record_of(events[0])
+    wanted = {key: value for key, value in expect.items() if value is not None and key != "pci"}
+    wanted["kind"] = KINDS.get(expect["kind"], expect["kind"])
+    assert {key: found.get(key) for key in wanted} == wanted
+    if expect["kind"] in ("xid", "sxid"):  # a process that the line does not name is none
+        assert [found.get(key) for key in ("pid", "name")] == [expect["pid"], expect["name"]]
     if expect.get("fatal") or expect.get("severity") == "fatal":
         assert events[0].severity == "fatal"
+    if expect.get("severity") in ("nonfatal", "correctable"):
+        assert events[0].severity != "fatal"
+
+
+@pytest.mark.skipif(not kernel_rows(), reason="the real kernel lines are not at hand")
+def test_a_kind_that_is_not_decoded_yet_has_rows() -> None:
+    """The list of what is missing names nothing that no row asks for."""
+    assert {str(dict(row["expect"])["kind"]) for row in kernel_rows()} >= NOT_YET  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("name", PARSERS)

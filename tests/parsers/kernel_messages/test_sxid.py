@@ -2,7 +2,10 @@
 
 import pytest
 
+from parsers.kernel import KernelParser
 from parsers.kernel_messages.sxid import decode_sxid
+from parsers.parser import Context, parse
+from store.event import Event
 
 PREFIX = "nvidia-nvswitch3: SXid (PCI:0000:C1:00.0): "
 
@@ -13,7 +16,7 @@ def test_a_switch_fault_names_switch_and_link() -> None:
     assert event is not None
     assert (event.kind, event.code, event.severity) == ("sxid", 12020, "fatal")
     assert (event.device.type, event.device.pci, event.device.port) == ("nvswitch", "0000:c1:00.0", 46)
-    assert event.attributes == {"switch": 3, "link": 46}
+    assert event.attributes == {"switch": 3, "link": 46, "severity": "fatal"}
     assert event.message == "egress sequence ID error"
 
 
@@ -59,14 +62,90 @@ def test_an_instance_is_an_attribute() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        f"{PREFIX}12033, Severity 1 Engine instance 00 Sub-engine instance 00",
-        f"{PREFIX}20034, Data {{0x50610002, 0x10100030}}",
         "nvidia-nvswitch3: SXid (invalid): 20034, Fatal, x",
         "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): Fatal",
         "nvidia-nvswitch3: open (major=235)",
         f"quoting {PREFIX}20034, Fatal, x",
     ],
 )
-def test_detail_and_near_misses_are_no_faults(message: str) -> None:
-    """One fault, one event."""
+def test_a_near_miss_is_no_fault(message: str) -> None:
+    """No address, no code, not from the start."""
     assert decode_sxid(message) is None
+
+
+def decode(*lines: str) -> list[Event]:
+    """The events of some lines of the kernel log."""
+    return list(parse(KernelParser(Context(year=2026)), lines))
+
+
+HEAD = f"{PREFIX}22013, Non-fatal, Link 60 Minion Link DLREQ interrupt"
+PLACE = f"{PREFIX}22013, Severity 0 Engine instance 60 Sub-engine instance 01"
+DATA = f"{PREFIX}22013, Data {{0x0000003c, 0x00000001}}"
+
+
+def test_the_lines_of_a_fault_are_one_event() -> None:
+    """The head's line and words, the details' numbers; a second line of data is the rest of the first."""
+    (event,) = decode(HEAD, PLACE, DATA, DATA)
+    assert (event.kind, event.line, event.severity, event.device.port) == ("sxid", 1, "warning", 60)
+    assert event.message == "Minion Link DLREQ interrupt"
+    assert {key: event.attributes[key] for key in ("link", "severity_num", "engine_instance", "data")} == {
+        "link": 60,
+        "severity_num": 0,
+        "engine_instance": 60,
+        "data": "0x0000003c 0x00000001 0x0000003c 0x00000001",
+    }
+    assert event.attributes["sub_engine_instance"] == 1
+
+
+def test_faults_of_several_links_keep_their_own_details() -> None:
+    """Heads first, details after, as two links that fail at once are printed."""
+    other = HEAD.replace("Link 60", "Link 61")
+    events = decode(HEAD, other, PLACE.replace("instance 60", "instance 61"), PLACE)
+    assert [(e.device.port, e.attributes["engine_instance"], e.line) for e in events] == [(60, 60, 1), (61, 61, 2)]
+
+
+@pytest.mark.parametrize(
+    ("detail", "severity", "port", "number"),
+    [
+        (f"{PREFIX}12033, Severity 1 Engine instance 00 Sub-engine instance 00", "fatal", 0, 1),
+        (f"{PREFIX}10003, Severity 0 Engine instance 07", "error", 7, 0),
+        (f"{PREFIX}12028, Severity 2 Engine instance 12 Sub-engine instance 00", "info", 12, 2),
+        (f"{PREFIX}12028, Severity 9 Engine instance 12 Sub-engine instance 00", "info", 12, 9),
+        (f"{PREFIX}20034, Data {{0x50610002, 0x10100030}}", "info", None, None),
+    ],
+)
+def test_a_detail_without_its_head_is_an_event(
+    detail: str, severity: str, port: int | None, number: int | None
+) -> None:
+    """Judged by the number that the driver gives its severities."""
+    (event,) = decode(detail)
+    assert (event.kind, event.severity, event.device.port) == ("sxid_detail", severity, port)
+    assert event.attributes.get("severity_num") == number
+    assert event.attributes["switch"] == 3
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        PLACE.replace("22013", "22012"),
+        PLACE.replace("nvswitch3", "nvswitch2"),
+        PLACE.replace("0000:C1", "0000:C2"),
+        PLACE.replace("instance 60", "instance 59"),
+    ],
+)
+def test_the_detail_of_another_fault_is_not_merged(detail: str) -> None:
+    """Another code, switch, address or link."""
+    assert {event.kind for event in decode(HEAD, detail)} == {"sxid", "sxid_detail"}
+
+
+def test_a_detail_that_comes_a_second_later_is_of_another_fault() -> None:
+    """The driver prints them at once."""
+    events = decode(f"Nov 20 22:31:54 vm kernel: {HEAD}", f"Nov 20 22:31:55 vm kernel: {PLACE}")
+    assert [event.kind for event in events] == ["sxid", "sxid_detail"]
+
+
+def test_the_same_fault_on_two_hosts_is_two() -> None:
+    """Details go to the head of their host."""
+    lines = [f"Nov 20 22:31:54 {host} kernel: {text}" for text in (HEAD, PLACE) for host in ("a", "b")]
+    events = decode(*lines)
+    assert [(event.node, event.attributes["severity_num"]) for event in events] == [("a", 0), ("b", 0)]

@@ -41,6 +41,13 @@ def test_an_unknown_code_is_kept() -> None:
         ("31, pid=3, name=python3", 3, "python3", None),
         ("31, pid=3, name=, text", 3, None, "text"),
         ("31, pid=99999999999999999999, text", None, None, "text"),
+        ("31, pid='77', name=a, text", 77, "a", "text"),
+        ("13, name=a, text", None, "a", "text"),
+        ("43, pid=4, name=a, b: c, Ch 00000008", 4, "a, b: c", "Ch 00000008"),
+        ("119, pid=4, name=x [y], z, Timeout after 6s of waiting", 4, "x [y], z", "Timeout after 6s of waiting"),
+        ("145, pid=4, name=it's, RLW_RXPIPE Nonfatal XC0", 4, "it's", "RLW_RXPIPE Nonfatal XC0"),
+        ("43, pid=4, name=a, b, of no known form", 4, "a", "b, of no known form"),
+        ("79, pid='<unknown>', name='<unknown>', off", None, None, "off"),
     ],
 )
 def test_process_and_message_are_taken_apart(
@@ -63,6 +70,10 @@ def test_process_and_message_are_taken_apart(
         ("PCI:0000:B3:00.0", "0000:b3:00.0"),
         ("0001:00", "0000:01:00.0"),
         ("PCI:...", None),
+        ("PCI:00000000:0F:00.0", "0000:0f:00.0"),
+        ("PCI:000d:00:00", "000d:00:00.0"),
+        (" pci:0000:0f:00.0 ", "0000:0f:00.0"),
+        ("PCI: 0000:0f:00", "0000:0f:00.0"),
     ],
 )
 def test_an_address_is_made_canonical(where: str, pci: str | None) -> None:
@@ -76,12 +87,43 @@ def test_mig_instances_are_attributes() -> None:
     assert (event.attributes["mig_gi"], event.attributes["mig_ci"]) == (1, 2)
 
 
-def test_channel_and_earlier_fault_are_attributes() -> None:
-    """`Ch` or `channel`, with or without 0x; and which Xid came before."""
+@pytest.mark.parametrize(
+    ("rest", "channel"),
+    [
+        ("45, pid=1, name=python3, Ch 0000000C", "0x0000000c"),
+        ("43, pid=1, name=a, channel 0x00000030", "0x00000030"),
+        ("43, channel 0x1", "0x00000001"),
+        ("8, Channel 00000000", "0x00000000"),
+        ("69, pid=1, name=a, Class Error: ChId 0008", None),
+    ],
+)
+def test_a_channel_is_an_attribute_in_every_spelling(rest: str, channel: str | None) -> None:
+    """`Ch` or `channel`, with or without 0x, eight digits."""
+    assert xid(rest).attributes.get("channel") == channel
+
+
+def test_a_consequence_of_another_xid_is_no_fault_of_its_own() -> None:
+    """Its cause is the first one's, and it opens no incident."""
     event = xid("45, pid=1, name=python3, Ch 0000000C caused by previous Xid 149")
-    assert (event.attributes["channel"], event.attributes["caused_by"]) == ("0x0000000c", 149)
-    assert xid("43, pid=1, name=a, channel 0x00000030").attributes["channel"] == "0x00000030"
-    assert "channel" not in xid("69, pid=1, name=a, Class Error: ChId 0008").attributes
+    assert event.attributes["caused_by"] == 149
+    assert (event.severity, event.cause, event.action) == ("info", "hardware", "none")
+    assert xid("45, pid=1, name=a, Ch 0000000C").severity == "error"
+
+
+@pytest.mark.parametrize(
+    "line", ["nvrm:  xid ( pci:0000:00:1e.0 ) : 43, channel 0x1", "NVRM: XID (PCI:0000:00:1E): 43"]
+)
+def test_blanks_and_letter_case_do_not_matter(line: str) -> None:
+    """As tools that rewrite lines print them."""
+    event = decode_xid(line)
+    assert event is not None
+    assert (event.kind, event.code, event.device.pci) == ("xid", 43, "0000:00:1e.0")
+
+
+def test_a_reset_that_the_line_asks_for_is_the_action() -> None:
+    """RST: Yes."""
+    assert xid("94, pid=1, Contained: DRAM (0x1, 0x0). RST: Yes, D-RST: No").action == "reset_gpu"
+    assert xid("94, pid=1, Contained: DRAM (0x1, 0x0). RST: No, D-RST: No").action == "restart_app"
 
 
 def test_the_link_of_a_link_error_is_an_attribute() -> None:
