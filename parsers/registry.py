@@ -5,12 +5,36 @@
 
 from collections.abc import Mapping
 
-from parsers import dcgm, fabricmanager, kernel, opensm, sacct, sacctmgr, training
+from parsers import (
+    amd,
+    cambricon,
+    dcgm,
+    fabricmanager,
+    iblinkinfo,
+    ibnetdiscover,
+    ibqueryerrors,
+    kernel,
+    node_exporter,
+    npu,
+    opensm,
+    perfquery,
+    sacct,
+    sacctmgr,
+    training,
+)
 from parsers.parser import Format
 
 _FORMATS = (
     dcgm.FORMAT,
+    npu.FORMAT,
+    node_exporter.FORMAT,
+    cambricon.FORMAT,
+    amd.FORMAT,
     opensm.FORMAT,
+    ibqueryerrors.FORMAT,
+    iblinkinfo.FORMAT,
+    ibnetdiscover.FORMAT,
+    perfquery.FORMAT,
     sacctmgr.FORMAT,
     sacct.FORMAT,
     training.FORMAT,

@@ -1,0 +1,180 @@
+"""Traps: what switches and adapters tell the subnet manager of themselves.
+
+    log_trap_info: Received Generic Notice type:1 num:128 (Link state change) Producer:2 (Switch) from LID:11 TID:0x0
+    log_notice: Reporting Urgent Notice "Link state change" from switch LID 11, GUID 0xb83fd20300100040
+    -> {"kind": "link_state_change", "device": {"type": "switch", "uuid": "0xb83fd20300100040"},
+        "attributes": {"lid": 11, "switch": "leaf02"}, ...}
+
+Trap 128 names the switch's LID alone; the notice that the manager forwards names its GUID: the two are one event.
+Which port it was, neither says. Forms: upstream 3.3.23; older and MLNX builds, whose notice bears a GID.
+"""
+
+import re
+from dataclasses import replace
+from datetime import datetime
+
+from parsers.opensm_messages.names import Names, canonical_guid, guid_of_gid
+from store.catalog import judged
+from store.event import Attribute, Device, Event
+
+LINK_STATE = 128
+# Traps that name a port and a threshold: 129 local link integrity, 130 buffer overrun, 131 flow control
+# (InfiniBand Architecture Specification, volume 1, section 14.2.5.1).
+_THRESHOLDS = {129: "LocalLinkIntegrityErrors", 130: "ExcessiveBufferOverrunErrors", 131: "FlowControlUpdateTimeout"}
+# The manager's own notices (64 to 67) bear its LID beside the GID of another port.
+_OWN_NOTICES = range(64, 68)
+# The notice follows its trap within microseconds, but other threads' lines may stand between the two.
+NOTICE_S = 0.5
+NOTICE_LATE_S = 5.0
+NOTICE_LINES = 20
+
+_LID = r"(?P<lid>0x[0-9a-fA-F]{1,4}|\d{1,5})"
+_TRAP = re.compile(
+    rf"(?:\w{{1,64}}: )?Received Generic Notice type:\w{{1,6}} num:(?P<trap>\d{{1,5}}) "
+    rf"[^\n]{{0,200}}?from LID:{_LID}(?: Port (?P<port>\d{{1,3}}))?",
+    re.ASCII,
+)
+_BAD_KEY = re.compile(
+    r"(?:\w{1,64}: )?Bad (?P<key>[MPQ])_Key:(?P<value>0x[0-9a-fA-F]{1,16}) on SL:\d{1,3} "
+    r"from LID1:(?P<lid>\d{1,5}) QP1:\w{1,16} to LID2:(?P<peer>\d{1,5})",
+    re.ASCII,
+)
+_NOTICE = re.compile(
+    r"(?:\w{1,64}: )?Reporting (?P<what>Urgent|Security|Informational|Generic) Notice (?P<text>[^\n]{0,200}?)"
+    rf" ?from (?:switch )?LID:? ?{_LID},?"
+    r" (?:GUID (?P<guid>0x[0-9a-f]{1,16})|GID:(?:0x[0-9a-f]{16},(?P<low>0x[0-9a-f]{16})|(?P<gid>[0-9a-f:.]{2,45})))",
+    re.ASCII,
+)
+_NOTICE_ALONE = re.compile(
+    rf'(?:\w{{1,64}}: )?Reporting [^\n]{{0,64}}"?[Ll]ink state change[^\n]{{0,64}} LID:? ?{_LID}', re.ASCII
+)
+_NUMBER = re.compile(r"num:(\d{1,5})", re.ASCII)
+_ROUTE = re.compile(r"SM class trap 128: Directed Path Dump of \d{1,3} hop path:\s{1,8}Path = (?P<path>[\d,]{1,256})")
+
+
+class Traps:
+    """The traps of one log. Holds a state change until the line that names its switch, or until that is late."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._waiting: dict[int, Event] = {}  # state changes whose switch is still to be named, by LID
+        self._told: dict[int, Event] = {}  # the last one given without its notice, by LID
+        self._route: str | None = None
+
+    def read(self, text: str, time: datetime | None, line: int) -> list[Event] | None:
+        """The events of a message that is a trap or a notice; None for another message."""
+        if match := _TRAP.match(text):
+            return self._trap(match, time, line)
+        if match := _NOTICE.match(text) or _NOTICE_ALONE.match(text):
+            return self._notice(match, text, time, line)
+        if match := _ROUTE.match(text):
+            self._route = match["path"]
+            return []
+        if match := _BAD_KEY.match(text):
+            return [self._bad_key(match, time, line)]
+        return None
+
+    def late(self, time: datetime | None, line: int) -> list[Event]:
+        """What has waited for too long, as of a line."""
+        if not self._waiting:
+            return []
+        late = {lid: event for lid, event in self._waiting.items() if not _near(event, time, line, NOTICE_S)}
+        for lid in late:
+            del self._waiting[lid]
+        self._told |= late
+        return [self._named(event) for event in late.values()]
+
+    def flush(self) -> list[Event]:
+        """What still waits."""
+        held = [self._named(event) for event in self._waiting.values()]
+        self._told |= self._waiting
+        self._waiting = {}
+        return held
+
+    def _named(self, event: Event) -> Event:
+        """A state change with what the log has told of its switch by now."""
+        guid = self._names.guid_of(_lid(event))
+        where = self._names.place_of(guid)
+        # It is a switch that speaks, whatever its description looks like.
+        name = where.switch or where.text
+        attributes = {**event.attributes, "switch": name} if name else event.attributes
+        return replace(event, device=replace(event.device, uuid=guid), attributes=attributes)
+
+    def _trap(self, match: re.Match[str], time: datetime | None, line: int) -> list[Event]:
+        number, lid = int(match["trap"]), _number(match["lid"])
+        if number == LINK_STATE:
+            before = self._waiting.pop(lid, None)
+            self._waiting[lid] = _link_state(lid, time, line)
+            self._route = None
+            return [self._named(before)] if before else []
+        if number not in _THRESHOLDS:
+            return []
+        guid = self._names.guid_of(lid)
+        where = self._names.place_of(guid)
+        port = int(match["port"]) if match["port"] else None
+        counter = _THRESHOLDS[number]
+        attributes: dict[str, Attribute] = {"lid": lid, "counter": counter, "trap": number, **where.attributes()}
+        device = Device(type="port" if port is not None else "switch", uuid=guid, port=port)
+        event = Event(time, where.host, "opensm", "counter", device=device, message=counter, attributes=attributes)
+        return [judged(replace(event, line=line), "port")]
+
+    def _notice(self, match: re.Match[str], text: str, time: datetime | None, line: int) -> list[Event]:
+        """The notice that follows a trap: it names the switch. Without its trap it is the event itself."""
+        lid, guid = _number(match["lid"]), _guid(match)
+        is_link_state = "ink state change" in text or "num:128 " in text
+        number = _NUMBER.search(text, 0, 200)
+        if guid and not (number and int(number[1]) in _OWN_NOTICES):
+            self._names.learn_lid(lid, guid, of_switch=is_link_state)
+        if not is_link_state:
+            return []
+        if guid and self._route:
+            self._names.learn_route(self._route, guid)
+        self._route = None
+        trap, told = self._waiting.pop(lid, None), self._told.pop(lid, None)
+        if trap is not None:
+            return [self._named(trap)]
+        if told is not None and _near(told, time, line, NOTICE_LATE_S):
+            return []
+        return [self._named(_link_state(lid, time, line))]
+
+    def _bad_key(self, match: re.Match[str], time: datetime | None, line: int) -> Event:
+        """A packet refused for its key: who sent it, by LID."""
+        lid, key = int(match["lid"]), f"{match['key']}_Key"
+        guid = self._names.guid_of(lid)
+        where = self._names.place_of(guid)
+        attributes: dict[str, Attribute] = {"lid": lid, "key": key, "value": match["value"], **where.attributes()}
+        attributes["peer_lid"] = int(match["peer"])
+        message = f"Packet with a bad {key} from LID {lid} to LID {match['peer']}"
+        device = Device(type="port", uuid=guid)
+        event = Event(time, where.host, "opensm", "key_violation", device=device, message=message, line=line)
+        return judged(replace(event, attributes=attributes))
+
+
+def _link_state(lid: int, time: datetime | None, line: int) -> Event:
+    device, attributes = Device(type="switch"), {"lid": lid}
+    message = "Link state change"
+    event = Event(time, None, "opensm", "link_state_change", device=device, message=message, attributes=attributes)
+    return judged(replace(event, line=line), "trap")
+
+
+def _guid(match: re.Match[str]) -> str | None:
+    parts = match.groupdict()
+    if text := parts.get("guid") or parts.get("low"):
+        return canonical_guid(text)
+    return guid_of_gid(parts["gid"]) if parts.get("gid") else None
+
+
+def _number(text: str) -> int:
+    return int(text, 16) if text.startswith("0x") else int(text)
+
+
+def _lid(event: Event) -> int:
+    lid = event.attributes["lid"]
+    return lid if isinstance(lid, int) else 0
+
+
+def _near(event: Event, time: datetime | None, line: int, within_s: float) -> bool:
+    """Whether a line may still speak of an event: soon after it, or, where times are unknown, a few lines below."""
+    if event.time is None or time is None:
+        return line - (event.line or 0) <= NOTICE_LINES
+    return 0 <= (time - event.time).total_seconds() <= within_s
