@@ -1,7 +1,6 @@
 """`foreshock parse`: logs to JSON Lines, and `foreshock formats`: what can be read."""
 
 import io
-import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,12 +14,12 @@ from zoneinfo import ZoneInfo
 import click
 
 from cli.errors import Failure
+from cli.open_log import OpenLog
 from cli.output import JSON_OPTION, print_json, print_line, print_table
-from parsers.auto import SAMPLE_LINES, detect
-from parsers.lines import ReadError, Source, lines
-from parsers.parser import Context, ParseError, clean
-from parsers.parser import parse as decode
+from parsers.lines import ReadError
+from parsers.parser import Context, ParseError, decode
 from parsers.registry import PARSERS
+from parsers.ruled import make_parser
 from store.event import RecordError, parse_time, to_wire
 
 LOCALTIME = Path("/etc/localtime")
@@ -99,10 +98,11 @@ def _parse_file(format_name: str, name: str, context: Context, several: bool) ->
     try:
         with _opened(name) as (stream, until):
             local = replace(context, until=until, run=context.run or _run_of(name))
-            chosen, raw = _chosen(format_name, _until_broken(lines(stream, label), failures), label)
-            for event in decode(PARSERS[chosen].make(local), raw, skipped.add, name if several else None):
+            log = OpenLog(stream, label, failures)
+            chosen = log.format() if format_name == "auto" else format_name
+            for event in decode(make_parser(chosen, local), log.lines(chosen), skipped.add, name if several else None):
                 print_line(to_wire(event))
-                if name == STDIN:
+                if log.live:
                     sys.stdout.flush()
         sys.stdout.flush()
     except ReadError as error:
@@ -117,29 +117,8 @@ def _parse_file(format_name: str, name: str, context: Context, several: bool) ->
     return not failures
 
 
-def _until_broken(raw: Iterator[bytes], failures: list[ReadError]) -> Iterator[bytes]:
-    """The lines that can be read; what stops them is kept, so that what they held is decoded to the end."""
-    try:
-        yield from raw
-    except ReadError as error:
-        failures.append(error)
-
-
-def _chosen(format_name: str, raw: Iterator[bytes], name: str) -> tuple[str, Iterator[bytes]]:
-    """The format, found out by the first lines where it is `auto`, and all the lines."""
-    if format_name != "auto":
-        return format_name, raw
-    sample = list(itertools.islice(raw, SAMPLE_LINES))
-    found = detect([clean(line) for line in sample])
-    if found is None:
-        if not any(line.strip() for line in sample):
-            return "kernel", iter(())
-        raise ReadError(f"{name} is of no format that is known: name it (see `foreshock formats`)")
-    return found, itertools.chain(sample, raw)
-
-
 @contextmanager
-def _opened(name: str) -> Iterator[tuple[Source, datetime]]:
+def _opened(name: str) -> Iterator[tuple[io.BufferedReader, datetime]]:
     """The file's bytes, and the newest moment that it can speak of."""
     if name == STDIN:
         yield cast("io.BufferedReader", sys.stdin.buffer), datetime.now(UTC)

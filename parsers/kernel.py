@@ -16,18 +16,20 @@ from parsers.kernel_messages.decoder import MessageDecoder
 from parsers.kernel_messages.registry import FAMILIES
 from parsers.parser import Context, Format
 from parsers.prefix import PrefixReader
+from parsers.signs import Signs
 from parsers.stamp import Stamps
 from store.event import Event
 
-# A line of interest holds one of these; a whole buffer may be searched for them. Beside the families' signs: the
-# driver's own name, whose lines name GPUs, and journald's message as an array of bytes, which hides all others.
-SIGNS: tuple[str, ...] = tuple(
-    dict.fromkeys(("NVRM: ", "Xid (PCI:", '"MESSAGE":[', *(sign for family in FAMILIES for sign in family.signs)))
-)
+# A line of interest holds one of these; a whole buffer may be searched for them. Beside the families' signs: what
+# `kernel_messages/gpu_names.py` learns from, and journald's message as an array of bytes, which hides all others.
+_OWN_SIGNS = ("NVRM: loading NVIDIA UNIX", "NVRM: The NVIDIA GPU", "Xid (PCI:", '"MESSAGE":[')
+SIGNS: tuple[str, ...] = tuple(dict.fromkeys((*_OWN_SIGNS, *(sign for family in FAMILIES for sign in family.signs))))
 _SIGN = re.compile("|".join(map(re.escape, SIGNS)))
 # Lines that belong to a record of several lines: journalctl -o export, verbose, json-pretty; dmesg -J, reltime.
 _PART = ("_", "    ", "\t", "SYSLOG_IDENTIFIER=", "MESSAGE=", "[ +", "[  +", "[+")
 _FIELD = re.compile(r"[A-Z][A-Z0-9_]{0,62}=", re.ASCII)
+# The same, and reltime's lines, for a search of whole blocks.
+_STARTS = r"_|    |\t|SYSLOG_IDENTIFIER=|MESSAGE=|\[ *\+|\[[A-Z][a-z][a-z] ?[0-9]"
 _RELATIVE = re.compile(r"\[(?: *\+|[A-Z][a-z]{2} ?\d)")
 _SEPARATORS = frozenset({"{", "}", "},{", "},", "]"})
 # A record has some twenty fields; more is no record.
@@ -107,4 +109,5 @@ FORMAT = Format(
         r"|_TRANSPORT\"? ?[:=] ?\"?kernel|^kern +:\w+ *: |\"(?:syslogtag|tag|PROGRAM)\": ?\"kernel"
         r"|^\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]"
     ),
+    signs=Signs(SIGNS, _STARTS, _FIELD),
 )

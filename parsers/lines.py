@@ -19,6 +19,8 @@ MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
+# How a packed stream begins.
+PACKED = (_GZIP, _ZSTD)
 
 
 class ReadError(ValueError):
@@ -38,23 +40,47 @@ def lines(stream: Source, name: str) -> Iterator[bytes]:
     Raises:
         ReadError: the stream cannot be read further, or is cut short; what came before was given.
     """
+    for block in blocks(stream, name):
+        yield from split(block)
+
+
+def split(block: bytes) -> Iterator[bytes]:
+    """The lines of a block of whole lines."""
+    whole = block.split(b"\n")
+    if not whole[-1]:
+        del whole[-1]
+    return (line[:MAX_LINE] for line in whole)
+
+
+def blocks(stream: Source, name: str) -> Iterator[bytes]:
+    """The stream in blocks of whole lines, each as soon as it is there; the last line may lack its end.
+
+    What a line is longer than MAX_LINE may be missing.
+
+    Raises:
+        ReadError: as of `lines`.
+    """
     rest, cut = b"", False
-    for chunk in _plain(stream, name):
-        *whole, rest = (rest + chunk).split(b"\n")
-        if whole and cut:  # the end of a line that was cut already
-            del whole[0]
-            cut = False
-        for line in whole:
-            yield line[:MAX_LINE]
-        if len(rest) > MAX_LINE or (cut and rest):
-            if not cut:
-                yield rest[:MAX_LINE]
+    for chunk in plain(stream, name):
+        begin = 0
+        if cut:  # the end of a line that was given already
+            begin = chunk.find(b"\n") + 1
+            cut = not begin
+        end = chunk.rfind(b"\n") + 1
+        if cut:
+            continue
+        if end > begin:
+            yield rest + chunk[begin:end]
+            rest, begin = b"", end
+        rest += chunk[begin:]
+        if len(rest) > MAX_LINE:
+            yield rest[:MAX_LINE] + b"\n"
             rest, cut = b"", True
-    if rest and not cut:
+    if rest:
         yield rest
 
 
-def _plain(stream: Source, name: str) -> Iterator[bytes]:
+def plain(stream: Source, name: str) -> Iterator[bytes]:
     """The stream's content, decompressed."""
     try:
         first = stream.read1(CHUNK_BYTES)

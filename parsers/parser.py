@@ -13,6 +13,7 @@ from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import Literal, Protocol, TypeAlias
 
+from parsers.signs import Signs
 from store.event import Event
 
 # A longer line is cut here before it is read: no real log line is, and one may not stall a source.
@@ -74,6 +75,7 @@ class Format:
             anyone's need none.
         shape: `log`, lines among which others may stand; `table`, a header and its rows; `document`, JSON, one object
             a line or over many lines; `page`, a Prometheus exposition, whose events are telemetry.
+        signs: which lines need not be fed at all; None where every line counts.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Format:
     make: Callable[[Context], Parser]
     recognises: re.Pattern[str]
     shape: Shape = "log"
+    signs: Signs | None = None
 
 
 def clean(raw: bytes) -> str:
@@ -96,9 +99,16 @@ def parse(
     parser: Parser, lines: Iterable[str | bytes], on_error: OnError | None = None, file: str | None = None
 ) -> Iterator[Event]:
     """Every event of the lines, in order. A broken line is told to `on_error` and skipped."""
+    texts = (clean(raw) if isinstance(raw, bytes) else raw for raw in lines)
+    yield from decode(parser, enumerate(texts, start=1), on_error, file)
+
+
+def decode(
+    parser: Parser, numbered: Iterable[tuple[int, str]], on_error: OnError | None = None, file: str | None = None
+) -> Iterator[Event]:
+    """Every event of lines that bear their numbers; of those between, the format's signs tell that nothing is lost."""
     number = 0
-    for number, raw in enumerate(lines, start=1):
-        text = clean(raw) if isinstance(raw, bytes) else raw
+    for number, text in numbered:
         yield from guarded(partial(parser.feed, text, number), number, on_error, file)
     yield from guarded(parser.flush, number, on_error, file)
 

@@ -25,7 +25,7 @@ def test_the_contexts_node_stands_in_where_the_line_names_none() -> None:
 
 def test_every_event_comes_from_a_line_with_a_literal() -> None:
     """What a scan of a whole buffer may rely on."""
-    assert {"NVRM: ", '"MESSAGE":['} < set(SIGNS)
+    assert {"NVRM: The NVIDIA GPU", '"MESSAGE":['} < set(SIGNS)
     assert decode("Nov 20 22:31:54 vm kernel: usb 1-1: new device") == []
 
 
