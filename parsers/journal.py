@@ -19,7 +19,7 @@ from parsers.parser import ParseError
 from parsers.prefix import PrefixReader, Record, settle
 from parsers.stamp import Stamps
 
-_MESSAGE = ("MESSAGE", "msg", "message", "log")
+_MESSAGE = ("MESSAGE", "msg", "message", "log", "line")
 _IDENTIFIER = ("SYSLOG_IDENTIFIER", "syslogtag", "tag", "PROGRAM", "app-name", "ident", "program")
 _NODE = ("_HOSTNAME", "hostname", "host", "HOST", "Hostname")
 _TIME = ("__REALTIME_TIMESTAMP", "timereported", "@timestamp", "timestamp", "ts", "time", "date", "DATE")

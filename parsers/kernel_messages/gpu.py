@@ -32,7 +32,7 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("nvrm_init_failure", r"NVRM: None of the NVIDIA (?:devices|graphics adapters) were initialized"),
         ("nvrm_init_failure", rf"nvidia: probe of {_PCI} failed with error (?P<error>-?\d{{1,6}})"),
         ("nvrm_init_failure", rf"nvidia {_PCI}: probe with driver nvidia failed with error (?P<error>-?\d{{1,6}})"),
-        ("nvrm_distress", r"NVRM: (?:GPU(?P<gpu_index>\d{1,4}) )?\w{1,80}: Heartbeat timed out"),
+        ("nvrm_distress", r"NVRM: (?:GPU(?P<gpu_index>\d{1,4}) )?\w{1,80}: (?:GSP RM )?[Hh]eartbeat timed out"),
         ("nvrm_distress", r"NVRM: (?:GPU(?P<gpu_index>\d{1,4}) )?\w{1,80}: RC watchdog: GPU is probably locked"),
         (
             "nvrm_distress",
@@ -87,7 +87,7 @@ FAMILY = Family(
         "None of the NVIDIA ",
         "nvidia: probe of ",
         "driver nvidia failed",
-        "Heartbeat timed out",
+        "eartbeat timed out",
         "RC watchdog",
         "* GSP",
         "knvlink",

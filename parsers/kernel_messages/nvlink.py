@@ -9,14 +9,14 @@ the second (errstatus) names the error. Both are looked up in store/catalogs/nvl
 
 import re
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 
 from store.catalog import NvlinkFault, nvlink5
-from store.event import Attribute, Event
+from store.event import Attribute, Event, Severity
 
 _DETAIL = re.compile(
     r"(?P<unit>[A-Z][A-Z0-9_/]{1,60})\s+(?P<severity>Fatal|Nonfatal)\s+XC ?(?P<contained>\d)\s+i ?\d{1,4}\s+"
-    r"Link (?P<link>-?\d{1,4}) [(\[](?P<intrinfo>0x[0-9a-f]{1,8})(?: (?P<errstatus>0x[0-9a-f]{1,8}))?",
+    r"Link (?P<link>-?\d{1,4})\b(?: ?[(\[](?P<intrinfo>0x[0-9a-f]{1,8})(?:,? (?P<errstatus>0x[0-9a-f]{1,8}))?)?",
     re.ASCII | re.IGNORECASE,
 )
 
@@ -27,14 +27,14 @@ SECOND_LAYOUT = 575
 
 @dataclass(frozen=True, slots=True)
 class NvlinkDetail:
-    """What one line says. `errstatus` is None where the line is cut before it."""
+    """What one line says. `intrinfo` and `errstatus` are None where the line is cut before them."""
 
     code: int
     unit: str
     fatal: bool
     cross_contained: bool
     link: int
-    intrinfo: str
+    intrinfo: str | None
     errstatus: str | None
 
     def attributes(self) -> dict[str, Attribute]:
@@ -44,23 +44,27 @@ class NvlinkDetail:
             "link": self.link,
             "fatal": self.fatal,
             "cross_contained": self.cross_contained,
-            "intrinfo": self.intrinfo,
         }
-        return found if self.errstatus is None else {**found, "errstatus": self.errstatus}
+        if self.intrinfo is not None:
+            found["intrinfo"] = self.intrinfo
+        if self.errstatus is not None:
+            found["errstatus"] = self.errstatus
+        return found
 
     def judge(self, event: Event, driver: int | None = None) -> Event:
         """The event with the table's severity, cause and action; the line's own Fatal is never made less.
 
         `driver` is the release of the driver, 570: it tells the layout of intrinfo. Without it both are tried.
         """
-        status = None if self.errstatus is None else int(self.errstatus, 16)
-        fault = _known(self.code, self.unit, int(self.intrinfo, 16), status, driver)
-        if fault is not None:
-            event = replace(event, severity=fault.severity, cause=fault.cause, action=fault.action)
+        fault = None
+        if self.intrinfo is not None:
+            status = None if self.errstatus is None else int(self.errstatus, 16)
+            fault = _known(self.code, self.unit, int(self.intrinfo, 16), status, driver)
+        severity: Severity = fault.severity if fault else "warning"
+        cause, action = (fault.cause, fault.action) if fault else (event.cause, event.action)
         if self.fatal:
-            action = event.action if event.action not in ("none", "watch") else "reset_gpu"
-            return replace(event, severity="fatal", action=action)
-        return event if fault is not None else replace(event, severity="warning")
+            severity, action = "fatal", action if action not in ("none", "watch") else "reset_gpu"
+        return replace(event, severity=severity, cause=cause, action=action)
 
 
 def nvlink_detail(code: int, text: str) -> NvlinkDetail | None:
@@ -112,6 +116,8 @@ def _names(unit: str) -> frozenset[str]:
     return frozenset({unit, unit.split(" ")[0], *unit.split("/")})
 
 
+# A failing link repeats its registers many times.
+@lru_cache(maxsize=4096)
 def _known(code: int, unit: str, intrinfo: int, errstatus: int | None, driver: int | None = None) -> NvlinkFault | None:
     """The table's row: best one of the unit that the line names, then one that names the error status."""
     fitting = [fault for fault in nvlink5() if fault.xid == code and _fits(fault, intrinfo, driver)]

@@ -35,7 +35,7 @@ _SENTENCES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         ("faulted @", rf"faulted @ (?P<address>{_HEX})"),
         ("FAULT_", r"(?P<fault_type>\bFAULT_\w{1,40})(?: (?P<access_type>ACCESS_TYPE_\w{1,40}))?"),
-        (" intr ", r"\bintr (?P<intr>[0-9a-fA-F]{1,8})"),
+        (" intr", r"\bintr0? (?P<intr>[0-9a-fA-F]{1,8})"),
         ("engmask ", r"engmask (?P<engmask>[0-9a-fA-F]{1,8})"),
         (", Info ", rf", Info (?P<info>{_HEX})"),
         ("physAddr", rf"physAddr:? (?P<address>{_HEX})"),
@@ -76,7 +76,7 @@ _SENTENCES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("Head ", r"Head (?P<head>[0-9a-fA-F]{1,8}) Count (?P<count>[0-9a-fA-F]{1,8})"),
     )
 )
-_CHANNEL = re.compile(r"(?:Ch|[Cc]hannel) (?:0x)?(?P<channel>[0-9a-fA-F]{1,8})\b", re.ASCII)
+_CHANNEL = re.compile(r"(?:Ch|[Cc]hannel(?: ID)?) (?:0x)?(?P<channel>[0-9a-fA-F]{1,8})\b", re.ASCII)
 # Words that are yes or no.
 _TRUTH = {"Yes": True, "No": False, "Contained": True, "Uncontained": False, " Error": True}
 

@@ -29,6 +29,22 @@ def test_journald_writes_a_message_that_is_no_utf8_as_bytes() -> None:
 
 
 @pytest.mark.parametrize(
+    "fields",
+    [
+        {"log": f"[ 1914.121678] {XID}\n", "stream": "stdout"},
+        {"line": f"[ 1914.121678] {XID}", "labels": {"job": "kmsg"}},
+        {"message": f"<3>[ 1914.121678] {XID}", "source_type": "file"},
+        {"msg": f"[ 1914.121678] {XID}"},
+    ],
+)
+def test_a_shippers_envelope_holds_a_whole_line(fields: dict[str, object]) -> None:
+    """Docker, Loki's logcli, Vector, Fluent Bit."""
+    record = record_from_json(orjson.dumps(fields).decode(), reader())
+    assert record is not None
+    assert (record.time, record.tag, record.message.strip()) == (TIME, None, XID)
+
+
+@pytest.mark.parametrize(
     ("fields", "time"),
     [
         ({"__REALTIME_TIMESTAMP": "1795213914121678"}, TIME),

@@ -39,6 +39,12 @@ def read(text: str) -> Record:
         ("[Fri Nov 20 22:31:19 2026] ", "22:31:19", None),
         ("[Nov20 22:31] ", "22:31:00", None),
         ("[2026-11-20 22:31:19.204051][5975154.721742] ", "22:31:19.204051", None),
+        ("2026-11-20T22:31:54.121678901Z stderr F ", "22:31:54.121678", None),
+        ("2026-11-20T22:31:54.121678901Z stdout F [ 2122.548539] ", "22:31:59.668539", None),
+        ("2026-11-20T22:31:54.121678901Z stdout F Nov 20 22:31:19 vm kernel: ", "22:31:19", "vm"),
+        ("2026-11-20T22:31:54.121678901Z ", "22:31:54.121678", None),
+        ("[pod/dmesg-x7x/dmesg] [ 2122.548539] ", "22:31:59.668539", None),
+        ("192.168.11.119: kern: warning: [2026-11-20T22:31:54.121678292Z]: ", "22:31:54.121678", "192.168.11.119"),
         ("Nov 20 22:31:54 vm kernel: ", "22:31:54", "vm"),
         ("Nov 20 22:31:54 vm kernel: [   35.455691] ", "22:31:54", "vm"),
         ("Nov 20 22:31:54.121678 vm kernel: ", "22:31:54.121678", "vm"),
@@ -123,3 +129,27 @@ def test_a_mellanox_line_of_dmesg_is_not_read_as_a_host() -> None:
     record = read("[   18.617069] mlx5_core 0000:9c:00.0: 252.056 Gb/s available PCIe bandwidth")
     assert (record.node, record.tag) == (None, None)
     assert record.message.startswith("mlx5_core 0000:9c:00.0: ")
+
+
+@pytest.mark.parametrize("prefix", ["[Nov 20 2026 22:31:54] [ERROR] [tid 841] ", "[Nov 20 2026 22:31:54] [WARNING] "])
+def test_fabric_managers_own_file_names_its_program(prefix: str) -> None:
+    """Its lines bear no tag, so that its sentences are never the kernel's."""
+    record = read(f"{prefix}detected NVSwitch fatal error 20034")
+    assert record == Record(
+        datetime(2026, 11, 20, 22, 31, 54, tzinfo=UTC), None, "nv-fabricmanager", "detected NVSwitch fatal error 20034"
+    )
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "2026-11-20T22:31:54.121678901Z stdout F Nov 20 22:31:19 vm nhc[7]: ",
+        "2026-11-20T22:31:54.121678901Z stdout F {nhc} ",
+        "[pod/nhc/nhc] saw ",
+        "2026-11-20T22:31:54.121678901Z gpu-017 nhc: ",
+    ],
+)
+def test_a_program_in_a_container_that_quotes_the_kernel_is_not_it(prefix: str) -> None:
+    """The line inside is read as any other."""
+    record = read(prefix + MESSAGE)
+    assert not record.from_kernel() or not record.message.startswith("NVRM")

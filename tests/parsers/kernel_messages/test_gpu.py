@@ -47,6 +47,7 @@ def events_of(*lines: str) -> list[Event]:
             None,
             {"gpu_index": 6},
         ),
+        ("NVRM: _kgspRpcRecvPoll: GSP RM heartbeat timed out", "nvrm_distress", None, {}),
         ("NVRM: krcWatchdog_IMPL: RC watchdog: GPU is probably locked!  Notify", "nvrm_distress", None, {}),
         ("NVRM: _kgspLogXid119: ******************** GSP Timeout *****", "nvrm_distress", None, {}),
         ("NVRM: kgspHealthCheck_TU102: *********** GSP-CrashCat report", "nvrm_distress", None, {}),

@@ -50,13 +50,14 @@ def test_an_unknown_pattern_that_is_not_fatal_is_a_warning() -> None:
     ("text", "link", "intrinfo", "errstatus", "contained"),
     [
         ("NETIR Fatal XC0 i0 Link -1 (0x000fe406", -1, "0x000fe406", None, False),
+        ("RLW_REMAP Nonfatal XC0 i0 Link 02", 2, None, None, False),
         ("NETIR_LINK_EVT Fatal XC 1 i 2 Link 01 [0x0000000a]", 1, "0x0000000a", None, True),
         ("NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x00000000 0x0)", 9, "0x025525c6", "0x00000000", False),
         ("TLW_RX/TLW_RX_PIPE0 Nonfatal XC0 i0 Link 00 (0x0000000a 0x00000004)", 0, "0x0000000a", "0x00000004", False),
     ],
 )
 def test_every_form_of_the_detail_is_read(
-    text: str, link: int, intrinfo: str, errstatus: str | None, contained: bool
+    text: str, link: int, intrinfo: str | None, errstatus: str | None, contained: bool
 ) -> None:
     """A line that is cut keeps what it has."""
     detail = nvlink_detail(149, text)

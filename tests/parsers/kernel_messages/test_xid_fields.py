@@ -58,6 +58,7 @@ from parsers.kernel_messages.xid_fields import fields_of
                 "access_type": "ACCESS_TYPE_ATOMIC",
             },
         ),
+        ("Channel ID 00000010 intr0 00040000", {"channel": "0x00000010", "intr": "00040000"}),
         ("Ch 00000020, engmask 00000101", {"channel": "0x00000020", "engmask": "00000101"}),
         (
             "Ch 00000046, errorString CTX SWITCH TIMEOUT, Info 0x2c02c",
