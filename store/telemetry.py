@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 
 ROLLUP_S = 3600
 
-# DCGM field -> (canonical name, factor). Former and present names both: dcgm-exporter still writes the former.
-# Source: DCGM's dcgm_fields and dcgm-exporter's default counters.
+# DCGM field -> (canonical name, factor): the columns of an archive's telemetry. What exporters' pages hold besides is in
+# `catalogs/telemetry.csv`, which agrees with these. Source: DCGM's dcgm_fields and dcgm-exporter's default counters.
 GAUGES: Mapping[str, tuple[str, float]] = {
     "DCGM_FI_DEV_GPU_TEMP": ("gpu_temp_c", 1.0),
     "DCGM_FI_DEV_MEMORY_TEMP": ("memory_temp_c", 1.0),
@@ -59,7 +59,7 @@ def rise_in_words(counter: str, count: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One GPU at one moment; a value that is blank or absent is not in `values`."""
+    """One GPU (or accelerator of another `type`) at one moment; a value that is blank or absent is not in `values`."""
 
     time: datetime
     node: str
@@ -67,6 +67,7 @@ class Sample:
     values: Mapping[str, float]
     uuid: str | None = None
     pci: str | None = None
+    type: str = "gpu"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,77 @@
+"""Whose page it is, and what all pages share."""
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from parsers import amd, cambricon, dcgm, npu
+from parsers.device_page import MAX_SERIES
+from parsers.exporters import EXPORTERS, samples_of
+from parsers.parser import Context
+from store.catalog import rows
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+NOW = datetime(2025, 3, 1, 4, 5, 6, tzinfo=UTC)
+HERE = Context(node="n", until=NOW)
+TABLE = list(rows("telemetry"))
+
+
+@pytest.mark.parametrize(
+    ("module", "page"),
+    [
+        (dcgm, "dcgm/page.txt"),
+        (npu, "npu/two_scrapes.prom"),
+        (amd, "amd/page.prom"),
+        (cambricon, "cambricon/two_scrapes.prom"),
+    ],
+    ids=["dcgm", "npu", "amd", "cambricon"],
+)
+def test_the_exporter_is_found_by_its_metrics(module: object, page: str) -> None:
+    """Whichever wrote the page."""
+    text = (FIXTURES / page).read_text()
+    expected = module.samples(text, HERE)  # type: ignore[attr-defined]  # each of the modules has it
+    assert expected
+    assert samples_of(text, HERE) == expected
+
+
+def test_a_proxys_page_holds_samples_of_several_exporters() -> None:
+    """GPUs and NPUs of one page; foreign metrics are passed by."""
+    lines = ['DCGM_FI_DEV_GPU_TEMP{gpu="0"} 61', 'npu_chip_info_temperature{id="0"} 46', "go_goroutines 12", "up"]
+    found = samples_of("\n".join(lines), HERE)
+    assert [(sample.type, sample.gpu, sample.values) for sample in found] == [
+        ("gpu", 0, {"gpu_temp_c": 61.0}),
+        ("npu", 0, {"gpu_temp_c": 46.0}),
+    ]
+
+
+@pytest.mark.parametrize("exporter", [exporter.source for exporter in EXPORTERS])
+@pytest.mark.parametrize("word", ["gpu_temp_c", "memory_temp_c", "power_w", "gpu_util_ratio", "ecc_sbe", "ecc_dbe"])
+def test_every_accelerator_has_the_same_words_for_the_same_thing(exporter: str, word: str) -> None:
+    """What roll-ups and counters are made of."""
+    assert word in {row["name"] for row in rows("telemetry") if row["exporter"] == exporter}
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row['exporter']}-{row['metric']}")
+def test_a_name_in_the_table_is_one_word_with_its_factor(row: dict[str, str]) -> None:
+    """Named or left out, never half."""
+    assert re.fullmatch(r"(?:[a-z0-9_]|\{[a-z0-9_]+\})*", row["name"])
+    assert bool(row["name"]) == bool(row["factor"])
+    assert row["how"] in ("", "max", "sum")
+    assert row["per"] in ("", "instance")
+    assert row["metric"].count("*") == row["also"].count("*") or not row["also"]
+
+
+def test_one_row_of_the_table_names_a_metric() -> None:
+    """No exporter has one twice."""
+    keys = [(row["exporter"], name) for row in TABLE for name in (row["metric"], row["also"]) if name]
+    assert len(keys) == len(set(keys))
+
+
+def test_a_device_of_endless_series_is_cut() -> None:
+    """A broken page must not eat the memory."""
+    labels = 'gpu_id="0",hostname="a",severity="fatal"'
+    page = "\n".join(f'gpu_afid_errors{{{labels},afid_index="{n}"}} 1' for n in range(MAX_SERIES + 10))
+    (sample,) = samples_of(page, HERE)
+    assert len(sample.values) == MAX_SERIES
