@@ -99,11 +99,10 @@ def _mask(pattern: str) -> tuple[int, int]:
 
 
 def _fits(fault: NvlinkFault, intrinfo: int, driver: int | None) -> bool:
-    if driver is None:
-        patterns = (fault.intrinfo_v1, fault.intrinfo_v2)
-    else:
-        patterns = (fault.intrinfo_v2,) if driver >= SECOND_LAYOUT else (fault.intrinfo_v1,)
-    for pattern in patterns:
+    layouts = [fault.intrinfo_v1, fault.intrinfo_v2]
+    if driver is not None:
+        layouts = layouts[1:] if driver >= SECOND_LAYOUT else layouts[:1]
+    for pattern in layouts:
         asked, value = _mask(pattern)
         if asked and intrinfo & asked == value:
             return True

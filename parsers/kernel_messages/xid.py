@@ -33,8 +33,8 @@ _PID = re.compile(r"\s{0,8}pid=(?P<pid>[^,\s]{0,40})(?:,|\s|$)", re.ASCII)
 _NAME = re.compile(r"\s{0,8}name=(?P<name>.*?)(?:, |,?$)", re.DOTALL)
 # What the driver's texts begin with: a process name may hold commas, so the name ends where one of these follows.
 _TEXT = re.compile(
-    r"(?:Ch|[Cc]hannel(?: ID)?) (?:0x)?[0-9a-fA-F]{1,8}\b|(?:Graphics|Class Error|Timeout|NVLink|GPU|GSP|An uncorr|Row Rem|"
-    r"Bank Rem|Dynamic|DRAM|Contained|Uncontained|MMU|SEC_FAULT|Unrecovered|Marking|Retiring|Unable|Repairing|"
+    r"(?:Ch|[Cc]hannel(?: ID)?) (?:0x)?[0-9a-fA-F]{1,8}\b|(?:Graphics|Class Error|Timeout|NVLink|GPU|GSP|An uncorr|"
+    r"Row Rem|Bank Rem|Dynamic|DRAM|Contained|Uncontained|MMU|SEC_FAULT|Unrecovered|Marking|Retiring|Unable|Repairing|"
     r"Double Bit|SM |C2C|PMU|CTX SWITCH|[A-Z0-9_/]{3,40}\s{1,4}(?:Fatal|Nonfatal))"
 )
 # Linux cuts a process name at 15 bytes, the driver at 99.
