@@ -20,7 +20,7 @@ from store.catalog import Fault, sxid
 from store.event import Action, Attribute, Device, Event, Severity
 
 _SXID = re.compile(
-    r"nvidia-nvswitch(?P<switch>\d{1,4}): {1,8}SXid {0,8}\((?P<where>[^()]{1,80})\) {0,8}: {0,8}"
+    r"(?:nvidia-nvswitch(?P<switch>\d{1,4}): {1,8})?SXid {0,8}\((?P<where>[^()]{1,80})\) {0,8}: {0,8}"
     r"(?P<code>\d{1,9})(?:, *(?P<rest>.*))?$",
     re.ASCII | re.DOTALL,
 )
@@ -32,6 +32,8 @@ _DATA = re.compile(r"Data ?\{(?P<data>[0-9a-fA-Fx, ]{1,400})", re.ASCII)
 _DETAIL = re.compile(r"Severity \d|Data ?\{", re.ASCII)
 _PRINTED = re.compile(r"(?P<severity>Non-fatal|Fatal|Correctable)\b,? *", re.IGNORECASE)
 _LINK = re.compile(r"Link (?P<link>\d{1,4}) *", re.ASCII)
+# The end of a thermal state: told under the code of its beginning.
+_OVER = re.compile(r"\b(?:Disengaged|Deactivated)\b")
 _FIELD = re.compile(r"\b(?P<name>instance|chiplet)=(?P<value>\d{1,6})", re.ASCII)
 # NVSWITCH_ERROR_SEVERITY_TYPE of the driver's error_nvswitch.h.
 _SEVERITIES = {0: "non-fatal", 1: "fatal", 2: "correctable"}
@@ -48,7 +50,7 @@ def decode_sxid(message: str) -> Event | None:
     pci = canonical(where)
     if pci is None and not where.startswith("PCI:"):
         return None
-    code, attributes = int(match["code"]), {"switch": int(match["switch"])}
+    code, attributes = int(match["code"]), {"switch": int(match["switch"])} if match["switch"] else {}
     if _DETAIL.match(rest):
         return _detail(code, pci, rest, attributes)
     return _head(code, pci, rest, attributes)
@@ -71,6 +73,8 @@ def _head(code: int, pci: str | None, rest: str, attributes: dict[str, Any]) -> 
         attributes["first"] = True
     fault = sxid(code)
     severity, action = judge_sxid(fault, word)
+    if _OVER.search(text):
+        severity, action = "info", "none"
     return Event(
         time=None,
         node=None,
@@ -121,7 +125,7 @@ def merge(head: Event, detail: Event) -> Event | None:
         return None
     had: dict[str, Attribute] = dict(head.attributes)
     more = dict(detail.attributes)
-    if had.get("switch") != more.pop("switch"):
+    if had.get("switch") != more.pop("switch", None):
         return None
     if "severity_num" in more:
         if "severity_num" in had or had.get("link") not in (None, more["link"]):

@@ -22,7 +22,10 @@ _SENTENCES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"\(GPC (?P<gpc_n>\d{1,4}), TPC (?P<tpc_n>\d{1,4})(?:, SM (?P<sm_n>\d{1,4}))?\)"
             r"(?:: (?P<exception>.{1,80}))?",
         ),
-        ("ESR ", r"ESR (?P<esr>0x[0-9a-fA-F]+=0x[0-9a-fA-F]+(?: 0x[0-9a-fA-F]+=0x[0-9a-fA-F]+){0,15})"),
+        (
+            "ESR ",
+            r"ESR (?P<esr>0x[0-9a-fA-F]{1,16}=0x[0-9a-fA-F]{1,16}(?: 0x[0-9a-fA-F]{1,16}=0x[0-9a-fA-F]{1,16}){0,15})",
+        ),
         (
             ", Class ",
             r"Ch[Ii][Dd] (?P<channel_id>[0-9a-fA-F]{1,8}), Class (?P<class>[0-9a-fA-F]{1,8}), "

@@ -44,12 +44,36 @@ def test_an_unknown_code_is_kept() -> None:
     assert (event.cause, event.action) == ("unknown", "run_diagnostics")
 
 
+def test_a_line_that_lost_the_drivers_name_is_read() -> None:
+    """As `journalctl -o cat` prints a record whose identifier the name was: which switch is not known."""
+    event = decode_sxid(PREFIX.partition(": ")[2] + "12020, Fatal, Link 46 egress sequence ID error")
+    assert event is not None
+    assert (event.code, event.device.pci, "switch" in event.attributes) == (12020, "0000:c1:00.0", False)
+
+
 def test_a_line_without_severity_or_link_is_a_fault_too() -> None:
     """Temperatures."""
     event = decode_sxid(f"{PREFIX}10004, NVSWITCH Temperature 93C | TSENSE WARN Threshold 90C")
     assert event is not None
     assert event.device.port is None
     assert event.message.startswith("NVSWITCH Temperature")
+
+
+@pytest.mark.parametrize(
+    ("rest", "severity"),
+    [
+        ("10004, Thermal slowdown Engaged", "error"),
+        ("10005, Thermal slowdown Disengaged", "info"),
+        ("28003, OSFP Thermal Overt Activated", "warning"),
+        ("28004, OSFP Thermal Overt Deactivated", "info"),
+        ("99999, OSFP Thermal Warn Deactivated", "info"),
+    ],
+)
+def test_a_thermal_state_that_is_over_is_no_fault(rest: str, severity: str) -> None:
+    """By its code, and by its word where the code is new."""
+    event = decode_sxid(PREFIX + rest)
+    assert event is not None
+    assert event.severity == severity
 
 
 def test_an_instance_is_an_attribute() -> None:
