@@ -113,16 +113,26 @@ def nvlink5() -> tuple[NvlinkFault, ...]:
 @cache
 def kinds() -> Mapping[tuple[str, str], Kind]:
     """Every kind of event that is judged by its kind alone, by kind and variant."""
+    return _judgements("kinds", "kind", "variant")
+
+
+@cache
+def opensm_errors() -> Mapping[tuple[str, str], Kind]:
+    """What the subnet manager's error codes mean, by code and function (empty: whichever says it)."""
+    return _judgements("opensm", "error", "function")
+
+
+def _judgements(table: str, name: str, variant: str) -> Mapping[tuple[str, str], Kind]:
     return {
-        (row["kind"], row["variant"]): Kind(
-            kind=row["kind"],
-            variant=row["variant"],
+        (row[name], row[variant]): Kind(
+            kind=row[name],
+            variant=row[variant],
             severity=_SEVERITY[row["severity"]],
             cause=_CAUSE[row["cause"]],
             action=_ACTION[row["action"]],
             description=row["description"],
         )
-        for row in rows("kinds")
+        for row in rows(table)
     }
 
 

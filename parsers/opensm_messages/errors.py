@@ -10,13 +10,11 @@ text: it is hexadecimal, and some of opensm's own begin with the letter O.
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 
 from parsers.opensm_messages.names import Names, canonical_guid
-from store.catalog import Fault, judged, rows
-from store.event import ACTIONS, CAUSES, SEVERITIES, Attribute, Device, Event
+from store.catalog import judged, opensm_errors
+from store.event import Attribute, Device, Event
 
 _ERROR = re.compile(
     r"(?:PerfMgr: )?(?:(?P<function>\w{1,64}): )?(?:PerfMgr: )?ERR (?P<error>\w{4}): ?(?P<message>.{0,2000})",
@@ -40,23 +38,6 @@ _NAME_FIRST = re.compile(
 _PARENTHESES = re.compile(r"(?P<guid>0x[0-9a-f]{16}) \((?:node )?'?(?P<name>[^()'\n]{1,128})", re.ASCII)
 
 
-@cache
-def catalog() -> Mapping[tuple[str, str], Fault]:
-    """What the known codes mean, by code and function."""
-    severities, causes, actions = ({word: word for word in words} for words in (SEVERITIES, CAUSES, ACTIONS))
-    return {
-        (row["error"], row["function"]): Fault(
-            code=0,
-            mnemonic=row["error"],
-            description=row["description"],
-            severity=severities[row["severity"]],
-            cause=causes[row["cause"]],
-            action=actions[row["action"]],
-        )
-        for row in rows("opensm")
-    }
-
-
 def decode(text: str, names: Names) -> Event | None:
     """The event of a message with an error's number; None for another."""
     match = _ERROR.match(text)
@@ -67,7 +48,7 @@ def decode(text: str, names: Names) -> Event | None:
     if function:
         attributes["function"] = function
     event = judged(Event(None, None, "opensm", "sm_error", message=_one_line(message), attributes=attributes))
-    known = catalog().get((error, function)) or catalog().get((error, ""))
+    known = opensm_errors().get((error, function)) or opensm_errors().get((error, ""))
     if known:
         event = replace(event, severity=known.severity, cause=known.cause, action=known.action)
     if duplicate := _DUPLICATE.match(message):

@@ -27,6 +27,8 @@ _OWN_NOTICES = range(64, 68)
 NOTICE_S = 0.5
 NOTICE_LATE_S = 5.0
 NOTICE_LINES = 20
+# Traps of one switch whose notices are awaited: opensm ignores the eleventh in a row.
+MOST_UNNOTICED = 16
 
 _LID = r"(?P<lid>0x[0-9a-fA-F]{1,4}|\d{1,5})"
 _TRAP = re.compile(
@@ -58,7 +60,7 @@ class Traps:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._waiting: dict[int, Event] = {}  # state changes whose switch is still to be named, by LID
-        self._told: dict[int, Event] = {}  # the last one given without its notice, by LID
+        self._told: dict[int, list[Event]] = {}  # the last ones given without their notices, by LID
         self._route: str | None = None
 
     def read(self, text: str, time: datetime | None, line: int) -> list[Event] | None:
@@ -81,15 +83,26 @@ class Traps:
         late = {lid: event for lid, event in self._waiting.items() if not _near(event, time, line, NOTICE_S)}
         for lid in late:
             del self._waiting[lid]
-        self._told |= late
+            self._tell(lid, late[lid])
         return [self._named(event) for event in late.values()]
 
     def flush(self) -> list[Event]:
         """What still waits."""
-        held = [self._named(event) for event in self._waiting.values()]
-        self._told |= self._waiting
-        self._waiting = {}
-        return held
+        held, self._waiting = self._waiting, {}
+        for lid, event in held.items():
+            self._tell(lid, event)
+        return [self._named(event) for event in held.values()]
+
+    def _tell(self, lid: int, event: Event) -> None:
+        """A state change goes out without its notice, which may still come."""
+        self._told[lid] = [*self._told.get(lid, [])[1 - MOST_UNNOTICED :], event]
+
+    def _is_told(self, lid: int, time: datetime | None, line: int) -> bool:
+        """Whether a notice belongs to a state change that went out before it; each belongs to one."""
+        told = [event for event in self._told.pop(lid, []) if _near(event, time, line, NOTICE_LATE_S)]
+        if len(told) > 1:
+            self._told[lid] = told[1:]
+        return bool(told)
 
     def _named(self, event: Event) -> Event:
         """A state change with what the log has told of its switch by now."""
@@ -106,7 +119,10 @@ class Traps:
             before = self._waiting.pop(lid, None)
             self._waiting[lid] = _link_state(lid, time, line)
             self._route = None
-            return [self._named(before)] if before else []
+            if before is None:
+                return []
+            self._tell(lid, before)
+            return [self._named(before)]
         if number not in _THRESHOLDS:
             return []
         guid = self._names.guid_of(lid)
@@ -130,12 +146,10 @@ class Traps:
         if guid and self._route:
             self._names.learn_route(self._route, guid)
         self._route = None
-        trap, told = self._waiting.pop(lid, None), self._told.pop(lid, None)
+        trap = self._waiting.pop(lid, None)
         if trap is not None:
             return [self._named(trap)]
-        if told is not None and _near(told, time, line, NOTICE_LATE_S):
-            return []
-        return [self._named(_link_state(lid, time, line))]
+        return [] if self._is_told(lid, time, line) else [self._named(_link_state(lid, time, line))]
 
     def _bad_key(self, match: re.Match[str], time: datetime | None, line: int) -> Event:
         """A packet refused for its key: who sent it, by LID."""

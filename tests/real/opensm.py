@@ -8,11 +8,14 @@ with fabric(tmp_path) as sim:
 
 import os
 import queue
+import re
 import secrets
 import signal
 import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,37 +26,47 @@ PACKAGES = "ibsim-utils opensm infiniband-diags"
 _PROMPT = b"sim> "
 
 
-def topology(leaves: int = 2, hosts_each: int = 2) -> str:
-    """A fabric in ibnetdiscover's form: hosts on leaves, leaves on one spine (its port is the leaf's number)."""
+def topology(leaves: int = 2, hosts_each: int = 2, spines: int = 1) -> str:
+    """A fabric in ibnetdiscover's form: hosts on leaves, leaves on spines.
+
+    A leaf's last ports are its uplinks, spine01's the last; a spine's port is the leaf's number.
+    """
     text = []
     for leaf in range(1, leaves + 1):
-        text += [
-            f"switchguid=0x{0x1000 + leaf:x}",
-            f'Switch\t8 "S-{0x1000 + leaf:016x}"\t\t# "leaf{leaf:02d}" port 0 lid 0 lmc 0',
-        ]
+        text += _switch(f"leaf{leaf:02d}")
         for port in range(1, hosts_each + 1):
-            host = (leaf - 1) * hosts_each + port
-            text.append(f'[{port}]\t"H-{_guid(host):016x}"[1]\t\t# "{_name(host)} mlx5_0" lid 0 4xHDR')
-        text += [f'[8]\t"S-{0x2000:016x}"[{leaf}]\t\t# "spine01" lid 0 4xHDR', ""]
-    text += [f"switchguid=0x{0x2000:x}", f'Switch\t8 "S-{0x2000:016x}"\t\t# "spine01" port 0 lid 0 lmc 0']
-    text += [
-        f'[{leaf}]\t"S-{0x1000 + leaf:016x}"[8]\t\t# "leaf{leaf:02d}" lid 0 4xHDR' for leaf in range(1, leaves + 1)
-    ]
-    for host in range(1, leaves * hosts_each + 1):
-        leaf, port = (host - 1) // hosts_each + 1, (host - 1) % hosts_each + 1
-        text += ["", f"caguid=0x{_guid(host):x}", f'Ca\t1 "H-{_guid(host):016x}"\t\t# "{_name(host)} mlx5_0"']
-        text.append(
-            f'[1]({_guid(host) + 1:x})\t"S-{0x1000 + leaf:016x}"[{port}]\t\t# lid 0 lmc 0 "leaf{leaf:02d}" lid 0 4xHDR'
-        )
+            host = f"host{(leaf - 1) * hosts_each + port:02d}"
+            text.append(f'[{port}]\t"{_id(host)}"[1]\t\t# "{host} mlx5_0" lid 0 4xHDR')
+        for spine in range(1, spines + 1):
+            text.append(f'[{9 - spine}]\t"{_id(f"spine{spine:02d}")}"[{leaf}]\t\t# "spine" lid 0 4xHDR')
+    for spine in range(1, spines + 1):
+        text += _switch(f"spine{spine:02d}")
+        for leaf in range(1, leaves + 1):
+            text.append(f'[{leaf}]\t"{_id(f"leaf{leaf:02d}")}"[{9 - spine}]\t\t# "leaf" lid 0 4xHDR')
+    for number in range(1, leaves * hosts_each + 1):
+        host, leaf, port = f"host{number:02d}", (number - 1) // hosts_each + 1, (number - 1) % hosts_each + 1
+        text += ["", f"caguid=0x{_guid(host):x}", f'Ca\t1 "{_id(host)}"\t\t# "{host} mlx5_0"']
+        text.append(f'[1]({_guid(host) + 1:x})\t"{_id(f"leaf{leaf:02d}")}"[{port}]\t\t# lid 0 lmc 0 "leaf" lid 0 4xHDR')
     return "\n".join(text) + "\n"
 
 
-def _guid(host: int) -> int:
-    return 0x100000 + host * 0x10
+def _switch(name: str) -> list[str]:
+    line = f'Switch\t8 "{_id(name)}"\t\t# "MF0;{name}:MQM8700/U1" enhanced port 0 lid 0 lmc 0'
+    return ["", f"switchguid=0x{_guid(name):x}", line]
 
 
-def _name(host: int) -> str:
-    return f"host{host:02d}"
+def _guid(name: str) -> int:
+    kind, number = name[:-2], int(name[-2:])
+    return {"leaf": 0x1000 + number, "spine": 0x2000 + number, "host": 0x100000 + number * 0x10}[kind]
+
+
+def node_guid(name: str) -> str:
+    """The node GUID of `leaf01`, `spine01` or `host01`, as logs print it."""
+    return f"0x{_guid(name):016x}"
+
+
+def _id(name: str) -> str:
+    return f"{'H' if name.startswith('host') else 'S'}-{_guid(name):016x}"
 
 
 @dataclass(slots=True)
@@ -71,30 +84,85 @@ class Fabric:
         """The log that opensm writes. Its INFO lines are flushed when it ends."""
         return self.folder / "opensm.log"
 
-    def unlink(self, host: str) -> None:
-        """Pull a host's cable."""
-        self._say(f'Unlink "{self._id(host)}"[1]')
+    def unlink(self, name: str, port: int | None = None) -> None:
+        """Pull a host's cable, one of a switch's cables, or with no port all of a switch's."""
+        self._act("Unlink", name, port)
 
-    def relink(self, host: str) -> None:
+    def relink(self, name: str, port: int | None = None) -> None:
         """Put it back."""
-        self._say(f'ReLink "{self._id(host)}"[1]')
+        self._act("ReLink", name, port)
+
+    def reboot(self, host: str, down_s: float) -> None:
+        """A host's port loses its link and its LID for a while."""
+        self._act("Clear", host, None)
+        time.sleep(down_s)
+        self._act("ReLink", host, None)
+
+    def count(self, name: str, port: int, **counters: int) -> None:
+        """Set error counters of a port."""
+        for counter, value in counters.items():
+            self._say(f'PerformanceSet "{_id(name)}"[{port}] PortCounters.{counter}={value}')
+
+    def impersonate(self, host: str, other: str) -> None:
+        """Give a host's node and port the GUIDs of another's."""
+        self._say(f'Guid "{_id(host)}" 0x{_guid(other):x}')
+        self._say(f'Guid "{_id(host)}"[1] 0x{_guid(other) + 1:x}')
+
+    def sweep(self) -> None:
+        """Ask the subnet manager for a heavy sweep."""
+        self.opensm.send_signal(signal.SIGHUP)
+
+    def trap(self, switch: str, number: int, port: int) -> None:
+        """A switch sends the manager a trap about one of its ports."""
+        own, manager = self._lid(switch), self._lid("host01")
+        command = [sys.executable, str(Path(__file__).with_name("send_trap.py")), str(number), str(manager), str(own)]
+        environment = {**self.environment, "SIM_HOST": _id(switch)}
+        done = subprocess.run(
+            [*command, str(port)], env=environment, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
 
     def discover(self) -> str:
         """What ibnetdiscover prints of the fabric now."""
-        command = [need("ibnetdiscover", PACKAGES)]
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=True, timeout=60)
-        return done.stdout
+        return self.diagnose("ibnetdiscover")
+
+    def diagnose(self, tool: str, *arguments: str) -> str:
+        """What a tool of infiniband-diags prints of the fabric now, whatever it ends with."""
+        command = [need(tool, PACKAGES), *arguments]
+        environment = {**self.environment, "SIM_HOST": _id("host04")}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60).stdout
 
     def stop_opensm(self) -> None:
         """End the subnet manager, so that its log is whole."""
         stop(self.opensm, signal.SIGTERM)
 
-    def wait_for_log(self, text: str, times: int = 1) -> None:
-        """Wait until the log holds a text so many times."""
-        wait_for(f"{text!r} in opensm.log", lambda: self.log.read_text(errors="replace").count(text) >= times)
+    def kill_opensm(self) -> None:
+        """The subnet manager dies; ibsim has to be told."""
+        stop(self.opensm, signal.SIGKILL)
+        for line in self._say("Attached").splitlines():
+            if f"pid {self.opensm.pid} " in line:
+                self._say(f"X {line.split()[1].rstrip(':')}")
 
-    def _id(self, host: str) -> str:
-        return f"H-{_guid(int(host.removeprefix('host'))):016x}"
+    def wait_for_log(self, text: str, times: int = 1, log: Path | None = None) -> None:
+        """Wait until a log, the first manager's if none is named, holds a text so many times."""
+        path = log or self.log
+        wait_for(f"{text!r} in {path.name}", lambda: path.read_text(errors="replace").count(text) >= times)
+
+    @contextmanager
+    def manager(self, host: str, name: str, arguments: Sequence[str] = (), settings: str = "") -> Iterator[Path]:
+        """A further subnet manager on a host; gives its log."""
+        environment = {**self.environment, "SIM_HOST": _id(host)}
+        with _opensm(self.folder, host, name, environment, arguments, settings):
+            yield self.folder / f"{name}.log"
+
+    def _act(self, verb: str, name: str, port: int | None) -> None:
+        port = 1 if port is None and name.startswith("host") else port
+        self._say(f'{verb} "{_id(name)}"' + ("" if port is None else f"[{port}]"))
+
+    def _lid(self, name: str) -> int:
+        found = re.search(r"lid (\d+) lmc", self._say(f'Dump "{_id(name)}"'))
+        assert found, f"ibsim knows no LID of {name}"
+        return int(found[1])
 
     def _say(self, command: str) -> str:
         assert self.ibsim.stdin is not None
@@ -104,26 +172,27 @@ class Fabric:
 
 
 @contextmanager
-def fabric(folder: Path) -> Iterator[Fabric]:
-    """A fabric of four hosts on two leaves, its subnet manager up."""
-    programs = {name: need(name, PACKAGES) for name in ("ibsim", "opensm")}
+def fabric(folder: Path, spines: int = 1, arguments: Sequence[str] = (), settings: str = "") -> Iterator[Fabric]:
+    """A fabric of four hosts on two leaves, its subnet manager up.
+
+    Args:
+        arguments: further ones of opensm.
+        settings: further lines of its configuration.
+    """
+    need("opensm", PACKAGES)
+    program = need("ibsim", PACKAGES)
     library = need_file("usr/lib/*/umad2sim/libumad2sim.so", PACKAGES)
-    (folder / "cache").mkdir()
-    (folder / "net.topo").write_text(topology())
-    # opensm keeps INFO lines back until it ends, unless it is told to flush them.
-    (folder / "opensm.conf").write_text(f"force_log_flush TRUE\ndump_files_dir {folder}/cache\n")
+    (folder / "net.topo").write_text(topology(spines=spines))
     # HOME and the paths keep opensm's files here; the socket's name is of this run alone.
     base = {
         **{name: value for name, value in os.environ.items() if name != "LD_PRELOAD"},
         "IBSIM_SOCKNAME": f"foreshock-{secrets.token_hex(5)}",
         "TZ": "UTC",
-        "OSM_CACHE_DIR": f"{folder}/cache/",
-        "OSM_TMP_DIR": f"{folder}/cache/",
     }
-    client = {**base, "LD_PRELOAD": str(library), "SIM_HOST": f"H-{_guid(1):016x}"}
+    client = {**base, "LD_PRELOAD": str(library), "SIM_HOST": _id("host01")}
     with (
-        _ibsim(programs["ibsim"], folder, base) as (ibsim, replies),
-        _opensm(programs["opensm"], folder, client) as opensm,
+        _ibsim(program, folder, base) as (ibsim, replies),
+        _opensm(folder, "host01", "opensm", client, arguments, settings) as opensm,
     ):
         yield Fabric(folder, ibsim, opensm, replies, client)
 
@@ -168,23 +237,26 @@ def _read_replies(process: subprocess.Popen[bytes], replies: "queue.Queue[bytes 
 
 
 @contextmanager
-def _opensm(program: str, folder: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    command = [
-        program,
-        "-F",
-        str(folder / "opensm.conf"),
-        "-f",
-        str(folder / "opensm.log"),
-        "-g",
-        f"0x{_guid(1) + 1:x}",
-    ]
-    out, log = folder / "opensm.out", folder / "opensm.log"
+def _opensm(
+    folder: Path, host: str, name: str, environment: dict[str, str], arguments: Sequence[str], settings: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    cache, out, log = folder / f"{name}.cache", folder / f"{name}.out", folder / f"{name}.log"
+    cache.mkdir(exist_ok=True)
+    # opensm keeps INFO lines back until it ends, unless it is told to flush them.
+    (folder / f"{name}.conf").write_text(f"force_log_flush TRUE\ndump_files_dir {cache}\n{settings}")
+    command = [need("opensm", PACKAGES), "-F", str(folder / f"{name}.conf"), "-f", str(log)]
+    environment = {**environment, "OSM_CACHE_DIR": f"{cache}/", "OSM_TMP_DIR": f"{cache}/"}
     with out.open("wb") as file:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment, cwd=folder
+            [*command, "-g", f"0x{_guid(host) + 1:x}", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            env=environment,
+            cwd=folder,
         )
     try:
-        wait_for("opensm is up", lambda: _holds(log, "SUBNET UP") or process.poll() is not None)
+        wait_for(f"{name} is up", lambda: _is_up(log) or process.poll() is not None)
         if process.poll() is not None:
             raise RuntimeError(f"opensm ended: {out.read_text()[-500:]}")
         yield process
@@ -192,5 +264,6 @@ def _opensm(program: str, folder: Path, environment: dict[str, str]) -> Iterator
         stop(process, signal.SIGTERM)
 
 
-def _holds(log: Path, text: str) -> bool:
-    return log.exists() and text in log.read_text(errors="replace")
+def _is_up(log: Path) -> bool:
+    text = log.read_text(errors="replace") if log.exists() else ""
+    return "SUBNET UP" in text or "Entering STANDBY" in text
