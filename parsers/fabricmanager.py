@@ -3,7 +3,8 @@
     [Jul 23 2024 07:53:55] [ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id ...
     -> {"kind": "fabricmanager_nvswitch", "code": 20034, "device": {"type": "nvswitch", "port": 33, ...}, ...}
 
-The sentences are those of `kernel_messages/fabricmanager.py`: the same lines stand in a node's system log.
+The sentences are those of `kernel_messages/fabricmanager.py`: the same stand in a node's system log, which `auto`
+takes for a kernel log; this format reads both forms.
 """
 
 import re
@@ -47,6 +48,5 @@ FORMAT = Format(
     make=FabricManagerParser,
     recognises=re.compile(
         r"^\[[A-Z][a-z]{2} \d{1,2} \d{4} \d{2}:\d{2}:\d{2}\] \[(?:CRITICAL|ERROR|WARNING|INFO|DEBUG)\] "
-        r"|\bnv-fabricmanager(?:\[\d{1,10}\])?: |^detected NVSwitch (?:non-)?fatal error "
     ),
 )

@@ -105,6 +105,7 @@ FORMAT = Format(
     make=KernelParser,
     recognises=re.compile(
         r"NVRM: |^Xid \(PCI:"
+        r"|\bnv-fabricmanager(?:\[\d{1,10}\])?: "
         r"|nvidia-nvswitch\d+: |\bkernel(?:\[\d+\])?: |^\d{1,5},\d+,\d+,[^;]*;|^(?:<\d+>)?\[ *\d+\.\d{6}\] "
         r"|_TRANSPORT\"? ?[:=] ?\"?kernel|^kern +:\w+ *: |\"(?:syslogtag|tag|PROGRAM)\": ?\"kernel"
         r"|^\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]"
