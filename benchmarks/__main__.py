@@ -15,12 +15,12 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import pytest  # noqa: E402  # the starters say by its means what is not installed
 
-from benchmarks import decode, http_ingest, latency, reads, rescore, sidecar  # noqa: E402
+from benchmarks import http_ingest, latency, reads, rescore, scan, sidecar  # noqa: E402
 from benchmarks.result import Result, unmeasured  # noqa: E402
 
 Measure = Callable[[Path], "Result | Iterable[Result]"]
 BENCHMARKS: dict[str, tuple[str, str, Measure]] = {
-    "decode": (decode.WHAT, decode.BUDGET, decode.measure),
+    "scan": (scan.WHAT, scan.BUDGET, scan.measure),
     "latency": (latency.WHAT, latency.BUDGET, latency.measure),
     "sidecar": (sidecar.WHAT, sidecar.BUDGET, sidecar.measure),
     "ingest": (http_ingest.WHAT, http_ingest.BUDGET, http_ingest.measure),

@@ -92,7 +92,7 @@ def _work(into: int, descriptor: int, blocks: range, pick: Pick, block_bytes: in
         with os.fdopen(into, "wb") as pipe:
             for block in blocks:
                 try:
-                    found = _picked(descriptor, block * block_bytes, buffer, pick, block_bytes)
+                    found = picked_at(descriptor, block * block_bytes, buffer, pick, block_bytes)
                     message = marshal.dumps((found.lines, found.texts))
                 except OSError as error:
                     message = marshal.dumps((-1, f"cannot read on: {error.strerror or error}"))
@@ -106,8 +106,8 @@ def _work(into: int, descriptor: int, blocks: range, pick: Pick, block_bytes: in
         os._exit(status)
 
 
-def _picked(descriptor: int, offset: int, buffer: bytearray, pick: Pick, block_bytes: int) -> Picked:
-    """What stands in the lines that begin in the block at an offset."""
+def picked_at(descriptor: int, offset: int, buffer: bytearray, pick: Pick, block_bytes: int) -> Picked:
+    """What stands in the lines that begin in the `block_bytes` at an offset of a file."""
     # One byte before, which may be a line's end, and what the last line needs of the next block.
     lead = min(offset, 1)
     got = 0

@@ -1,0 +1,182 @@
+"""Blocks searched for signs give what feeding every line gives, whatever the log and wherever it is cut."""
+
+import io
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from parsers.kernel import FORMAT, SIGNS, KernelParser
+from parsers.lines import blocks, lines
+from parsers.matcher import Search, by_hyperscan, by_re2
+from parsers.parser import MAX_LINE, Context, ParseError, decode, parse
+from parsers.registry import PARSERS
+from parsers.scan import Picker, numbered
+from parsers.signs import Signs
+from store.event import Event
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+FORMS = sorted(path for path in (FIXTURES / "kernel").iterdir() if path.suffix in (".txt", ".log", ".json"))
+LOGS = [path.read_bytes() for path in FORMS if not path.name.startswith("LICENSE")]
+LINES = sorted({line for log in LOGS for line in log.split(b"\n")})
+XID = b"NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, name=python, GPU has fallen off the bus."
+RECORD = b"_TRANSPORT=kernel\nPRIORITY=3\nHOST=gpu-9\nPRIORITY=3\nMESSAGE=" + XID + b"\n"
+# What changes how the lines around it are read, and what nearly does.
+ODD = [
+    b"",
+    b"\r",
+    b"    indented",
+    b"        " + XID,
+    b"\tMESSAGE=" + XID,
+    b"__CURSOR=s=1",
+    b"__REALTIME_TIMESTAMP=1795213914121678",
+    b"_HOSTNAME=vm",
+    b"PRIORITY=3",
+    b"HOST=gpu-9",
+    RECORD,
+    b"SYSLOG_IDENTIFIER=kernel",
+    b"MESSAGE=" + XID,
+    b"[Nov20 22:31] NVRM: hello",
+    b"[Nov 20 22:31] usb 1-1: new device",
+    b"[  +0.000001] " + XID,
+    b"[     +0.5] " + XID,
+    b"[+1.0] quiet",
+    b"[...] " + XID,
+    b"NV\x00RM: Xi\x00d (PCI:0000:0f:00): 48, x",
+    b"\x00\x00    " + XID,
+    b"\x00[Nov20 22:32] quiet",
+    b"{",
+    b"}",
+    b'\t"MESSAGE" : "' + XID + b'",',
+    b"Nov 20 22:31:54 vm kernel: message repeated 3 times: [ " + XID + b"]",
+    b"x" * (MAX_LINE - 10) + XID,
+    b"Nov 20 22:31:54 vm kernel: " + XID + b"y" * MAX_LINE,
+]
+SEARCHES: list[Callable[[Signs], Search]] = [by_re2, by_hyperscan]
+
+
+class Portions(io.RawIOBase):
+    """A pipe that gives what the test says."""
+
+    def __init__(self, data: bytes, cuts: Iterable[int]) -> None:
+        places = sorted({0, *(cut for cut in cuts if cut < len(data)), len(data)})
+        self._portions = [data[a:b] for a, b in itertools.pairwise(places)]
+
+    def read1(self, _size: int, /) -> bytes:
+        """The next portion."""
+        return self._portions.pop(0) if self._portions else b""
+
+
+@pytest.fixture(scope="module", params=SEARCHES, ids=["re2", "hyperscan"])
+def pick(request: pytest.FixtureRequest) -> Picker:
+    """By each engine; one that is not installed is not asked."""
+    if request.param is by_hyperscan:
+        pytest.importorskip("hyperscan")
+    assert FORMAT.signs is not None
+    return Picker(FORMAT.signs, request.param(FORMAT.signs))
+
+
+def scanned(pick: Picker, whole: Iterator[bytes]) -> tuple[list[Event], list[int]]:
+    """The events of blocks, and the lines that were broken."""
+    broken: list[int] = []
+    picked = (pick(block, 0, len(block)) for block in whole)
+    events = list(decode(KernelParser(Context(year=2026)), numbered(picked), lambda line, _: broken.append(line)))
+    return events, broken
+
+
+def fed(log: bytes) -> tuple[list[Event], list[int]]:
+    """The events of all lines, each fed."""
+    broken: list[int] = []
+    parser = KernelParser(Context(year=2026))
+    return list(parse(parser, lines(io.BytesIO(log), "x"), lambda line, _: broken.append(line))), broken  # type: ignore[arg-type]
+
+
+def made(parts: list[tuple[bytes, bytes]], ends: bool) -> bytes:
+    """A log of lines, each with its end."""
+    log = b"".join(line + end for line, end in parts)
+    return log if ends else log.rstrip(b"\n")
+
+
+PIECES = st.one_of(
+    st.sampled_from(LINES),
+    st.sampled_from(ODD),
+    st.sampled_from(LOGS),
+    st.binary(max_size=30),
+)
+PARTS = st.lists(st.tuples(PIECES, st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b"\n\n", b""])), max_size=12)
+MAKE = settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+
+
+@MAKE
+@given(parts=PARTS, ends=st.booleans(), cuts=st.lists(st.integers(0, 3000), max_size=6))
+def test_a_log_in_any_portions_gives_what_its_lines_give(
+    pick: Picker, parts: list[tuple[bytes, bytes]], ends: bool, cuts: list[int]
+) -> None:
+    """Every form that readers print, spliced, with line ends of any kind, NULs and lines too long."""
+    log = b"-" + made(parts, ends)
+    assert scanned(pick, blocks(Portions(log, cuts), "x")) == fed(log)
+
+
+@pytest.mark.parametrize("log", LOGS, ids=[path.name for path in FORMS if not path.name.startswith("LICENSE")])
+def test_each_form_cut_at_each_place_gives_what_its_lines_give(pick: Picker, log: bytes) -> None:
+    """Two portions; the block's border falls into every line."""
+    expected = fed(log)
+    for cut in range(1, len(log), max(1, len(log) // 300)):
+        assert scanned(pick, blocks(Portions(log, [cut]), "x")) == expected
+
+
+def test_fields_within_a_record_are_read_though_they_bear_no_sign(pick: Picker) -> None:
+    """A record of several lines is read whole, wherever it stands."""
+    log = b"quiet\n" * 3 + RECORD + b"quiet\n" * 3
+    events, _ = scanned(pick, iter([log]))
+    assert [(event.node, event.code, event.line) for event in events] == [("gpu-9", 79, 4)]
+
+
+def test_a_part_of_a_buffer_is_searched(pick: Picker) -> None:
+    """What stands before and behind it is not there."""
+    inner = b"quiet\n[Nov20 22:31] x\nquiet\nquiet\n" + XID + b"\nquiet\n"
+    buffer = bytearray(XID + b"\n" + inner + XID)
+    start = len(XID) + 1
+    found = pick(buffer, start, start + len(inner))
+    assert found.lines == 6
+    assert found.texts == [(0, "quiet"), (1, "[Nov20 22:31] x"), (2, "quiet"), (4, XID.decode()), (5, "quiet")]
+    assert pick(buffer, start, start).texts == []
+
+
+def test_quiet_lines_are_passed_over(pick: Picker) -> None:
+    """All but the first and the last of a block: else nothing would be won."""
+    quiet = b"Nov 20 22:31:54 vm kernel: usb 1-1: new device\n" * 1000
+    found = pick(quiet + XID + b"\n" + quiet, 0, 2 * len(quiet) + len(XID) + 1)
+    assert found.lines == 2001
+    assert [place for place, _ in found.texts] == [0, 1000, 2000]
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+def test_every_sign_is_found_as_it_stands(pick: Picker, sign: str) -> None:
+    """Whatever it means in a pattern."""
+    block = b"quiet\nx" + sign.encode() + b"x\nquiet\n"
+    assert (1, f"x{sign}x") in pick(block, 0, len(block)).texts
+
+
+@pytest.mark.parametrize("name", [name for name, entry in PARSERS.items() if entry.signs is not None])
+def test_signs_of_each_format_lose_nothing(name: str) -> None:
+    """Its fixtures between quiet lines, by the engine that is installed."""
+    entry = PARSERS[name]
+    assert entry.signs is not None
+    pick = Picker(entry.signs)
+    for path in sorted((FIXTURES / name).iterdir()):
+        if path.suffix not in (".log", ".txt", ".json", ".prom"):
+            continue
+        log = b"quiet\nquiet\n" + path.read_bytes() + b"\nquiet\nquiet\n"
+        ours, theirs = entry.make(Context(year=2026, run="r")), entry.make(Context(year=2026, run="r"))
+        ignore: Callable[[int, ParseError], None] = lambda _line, _error: None  # noqa: E731
+        found = decode(ours, numbered(map(partial(_whole, pick), blocks(io.BytesIO(log), "x"))), ignore)
+        assert list(found) == list(parse(theirs, lines(io.BytesIO(log), "x"), ignore)), path.name
+
+
+def _whole(pick: Picker, block: bytes):  # type: ignore[no-untyped-def]
+    return pick(block, 0, len(block))
