@@ -48,6 +48,7 @@ class IterationPainter:
     saves: list[Segment] = field(default_factory=list)
     load_ms: int = 0
     _known_ms: int | None = None
+    _ends: list[tuple[int, int]] = field(default_factory=list)
 
     def paint(self, lines: Sequence[LogLine]) -> None:
         """Paint every line up to the last iteration line; what follows it stays in `pending`."""
@@ -63,9 +64,21 @@ class IterationPainter:
 
     def _stall(self, line: LogLine) -> None:
         finished = line.kind != "checkpoint_save_start"
+        if line.background:
+            self._kept(line)
+            return
         if finished and self.pending and not self.pending[-1].finished:
             self.pending.pop()  # its start line
         self.pending.append(Stall(_STALLS[line.kind], line.duration_ms, finished))
+
+    def _kept(self, line: LogLine) -> None:
+        """A save in the background is done: it keeps what had ended when it was begun, and stalls no one here."""
+        kept = next((end for iteration, end in reversed(self._ends) if iteration <= (line.iteration or 0)), None)
+        if kept is None:
+            return
+        self.safe_ms = max(kept, self.safe_ms or kept)
+        if line.duration_ms:
+            self.saves.append(Segment(kept, kept + line.duration_ms, "checkpoint_save"))
 
     def _iteration(self, line: LogLine) -> None:
         span = line.span_ms
@@ -134,6 +147,8 @@ class IterationPainter:
             slow = round(taken - normal) if taken > DEGRADED_RATIO * normal else 0
         self.timeline.paint("productive", end_ms - max(0, min(slow, length)))
         self.timeline.paint("degraded", end_ms)
+        if line.iteration is not None:
+            self._ends.append((line.iteration, self.timeline.cursor_ms))
 
     def paint_tail(self, until_ms: int) -> None:
         """The finished stalls after the last iteration line, up to a moment; one that never finished is not painted."""

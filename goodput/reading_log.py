@@ -13,19 +13,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from goodput.timeline import to_ms
-from goodput.training_log import LogLine, known_at, line_of
+from goodput.training_log import KINDS, LogLine, known_at, line_of
 from store import schema
 
-_KINDS = (
-    "training_start",
-    "iteration",
-    "checkpoint_load",
-    "checkpoint_save_start",
-    "checkpoint_save",
-    "evaluation",
-    "training_error",
-    "training_end",
-)
 _FETCH = 5_000
 
 
@@ -44,7 +34,7 @@ def read_log(connection: sa.Connection, run: str, until: datetime | None = None)
     table = schema.events
     query = sa.select(
         table.c.kind, table.c.time, table.c.received, table.c.attributes, table.c.file, table.c.line
-    ).where(table.c.run == run, table.c.source == "training", table.c.kind.in_(_KINDS))
+    ).where(table.c.run == run, table.c.source == "training", table.c.kind.in_(KINDS))
     stored = [_stored(row) for row in connection.execute(query.execution_options(yield_per=_FETCH))]
     lines = in_order(stored)
     return lines if until is None else known_at(lines, to_ms(until))

@@ -13,10 +13,25 @@ from store.event import Attribute, Event
 # A longer span on one line is a broken line, not a fact: a year.
 _MAX_MS = 366 * 86_400_000
 
+# The kinds of training events that the ledger reads.
+KINDS = (
+    "training_start",
+    "iteration",
+    "checkpoint_load",
+    "checkpoint_save_start",
+    "checkpoint_save",
+    "evaluation",
+    "training_error",
+    "training_end",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One event of a training log. `span_ms` = what an iteration line covers; `duration_ms` = a stall's length."""
+    """One event of a training log. `span_ms` = what an iteration line covers; `duration_ms` = a stall's length.
+
+    `background` = the end of a save that went on while the program worked: its `duration_ms` is what it had stalled.
+    """
 
     kind: str
     time_ms: int | None
@@ -24,6 +39,7 @@ class LogLine:
     iterations: int = 1
     span_ms: float | None = None
     duration_ms: int | None = None
+    background: bool = False
 
     @property
     def per_iteration_ms(self) -> float | None:
@@ -43,7 +59,8 @@ def line_of(kind: str, time_ms: int | None, attributes: Mapping[str, Attribute])
     count = _number(attributes.get("iterations"))
     iterations = int(count) if count and count >= 1 else 1
     elapsed = _number(attributes.get("elapsed_ms"))
-    duration = _number(attributes.get("duration_ms"))
+    background = attributes.get("async") is True
+    duration = _number(attributes.get("blocking_ms" if background else "duration_ms"))
     iteration = _number(attributes.get("iteration"))
     span = None if elapsed is None else elapsed * iterations
     return LogLine(
@@ -53,12 +70,13 @@ def line_of(kind: str, time_ms: int | None, attributes: Mapping[str, Attribute])
         iterations=iterations,
         span_ms=None if span is None or span > _MAX_MS else span,
         duration_ms=None if duration is None else round(duration),
+        background=background,
     )
 
 
 def lines_of(events: Iterable[Event]) -> list[LogLine]:
-    """The lines of training events, in the order given."""
-    return [line_of(e.kind, None if e.time is None else to_ms(e.time), e.attributes) for e in events]
+    """The lines of training events, in the order given; kinds that the ledger does not read are left out."""
+    return [line_of(e.kind, None if e.time is None else to_ms(e.time), e.attributes) for e in events if e.kind in KINDS]
 
 
 def _number(value: Attribute) -> float | None:
@@ -122,9 +140,9 @@ def known_at(lines: Sequence[LogLine], until_ms: int) -> list[LogLine]:
 def _before_start(lines: list[LogLine]) -> tuple[list[LogLine], list[LogLine]]:
     """Lines without an iteration cut for a dated start line: what an earlier start left, what belongs to this one.
 
-    The load is printed before the start line and mostly bears no time.
+    The load is printed before the start line, by some programs with its time.
     """
-    dated = [place for place, line in enumerate(lines) if line.time_ms is not None]
+    dated = [place for place, line in enumerate(lines) if line.time_ms is not None and line.kind != "checkpoint_load"]
     cut = dated[-1] + 1 if dated else 0
     return lines[:cut], lines[cut:]
 

@@ -1,87 +1,82 @@
-"""A training program's log, as Megatron-LM and Megatron-DeepSpeed print it: iterations, checkpoints, errors, the end.
+"""A training program's log: iterations, checkpoints, evaluations, errors, restarts and the end, whoever prints it.
 
      [2025-03-01 04:05:06] iteration       10/    1000 | elapsed time per iteration (ms): 3171.3 | lm loss: 7.6 | ...
     -> {"kind": "iteration", "time": "2025-03-01T04:05:06Z",
         "attributes": {"run": "llm-70b", "iteration": 10, "total": 1000, "iterations": 10, "elapsed_ms": 3171.3, ...}}
 
-Old releases print no time on these lines: it stays None. A launcher may put a rank or host before each line.
-What `iterations` is: how many iterations the line covers (since the line before, or since the checkpoint loaded).
+Each trainer's lines are in its file under `trainers/`, the endings under `training_errors/`. Old releases print no time
+on many lines: it stays None. `iterations` is how many iterations the line covers (since the line before, or since the
+checkpoint loaded); `elapsed_ms` of each of them, from the times of both lines where the trainer prints none.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
-from math import isfinite
 
+from parsers.launcher import Launched, launched
 from parsers.parser import Context, Format, ParseError
 from parsers.stamp import Stamps
-from parsers.training_errors import TrainingError, error_of
+from parsers.trainers.checkpoints import Checkpoints
+from parsers.trainers.progress import Progress
+from parsers.trainers.registry import TRAINERS
+from parsers.trainers.trainer import Told, Trainer
+from parsers.training_errors.held import HeldErrors
+from parsers.training_errors.registry import SIGNS, report_of
+from parsers.training_errors.report import Report
+from parsers.training_errors.torchrun import RootCause
+from store.catalog import judged
 from store.event import Attribute, Event
 
-# Lines without any of these say nothing.
-LITERALS = (
-    "return code",
-    "exitcode",
-    "iteration",
-    "checkpoint",
-    "datetime:",
-    "rror",
-    "log_interval",
-    "evaluat",
-    "xception",
-    "Watchdog",
-    "slurm",
-    "srun:",
+# Lines without any of these say nothing; the box of a first failure is read whole.
+LITERALS = tuple(
+    dict.fromkeys(
+        [*(sign for trainer in TRAINERS for sign in trainer.signs), *SIGNS, "Root Cause (first", "traceback :"]
+    )
 )
-# Errors told apart between two iterations; thousands of ranks repeat the same few.
-MAX_ERRORS = 64
-
-_LAUNCHER = re.compile(r"(?:\[(?:default|rank)\d{1,6}\]: ?|\d{1,6}: ?|(?P<node>[A-Za-z][\w.-]*\d[\w.-]*): )", re.ASCII)
-_TIME = re.compile(r"\s*\[(?P<time>\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}(?:[.,]\d{1,6})?)\] ?", re.ASCII)
-_ITERATION = re.compile(
-    r"(?:^|\s)iteration\s+(?P<iteration>\d{1,12})/\s*(?P<total>\d{1,12}) \|(?P<fields>.*)", re.ASCII
-)
-_TIMER = re.compile(
-    r"(?P<name>load-checkpoint|save-checkpoint|evaluate|eval-time)(?: \.+)?: "
-    r"(?:\((?P<low>[\d.]{1,24}), (?P<high>[\d.]{1,24})\)|(?P<ms>[\d.]{1,24}))",
-    re.ASCII,
-)
-_LOADED = re.compile(r"successfully loaded checkpoint .*\bat iteration\s+(?P<iteration>\d{1,12})", re.ASCII)
-_LOADING = re.compile(r"loading (?:\w+ )?checkpoint .*\bat iteration\s+(?P<iteration>\d{1,12})", re.ASCII)
-_SAVING = re.compile(r"saving checkpoint at iteration\s+(?P<iteration>\d{1,12})", re.ASCII)
-_SAVED = re.compile(r"successfully saved checkpoint (?:at|from) iteration\s+(?P<iteration>\d{1,12})", re.ASCII)
-_VALIDATED = re.compile(r"validation loss at (?:iteration (?P<iteration>\d{1,12})|the end of training)", re.ASCII)
-_DATETIME = re.compile(
-    r"\[(?P<what>before the start of training step|after training is done|exiting program at iteration +\d{1,12})\]"
-    r" datetime: (?P<time>\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(?:\.\d{1,6})?)",
-    re.ASCII,
-)
-_LOG_INTERVAL = re.compile(r"(?:^|\s)log_interval \.+ (?P<interval>\d{1,9})", re.ASCII)
-_NUMBERS = {
-    "elapsed time per iteration (ms)": "elapsed_ms",
-    "lm loss": "loss",
-    "lm-loss": "loss",
-    "grad norm": "grad_norm",
-    "throughput per GPU (TFLOP/s/GPU)": "tflops_per_gpu",
+# What only the trainer itself prints: it has the log from then on.
+_LEADS = frozenset({"spoke", "initialized", "iteration"})
+# A bar is written over with carriage returns, and a logger's line may follow it without a line's end.
+_PARTS = re.compile(r"\r|(?<=\])(?=\[(?:INFO|WARNING|ERROR)\|)")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MESSAGES = {
+    "saving": "saving checkpoint at iteration",
+    "saved": "saved checkpoint at iteration",
+    "loaded": "loaded checkpoint of iteration",
+    "save_timer": "save-checkpoint",
+    "load_timer": "load-checkpoint",
 }
-_COUNTS = {"number of skipped iterations": "skipped", "number of nan iterations": "nan"}
+_KINDS = {
+    "saving": "checkpoint_save_start",
+    "scheduled": "checkpoint_save_start",
+    "saved": "checkpoint_save",
+    "save_timer": "checkpoint_save",
+    "loading": "checkpoint_load",
+    "loaded": "checkpoint_load",
+    "load_timer": "checkpoint_load",
+    "evaluated": "evaluation",
+    "start": "training_start",
+    "end": "training_end",
+    "phase": "training_phase",
+    "initialized": "training_phase",
+}
 
 
 class TrainingParser:
-    """Decodes lines of one run's log. Holds a load or save until the timer that tells how long it took."""
+    """Decodes lines of one run's log. Holds what later lines complete: a load, a save, errors that ranks repeat."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._stamps = Stamps(context)
-        self._last: int | None = None  # iteration of the last iteration line
-        self._from: int | None = None  # iteration that the attempt started from
-        self._interval: int | None = None
-        self._load: Event | None = None
-        self._save: Event | None = None
-        self._evaluate_ms: float | None = None
+        self._leader: Trainer | None = None
+        self._progress = Progress()
+        self._checkpoints = Checkpoints()
+        self._errors = HeldErrors()
+        self._box = RootCause()
+        self._waiting: Event | None = None  # an iteration that a trainer above may tell too
+        self._evaluate_ms: Attribute = None
         self._seen: datetime | None = None
-        self._errors: set[str] = set()
+        self._told: set[str] = set()  # what every rank repeats, since the last iteration
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """The events of one line; a progress bar's parts, parted by carriage returns, are lines of their own.
@@ -89,171 +84,213 @@ class TrainingParser:
         Raises:
             ParseError: an iteration line that is cut short.
         """
-        if not any(literal in text for literal in LITERALS):
+        if not self._box.open and not any(literal in text for literal in LITERALS):
             return []
-        parts = text.split("\r") if "\r" in text else [text]
-        return [event for part in parts for event in self._part(part, line)]
+        parts = _PARTS.split(text) if "\r" in text or "%|" in text else [text]
+        return [event for part in parts if part for event in self._part(part, line)]
 
     def flush(self) -> Iterable[Event]:
-        """A load or save whose timer never came."""
-        held = [event for event in (self._load, self._save) if event is not None]
-        self._load = self._save = None
-        return held
+        """What waits for lines that did not come."""
+        held = [] if self._waiting is None else [self._waiting]
+        self._waiting = None
+        held += [*self._checkpoints.held(), *self._errors.release()]
+        return sorted(held, key=lambda event: event.line or 0)
 
     def _part(self, text: str, line: int) -> Iterator[Event]:
-        named = None
-        if match := _LAUNCHER.match(text):
-            named, text = match["node"], text[match.end() :]
-        time = None
-        if match := _TIME.match(text):
-            time, text = self._stamps.iso(match["time"].replace(",", ".")), text[match.end() :]
+        found = launched(text)
+        time = None if found.time is None else self._stamps.iso(found.time.replace(",", "."))
         self._seen = time or self._seen
-        base = Event(time, named or self._context.node, "training", kind="", line=line, cause="unknown")
-        if match := _ITERATION.search(text):
-            yield from self.flush()
-            yield self._iteration(match, base)
-        elif ("checkpoint" in text or "eval" in text) and (told := [*self._checkpoint(text, base)]):
-            yield from told
-        elif "[after megatron is initialized]" in text:
-            self._errors.clear()  # an attempt that died before its first iteration was another one
-        elif match := _DATETIME.search(text):
-            yield from self.flush()
-            yield self._phase(match["what"], self._stamps.iso(match["time"]), base)
-        elif match := _VALIDATED.search(text):
-            yield self._validated(match["iteration"], base)
-        elif match := _LOG_INTERVAL.search(text):
-            self._interval = int(match["interval"]) or None
-        elif (error := error_of(text, self._stamps, self._seen)) and self._is_new(error):
-            yield from self.flush()
-            # Whose log it is says nothing of where the error was: only a launcher's prefix or the error names a node.
-            yield self._error(error, replace(base, node=named))
+        node = found.node or self._context.node
+        base = Event(time, node, "training", kind="", line=line, cause="unknown")
+        for trainer in TRAINERS:
+            told = list(trainer.told(found.text))
+            if told and self._heeds(trainer, told):
+                for one in told:
+                    yield from self._trainer(trainer, one, base)
+                return
+            if trainer is self._leader:
+                break
+        if report := self._box.read(found.text) or report_of(found.text):
+            yield from self._report(report, found, base)
+        elif self._errors.late(line):
+            yield from self._errors.release()
 
-    def _iteration(self, match: re.Match[str], base: Event) -> Event:
-        iteration = int(match["iteration"])
-        numbers = _fields(match["fields"])
-        if "elapsed_ms" not in numbers:
+    def _heeds(self, trainer: Trainer, told: list[Told]) -> bool:
+        """Whether a trainer's line counts: one built upon another tells the same, and has the log once it spoke."""
+        if trainer is self._leader:
+            return True
+        leads = any(one.what in _LEADS for one in told)
+        if leads:
+            if self._leader is not None:
+                self._progress.forget()
+                self._waiting = None
+            self._leader = trainer
+        return leads or self._leader is None
+
+    def _trainer(self, trainer: Trainer, told: Told, base: Event) -> Iterator[Event]:
+        """The events of what a trainer's line tells."""
+        what, numbers, time = told.what, told.numbers, None if told.time is None else self._stamps.iso(told.time)
+        base = replace(base, time=time or base.time)
+        iteration = numbers.get("iteration")
+        if what.endswith("_timer") and "duration_ms" not in numbers:
+            return
+        if what == "iteration":
+            yield from self._iteration(trainer, numbers, base)
+        elif what in ("loading", "loaded", "load_timer", "saving", "scheduled", "saved", "save_timer"):
+            yield from self._checkpoint(what, numbers, base)
+        elif what in ("start", "end", "phase", "initialized"):
+            yield from self._phase(trainer, told, base)
+        elif what == "evaluated":
+            yield from self._evaluated(numbers, base)
+        elif what == "evaluate_timer":
+            self._evaluate_ms = numbers.get("duration_ms")
+        elif what == "fresh":
+            self._progress.loaded(0)
+        elif what == "background":
+            self._checkpoints.background = True
+        elif what == "bar" and isinstance(iteration, int):
+            self._bar(iteration, numbers)
+        elif what in ("plan", "interval"):
+            self._plan(numbers)
+
+    def _bar(self, step: int, numbers: Mapping[str, Attribute]) -> None:
+        """A progress bar tells where the next line without a step is, and since when."""
+        hours, minutes, second = (_float(numbers.get(name)) for name in ("hours", "minutes", "second"))
+        self._progress.bar, self._progress.bar_s = step, hours * 3600 + minutes * 60 + second
+        self._plan(numbers)
+
+    def _plan(self, numbers: Mapping[str, Attribute]) -> None:
+        for name in ("total", "epochs", "interval"):
+            if isinstance(value := numbers.get(name), int) and value > 0:
+                setattr(self._progress, name, value)
+
+    def _iteration(self, trainer: Trainer, numbers: Mapping[str, Attribute], base: Event) -> Iterator[Event]:
+        iteration = numbers.get("iteration")
+        if not isinstance(iteration, int):
+            iteration = self._progress.step_of(numbers.get("epoch"))
+        if iteration is None:
+            return
+        if trainer.needs is not None and trainer.needs not in numbers:
+            yield from self.flush()
             raise ParseError(f"iteration {iteration} bears no elapsed time: the line may be cut short")
-        covered = self._covered(iteration)
-        self._last, self._from = iteration, None
-        self._errors.clear()
-        attributes = {"iteration": iteration, "total": int(match["total"]), "iterations": covered, **numbers}
-        return self._event(base, "iteration", f"iteration {iteration}/{match['total']}", attributes)
-
-    def _covered(self, iteration: int) -> int:
-        """How many iterations the line speaks of."""
-        if self._from is not None and iteration > self._from:
-            return iteration - self._from
-        if self._last is not None and iteration > self._last and self._from is None:
-            self._interval = self._interval or iteration - self._last
-            return iteration - self._last
-        # The log's beginning is not there: the interval between lines, else this one alone.
-        return min(self._interval or 1, max(iteration, 1))
-
-    def _checkpoint(self, text: str, base: Event) -> Iterator[Event]:
-        if match := _SAVED.search(text):
-            yield from self.flush()
-            saved = {"iteration": int(match["iteration"])}
-            self._save = self._event(
-                base, "checkpoint_save", f"saved checkpoint at iteration {match['iteration']}", saved
-            )
-        elif match := _SAVING.search(text):
-            yield from self.flush()
-            saving = {"iteration": int(match["iteration"])}
-            yield self._event(
-                base, "checkpoint_save_start", f"saving checkpoint at iteration {match['iteration']}", saving
-            )
-        elif match := _LOADED.search(text):
-            self._from = int(match["iteration"])
-            loaded = {"iteration": self._from}
-            self._load = self._event(base, "checkpoint_load", f"loaded checkpoint of iteration {self._from}", loaded)
-        elif match := _LOADING.search(text):
-            self._from = int(match["iteration"])
-        elif "will not load any checkpoints" in text:
-            self._from = 0
-        else:
-            for timer in _TIMER.finditer(text):
-                yield from self._timer(timer["name"], float_of(timer["high"] or timer["ms"]), base)
-
-    def _timer(self, name: str, duration_ms: float | None, base: Event) -> Iterator[Event]:
-        if duration_ms is None:
+        if trainer.once and self._progress.repeats(iteration):
+            if self._waiting is not None:  # another line of the same step
+                self._waiting = replace(self._waiting, attributes={**self._waiting.attributes, **numbers})
             return
-        if name == "load-checkpoint":
-            event, self._load = self._load or self._event(base, "checkpoint_load", "load-checkpoint", {}), None
-        elif name == "save-checkpoint":
-            event, self._save = self._save or self._event(base, "checkpoint_save", "save-checkpoint", {}), None
+        yield from self.flush()
+        covered, elapsed_ms = self._progress.advance(iteration, base.time)
+        self._errors.forget()
+        self._told.clear()
+        attributes: dict[str, Attribute] = {"iteration": iteration}
+        if (total := numbers.get("total") or self._progress.total) is not None:
+            attributes["total"] = total
+        attributes["iterations"] = covered
+        if elapsed_ms is not None:
+            attributes["elapsed_ms"] = elapsed_ms
+        attributes.update(numbers)
+        of = "" if total is None else f"/{total}"
+        event = self._event(base, "iteration", f"iteration {iteration}{of}", attributes)
+        if trainer.waits:
+            self._waiting = event
         else:
-            self._evaluate_ms = duration_ms
-            return
-        yield replace(event, time=event.time or base.time, attributes={**event.attributes, "duration_ms": duration_ms})
+            yield event
 
-    def _validated(self, iteration: str | None, base: Event) -> Event:
-        attributes: dict[str, Attribute] = {} if iteration is None else {"iteration": int(iteration)}
+    def _checkpoint(self, what: str, numbers: Mapping[str, Attribute], base: Event) -> Iterator[Event]:
+        """A load or save; errors and an iteration that wait are told before it."""
+        held, self._waiting = self._waiting, None
+        if held is not None:
+            yield held
+        yield from self._errors.release()
+        iteration = numbers.get("iteration")
+        at = "" if iteration is None else f" {iteration}"
+        words = _MESSAGES.get(what, what) if at else _MESSAGES.get(what, what).partition(" at ")[0].partition(" of ")[0]
+        event = self._event(base, _KINDS[what], f"{words}{at}", numbers)
+        if what in ("loading", "loaded") and isinstance(iteration, int):
+            self._progress.loaded(iteration)
+        if what == "saving":
+            yield from self._checkpoints.held()
+        if what == "loading":
+            self._checkpoints.loading(event)
+        else:
+            yield from getattr(self._checkpoints, what)(event)
+
+    def _evaluated(self, numbers: Mapping[str, Attribute], base: Event) -> Iterator[Event]:
+        yield from self.flush()
+        attributes = dict(numbers)
         if self._evaluate_ms is not None:
             attributes["duration_ms"] = self._evaluate_ms
             self._evaluate_ms = None
-        return self._event(base, "evaluation", "validation", attributes)
+        yield self._event(base, "evaluation", "validation", attributes)
 
-    def _phase(self, what: str, time: datetime | None, base: Event) -> Event:
-        kind = "training_start" if what.startswith("before") else "training_end"
-        if kind == "training_start":
-            self._errors.clear()
-        return self._event(replace(base, time=time or base.time), kind, what, {})
+    def _phase(self, trainer: Trainer, told: Told, base: Event) -> Iterator[Event]:
+        """A start, an end, a step of the startup: told once, however many ranks say so."""
+        kind = _KINDS[told.what]
+        if trainer.once:
+            same = f"{kind} {told.words}" if kind == "training_phase" else kind
+            if same in self._told:
+                return
+            self._told.add(same)
+        yield from self.flush()
+        if told.what in ("start", "initialized"):
+            self._errors.forget()  # an attempt that died before its first iteration was another one
+            self._progress.restart()
+        if told.what == "initialized":
+            self._checkpoints.reset()
+        if told.what == "start" and isinstance(iteration := told.numbers.get("iteration"), int):
+            self._progress.loaded(iteration)
+        phase: dict[str, Attribute] = {"phase": told.words} if kind == "training_phase" else {}
+        event = self._event(base, kind, told.words, phase)
+        yield judged(event) if kind == "training_phase" else event
 
-    def _is_new(self, error: TrainingError) -> bool:
-        """Whether no rank has told of this error since the last iteration."""
-        if error.key() in self._errors or len(self._errors) >= MAX_ERRORS:
-            return False
-        self._errors.add(error.key())
-        return True
+    def _report(self, report: Report, found: Launched, base: Event) -> Iterator[Event]:
+        """An error or what the launcher says: held, for other ranks may repeat it."""
+        time = None if report.time is None else self._stamps.iso(report.time)
+        attributes: dict[str, Attribute] = {"error": report.name}
+        if report.kind != "training_error":
+            attributes = {"phase": report.name} if report.kind == "training_phase" else {}
+        attributes.update(report.attributes)
+        for name, value in (("rank", found.rank), ("local_rank", found.local_rank)):
+            if value is not None:
+                attributes.setdefault(name, value)
+        # Whose log it is says nothing of where the error was: only a launcher's prefix or the error names a node.
+        base = replace(base, time=time or self._glog(report) or base.time, node=report.node or found.node)
+        event = judged(self._event(base, report.kind, report.message, attributes), report.variant)
+        held = self._checkpoints.held()
+        if self._errors.add(report.key(), event):
+            self._told.clear()
+            waiting, self._waiting = self._waiting, None
+            yield from [*([] if waiting is None else [waiting]), *held]
 
-    def _error(self, error: TrainingError, base: Event) -> Event:
-        told = replace(
-            base,
-            time=error.time or base.time,
-            node=error.node or base.node,
-            severity=error.severity,
-            cause=error.cause,
-            action=error.action,
-        )
-        return self._event(told, "training_error", error.message, {"error": error.name})
+    def _glog(self, report: Report) -> datetime | None:
+        """The time of PyTorch's and glog's own loggers: month and day, no year."""
+        if report.glog is None or not 1 <= report.glog[0] <= 12:
+            return None
+        month, day, clock = report.glog
+        if self._seen is not None:
+            return self._stamps.nearest(month, day, clock, self._seen)
+        return self._stamps.yearless(_MONTHS[month - 1], day, clock)
 
     def _event(self, base: Event, kind: str, message: str, attributes: Mapping[str, Attribute]) -> Event:
         return replace(base, kind=kind, message=message, attributes={"run": self._context.run, **attributes})
 
 
-def float_of(text: str) -> float | None:
-    """A finite number, or None."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if isfinite(value) else None
-
-
-def _fields(text: str) -> dict[str, Attribute]:
-    """The numbers of an iteration line; a NaN loss is left out (the line counts it as a nan iteration)."""
-    found: dict[str, Attribute] = {}
-    for part in text.split("|"):
-        name, colon, value = part.partition(": ")
-        name, number = name.strip(), float_of(value) if colon else None
-        if number is None:
-            continue
-        if name in _NUMBERS:
-            found[_NUMBERS[name]] = number
-        elif name in _COUNTS:
-            found[_COUNTS[name]] = int(number)
-    return found
+def _float(value: Attribute) -> float:
+    return value if isinstance(value, float) else 0.0
 
 
 FORMAT = Format(
     name="training",
-    description="Log of Megatron-LM or Megatron-DeepSpeed",
+    description="Log of Megatron-LM, Megatron-DeepSpeed, NeMo, torchtitan, DeepSpeed or the Hugging Face Trainer",
     sample=" [2025-03-01 04:05:06] iteration       10/    1000 | elapsed time per iteration (ms): 3171.3 | "
     "lm loss: 7.645013E+00 | number of skipped iterations:   0 | number of nan iterations:   0 |",
     make=TrainingParser,
     recognises=re.compile(
         r"iteration\s+\d+/\s*\d+ \||elapsed time per iteration \(ms\)|\] datetime: \d{4}-|\bglobal_batch_size \.\.\."
-        r"|(?:saving|saved|loaded) checkpoint (?:at|from)|building GPT model",
+        r"|(?:saving|saved|loaded) checkpoint (?:at|from)|building GPT model|train_step_timing in s"
+        r"|Global Checkpoint Save :"
+        r"|- INFO - (?:\x1b\[\d+m)?step: +\d|\[titan\] \d{4}|\{'loss': |'train_runtime': |\*{5} Running training \*{5}"
+        r"|\[Rank \d+\] step=\d+, skipped=|iter time \(s\): |\[Torch\] Checkpoint global_step"
+        r"|Watchdog caught collective operation|torch[./]distributed[./]elastic|NCCL WARN |slurmstepd: error: \*\*\*",
         re.ASCII,
     ),
 )

@@ -1,0 +1,68 @@
+"""Where a training program is: its last iteration, so that the next line knows what it covers and how long it took."""
+
+from datetime import datetime
+
+from store.event import Attribute
+
+
+class Progress:
+    """Iterations of one attempt. Holds the last line's number and time, the interval between lines, the last bar."""
+
+    def __init__(self) -> None:
+        self.interval: int | None = None
+        self.total: int | None = None
+        self.epochs: int | None = None
+        self.bar: int | None = None  # the step that the last progress bar showed
+        self.bar_s: float | None = None  # and for how long it had run
+        self._last: int | None = None
+        self._from: int | None = None  # iteration that the attempt started from
+        self._clock: tuple[str, float] | None = None
+
+    def loaded(self, iteration: int) -> None:
+        """The attempt goes on from a checkpoint, or from 0."""
+        self._from, self._clock = iteration, None
+
+    def restart(self) -> None:
+        """An attempt begins: the time since the last line was no work."""
+        self._clock = self.bar = self.bar_s = None
+
+    def forget(self) -> None:
+        """Another trainer than before tells the iterations: its lines are counted anew."""
+        self._last = self._clock = self.interval = None
+
+    def repeats(self, iteration: int) -> bool:
+        """Whether the line before told the same iteration."""
+        return self._from is None and iteration == self._last
+
+    def step_of(self, epoch: Attribute) -> int | None:
+        """The step of a line that bears none: the bar's, else what the share of the epochs makes."""
+        if self.bar is not None:
+            return self.bar
+        if self.total is None or not self.epochs or not isinstance(epoch, float):
+            return None
+        return round(epoch * self.total / self.epochs)
+
+    def advance(self, iteration: int, time: datetime | None) -> tuple[int, float | None]:
+        """How many iterations a line covers, and the milliseconds of each since the line before where times tell."""
+        covered = self._covered(iteration)
+        clock, self._clock = self._clock, self._now(time)
+        goes_on = self._last is not None and iteration > self._last and self._from is None
+        self._last, self._from = iteration, None
+        if clock is None or self._clock is None or clock[0] != self._clock[0] or not goes_on:
+            return covered, None
+        passed_s = self._clock[1] - clock[1]
+        return covered, round(passed_s * 1000 / covered, 3) if passed_s > 0 else None
+
+    def _now(self, time: datetime | None) -> tuple[str, float] | None:
+        if time is not None:
+            return "time", time.timestamp()
+        return None if self.bar_s is None else ("bar", self.bar_s)
+
+    def _covered(self, iteration: int) -> int:
+        if self._from is not None and iteration > self._from:
+            return iteration - self._from
+        if self._last is not None and iteration > self._last and self._from is None:
+            self.interval = self.interval or iteration - self._last
+            return iteration - self._last
+        # The log's beginning is not there: the interval between lines, else this one alone.
+        return min(self.interval or 1, max(iteration, 1))
