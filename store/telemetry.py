@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 ROLLUP_S = 3600
 
-# DCGM field -> (canonical name, factor): the columns of an archive's telemetry. What exporters' pages hold besides is in
+# DCGM field -> (canonical name, factor): the columns of an archive's telemetry. What pages hold besides is in
 # `catalogs/telemetry.csv`, which agrees with these. Source: DCGM's dcgm_fields and dcgm-exporter's default counters.
 GAUGES: Mapping[str, tuple[str, float]] = {
     "DCGM_FI_DEV_GPU_TEMP": ("gpu_temp_c", 1.0),

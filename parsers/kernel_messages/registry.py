@@ -3,7 +3,7 @@
 Tried in this order; the first that decodes a message has it.
 """
 
-from parsers.kernel_messages import fabricmanager, gpu, nccl, quoted_xid, sxid, xid
+from parsers.kernel_messages import amdgpu, ascend, fabricmanager, gpu, habanalabs, nccl, quoted_xid, sxid, xid
 from parsers.kernel_messages.family import Family
 
 FAMILIES: tuple[Family, ...] = (
@@ -13,4 +13,7 @@ FAMILIES: tuple[Family, ...] = (
     gpu.FAMILY,
     nccl.FAMILY,
     fabricmanager.FAMILY,
+    amdgpu.FAMILY,
+    ascend.FAMILY,
+    habanalabs.FAMILY,
 )

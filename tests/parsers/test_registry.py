@@ -21,6 +21,8 @@ PARTS = {
     "device_page": "of the exporters",
     "exporters": "of the exporters",
     "exposition": "of the exporters",
+    "ascend_agents": "of ascend",
+    "ascend_cann": "of ascend",
     "fabric": "of opensm",
     "port_counters": "of ibqueryerrors and perfquery",
     "journal": "of kernel",
@@ -35,7 +37,7 @@ PARTS = {
     "registry": "the registry itself",
     "stamp": "times",
     "table": "of sacct and sacctmgr",
-    "training_errors": "of training",
+    "launcher": "of training",
 }
 
 
