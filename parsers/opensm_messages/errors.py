@@ -27,7 +27,7 @@ _DUPLICATE = re.compile(
     re.ASCII,
 )
 _WORD = r"\b(?P<what>GUID|guid|[Pp]ort|[Nn]ode|[Ss]witch|[Rr]outer)"
-_GUID = re.compile(rf"{_WORD}(?: GUID| guid)?(?: with GUID)?[ :]{{0,3}}(?P<guid>0x[0-9a-f]{{1,16}})", re.ASCII)
+_GUID = re.compile(rf"{_WORD}(?: GUID| guid| by guid| with GUID)?[ :]{{0,3}}(?P<guid>0x[0-9a-f]{{1,16}})", re.ASCII)
 _BARE_GUID = re.compile(r"(?<!TID )(?<!TID:)\b(?P<guid>0x[0-9a-f]{16})\b", re.ASCII)
 _PORT = re.compile(r"\b(?:port(?: num)?|num)[ :]{1,2}(?P<port>\d{1,3})\b(?! times)", re.ASCII)
 _LID = re.compile(r"\b[Ll](?:ID|id)[ :]{1,2}(?P<lid>\d{1,5})\b", re.ASCII)
