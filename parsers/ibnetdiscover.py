@@ -19,7 +19,7 @@ its events are informational, one per cable, and without a time.
 import re
 from collections.abc import Iterable, Iterator
 
-from parsers.fabric import place
+from parsers.fabric import Place, place, switch_place
 from parsers.parser import MAX_LINE, Context, Format, OnError, ParseError
 from store.catalog import judged
 from store.event import Attribute, Device, Event
@@ -76,8 +76,8 @@ def switch_name(description: str) -> str:
 _SWITCH_LID = re.compile(r" lid (\d{1,5})", re.ASCII)
 _RATE = re.compile(r" (?P<rate>\d{1,2}x[A-Z]\w{2,6})\s*$", re.ASCII)
 _ROW = re.compile(
-    r"(?:SW|CA|RT) {1,6}(?P<lid>\d{1,5}) {1,4}(?P<port>\d{1,3}) (?P<guid>0x[0-9a-f]{16}) (?P<width>\d{1,2})x "
-    r"(?P<speed>\S{2,8}) - (?:SW|CA|RT) {1,6}(?P<peer_lid>\d{1,5}) {1,4}(?P<peer_port>\d{1,3}) "
+    r"(?P<type>SW|CA|RT) {1,6}(?P<lid>\d{1,5}) {1,4}(?P<port>\d{1,3}) (?P<guid>0x[0-9a-f]{16}) (?P<width>\d{1,2})x "
+    r"(?P<speed>\S{2,8}) - (?P<peer_type>SW|CA|RT) {1,6}(?P<peer_lid>\d{1,5}) {1,4}(?P<peer_port>\d{1,3}) "
     r"(?P<peer_guid>0x[0-9a-f]{16}) \( '(?P<name>[^']{0,128})' - '(?P<peer>[^']{0,128})' \)",
     re.ASCII,
 )
@@ -102,7 +102,8 @@ class IbnetdiscoverParser:
         if row := _ROW.match(text):
             ends = ((row["guid"], int(row["port"])), (row["peer_guid"], int(row["peer_port"])))
             attributes: dict[str, Attribute] = {"lid": int(row["lid"]), "rate": f"{row['width']}x{row['speed']}"}
-            return self._cable(ends, (row["name"], row["peer"]), attributes, line)
+            places = (_place(row["type"], row["name"]), _place(row["peer_type"], row["peer"]))
+            return self._cable(ends, places, attributes, line)
         if self._block is None or not text.strip().startswith("["):
             return []
         cable = _CABLE.match(text.strip())
@@ -122,12 +123,13 @@ class IbnetdiscoverParser:
             attributes["lid"] = int(lid[1])
         if rate := _RATE.search(text):
             attributes["rate"] = rate["rate"]
-        return self._cable(ends, (block["name"] or block["id"], cable["name"] or cable["peer"]), attributes, line)
+        peer = _place("SW" if cable["peer"].startswith("S-") else "CA", cable["name"] or cable["peer"])
+        return self._cable(ends, (_place("SW", block["name"] or block["id"]), peer), attributes, line)
 
     def _cable(
         self,
         ends: tuple[tuple[str, int], tuple[str, int]],
-        names: tuple[str, str],
+        places: tuple[Place, Place],
         extra: dict[str, Attribute],
         line: int,
     ) -> list[Event]:
@@ -137,12 +139,16 @@ class IbnetdiscoverParser:
             return []
         if len(self._told) < MOST_ENDS:
             self._told.add(ends[1])
-        where, peer = place(names[0]), place(names[1])
+        where, peer = places
         attributes: dict[str, Attribute] = {**where.attributes(), "peer": peer.text, "peer_port": peer_port, **extra}
         device = Device(type="port", uuid=guid, port=port)
         node = where.host or peer.host
         event = Event(None, node, "ibnetdiscover", "fabric_link", device=device, attributes=attributes, line=line)
         return [judged(event)]
+
+
+def _place(kind: str, description: str) -> Place:
+    return switch_place(description) if kind == "SW" else place(description)
 
 
 def _guid_of(identity: str) -> str:

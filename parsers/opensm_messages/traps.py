@@ -29,6 +29,7 @@ NOTICE_LATE_S = 5.0
 NOTICE_LINES = 20
 # Traps of one switch whose notices are awaited: opensm ignores the eleventh in a row.
 MOST_UNNOTICED = 16
+MOST_SWITCHES = 4096
 
 _LID = r"(?P<lid>0x[0-9a-fA-F]{1,4}|\d{1,5})"
 _TRAP = re.compile(
@@ -96,6 +97,8 @@ class Traps:
     def _tell(self, lid: int, event: Event) -> None:
         """A state change goes out without its notice, which may still come."""
         self._told[lid] = [*self._told.get(lid, [])[1 - MOST_UNNOTICED :], event]
+        if len(self._told) > MOST_SWITCHES:
+            del self._told[next(iter(self._told))]
 
     def _is_told(self, lid: int, time: datetime | None, line: int) -> bool:
         """Whether a notice belongs to a state change that went out before it; each belongs to one."""

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from parsers.ibnetdiscover import links, switch_name
-from parsers.parser import ParseError
+from parsers.ibnetdiscover import IbnetdiscoverParser, links, switch_name
+from parsers.parser import Context, ParseError, parse
 
 REAL = Path(__file__).parents[2].parent / "shared/data/opensm/diags/diag-08-ibnetdiscover.txt"
 
@@ -70,3 +70,51 @@ def test_a_real_topology_reads_without_a_broken_line() -> None:
     assert {link["switch"] for link in found} == {"leaf01", "leaf02", "leaf03", "leaf04", "spine01", "spine02"}
     assert len([link for link in found if link["peer_type"] == "hca"]) == 31
     assert len([link for link in found if link["peer_type"] == "switch"]) == 16
+
+
+def test_each_cable_is_one_informational_event() -> None:
+    """A cable between switches stands in both their blocks; an adapter's own block repeats its cable."""
+    spine = [
+        'Switch\t40 "S-b83fd2030010fa00"\t\t# "MF0;spine01:MQM8700/U1" enhanced port 0 lid 3 lmc 0',
+        '[3]\t"S-b83fd20300100080"[39]\t\t# "MF0;leaf03:MQM8700/U1" lid 21 4xHDR',
+    ]
+    events = list(parse(IbnetdiscoverParser(Context()), [*TEXT.splitlines(), *spine]))
+    assert [(e.kind, e.severity, e.node, e.device.uuid, e.device.port, dict(e.attributes)) for e in events] == [
+        (
+            "fabric_link",
+            "info",
+            "gpu017",
+            "0xb83fd20300100080",
+            1,
+            {"switch": "leaf03", "peer": "gpu017 mlx5_0", "peer_port": 1, "lid": 21, "rate": "4xHDR"},
+        ),
+        (
+            "fabric_link",
+            "info",
+            None,
+            "0xb83fd20300100080",
+            39,
+            {"switch": "leaf03", "peer": "MF0;spine01:MQM8700/U1", "peer_port": 3, "lid": 21, "rate": "4xHDR"},
+        ),
+    ]
+
+
+def test_the_list_of_ports_gives_the_same_cables() -> None:
+    """`ibnetdiscover -p`: each cable from both its ends; an empty port is none."""
+    rows = [
+        "CA     4  1 0xb83fd20300200101 4x HDR - SW    21  1 0xb83fd20300100080 "
+        "( 'gpu017 mlx5_0' - 'MF0;leaf03:MQM8700/U1' )",
+        "SW    21  9 0xb83fd20300100080 4x SDR                                  'MF0;leaf03:MQM8700/U1'",
+        "SW    21  1 0xb83fd20300100080 4x HDR - CA     4  1 0xb83fd20300200101 "
+        "( 'MF0;leaf03:MQM8700/U1' - 'gpu017 mlx5_0' )",
+    ]
+    events = list(parse(IbnetdiscoverParser(Context()), rows))
+    assert [(e.line, e.node, e.device.port, e.attributes["rate"]) for e in events] == [(1, "gpu017", 1, "4xHDR")]
+
+
+def test_a_broken_port_of_a_block_is_an_error_of_its_line() -> None:
+    """And the next is read."""
+    told: list[int] = []
+    rows = ['Switch 8 "S-0008f10500100212"', '[2] "H-0002c9', '[3] "H-0002c9030000a1b2"[1] # "gpu001 mlx5_0"']
+    events = list(parse(IbnetdiscoverParser(Context()), rows, lambda line, _: told.append(line)))
+    assert ([event.node for event in events], told) == (["gpu001"], [2])
