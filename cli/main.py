@@ -3,7 +3,6 @@
 A node that has the sidecar alone must not import the server's packages to start.
 """
 
-import ast
 import importlib
 import importlib.util
 import os
@@ -85,6 +84,8 @@ class LazyGroup(click.Group):
 
 def help_of(name: str) -> str:
     """What a command's docstring says, read without running its module: that may need packages which are not here."""
+    import ast  # only here: help is rare, every command's start is not
+
     spec = importlib.util.find_spec(COMMANDS[name])
     if spec is None or spec.origin is None:
         return ""
