@@ -9,14 +9,13 @@ What a worker finds waits in its pipe until its turn has come: a full pipe stops
 import marshal
 import os
 import signal
-import stat
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from io import BufferedReader
 from typing import NoReturn
 
-from parsers.lines import PACKED, ReadError
+from parsers.lines import ReadError
 from parsers.parser import MAX_LINE
 from parsers.scan import Picked
 
@@ -28,14 +27,6 @@ MAX_WORKERS = 4
 
 Pick = Callable[[bytearray, int, int], Picked]
 _SIZE = struct.Struct("<q")
-
-
-def plain_size(file: BufferedReader) -> int | None:
-    """The size of an unpacked regular file that is read from its start; None for anything else."""
-    status = os.fstat(file.fileno())
-    if not stat.S_ISREG(status.st_mode) or file.tell() or os.pread(file.fileno(), 4, 0).startswith(PACKED):
-        return None
-    return status.st_size
 
 
 def forked_scan(
