@@ -16,6 +16,8 @@ from parsers.parser import MAX_LINE
 CHUNK_BYTES = 256 * 1024
 # What one chunk of input may become at once: a decompression bomb is read piece by piece.
 MAX_OUTPUT_BYTES = 4 * 1024 * 1024
+# zstd gives all that its input holds, at most 128 KiB for four bytes: so it is given little at once.
+ZSTD_PIECE_BYTES = 1024
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -125,11 +127,22 @@ def _unzstd(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
     """The content of zstd frames one after another."""
     frame = zstandard.ZstdDecompressor().decompressobj()
     for chunk in chunks:
-        data = chunk
-        while data:
-            if frame.eof:
-                frame = zstandard.ZstdDecompressor().decompressobj()
-            yield frame.decompress(data)
-            data = frame.unused_data if frame.eof else b""
+        out, size = [], 0
+        for at in range(0, len(chunk), ZSTD_PIECE_BYTES):
+            data = chunk[at : at + ZSTD_PIECE_BYTES]
+            while data:
+                if frame.eof:
+                    frame = zstandard.ZstdDecompressor().decompressobj()
+                try:
+                    out.append(frame.decompress(data))
+                except zstandard.ZstdError:
+                    yield b"".join(out)
+                    raise
+                size += len(out[-1])
+                data = frame.unused_data if frame.eof else b""
+                if size >= MAX_OUTPUT_BYTES:
+                    yield b"".join(out)
+                    out, size = [], 0
+        yield b"".join(out)
     if not frame.eof:
         raise ReadError(f"{name} is cut short: its zstd data ends early; what was whole was read")

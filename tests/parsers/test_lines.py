@@ -9,7 +9,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsers.lines import ReadError, lines
+from parsers.lines import ReadError, blocks, lines, plain
 from parsers.parser import MAX_LINE
 
 TEXT = b"".join(b"line %d of a log\n" % number for number in range(20_000))
@@ -67,6 +67,37 @@ def test_a_damaged_stream_is_an_error() -> None:
         list(lines(io.BytesIO(bytes(packed)), "x"))
     with pytest.raises(ReadError, match="damaged"):
         list(lines(io.BytesIO(b"\x28\xb5\x2f\xfd" + b"\xff" * 100), "x"))
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstd], ids=["gzip", "zstd"])
+def test_what_came_before_the_damage_is_given(pack: Callable[[bytes], bytes]) -> None:
+    """As much as is certain."""
+    noise = b"".join(b"%d\n" % (number * 7919 % 100_003) for number in range(200_000))
+    packed = pack(noise)
+    found: list[bytes] = []
+    with pytest.raises(ReadError, match=r"damaged|cut short"):
+        found.extend(lines(io.BytesIO(packed[: len(packed) * 2 // 3] + b"\xff" * 300_000), "node.log"))
+    assert len(found) > 1000
+    assert found[:1000] == noise.split(b"\n")[:1000]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstd], ids=["gzip", "zstd"])
+def test_a_decompression_bomb_is_read_piece_by_piece(pack: Callable[[bytes], bytes]) -> None:
+    """A few kilobytes that become hundreds of megabytes."""
+    bomb = pack(bytes(200_000_000))
+    sizes = [len(chunk) for chunk in plain(io.BytesIO(bomb), "x")]
+    assert sum(sizes) == 200_000_000
+    assert max(sizes) < 40_000_000
+
+
+@given(st.lists(st.binary(max_size=20), max_size=20), st.integers(1, 30))
+def test_blocks_are_whole_lines(parts: list[bytes], size: int) -> None:
+    """Each but the last ends where a line ends, and they are all that was read."""
+    text = b"-" + b"\n".join(parts)
+    found = list(blocks(Trickle(text, size), "x"))
+    assert b"".join(found) == text
+    assert all(block.endswith(b"\n") for block in found[:-1])
+    assert all(found)
 
 
 def test_bytes_behind_a_gzip_member_are_padding() -> None:
