@@ -125,7 +125,7 @@ def test_a_log_in_any_portions_gives_what_its_lines_give(
 def test_each_form_cut_at_each_place_gives_what_its_lines_give(pick: Picker, log: bytes) -> None:
     """Two portions; the block's border falls into every line."""
     expected = fed(log)
-    for cut in range(1, len(log), max(1, len(log) // 300)):
+    for cut in range(1, len(log), max(1, len(log) // 60)):
         assert scanned(pick, blocks(Portions(log, [cut]), "x")) == expected
 
 
@@ -145,6 +145,20 @@ def test_a_part_of_a_buffer_is_searched(pick: Picker) -> None:
     assert found.lines == 6
     assert found.texts == [(0, "quiet"), (1, "[Nov20 22:31] x"), (2, "quiet"), (4, XID.decode()), (5, "quiet")]
     assert pick(buffer, start, start).texts == []
+
+
+@pytest.mark.parametrize("make", SEARCHES, ids=["re2", "hyperscan"])
+def test_lines_after_a_start_are_read_whatever_they_hold(make: Callable[[Signs], Search]) -> None:
+    """Two of them, and two more where one of them is a start; at a block's begin nobody knows what came before."""
+    if make is by_hyperscan:
+        pytest.importorskip("hyperscan")
+    signs = Signs(("ERROR",), starts=r"[^\n]*box begins", after=2)
+    block = b"a\nb\nc\nd\nthe box begins\ne\nanother box begins\nf\ng\nh\ni\nj ERROR\nk\nl\nm\n"
+    found = Picker(signs, make(signs))(block, 0, len(block))
+    assert [text for _, text in found.texts] == [
+        *("a", "b", "d", "the box begins", "e", "another box begins", "f", "g", "h", "j ERROR", "m"),
+    ]
+    assert found.lines == 15
 
 
 def test_quiet_lines_are_passed_over(pick: Picker) -> None:
