@@ -2,10 +2,10 @@
 
     # Port counters: Lid 2 port 5 (CapMask: 0x1300)
     SymbolErrorCounter:..............5000
-    -> {"kind": "counter", "device": {"type": "port", "port": 5},
+    -> {"kind": "counter", "device": {"type": "port", "index": 2, "port": 5},
         "attributes": {"counter": "SymbolErrorCounter", "count": 5000, "lid": 2}, ...}
 
-The tool names the port by its LID or route alone, and prints no time: events have none. Port 255 is the sum of a
+The tool names the port by its LID (the device's `index`: it tells two apart) or route alone, and prints no time: events have none. Port 255 is the sum of a
 switch's ports.
 """
 
@@ -37,8 +37,9 @@ class PerfqueryParser:
         """The event of a counter above zero."""
         if match := _HEAD.match(text):
             port = int(match["port"]) if match["port"] else None
-            everywhere = port == _ALL_PORTS
-            self._device = Device(type="switch" if everywhere else "port", port=None if everywhere else port)
+            everywhere, lid = port == _ALL_PORTS, int(match["lid"]) if match["lid"] else None
+            kind = "switch" if everywhere else "port"
+            self._device = Device(type=kind, index=lid, port=None if everywhere else port)
             self._place = {"lid": int(match["lid"])} if match["lid"] else {"path": match["path"].strip()}
             return []
         match = _COUNTER.match(text)

@@ -5,6 +5,7 @@ counter_name("PortXmitData") -> None                     (data, no error)
 counter_name("PortXmitWait") -> None                     (waiting for credit: load, no error)
 """
 
+from parsers.parser import ParseError
 from store.catalog import judged
 from store.event import Attribute, Device, Event
 
@@ -46,7 +47,13 @@ def counter_name(printed: str) -> str | None:
 
 
 def counter_event(source: str, name: str, count: int, node: str | None, device: Device) -> Event:
-    """A counter that stands above zero. The tools print no time: the event has none."""
+    """A counter that stands above zero. The tools print no time: the event has none.
+
+    Raises:
+        ParseError: more than the 64 bits that a counter of a port can have.
+    """
+    if count >= 2**64:
+        raise ParseError(f"{name} is {count}: a port's counter has 64 bits at most")
     attributes: dict[str, Attribute] = {"counter": name, "count": count}
     event = Event(None, node, source, "counter", device=device, message=f"{name} = {count}", attributes=attributes)
     return judged(event, "harmless" if name in _HARMLESS else "port")

@@ -34,6 +34,7 @@ def test_the_head_of_a_block_says_whose_its_counters_are(
     (event,) = decode(head, "PortSelect:......................5", "LinkDownedCounter:...............23")
     assert (event.device.type, event.device.port) == device
     assert event.attributes == {"counter": "LinkDownedCounter", "count": 23, **where}
+    assert event.device.index == where.get("lid")
     assert event.time is None
 
 
@@ -65,3 +66,13 @@ def test_a_block_does_not_lend_its_port_to_the_next() -> None:
         "LinkDownedCounter:...............1",
     )
     assert [(e.attributes["lid"], e.device.port) for e in events] == [(2, 5), (3, 6)]
+
+
+def test_more_than_a_counter_can_hold_is_refused() -> None:
+    """64 bits; the largest is taken."""
+    errors: list[str] = []
+    lines = [f"VL15Dropped:.....................{count}" for count in (2**64 - 1, 2**64)]
+    events = list(parse(PerfqueryParser(Context()), lines, lambda _line, error: errors.append(str(error))))
+    assert [event.attributes["count"] for event in events] == [2**64 - 1]
+    assert len(errors) == 1
+    assert "64 bits" in errors[0]
