@@ -16,7 +16,7 @@ _SCORE = 0.3
 _MOST = 200
 _EVIDENCE = 10
 # The error lines that follow from another process's end, not its own.
-_CONSEQUENCES = ("process_exit", "task_killed", "nccl_watchdog", "cancelled")
+_CONSEQUENCES = ("process_exit", "worker_failed", "ChildFailedError", "task_killed", "nccl_watchdog", "cancelled")
 _STORAGE = re.compile(
     r"Errno 5\b|Input/output error|Stale file handle|No space left|Read-only file system", re.IGNORECASE
 )

@@ -16,6 +16,8 @@ from datetime import datetime
 
 from parsers.launcher import Launched, launched
 from parsers.parser import Context, Format, ParseError
+from parsers.signs import Signs
+from parsers.signs import Signs
 from parsers.stamp import Stamps
 from parsers.trainers.checkpoints import Checkpoints
 from parsers.trainers.progress import Progress
@@ -24,16 +26,13 @@ from parsers.trainers.trainer import Told, Trainer
 from parsers.training_errors.held import HeldErrors
 from parsers.training_errors.registry import SIGNS, report_of
 from parsers.training_errors.report import Report
-from parsers.training_errors.torchrun import RootCause
+from parsers.training_errors.torchrun import BOX_SIGNS, RootCause
 from store.catalog import judged
 from store.event import Attribute, Event
 
-# Lines without any of these say nothing; the box of a first failure is read whole.
-LITERALS = tuple(
-    dict.fromkeys(
-        [*(sign for trainer in TRAINERS for sign in trainer.signs), *SIGNS, "Root Cause (first", "traceback :"]
-    )
-)
+# Lines without any of these say nothing.
+LITERALS = tuple(dict.fromkeys([*(sign for trainer in TRAINERS for sign in trainer.signs), *SIGNS, *BOX_SIGNS]))
+_SIGN = re.compile("|".join(map(re.escape, LITERALS)))
 # What only the trainer itself prints: it has the log from then on.
 _LEADS = frozenset({"spoke", "initialized", "iteration"})
 # A bar is written over with carriage returns, and a logger's line may follow it without a line's end.
@@ -84,10 +83,11 @@ class TrainingParser:
         Raises:
             ParseError: an iteration line that is cut short.
         """
-        if not self._box.open and not any(literal in text for literal in LITERALS):
+        if not _SIGN.search(text):
             return []
+        late = self._errors.release() if self._errors.late(line) else []
         parts = _PARTS.split(text) if "\r" in text or "%|" in text else [text]
-        return [event for part in parts if part for event in self._part(part, line)]
+        return [*late, *(event for part in parts if part for event in self._part(part, line))]
 
     def flush(self) -> Iterable[Event]:
         """What waits for lines that did not come."""
@@ -110,10 +110,8 @@ class TrainingParser:
                 return
             if trainer is self._leader:
                 break
-        if report := self._box.read(found.text) or report_of(found.text):
+        if report := self._box.read(found.text, line) or report_of(found.text):
             yield from self._report(report, found, base)
-        elif self._errors.late(line):
-            yield from self._errors.release()
 
     def _heeds(self, trainer: Trainer, told: list[Told]) -> bool:
         """Whether a trainer's line counts: one built upon another tells the same, and has the log once it spoke."""
@@ -171,7 +169,6 @@ class TrainingParser:
         if iteration is None:
             return
         if trainer.needs is not None and trainer.needs not in numbers:
-            yield from self.flush()
             raise ParseError(f"iteration {iteration} bears no elapsed time: the line may be cut short")
         if trainer.once and self._progress.repeats(iteration):
             if self._waiting is not None:  # another line of the same step
@@ -293,4 +290,5 @@ FORMAT = Format(
         r"|Watchdog caught collective operation|torch[./]distributed[./]elastic|NCCL WARN |slurmstepd: error: \*\*\*",
         re.ASCII,
     ),
+    signs=Signs(LITERALS),
 )

@@ -35,7 +35,7 @@ class Checkpoints:
         """The load and the save that wait for more: nothing more comes."""
         held = [event for event in (self._load, self._save) if event is not None]
         if self._save is not None:
-            self._done = self._save.attributes.get("iteration")
+            self._done, self._saving = _iteration(self._save), None
         self._load = self._save = None
         return held
 
@@ -48,7 +48,7 @@ class Checkpoints:
         """A save begins; other ranks may say so too."""
         last = self._saving
         if last is None or _iteration(last) is None or _iteration(last) != _iteration(event):
-            self._saving, self._done = event, None
+            self._saving, self._done, self._scheduled = event, None, None
             yield event
 
     def scheduled(self, event: Event) -> Iterator[Event]:
@@ -76,7 +76,7 @@ class Checkpoints:
         elif self.background and (stall := event.attributes.get("duration_ms")) is not None:
             yield self._background(event, stall)
         elif self._save is not None and _iteration(self._save) == known:
-            self._save = replace(self._save, time=event.time or self._save.time) if _timed(event) else self._save
+            self._save = _lasted(replace(self._save, time=event.time or self._save.time), self._saving)
         elif known is None or known != self._done:
             yield from [] if self._save is None else [self._save]
             self._save = event if "duration_ms" in event.attributes else _lasted(event, self._saving)
@@ -88,7 +88,7 @@ class Checkpoints:
             return
         save, self._save = self._save, None
         done = event if save is None else _with(save, duration_ms=event.attributes.get("duration_ms"))
-        self._done = _iteration(done)
+        self._done, self._saving = _iteration(done), None
         yield replace(done, time=done.time or event.time)
 
     def loading(self, event: Event) -> None:
@@ -114,7 +114,7 @@ class Checkpoints:
         yield replace(done, time=done.time or event.time)
 
     def _background(self, event: Event, stall: Attribute) -> Event:
-        self._done = _iteration(event)
+        self._done, self._saving, self._scheduled = _iteration(event), None, None
         attributes = {name: value for name, value in event.attributes.items() if name != "duration_ms"}
         done = _with(replace(event, attributes=attributes), **{"async": True})
         return done if stall is None else _with(done, blocking_ms=stall)
@@ -126,10 +126,6 @@ def _iteration(event: Event | None) -> Attribute:
 
 def _with(event: Event, **numbers: Attribute) -> Event:
     return replace(event, attributes={**event.attributes, **numbers})
-
-
-def _timed(event: Event) -> bool:
-    return event.time is not None
 
 
 def _lasted(event: Event, begun: Event | None) -> Event:

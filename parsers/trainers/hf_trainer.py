@@ -40,7 +40,7 @@ TRAINER = Trainer(
         Rule("end", _rule(r"(?P<phase>Training completed)\. Do not forget")),
         Rule("end", _rule(r"\{'(?P<phase>train_runtime)': ")),
         Rule("saving", _rule(r"Saving model checkpoint to .{0,2000}checkpoint-(?P<iteration>\d{1,12})$")),
-        Rule("saved", _rule(r"saved in .{0,2000}checkpoint-(?P<iteration>\d{1,12})/[\w.-]{1,200}$")),
+        Rule("saved", _rule(r"saved in .{0,500}checkpoint-(?P<iteration>\d{1,12})/[\w.-]{1,200}$")),
         Rule("loading", _rule(r"Loading model from .{0,2000}checkpoint-(?P<iteration>\d{1,12})")),
         Rule("loaded", _rule(r"Continuing training from global step (?P<iteration>\d{1,12})")),
         Rule("start", _rule(r"\*{5} (?P<phase>Running training) \*{5}")),

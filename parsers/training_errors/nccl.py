@@ -28,9 +28,10 @@ _WORK = re.compile(
     r"\) ran for (?P<ran_ms>\d{1,12}) milliseconds",
     re.ASCII,
 )
-_WARN = re.compile(
-    r"(?:(?P<node>[\w.-]{1,200}):\d{1,10}:\d{1,10} \[\d{1,3}\] )?[^\[]{0,120}NCCL WARN (?P<text>.*)", re.ASCII
-)
+_WARN = "NCCL WARN "
+_NODE = re.compile(r"(?P<node>[\w.-]{1,200}):\d{1,10}:\d{1,10} \[\d{1,3}\] [^\[]{0,120}$", re.ASCII)
+# How far before the warning its host stands.
+_HEAD = 400
 _COMPLETION = re.compile(
     r"NET/IB.{0,40}: Got completion (?:from peer (?P<peer>[^<\s]{1,80})(?:<\d{1,5}>)? )?"
     r"with (?:status|error)[ =](?:\w{1,40}\()?(?P<status>\d{1,4}).{0,200}?vendor[ _]err[ =](?P<vendor_err>\d{1,6})"
@@ -54,9 +55,11 @@ def read(text: str) -> Report | None:
     """A watchdog's line, or a warning that tells of a fault."""
     if match := _WATCHDOG.search(text):
         return _watchdog(text, match)
-    if match := _WARN.search(text):
-        return _warning(match["text"], match["node"])
-    return None
+    head, warned, said = text.partition(_WARN)
+    if not warned:
+        return None
+    named = _NODE.search(head[-_HEAD:])
+    return _warning(said, named["node"] if named else None)
 
 
 def _watchdog(text: str, match: re.Match[str]) -> Report:

@@ -39,8 +39,10 @@ _STOPPED = re.compile(r"Received (?P<name>SIGTERM|SIGINT|Signals\.SIGTERM|Signal
 # A box's field, as torch/distributed/elastic/multiprocessing/errors prints it.
 _FIELD = re.compile(r"\s{2,8}(?P<name>time|host|rank|exitcode|traceback) {0,6}: (?P<value>.{1,400})", re.ASCII)
 _TWO = re.compile(r"(?P<first>-?\d{1,7}) \((?:local_rank|pid): (?P<second>\d{1,10})\)", re.ASCII)
-# Lines of a box before its last: a box that was cut ends here.
+# Lines of a box, and what they hold: a box that was cut ends here.
 MAX_BOX = 12
+BOX_SIGNS = ("Root Cause (first observed failure)", *(f"{name:<10}: " for name in ("time", "host", "rank", "exitcode")))
+BOX_SIGNS += ("traceback : ",)
 
 
 def read(text: str) -> Report | None:
@@ -70,25 +72,17 @@ class RootCause:
     """Reads the box of the first failure. Holds its fields until the last one."""
 
     def __init__(self) -> None:
-        self._left = 0
+        self._until = 0
         self._time: str | None = None
         self._host: str | None = None
         self._told: dict[str, Attribute] = {}
 
-    @property
-    def open(self) -> bool:
-        """Whether lines of the box are still to come."""
-        return self._left > 0
-
-    def read(self, text: str) -> Report | None:
+    def read(self, text: str, line: int) -> Report | None:
         """The failure, at the last line of its box."""
-        if "Root Cause (first observed failure)" in text:
-            self._left, self._told, self._time, self._host = MAX_BOX, {}, None, None
+        if BOX_SIGNS[0] in text:
+            self._until, self._told, self._time, self._host = line + MAX_BOX, {}, None, None
             return None
-        if not self._left:
-            return None
-        self._left -= 1
-        match = _FIELD.match(text)
+        match = _FIELD.match(text) if line <= self._until else None
         if not match:
             return None
         name, value = match["name"], match["value"].strip()
@@ -97,7 +91,7 @@ class RootCause:
         elif name == "host":
             self._host = value
         elif name == "traceback":
-            self._left = 0
+            self._until = 0
             what = value if value.startswith("Signal") else f"exit code {self._told.get('exitcode')}"
             return Report(
                 "worker_failed",

@@ -2,8 +2,17 @@
 
 import pytest
 
-from goodput.training_log import LogLine, Session, line_of, median, median_iteration_ms, median_print_ms, sessions
-from store.event import Attribute
+from goodput.training_log import (
+    LogLine,
+    Session,
+    line_of,
+    lines_of,
+    median,
+    median_iteration_ms,
+    median_print_ms,
+    sessions,
+)
+from store.event import Attribute, Event
 
 
 def iteration(number: int | None, time_ms: int | None = None) -> LogLine:
@@ -76,6 +85,23 @@ def test_each_dated_start_line_without_work_between_begins_a_session() -> None:
         ["checkpoint_load", "training_start"],
     ]
     assert [session.first_ms for session in found] == [1000, 9000]
+
+
+def test_a_load_that_bears_a_time_belongs_to_the_start_after_it() -> None:
+    """torchtitan dates it; one start without work before it is a session of its own."""
+    load = LogLine("checkpoint_load", 8000)
+    assert [len(session.lines) for session in sessions([load, LogLine("training_start", 9000)])] == [2]
+    found = sessions([LogLine("training_start", 1000), load, LogLine("training_start", 9000), iteration(1, 20_000)])
+    assert [[line.kind for line in session.lines] for session in found] == [
+        ["training_start"],
+        ["checkpoint_load", "training_start", "iteration"],
+    ]
+
+
+def test_kinds_that_the_ledger_does_not_read_are_no_lines() -> None:
+    """A dated step of the startup would begin a session."""
+    told = [Event(None, None, "training", kind) for kind in ("training_phase", "training_start", "training_restart")]
+    assert [line.kind for line in lines_of(told)] == ["training_start"]
 
 
 def test_a_session_begins_with_what_its_first_dated_line_covers() -> None:

@@ -38,6 +38,11 @@ PARTS = {
     "stamp": "times",
     "table": "of sacct and sacctmgr",
     "launcher": "of training",
+    "documents": "reads JSON",
+    "json_fields": "reads JSON",
+    "detectors": "of the formats that carry other detectors' reports",
+    "kubernetes_nodes": "of kubernetes",
+    "kubernetes_reports": "of kubernetes",
 }
 
 

@@ -1,0 +1,198 @@
+"""Why an attempt ended, told by Slurm, NCCL, torchrun, other launchers and Python."""
+
+from pathlib import Path
+
+import pytest
+
+from parsers import training_errors
+from parsers.parser import Context, parse
+from parsers.training import LITERALS, TrainingParser
+from parsers.training_errors.held import MAX_ERRORS, MAX_LINES
+from parsers.training_errors.registry import READERS
+from store.event import Event
+
+# Files of the folder that are no reader of their own.
+PARTS = {"__init__", "causes", "held", "registry", "report"}
+GLOG = "[rank{0}]:[E1218 20:27:21.426415540 ProcessGroupNCCL.cpp:629] [Rank {0}] "
+
+
+def decode(*lines: str) -> list[Event]:
+    """The events of some lines."""
+    return list(parse(TrainingParser(Context(run="r", year=2025)), lines))
+
+
+def test_every_file_is_a_reader_or_a_part_of_one() -> None:
+    """A new launcher is one file and one line; each of its signs lets a line through."""
+    files = {path.stem for path in Path(training_errors.__file__).parent.glob("*.py")}
+    assert files - PARTS == {reader.name for reader in READERS}
+    assert {sign for reader in READERS for sign in reader.signs} <= set(LITERALS)
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "cause", "severity"),
+    [
+        (
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB",
+            "OutOfMemoryError",
+            "application",
+            "error",
+        ),
+        ("RuntimeError: CUDA error: an illegal memory access was encountered", "RuntimeError", "application", "error"),
+        ("RuntimeError: CUDA error: device-side assert triggered", "RuntimeError", "application", "error"),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "RuntimeError", "hardware", "error"),
+        ("torch.AcceleratorError: CUDA error: uncorrectable NVLink error", "AcceleratorError", "hardware", "error"),
+        ("OSError: [Errno 28] No space left on device: '/c'", "OSError", "storage", "error"),
+        ("OSError: [Errno 5] Input/output error: '/c'", "OSError", "storage", "error"),
+        ("OSError: [Errno 116] Stale file handle", "OSError", "storage", "error"),
+        ("PermissionError: [Errno 30] Read-only file system: '/c'", "PermissionError", "storage", "error"),
+        ("OSError: [Errno 122] Disk quota exceeded: '/c'", "OSError", "storage", "error"),
+        ("KeyError: 'tokens'", "KeyError", "application", "error"),
+        ("AssertionError: batch size", "AssertionError", "application", "error"),
+        ("RuntimeError: something else", "RuntimeError", "unknown", "error"),
+        ("ConnectionResetError: [Errno 104] Connection reset by peer", "ConnectionResetError", "unknown", "error"),
+        (
+            "torch.distributed.DistBackendError: NCCL error in: x.cpp:1, ncclRemoteError: remote process exited "
+            "or there was a network error",
+            "DistBackendError",
+            "unknown",
+            "error",
+        ),
+        (
+            "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError: x",
+            "RendezvousTimeoutError",
+            "unknown",
+            "error",
+        ),
+        ("torch.x.SignalException: Process 1 got signal: 15", "SignalException", "unknown", "warning"),
+        ("  what():  CUDA error: uncorrectable ECC error encountered", "c10_error", "hardware", "error"),
+        ("Fatal Python error: Bus error", "fatal_python_error", "unknown", "error"),
+        ("Possible persistent error!", "persistent_error", "hardware", "error"),
+        ("Possible transient error!", "transient_error", "hardware", "error"),
+        (
+            "Unexpected result tensor(nan) on rank 11 at iteration #150 invocation #1 (message='x')",
+            "unexpected_result",
+            "unknown",
+            "warning",
+        ),
+        (
+            GLOG.format(4) + "Watchdog caught collective operation timeout: WorkNCCL(",
+            "nccl_watchdog",
+            "unknown",
+            "error",
+        ),
+        (
+            GLOG.format(4)
+            + "Process group watchdog thread terminated with exception: CUDA error: uncorrectable ECC error",
+            "nccl_watchdog",
+            "hardware",
+            "error",
+        ),
+        (
+            GLOG.format(4) + "ProcessGroupNCCL's watchdog got stuck for 480 seconds",
+            "nccl_heartbeat",
+            "unknown",
+            "error",
+        ),
+        ("n1:1:2 [0] a.cc:1 NCCL WARN NET/IB : mlx5_1:1 async fatal event: x", "nccl_ib_async", "fabric", "error"),
+        (
+            "n1:1:2 [0] a.cc:1 NCCL WARN NET/IB : mlx5_1:1 Got async event : port error",
+            "nccl_ib_async",
+            "fabric",
+            "warning",
+        ),
+        ("n1:1:2 [0] a.cc:1 NCCL WARN Call to ibv_reg_mr failed", "nccl_ib_call", "fabric", "error"),
+        ("n1:1:2 [0] a.cc:1 NCCL WARN Cuda failure 'out of memory'", "nccl_cuda", "application", "error"),
+        (
+            "n1:1:2 [0] a.cc:1 NCCL WARN Cuda failure 214 'uncorrectable ECC error encountered'",
+            "nccl_cuda",
+            "hardware",
+            "error",
+        ),
+        (
+            "n1:1:2 [0] a.cc:1 NCCL WARN Net : Connection closed by remote peer n2<4>",
+            "nccl_socket",
+            "unknown",
+            "warning",
+        ),
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=4711.0. Some", "oom_kill", "application", "error"),
+        ("slurmstepd: error: Detected 2 oom-kill event(s) in StepId=4711.0. Some", "oom_kill", "application", "error"),
+        (
+            "slurmstepd: error: *** STEP 1.0 STEPD TERMINATED ON n1 AT 2025-12-18T20:20:00 DUE TO JOB NOT ENDING",
+            "not_ending",
+            "host",
+            "error",
+        ),
+        ("srun: error: n1: tasks 0-7: Bus error (core dumped)", "task_killed", "unknown", "error"),
+        (
+            "mpirun noticed that process rank 3 with PID 4711 on node n1 exited on signal 9 (Killed).",
+            "task_killed",
+            "unknown",
+            "error",
+        ),
+        ("pdsh@head: n1: ssh exited with exit code 255", "task_killed", "unknown", "error"),
+        ("x] [default] Received SIGTERM death signal, shutting down workers", "stopped", "unknown", "warning"),
+    ],
+)
+def test_the_words_of_an_ending_tell_its_cause(line: str, error: str, cause: str, severity: str) -> None:
+    """Where they fit several causes, none."""
+    (event,) = decode(line)
+    assert event.kind == "training_error"
+    assert (event.attributes["error"], event.cause, event.severity) == (error, cause, severity)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "n1:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB",
+        "n1:1:2 [0] a.cc:1 NCCL WARN NET/Plugin: Failed to find ncclNetPlugin symbol",
+        "n1:1:2 [0] a.cc:1 NCCL WARN Call to bind failed: Address already in use",
+        "[NeMo W 2025-08-19 14:27:47 rerun_state_machine:239] RerunStateMachine initialized in mode RerunMode.DISABLED",
+        "W0813 22:08:39.776000 2585 torch/distributed/elastic/x.py:898] Sending process 1 closing signal SIGTERM",
+        "[default] worker group successfully finished. Waiting 300 seconds for other agents to finish.",
+        "UserWarning: an Error: is only mentioned",
+        "the word ValueError: in a sentence",
+        "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
+        "host      : gpu-017",
+    ],
+)
+def test_what_only_mentions_an_error_is_none(line: str) -> None:
+    """Chatter of NCCL, torchrun, Slurm and Python."""
+    assert decode(line) == []
+
+
+def test_ranks_that_repeat_an_error_are_counted() -> None:
+    """The first one's record says how many told it."""
+    events = decode(*(f"[rank{rank}]: RuntimeError: NCCL error {rank}" for rank in range(7, 1007)))
+    assert [(e.line, e.attributes["rank"], e.attributes["repeats"]) for e in events] == [(1, 7, 1000)]
+
+
+def test_an_error_is_not_held_for_ever() -> None:
+    """A log that goes on without iterations lets it go; its repeats are told no more."""
+    parser = TrainingParser(Context(run="r"))
+    assert list(parser.feed("RuntimeError: x", 1)) == []
+    assert list(parser.feed("RuntimeError: x", MAX_LINES + 1)) == []
+    (event,) = parser.feed("RuntimeError: x", MAX_LINES + 2)
+    assert (event.line, event.attributes["repeats"]) == (1, 2)
+    assert list(parser.flush()) == []
+
+
+def test_a_broken_line_loses_nothing_that_was_held() -> None:
+    """The error before it comes with the next line that is whole."""
+    broken: list[int] = []
+    lines = ["RuntimeError: x", " iteration       20/    1000 | consumed samples:"]
+    parser = TrainingParser(Context(run="r"))
+    events = list(parse(parser, lines, lambda line, _error: broken.append(line)))
+    assert ([event.kind for event in events], broken) == (["training_error"], [2])
+
+
+def test_a_flush_tells_the_errors_held() -> None:
+    """A live log that has gone quiet."""
+    parser = TrainingParser(Context(run="r"))
+    list(parser.feed("RuntimeError: x", 1))
+    assert [event.line for event in parser.flush()] == [1]
+    assert list(parser.flush()) == []
+
+
+def test_errors_of_many_names_are_bounded() -> None:
+    """Names that never end do not fill the memory."""
+    assert len(decode(*(f"A{number}Error: x" for number in range(MAX_ERRORS + 50)))) == MAX_ERRORS

@@ -1,0 +1,60 @@
+"""What NCCL and PyTorch's watchdog say of a failed collective."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from parsers.parser import Context, parse
+from parsers.training import TrainingParser
+from store.event import Event
+
+GLOG = "[rank{0}]:[E1218 20:27:21.426415540 ProcessGroupNCCL.cpp:629] [Rank {0}] "
+
+
+def decode(*lines: str) -> list[Event]:
+    """The events of some lines."""
+    return list(parse(TrainingParser(Context(run="r", year=2025)), lines))
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "peer", "name"),
+    [
+        (
+            "NET/IB : Got completion from peer 10.2.0.5<33092> with error 12, opcode 0, len 0, vendor err 129 (Recv)",
+            12,
+            "10.2.0.5",
+            None,
+        ),
+        (
+            "NET/IB: Got completion from peer n2<5> with status=12 opcode=0 len=0 vendor err 129 (Send) hca mlx5_0",
+            12,
+            "n2",
+            "mlx5_0",
+        ),
+        (
+            "NET/IB: Got completion from peer n2<5> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=X(1) vendor_err=129",
+            12,
+            "n2",
+            None,
+        ),
+        ("NET/IB: Got completion with error 5, opcode 0, len 0, vendor err 129", 5, None, None),
+    ],
+)
+def test_a_failed_transfer_names_its_host_and_peer(text: str, status: int, peer: str | None, name: str | None) -> None:
+    """In the spellings of NCCL 2.4 to 2.28."""
+    (event,) = decode(f"[2026-03-03 12:11:38] gpu-007:185303:186751 [1] transport/net_ib.cc:2453 NCCL WARN {text}")
+    assert (event.node, event.cause, event.attributes["error"]) == ("gpu-007", "fabric", "nccl_ib_completion")
+    assert event.time == datetime(2026, 3, 3, 12, 11, 38, tzinfo=UTC)
+    attributes = event.attributes
+    assert (attributes["status"], attributes["vendor_err"]) == (status, 129)
+    assert (attributes.get("peer"), attributes.get("name")) == (peer, name)
+
+
+def test_a_watchdog_names_its_rank_and_collective() -> None:
+    """And the time of PyTorch's own logger, whose year the log tells."""
+    words = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=BROADCAST, NumelIn=131072000, "
+    words += "NumelOut=131072000, Timeout(ms)=600000) ran for 600081 milliseconds before timing out."
+    (event,) = decode(GLOG.format(5) + words)
+    assert event.time == datetime(2025, 12, 18, 20, 27, 21, 426415, tzinfo=UTC)
+    told = {name: event.attributes[name] for name in ("rank", "sequence", "operation", "timeout_ms", "ran_ms")}
+    assert told == {"rank": 5, "sequence": 1, "operation": "BROADCAST", "timeout_ms": 600_000, "ran_ms": 600_081}
