@@ -42,7 +42,6 @@ class Picker:
         self._search = search or matcher(signs)
         self._starts = re.compile(signs.starts or NEVER, re.ASCII)
         self._within = signs.within
-        self._after = signs.after
 
     def __call__(self, block: Block, start: int, end: int) -> Picked:
         """The lines of a block from `start` to `end`.
@@ -52,7 +51,7 @@ class Picker:
         if start >= end:
             return Picked(0, [])
         walk = _Walk(block, start, end)
-        walk.go_on(self._needs, max(self._after, 1))
+        walk.go_on(self._goes_on)
         hits = self._search(block, start, end)
         for hit in heapq.merge(hits, _nul_lines(block, start, end), (end - 1,)):
             if hit < walk.at:
@@ -61,16 +60,13 @@ class Picker:
             text = walk.skip_to(hit)
             if self._starts.match(text):
                 walk.step_back(limit)
-                walk.go_on(self._needs, 1)
+                walk.go_on(self._goes_on)
             else:
                 walk.take(text)
         return Picked(walk.number, walk.taken)
 
-    def _needs(self, text: str) -> int:
-        """How many of the lines behind a line are read whatever they hold."""
-        if self._starts.match(text):
-            return self._after + 1
-        return 1 if self._within.match(text) else 0
+    def _goes_on(self, text: str) -> object:
+        return self._starts.match(text) or self._within.match(text)
 
 
 class _Walk:
@@ -110,12 +106,13 @@ class _Walk:
             self.number -= 1
             self.take(self.text())
 
-    def go_on(self, needs: Callable[[str], int], left: int) -> None:
-        """Take so many lines, and then what each of them needs of the next."""
-        while left > 0 and self.at < self._end:
+    def go_on(self, goes_on: Callable[[str], object]) -> None:
+        """Take lines up to and with the first that does not go on with a record."""
+        while self.at < self._end:
             text = self.text()
             self.take(text)
-            left = max(left - 1, needs(text))
+            if not goes_on(text):
+                return
 
 
 def _nul_lines(block: Block, start: int, end: int) -> Iterator[int]:

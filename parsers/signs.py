@@ -21,10 +21,8 @@ class Signs:
             counts from the line before. A pattern that RE2, Hyperscan and `re` read alike, without groups; "" for none.
             The line before such a line is read too.
         within: lines that may go on with what such a line began; they are read up to and with the first other line.
-        after: how many lines after such a line are read whatever they hold.
     """
 
     literals: tuple[str, ...]
     starts: str = ""
     within: re.Pattern[str] = re.compile(NEVER)
-    after: int = 0

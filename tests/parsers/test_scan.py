@@ -147,20 +147,6 @@ def test_a_part_of_a_buffer_is_searched(pick: Picker) -> None:
     assert pick(buffer, start, start).texts == []
 
 
-@pytest.mark.parametrize("make", SEARCHES, ids=["re2", "hyperscan"])
-def test_lines_after_a_start_are_read_whatever_they_hold(make: Callable[[Signs], Search]) -> None:
-    """Two of them, and two more where one of them is a start; at a block's begin nobody knows what came before."""
-    if make is by_hyperscan:
-        pytest.importorskip("hyperscan")
-    signs = Signs(("ERROR",), starts=r"[^\n]*box begins", after=2)
-    block = b"a\nb\nc\nd\nthe box begins\ne\nanother box begins\nf\ng\nh\ni\nj ERROR\nk\nl\nm\n"
-    found = Picker(signs, make(signs))(block, 0, len(block))
-    assert [text for _, text in found.texts] == [
-        *("a", "b", "d", "the box begins", "e", "another box begins", "f", "g", "h", "j ERROR", "m"),
-    ]
-    assert found.lines == 15
-
-
 def test_quiet_lines_are_passed_over(pick: Picker) -> None:
     """All but the first and the last of a block: else nothing would be won."""
     quiet = b"Nov 20 22:31:54 vm kernel: usb 1-1: new device\n" * 1000
