@@ -8,7 +8,7 @@ Both find the same lines; docs/benchmarks.md has the table by which they were ch
 
 import re
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from parsers.signs import Signs
 
@@ -30,13 +30,16 @@ def by_hyperscan(signs: Signs) -> Search:
     """Vectorised: some 3 GB/s on one core.
 
     Raises:
-        ImportError: it is not installed: it comes with foreshock[fast].
+        ImportError: it is not installed (it comes with foreshock[fast]), or not for this processor.
     """
     import hyperscan
 
     patterns = _patterns(signs)
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-    database.compile(expressions=patterns, ids=list(range(len(patterns))), flags=[0] * len(patterns))
+    try:
+        database.compile(expressions=patterns, ids=list(range(len(patterns))), flags=[0] * len(patterns))
+    except hyperscan.ArchitectureError as error:
+        raise ImportError("Hyperscan does not know this processor") from error
 
     def search(block: Block, start: int, end: int) -> list[int]:
         places: list[int] = []
@@ -46,7 +49,7 @@ def by_hyperscan(signs: Signs) -> Search:
             places.append(origin + to - 1)
 
         with memoryview(block) as view, view[origin:end] as part:
-            database.scan(part, match_event_handler=found)
+            database.scan(cast("bytes", part), match_event_handler=found)  # it takes any buffer
         return sorted(places)
 
     return search
