@@ -19,9 +19,14 @@ MIXED = "mixed"
 def detect(sample_lines: Sequence[str]) -> str | None:
     """The name of the format that the lines speak for, MIXED where they speak for several; None for none."""
     hits: Counter[str] = Counter()
+    in_document = False
     for text in sample_lines:
         name = recognise(text)
         if name is None:
+            continue
+        if PARSERS[name].shape == "document":
+            in_document = True
+        elif in_document and text[:1].isspace():  # a kernel message, say, that the document quotes
             continue
         if PARSERS[name].shape == "table":  # its rows are of no form that could be told
             return name

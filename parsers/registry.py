@@ -11,6 +11,12 @@ from parsers.parser import Format
 
 # Each is the FORMAT of the module of its name.
 _NAMES = (
+    "nvsentinel",
+    "kubernetes",
+    "alertmanager",
+    "gpud",
+    "nvrx",
+    "dlrover",
     "dcgm",
     "npu",
     "node_exporter",

@@ -25,6 +25,8 @@ LOGS = sorted(
 SEVERAL = {"kernel/fabricmanager.log"}
 # Lines that are broken on purpose.
 BROKEN = {
+    "kubernetes/raw.json": [2],
+    "dlrover/text.log": [29],
     "node_exporter/page.prom": [32],
     "cambricon/two_scrapes.prom": [81],
     "amd/page.prom": [73],
