@@ -5,8 +5,8 @@
     -> {"kind": "counter", "device": {"type": "port", "index": 2, "port": 5},
         "attributes": {"counter": "SymbolErrorCounter", "count": 5000, "lid": 2}, ...}
 
-The tool names the port by its LID (the device's `index`: it tells two apart) or route alone, and prints no time: events have none. Port 255 is the sum of a
-switch's ports.
+The tool names the port by its LID (the device's `index`: it tells two apart) or route alone, and prints no time:
+events have none. Port 255 is the sum of a switch's ports.
 """
 
 import re
@@ -61,7 +61,7 @@ FORMAT = Format(
     make=PerfqueryParser,
     recognises=re.compile(
         r"^# (?:Port|\w{1,32})(?: extended)? counters: (?:Lid \d|DR path )"
-        r"|^(?:PortSelect|CounterSelect2?|SymbolError(?:Counter|s)|Link(?:ErrorRecoveryCounter|Recovers|DownedCounter|Downed)"
+        r"|^(?:PortSelect|CounterSelect2?|SymbolError(?:Counter|s)|Link(?:ErrorRecoveryCounter|Recovers|Downed(?:Counter)?)"
         r"|(?:Port)?(?:Rcv|Xmi?t)\w{2,40}):\.{2,64}\d",
         re.ASCII,
     ),
