@@ -17,7 +17,6 @@ from datetime import datetime
 from parsers.launcher import Launched, launched
 from parsers.parser import Context, Format, ParseError
 from parsers.signs import Signs
-from parsers.signs import Signs
 from parsers.stamp import Stamps
 from parsers.trainers.checkpoints import Checkpoints
 from parsers.trainers.progress import Progress
@@ -287,6 +286,8 @@ FORMAT = Format(
         r"|Global Checkpoint Save :"
         r"|- INFO - (?:\x1b\[\d+m)?step: +\d|\[titan\] \d{4}|\{'loss': |'train_runtime': |\*{5} Running training \*{5}"
         r"|\[Rank \d+\] step=\d+, skipped=|iter time \(s\): |\[Torch\] Checkpoint global_step"
+        r"|\[NeMo [A-Z] \d{4}-|\[[A-Z]+\|trainer\.py:\d+\] |\] \[[A-Z]+\] \[\w+\.py:\d+:\w+\] "
+        r"|loading fused kernels|will not load any checkpoints|using world size: \d|time across ranks \(ms\)"
         r"|Watchdog caught collective operation|torch[./]distributed[./]elastic|NCCL WARN |slurmstepd: error: \*\*\*",
         re.ASCII,
     ),

@@ -50,6 +50,12 @@ def test_a_save_in_the_background_without_a_timer_has_no_stall() -> None:
     ]
 
 
+def test_a_timer_after_a_later_save_is_that_saves() -> None:
+    """The one in the background printed none and is not done yet."""
+    lines = [SAVING.format(10), SCHEDULED.format(10), SAVING.format(20), SAVED.format(20), TIMER]
+    assert decode(*lines)[-1] == ("checkpoint_save", 20, None, None, 913.1)
+
+
 def test_a_save_in_the_background_that_never_ends_has_no_end() -> None:
     """Scheduled is not saved."""
     assert decode(SAVING.format(10), SCHEDULED.format(10), TIMER) == [("checkpoint_save_start", 10, None, None, None)]
