@@ -16,6 +16,7 @@ from store.event import Event
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/kernel"
 FAULT_SHARE = 0.001
+NEAR_SHARE = 0.0001
 PATTERNS = 30
 UNIT_LINES = 250_000
 _SEED = 7
@@ -23,14 +24,13 @@ _QUIET = (
     "kernel: usb 1-{n}: new high-speed USB device number {n} using xhci_hcd",
     "kernel: EXT4-fs (nvme{n}n1p2): mounted filesystem with ordered data mode. Quota mode: none.",
     'kernel: audit: type=1400 audit(1740801906.{n}:42): apparmor="STATUS" operation="profile_load" pid={n}',
-    "kernel: mlx5_core 0000:{h}:00.0 enp{n}s0f0np0: Link up",
     "kernel: nvidia-uvm: Loaded the UVM driver, major device number {n}.",
     "kernel: docker0: port {n}(veth{n}ab) entered forwarding state",
-    "kernel: pcieport 0000:{h}:01.0: AER: enabled with IRQ {n}",
     "kernel: nvme nvme{n}: 128/0/0 default/read/poll queues",
+    "kernel: mlx5_core 0000:{h}:00.0: E-Switch: Disable: mode(LEGACY), nvfs({n}), necvfs(0), active vports(0)",
+    "kernel: Lustre: Mounted scratch{n}-client",
     "kernel: perf: interrupt took too long (25{n} > 2500), lowering kernel.perf_event_max_sample_rate to 7{n}00",
     "kernel: IPv6: ADDRCONF(NETDEV_CHANGE): eth{n}: link becomes ready",
-    "kernel: Lustre: scratch-OST00{h}: Connection restored to 10.2.{n}.4@o2ib",
     "systemd[1]: Started session-{n}.scope - Session {n} of User root.",
     "systemd-logind[8{n}]: New session {n} of user slurm.",
     "sshd[{n}12]: Accepted publickey for root from 10.0.{n}.7 port 4{n}2 ssh2: ED25519 SHA256:abcdefghijk{n}",
@@ -38,6 +38,13 @@ _QUIET = (
     "started for volume kube-api-access-{n}",
     "chronyd[{n}]: Selected source 10.1.{n}.1 (ntp{n}.example.org)",
     "slurmd[{n}7]: launch task StepId={n}11.0 request from UID:1{n} GID:1{n} HOST:10.0.{n}.1 PORT:5{n}0",
+)
+# Once a boot or after a fault: near misses, which bear a sign.
+_NEAR = (
+    "kernel: mlx5_core 0000:{h}:00.0 enp{n}s0f0np0: Link up",
+    "kernel: pcieport 0000:{h}:01.0: AER: enabled with IRQ {n}",
+    "kernel: Lustre: scratch-OST00{h}: Connection restored to 10.2.{n}.4@o2ib",
+    "kernel: NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024",
 )
 _PREFIX = re.compile(r"(?:<\d{1,3}>|\[ *\d+\.\d+\] ?|kernel: )+")
 
@@ -59,10 +66,12 @@ def _lines() -> Iterator[str]:
     chance = random.Random(_SEED)  # noqa: S311  # a seed gives the same log each time
     faults = fault_messages()
     for number in range(UNIT_LINES):
-        if chance.random() < FAULT_SHARE:
+        drawn = chance.random()
+        if drawn < FAULT_SHARE:
             text = f"kernel: {chance.choice(faults)}"
         else:
-            text = chance.choice(_QUIET).format(n=chance.randrange(1, 250), h=f"{chance.randrange(256):02x}")
+            quiet = chance.choice(_NEAR if drawn < FAULT_SHARE + NEAR_SHARE else _QUIET)
+            text = quiet.format(n=chance.randrange(1, 250), h=f"{chance.randrange(256):02x}")
         second = number * 86_400 // UNIT_LINES
         clock = f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}.{number % 1_000_000:06d}"
         yield f"2025-03-01T{clock}+00:00 gpu-017 {text}\n"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import zstandard
 
+from cli.forked_scan import MIN_BYTES
 from parsers.registry import PARSERS
 
 ROOT = Path(__file__).parents[2]
@@ -244,6 +245,46 @@ def test_events_of_a_pipe_come_as_they_are_read() -> None:
         assert json.loads(process.stdout.readline())["code"] == 79
         process.stdin.close()
     assert process.returncode == 0
+
+
+@pytest.fixture(scope="module")
+def large_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Larger than what one process reads by itself, with faults here and there and a record of several lines."""
+    quiet = "".join(f"2025-03-01T04:05:06Z gpu-017 kernel: usb 1-{n}: new high-speed USB device\n" for n in range(900))
+    record = f"_TRANSPORT=kernel\nPRIORITY=3\n_HOSTNAME=gpu-9\nMESSAGE={XID}\n\n"
+    log = tmp_path_factory.mktemp("large") / "kern.log"
+    log.write_text((quiet + SYSLOG + quiet + record) * (MIN_BYTES // len(quiet) // 2 + 20))
+    assert log.stat().st_size > MIN_BYTES
+    return log
+
+
+@pytest.mark.parametrize("format_name", ["kernel", "auto"])
+@pytest.mark.parametrize("way", ["file", "standard input", "gzip", "zstd"])
+def test_a_large_log_gives_the_same_by_every_way(tmp_path: Path, large_log: Path, format_name: str, way: str) -> None:
+    """Searched by several processes, unpacked ahead, or read as it comes: every fault with its line."""
+    name, stdin = large_log, large_log.read_bytes()
+    if way == "gzip":
+        name = tmp_path / "kern.log.gz"
+        name.write_bytes(gzip.compress(stdin, 1))
+    elif way == "zstd":
+        name = tmp_path / "kern.log.zst"
+        name.write_bytes(zstandard.ZstdCompressor().compress(stdin))
+    done = run("parse", format_name, name) if way != "standard input" else run("parse", format_name, stdin=stdin)
+    assert (done.returncode, done.stderr) == (0, b"")
+    starts = [number for number, line in enumerate(stdin.split(b"\n"), 1) if b"Xid" in line or line.startswith(b"_TR")]
+    records = {number + 3 for number in starts}
+    expected = [number for number in starts if number not in records]
+    assert [event["line"] for event in events(done)] == expected
+    assert {event["node"] for event in events(done)} == {"gpu-017", "gpu-9"}
+
+
+def test_a_file_as_standard_input_is_read_as_a_file_is(large_log: Path) -> None:
+    """`foreshock parse kernel < kern.log`."""
+    command = [sys.executable, "-c", "from cli.main import main; main()", "parse", "kernel"]
+    with large_log.open("rb") as stdin:
+        done = subprocess.run(command, stdin=stdin, capture_output=True, cwd=ROOT)
+    assert done.stderr == b""
+    assert done.stdout == run("parse", "kernel", large_log).stdout
 
 
 def test_formats_lists_every_format_with_a_sample() -> None:
