@@ -3,7 +3,27 @@
 Tried in this order; the first that decodes a message has it.
 """
 
-from parsers.kernel_messages import amdgpu, ascend, fabricmanager, gpu, habanalabs, nccl, quoted_xid, sxid, xid
+from parsers.kernel_messages import (
+    amdgpu,
+    ascend,
+    disk,
+    fabricmanager,
+    filesystem,
+    gpu,
+    habanalabs,
+    lockups,
+    memory,
+    memory_pressure,
+    mlx5,
+    nccl,
+    network,
+    network_filesystem,
+    pcie,
+    quoted_xid,
+    sxid,
+    thermal,
+    xid,
+)
 from parsers.kernel_messages.family import Family
 
 FAMILIES: tuple[Family, ...] = (
@@ -16,4 +36,14 @@ FAMILIES: tuple[Family, ...] = (
     amdgpu.FAMILY,
     ascend.FAMILY,
     habanalabs.FAMILY,
+    pcie.FAMILY,
+    memory.FAMILY,
+    mlx5.FAMILY,
+    network.FAMILY,
+    disk.FAMILY,
+    filesystem.FAMILY,
+    network_filesystem.FAMILY,
+    memory_pressure.FAMILY,
+    lockups.FAMILY,
+    thermal.FAMILY,
 )

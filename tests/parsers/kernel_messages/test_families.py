@@ -10,7 +10,7 @@ from parsers.kernel_messages.family import Family
 from parsers.kernel_messages.registry import FAMILIES
 
 # Files of the folder that are no family of their own.
-PARTS = {"__init__", "decoder", "family", "gpu_names", "nvlink", "registry", "xid_fields"}
+PARTS = {"__init__", "decoder", "family", "form", "gpu_names", "nvlink", "registry", "xid_fields"}
 
 
 def test_every_file_is_a_family_or_a_part_of_one() -> None:
