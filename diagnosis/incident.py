@@ -20,7 +20,7 @@ NODE_GAP = timedelta(minutes=1)
 DEVICE_GAP = timedelta(seconds=5)
 
 # Sources and kinds that report work or plans, not faults.
-NO_FAULT_SOURCES = frozenset({"training", "sacct", "sacctmgr"})
+NO_FAULT_SOURCES = frozenset({"training", "sacct", "sacctmgr", "sinfo", "scontrol"})
 NO_FAULT_KINDS = frozenset({"telemetry", "job", "outage", "iteration"})
 
 Group: TypeAlias = tuple[str | None, str]

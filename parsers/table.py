@@ -4,7 +4,8 @@
     4711|llm-70b|COMPLETED|2025-03-01T00:02:00|2025-03-03T10:00:00
     -> {"JobID": "4711", "JobName": "llm-70b", ...}
 
-The separator is `|`, or `|#` where it was asked for so (`--delimiter`). A field may hold line breaks: a short row
+The separator is `|`, or `|#` where it was asked for so (`--delimiter`). Names may bear blanks and stand twice: the
+last of a name counts. A field may hold line breaks: a short row
 is joined with the lines after it. A row that fits in no way is an error, and the row after it is read all the same.
 """
 
@@ -89,6 +90,8 @@ class TableReader:
             ParseError: it has too many.
         """
         values = text.split(self._separator)
+        if len(values) == len(self.names) + 1 and not values[-1].strip():
+            values.pop()  # a row may end in a separator where its header does not
         extra = len(values) - len(self.names)
         if extra < 0:
             return None

@@ -22,7 +22,7 @@ LOGS = sorted(
     if path.suffix in (".log", ".txt", ".json", ".prom") and not path.name.startswith("LICENSE")
 )
 # Logs in which lines of other formats stand.
-SEVERAL = {"kernel/fabricmanager.log"}
+SEVERAL = {"kernel/fabricmanager.log", "kernel/quoted_xid.log"}
 # Lines that are broken on purpose.
 BROKEN = {
     "kubernetes/raw.json": [2],
@@ -33,6 +33,9 @@ BROKEN = {
     "npu/two_scrapes.prom": [66, 67],
     "dcgm/mig_and_switches.prom": [19],
     "sacct/attempts.txt": [6, 7],
+    "sinfo/reasons.txt": [9],
+    "scontrol/nodes.txt": [97],
+    "ufm/event.log": [17],
     "sacct/invalid_line.txt": [2],
     "sacctmgr/events.txt": [5, 6],
     "dcgm/present_names.txt": [8],

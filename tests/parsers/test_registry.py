@@ -36,7 +36,8 @@ PARTS = {
     "prefix": "of kernel",
     "registry": "the registry itself",
     "stamp": "times",
-    "table": "of sacct and sacctmgr",
+    "table": "of sacct, sacctmgr and sinfo",
+    "slurm_state": "of sinfo and scontrol",
     "launcher": "of training",
     "documents": "reads JSON",
     "json_fields": "reads JSON",
@@ -61,7 +62,7 @@ def test_a_format_describes_itself_and_knows_its_sample(name: str) -> None:
     assert entry.name == name
     assert entry.description
     assert errors == []
-    assert len(events) == (0 if name in ("sacct", "sacctmgr") else 1)  # a header alone is no event
+    assert len(events) == (0 if PARSERS[name].shape == "table" else 1)  # a header alone is no event
     assert detect([entry.sample]) == name
 
 

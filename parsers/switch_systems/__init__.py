@@ -1,0 +1,1 @@
+"""The network systems of Ethernet switches: what each writes to its log."""
