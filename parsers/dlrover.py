@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import orjson
-
-from parsers.documents import Document, DocumentParser
+from parsers.documents import Document, DocumentParser, object_of
 from parsers.json_fields import MAX_MESSAGE, attributes, plain, record_of, text_of, whole_of
 from parsers.parser import Context, Format, ParseError
 from parsers.stamp import Stamps
@@ -93,10 +91,9 @@ class DlroverParser:
         match = _TEXT.match(text)
         if match is None:
             return self._documents.feed(text, line)
-        try:
-            content = orjson.loads(_finite(match["content"]))
-        except orjson.JSONDecodeError as error:
-            raise ParseError(f"the content of event {match['name']} is no JSON: the line may be cut short") from error
+        content = object_of(match["content"])
+        if content is None:
+            raise ParseError(f"the content of event {match['name']} is no JSON: the line may be cut short")
         return self._read({**match.groupdict(), "content": content}, line)
 
     def flush(self) -> Iterable[Event]:
@@ -242,11 +239,6 @@ def _words(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key}: {plain(part)}" for key, part in value.items())
     return value.strip() if isinstance(value, str) else ""
-
-
-def _finite(text: str) -> str:
-    """The JSON of a content in which Python wrote numbers that JSON does not know."""
-    return re.sub(r"(?<=[:,\[] )-?(?:NaN|Infinity)\b", "null", text)
 
 
 FORMAT = Format(

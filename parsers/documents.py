@@ -205,7 +205,7 @@ class DocumentReader:
             if not opened.listed:
                 closers = "".join(_CLOSER[bracket] for bracket in reversed(opened.stack[opened.outer :]))
                 before = "\n".join([*opened.parts, text[max(start, 0) : at]])
-                opened.header = _object(f"{before}[]{closers}") or {}
+                opened.header = object_of(f"{before}[]{closers}") or {}
             opened.listed, opened.list_depth, opened.unit_line, opened.parts = True, depth + 1, 0, []
             start = -1
         opened.stack.append(word)
@@ -222,7 +222,7 @@ class DocumentReader:
             return start
         whole = "\n".join([*opened.parts, text[max(start, 0) : end]])
         line, opened.unit_line, opened.parts, opened.later = opened.unit_line, 0, [], []
-        value = _object(whole)
+        value = object_of(whole)
         if value is not None:
             self._found.append(Document(value, line, opened.header))
         elif whole[0] == "{":
@@ -230,7 +230,7 @@ class DocumentReader:
         return -1
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def object_of(text: str) -> dict[str, Any] | None:
     """The object that a text holds; None for anything else."""
     try:
         value = orjson.loads(text)

@@ -69,9 +69,18 @@ class NodeReader:
         told = reports("", reason if ready else kind, message, "error" if ready else "warning", line)
         time = moment_of(condition, "lastTransitionTime", "lastHeartbeatTime")
         extra = attributes(condition=kind, status=status, reason=reason)
+        names = () if good else (kind,)  # whatever the reason
         return [
             event_of(
-                replace(one, healthy=good, time=time, node=node, attributes={**extra, **one.attributes}), tables=TABLES
+                replace(
+                    one,
+                    names=(*one.names, *names),
+                    healthy=good,
+                    time=time,
+                    node=node,
+                    attributes={**extra, **one.attributes},
+                ),
+                tables=TABLES,
             )
             for one in told
         ]

@@ -45,7 +45,7 @@ ACTIONS: Mapping[str, Action] = {
 }
 # What an exporter may wrap a health event in, and the lower-case names of its database.
 _WRAPPERS = ("data", "healthevent", "fulldocument", "health_event")
-_SXID = re.compile(r"SX[Ii][Dd]|(?<![a-z])sxid")
+_SXID = re.compile(r"S[Xx][Ii][Dd]|(?<![a-z])sxid")
 _DETECTOR = "nvsentinel"
 
 
