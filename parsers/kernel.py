@@ -16,7 +16,7 @@ from parsers.kernel_messages.decoder import MessageDecoder
 from parsers.kernel_messages.registry import FAMILIES
 from parsers.parser import Context, Format
 from parsers.prefix import PrefixReader
-from parsers.signs import Signs
+from parsers.signs import Signs, any_of
 from parsers.stamp import Stamps
 from store.event import Event
 
@@ -24,7 +24,7 @@ from store.event import Event
 # `kernel_messages/gpu_names.py` learns from, and journald's message as an array of bytes, which hides all others.
 _OWN_SIGNS = ("NVRM: loading NVIDIA UNIX", "NVRM: The NVIDIA GPU", "Xid (PCI:", '"MESSAGE":[')
 SIGNS: tuple[str, ...] = tuple(dict.fromkeys((*_OWN_SIGNS, *(sign for family in FAMILIES for sign in family.signs))))
-_SIGN = re.compile("|".join(map(re.escape, SIGNS)))
+_SIGN = any_of(SIGNS)
 # Lines that belong to a record of several lines: journalctl -o export, verbose, json-pretty; dmesg -J, reltime.
 _PART = ("_", "    ", "\t", "SYSLOG_IDENTIFIER=", "MESSAGE=", "[ +", "[  +", "[+")
 _FIELD = re.compile(r"[A-Z][A-Z0-9_]{0,62}=", re.ASCII)
@@ -81,8 +81,11 @@ class KernelParser:
             return []
         if not _SIGN.search(text):
             return []
-        head = self._reader.read(self._head)
-        return list(self._messages.decode(replace(head, message=text.strip(), repeats=1), line))
+        head, message = self._reader.read(self._head), text.strip()
+        record = self._reader.read(message)
+        if record.message == message or not head.from_kernel():  # more of the head's text; else a line that is indented
+            record = replace(head, message=message, repeats=1)
+        return list(self._messages.decode(record, line))
 
     def _close(self) -> list[Event]:
         """The events of the fields held, which are let go."""
