@@ -82,4 +82,6 @@ def _node(match: re.Match[str]) -> Event:
 
 
 def _numbers(text: str) -> dict[str, int]:
-    return {name: int(number, 0) for name, number in _FIELD.findall(text)}
+    """The fields that a record can hold: whole numbers of 63 bits, decimal or, after 0x, hexadecimal."""
+    read = ((name, int(number, 16 if number.startswith("0x") else 10)) for name, number in _FIELD.findall(text))
+    return {name: number for name, number in read if abs(number) < 2**63}

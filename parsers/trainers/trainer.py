@@ -37,6 +37,8 @@ What: TypeAlias = Literal[
 ]
 # Groups that are whole numbers.
 _WHOLE = frozenset({"iteration", "total", "interval", "next", "epochs"})
+# A count beyond this is a broken number.
+MAX_COUNT = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class Trainer:
             if known := self.names.get(match["name"].strip()):
                 name, factor = known
                 number = number_of(match["value"].replace(",", ""))
-                if number is not None:
+                if number is not None and (factor or abs(number) < MAX_COUNT):
                     told[name] = int(number) if factor == 0 else round(number * factor, 6)
         return told
 

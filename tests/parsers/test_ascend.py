@@ -217,6 +217,14 @@ def test_a_switchs_fault_is_raised_and_cleared(form: str, assertion: int, kind: 
     assert event.attributes == {"fault_code": "0x00f1fef5,155912,npu,na", "peer_device": 1, "peer_port": 6}
 
 
+@pytest.mark.parametrize(("port", "number"), [("06", 6), ("0x13", 19), (str(2**63), None), ("0x" + "f" * 16, None)])
+def test_a_switchs_port_is_a_number_that_a_record_holds(port: str, number: int | None) -> None:
+    """Leading noughts are none of another base; what is too large is missing."""
+    told = PLAIN.format(1).replace("SwitchPortId: 19", f"SwitchPortId: {port}")
+    line = f"{AGENT}switch subscribe got fault:{told}, faultCode:[0x00f1fef5,155912,npu,na]"
+    assert one(line.replace("[INFO]", "[WARN]")).device.port == number
+
+
 def test_the_npus_own_kernel_log_is_read_as_a_kernels() -> None:
     """Repeated by the device's log daemon."""
     text = "[klogd.c:253][251681.794072] [ascend] [ERROR] [tsdrv] [tsdrv_hb 319] <swapper/30:0> x, call excep_code=0xb4060007, devid=1"  # noqa: E501  # one real line
@@ -238,4 +246,4 @@ def test_every_line_of_the_vendors_tests_is_recognised() -> None:
     lines = [line.split("\t", 1)[1] for line in (VENDORS / "ascend_lines.tsv").read_text().splitlines()[1:]]
     assert [line for line in lines if not FORMAT.recognises.search(line)] == []
     told = {event.line for event in read(*lines) if event.kind != "ascend_fault_cleared"}
-    assert (len(lines), len(told)) == (60, 34)
+    assert (len(lines), len(told)) == (60, 35)

@@ -237,3 +237,12 @@ def test_a_glog_time_takes_its_year_from_the_log() -> None:
 def test_chatter_is_no_event(line: str) -> None:
     """Bash traces, settings, timers of no interest."""
     assert decode(line) == []
+
+
+def test_a_count_that_no_training_reaches_is_missing() -> None:
+    """A damaged number; what stands beside it is read."""
+    line = " iteration 10/ 100 | elapsed time per iteration (ms): 5.0 | number of skipped iterations: {} |"
+    kept, left_out = (next(iter(decode(line.format(count)))).attributes for count in (7, 10**30))
+    assert (kept["skipped"], kept["elapsed_ms"]) == (7, 5.0)
+    assert "skipped" not in left_out
+    assert left_out["elapsed_ms"] == 5.0
