@@ -48,7 +48,9 @@ def _chip(match: re.Match[str]) -> Event | None:
     if not fields:
         words = match["fields"].split()
         fields = {
-            name: int(word) for name, word in zip(_CHIP_FIELDS, words, strict=False) if word.lstrip("-").isdigit()
+            name: int(word)
+            for name, word in zip(_CHIP_FIELDS, words, strict=False)
+            if word.lstrip("-").isdigit() and len(word) < 19
         }
     index = fields.get("LogicID")
     if int(match["code"], 16) == 0 or index is None:
