@@ -72,12 +72,13 @@ def alert_event(alert: Any) -> Event:
     began = parse_time(starts)
     resolved = alert.get("status") == "resolved"
     ended = alert.get("endsAt")  # 0001-01-01 while it is open; in the API a moment to come
+    over = parse_time(ended) if resolved and isinstance(ended, str) else began
     message = annotations.get("summary") or annotations.get("description") or name
     code = _code(labels, name, message)
     cause, action = _judged(labels, code)
     content = f"{fingerprint} {starts} {'resolved' if resolved else 'firing'}"
     return Event(
-        time=parse_time(ended) if resolved and isinstance(ended, str) else began,
+        time=max(began, over),  # one that bears no end yet has not ended before it began
         node=_node(labels),
         source="alertmanager",
         kind="alert_resolved" if resolved else "alert",

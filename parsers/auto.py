@@ -5,6 +5,7 @@ detect(["Nov 20 22:18:11 928774 [8EAC6C0] 0x02 -> SUBNET UP"]) -> "opensm"
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from parsers.parser import ParseError, Parser
 from parsers.registry import PARSERS
@@ -63,7 +64,7 @@ class MixedParser:
             if name not in self._parsers:
                 self._parsers[name] = self._make(name)
             return self._parsers[name].feed(text, line)
-        return _all([lambda parser=parser: parser.feed(text, line) for parser in self._parsers.values()])
+        return _all([partial(parser.feed, text, line) for parser in self._parsers.values()])
 
     def flush(self) -> Iterable[Event]:
         """What the formats held back."""

@@ -44,6 +44,12 @@ def test_an_alert_is_told_when_it_fires_and_when_it_ends_however_often_it_is_sen
     ]
 
 
+def test_an_end_before_its_start_is_none() -> None:
+    """Year 1, though it is over."""
+    event = alert_event(alert(status="resolved"))
+    assert (event.kind, event.time) == ("alert_resolved", datetime(2025, 3, 1, 4, 5, 6, 789000, tzinfo=UTC))
+
+
 def test_the_same_alert_bears_the_same_id_and_a_new_start_another() -> None:
     """So that the store takes it once."""
     first = alert_event(alert()).id
