@@ -27,7 +27,8 @@ FABRIC_MANAGER_TAG = "nv-fabricmanager"
 _CLOCK = r"\d{1,2}:\d{2}:\d{2}(?:[.,]\d{1,9})?"
 _ISO = rf"\d{{4}}-\d{{2}}-\d{{2}}[T ]{_CLOCK}(?:Z|[+-]\d{{2}}:?\d{{2}})?"
 _DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
-_TAG = r"(?P<tag>[^\s:\[\]]{1,128})(?:\[\d{1,10}\])?:(?: |$)"
+# Busybox's syslogd names the facility and the level before the tag.
+_TAG = r"(?:kern\.[a-z]{1,7} )?(?P<tag>[^\s:\[\]]{1,128})(?:\[\d{1,10}\])?:(?: |$)"
 
 _DIGITS = frozenset("0123456789")
 _OCTETS = re.compile(r"\d{1,7} (?=<\d{1,3}>)", re.ASCII)
@@ -43,7 +44,7 @@ _LEVELS = re.compile(
 _POD = re.compile(r"\[pod/\S{1,512}\] ", re.ASCII)
 # What may stand before all others, by its first letter: dmesg -x names the facility, `kubectl logs --prefix` the pod.
 _BEFORE = {**dict.fromkeys("kumdaslnlcf", _LEVELS), "[": _POD}
-_UPTIME = re.compile(r"\[ *(?P<uptime>\d{1,12}\.\d{1,9})(?: <[^>]{0,40}>)?\] ?", re.ASCII)
+_UPTIME = re.compile(r"\[ *(?P<uptime>\d{1,12}(?:\.\d{1,9})?)(?: <[^>]{0,40}>)?\] ?", re.ASCII)
 _CALLER = re.compile(r"\[ *[TC]\d{1,10}\] ?", re.ASCII)
 _CTIME = re.compile(
     rf"\[{_DAY} (?P<month>\w{{3}}) +(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}) (?P<year>\d{{4}})\] ?", re.ASCII
@@ -56,21 +57,29 @@ _FABRIC_MANAGER = re.compile(
 )
 _CONTAINER = re.compile(r"(?:stdout|stderr) [FP] ", re.ASCII)
 _DELTA = re.compile(r"\[ *\+(?P<delta>\d{1,9}\.\d{1,9})\] ?", re.ASCII)
-_ELIDED = re.compile(r"\[\.\.\.\] ?")
+_ELIDED = re.compile(r"\[(?:\.\.\.|…)\] ?")
 _BRACKET_ISO = re.compile(rf"\[(?P<iso>{_ISO})\](?:\[ *\d{{1,12}}\.\d{{1,9}}\])? ?", re.ASCII)
 _TALOS = re.compile(rf"(?P<node>\S{{1,128}}): (?:kern|user|daemon): +\w{{1,16}}: \[(?P<iso>{_ISO})\]: ", re.ASCII)
 _SYSLOG_ISO = re.compile(rf"(?P<iso>{_ISO}) ", re.ASCII)
 _FULL = re.compile(
     rf"{_DAY} (?P<date>\d{{4}}-\d{{2}}-\d{{2}} {_CLOCK}) (?P<zone>[A-Z]{{3,5}}|[+-]\d{{2}}(?:\d{{2}})?) ", re.ASCII
 )
-_YEARLESS = re.compile(rf"(?P<month>[^\W\d_]{{3,5}}\.?) +(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}) ")
+# The month in any language: `Nov`, `kwi`, `févr.`, `11月`.
+_YEARLESS = re.compile(rf"(?P<month>[^\W\d_]{{2,10}}\.?|\d{{1,2}}[月월]) +(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}) ")
+_DATED = re.compile(rf"{_DAY} (?P<month>\w{{3}}) +(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}) (?P<year>\d{{4}}) ")
+# What a collector's time may stand before: a line with a prefix of its own.
+_WHOLE = re.compile(
+    rf"\[ *\d{{1,12}}\.\d|\[{_DAY} |<\d{{1,3}}>|\d{{1,5}},\d{{1,20}},\d{{1,20}},|[A-Z][a-z]{{2}} +\d{{1,2}} {_CLOCK} ",
+    re.ASCII,
+)
 _UNIX = re.compile(r"(?P<epoch>\d{9,11}\.\d{1,9}) ", re.ASCII)
 _TAGGED = re.compile(_TAG)
 _HOST_TAGGED = re.compile(rf"(?P<node>\S{{0,254}}[^\s:]) {_TAG}")
 _HOST = re.compile(r"(?P<node>\S{0,254}[^\s:]) ")
 _MONOTONIC = re.compile(
-    r"(?P<node>\S{0,254}[^\s:]) (?P<tag>kernel|NVRM|nvidia-nvswitch\d{1,4})(?:\[\d{1,10}\])?: ", re.ASCII
+    r"(?P<node>[A-Za-z0-9][\w.-]{0,253}) (?P<tag>kernel|NVRM|nvidia-nvswitch\d{1,4})(?:\[\d{1,10}\])?: ", re.ASCII
 )
+_TIMELESS = re.compile(r" {0,3}(?P<node>[A-Za-z0-9][\w.-]{0,253}) kernel(?:\[\d{1,10}\])?: ", re.ASCII)
 _REPEATED = re.compile(r"message repeated (\d{1,6}) times: \[ ?(.*?)\]?$", re.ASCII)
 _ESCAPE = re.compile(rb"\\x([0-9a-fA-F]{2})")
 
@@ -99,6 +108,8 @@ class PrefixReader:
 
     def read(self, text: str) -> Record:
         """The record of a line; a line in no known form is a bare message, as it stands."""
+        if host := _TIMELESS.match(text):
+            return settle(Record(None, host["node"], "kernel", text[host.end() :]))
         first = text[:1]
         if first in _DIGITS:
             if match := _KMSG.match(text):
@@ -123,8 +134,6 @@ class PrefixReader:
         if match := _UPTIME.match(text):
             time = self.stamps.since_boot(float(match["uptime"]))
             rest = text[match.end() :]
-            if host := _MONOTONIC.match(rest):
-                return Record(time, host["node"], host["tag"], rest[host.end() :])
         elif match := _CTIME.match(text):
             time = self.stamps.dated(match["month"], match["day"], match["clock"], match["year"])
         elif (match := _MINUTE.match(text)) or (match := _DELTA.match(text)):
@@ -141,6 +150,8 @@ class PrefixReader:
         rest = text[match.end() :]
         if caller := _CALLER.match(rest):
             rest = rest[caller.end() :]
+        if host := _MONOTONIC.match(rest):
+            return Record(time, host["node"], host["tag"], rest[host.end() :])
         return Record(time, None, None, rest)
 
     def relative(self, text: str) -> datetime | None:
@@ -158,11 +169,14 @@ class PrefixReader:
             time = stamps.iso(match["iso"])
             if "," in match["iso"]:  # dmesg --time-format iso: neither host nor tag
                 return Record(time, None, None, text[match.end() :])
-            if container := _CONTAINER.match(text, match.end()):
-                inner = self.read(text[container.end() :])
+            container = _CONTAINER.match(text, match.end())
+            if container or _WHOLE.match(text, match.end()):
+                inner = self.read(text[(container or match).end() :])
                 return replace(inner, time=inner.time or time)
         elif match := _YEARLESS.match(text):
             time = stamps.yearless(match["month"], match["day"], match["clock"])
+        elif match := _DATED.match(text):
+            time = stamps.dated(match["month"], match["day"], match["clock"], match["year"])
         elif match := _FULL.match(text):
             time = _zoned(stamps, match["date"], match["zone"])
         elif match := _UNIX.match(text):
@@ -172,10 +186,10 @@ class PrefixReader:
         else:
             return None
         rest = text[match.end() :]
-        if found := _HOST_TAGGED.match(rest):
-            return Record(time, found["node"], found["tag"], rest[found.end() :])
         if found := _TAGGED.match(rest):
             return Record(time, None, found["tag"], rest[found.end() :])
+        if found := _HOST_TAGGED.match(rest):
+            return Record(time, found["node"], found["tag"], rest[found.end() :])
         if found := _HOST.match(rest):
             return Record(time, found["node"], "", rest[found.end() :])
         return Record(time, None, "", rest)
@@ -183,8 +197,6 @@ class PrefixReader:
 
 def _bare(text: str) -> Record:
     message = text.lstrip()
-    if message.startswith("kernel: "):
-        return Record(None, None, "kernel", message[8:])
     if message.startswith("Xid (PCI:"):  # journalctl -o cat of a record whose identifier was NVRM
         return Record(None, None, "NVRM", message)
     return Record(None, None, None, message)
@@ -194,7 +206,9 @@ def settle(record: Record) -> Record:
     """The record as the kernel wrote it: the driver's name back in the message, the uptime off, repeats counted."""
     tag, message, repeats = record.tag, record.message, record.repeats
     if tag is None:
-        return record
+        if not message.startswith("kernel: "):
+            return record
+        tag, message = "kernel", message[8:]
     if DRIVER_TAG.fullmatch(tag):
         tag, message = "kernel", f"{tag}: {message}"
     if tag == "kernel":

@@ -64,9 +64,9 @@ class Stamps:
         """`Nov` `20` `22:31:54.121678`: the year is the context's, or that of the newest moment the log can speak of.
 
         A live log runs on past both: it never steps back by half a year, so where it seems to, a new year has come.
-        None where neither is known, or where the month's name is not English.
+        None where neither is known, or where the month is neither an English name nor a number (`11月`).
         """
-        number = MONTHS.get(month[:3].lower())
+        number = int(month[:-1]) if month[:1].isdecimal() else MONTHS.get(month[:3].lower())
         year, until, last = self._context.year, self._context.until, self._last
         if number is None or (year is None and until is None):
             return None

@@ -5,6 +5,7 @@ nvidia-nvswitch3: SXid (PCI:0000:08:00.0): 22013, Severity 0 Engine instance 60 
 -> one Event
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -21,6 +22,8 @@ DETAILS_LINES = 20
 MAX_HELD = 256
 # Kinds of the details themselves: without their head they are events of their own, and hold nothing.
 DETAIL = "_detail"
+_DRIVER = re.compile(r"NVRM: |nvidia-nvswitch\d")
+_NEXT = re.compile(r"(?<!^)(?=NVRM: Xid \(|nvidia-nvswitch\d{1,4}: SXid \()")
 
 _SIGNED = tuple((sign, family) for family in FAMILIES for sign in family.signs)
 
@@ -38,7 +41,7 @@ class MessageDecoder:
         """The events of a record; it may hold several messages."""
         tag = None if record.from_kernel() else record.tag
         node = record.node or self._node
-        for message in record.message.split("\n"):
+        for message in _messages(record.message):
             found = _decoded(message, tag)
             if found is None:
                 if tag is None:
@@ -81,6 +84,15 @@ class MessageDecoder:
         if late:
             self._held = [entry for entry in self._held if entry not in late]
         return [event for _family, event in late]
+
+
+def _messages(text: str) -> Iterator[str]:
+    """The messages of a record. Two that a console wrote at once stand on one line; a quotation is no message."""
+    for line in map(str.strip, text.split("\n")):
+        if _DRIVER.match(line):
+            yield from map(str.strip, _NEXT.split(line))
+        else:
+            yield line
 
 
 def _decoded(message: str, tag: str | None) -> tuple[Family, Event] | None:

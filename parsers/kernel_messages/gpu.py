@@ -18,29 +18,32 @@ from store.catalog import judged
 from store.event import Attribute, Device, Event
 
 _PCI = r"(?P<pci>(?:PCI:)?(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
-_UUID = r"(?P<uuid>GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+_UUID = r"(?P<uuid>GPU-[0-9a-fA-F-]{3,48})"
+# A driver of several GPUs may say which of them speaks: `NVRM: GPU0 RmInitAdapter: ...`. The first open drivers wrote
+# no colon.
+_NVRM = r"NVRM:? (?:GPU(?P<gpu_index>\d{1,4}) )?"
 _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (kind, re.compile(pattern, re.ASCII))
     for kind, pattern in (
         ("gpu_map", rf"NVRM: GPU at {_PCI}: {_UUID}\s*$"),
-        ("gpu_lost", rf"NVRM: (?:The NVIDIA )?GPU {_PCI}:? .{{0,80}}fallen off the bus"),
+        ("gpu_lost", rf"NVRM: (?:The NVIDIA )?GPU (?:at )?{_PCI}:? .{{0,80}}fallen off the bus"),
         ("gpu_lost", r"NVRM: fallen off the bus and is not responding"),
         ("nvrm_init_failure", rf"NVRM: (?:GPU {_PCI}: )?RmInitAdapter failed!(?: \((?P<status>[0-9a-fx:]{{1,40}})\))?"),
         ("nvrm_init_failure", rf"NVRM: (?:GPU {_PCI}: )?rm_init_adapter(?:\(\d{{1,4}}\))? failed"),
-        ("nvrm_init_failure", r"NVRM: RmInitAdapter: Cannot initialize"),
+        ("nvrm_init_failure", rf"{_NVRM}RmInitAdapter: Cannot initialize"),
         ("nvrm_init_failure", r"NVRM: The NVIDIA probe routine failed for (?P<count>\d{1,4}) device"),
         ("nvrm_init_failure", r"NVRM: None of the NVIDIA (?:devices|graphics adapters) were initialized"),
         ("nvrm_init_failure", rf"nvidia: probe of {_PCI} failed with error (?P<error>-?\d{{1,6}})"),
         ("nvrm_init_failure", rf"nvidia {_PCI}: probe with driver nvidia failed with error (?P<error>-?\d{{1,6}})"),
-        ("nvrm_distress", r"NVRM: (?:GPU(?P<gpu_index>\d{1,4}) )?\w{1,80}: (?:GSP RM )?[Hh]eartbeat timed out"),
-        ("nvrm_distress", r"NVRM: (?:GPU(?P<gpu_index>\d{1,4}) )?\w{1,80}: RC watchdog: GPU is probably locked"),
+        ("nvrm_distress", rf"{_NVRM}\w{{1,80}}: (?:GSP RM )?[Hh]eartbeat timed out"),
+        ("nvrm_distress", rf"{_NVRM}\w{{1,80}}: RC watchdog: GPU is probably locked"),
         (
             "nvrm_distress",
-            r"NVRM: (?:GPU(?P<gpu_index>\d{1,4}) )?\w{1,80}: \*{4,200} ?GSP[\w -]{0,40}(?:Timeout|Failure|Crash|Error)",
+            rf"{_NVRM}\w{{1,80}}: \*{{4,200}} ?GSP[\w -]{{0,40}}(?:Timeout|Failure|Crash|Error)",
         ),
         (
             "nvlink_train",
-            r"NVRM: (?:GPU(?P<gpu_index>\d{1,4}) )?_?knvlink\w{1,80}: .{0,400}?(?:[Ff]ail|[Ee]rror|[Tt]imed? ?out)",
+            rf"{_NVRM}_?knvlink\w{{1,80}}: .{{0,400}}?(?:[Ff]ail|[Ee]rror|[Tt]imed? ?out)",
         ),
         ("peermem_invalid_context", r"nv(?:idia[-_]peermem|_peer_mem):? .{0,120}ERROR detected invalid context"),
     )

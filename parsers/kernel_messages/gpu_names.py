@@ -16,6 +16,7 @@ from store.event import Event
 # What is remembered of each host; a log of many hosts is bounded too.
 MAX_GPUS = 100_000
 MAX_NODES = 20_000
+UUID_LENGTH = len("GPU-00000000-0000-0000-0000-000000000000")
 # A sentence over three lines ends within so many.
 SENTENCE_LINES = 4
 
@@ -52,7 +53,8 @@ class GpuNames:
             event = replace(event, device=device, line=named[2])
         if device.pci is not None and device.type == "gpu":
             if event.kind == "gpu_map":
-                self._map(node, device.pci, device.uuid or "")
+                if device.uuid and len(device.uuid) == UUID_LENGTH:  # not one that is cut short
+                    self._map(node, device.pci, device.uuid)
             elif uuid := self._uuids.get((node, device.pci)):
                 event = replace(event, device=replace(device, uuid=uuid))
         driver = self._drivers.get(node)

@@ -12,10 +12,11 @@ from parsers.kernel_messages.family import Family
 from store.catalog import judged
 from store.event import Attribute, Device, Event
 
+# The kernel cuts a process's name at 15 bytes: a longer one is somebody's sentence.
 _CRASH = re.compile(
-    r"(?:traps: )?(?P<process>[^\[\]]{1,64}(?:\[[^\[\]]{0,32}\])?)\[(?P<pid>\d{1,10})\]:? "
+    r"(?:(?:traps: )?(?P<process>[^\s\[\]\"'`>$#|-][^\[\]]{0,14}(?:\[[^\[\]]{0,14}\])?)\[(?P<pid>\d{1,10})\]:? )?"
     r"(?P<fault>segfault|general protection(?: fault)?|trap \w{1,24})(?: at (?P<address>[0-9a-f]{1,16}))?"
-    r" .{0,160}? in (?P<library>libnccl[\w.+-]{0,60})\[",
+    r" .{0,160}? in (?P<library>libnccl[\w.+-]{0,60})(?:[\[ ]|$)",
     re.ASCII,
 )
 
@@ -25,12 +26,9 @@ def decode(message: str) -> Event | None:
     match = _CRASH.match(message)
     if not match:
         return None
-    attributes: dict[str, Attribute] = {
-        "process": match["process"],
-        "pid": int(match["pid"]),
-        "fault": match["fault"],
-        "library": match["library"],
-    }
+    attributes: dict[str, Attribute] = {"fault": match["fault"], "library": match["library"]}
+    if match["process"]:
+        attributes |= {"process": match["process"], "pid": int(match["pid"])}
     if match["address"]:
         attributes["address"] = f"0x{match['address']}"
     event = Event(

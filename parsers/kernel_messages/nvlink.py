@@ -15,7 +15,7 @@ from store.catalog import NvlinkFault, nvlink5
 from store.event import Attribute, Event, Severity
 
 _DETAIL = re.compile(
-    r"(?P<unit>[A-Z][A-Z0-9_/]{1,60})\s+(?P<severity>Fatal|Nonfatal)\s+XC ?(?P<contained>\d)\s+i ?\d{1,4}\s+"
+    r"(?P<unit>[A-Z][A-Z0-9_/]{1,60})\s+(?P<severity>Fatal|Nonfatal)\s+XC ?(?P<contained>\d{1,2})\s+i ?\d{1,4}\s+"
     r"Link (?P<link>-?\d{1,4})\b(?: ?[(\[](?P<intrinfo>0x[0-9a-f]{1,8})(?:,? (?P<errstatus>0x[0-9a-f]{1,8}))?)?",
     re.ASCII | re.IGNORECASE,
 )
@@ -76,7 +76,7 @@ def nvlink_detail(code: int, text: str) -> NvlinkDetail | None:
         code=code,
         unit=match["unit"],
         fatal=match["severity"].lower() == "fatal",
-        cross_contained=match["contained"] != "0",
+        cross_contained=int(match["contained"]) != 0,
         link=int(match["link"]),
         intrinfo=match["intrinfo"],
         errstatus=match["errstatus"],

@@ -21,12 +21,18 @@ _CHECK = re.compile(
 
 
 def decode(message: str) -> Event | None:
-    """The Xid quoted, as a notice; without time, and without node unless the line names it."""
+    """The Xid quoted, as a notice; without time, and without node unless the line names it.
+
+    Without the process too: the kernel's own line blames it, and blames it once.
+    """
     match = _CHECK.match(message)
     event = decode_xid(match["quoted"]) if match else None
     if match is None or event is None:
         return None
-    return replace(event, kind="quoted_xid", severity="info", action="none", node=match["node"])
+    attributes = {name: value for name, value in event.attributes.items() if name not in ("pid", "process")}
+    return replace(
+        event, kind="quoted_xid", severity="info", action="none", node=match["node"], attributes=attributes
+    )
 
 
 FAMILY = Family(name="quoted_xid", signs=("check_gpu_xid: ",), decode=decode, tags=frozenset({"nhc"}))

@@ -30,7 +30,7 @@ _PLACE = re.compile(
 )
 _DATA = re.compile(r"Data ?\{(?P<data>[0-9a-fA-Fx, ]{1,400})", re.ASCII)
 _DETAIL = re.compile(r"Severity \d|Data ?\{", re.ASCII)
-_PRINTED = re.compile(r"(?P<severity>Non-fatal|Fatal|Correctable)\b,? *", re.IGNORECASE)
+_PRINTED = re.compile(r"(?P<severity>Non[- ]?fatal|Fatal|Correctable)\b,? *", re.IGNORECASE)
 _LINK = re.compile(r"Link (?P<link>\d{1,4}) *", re.ASCII)
 # The end of a thermal state: told under the code of its beginning.
 _OVER = re.compile(r"\b(?:Disengaged|Deactivated)\b")
@@ -60,7 +60,7 @@ def _head(code: int, pci: str | None, rest: str, attributes: dict[str, Any]) -> 
     """The fault itself."""
     printed = _PRINTED.match(rest)
     text = rest[printed.end() :] if printed else rest
-    word = printed["severity"].lower() if printed else None
+    word = printed["severity"].lower().replace(" ", "-").replace("nonf", "non-f") if printed else None
     if word:
         attributes["severity"] = word.replace("-", "")
     link = _LINK.match(text)

@@ -25,10 +25,10 @@ NVLINK5_CODES = range(144, 151)
 RECOVERY_ACTION = 154
 
 _XID = re.compile(
-    r"NVRM: {1,8}Xid {0,8}\((?P<where>[^()]{1,80})\) {0,8}: {0,8}(?P<code>\d{1,9})(?:(?:,| |$)(?P<rest>.*))?$",
+    r"NVRM: {0,8}Xid {0,8}\((?P<where>[^()]{1,80})\) {0,8}: {0,8}(?P<code>\d{1,9})(?:(?:[,.;: ]|$)(?P<rest>.*))?$",
     re.ASCII | re.DOTALL | re.IGNORECASE,
 )
-_MIG = re.compile(r"GPU-(?P<kind>I|CI):(?P<id>\d{1,4})", re.ASCII)
+_MIG = re.compile(r"GPU-(?P<kind>I|CI):(?P<id>\d{1,10})", re.ASCII)
 _PID = re.compile(r"\s{0,8}pid=(?P<pid>[^,\s]{0,40})(?:,|\s|$)", re.ASCII)
 _NAME = re.compile(r"\s{0,8}name=(?P<name>.*?)(?:, |,?$)", re.DOTALL)
 # What the driver's texts begin with: a process name may hold commas, so the name ends where one of these follows.

@@ -62,7 +62,7 @@ def test_a_gpu_that_is_gone_without_an_xid() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["RuntimeError: GPU has fallen off the bus", "NVRM: fallen off the bus", "NVRM: GPU at PCI:0000:0b:00: GPU-ff3d"],
+    ["RuntimeError: GPU has fallen off the bus", "NVRM: fallen off the bus", "NVRM: GPU at PCI:0000:0b:00: "],
 )
 def test_a_gpu_that_nobody_names_is_not_lost(line: str) -> None:
     """No address, no event."""
@@ -82,6 +82,12 @@ def test_the_driver_says_once_which_gpu_is_at_an_address() -> None:
         ("xid", "a", uuid),
         ("xid", "b", None),
     ]
+
+
+def test_a_uuid_cut_short_names_no_later_fault() -> None:
+    """It is told as it stands, and forgotten."""
+    events = decode("NVRM: GPU at PCI:0000:3b:00: GPU-5096", XID)
+    assert [event.device.uuid for event in events] == ["GPU-5096", None]
 
 
 def test_repeats_are_an_attribute() -> None:

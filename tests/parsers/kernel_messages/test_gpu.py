@@ -84,7 +84,7 @@ def test_a_message_of_the_driver_is_an_event(
         "NVRM: GPU4 RPC history (CPU -> GSP):",
         "NVRM: GPU 0000:91:00.0: GPU serial number is 1653723052734.",
         "NVRM: knvlinkFilterBridgeLinks_IMPL: links 0x3 are connected",
-        f"NVRM: GPU at PCI:0000:9b:00: {UUID[:-1]}",
+        "NVRM: GPU at PCI:0000:9b:00: GPU-???????",
         "nvidia-peermem nv_get_p2p_free_callback: ok",
         "quoting NVRM: RmInitAdapter failed!",
         "NVRM: The NVIDIA probe routine was not called for 1 device(s).",

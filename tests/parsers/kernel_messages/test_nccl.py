@@ -15,8 +15,8 @@ from parsers.kernel_messages.nccl import decode
             "0x7f79",
         ),
         (
-            "ray::Worker Dict[7]: segfault at 8 ip 0 sp 0 error 4 in libnccl.so.2.21.5[7f+b]",
-            "ray::Worker Dict",
+            "ray::WorkerDict[7]: segfault at 8 ip 0 sp 0 error 4 in libnccl.so.2.21.5[7f+b]",
+            "ray::WorkerDict",
             7,
             "0x8",
         ),
