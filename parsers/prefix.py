@@ -24,6 +24,9 @@ from parsers.stamp import Stamps
 DRIVER_TAG = re.compile(r"NVRM|nvidia-nvswitch\d{1,4}", re.ASCII)
 FABRIC_MANAGER_TAG = "nv-fabricmanager"
 
+# A line goes through a container's log, a collector and a shipper: each puts its time before it.
+MAX_DEPTH = 3
+
 _CLOCK = r"\d{1,2}:\d{2}:\d{2}(?:[.,]\d{1,9})?"
 _ISO = rf"\d{{4}}-\d{{2}}-\d{{2}}[T ]{_CLOCK}(?:Z|[+-]\d{{2}}:?\d{{2}})?"
 _DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
@@ -106,8 +109,11 @@ class PrefixReader:
         self.stamps = stamps
         self._moment: datetime | None = None
 
-    def read(self, text: str) -> Record:
-        """The record of a line; a line in no known form is a bare message, as it stands."""
+    def read(self, text: str, depth: int = 0) -> Record:
+        """The record of a line; a line in no known form is a bare message, as it stands.
+
+        `depth` is how many collectors' prefixes stood before it.
+        """
         if host := _TIMELESS.match(text):
             return settle(Record(None, host["node"], "kernel", text[host.end() :]))
         first = text[:1]
@@ -126,7 +132,7 @@ class PrefixReader:
                 text = text[match.end() :]
         elif (before := _BEFORE.get(first)) and (match := before.match(text)):
             text = text[match.end() :]
-        record = self._dmesg(text) if text.startswith("[") else self._syslog(text)
+        record = self._dmesg(text) if text.startswith("[") else self._syslog(text, depth)
         return settle(record or _bare(text))
 
     def _dmesg(self, text: str) -> Record | None:
@@ -162,7 +168,7 @@ class PrefixReader:
             self._moment = self.stamps.since_epoch(self._moment.timestamp() + float(match["delta"]))
         return self._moment
 
-    def _syslog(self, text: str) -> Record | None:
+    def _syslog(self, text: str, depth: int) -> Record | None:
         """A line with a time, a host and a tag."""
         stamps = self.stamps
         if match := _SYSLOG_ISO.match(text):
@@ -170,8 +176,8 @@ class PrefixReader:
             if "," in match["iso"]:  # dmesg --time-format iso: neither host nor tag
                 return Record(time, None, None, text[match.end() :])
             container = _CONTAINER.match(text, match.end())
-            if container or _WHOLE.match(text, match.end()):
-                inner = self.read(text[(container or match).end() :])
+            if depth < MAX_DEPTH and (container or _WHOLE.match(text, match.end())):
+                inner = self.read(text[(container or match).end() :], depth + 1)
                 return replace(inner, time=inner.time or time)
         elif match := _YEARLESS.match(text):
             time = stamps.yearless(match["month"], match["day"], match["clock"])

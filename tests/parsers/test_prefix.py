@@ -153,3 +153,10 @@ def test_a_program_in_a_container_that_quotes_the_kernel_is_not_it(prefix: str) 
     """The line inside is read as any other."""
     record = read(prefix + MESSAGE)
     assert not record.from_kernel() or not record.message.startswith("NVRM")
+
+
+@pytest.mark.parametrize("prefix", ["2026-11-20T22:31:54Z stderr F ", "2026-11-20T22:31:54Z <4>"])
+def test_collectors_prefixes_are_taken_off_up_to_a_depth(prefix: str) -> None:
+    """Three of them; a line of nothing else ends at once."""
+    assert read(prefix * 3 + MESSAGE).message == MESSAGE
+    assert read(prefix * 2500 + MESSAGE).message != MESSAGE
