@@ -43,7 +43,8 @@ FORMS = (
     ),
     Form(
         "invoked oom-killer",
-        r"(?P<process>.{1,64}?) invoked oom-killer: (?:gfp_mask|order)=?",
+        # Not behind what somebody puts before a quotation: a mark of a list, a quote, a sentence's colon.
+        r"(?P<process>(?![-\s\"'`>$#|/])(?:(?!: )[^\"']){1,32}?) invoked oom-killer: (?:gfp_mask|order)=?",
         "oom_invoked",
     ),
     Form(
