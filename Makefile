@@ -7,7 +7,7 @@ ARGS ?=
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/$(VENV)
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: run test check bench screenshot bootstrap format packages clean
+.PHONY: run test check bench screenshot formats fuzz bootstrap format packages clean
 
 run: bootstrap
 	$(VENV)/bin/foreshock demo $(ARGS)
@@ -26,6 +26,13 @@ bench: bootstrap packages
 
 screenshot: bootstrap packages
 	PYTHONPATH=tests $(RUN) python tests/real/screenshot.py docs/cluster.png
+
+formats: bootstrap
+	PYTHONPATH=tests $(RUN) python tests/formats_page.py > docs/formats.md.new
+	mv docs/formats.md.new docs/formats.md
+
+fuzz: bootstrap
+	PYTHONPATH=tests $(RUN) python tests/fuzz.py $(ARGS)
 
 format: bootstrap
 	$(RUN) ruff check --fix .

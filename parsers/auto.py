@@ -77,7 +77,8 @@ def _all(steps: Sequence[Callable[[], Iterable[Event]]]) -> list[Event]:
     broken: ParseError | None = None
     for step in steps:
         try:
-            found += step()
+            for event in step():
+                found.append(event)  # extend() does not promise to keep them
         except ParseError as error:
             broken = broken or error
     if broken is not None and not found:

@@ -13,7 +13,7 @@ Lines that are no JSON are passed over.
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,8 +25,6 @@ from store.event import Event
 # One document, or one element of a list: a Kubernetes node is some 20,000 characters.
 MAX_CHARS = 8 * 1024 * 1024
 MAX_DEPTH = 32
-# Events held back for an error; beyond, the error is not told.
-MAX_BESIDE = 10_000
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\]]|[^\s"{}\[\]]+')
 # What a document begins with; anything else is a line of something else: `[2025-03-01 04:05:06] ...`, `{braces}`.
@@ -251,33 +249,25 @@ class DocumentParser:
         """`lists` as of DocumentReader."""
         self._decode = decode
         self._reader = DocumentReader(lists)
-        self._beside: list[Event] = []  # told beside something broken: an error and events cannot be given at once
 
-    def feed(self, text: str, line: int) -> Iterable[Event]:
+    def feed(self, text: str, line: int) -> Iterator[Event]:
         """The events of the documents that a line completes.
 
         Raises:
-            ParseError: a document is broken. What stood beside it is given by the next call.
+            ParseError: a document is broken; what stood beside it is given first.
         """
-        found, errors = self._reader.feed(text, line)
-        events = self._beside + self._told_by(found)
-        if errors and len(events) <= MAX_BESIDE:
-            self._beside = events
-            raise errors[0]
-        self._beside = []
-        return events
+        yield from self._given(*self._reader.feed(text, line))
 
-    def flush(self) -> Iterable[Event]:
-        """What an error held back.
+    def flush(self) -> Iterator[Event]:
+        """What stood in the lines of a document that was cut short.
 
         Raises:
             ParseError: the last document is cut short.
         """
-        found, errors = self._reader.flush()
-        events, self._beside = self._beside + self._told_by(found), []
-        if errors and not events:
-            raise errors[0]
-        return events
+        yield from self._given(*self._reader.flush())
 
-    def _told_by(self, found: list[Document]) -> list[Event]:
-        return [event for document in found for event in self._decode(document)]
+    def _given(self, found: list[Document], errors: list[ParseError]) -> Iterator[Event]:
+        for document in found:
+            yield from self._decode(document)
+        if errors:
+            raise errors[0]

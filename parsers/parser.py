@@ -116,12 +116,13 @@ def decode(
 def guarded(
     step: Callable[[], Iterable[Event]], line: int, on_error: OnError | None, file: str | None = None
 ) -> Iterator[Event]:
-    """The events of one step of a parser; a ParseError goes to `on_error` and gives none."""
+    """The events of one step of a parser; a ParseError goes to `on_error`, and what was given before it stays."""
+    events: list[Event] = []
     try:
-        events = list(step())
+        for event in step():
+            events.append(event)  # extend() does not promise to keep them
     except ParseError as error:
         if on_error is not None:
             on_error(line, error)
-        return
     for event in events:
         yield event if file is None else replace(event, file=file)

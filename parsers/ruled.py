@@ -5,7 +5,7 @@
 Rules may change while a log is followed: the next line is read by the new ones.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from parsers.auto import MIXED, MixedParser
@@ -44,7 +44,7 @@ class RuledParser:
         self._seen = NO_RULES
         self._matcher: PatternMatcher | None = None
 
-    def feed(self, text: str, line: int) -> Iterable[Event]:
+    def feed(self, text: str, line: int) -> Iterator[Event]:
         """The format's events of the line, and those of the patterns that it matches.
 
         Raises:
@@ -53,15 +53,15 @@ class RuledParser:
         rules = self._renewed()
         found = [] if self._matcher is None else list(self._matcher.events(text, line, self._format))
         try:
-            return [*map(rules.judge, self._inner.feed(text, line)), *found]
+            yield from map(rules.judge, self._inner.feed(text, line))
         except ParseError:
             if not found:
                 raise
-            return found
+        yield from found
 
-    def flush(self) -> Iterable[Event]:
+    def flush(self) -> Iterator[Event]:
         """What the format held back."""
-        return [*map(self._renewed().judge, self._inner.flush())]
+        yield from map(self._renewed().judge, self._inner.flush())
 
     def _renewed(self) -> Rules:
         rules = self._rules()

@@ -58,7 +58,7 @@ def test_each_line_of_a_mixed_log_goes_to_its_format() -> None:
         ("opensm", "link_down", 2),
         ("opensm", "port_removed", 4),
     ]
-    assert events[1].attributes["peer"] == "0x2"
+    assert events[1].attributes["peer"] == "0x0000000000000002"
 
 
 def test_a_mixed_log_is_read_by_the_sites_rules() -> None:

@@ -175,7 +175,7 @@ def told(document: Document) -> Sequence[Event]:
 
 
 def test_an_error_and_what_stands_beside_it_are_both_told() -> None:
-    """The events come with the next line, or at the end."""
+    """The events first."""
     errors: list[tuple[int, str]] = []
     text = ['{"a":}{"a":1}', '{"a":2}', '{"a":]{"a":3}']
     events = list(parse(DocumentParser(told), text, lambda line, error: errors.append((line, str(error)))))
@@ -188,15 +188,5 @@ def test_a_document_cut_short_is_told_at_the_end() -> None:
     parser = DocumentParser(told)
     assert list(parser.feed('{"a": [', 1)) == []
     with pytest.raises(ParseError, match="line 1 is cut short"):
-        parser.flush()
+        list(parser.flush())
     assert [event.kind for event in parser.feed('{"a": 4}', 2)] == ["4"]
-
-
-def test_errors_beside_very_many_events_give_way_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is held back for errors is bounded."""
-    monkeypatch.setattr(documents, "MAX_BESIDE", 3)
-    errors: list[int] = []
-    lines = ['{"a":}{"a":1}{"a":2}'] * 4
-    events = list(parse(DocumentParser(told), lines, lambda line, _error: errors.append(line)))
-    assert len(events) == 8
-    assert errors == [1, 3]

@@ -1,5 +1,6 @@
 """A site's rules: read, refused with a place, applied to events and lines."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsers.parser import Context, ParseError, parse
-from parsers.ruled import make_parser
+from parsers.ruled import RuledParser, make_parser
 from parsers.rules import MAX_FAULTS, MAX_PATTERNS, NO_RULES, Rules, RulesError, no_rules, read_rules
 from store.event import Event
 
@@ -163,16 +164,32 @@ def test_a_broken_line_that_a_pattern_finds_is_that_events_and_no_error() -> Non
         def flush(self) -> list[Event]:
             return []
 
-    from parsers.ruled import RuledParser
-
     rules = read_rules("patterns: [{name: a, match: known}]", "r")
     parser = RuledParser(Broken(), "kernel", Context(), lambda: rules)
     assert [event.kind for event in parser.feed("kernel: known", 1)] == ["a"]
     with pytest.raises(ParseError):
-        parser.feed("kernel: strange", 2)
+        list(parser.feed("kernel: strange", 2))
 
 
 def test_a_pattern_that_would_run_away_elsewhere_does_not_here() -> None:
     """RE2's time is linear in the line."""
     text = "patterns: [{name: a, match: '(a+)+$'}]"
     assert events(text, "kernel: " + "a" * 60_000 + "b") == []
+
+
+def test_what_a_line_gave_before_it_broke_is_kept() -> None:
+    """By a parser that gives its events one by one, under rules and in a mixed log too."""
+
+    class Halfway:
+        def feed(self, text: str, line: int) -> Iterator[Event]:
+            yield XID_79
+            raise ParseError(text)
+
+        def flush(self) -> list[Event]:
+            return []
+
+    rules = read_rules("faults: [{kind: xid, severity: info}]", "r")
+    errors: list[int] = []
+    for parser in (RuledParser(Halfway(), "kernel", Context(), lambda: rules), Halfway()):
+        assert len(list(parse(parser, ["x"], lambda line, _error: errors.append(line)))) == 1
+    assert errors == [1, 1]
