@@ -24,7 +24,7 @@ FORMS = (
     Form(
         "EDAC MC",
         r"EDAC MC(?P<mc>\d{1,4}): (?P<count>\d{1,6}) (?P<severity>CE|UE) (?P<error>.{0,300}?)\bon "
-        r"(?P<dimm>[^()]{1,400}?) *(?:\((?P<detail>.{0,600}?)\)? *)?$",
+        r"(?P<dimm>[^()]{1,400})(?:\((?P<detail>[^()]{0,600}))?",
         "edac",
         device="dimm",
         by="severity",

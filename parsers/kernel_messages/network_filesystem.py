@@ -83,8 +83,8 @@ FORMS = (
         "lustre_timeout",
     ),
     Form(
-        "Timed out tx ",
-        rf"(?P<fs>LNet)(?:Error)?: {_WHERE}Timed out tx (?:for (?P<peer>[^\s:,]{{1,120}}))?",
+        "Timed out tx",
+        rf"(?P<fs>LNet)(?:Error)?: {_WHERE}Timed out tx(?: for (?P<peer>[^\s:,]{{1,120}}))?",
         "lustre_timeout",
     ),
     Form("LustreError: ", rf"(?P<fs>Lustre)Error: {_WHERE}(?:LBUG|ASSERTION\()", "lustre_error", variant="lbug"),

@@ -85,14 +85,15 @@ FORMS = (
     ),
     Form(
         "DPC: ",
-        rf"{PCI_DEVICE}(?:DPC: )+containment event, status:(?P<status>0x[0-9a-f]{{1,8}}),? source:"
+        rf"{PCI_DEVICE}(?:DPC: ){{1,2}}containment event, status:(?P<status>0x[0-9a-f]{{1,8}}),? source:"
         r"(?P<source>0x[0-9a-f]{1,8})",
         "pcie_dpc",
         device="",
     ),
     Form(
         "DPC: ",
-        rf"{PCI_DEVICE}(?:DPC: )+(?P<error>unmasked uncorrectable error|ERR_NONFATAL|ERR_FATAL|RP PIO error) detected",
+        rf"{PCI_DEVICE}(?:DPC: ){{1,2}}"
+        r"(?P<error>unmasked uncorrectable error|ERR_NONFATAL|ERR_FATAL|RP PIO error) detected",
         "pcie_dpc_detail",
         device="",
     ),
