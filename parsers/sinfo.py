@@ -48,6 +48,7 @@ class SinfoParser:
         self._stamps = Stamps(context)
         self._table = TableReader(_is_header, _COMMAND, free_text="REASON")
         self._columns: list[str] = []  # of a list whose columns are separated by blanks
+        self._ended = False  # such a list has been read: what stands below it is something else
         self._taken: datetime | None = None
         self._told: set[tuple[str, str]] = set()
 
@@ -64,8 +65,13 @@ class SinfoParser:
             self._columns = columns
             self._told.clear()
             return []
+        if self._columns and not text.strip():  # a list has no blank lines: it has ended
+            self._columns, self._ended = [], True
+            return []
+        if self._ended and not self._table.names and "|" not in text:
+            return []
         if self._columns and "|" not in text:
-            return self._nodes(_by_blanks(text, self._columns), line) if text.strip() else []
+            return self._nodes(_by_blanks(text, self._columns), line)
         names = self._table.names
         rows = self._table.feed(text, line)
         if self._table.names is not names:

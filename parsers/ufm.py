@@ -28,9 +28,7 @@ _TIME = r"(?P<time>\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(?:[.,]\d{1,6})?)"
 _BEGIN = re.compile(
     rf"{_TIME} \[(?P<entry>\d{{1,18}})\] \[(?P<code>\d{{1,6}})\] (?P<word>CRITICAL|WARNING|MINOR|INFO)\b", re.ASCII
 )
-_HEAD = re.compile(
-    r" (?:\[?Site [^\]]{0,128}\]{1,2} ?)?\[(?P<category>[^\[\]]{1,64})\] (?P<type>\w{1,64}) \[", re.ASCII
-)
+_HEAD = re.compile(r" (?:\[?Site [^\]]{0,128}\] )?\[(?P<category>[^\[\]]{1,64})\] (?P<type>\w{1,64}) \[", re.ASCII)
 # The object ends at a bracket that a colon, or the device's GUID, follows; it may hold brackets itself.
 _OBJECT_END = re.compile(r"\](?: \[dev_id: ?(?P<guid>[0-9a-fA-F]{0,16})\])?: ?", re.ASCII)
 _PORT_OF = re.compile(
@@ -95,6 +93,7 @@ class UfmParser:
         self._stamps = Stamps(context)
         self._part: list[str] = []
         self._part_line = 0
+        self._late: list[Event] = []  # told beside something broken: an error and an event cannot be given at once
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """The event of the entry whose head a line completes.
@@ -103,22 +102,27 @@ class UfmParser:
             ParseError: an entry before it, or it, has no whole head, or an impossible date.
         """
         if not _BEGIN.match(text):
-            return self._more(text)
-        cut, self._part, self._part_line = self._part, [text], line
-        if cut:
-            raise ParseError("an entry is cut short: its head ends before the message")
-        return self._whole()
+            events = self._more(text)
+        else:
+            cut, self._part, self._part_line = self._part, [text], line
+            events = self._whole()
+            if cut:
+                self._late += events
+                raise ParseError("an entry is cut short: its head ends before the message")
+        late, self._late = self._late, []
+        return [*late, *events]
 
     def flush(self) -> Iterable[Event]:
-        """Nothing, but for an entry that is cut short.
+        """What an error held back.
 
         Raises:
-            ParseError: there is one.
+            ParseError: the last entry is cut short.
         """
+        late, self._late = self._late, []
         cut, self._part = self._part, []
         if cut:
             raise ParseError("the last entry is cut short: its head ends before the message")
-        return []
+        return late
 
     def _more(self, text: str) -> list[Event]:
         """A line that begins no entry: more of a head, or of a message, which its first line tells well enough."""

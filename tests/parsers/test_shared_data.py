@@ -170,6 +170,41 @@ def test_a_job_with_a_line_break_in_a_field_is_the_same_job() -> None:
     assert [event.attributes for event in split] == [event.attributes for event in joined]
 
 
+def test_a_real_list_of_nodes_gives_the_one_out_of_service() -> None:
+    """Once, though it is listed for two partitions; the names stand twice, one row ends in a separator."""
+    events, broken = decode("sinfo", DATA / "slurm" / "sinfo.txt")
+    assert broken == []
+    assert [(e.line, e.node, e.attributes["state"], e.attributes["reason"]) for e in events] == [
+        (2, "node0201", "DRAIN+NOT_RESPONDING", "replace")
+    ]
+
+
+def test_a_real_session_gives_its_nodes_out_of_service() -> None:
+    """Lists of sinfo and scontrol among other commands' output."""
+    listed, _ = decode("sinfo", DATA / "slurm" / "session.txt")
+    shown, _ = decode("scontrol", DATA / "slurm" / "session.txt")
+    assert ("gpu001", "DRAIN", "foreshock") in [(e.node, e.attributes["state"], e.attributes["owner"]) for e in listed]
+    assert ("gpu001", "DRAIN", "foreshock") in [(e.node, e.attributes["state"], e.attributes["owner"]) for e in shown]
+    lost, _ = decode("sinfo", DATA / "slurm" / "failures.txt")
+    assert ("gpu002", "DOWN+NOT_RESPONDING") in [(e.node, e.attributes["state"]) for e in lost]
+
+
+def test_a_real_node_in_service_gives_nothing() -> None:
+    """Slurm 24.11."""
+    assert decode("scontrol", DATA / "slurm" / "scontrol-show-node-24.11.txt") == ([], [])
+    assert decode("scontrol", DATA / "slurm" / "scontrol_partitions.txt") == ([], [])
+
+
+@pytest.mark.parametrize(("group", "kind"), [("SONiC", "link_down"), ("Arista", "link_up")])
+def test_a_real_line_of_a_switch_is_decoded(group: str, kind: str) -> None:
+    """Captured or quoted by others."""
+    rows = [line.split("\t") for line in (DATA / "fabric" / "link_lines.tsv").read_text().splitlines()]
+    found = [
+        list(parse(PARSERS["switch"].make(Context(year=2026)), [row[2]])) for row in rows if row[0].startswith(group)
+    ]
+    assert [[event.kind for event in events] for events in found] == [[kind]]
+
+
 def test_every_real_outage_is_decoded() -> None:
     """As many as the facts count, each with its cause from the reason table."""
     facts = json.loads((DATA / "faults" / "facts.json").read_text())

@@ -80,6 +80,13 @@ def test_either_separator_is_known_by_the_header(separator: str) -> None:
     assert (len(events), errors) == (1, [])
 
 
+def test_a_row_may_end_in_a_separator_though_its_header_does_not() -> None:
+    """One only, and with nothing behind it."""
+    events, errors = sacct(HEADER, JOB + "|", JOB + "| ", JOB + "||", JOB)
+    assert [event.line for event in events] == [2, 3, 5]
+    assert errors == ["4: the row has 11 fields, its header 9"]
+
+
 def test_columns_may_stand_in_any_order_and_be_few() -> None:
     """Missing ones are missing; a table of `sacct -p` ends in a separator."""
     events, errors = sacct("State|JobID|", "COMPLETED|7|")
