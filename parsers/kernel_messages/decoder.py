@@ -69,7 +69,7 @@ class MessageDecoder:
             if of is family and head.node == event.node and (whole := family.merge(head, event)):
                 self._held[place] = (of, whole)
                 return
-        if event.kind.endswith(DETAIL):
+        if event.kind.endswith(DETAIL) or (family.heads and event.kind not in family.heads):
             yield event
             return
         self._held.append((family, event))

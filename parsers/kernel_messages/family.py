@@ -17,8 +17,9 @@ class Family:
         decode: a message without its prefix (time, host, tag) to its event, without time, node and line;
             None for a message that tells no fault.
         merge: where a fault is told by several messages: the held event of the first and the event of a later one,
-            to the first enlarged by the later, or to None where they are two faults. Kinds that open such a record
-            are held until their details have come (`parsers/kernel.py`).
+            to the first enlarged by the later, or to None where they are two faults.
+        heads: kinds that open such a record: they are held until their details have come. Empty: every kind of a
+            family that merges.
         tags: programs other than the kernel whose lines are of the family.
     """
 
@@ -27,3 +28,4 @@ class Family:
     decode: Callable[[str], Event | None]
     merge: Callable[[Event, Event], Event | None] | None = None
     tags: frozenset[str] = frozenset()
+    heads: frozenset[str] = frozenset()

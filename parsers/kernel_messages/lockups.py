@@ -138,4 +138,4 @@ def merge(head: Event, later: Event) -> Event | None:
     return replace(head, attributes={**later.attributes, **head.attributes})
 
 
-FAMILY = Family("lockups", signs(FORMS), decoder(FORMS), merge)
+FAMILY = Family("lockups", signs(FORMS), decoder(FORMS), merge, heads=frozenset({"kernel_oops"}))

@@ -187,4 +187,4 @@ def merge(head: Event, later: Event) -> Event | None:
     return whole
 
 
-FAMILY = Family("memory", signs(FORMS), decode, merge)
+FAMILY = Family("memory", signs(FORMS), decode, merge, heads=frozenset({"mce", "ghes"}))

@@ -73,4 +73,4 @@ def merge(head: Event, later: Event) -> Event | None:
     return replace(head, attributes={**later.attributes, **known})
 
 
-FAMILY = Family("memory_pressure", signs(FORMS), decoder(FORMS), merge)
+FAMILY = Family("memory_pressure", signs(FORMS), decoder(FORMS), merge, heads=frozenset({"oom_kill"}))

@@ -205,4 +205,4 @@ def merge(head: Event, later: Event) -> Event | None:
     return None
 
 
-FAMILY = Family("mlx5", signs(FORMS), decoder(FORMS), merge)
+FAMILY = Family("mlx5", signs(FORMS), decoder(FORMS), merge, heads=frozenset({"mlx5_health", "mlx5_tx_timeout"}))

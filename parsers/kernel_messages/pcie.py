@@ -177,4 +177,4 @@ def _source(head: Event) -> str | None:
     return canonical(f"{reporter[:4]}:{number >> 8:02x}:{number >> 3 & 31:02x}.{number & 7}")
 
 
-FAMILY = Family("pcie", signs(FORMS), decoder(FORMS), merge)
+FAMILY = Family("pcie", signs(FORMS), decoder(FORMS), merge, heads=frozenset({"pcie_aer", "pcie_dpc"}))

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -131,3 +132,20 @@ def test_healthy_lines_that_come_close_are_among_them() -> None:
     close = [line for line in BOOT if any(sign in line for sign in own)]
     assert len(BOOT) >= 60
     assert 20 <= len(close) <= len(BOOT) / 4
+
+
+@pytest.mark.parametrize(
+    "family", [pcie, memory, mlx5, memory_pressure, lockups], ids=lambda family: family.FAMILY.name
+)
+def test_only_kinds_that_details_may_follow_are_held(family: ModuleType) -> None:
+    """A panic must not wait: the node may not live to say more."""
+    seen: set[str] = set()
+    fixture = Path(__file__).parents[3] / "fixtures" / "kernel" / f"{family.FAMILY.name}.log"
+    for line in fixture.read_text().splitlines():
+        parser = KernelParser(Context())
+        at_once = {event.kind for event in parser.feed(line, 1)}
+        held = {event.kind for event in parser.flush()}
+        assert held <= family.FAMILY.heads
+        assert not at_once & family.FAMILY.heads
+        seen |= held
+    assert seen == family.FAMILY.heads

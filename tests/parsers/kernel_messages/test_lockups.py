@@ -122,8 +122,10 @@ def test_an_oops_over_two_lines_is_one_event(lines: tuple[str, str], error: str,
 
 
 def test_a_second_oops_is_a_second_event() -> None:
-    """And a panic after it a third."""
+    """And a panic after it a third, which does not wait for them."""
     oops = ("BUG: kernel NULL pointer dereference, address: 0000000000000008", "Oops: 0002 [#1] SMP")
-    events = decode(*oops, *oops, "Kernel panic - not syncing: Fatal exception")
+    events = sorted(
+        decode(*oops, *oops, "Kernel panic - not syncing: Fatal exception"), key=lambda event: event.line or 0
+    )
     assert [event.kind for event in events] == ["kernel_oops", "kernel_oops", "kernel_panic"]
     assert events[2].attributes == {"reason": "Fatal exception"}
