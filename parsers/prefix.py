@@ -36,7 +36,7 @@ _TAG = r"(?:kern\.[a-z]{1,7} )?(?P<tag>[^\s:\[\]]{1,128})(?:\[\d{1,10}\])?:(?: |
 _DIGITS = frozenset("0123456789")
 _OCTETS = re.compile(r"\d{1,7} (?=<\d{1,3}>)", re.ASCII)
 _PRIORITY = re.compile(r"<\d{1,3}>", re.ASCII)
-_KMSG = re.compile(r"\d{1,5},\d{1,20},(?P<usec>\d{1,20}),[^;]{0,200};", re.ASCII)
+_KMSG = re.compile(r"\d{1,5},\d{1,20},(?P<usec>\d{1,20})(?:,[^;]{0,200})?;", re.ASCII)
 _RFC5424 = re.compile(
     r"<\d{1,3}>1 (?P<time>\S+) (?P<node>\S+) (?P<tag>\S+) \S+ \S+ (?:-|(?:\[(?:[^\]\\]|\\.)*\])+)(?: (?:\ufeff)?|$)"
 )
@@ -191,7 +191,7 @@ class PrefixReader:
             return Record(stamps.iso(match["iso"]), match["node"], "kernel", text[match.end() :])
         else:
             return None
-        rest = text[match.end() :]
+        rest = text[match.end() :].lstrip(" ")
         if found := _TAGGED.match(rest):
             return Record(time, None, found["tag"], rest[found.end() :])
         if found := _HOST_TAGGED.match(rest):

@@ -66,6 +66,7 @@ FORMS: list[tuple[Form, str | None, bool]] = [
     (prefixed("kern  :err   : [Fri Nov 20 22:31:54 2026] "), None, True),
     (prefixed("[Fri Nov 20 22:31:54 2026] gpu-1 kernel: "), "gpu-1", True),
     (prefixed("4,1227,437812449932,-,caller=T1946;"), None, False),
+    (prefixed("4,1227,437812449932;"), None, False),
     (prefixed("gpu-1 kernel: "), "gpu-1", False),
     (prefixed(" gpu-1 kernel: [  123.456789] "), "gpu-1", False),
     (prefixed(f"{BSD} gpu-1 kernel: "), "gpu-1", True),

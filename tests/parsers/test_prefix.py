@@ -50,6 +50,7 @@ def read(text: str) -> Record:
         ("Nov 20 22:31:54.121678 vm kernel: ", "22:31:54.121678", "vm"),
         ("Nov 20 22:31:54 kernel: ", "22:31:54", None),
         ("Nov 20 22:31:54 ", "22:31:54", None),
+        ("Nov 20 22:31:54  ", "22:31:54", None),
         ("<11>Nov 20 22:31:53 vm kernel: ", "22:31:53", "vm"),
         ("lis 20 22:31:54 testowy kernel: ", None, "testowy"),
         ("2026-11-20T22:31:54+0000 vm kernel: ", "22:31:54", "vm"),
