@@ -88,6 +88,9 @@ A ratio is of our figure to the other program's.
 A budget that was measured at a smaller size than it names is *not measured*, unless it is missed there already.
 
 {table(results)}
+
+Which matcher searches large logs, and how fast others are:
+[Hyperscan as an extra](decisions/2026-11-21-hyperscan-as-an-extra.md).
 """
 
 

@@ -1,23 +1,25 @@
-"""`python -m benchmarks.matchers LOG`: how fast each matcher finds the lines of interest in blocks of a log.
+"""`python -m benchmarks.matchers`: how fast each matcher finds the lines of interest in blocks of a log.
 
 One process, then two that share the blocks. What is not installed here is left out:
 `uv pip install ahocorasick_rs` brings a candidate that the product does not use.
 """
 
-import argparse
 import os
 import re
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
+from benchmarks import kernel_log
 from parsers.kernel import SIGNS
 from parsers.matcher import by_hyperscan, by_re2
 from parsers.signs import Signs
 
 # Searches a block, from 1 to the end; the number of hits.
 Count = Callable[[bytearray, int], int]
+LOG_BYTES = 1_000_000_000
 BLOCK_BYTES = 4 * 1024 * 1024
 # A slow matcher is shown so much of the log.
 BUDGET_S = 1.5
@@ -154,9 +156,14 @@ def _blocks(log: Path, buffer: bytearray, part: int, parts: int) -> Iterator[int
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.matchers", description=__doc__)
-    parser.add_argument("log", type=Path, metavar="LOG", help="such as `benchmarks/kernel_log.py` writes")
-    log: Path = parser.parse_args().log
+    with tempfile.TemporaryDirectory(prefix="foreshock-bench-") as folder:
+        log = Path(folder) / "kern.log"
+        kernel_log.write(log, LOG_BYTES)
+        table(log)
+
+
+def table(log: Path) -> None:
+    """The rates over a log, in Markdown."""
     some = SIGNS[:: max(1, len(SIGNS) // 30)][:30]
     print(
         f"| matcher | {len(some)} signs | two processes | {len(SIGNS)} signs | two processes |\n|---|---|---|---|---|"

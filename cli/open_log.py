@@ -60,10 +60,10 @@ class OpenLog:
             raise ReadError(f"{self._label} is of no format that is known: name it (see `foreshock formats`)")
         return found
 
-    def lines(self, format_name: str) -> Iterator[tuple[int, str]]:
-        """The lines that a parser of the format must be fed, with their 1-based numbers."""
+    def lines(self, format_name: str, every: bool = False) -> Iterator[tuple[int, str]]:
+        """The lines that a parser of the format must be fed, or `every` line, with their 1-based numbers."""
         entry = PARSERS.get(format_name)
-        if entry is None or entry.signs is None:
+        if every or entry is None or entry.signs is None:
             return enumerate((clean(line) for block in self._blocks for line in split(block)), start=1)
         return numbered(self._picked(entry.signs))
 

@@ -20,6 +20,7 @@ from parsers.lines import ReadError
 from parsers.parser import Context, ParseError, decode
 from parsers.registry import PARSERS
 from parsers.ruled import make_parser
+from parsers.rules import RulesSource
 from store.event import RecordError, parse_time, to_wire
 
 LOCALTIME = Path("/etc/localtime")
@@ -34,6 +35,7 @@ class Told(TypedDict):
     zone_name: str | None
     run: str | None
     boot_time: str | None
+    rules_path: Path | None
 
 
 @dataclass(slots=True)
@@ -67,6 +69,7 @@ class Skipped:
 )
 @click.option("--run", help="The training run [the file's name].")
 @click.option("--boot-time", help="When the host booted, for times in seconds since then.")
+@click.option("--rules", "rules_path", type=click.Path(path_type=Path), help="YAML file: how this site reads faults.")
 def parse(format_name: str, files: tuple[str, ...], **options: Unpack[Told]) -> None:
     """Decode logs of FORMAT (see `foreshock formats`, or `auto`) to JSON Lines on stdout.
 
@@ -81,9 +84,14 @@ def parse(format_name: str, files: tuple[str, ...], **options: Unpack[Told]) -> 
         boot_time=_boot(options["boot_time"]),
         run=options["run"],
     )
+    rules = None
+    if options["rules_path"] is not None:
+        from cli.rules import open_rules  # only here: most logs are read without
+
+        rules = open_rules(options["rules_path"])
     names = files or (STDIN,)
     try:
-        read = [_parse_file(format_name, name, context, several=len(names) > 1) for name in names]
+        read = [_parse_file(format_name, name, context, rules, several=len(names) > 1) for name in names]
     except BrokenPipeError:  # the reader (`head`) went away: no error of ours
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
@@ -91,7 +99,7 @@ def parse(format_name: str, files: tuple[str, ...], **options: Unpack[Told]) -> 
         sys.exit(2)
 
 
-def _parse_file(format_name: str, name: str, context: Context, several: bool) -> bool:
+def _parse_file(format_name: str, name: str, context: Context, rules: RulesSource | None, several: bool) -> bool:
     """Print one file's events; False where it could not be read to its end."""
     skipped, failures = Skipped(), list[ReadError]()
     label = "standard input" if name == STDIN else name
@@ -100,7 +108,10 @@ def _parse_file(format_name: str, name: str, context: Context, several: bool) ->
             local = replace(context, until=until, run=context.run or _run_of(name))
             log = OpenLog(stream, label, failures)
             chosen = log.format() if format_name == "auto" else format_name
-            for event in decode(make_parser(chosen, local), log.lines(chosen), skipped.add, name if several else None):
+            parser = make_parser(chosen, local, rules)
+            # A site's patterns may be in any line, and those of a log that is followed may yet come.
+            lines = log.lines(chosen, every=rules is not None and (log.live or bool(rules().patterns)))
+            for event in decode(parser, lines, skipped.add, name if several else None):
                 print_line(to_wire(event))
                 if log.live:
                     sys.stdout.flush()

@@ -183,6 +183,23 @@ def test_an_unreadable_file_fails_and_the_others_are_read(tmp_path: Path) -> Non
     assert run("parse", "kernel", missing).returncode == 2
 
 
+def test_a_sites_rules_judge_what_is_found_and_find_more(tmp_path: Path) -> None:
+    """A pattern is found in a line that bears no sign of ours; without one, lines are passed over as ever."""
+    log, rules = tmp_path / "x.log", tmp_path / "rules.yaml"
+    log.write_text("2025-03-01T04:05:06Z gpu-017 kernel: mmfs: suspected deadlock on fs7\n" + SYSLOG)
+    rules.write_text("faults:\n  - {kind: xid, code: 79, severity: warning}\n")
+    assert [event["severity"] for event in events(run("parse", "kernel", "--rules", rules, log))] == ["warning"]
+    pattern = (
+        "{name: gpfs, match: suspected deadlock, kind: gpfs_stall, severity: error, cause: storage, action: watch}"
+    )
+    rules.write_text(f"patterns:\n  - {pattern}\n")
+    found = events(run("parse", "kernel", "--rules", rules, log))
+    assert [(event["kind"], event["line"]) for event in found] == [("gpfs_stall", 1), ("xid", 2)]
+    done = run("parse", "kernel", "--rules", tmp_path / "missing.yaml", log)
+    assert done.returncode == 2
+    assert b"missing.yaml cannot be read" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
