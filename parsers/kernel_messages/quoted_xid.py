@@ -30,9 +30,7 @@ def decode(message: str) -> Event | None:
     if match is None or event is None:
         return None
     attributes = {name: value for name, value in event.attributes.items() if name not in ("pid", "process")}
-    return replace(
-        event, kind="quoted_xid", severity="info", action="none", node=match["node"], attributes=attributes
-    )
+    return replace(event, kind="quoted_xid", severity="info", action="none", node=match["node"], attributes=attributes)
 
 
 FAMILY = Family(name="quoted_xid", signs=("check_gpu_xid: ",), decode=decode, tags=frozenset({"nhc"}))

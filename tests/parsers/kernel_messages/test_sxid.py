@@ -173,3 +173,11 @@ def test_the_same_fault_on_two_hosts_is_two() -> None:
     lines = [f"Nov 20 22:31:54 {host} kernel: {text}" for text in (HEAD, PLACE) for host in ("a", "b")]
     events = decode(*lines)
     assert [(event.node, event.attributes["severity_num"]) for event in events] == [("a", 0), ("b", 0)]
+
+
+@pytest.mark.parametrize("word", ["Non-fatal", "Nonfatal", "NON FATAL"])
+def test_a_severity_is_one_however_it_is_written(word: str) -> None:
+    """Hyphen, blank, capitals."""
+    event = decode_sxid(f"nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 24007, {word}, Link 28 sourcetrack timeout error")
+    assert event is not None
+    assert (event.attributes["severity"], event.severity, event.attributes["link"]) == ("nonfatal", "error", 28)

@@ -172,3 +172,18 @@ def test_a_recovery_that_is_over_asks_for_nothing() -> None:
 def test_a_near_miss_is_no_event(message: str) -> None:
     """No code, no address, not from the start."""
     assert decode_xid(message) is None
+
+
+@pytest.mark.parametrize("rest", ["79.", "79;", "79: x", "79 (", "79, "])
+def test_a_code_ends_at_any_mark(rest: str) -> None:
+    """A text cut or written otherwise leaves the code whole."""
+    event = decode_xid(f"NVRM: Xid (PCI:0000:3b:00): {rest}")
+    assert event is not None
+    assert event.code == 79
+
+
+def test_an_instance_that_is_none_leaves_the_address() -> None:
+    """The driver prints what it holds, were it the number for none."""
+    event = decode_xid("NVRM: Xid (PCI:0000:3b:00 GPU-I:4294967295): 43")
+    assert event is not None
+    assert event.device.pci == "0000:3b:00.0"
