@@ -26,6 +26,7 @@ from parsers.kernel_messages.filesystem import FAMILY
         ("EXT2-fs error (device sda1): ext2_lookup: deleted inode referenced: 12", "fs_error", "error", "ext2", "sda1"),
         ("EXT4-fs warning (device sda1): ext4_end_bio:344: I/O error 10 writing to inode 262148 starting block 9999)", "fs_error", "error", "ext4", "sda1"),
         ("EXT4-fs (nvme0n1p2): error count since last fsck: 5", "fs_error", "warning", "ext4", "nvme0n1p2"),
+        ("EXT4-fs (sdb1): This should not happen!! Data will be lost", "fs_error", "error", "ext4", "sdb1"),
         ("Aborting journal on device dm-0-8.", "fs_error", "error", None, "dm-0"),
         ("JBD2: Error -5 detected when updating journal superblock for dm-0-8.", "fs_error", "error", None, "dm-0"),
         ("XFS (md127): log I/O error -5", "fs_error", "error", "xfs", "md127"),

@@ -81,6 +81,7 @@ def test_who_is_stuck_and_for_how_long(message: str, kind: str, process: str, pi
         ("general protection fault: 0000 [#1] SMP PTI", "kernel_oops", "error"),
         ("general protection fault, probably for non-canonical address 0xdead000000000100: 0000 [#1] SMP", "kernel_oops", "error"),
         ("Oops: general protection fault, probably for non-canonical address 0xdead: 0000 [#1] PREEMPT SMP", "kernel_oops", "error"),
+        ("Oops: int3: 0000 [#1] PREEMPT SMP NOPTI", "kernel_oops", "error"),
         ("Oops: 0002 [#1] SMP NOPTI", "kernel_oops", "error"),
         ("Internal error: Oops: 0000000096000005 [#1] SMP", "kernel_oops", "error"),
         ("Internal error: Oops - BUG: 0 [#1] SMP", "kernel_oops", "error"),

@@ -38,6 +38,7 @@ def decode(*lines: str) -> list[Event]:
         (f"{AT}health recovery succeeded", "mlx5_health", "info", {"state": "succeeded"}),
         (f"{AT}print_health_info:446:(pid 0): Cold reset is required", "mlx5_health", "fatal", {}),
         (f"{AT}wait_fw_init:199:(pid 1): Firmware over 120000 MS in pre-initializing state, aborting", "mlx5_health", "fatal", {}),
+        (f"{AT}print_health_info:419:(pid 0): PCI slot is unavailable", "mlx5_health", "fatal", {}),
         (f"{AT}Port module event[error]: module 0, Cable error, High Temperature", "mlx5_module_temp", "error", {"module": 0}),
         (f"{AT}mlx5_port_module_event:1131:(pid 0): Port module event[error]: module 0, Cable error, High Temperature", "mlx5_module_temp", "error", {"module": 0}),
         (f"{AT}Port module event[error]: module 1, Cable error, Power budget exceeded", "mlx5_module_error", "error", {"error": "Power budget exceeded"}),
@@ -123,6 +124,13 @@ def test_reports_of_two_adapters_are_two_events() -> None:
     other = AT.replace("d2", "5c")
     report = "poll_health:807:(pid 0): Fatal error 3 detected"
     assert len(decode(f"{AT}{report}", f"{other}{report}", f"{AT}{report}")) == 3
+
+
+def test_a_dump_of_another_adapter_stays_apart() -> None:
+    """Two may die at once."""
+    first, second = decode(f"{AT}device's health compromised", f"{AT.replace('d2', '5c')}synd 0x8: unrecoverable error")
+    assert [first.device.pci, second.device.pci] == ["0000:d2:00.0", "0000:5c:00.0"]
+    assert "synd" not in first.attributes
 
 
 def test_a_transmit_timeout_told_three_times_is_one_event_with_its_queue() -> None:
