@@ -26,6 +26,8 @@ _NODE = re.compile(r"\s{0,8}NodeName=(?P<node>\S{1,255})", re.ASCII)
 _STATE = re.compile(r"(?:^|\s)State=(?P<state>\S{1,200})")
 _REASON = re.compile(r"(?:^|\s)Reason=")
 _SET_BY = re.compile(r"\s?\[(?P<user>[^\s@\[\]]{1,64})@(?P<time>[^\s@\[\]]{1,40})\]")
+# Slurm 22.05 puts a reason's further lines below the first one, which ends with who set it, further in than a key.
+_MORE_REASON = re.compile(r" {8,12}(?![A-Z][A-Za-z_]{2,30}=)(?P<text>\S.*)")
 _NEXT_KEY = re.compile(r"\s[A-Z][A-Za-z_]{2,30}=")
 # Slurm cuts a reason nowhere; one that goes on for more lines than this is none.
 MAX_REASON_LINES = 16
@@ -40,6 +42,7 @@ class _Node:
     state: str | None = None
     reason: str = ""
     reason_lines: int = 0  # lines of a reason whose end has not come
+    below_reason: int = 0  # lines that may still go on with a reason whose first line has ended
     user: str = ""
     time: datetime | None = None
 
@@ -84,6 +87,11 @@ class ScontrolParser:
         if node.reason_lines:
             self._read_reason(node, text)
             return
+        if node.below_reason and (more := _MORE_REASON.match(text)):
+            node.below_reason -= 1
+            node.reason += f"\n{more['text'].strip()}"
+            return
+        node.below_reason = 0
         found = _REASON.search(text)
         state = _STATE.search(text, 0, found.start() if found else len(text))
         if state and node.state is None:
@@ -97,7 +105,7 @@ class ScontrolParser:
         more = text[: end.start()] if end else text
         node.reason = f"{node.reason}\n{more.strip()}" if node.reason_lines else more.strip()
         if end:
-            node.reason_lines = 0
+            node.reason_lines, node.below_reason = 0, MAX_REASON_LINES
             node.user, node.time = end["user"], self._stamps.iso(end["time"])
             return
         if key := _NEXT_KEY.search(node.reason):
@@ -148,7 +156,7 @@ FORMAT = Format(
     "State=DOWN+NOT_RESPONDING ThreadsPerCore=1 Partitions=train Reason=Not responding [slurm@2026-11-20T22:23:10]",
     make=ScontrolParser,
     recognises=re.compile(
-        r"^NodeName=\S{1,255} (?:Arch=\S{1,40} )?CoresPerSocket=\d{1,6}(?: (?:CPUAlloc=|\s*$)|$)"
+        r"^NodeName=\S{1,255} (?:Arch=\S{1,40} )?CoresPerSocket=\d{1,6}(?: {1,2}CPUAlloc=| {0,2}$)"
         r"|^\s{0,20}\"(?:reason_set_by_user|next_state_after_reboot|slurmd_start_time)\": "
     ),
 )

@@ -68,9 +68,10 @@ class SinfoParser:
         if self._columns and not text.strip():  # a list has no blank lines: it has ended
             self._columns, self._ended = [], True
             return []
-        if self._ended and not self._table.names and "|" not in text:
+        piped = _is_header(frozenset(name.strip(" #") for name in text.split("|"))) if "|" in text[:1000] else False
+        if self._ended and not self._table.names and not piped:
             return []
-        if self._columns and "|" not in text:
+        if self._columns and not piped:
             return self._nodes(_by_blanks(text, self._columns), line)
         names = self._table.names
         rows = self._table.feed(text, line)
@@ -146,7 +147,7 @@ FORMAT = Format(
     sample="NODELIST STATE REASON TIMESTAMP USER",
     make=SinfoParser,
     recognises=re.compile(
-        r"^(?!.{0,900}JOBID)(?=.{0,900}(?:NODELIST|HOSTNAMES)(?:[\s|]|$))(?=(?:.{0,900}[\s|])?(?:STATE|REASON)(?:[\s|]|$))"
+        r"^(?!.{0,900}JOBID)(?=.{0,900}(?:NODELIST|HOSTNAMES)(?:[\s|]|$))(?=(?:.{0,900}[\s|#])?(?:STATE|REASON)(?:[\s|]|$))"
         r"[A-Z][A-Z0-9_:/() |#]{0,900}$"
     ),
     shape="table",

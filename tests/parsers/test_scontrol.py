@@ -55,6 +55,8 @@ def test_the_form_on_one_line_is_the_same() -> None:
 def test_a_reason_may_have_several_lines() -> None:
     """It ends with who set it; without that, with the node."""
     first, second = "   Reason=fan 3", "   is loud [ops@2026-11-20T22:22:18]"
+    real = ("   Reason=fan 3 [ops@2026-11-20T22:22:18]", "          is loud", "   Comment=x", "          not this")
+    assert [e.attributes["reason"] for e in decode(HEAD, STATE, *real)[0]] == ["fan 3\nis loud"]
     events, _ = decode(HEAD, STATE, first, second, "   Comment=x", "", HEAD, STATE, first, "   is loud")
     assert [(e.attributes["reason"], e.attributes["user"], e.time) for e in events] == [
         ("fan 3\nis loud", "ops", SET),
