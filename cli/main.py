@@ -25,7 +25,7 @@ COMMANDS = {
     "demo": "cli.demo",
     "diagnose": "cli.diagnose",
     "doctor": "cli.doctor",
-    "formats": "cli.parse",
+    "formats": "cli.formats",
     "goodput": "cli.goodput",
     "hints": "cli.hints",
     "ingest": "cli.ingest",

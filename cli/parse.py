@@ -1,9 +1,9 @@
-"""`foreshock parse`: logs to JSON Lines, and `foreshock formats`: what can be read."""
+"""`foreshock parse`: logs to JSON Lines."""
 
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
@@ -15,7 +15,7 @@ import click
 
 from cli.errors import Failure
 from cli.open_log import OpenLog
-from cli.output import JSON_OPTION, print_json, print_line, print_table
+from cli.output import print_line
 from parsers.lines import ReadError
 from parsers.parser import Context, ParseError, decode
 from parsers.registry import PARSERS
@@ -168,16 +168,3 @@ def _boot(text: str | None) -> datetime | None:
         return None if text is None else parse_time(text)
     except RecordError as error:
         raise Failure(f"--boot-time {error}") from error
-
-
-@click.command()
-@JSON_OPTION
-def formats(as_json: bool) -> None:
-    """List the formats that can be read, each with a sample line."""
-    rows: Iterable[dict[str, str]] = [
-        {"format": entry.name, "description": entry.description, "sample": entry.sample} for entry in PARSERS.values()
-    ]
-    if as_json:
-        print_json(list(rows))
-    else:
-        print_table(list(rows), ("format", "description", "sample"))

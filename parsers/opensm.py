@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from parsers.opensm_messages import errors, ports
-from parsers.opensm_messages.manager import Manager
 from parsers.opensm_messages.names import Names
 from parsers.opensm_messages.repeats import Repeats
+from parsers.opensm_messages.subnet_state import Manager
 from parsers.opensm_messages.timeouts import Timeouts
 from parsers.opensm_messages.traps import Traps
 from parsers.parser import Context, Format, ParseError

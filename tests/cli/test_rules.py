@@ -75,10 +75,11 @@ def test_the_history_shows_what_was_in_force(tmp_path: Path) -> None:
     assert (row["version"], row["text"], row["time"]) == ("v1", "a\nb\n", "2026-03-01T00:00:00.000000Z")
 
 
-def test_parse_reads_by_the_rules(rules: Path) -> None:
+def test_parse_reads_by_the_rules(tmp_path: Path, rules: Path) -> None:
     """Judged anew, and found by a pattern."""
     lines = "kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\nkernel: stall on fs7\n"
-    code, out = run("parse", "kernel", "--rules", str(rules), text=lines)
+    (log := tmp_path / "kern.log").write_text(lines)
+    code, out = run("parse", "kernel", "--rules", str(rules), str(log))
     first, second = map(json.loads, out.splitlines())
     assert code == 0
     assert (first["kind"], first["severity"]) == ("xid", "warning")
