@@ -93,8 +93,7 @@ class ScontrolParser:
             return
         node.below_reason = 0
         found = _REASON.search(text)
-        state = _STATE.search(text, 0, found.start() if found else len(text))
-        if state and node.state is None:
+        if node.state is None and (state := _STATE.search(text)):
             node.state = state["state"]
         if found:
             self._read_reason(node, text[found.end() :])

@@ -147,8 +147,8 @@ FORMAT = Format(
     sample="NODELIST STATE REASON TIMESTAMP USER",
     make=SinfoParser,
     recognises=re.compile(
-        r"^(?!.{0,900}JOBID)(?=.{0,900}(?:NODELIST|HOSTNAMES)(?:[\s|]|$))(?=(?:.{0,900}[\s|#])?(?:STATE|REASON)(?:[\s|]|$))"
-        r"[A-Z][A-Z0-9_:/() |#]{0,900}$"
+        r"^(?=[A-Z][A-Z0-9_:/() |#]{0,900}$)(?!.*JOBID)(?=.*(?:NODELIST|HOSTNAMES)(?:[\s|]|$))"
+        r"(?=(?:.*[\s|#])?(?:STATE|REASON)(?:[\s|]|$))"
     ),
     shape="table",
 )

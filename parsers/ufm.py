@@ -173,8 +173,6 @@ def _judge(event: Event, word: str) -> Event:
     event = replace(event, kind=code.kind, attributes=attributes, message=event.message or code.description)
     reason = event.attributes.get("reason")
     event = judged(event, "manual" if code.kind == "port_unhealthy" and reason == "MANUAL" else code.variant)
-    if code.fault == "no" and event.severity != "info":
-        return replace(event, severity="info", action="none")
     if code.fault == "maybe":
         return replace(event, severity="info" if _WORDS[word] == "info" else "warning")
     return event

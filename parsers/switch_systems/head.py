@@ -30,7 +30,6 @@ _TIME = re.compile(
 # What may stand before a time: a priority, RFC 5424's version, a sequence number, IOS's mark of a clock not set.
 _BEFORE = re.compile(r"(?:<\d{1,3}>)?(?:1 )?(?:\d{1,12}: ?)*[:*. ]*", re.ASCII)
 _HOST = re.compile(r"(?P<host>[A-Za-z0-9][\w.-]{0,252})(?=\s|$)", re.ASCII)
-_PROCESSOR = re.compile(r"(?:RP|LC|0|B0|F)/", re.ASCII)
 _PROGRAM = re.compile(
     r"(?:(?:EMERG|ALERT|CRIT|ERR|WARNING|NOTICE|INFO|DEBUG) )?"
     r"(?P<tag>[^\s:\[\]]{1,128})(?:\[\d{1,10}\])? ?:(?: |(?=:)|$)",
@@ -131,7 +130,7 @@ def _sender(head: str, times: list[re.Match[str]]) -> str | None:
     """The switch that a head names: before the first time (a relay that stamps nothing), else after it."""
     start = _BEFORE.match(head)
     before = head[start.end() if start else 0 : times[0].start() if times else len(head)]
-    if (host := _HOST.match(before)) and not _PROCESSOR.match(before):
+    if host := _HOST.match(before):
         return host["host"]
     if not times:
         return None

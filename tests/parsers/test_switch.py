@@ -107,6 +107,13 @@ def test_changes_that_wait_for_a_name_are_bounded() -> None:
     assert len(list(parser.flush())) == MAX_UNNAMED
 
 
+def test_ports_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that changed longest ago is let go: its change is told again."""
+    monkeypatch.setattr("parsers.switch.MAX_PORTS", 2)
+    lines = [sonic(OPER.format(f"Ethernet{number}", "up", "down")) for number in (1, 2, 1, 3, 1, 2)]
+    assert [e.line for e in decode(*lines)] == [1, 2, 4, 6]
+
+
 def test_a_port_that_was_shut_on_purpose_is_information() -> None:
     """The link's own loss follows within the second."""
     events = decode(

@@ -211,6 +211,7 @@ def test_every_code_has_a_kind_that_is_known() -> None:
     for number, code in codes().items():
         assert (code.kind, code.variant) in kinds(), number
         assert code.fault in ("yes", "no", "maybe"), number
+        assert (kinds()[code.kind, code.variant].severity == "info") == (code.fault == "no"), number
 
 
 @pytest.mark.skipif(not FACTS.is_file(), reason="the facts (../shared/data) are not on this machine")

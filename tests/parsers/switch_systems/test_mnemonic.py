@@ -14,6 +14,7 @@ link_down error Ethernet45 | %LINEPROTO-5-UPDOWN: Line protocol on Interface Eth
 - - - | %LINEPROTO-5-UPDOWN: Line protocol on Interface Vlan100, changed state to down
 - - - | %LINEPROTO-5-UPDOWN: Line protocol on Interface Loopback0, changed state to up
 link_down warning Management1 | %LINEPROTO-5-UPDOWN: Line protocol on Interface Management1, changed state to down
+- - - | %LINEPROTO-5-UPDOWN: Line protocol on Interface Vlan100 (by Ethernet5), changed state to down
 - - - | %LINEPROTO-5-UPDOWN: something else
 link_down error HundredGigE0/0/0/1 | %PKT_INFRA-LINK-3-UPDOWN : Interface HundredGigE0/0/0/1, changed state to Down
 port_error_disabled error Ethernet5 | %ETH-4-ERRDISABLE: link-flap error detected on Ethernet5.
