@@ -23,6 +23,8 @@ SIZE_GB = 1.0
 SIZES_GB = (0.1, 0.5, 1.0, 2.0)
 LINEAR = 2.1
 RUNS = 5
+# What a plain loop is shown.
+LOOP_GB = 0.05
 MEMORY_MB = 250
 _SAMPLE_S = 0.005
 _LOOP = """
@@ -39,7 +41,9 @@ def measure(folder: Path) -> Iterator[Result]:
     rules.write_text("\n".join(kernel_log.patterns()) + "\n")
     searched = [need("rg", "ripgrep"), "-c", "-f", str(rules), str(log)]
     ours, theirs = _in_turn(_parse(log), searched)
-    loop = [sys.executable, "-c", _LOOP, str(rules), str(log)]
+    part = folder / "part.log"
+    kernel_log.write(part, int(LOOP_GB * 1e9))
+    loop = [sys.executable, "-c", _LOOP, str(rules), str(part)]
     looped = seconds(lambda: subprocess.run(loop, check=True, capture_output=True))
     yield Result(
         WHAT,
@@ -48,7 +52,7 @@ def measure(folder: Path) -> Iterator[Result]:
         _rate(theirs, SIZE_GB),
         ours / theirs,
         "met" if ours <= theirs else "not met",
-        f"{_counted(log, searched)}; a loop of Python's `re` over lines: {_rate(looped, SIZE_GB)}",
+        f"{_counted(log, searched)}; Python's `re` in a loop over lines: {LOOP_GB / looped * 1000:.0f} MB/s",
     )
     peak, rg_peak = peak_mb(_parse(log)), peak_mb(searched)
     yield Result(

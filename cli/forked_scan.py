@@ -20,8 +20,6 @@ from parsers.parser import MAX_LINE
 from parsers.scan import Picked
 
 BLOCK_BYTES = 4 * 1024 * 1024
-# A smaller file is read before a second process has begun.
-MIN_BYTES = 32 * 1024 * 1024
 # More than these find lines faster than one process decodes them.
 MAX_WORKERS = 4
 

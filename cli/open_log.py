@@ -14,12 +14,12 @@ import stat
 from collections.abc import Iterator
 from typing import TypeVar
 
-from cli.forked_scan import MAX_WORKERS, MIN_BYTES, forked_scan
+from cli.forked_scan import MAX_WORKERS, forked_scan
 from parsers.auto import SAMPLE_LINES, detect
 from parsers.lines import PACKED, ReadError, blocks, split
 from parsers.parser import clean
 from parsers.registry import PARSERS
-from parsers.scan import Picked, Picker, numbered
+from parsers.scan import LARGE_BYTES, Picked, Picker, numbered, picked
 from parsers.signs import Signs
 
 Item = TypeVar("Item")
@@ -68,16 +68,15 @@ class OpenLog:
         return numbered(self._picked(entry.signs))
 
     def _picked(self, signs: Signs) -> Iterator[Picked]:
-        pick = Picker(signs)
         workers = min(len(os.sched_getaffinity(0)), MAX_WORKERS)
-        if self._plain_bytes >= MIN_BYTES and workers > 1 and hasattr(os, "fork"):
-            return self._until_broken(forked_scan(self._descriptor, self._plain_bytes, pick, workers))
+        if self._plain_bytes >= LARGE_BYTES and workers > 1 and hasattr(os, "fork"):
+            return self._until_broken(forked_scan(self._descriptor, self._plain_bytes, Picker(signs), workers))
         source = self._blocks
         if self._packed:
             from cli.read_ahead import read_ahead  # only here: threads cost time to load
 
             source = read_ahead(source)
-        return (pick(block, 0, len(block)) for block in source)
+        return picked(source, signs)
 
     def _until_broken(self, source: Iterator[Item]) -> Iterator[Item]:
         try:

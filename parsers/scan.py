@@ -12,9 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from parsers.matcher import Block, Search, matcher
+from parsers.matcher import Block, Search, by_re2, matcher
 from parsers.parser import MAX_LINE, clean
 from parsers.signs import NEVER, Signs
+
+# What is larger is searched by the fastest matcher: Hyperscan needs as long to begin as RE2 for so much.
+LARGE_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,16 @@ def numbered(blocks: Iterable[Picked]) -> Iterator[tuple[int, str]]:
         for place, text in block.texts:
             yield before + place, text
         before += block.lines
+
+
+def picked(blocks: Iterable[bytes], signs: Signs, large_bytes: int = LARGE_BYTES) -> Iterator[Picked]:
+    """What each block of whole lines holds. RE2 is ready at once; a large log is worth the wait for what is faster."""
+    pick, left = Picker(signs, by_re2(signs)), large_bytes
+    for block in blocks:
+        yield pick(block, 0, len(block))
+        left -= len(block)
+        if left < 0 <= left + len(block):
+            pick = Picker(signs)
 
 
 class Picker:

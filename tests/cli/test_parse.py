@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import zstandard
 
-from cli.forked_scan import MIN_BYTES
 from parsers.registry import PARSERS
+from parsers.scan import LARGE_BYTES
 
 ROOT = Path(__file__).parents[2]
 XID = "NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, name=python, GPU has fallen off the bus."
@@ -270,8 +270,8 @@ def large_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     quiet = "".join(f"2025-03-01T04:05:06Z gpu-017 kernel: usb 1-{n}: new high-speed USB device\n" for n in range(900))
     record = f"_TRANSPORT=kernel\nPRIORITY=3\n_HOSTNAME=gpu-9\nMESSAGE={XID}\n\n"
     log = tmp_path_factory.mktemp("large") / "kern.log"
-    log.write_text((quiet + SYSLOG + quiet + record) * (MIN_BYTES // len(quiet) // 2 + 20))
-    assert log.stat().st_size > MIN_BYTES
+    log.write_text((quiet + SYSLOG + quiet + record) * (LARGE_BYTES // len(quiet) // 2 + 20))
+    assert log.stat().st_size > LARGE_BYTES
     return log
 
 

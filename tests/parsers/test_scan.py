@@ -3,7 +3,6 @@
 import io
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from parsers.lines import blocks, lines
 from parsers.matcher import Search, by_hyperscan, by_re2
 from parsers.parser import MAX_LINE, Context, ParseError, decode, parse
 from parsers.registry import PARSERS
-from parsers.scan import Picker, numbered
+from parsers.scan import Picker, numbered, picked
 from parsers.signs import Signs
 from store.event import Event
 
@@ -147,6 +146,17 @@ def test_a_part_of_a_buffer_is_searched(pick: Picker) -> None:
     assert pick(buffer, start, start).texts == []
 
 
+@pytest.mark.parametrize("large_bytes", [0, 1, 500, 10**9])
+def test_a_log_that_turns_out_large_is_read_on_by_the_faster_matcher(large_bytes: int) -> None:
+    """Nothing is lost where one takes over from the other."""
+    assert FORMAT.signs is not None
+    log = (b"quiet\n" * 20 + XID + b"\n" + RECORD) * 20
+    whole = blocks(Portions(log, range(0, len(log), 97)), "x")
+    events = list(decode(KernelParser(Context(year=2026)), numbered(picked(whole, FORMAT.signs, large_bytes))))
+    assert events == fed(log)[0]
+    assert len(events) == 40
+
+
 def test_quiet_lines_are_passed_over(pick: Picker) -> None:
     """All but the first and the last of a block: else nothing would be won."""
     quiet = b"Nov 20 22:31:54 vm kernel: usb 1-1: new device\n" * 1000
@@ -167,16 +177,11 @@ def test_signs_of_each_format_lose_nothing(name: str) -> None:
     """Its fixtures between quiet lines, by the engine that is installed."""
     entry = PARSERS[name]
     assert entry.signs is not None
-    pick = Picker(entry.signs)
     for path in sorted((FIXTURES / name).iterdir()):
         if path.suffix not in (".log", ".txt", ".json", ".prom"):
             continue
         log = b"quiet\nquiet\n" + path.read_bytes() + b"\nquiet\nquiet\n"
         ours, theirs = entry.make(Context(year=2026, run="r")), entry.make(Context(year=2026, run="r"))
         ignore: Callable[[int, ParseError], None] = lambda _line, _error: None  # noqa: E731
-        found = decode(ours, numbered(map(partial(_whole, pick), blocks(io.BytesIO(log), "x"))), ignore)
+        found = decode(ours, numbered(picked(blocks(io.BytesIO(log), "x"), entry.signs, large_bytes=0)), ignore)
         assert list(found) == list(parse(theirs, lines(io.BytesIO(log), "x"), ignore)), path.name
-
-
-def _whole(pick: Picker, block: bytes):  # type: ignore[no-untyped-def]
-    return pick(block, 0, len(block))
