@@ -13,7 +13,7 @@ import zstandard
 
 from parsers.parser import MAX_LINE
 
-CHUNK_BYTES = 256 * 1024
+CHUNK_BYTES = 1024 * 1024
 # What one chunk of input may become at once: a decompression bomb is read piece by piece.
 MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 # zstd gives all that its input holds, at most 128 KiB for four bytes: so it is given little at once.
