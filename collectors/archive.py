@@ -17,11 +17,12 @@ from pathlib import Path
 from statistics import median_low
 from typing import TypeVar
 
-from collectors.archive_text import lines_of, looks_binary, newest_in
+from collectors.archive_text import lines_of, looks_binary, newest_in, texts_of
 from parsers.ibnetdiscover import Link, links
 from parsers.lines import ReadError
 from parsers.node_table import nodes
-from parsers.parser import Context, OnError, ParseError, Parser, parse
+from parsers.parser import Context, OnError, ParseError, Parser, decode
+from parsers.registry import PARSERS
 from parsers.ruled import make_parser
 from parsers.rules import NO_RULES, Rules
 from store.event import Attribute, Event, with_id
@@ -159,14 +160,14 @@ def read_part(part: ArchivePart, context: Context, rules: Rules = NO_RULES) -> P
     try:
         if looks_binary(part.path):
             return PartRecords(broken="it is no text: replace it with the log itself")
-        lines = lines_of(part.path)
         if part.name == "nodes":
-            _take(found_nodes, nodes(lines, skip))
+            _take(found_nodes, nodes(lines_of(part.path), skip))
         elif part.name == "topology":
-            _take(found_links, links(lines, skip))
-        else:
-            parser = _parser(part, context, rules)
-            _take(events, () if parser is None else _events(part, lines, parser, skip))
+            _take(found_links, links(lines_of(part.path), skip))
+        elif (form := PARTS[part.name][1]) is not None:
+            parser = make_parser(form, context, None if rules is NO_RULES else lambda: rules)
+            signs = None if rules.patterns else PARSERS[form].signs  # a site's patterns may be in any line
+            _take(events, _events(part, texts_of(part.path, signs), parser, skip))
     except ParseError as error:
         broken = str(error)
     except (ReadError, OSError) as error:
@@ -182,14 +183,9 @@ def _take(found: list[T], records: Iterable[T]) -> None:
         found.append(record)  # extend() does not promise to keep them
 
 
-def _parser(part: ArchivePart, context: Context, rules: Rules) -> Parser | None:
-    form = PARTS[part.name][1]
-    return None if form is None else make_parser(form, context, None if rules is NO_RULES else lambda: rules)
-
-
-def _events(part: ArchivePart, lines: Iterable[str], parser: Parser, skip: OnError) -> Iterator[Event]:
+def _events(part: ArchivePart, texts: Iterable[tuple[int, str]], parser: Parser, skip: OnError) -> Iterator[Event]:
     """The events of a log, each with the id that the same line of the same file always has."""
-    for event in parse(parser, lines, skip, file=part.relative):
+    for event in decode(parser, texts, skip, file=part.relative):
         yield with_id(event, f"{part.relative}:{event.line}")
 
 

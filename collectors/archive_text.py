@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from parsers.lines import lines
+from parsers.lines import blocks, lines
 from parsers.parser import clean
+from parsers.scan import numbered, picked
+from parsers.signs import Signs
 
 _HEAD = 4096
 _TAIL = 64 * 1024
@@ -24,6 +26,19 @@ def lines_of(path: Path) -> Iterator[str]:
     """
     with path.open("rb") as file:
         yield from map(clean, lines(file, path.name))
+
+
+def texts_of(path: Path, signs: Signs | None) -> Iterator[tuple[int, str]]:
+    """The file's lines with their 1-based numbers: where there are signs, those alone that a parser must be fed.
+
+    Raises:
+        ReadError, OSError: as of `lines_of`.
+    """
+    if signs is None:
+        yield from enumerate(lines_of(path), start=1)
+        return
+    with path.open("rb") as file:
+        yield from numbered(picked(blocks(file, path.name), signs))
 
 
 def looks_binary(path: Path) -> bool:
