@@ -8,11 +8,13 @@ nvidia-nvswitch3: SXid (PCI:0000:08:00.0): 22013, Severity 0 Engine instance 60 
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 
 from parsers.kernel_messages.family import Family
 from parsers.kernel_messages.gpu_names import GpuNames
 from parsers.kernel_messages.registry import FAMILIES
 from parsers.prefix import Record
+from parsers.signs import any_of
 from store.event import Event
 
 # A fault told by several messages: they follow each other within this time or, where times are unknown, these lines.
@@ -25,7 +27,13 @@ DETAIL = "_detail"
 _DRIVER = re.compile(r"NVRM: |nvidia-nvswitch\d")
 _NEXT = re.compile(r"(?<!^)(?=NVRM: Xid \(|nvidia-nvswitch\d{1,4}: SXid \()")
 
-_SIGNED = tuple((sign, family) for family in FAMILIES for sign in family.signs)
+_SIGN = any_of(sign for family in FAMILIES for sign in family.signs)
+
+
+@cache
+def _families_of(sign: str) -> tuple[int, ...]:
+    """The places in the registry of the families that have a sign, or one that begins with it."""
+    return tuple(n for n, family in enumerate(FAMILIES) if any(own.startswith(sign) for own in family.signs))
 
 
 class MessageDecoder:
@@ -97,13 +105,22 @@ def _messages(text: str) -> Iterator[str]:
 
 def _decoded(message: str, tag: str | None) -> tuple[Family, Event] | None:
     """The first family that knows the message, and its event; `tag` is the program's where it is not the kernel."""
-    last = None
-    for sign, family in _SIGNED:
-        if sign in message and family is not last and (tag is None or tag in family.tags):
-            if event := family.decode(message):
-                return family, event
-            last = family
-    return None
+    places: set[int] = set()
+    at = 0
+    while match := _SIGN.search(message, at):
+        new = set(_families_of(match[0])) - places
+        places |= new
+        if 0 in new and (found := _by(0, message, tag)):  # none comes before the first: no need to look further
+            return found
+        at = match.start() + 1
+    return next(filter(None, (_by(place, message, tag) for place in sorted(places))), None)
+
+
+def _by(place: int, message: str, tag: str | None) -> tuple[Family, Event] | None:
+    """What a family makes of the message."""
+    family = FAMILIES[place]
+    event = family.decode(message) if tag is None or tag in family.tags else None
+    return None if event is None else (family, event)
 
 
 def _placed(event: Event, record: Record, node: str | None, line: int) -> Event:

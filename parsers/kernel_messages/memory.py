@@ -21,21 +21,16 @@ _STATUS = r"(?P<status>(?:0x)?[0-9a-f]{8,16})"
 _UNCORRECTED, _CONTEXT_CORRUPT = 1 << 61, 1 << 57
 
 FORMS = (
-    Form(
-        "EDAC MC",
-        r"EDAC MC(?P<mc>\d{1,4}): (?P<count>\d{1,6}) (?P<severity>CE|UE) (?P<error>.{0,300}?)\bon "
-        r"(?P<dimm>[^()]{1,400})(?:\((?P<detail>[^()]{0,600}))?",
-        "edac",
-        device="dimm",
-        by="severity",
-    ),
-    Form(
-        "EDAC MC",
-        r"EDAC MC(?P<mc>\d{1,4}): (?P<severity>CE|UE)(?: - no information available)?(?: page 0x"
-        r"(?P<page>[0-9a-f]{1,16}))?(?P<detail>[^\"]{0,200}?)(?:labels? \"(?P<dimm>[^\"]{0,200})\"|$)",
-        "edac",
-        device="dimm",
-        by="severity",
+    # Not "EDAC MC": each controller says so at every boot.
+    *(
+        Form(sign, text, "edac", device="dimm", by="severity")
+        for sign in (" CE ", " UE ")
+        for text in (
+            r"EDAC MC(?P<mc>\d{1,4}): (?P<count>\d{1,6}) (?P<severity>CE|UE) (?P<error>.{0,300}?)\bon "
+            r"(?P<dimm>[^()]{1,400})(?:\((?P<detail>[^()]{0,600}))?",
+            r"EDAC MC(?P<mc>\d{1,4}): (?P<severity>CE|UE)(?: - no information available)?(?: page 0x"
+            r"(?P<page>[0-9a-f]{1,16}))?(?P<detail>[^\"]{0,200}?)(?:labels? \"(?P<dimm>[^\"]{0,200})\"|$)",
+        )
     ),
     Form(
         "EDAC DEVICE",

@@ -32,14 +32,18 @@ _AER = rf"{PCI_DEVICE}(?:AER:? )?"
 _WIDTH = r"(?P<speed_{0}>[\d.]{{1,8}} GT/s|Unknown)(?: PCIe)? x(?P<width_{0}>\d{{1,3}}) link"
 
 FORMS = (
-    Form(
-        "AER: ",
-        rf"{PCI_DEVICE}AER: (?P<multiple>Multiple )?{_SEVERITY} error (?:received: |message received from )(?:id=)?"
-        r"(?P<source>[0-9a-f:.]{1,20})",
-        "pcie_aer",
-        device="",
-        by="severity",
-        words=_SEVERITIES,
+    # Not "AER: ": each port says so at every boot.
+    *(
+        Form(
+            sign,
+            rf"{PCI_DEVICE}AER: (?P<multiple>Multiple )?{_SEVERITY} error (?:received: |message received from )(?:id=)?"
+            r"(?P<source>[0-9a-f:.]{1,20})",
+            "pcie_aer",
+            device="",
+            by="severity",
+            words=_SEVERITIES,
+        )
+        for sign in ("error received: ", "error message received from ")
     ),
     Form(
         "PCIe Bus Error: ",
@@ -76,7 +80,7 @@ FORMS = (
         device="",
     ),
     Form(
-        "AER: ",
+        "AER: device ",
         rf"{PCI_DEVICE}AER: device (?P<state>recovery failed|recovery successful|successful recovery)",
         "pcie_recovery",
         device="",

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.forked_scan import MIN_BYTES
 from parsers.kernel import SIGNS, KernelParser
 from parsers.parser import Context, ParseError, clean, parse
+from parsers.scan import LARGE_BYTES
 from store.event import to_wire
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def test_the_command_finds_in_a_file_what_feeding_its_lines_gives(tmp_path: Path
     """All fixtures in one file, so large that several processes search it, and small, so that one does."""
     quiet = b"Nov 20 22:31:54 vm kernel: usb 1-1: new high-speed USB device\n" * 300
     every = quiet.join(log.read_bytes() + b"\n" for log in LOGS)
-    for content in (every, every * (MIN_BYTES // len(every) + 1)):
+    for content in (every, every * (LARGE_BYTES // len(every) + 1)):
         file = tmp_path / "kern.log"
         file.write_bytes(content)
         code = "from cli.main import main; main()"
