@@ -34,8 +34,13 @@ LITERALS = tuple(dict.fromkeys([*(sign for trainer in TRAINERS for sign in train
 _SIGN = any_of(LITERALS)
 # What only the trainer itself prints: it has the log from then on.
 _LEADS = frozenset({"spoke", "initialized", "iteration"})
-# A bar is written over with carriage returns, and a logger's line may follow it without a line's end.
-_PARTS = re.compile(r"\r|(?<=\])(?=\[(?:INFO|WARNING|ERROR)\|)")
+_SAVES = frozenset({"saving", "scheduled", "saved"})
+# A bar is written over with carriage returns, and what another logger or rank says may follow it without a line's end.
+_PARTS = re.compile(
+    r"\r|(?<=\])(?=\[(?:(?:INFO|WARNING|ERROR)\||rank\d|[EWF]\d{0,4} |NeMo |20\d\d-)|WARNING:|ERROR:|Traceback)"
+    r"|(?<= )(?=(?:WARNING|ERROR):torch\.)",
+    re.ASCII,
+)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MESSAGES = {
     "saving": "saving checkpoint at iteration",
@@ -67,6 +72,7 @@ class TrainingParser:
         self._context = context
         self._stamps = Stamps(context)
         self._leader: Trainer | None = None
+        self._saves = False  # the leader tells its saves to their end
         self._progress = Progress()
         self._checkpoints = Checkpoints()
         self._errors = HeldErrors()
@@ -107,32 +113,35 @@ class TrainingParser:
                 for one in told:
                     yield from self._trainer(trainer, one, base)
                 return
-            if trainer is self._leader:
-                break
         if report := self._box.read(found.text, line) or report_of(found.text):
             yield from self._report(report, found, base)
 
     def _heeds(self, trainer: Trainer, told: list[Told]) -> bool:
-        """Whether a trainer's line counts: one built upon another tells the same, and has the log once it spoke."""
+        """Whether a trainer's line counts: one built upon another tells the same, and has the log once it spoke.
+
+        Of the one below, saves count where the leader does not tell them to their end.
+        """
         if trainer is self._leader:
+            self._saves = self._saves or (trainer.ends and any(one.what in _SAVES for one in told))
             return True
+        if self._leader is not None and TRAINERS.index(self._leader) < TRAINERS.index(trainer):
+            return not self._saves and all(one.what in _SAVES for one in told)
         leads = any(one.what in _LEADS for one in told)
         if leads:
             if self._leader is not None:
                 self._progress.forget()
                 self._waiting = None
-            self._leader = trainer
+            self._leader, self._saves = trainer, False
         return leads or self._leader is None
 
     def _trainer(self, trainer: Trainer, told: Told, base: Event) -> Iterator[Event]:
         """The events of what a trainer's line tells."""
         what, numbers, time = told.what, told.numbers, None if told.time is None else self._stamps.iso(told.time)
         base = replace(base, time=time or base.time)
-        iteration = numbers.get("iteration")
         if what.endswith("_timer") and "duration_ms" not in numbers:
             return
         if what == "iteration":
-            yield from self._iteration(trainer, numbers, base)
+            yield from self._iteration(trainer, told, base)
         elif what in ("loading", "loaded", "load_timer", "saving", "scheduled", "saved", "save_timer"):
             yield from self._checkpoint(what, numbers, base)
         elif what in ("start", "end", "phase", "initialized"):
@@ -145,29 +154,18 @@ class TrainingParser:
             self._progress.loaded(0)
         elif what == "background":
             self._checkpoints.background = True
-        elif what == "bar" and isinstance(iteration, int):
-            self._bar(iteration, numbers)
+        elif what == "bar":
+            self._progress.shows(numbers)
         elif what in ("plan", "interval"):
-            self._plan(numbers)
+            self._progress.plans(numbers)
 
-    def _bar(self, step: int, numbers: Mapping[str, Attribute]) -> None:
-        """A progress bar tells where the next line without a step is, and since when."""
-        hours, minutes, second = (_float(numbers.get(name)) for name in ("hours", "minutes", "second"))
-        self._progress.bar, self._progress.bar_s = step, hours * 3600 + minutes * 60 + second
-        self._plan(numbers)
-
-    def _plan(self, numbers: Mapping[str, Attribute]) -> None:
-        for name in ("total", "epochs", "interval"):
-            if isinstance(value := numbers.get(name), int) and value > 0:
-                setattr(self._progress, name, value)
-
-    def _iteration(self, trainer: Trainer, numbers: Mapping[str, Attribute], base: Event) -> Iterator[Event]:
-        iteration = numbers.get("iteration")
+    def _iteration(self, trainer: Trainer, told: Told, base: Event) -> Iterator[Event]:
+        numbers, iteration = told.numbers, told.numbers.get("iteration")
         if not isinstance(iteration, int):
             iteration = self._progress.step_of(numbers.get("epoch"))
         if iteration is None:
             return
-        if trainer.needs is not None and trainer.needs not in numbers:
+        if told.cut:
             raise ParseError(f"iteration {iteration} bears no elapsed time: the line may be cut short")
         if trainer.once and self._progress.repeats(iteration):
             if self._waiting is not None:  # another line of the same step
@@ -178,12 +176,15 @@ class TrainingParser:
         self._errors.forget()
         self._told.clear()
         attributes: dict[str, Attribute] = {"iteration": iteration}
-        if (total := numbers.get("total") or self._progress.total) is not None:
+        total = numbers.get("total") or self._progress.total
+        if isinstance(total, int) and total < iteration:
+            total = None  # of an epoch
+        if total is not None:
             attributes["total"] = total
         attributes["iterations"] = covered
         if elapsed_ms is not None:
             attributes["elapsed_ms"] = elapsed_ms
-        attributes.update(numbers)
+        attributes.update({name: value for name, value in numbers.items() if name != "total"})
         of = "" if total is None else f"/{total}"
         event = self._event(base, "iteration", f"iteration {iteration}{of}", attributes)
         if trainer.waits:
@@ -203,7 +204,7 @@ class TrainingParser:
         event = self._event(base, _KINDS[what], f"{words}{at}", numbers)
         if what in ("loading", "loaded") and isinstance(iteration, int):
             self._progress.loaded(iteration)
-        if what == "saving":
+        if what == "saving" and not self._checkpoints.goes_on(iteration):
             yield from self._checkpoints.held()
         if what == "loading":
             self._checkpoints.loading(event)
@@ -270,10 +271,6 @@ class TrainingParser:
         return replace(base, kind=kind, message=message, attributes={"run": self._context.run, **attributes})
 
 
-def _float(value: Attribute) -> float:
-    return value if isinstance(value, float) else 0.0
-
-
 FORMAT = Format(
     name="training",
     description="Log of Megatron-LM, Megatron-DeepSpeed, NeMo, torchtitan, DeepSpeed or the Hugging Face Trainer",
@@ -281,7 +278,7 @@ FORMAT = Format(
     "lm loss: 7.645013E+00 | number of skipped iterations:   0 | number of nan iterations:   0 |",
     make=TrainingParser,
     recognises=re.compile(
-        r"iteration\s+\d+/\s*\d+ \||elapsed time per iteration \(ms\)|\] datetime: \d{4}-|\bglobal_batch_size \.\.\."
+        r"iteration[ =]\s*\d+/\s*\d+ \||elapsed time per iteration \(m?s\)|\] datetime: \d{4}-|\bglobal_batch_size \.\.\."
         r"|(?:saving|saved|loaded) checkpoint (?:at|from)|building GPT model|train_step_timing in s"
         r"|Global Checkpoint Save :"
         r"|- INFO - (?:\x1b\[\d+m)?step: +\d|\[titan\] \d{4}|\{'loss': |'train_runtime': |\*{5} Running training \*{5}"

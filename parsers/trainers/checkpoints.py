@@ -10,7 +10,7 @@ which bears `async`. Where no duration is printed, the times of its first and la
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from store.event import Attribute, Event
 
@@ -39,6 +39,10 @@ class Checkpoints:
         self._load = self._save = None
         return held
 
+    def goes_on(self, iteration: Attribute) -> bool:
+        """Whether a save that is held as done is of this iteration: what the trainer is built upon writes on."""
+        return iteration is not None and self._save is not None and _iteration(self._save) == iteration
+
     def reset(self) -> None:
         """A new attempt: what went on in the background is gone."""
         self._blocking.clear()
@@ -52,7 +56,7 @@ class Checkpoints:
             yield event
 
     def scheduled(self, event: Event) -> Iterator[Event]:
-        """A save goes on in the background; one that was held as done has only stalled so far."""
+        """A save goes on in the background; one that was held as done has only stalled so far: it began before that."""
         save, self._save = self._save, None
         known = _iteration(event)
         if known is None:
@@ -64,11 +68,19 @@ class Checkpoints:
         if save is not None:
             attributes = {name: value for name, value in save.attributes.items() if name != "duration_ms"}
             message = save.message.replace("saved", "saving")
-            yield from self.saving(replace(save, kind="checkpoint_save_start", message=message, attributes=attributes))
+            begun = replace(save, kind="checkpoint_save_start", message=message, attributes=attributes)
+            yield from self.saving(replace(begun, time=_before(save.time, self._blocking[known])))
+        elif known is not None:
+            yield from self.saving(
+                replace(event, message=event.message.replace("scheduled", "saving checkpoint at iteration"))
+            )
 
     def saved(self, event: Event) -> Iterator[Event]:
         """A save is done: held for its timer, unless it was in the background or tells its duration itself."""
         known = _iteration(event)
+        # Old releases of NeMo name a file by the step that others print for the iteration before.
+        if known not in self._blocking and isinstance(known, int) and known + 1 in self._blocking:
+            event, known = _with(event, iteration=known + 1), known + 1
         if known is None and self._saving is not None and (known := _iteration(self._saving)) is not None:
             event = _with(event, iteration=known)
         if known in self._blocking:
@@ -134,6 +146,11 @@ def _lasted(event: Event, begun: Event | None) -> Event:
         return event
     lasted = _between(begun.time, event.time)
     return event if lasted is None else _with(event, duration_ms=lasted)
+
+
+def _before(time: datetime | None, passed_ms: Attribute) -> datetime | None:
+    """The time so many milliseconds earlier."""
+    return time - timedelta(milliseconds=passed_ms) if time and isinstance(passed_ms, float) else time
 
 
 def _between(begin: datetime | None, end: datetime | None) -> float | None:

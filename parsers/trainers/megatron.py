@@ -8,8 +8,10 @@
         save-checkpoint ................................: (910.08, 913.10)      what it stalled all the same
       successfully saved checkpoint from iteration    1200 to /ckpt [ t 1/8, p 1/4 ]
 
-Old releases print no time. The last rank prints the iterations, rank 0 the rest. Sources: training/training.py,
-training/checkpointing.py and core/timers.py of NVIDIA/Megatron-LM, real logs of bigscience and superbenchmark.
+Forks print seconds (`elapsed time per iteration (s)`, Megatron-DeepSpeed), `name=value` (Argonne's) or fields before
+the iteration (GPT-NeoX). Old releases print no time. The last rank prints the iterations, rank 0 the rest. Sources:
+training/training.py, training/checkpointing.py and core/timers.py of NVIDIA/Megatron-LM, real logs of bigscience and
+superbenchmark.
 """
 
 import re
@@ -43,6 +45,7 @@ TRAINER = Trainer(
         "evaluate",
         "eval-time",
         "validation loss",
+        "validation results",
         "using world size",
         "building GPT model",
         "fused kernels",
@@ -50,7 +53,7 @@ TRAINER = Trainer(
     rules=(
         Rule(
             "iteration",
-            _rule(r"(?:^|(?<!,)\s)iteration +(?P<iteration>\d{1,12})/ *(?P<total>\d{1,12}) \|(?P<fields>.*)"),
+            _rule(r"(?:^|(?<!,)\s)iteration[ =] *(?P<iteration>\d{1,12})/ *(?P<total>\d{1,12}) \|(?P<fields>.*)"),
         ),
         Rule("saved", _rule(rf"uccessfully (?:async )?saved checkpoint {_AT}")),
         Rule("scheduled", _rule(rf"scheduled an async checkpoint save {_AT}")),
@@ -58,28 +61,38 @@ TRAINER = Trainer(
         Rule("loaded", _rule(r"successfully loaded checkpoint .{0,2000}?\bat iteration +(?P<iteration>\d{1,12})")),
         Rule("loading", _rule(r"loading (?:\w{1,40} )?checkpoint .{0,2000}?\bat iteration +(?P<iteration>\d{1,12})")),
         Rule("fresh", _rule(r"will not load any checkpoints")),
-        Rule("evaluated", _rule(r"validation loss at (?:iteration +(?P<iteration>\d{1,12})|the end of training)")),
+        Rule(
+            "evaluated",
+            _rule(r"validation (?:loss|results) at (?:iteration +(?P<iteration>\d{1,12})|the end of training)"),
+        ),
         Rule("start", _rule(rf"\[(?P<phase>before the start of training step){_DATED}")),
         Rule("end", _rule(rf"\[(?P<phase>after training is done|exiting program [^\]]{{1,80}}){_DATED}")),
         Rule("initialized", _rule(rf"\[(?P<phase>after megatron is initialized){_DATED}")),
         Rule("phase", _rule(rf"\[(?P<phase>after [^\]]{{1,80}} (?:is|are) built){_DATED}")),
         Rule("phase", _rule(r">>> (?P<phase>done with compiling and loading fused kernels)")),
         Rule("interval", _rule(r"(?:^|\s)log_interval \.+ (?P<interval>\d{1,9})")),
-        Rule("load_timer", _timer("load-checkpoint"), also=True),
-        Rule("save_timer", _timer("save-checkpoint"), also=True),
+        Rule("load_timer", _timer("load[- ]checkpoint"), also=True),
+        Rule("save_timer", _timer("save[- ]checkpoint"), also=True),
         Rule("evaluate_timer", _timer("evaluate|eval-time"), also=True),
         Rule("spoke", _rule(r"^using world size: |building GPT model \.\.\.")),
     ),
-    pair=re.compile(r"(?P<name>[^|:]{1,80}): (?P<value>[^|]{1,40})"),
+    pair=re.compile(r"(?P<name>[^|:=]{1,80})(?:: |=)(?P<value>[^|]{1,40})"),
     names={
         "elapsed time per iteration (ms)": ("elapsed_ms", 1),
+        "elapsed time per iteration (s)": ("elapsed_ms", 1000),
+        "elapsed_time_per_iteration_ms": ("elapsed_ms", 1),
         "throughput per GPU (TFLOP/s/GPU)": ("tflops_per_gpu", 1),
         "TFLOPs": ("tflops_per_gpu", 1),
         "lm loss": ("loss", 1),
         "lm-loss": ("loss", 1),
+        "lm_loss": ("loss", 1),
+        "lm-loss-training": ("loss", 1),
         "grad norm": ("grad_norm", 1),
+        "grad_norm": ("grad_norm", 1),
         "number of skipped iterations": ("skipped", 0),
+        "number_of_skipped_iterations": ("skipped", 0),
         "number of nan iterations": ("nan", 0),
+        "number_of_nan_iterations": ("nan", 0),
     },
     needs="elapsed_ms",
     once=False,

@@ -35,6 +35,13 @@ TRAINER = Trainer(
     rules=(
         Rule(
             "iteration",
+            _rule(
+                r"Training epoch \d{1,9}, iteration \d{1,12}/(?P<total>\d{1,12})"
+                r"(?P<fields> \|.{0,400}\| global_step: (?P<iteration>\d{1,12})\b.*)"
+            ),
+        ),
+        Rule(
+            "iteration",
             _rule(r"Training epoch \d{1,9}, iteration (?P<iteration>\d{1,12})/(?P<total>\d{1,12})(?P<fields> \|.*)"),
         ),
         Rule(
@@ -51,7 +58,16 @@ TRAINER = Trainer(
                 r"Start time: [\d.]{1,24}s : Save duration: (?P<seconds>[\d.]{1,24})s"
             ),
         ),
+        Rule("saving", _rule(r"Checkpoint save for step (?P<iteration>\d{1,12}) started")),
+        Rule("scheduled", _rule(r"Scheduled async checkpoint save for .{0,2000}\bstep=(?P<iteration>\d{1,12})")),
         Rule("scheduled", _rule(r"Scheduled async checkpoint save for ")),
+        Rule(
+            "saved",
+            _rule(
+                r"Async checkpoint save for step \d{1,12} \(.{0,2000}\bstep=(?P<iteration>\d{1,12})"
+                r".{0,2000}\) finalized successfully"
+            ),
+        ),
         Rule("saved", _rule(r"Async checkpoint save for step (?P<next>\d{1,12}) .{0,2000}finalized successfully")),
         Rule("saved", _rule(r"Successfully saved checkpoint from iteration +(?P<iteration>\d{1,12})")),
         Rule(

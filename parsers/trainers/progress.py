@@ -1,5 +1,6 @@
 """Where a training program is: its last iteration, so that the next line knows what it covers and how long it took."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from store.event import Attribute
@@ -11,12 +12,32 @@ class Progress:
     def __init__(self) -> None:
         self.interval: int | None = None
         self.total: int | None = None
+        self.planned: int | None = None  # the total as the trainer itself said it
         self.epochs: int | None = None
         self.bar: int | None = None  # the step that the last progress bar showed
         self.bar_s: float | None = None  # and for how long it had run
         self._last: int | None = None
         self._from: int | None = None  # iteration that the attempt started from
         self._clock: tuple[str, float] | None = None
+
+    def plans(self, numbers: Mapping[str, Attribute]) -> None:
+        """How many steps and epochs there will be, and how many steps from line to line."""
+        total, epochs, interval = (numbers.get(name) for name in ("total", "epochs", "interval"))
+        if isinstance(total, int) and total > 0:
+            self.total = self.planned = total
+        if isinstance(epochs, int) and epochs > 0:
+            self.epochs = epochs
+        if isinstance(interval, int) and interval > 0:
+            self.interval = interval
+
+    def shows(self, numbers: Mapping[str, Attribute]) -> None:
+        """A progress bar: where the next line without a step is, and since when. One of another total is not ours."""
+        step, total = numbers.get("iteration"), numbers.get("total")
+        if not isinstance(step, int) or not isinstance(total, int) or self.planned not in (None, total):
+            return
+        hours, minutes, second = (_float(numbers.get(name)) for name in ("hours", "minutes", "second"))
+        self.bar, self.bar_s = step, hours * 3600 + minutes * 60 + second
+        self.total = total or self.total
 
     def loaded(self, iteration: int) -> None:
         """The attempt goes on from a checkpoint, or from 0."""
@@ -66,3 +87,7 @@ class Progress:
             return iteration - self._last
         # The log's beginning is not there: the interval between lines, else this one alone.
         return min(self.interval or 1, max(iteration, 1))
+
+
+def _float(value: Attribute) -> float:
+    return value if isinstance(value, float) else 0.0

@@ -27,7 +27,8 @@ TRAINER = Trainer(
         Rule(
             "iteration",
             _rule(
-                r"- INFO - +step: +(?P<iteration>\d{1,12})(?:/(?P<total>\d{1,12}) = [\d.]{1,12}%)?(?P<fields>  ?\S.*)"
+                r"- INFO - +step: +(?P<iteration>\d{1,12})(?:/(?P<total>\d{1,12})(?: = [\d.]{1,12}%)?)?"
+                r"(?P<fields>  ?\S.*)"
             ),
         ),
         Rule("saved", _rule(r"Finished saving the checkpoint.{0,60}? ?in (?P<seconds>[\d.]{1,24}) seconds")),

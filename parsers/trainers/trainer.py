@@ -52,12 +52,16 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a line told: its numbers, its words (`phase`), and its time as text where it is in the line's middle."""
+    """What a line told: its numbers, its words (`phase`), and its time as text where it is in the line's middle.
+
+    `cut`: the line ends before what it needs.
+    """
 
     what: What
     numbers: Mapping[str, Attribute]
     words: str = ""
     time: str | None = None
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +74,10 @@ class Trainer:
         rules: tried in this order, the first that fits has the line.
         pair: one name and value of an iteration line (groups `name`, `value`).
         names: what a printed name is as an attribute, and what its number is multiplied by (0: a whole number).
-        needs: the attribute without which an iteration line is cut short.
+        needs: the attribute without which an iteration line that does not end as they do (`|`) is cut short.
         waits: its iteration lines are told too by a trainer built upon it: they are held for one line.
         once: every rank may print the same line.
+        ends: it tells when a save is done; if not, what it is built upon does.
     """
 
     name: str
@@ -83,6 +88,7 @@ class Trainer:
     needs: str | None = None
     waits: bool = False
     once: bool = True
+    ends: bool = True
 
     def told(self, text: str) -> Iterator[Told]:
         """What a line tells; nothing where it is none of this trainer's."""
@@ -108,8 +114,11 @@ class Trainer:
             numbers["duration_ms"] = round(seconds * 1000, 3)
         if (only := numbers.pop("only_ms", None)) is not None:
             numbers["duration_ms"] = only
-        numbers.update(self.fields(found.get("fields", "")))
-        return Told(what, numbers, found.get("phase", ""), found.get("time"))
+        fields = found.get("fields", "")
+        numbers.update(self.fields(fields))
+        cut = what == "iteration" and self.needs is not None and self.needs not in numbers
+        cut = cut and not fields.rstrip().endswith("|")
+        return Told(what, numbers, found.get("phase", ""), found.get("time"), cut)
 
     def fields(self, text: str) -> dict[str, Attribute]:
         """The known numbers of an iteration line; one that is no number (a NaN loss) is left out."""

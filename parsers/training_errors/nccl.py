@@ -16,7 +16,7 @@ import re
 from parsers.training_errors.causes import variant_of
 from parsers.training_errors.report import MAX_MESSAGE, Reader, Report, numbers
 
-_GLOG = re.compile(r"\[?[EWF](?P<month>\d{2})?(?P<day>\d{2}) (?P<clock>\d{2}:\d{2}:\d{2}\.\d{1,9}) ", re.ASCII)
+_GLOG = re.compile(r"\[?[EWF](?P<month>\d{1,2})?(?P<day>\d{2}) (?P<clock>\d{2}:\d{2}:\d{2}\.\d{1,9}) ", re.ASCII)
 _WATCHDOG = re.compile(
     r"Watchdog caught collective operation timeout|watchdog thread terminated with exception"
     r"|[Ww]atchdog got stuck for|Heartbeat monitor timed out",
