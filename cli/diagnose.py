@@ -47,13 +47,10 @@ def diagnose(url: str, run: str | None, at: str | None, as_json: bool) -> None:
 
 
 def _row(culprit: Culprit) -> dict[str, object]:
-    device = culprit.device
-    where = device.pci or device.uuid or device.index
-    port = None if device.port is None else f"port {device.port}"
     return {
         "rank": culprit.rank,
         "node": culprit.node,
-        "device": " ".join(str(part) for part in (device.type, where, port) if part is not None),
+        "device": culprit.device.words(culprit.name),
         "score": f"{culprit.score:.2f}",
         "time": None if culprit.time is None else _clock(format_time(culprit.time)),
         "reason": culprit.reason,

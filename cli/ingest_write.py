@@ -15,12 +15,11 @@ from store.database import writing
 from store.event import Event
 from store.ingest_log import IngestedFile, note_incidents, note_ingested
 from store.read import Window, read_events
+from store.sources import NO_FAULT
 from store.telemetry_carry import Carry
 from store.telemetry_insert import insert_rollups
 from store.telemetry_rollup import RollupTable, moment_of
 
-# Sources that say nothing of a fault by themselves: their events are many.
-_NO_FAULTS = ("training", "sacct", "sacctmgr")
 _INCIDENT_BATCH = 20_000
 
 
@@ -118,7 +117,7 @@ class Writer:
         while True:
             page = Window(since=window.since, until=window.until, after=after)
             with self.engine.begin() as connection:
-                batch = list(read_events(connection, page, limit=_INCIDENT_BATCH, excluding=_NO_FAULTS))
+                batch = list(read_events(connection, page, limit=_INCIDENT_BATCH, excluding=tuple(NO_FAULT)))
             if not batch:
                 return
             yield batch

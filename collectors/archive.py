@@ -2,6 +2,8 @@
 
     nodes.csv      kernel/NODE.log[.gz]        telemetry/*.parquet   jobs.csv
     outages.csv    fabric/opensm.log           training/RUN.log      fabric/ibnetdiscover.txt
+    nhc.log        health/NODE.log             switches/SWITCH.log   fabricmanager/NODE.log
+    fabric/ufm.log
 
     parts = find_parts(Path("archive"))
     for part in parts:
@@ -28,6 +30,14 @@ from parsers.rules import NO_RULES, Rules
 from store.event import Attribute, Event, with_id
 from store.node import Node
 
+_PACKED = ("", ".gz", ".zst")
+
+
+def _logs(*paths: str) -> tuple[str, ...]:
+    """The patterns of logs, packed or not."""
+    return tuple(path + ending for path in paths for ending in _PACKED)
+
+
 # part: (patterns, the format of parsers.registry whose lines are events). In the order of reading.
 PARTS: dict[str, tuple[tuple[str, ...], str | None]] = {
     "nodes": (("nodes.csv",), None),
@@ -35,10 +45,18 @@ PARTS: dict[str, tuple[tuple[str, ...], str | None]] = {
     "outages": (("outages.csv",), "sacctmgr"),
     "jobs": (("jobs.csv",), "sacct"),
     "kernel": (("kernel/*.log", "kernel/*.json", "kernel/*.gz", "kernel/*.zst"), "kernel"),
-    "fabric": (("fabric/opensm*.log", "fabric/opensm*.log.gz", "fabric/opensm*.log.zst"), "opensm"),
+    "fabricmanager": (_logs("fabricmanager/*.log"), "fabricmanager"),
+    "fabric": (_logs("fabric/opensm*.log"), "opensm"),
+    "ufm": (_logs("fabric/ufm*.log"), "ufm"),
+    "switches": (_logs("switches/*.log"), "switch"),
+    "health": (_logs("nhc*.log", "health/*.log"), "nhc"),
     "training": (("training/*.log", "training/*.gz", "training/*.zst"), "training"),
     "telemetry": (("telemetry/*.parquet",), None),
 }
+# Parts whose files are named for the node (or switch) that wrote them; nhc.log itself may be of many.
+_NAMED_FOR_NODE = frozenset({"kernel", "fabricmanager", "switches"})
+# Parts whose lines bear dates with years.
+_DATED = frozenset({"outages", "jobs", "kernel", "training", "ufm"})
 # A date that lies further ahead of the archive's others than this is a broken clock's.
 _AHEAD = timedelta(days=366)
 T = TypeVar("T")
@@ -63,6 +81,10 @@ class ArchivePart:
         for suffix in (".gz", ".zst", ".log", ".json"):
             name = name.removesuffix(suffix)
         return name
+
+    def is_named_for_node(self) -> bool:
+        """Whether the file's name is that of the node (or switch) that its lines speak of."""
+        return self.name in _NAMED_FOR_NODE or self.relative.startswith("health/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +122,7 @@ def newest_moment(parts: Sequence[ArchivePart]) -> datetime | None:
     """The newest date that the archive's own files bear; None where none does."""
     seen = []
     for part in parts:
-        if part.name in ("outages", "jobs", "kernel", "training"):
+        if part.name in _DATED:
             moment = _newest_or_none(part.path)
         elif part.name == "telemetry":
             moment = _day(part.stem().removesuffix(".parquet"))
@@ -139,7 +161,7 @@ def context_of(part: ArchivePart, newest: datetime | None, year: int | None = No
         # A month ahead of `until` would be taken for last year's: the year that was asked for holds for all.
         until = datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC)
     return Context(
-        node=part.stem() if part.name == "kernel" else None,
+        node=part.stem() if part.is_named_for_node() else None,
         run=part.stem() if part.name == "training" else None,
         year=until.year,
         until=until,

@@ -24,12 +24,12 @@ from store import schema
 from store.event import Device, format_time
 from store.incident import Incident
 from store.read import Window, incident_of, read_events
+from store.sources import NO_FAULT
 
 MOST = 20  # culprits returned
 _EVIDENCE = 10  # event ids of each
 # A node that dies silently is marked down by the scheduler up to this long after the work stopped.
 _MARKED_DOWN = timedelta(minutes=30)
-_NO_EVIDENCE_SOURCES = ("training", "sacct", "sacctmgr")
 
 
 def rank(connection: sa.Connection, run: str | None = None, at: datetime | None = None) -> list[Culprit]:
@@ -96,6 +96,7 @@ def _suspect(incident: Incident, verdict: Verdict) -> Culprit:
         rank=0,
         node=incident.node,
         device=incident.device,
+        name=incident.name,
         incident=incident.id,
         score=verdict.score,
         reason=verdict.reason,
@@ -148,7 +149,7 @@ def _events(connection: sa.Connection, culprit: Culprit, incidents: Sequence[Inc
     window = Window(since=incident.start, until=until, node=incident.node if alone else None)
     wanted = culprit.nodes or (None,)
     named = []
-    for event in read_events(connection, window, limit=20 * _EVIDENCE, excluding=_NO_EVIDENCE_SOURCES):
+    for event in read_events(connection, window, limit=20 * _EVIDENCE, excluding=tuple(NO_FAULT)):
         if event.id and event.severity != "info" and event.node in wanted:
             named.append(event.id)
     return tuple(named[:_EVIDENCE])

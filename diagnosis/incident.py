@@ -13,37 +13,42 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from diagnosis.root import Head, head_of, is_consequence, kind_key, root
-from store.event import Event, event_id
+from store.event import Device, Event, event_id
 from store.incident import Incident
+from store.sources import DETECTORS, NO_FAULT
 
 NODE_GAP = timedelta(minutes=1)
 DEVICE_GAP = timedelta(seconds=5)
 
-# Sources and kinds that report work or plans, not faults.
-NO_FAULT_SOURCES = frozenset({"training", "sacct", "sacctmgr", "sinfo", "scontrol"})
-NO_FAULT_KINDS = frozenset({"telemetry", "job", "outage", "iteration"})
+# Kinds that report work or plans, not faults, whoever tells them.
+NO_FAULT_KINDS = frozenset({"telemetry", "job", "outage", "iteration", "node_state", "pod_failed"})
+# Fabric managers number this their own way: the code is no part of what went down.
+_UNNUMBERED = frozenset({"link_down", "port_removed"})
 
 Group: TypeAlias = tuple[str | None, str]
 
 
 def is_fault(event: Event) -> bool:
     """Whether an event belongs into an incident: more than information, and from a source that reports faults."""
-    return event.severity != "info" and event.source not in NO_FAULT_SOURCES and event.kind not in NO_FAULT_KINDS
-
-
-def group_of(node: str | None, device_key: str, kind: str, code: int | None) -> Group:
-    """Whose incidents an event may join: its node's, else those of the same device and code."""
-    return (node, "") if node is not None else (None, f"{device_key} {kind_key(kind, code)}")
+    return event.severity != "info" and event.source not in NO_FAULT and event.kind not in NO_FAULT_KINDS
 
 
 def event_group(event: Event) -> Group:
-    """The group of an event."""
-    return group_of(event.node, event.device.key(), event.kind, event.code)
+    """Whose incidents an event may join: its node's, else those of the same device and code."""
+    return (event.node, "") if event.node is not None else _group(event.device, event.name(), event.kind, event.code)
 
 
 def incident_group(incident: Incident) -> Group:
     """The group of an incident."""
-    return group_of(incident.node, incident.device.key(), incident.kind, incident.code)
+    if incident.node is not None:
+        return incident.node, ""
+    return _group(incident.device, incident.name, incident.kind, incident.code)
+
+
+def _group(device: Device, name: str | None, kind: str, code: int | None) -> Group:
+    """Events that name no node: by device (two that bear a name alone are two devices) and what happened."""
+    key = kind_key(kind, None if kind in _UNNUMBERED else code)
+    return None, f"{device.words(name) if device.is_bare() else device.key()} {key}"
 
 
 def gap_of(group: Group) -> timedelta:
@@ -101,10 +106,11 @@ def incident_from(events: Sequence[Event]) -> Incident:
 
 def _candidates(events: Sequence[Event]) -> list[Head]:
     """One head for each different thing that happened: the earliest of its kind, code, severity and device."""
-    seen: dict[tuple[str, int | None, str, str, bool], Head] = {}
+    seen: dict[tuple[object, ...], Head] = {}
     for event in events:
         follows = event.attributes.get("caused_by") is not None
-        key = (event.kind, event.code, event.severity, event.device.key(), follows)
+        where = (event.device.key(), event.name(), event.source in DETECTORS)
+        key = (event.kind, event.code, event.severity, follows, *where)
         if key not in seen:
             seen[key] = head_of(event, when(event))
     return list(seen.values())
@@ -128,14 +134,19 @@ def incident_of_head(
         message=head.message,
         count=kinds.total(),
         kinds=dict(sorted(kinds.items())),
+        source=head.source,
+        name=head.name,
     )
 
 
 def fold(incident: Incident, events: Sequence[Event]) -> Incident | None:
     """An incident with later events added, the same as coalescing all of its events again.
 
-    None where that cannot be told without them: what it was called by turns out to be a mere consequence.
+    None where that cannot be told without them: what it was called by turns out to be a mere consequence, or a
+    detector repeats what another witness says.
     """
+    if incident.source in DETECTORS or any(event.source in DETECTORS for event in events):
+        return None
     kinds = _counted(incident, events)
     return None if is_consequence(_present(incident), kinds) else _grown(incident, events, kinds)
 
@@ -164,6 +175,8 @@ def _present(incident: Incident) -> Head:
         incident.action,
         incident.device,
         incident.message,
+        incident.source,
+        incident.name,
     )
 
 

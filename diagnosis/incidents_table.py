@@ -19,7 +19,6 @@ import sqlalchemy as sa
 from diagnosis.blast import with_blast_radius
 from diagnosis.incident import (
     NO_FAULT_KINDS,
-    NO_FAULT_SOURCES,
     NODE_GAP,
     Group,
     event_group,
@@ -35,6 +34,7 @@ from store import schema
 from store.event import Device, Event
 from store.incident import Incident
 from store.read import event_of, incident_of
+from store.sources import NO_FAULT
 
 # An incident of more events (a flood) is not made again for a late one: an event that does not come after it is not
 # counted.
@@ -180,7 +180,7 @@ def _read(connection: sa.Connection, clusters: Sequence[_Cluster]) -> list[Event
         table.c.time >= min(cluster.start for cluster in clusters),
         table.c.time <= max(cluster.end for cluster in clusters),
         table.c.severity != "info",
-        table.c.source.not_in(sorted(NO_FAULT_SOURCES)),
+        table.c.source.not_in(sorted(NO_FAULT)),
         table.c.kind.not_in(sorted(NO_FAULT_KINDS)),
     )
     nodes = {cluster.group[0] for cluster in clusters}

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from diagnosis.root import kind_key
+from diagnosis.root import kind_key, plain
 from diagnosis.stop import Stop
 from diagnosis.topology import Topology
 from store.incident import Incident
@@ -25,7 +25,7 @@ _CAUSE = {
     "unknown": 0.6,
     "application": 0.4,
 }
-_LOST_LINK = ("link_down", "port_removed", "gpu_missing")
+_LOST_LINK = ("link_down", "port_removed", "ib_port", "net_link", "bond_down", "node_down")
 # A lost link stops a synchronous job as surely as a dead GPU, though the subnet manager calls it an error.
 _LOST_LINK_BASE = 0.85
 _BEFORE = 0.5  # it began before the last progress: it was survived at first
@@ -66,10 +66,12 @@ class LeafGroup:
 
 def weigh(incident: Incident, stop: Stop, others: Sequence[Incident], under_leaf: str | None) -> Verdict:
     """How well one incident explains a stop, beside the others of its window."""
-    lost_link = incident.kind in _LOST_LINK
+    lost_link = incident.kind in (*_LOST_LINK, "gpu_missing")
     base = max(_BASE[incident.severity], _LOST_LINK_BASE if lost_link else 0.0)
     score = base * (1.0 if lost_link else _CAUSE[incident.cause])
-    reasons = [f"{incident.severity} {incident.cause} fault {kind_key(incident.kind, incident.code).replace(':', ' ')}"]
+    what = kind_key(incident.kind, incident.code).replace(":", " ")
+    named = "" if incident.name is None else f" of {incident.name}"
+    reasons = [f"{incident.severity} {incident.cause} fault {what}{named}"]
     lag = (incident.start - stop.last_work).total_seconds()
     if lag < -_CLEARLY.total_seconds():
         score *= _BEFORE
@@ -104,7 +106,7 @@ def together(incidents: Sequence[Incident], topology: Topology) -> list[LeafGrou
     by_leaf: dict[str, list[Incident]] = defaultdict(list)
     for incident in incidents:
         leaf = topology.leaf.get(incident.node or "")
-        if leaf is not None and any(kind in _LOST_LINK[:2] for kind in incident.kinds):
+        if leaf is not None and any(plain(kind) in _LOST_LINK for kind in incident.kinds):
             by_leaf[leaf].append(incident)
     found = []
     for leaf, own in sorted(by_leaf.items()):

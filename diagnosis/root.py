@@ -1,6 +1,7 @@
 """Which event of a fault is its root: the worst one first, then the earliest, and never a mere consequence.
 
 An Xid 45 (channels torn down) follows nearly every fault of a GPU; the fault that it follows is the one to act on.
+Of a fault that several detectors tell, the witness names the incident: the kernel's line has device and process.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -8,15 +9,22 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from store.event import SEVERITIES, Action, Cause, Device, Event, Severity
+from store.sources import DETECTORS
 
 # Xids that only report what another fault led to: channels torn down, a channel reset, a changed recovery action.
 REPORTS = frozenset({45, 43, 154})
-# Xid -> the Xids that lead to it: an MMU fault follows a failed PMU call in 82 % of cases (FIELD D5); a GPU off the
-# bus, a dead system processor or lost memory take the program along.
-CONSEQUENCE_OF: Mapping[int, frozenset[int]] = {
-    31: frozenset({122, 79, 119, 120, 48, 94, 95}),
-    13: frozenset({79, 119, 120, 48, 94, 95}),
+# Xid -> what leads to it: an MMU fault follows a failed PMU call in 82 % of cases (FIELD D5); a GPU off the bus, a dead
+# system processor or lost memory take the program along. A GPU off the bus leaves its system processor without answer.
+_OFF_THE_BUS = frozenset({"xid:79", "gpu_lost"})
+_GPU_GONE = _OFF_THE_BUS | {"xid:119", "xid:120", "xid:48", "xid:94", "xid:95"}
+CONSEQUENCE_OF: Mapping[int, frozenset[str]] = {
+    31: _GPU_GONE | {"xid:122"},
+    13: _GPU_GONE,
+    119: _OFF_THE_BUS,
+    120: _OFF_THE_BUS,
 }
+# The lines that only spell out another one: `sxid_detail` of `sxid`.
+_DETAIL = "_detail"
 _MACHINE: frozenset[Cause] = frozenset({"hardware", "fabric", "driver", "host", "storage"})
 
 
@@ -32,7 +40,14 @@ class Head:
     action: Action
     device: Device
     message: str
+    source: str | None = None
+    name: str | None = None
     follows: bool = False  # its own line says that another fault caused it
+
+    @property
+    def second_hand(self) -> bool:
+        """Whether it repeats what another witness said."""
+        return self.source in DETECTORS
 
 
 def head_of(event: Event, time: datetime) -> Head:
@@ -46,6 +61,8 @@ def head_of(event: Event, time: datetime) -> Head:
         event.action,
         event.device,
         event.message,
+        source=event.source,
+        name=event.name(),
         follows=event.attributes.get("caused_by") is not None,
     )
 
@@ -55,16 +72,32 @@ def kind_key(kind: str, code: int | None) -> str:
     return kind if code is None else f"{kind}:{code}"
 
 
+def plain(key: str) -> str:
+    """The kind of a `kind_key`, without its code."""
+    return key.partition(":")[0]
+
+
 def root(heads: Sequence[Head], kinds: Collection[str]) -> Head:
-    """The head of an incident in which these kinds occurred: the worst, the machine's, the earliest.
+    """The head of an incident in which these kinds occurred: the worst, the machine's, a witness's, the earliest.
 
     Args:
         heads: candidates, at least one, the earliest first where times are equal.
         kinds: every kind of the incident, as `kind_key` writes it.
     """
-    return min(
-        heads, key=lambda head: (is_consequence(head, kinds), -badness(head.severity), not_machine(head), head.time)
-    )
+    seen = {kind_key(head.kind, head.code) for head in heads if not head.second_hand}
+
+    def rank(head: Head) -> tuple[bool, bool, int, bool, bool, datetime]:
+        echo = head.second_hand and kind_key(head.kind, head.code) in seen
+        return (
+            is_consequence(head, kinds),
+            echo,
+            -badness(head.severity),
+            not_machine(head),
+            head.second_hand,
+            head.time,
+        )
+
+    return min(heads, key=rank)
 
 
 def is_consequence(head: Head, kinds: Collection[str]) -> bool:
@@ -72,12 +105,16 @@ def is_consequence(head: Head, kinds: Collection[str]) -> bool:
     others = {kind for kind in kinds if kind != kind_key(head.kind, head.code)}
     if head.follows and others:
         return True
+    if head.kind.endswith(_DETAIL) and any(plain(kind) == head.kind.removesuffix(_DETAIL) for kind in others):
+        return True
+    if head.kind == "alert" and head.code is not None:
+        return not others.isdisjoint({f"xid:{head.code}", f"sxid:{head.code}"})
     if head.kind != "xid" or head.code is None:
         return False
     if head.code in REPORTS:  # one report is no cause of another
         faults = {kind for kind in others if kind.startswith(("xid:", "sxid:"))}
         return bool(faults - {kind_key("xid", code) for code in REPORTS})
-    return any(kind_key("xid", code) in others for code in CONSEQUENCE_OF.get(head.code, ()))
+    return not others.isdisjoint(CONSEQUENCE_OF.get(head.code, frozenset()))
 
 
 def badness(severity: Severity) -> int:

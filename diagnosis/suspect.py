@@ -21,6 +21,7 @@ class Culprit:
     time: datetime | None = None
     cause: Cause = "unknown"
     nodes: tuple[str, ...] = ()
+    name: str | None = None  # of the device, where it has one
 
     def to_json(self) -> dict[str, Any]:
         """The suspect as plain values."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from goodput.attempts import Attempt
-from goodput.interruption import FAULT_KINDS, Culprit
+from goodput.interruption import LOST_LINKS, Culprit
 from goodput.timeline import from_ms
 from store.event import Cause, Device, Event
 from store.outage import Outage
@@ -68,7 +68,7 @@ def _went_down(attempt: Attempt, window_ms: tuple[int, int], evidence: Evidence)
 def _of_machine(fault: Event, down: Sequence[Outage], evidence: Evidence) -> tuple[Cause, Culprit]:
     """The device of a fault; of a lost link, the switch above or the node behind it where that is what failed."""
     own = Culprit(fault.node, fault.device, fault.kind, fault.code)
-    if fault.kind not in FAULT_KINDS:
+    if fault.kind not in LOST_LINKS:
         return fault.cause, own
     leaf = evidence.leaves.get(fault.node or "")
     if leaf is not None and len(_vanished_with(fault, leaf, evidence)) >= _SEVERAL:
@@ -85,7 +85,7 @@ def _vanished_with(fault: Event, leaf: str, evidence: Evidence) -> set[str]:
         event.node
         for event in evidence.faults
         if event.node is not None
-        and event.kind in FAULT_KINDS
+        and event.kind in LOST_LINKS
         and evidence.leaves.get(event.node) == leaf
         and event.time is not None
         and fault.time is not None

@@ -10,7 +10,8 @@ from store.event import Cause, Device, Event, format_time
 
 FAULT_SEVERITIES = ("error", "fatal")
 FAULT_CAUSES = ("hardware", "fabric", "host", "driver", "storage")
-FAULT_KINDS = ("link_down", "port_removed")
+# What a lost link is called by the subnet manager and by the host that lost it.
+LOST_LINKS = ("link_down", "port_removed", "ib_port", "net_link", "bond_down", "node_down")
 # Without a training log nobody knows when the work stopped: only faults this close to the end may have ended it.
 BLIND_WINDOW_MS = 30 * 60_000
 
@@ -69,7 +70,7 @@ def is_fault(event: Event) -> bool:
     grave = event.severity in FAULT_SEVERITIES
     if event.kind == "training_error":  # a warning only tells that the scheduler ended the program
         return grave
-    return (grave and event.cause in FAULT_CAUSES) or event.kind in FAULT_KINDS
+    return (grave and event.cause in FAULT_CAUSES) or (event.kind in LOST_LINKS and event.severity != "info")
 
 
 def fault_window(attempt: Attempt, end_ms: int, worked_ms: int | None = None) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from goodput.attempts import attempts_of
-from goodput.interruption import FAULT_CAUSES, FAULT_KINDS, FAULT_SEVERITIES, fault_window
+from goodput.interruption import FAULT_CAUSES, FAULT_SEVERITIES, LOST_LINKS, fault_window
 from goodput.ledger import RunRecords
 from goodput.reading_log import read_log
 from goodput.timeline import from_ms, to_ms
@@ -17,6 +17,7 @@ from store.event import Event
 from store.job import Job
 from store.outage import Outage
 from store.read import event_of, read_jobs, read_nodes, read_outages
+from store.sources import NO_FAULT
 
 # Faults of one attempt that are looked at: the first decides, and a flood must not fill the memory.
 _MAX_FAULTS = 5_000
@@ -88,7 +89,8 @@ def _fault_events(connection: sa.Connection, run: str, window_ms: tuple[int, int
     """Fault events of any node, and the run's reported errors, in a closed window."""
     table = schema.events
     severe = table.c.severity.in_(FAULT_SEVERITIES) & table.c.cause.in_(FAULT_CAUSES)
-    machine = (table.c.source != "training") & (severe | table.c.kind.in_(FAULT_KINDS))
+    lost = table.c.kind.in_(LOST_LINKS) & (table.c.severity != "info")
+    machine = table.c.source.not_in(NO_FAULT) & (severe | lost)
     # A line that bears no time was stored with the moment of its receipt: that is no time of a fault.
     reported = (table.c.kind == "training_error") & (table.c.run == run) & (table.c.time != table.c.received)
     query = (

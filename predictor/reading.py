@@ -28,12 +28,14 @@ from predictor.history import (
     from_ms,
     to_ms,
 )
+from predictor.told import Told
 from store import schema
+from store.event import NAMING
 from store.read import read_nodes
+from store.sources import NO_SIGN
 
 _FETCH = 20_000
-# Sources and kinds that say nothing of a node's health.
-_SILENT_SOURCES = ("training", "sacct", "sacctmgr")
+# Kinds that say nothing of a node's health, and are many.
 _SILENT_KINDS = ("telemetry", "link_up", "port_discovered", "gpu_returned")
 
 
@@ -99,15 +101,18 @@ def read_precursors(connection: sa.Connection, fleet: Fleet, window_ms: tuple[in
             table.c.cause,
             table.c.attributes["count"].as_float(),
             sa.cast(table.c.device, sa.Text),
+            sa.func.coalesce(*(table.c.attributes[key].as_string() for key in NAMING)),
+            table.c.source,
             *((table.c.id,) if with_ids else ()),
         )
         .where(table.c.time >= from_ms(window_ms[0]), table.c.time < from_ms(window_ms[1]))
-        .where(table.c.node.is_not(None), table.c.source.not_in(_SILENT_SOURCES), table.c.kind.not_in(_SILENT_KINDS))
+        .where(table.c.node.is_not(None), table.c.source.not_in(sorted(NO_SIGN)), table.c.kind.not_in(_SILENT_KINDS))
         .order_by(table.c.time, table.c.id)
     )
     index = fleet.index
     meaning: dict[tuple[Any, ...], tuple[int, bool]] = {}
-    devices: dict[str, int] = {}
+    devices: dict[tuple[str, str | None], int] = {}
+    told = Told()
     rows: list[tuple[int, int, int, float, int, bool]] = []
     ids: list[str] = []
     for row in connection.execute(query.execution_options(yield_per=_FETCH)):
@@ -118,10 +123,13 @@ def read_precursors(connection: sa.Connection, fleet: Fleet, window_ms: tuple[in
         node = index.get(row[0])
         if node is None or (family < 0 and not serious):
             continue
+        if told.already(node, family, row[9], row[1]):
+            continue
         weight = 1.0 if row[6] is None else float(row[6])
-        rows.append((node, row[1], family, weight, devices.setdefault(row[7], len(devices)), serious))
+        device = devices.setdefault((row[7], row[8]), len(devices))
+        rows.append((node, row[1], family, weight, device, serious))
         if with_ids:
-            ids.append(row[8])
+            ids.append(row[10])
     columns = list(zip(*rows, strict=True)) or [()] * 6
     return Precursors(
         node=np.array(columns[0], dtype=np.int64),
@@ -130,13 +138,13 @@ def read_precursors(connection: sa.Connection, fleet: Fleet, window_ms: tuple[in
         weight=np.array(columns[3], dtype=np.float64),
         device=np.array(columns[4], dtype=np.int64),
         serious=np.array(columns[5], dtype=np.bool_),
-        devices=tuple(_device_name(text) for text in devices),
+        devices=tuple(_device_name(*told_of) for told_of in devices),
         ids=tuple(ids),
     )
 
 
-def _device_name(text: str) -> str:
-    """How an operator calls a device: `GPU 3`, `GPU 0000:0f:00.0`, `port 7`; empty for the node itself."""
+def _device_name(text: str, name: str | None) -> str:
+    """How an operator calls a device: `GPU 3`, `port 7`, by its name `disk nvme0`; empty for the node itself."""
     device = orjson.loads(text)
     if not isinstance(device, dict) or device.get("type") in (None, "node"):
         return ""
@@ -144,7 +152,7 @@ def _device_name(text: str) -> str:
     for key in ("index", "pci", "uuid", "port"):
         if device.get(key) is not None:
             return f"{kind} {device[key]}"
-    return ""
+    return f"{kind} {name}" if name else ""
 
 
 def read_outage_log(connection: sa.Connection, fleet: Fleet, until_ms: int | None = None) -> OutageLog:

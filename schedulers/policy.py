@@ -67,8 +67,7 @@ def _wish(facts: NodeFacts, policy: Policy) -> _Wish | None:
     if facts.fault is not None:
         fault = facts.fault
         what = f"{fault.kind} {fault.code}" if fault.code is not None else fault.kind
-        where = f"{fault.device.type} {fault.device.pci or fault.device.uuid or fault.device.index or ''}".strip()
-        reason = f"foreshock: {what} on {where}: {fault.message[:200]}"
+        reason = f"foreshock: {what} on {fault.device.words(fault.name)}: {fault.message[:200]}"
         action: HintAction = "drain" if fault.action in _DRAINS else "cordon"
         return _Wish(facts, action, reason, {**score, "incident": fault.id})
     asked = _by_score(facts.score, policy)

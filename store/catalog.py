@@ -17,6 +17,10 @@ _CAUSE: dict[str, Cause] = {word: word for word in CAUSES}
 _ACTION: dict[str, Action] = {word: word for word in ACTIONS}
 
 
+# Kinds whose code says what they mean, by the table that knows it.
+_CODED = {"xid": "xid", "quoted_xid": "xid", "sxid": "sxid", "sxid_detail": "sxid", "fabricmanager_nvswitch": "sxid"}
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One code's meaning. `decided_by_line` = the log line's own Fatal or Non-fatal decides the severity."""
@@ -134,6 +138,27 @@ def _judgements(table: str, name: str, variant: str) -> Mapping[tuple[str, str],
         )
         for row in rows(table)
     }
+
+
+@cache
+def _by_kind() -> Mapping[str, tuple[Kind, ...]]:
+    found: dict[str, list[Kind]] = {}
+    for kind in kinds().values():
+        found.setdefault(kind.kind, []).append(kind)
+    return {name: tuple(rows) for name, rows in found.items()}
+
+
+@cache
+def meaning(kind: str, code: int | None, severity: Severity, cause: Cause) -> str | None:
+    """What a kind of event means to people, in the form that has this severity and cause; None: no table knows it."""
+    if kind in _CODED:
+        fault = None if code is None else _faults(_CODED[kind]).get(code)
+        return None if fault is None else fault.description
+    forms = _by_kind().get(kind, ())
+    if not forms:
+        return None
+    best = max(forms, key=lambda form: (form.severity == severity, form.cause == cause, form.variant == ""))
+    return best.description
 
 
 def judged(event: Event, variant: str = "") -> Event:

@@ -32,6 +32,8 @@ Action: TypeAlias = Literal[
     "contact_support",
 ]
 Attribute: TypeAlias = str | int | float | bool | None
+# The attributes that hold a device's name, first choice first.
+NAMING = ("name", "dimm")
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 CAUSES: tuple[Cause, ...] = get_args(Cause)
@@ -57,6 +59,24 @@ class Device:
         name = self.pci or self.uuid or ("" if self.index is None else str(self.index))
         return f"{self.type}:{name}" + ("" if self.port is None else f":{self.port}")
 
+    def is_bare(self) -> bool:
+        """Whether nothing but its type is known: a name may still tell it apart."""
+        return self.pci is None and self.uuid is None and self.index is None and self.port is None
+
+    def words(self, name: str | None = None) -> str:
+        """What an operator reads: `gpu 0000:0f:00.0`, `port 0x248a port 12`, by its name `disk nvme0`.
+
+        Args:
+            name: what the device is called (`Event.name`), where it has a name.
+        """
+        if self.type == "node":
+            return self.type
+        index = None if self.index is None else str(self.index)
+        known = self.pci or self.uuid or index or name
+        named = f"({name})" if name and known != name and name not in (known or "") else None
+        port = None if self.port is None else f"port {self.port}"
+        return " ".join(part for part in (self.type, known, named, port) if part is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -81,6 +101,11 @@ class Event:
         """The training run that the event speaks of, where its source names one."""
         run = self.attributes.get("run")
         return run if isinstance(run, str) else None
+
+    def name(self) -> str | None:
+        """What the device is called: an interface, a disk, an InfiniBand device, a DIMM's label."""
+        found = next((self.attributes[key] for key in NAMING if self.attributes.get(key) not in (None, "")), None)
+        return None if found is None else str(found)
 
 
 def event_id(event: Event, origin: str = "") -> str:

@@ -11,6 +11,7 @@ class Incident:
     """One fault: when it began and last showed, the worst it said, and the device held to be the culprit.
 
     `id` is that of its first event, so coalescing again gives the same incident.
+    `source` said what names it; `name` is the device's where it has one (nvme0, swp51, a DIMM's label).
     `kinds` counts its events by `kind` or `kind:code`; `blast_radius` is the number of nodes of the runs it stopped.
     """
 
@@ -28,3 +29,5 @@ class Incident:
     count: int
     kinds: dict[str, int] = field(default_factory=dict)
     blast_radius: int | None = None
+    source: str | None = None
+    name: str | None = None

@@ -155,6 +155,8 @@ incidents = sa.Table(
     sa.Column("count", sa.BigInteger, nullable=False),
     sa.Column("kinds", sa.JSON, nullable=False),
     sa.Column("blast_radius", sa.Integer),
+    sa.Column("source", sa.Text),  # who said what names it
+    sa.Column("name", sa.Text),  # of the device, where it has one
     sa.Index(None, "start", "id"),
     sa.Index(None, "node", "end"),
 )

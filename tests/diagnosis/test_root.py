@@ -24,7 +24,8 @@ def called(*events: Event) -> str:
     ("events", "name"),
     [
         ([xid(63, 0), xid(79, 5)], "xid:79"),  # the worst
-        ([xid(119, 0), xid(79, 5)], "xid:119"),  # of equals the earliest
+        ([xid(119, 0), xid(79, 5)], "xid:79"),  # a GPU off the bus leaves its system processor without answer
+        ([xid(119, 0), xid(48, 5)], "xid:119"),  # of equals the earliest
         ([xid(79, 0), xid(119, 5)], "xid:79"),
         ([xid(13, 0), xid(94, 5)], "xid:94"),  # the machine before the program
         ([xid(31, 0), xid(79, 1)], "xid:79"),

@@ -23,7 +23,7 @@ def test_the_count_ranks_recent_lemons_first(engine: sa.Engine) -> None:
 
 def test_the_rules_fire_on_hardware_only(engine: sa.Engine) -> None:
     """A hardware Xid, a row remapping, a memory error, a flap: not a user's bug, a corrected error or old news."""
-    flap = Event(day(59), "d", "opensm", "link_down", device=Device("port", port=1))
+    flap = Event(day(59), "d", "opensm", "link_down", severity="error", device=Device("port", port=1))
     events = [xid("a", 59, 79), xid("b", 59, 63), xid("c", 59, 48), flap]
     events += [xid("e", 59, 31, "application"), sbe("f", 59), xid("g", 50, 79)]
     put(engine, [node(name) for name in "abcdefg"], events=events)

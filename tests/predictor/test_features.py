@@ -130,7 +130,7 @@ def test_missing_gpus_are_counted_against_what_the_node_has(engine: sa.Engine) -
 
 def test_neighbours_are_the_others_of_the_leaf(engine: sa.Engine) -> None:
     """A node's own outage is not its neighbour's; an unknown leaf has unknown neighbours."""
-    flap = Event(day(9.5), "b", "opensm", "link_down", cause="fabric", device=Device("port", uuid="0x1", port=3))
+    flap = Event(day(9.5), "b", "opensm", "link_down", severity="error", cause="fabric", device=Device("port", uuid="0x1", port=3))
     put(engine, [node("a"), node("b"), node("c", leaf="leaf-2"), node("d", leaf=None, rack=None)])
     put(engine, events=[flap], outages=[outage("a", 9.5, 1)])
     frame = at(engine, 10)
@@ -151,8 +151,40 @@ def test_neighbours_are_the_others_of_the_leaf(engine: sa.Engine) -> None:
         (("xid", 31, "error", "application"), "app_xid"),
         (("xid", 999, "warning", "unknown"), "driver_xid"),
         (("link_down", None, "warning", "fabric"), "link_flap"),
-        (("edac", None, "error", "host"), "host"),
-        (("edac", None, "info", "host"), None),
+        (("kernel_panic", None, "fatal", "host"), "host"),
+        (("hung_task", None, "warning", "host"), None),
+        (("edac", None, "warning", "hardware"), "host_memory"),
+        (("mce", None, "error", "hardware"), "host_memory"),
+        (("ghes", None, "info", "hardware"), None),
+        (("pcie_aer", None, "warning", "hardware"), "pcie"),
+        (("pcie_aer_detail", None, "info", "hardware"), None),
+        (("pcie_recovery", None, "info", "hardware"), None),
+        (("gpu_ras", None, "info", "hardware"), "ecc_sbe"),
+        (("gpu_ras", None, "error", "hardware"), "memory"),
+        (("gpu_bad_pages", None, "warning", "hardware"), "row_remap"),
+        (("xgmi_error", None, "error", "hardware"), "nvlink"),
+        (("gpu_throttled", None, "warning", "hardware"), "thermal"),
+        (("cpu_throttled", None, "info", "hardware"), None),
+        (("ib_port", None, "error", "fabric"), "link_flap"),
+        (("ib_port", None, "info", "fabric"), None),
+        (("net_link", None, "info", "fabric"), None),
+        (("link_down", None, "info", "fabric"), None),
+        (("optics_alarm", None, "error", "fabric"), "link_error"),
+        (("optics_alarm", None, "info", "fabric"), None),
+        (("mlx5_cqe_error", None, "warning", "fabric"), "link_error"),
+        (("counter", None, "info", "fabric"), None),
+        (("ascend_fault", None, "fatal", "hardware"), "hardware_xid"),
+        (("ascend_fault", None, "warning", "fabric"), "host"),
+        (("gpu_reset", None, "warning", "driver"), "driver_xid"),
+        (("gpu_reset", None, "info", "driver"), None),
+        (("gpu_page_fault", None, "error", "application"), "app_xid"),
+        (("nvme_lost", None, "error", "hardware"), "host"),
+        (("fs_read_only", None, "fatal", "storage"), "host"),
+        (("xid_hint", 79, "info", "unknown"), None),
+        (("alert", 79, "error", "hardware"), None),
+        (("sxid_detail", 20034, "fatal", "hardware"), None),
+        (("some_new_kind", None, "error", "hardware"), "host"),
+        (("some_new_kind", None, "error", "application"), None),
         (("link_up", None, "info", "fabric"), None),
     ],
 )

@@ -1,5 +1,6 @@
 """From the tables to arrays: what is taken, what is passed over, how it is cut."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -43,12 +44,12 @@ def test_only_precursors_of_known_nodes_are_read(engine: sa.Engine) -> None:
     device = Device("port", uuid="0x1", port=3)
     events = [
         xid("a", 1, 79),
-        Event(day(2), None, "opensm", "link_down", cause="fabric", device=device),
+        Event(day(2), None, "opensm", "link_down", severity="error", cause="fabric", device=device),
         Event(day(3), "a", "opensm", "link_up", cause="fabric", device=device),
         Event(day(4), "a", "training", "training_error", severity="error", cause="hardware"),
         Event(day(5), "a", "kernel", "note", severity="info"),
         Event(day(6), "a", "dcgm", "gpu_returned", severity="error", cause="hardware"),
-        Event(day(7), "a", "opensm", "link_down", cause="fabric", device=device),
+        Event(day(7), "a", "opensm", "link_down", severity="warning", cause="fabric", device=device),
     ]
     put(engine, [node("a")], events=events)
     found = precursors(engine, with_ids=True)
@@ -67,7 +68,7 @@ def test_a_window_is_half_open(engine: sa.Engine) -> None:
 
 def test_counts_weigh_and_devices_are_named(engine: sa.Engine) -> None:
     """`attributes.count` where there is one, else 1."""
-    port = Event(day(3), "a", "opensm", "link_down", device=Device("port", port=7))
+    port = Event(day(3), "a", "opensm", "link_down", severity="error", device=Device("port", port=7))
     nobody = Event(day(4), "a", "kernel", "mce", severity="error", cause="host")
     put(engine, [node("a")], events=[sbe("a", 1, 3, 250), xid("a", 2, 79), port, nobody])
     found = precursors(engine)
@@ -90,6 +91,55 @@ def test_devices_are_called_what_operators_call_them(engine: sa.Engine, device: 
     event = Event(day(1), "a", "kernel", "fault", severity="error", cause="hardware", device=device)
     put(engine, [node("a")], events=[event])
     assert precursors(engine).devices == (name,)
+
+
+def test_two_disks_are_two_devices(engine: sa.Engine) -> None:
+    """Told apart by name alone, and called by it."""
+    disks = [disk(name, 1 + n) for n, name in enumerate(("nvme0", "nvme1", "nvme0"))]
+    put(engine, [node("a")], events=disks)
+    found = precursors(engine)
+    assert [found.devices[i] for i in found.device] == ["disk nvme0", "disk nvme1", "disk nvme0"]
+
+
+def disk(name: str, at: float) -> Event:
+    """A fault of a disk that only its name tells from another."""
+    named = {"name": name}
+    return Event(
+        day(at),
+        "a",
+        "kernel",
+        "nvme_reset",
+        severity="error",
+        cause="hardware",
+        device=Device("disk"),
+        attributes=named,
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "after_s", "events"),
+    [("gpud", 30, 1), ("gpud", 60, 1), ("gpud", 60.001, 2), ("kernel", 1, 2), ("alertmanager", 900, 1)],
+)
+def test_what_another_detector_repeats_within_a_minute_counts_once(
+    engine: sa.Engine, source: str, after_s: float, events: int
+) -> None:
+    """The kernel's own second line counts; a site's alerts never do: they may rest on our own scores."""
+    first = xid("a", 1, 79)
+    assert first.time is not None
+    again = replace(first, id="again", source=source, time=first.time + timedelta(seconds=after_s))
+    put(engine, [node("a")], events=[first, again])
+    assert len(precursors(engine).node) == events
+
+
+def test_repeats_of_one_node_or_family_say_nothing_of_another(engine: sa.Engine) -> None:
+    """The same moment, another node, and another fault of the same node."""
+    first = xid("a", 1, 79)
+    others = [
+        replace(first, id="other node", node="b", source="gpud"),
+        replace(first, id="other fault", code=63, source="gpud"),
+    ]
+    put(engine, [node("a"), node("b")], events=[first, *others])
+    assert len(precursors(engine).node) == 3
 
 
 def test_an_outage_that_ends_later_is_open(engine: sa.Engine) -> None:

@@ -46,10 +46,10 @@ def test_every_group_has_words(engine: sa.Engine) -> None:
 @pytest.mark.parametrize(
     ("ages_d", "text"),
     [
-        ([0.5], "1 hardware Xid on GPU 0000:0f:00.0 in 24 h"),
-        ([0.5, 0.6, 9], "2 hardware Xids on GPU 0000:0f:00.0 in 24 h"),
-        ([0.5, 3, 4], "3 hardware Xids on GPU 0000:0f:00.0 in 7 days"),
-        ([3, 10, 12, 14], "4 hardware Xids on GPU 0000:0f:00.0 in 28 days"),
+        ([0.5], "1 GPU hardware fault on GPU 0000:0f:00.0 in 24 h"),
+        ([0.5, 0.6, 9], "2 GPU hardware faults on GPU 0000:0f:00.0 in 24 h"),
+        ([0.5, 3, 4], "3 GPU hardware faults on GPU 0000:0f:00.0 in 7 days"),
+        ([3, 10, 12, 14], "4 GPU hardware faults on GPU 0000:0f:00.0 in 28 days"),
     ],
 )
 def test_the_shortest_telling_window_is_named(engine: sa.Engine, ages_d: list[float], text: str) -> None:
@@ -75,7 +75,7 @@ def test_a_spread_over_devices_names_none(engine: sa.Engine) -> None:
 
 def test_an_event_of_the_node_itself_names_no_device(engine: sa.Engine) -> None:
     """Only how many and since when."""
-    event = Event(day(29.5), "a", "kernel", "mce", severity="error", cause="host", device=Device())
+    event = Event(day(29.5), "a", "kernel", "kernel_panic", severity="fatal", cause="host", device=Device())
     put(engine, [node("a")], events=[event])
     assert said(engine, "host") == "1 host fault in 24 h"
 
@@ -107,7 +107,7 @@ def test_missing_gpus_without_an_event_are_counted(engine: sa.Engine) -> None:
     put(engine, [node("a")], rollups=[rollup("a", 29 + h / 24, gpus_seen=6) for h in range(24)])
     assert said(engine, "gpu_missing") == "2 GPUs missing from telemetry"
     assert said(engine, "gpu_missing", gpus_missing=1.0) == "1 GPU missing from telemetry"
-    gone = Event(day(25), "a", "dcgm", "gpu_missing", device=Device("gpu", index=5))
+    gone = Event(day(25), "a", "dcgm", "gpu_missing", severity="warning", device=Device("gpu", index=5))
     put(engine, events=[gone])
     assert said(engine, "gpu_missing") == "GPU 5 missing from telemetry since 5 days"
     assert said(engine, "gpu_missing", gpus_missing=0.0) == "1 GPU disappearance on GPU 5 in 7 days"
@@ -180,5 +180,5 @@ def test_without_ids_there_is_still_a_text(engine: sa.Engine) -> None:
     with engine.connect() as connection:
         history = read_history(connection, day(30), day(30))
     plain = Subject(history, incidents(history.precursors), {}, to_ms(day(30)), 0, {"gpus_missing": 0.0})
-    assert describe("hardware_xid", plain) == ("1 hardware Xid on GPU 0000:0f:00.0 in 24 h", ())
+    assert describe("hardware_xid", plain) == ("1 GPU hardware fault on GPU 0000:0f:00.0 in 24 h", ())
     assert describe("incident", plain)[0] == "1 serious incident on GPU 0000:0f:00.0 in 24 h"
