@@ -59,6 +59,7 @@ class EventOut(BaseModel):
     action: Action
     device: DeviceOut
     message: str = Field(examples=["GPU has fallen off the bus."])
+    meaning: str | None = Field(examples=["Driver can no longer reach the GPU over PCIe"])
     attributes: dict[str, Any] = Field(examples=[{"pid": 1234, "process": "python"}])
     line: int | None
     file: str | None = None
@@ -81,6 +82,9 @@ class IncidentOut(BaseModel):
     count: int
     kinds: dict[str, int]
     blast_radius: int | None
+    source: str | None = Field(examples=["kernel"])
+    name: str | None = Field(examples=["nvme0"])
+    meaning: str | None = Field(examples=["Driver can no longer reach the GPU over PCIe"])
 
 
 class ReasonOut(BaseModel):

@@ -123,6 +123,14 @@ class Event:
     device: Device = field(default_factory=Device)
     message: str = ""
     id: str | None = None
+    meaning: str | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str | None:
+        """What the device is called, where it has a name."""
+        found = self.attributes.get("name") or self.attributes.get("dimm")
+        return None if found is None else str(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +150,8 @@ class Incident:
     message: str = ""
     count: int = 1
     blast_radius: int | None = None
+    name: str | None = None
+    meaning: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ def incident_rows(incidents: Sequence[Incident], now: datetime, brief: bool = Fa
             "when": words.when(i.start, now),
             "severity": [i.severity],
             "node": i.node or words.DASH,
-            "device": words.device(i.device),
+            "device": words.device(i.device, name=i.name),
             "what": words.told(i),
             "events": i.count,
             "do": words.action(i.action),
@@ -35,7 +35,7 @@ def incident_rows(incidents: Sequence[Incident], now: datetime, brief: bool = Fa
     ]
     if brief:
         for row, incident in zip(rows, incidents, strict=True):
-            row["device"] = words.device(incident.device, brief=True)
+            row["device"] = words.device(incident.device, brief=True, name=incident.name)
             row["what"] = words.what(incident)
             del row["events"]
     return rows
@@ -48,7 +48,7 @@ def event_rows(events: Sequence[Event], now: datetime) -> list[Row]:
             "when": words.when(e.time, now),
             "severity": [e.severity],
             "node": e.node or words.DASH,
-            "device": words.DASH if e.node is None and e.device.type == "node" else words.device(e.device),
+            "device": words.DASH if e.node is None and e.device.type == "node" else words.device(e.device, name=e.name),
             "what": words.told(e),
             "from": e.source,
         }

@@ -1,4 +1,7 @@
-"""The words, colours and signs of the API's vocabulary: states, severities, kinds, Xids, actions, devices, hints."""
+"""The words, colours and signs of the API's vocabulary: states, severities, actions, devices, hints.
+
+What kinds and codes of events mean is told by the API itself, from the catalogue.
+"""
 
 from typing import Literal, TypeAlias
 
@@ -52,66 +55,18 @@ ACTIONS = {
     "replace_part": "replace the part",
     "contact_support": "call the vendor",
 }
-KINDS = {
-    "ecc_sbe": "corrected memory errors",
-    "ecc_dbe": "uncorrectable memory error",
-    "row_remap": "memory row remapped",
-    "row_remap_failure": "memory row could not be remapped",
-    "nvlink_crc": "NVLink transfer errors",
-    "nvlink_replay": "NVLink transfers repeated",
-    "pcie_replay": "PCIe transfers repeated",
-    "thermal_violation": "slowed down by heat",
-    "gpu_missing": "GPU vanished",
-    "gpu_returned": "GPU came back",
-    "gpu_lost": "GPU lost",
-    "link_down": "fabric link down",
-    "link_up": "fabric link up",
-    "link_state_change": "fabric link changed state",
-    "port_removed": "fabric port gone",
-    "port_discovered": "fabric port found",
-    "sm_state": "subnet manager changed state",
-    "sm_error": "subnet manager error",
-    "training_error": "training program error",
-    "training_start": "training started",
-    "training_end": "training ended",
-    "checkpoint_load": "checkpoint loaded",
-    "checkpoint_save": "checkpoint saved",
-    "checkpoint_save_start": "checkpoint save began",
-    "iteration": "training step",
-    "job": "job record of the scheduler",
-    "outage": "outage record of the scheduler",
-}
 DEVICES = {
     "gpu": "GPU",
     "nvswitch": "NVSwitch",
     "hca": "fabric adapter",
+    "nic": "network adapter",
     "port": "port",
     "switch": "switch",
     "npu": "NPU",
-}
-# What the driver's line leaves unsaid, after NVIDIA's Xid catalogue; a code that is not here stands for itself.
-XIDS = {
-    13: "compute exception of the program",
-    31: "program touched forbidden memory",
-    32: "command stream rejected",
-    43: "program's work reset, GPU survives",
-    45: "torn down after another fault",
-    48: "uncorrectable memory error",
-    62: "power controller halted",
-    63: "memory row retired",
-    64: "memory row could not be retired",
-    69: "misuse by the program",
-    74: "NVLink error",
-    79: "GPU unreachable over PCIe",
-    92: "many corrected memory errors",
-    94: "memory error, contained to one program",
-    95: "memory error, not contained",
-    109: "context switch timed out",
-    119: "GPU system processor does not answer",
-    120: "GPU system processor crashed",
-    140: "uncorrectable memory error",
-    143: "GPU could not be initialised",
-    154: "driver asks for another recovery",
+    "hpu": "accelerator",
+    "cpu": "processor",
+    "dimm": "memory module",
+    "pci": "PCIe device",
 }
 HINT_TINTS: dict[str, Tint] = {"proposed": "orange", "approved": "blue", "sent": "blue", "shadow": "gray"}
 HINT_STATES = {

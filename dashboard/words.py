@@ -79,36 +79,51 @@ def many(value: int, one: str, more: str | None = None) -> str:
     return f"{value:,} {one if value == 1 else more or one + 's'}"
 
 
-def device(where: Device | None, brief: bool = False) -> str:
-    """GPU 3 (0000:0f:00.0), port 12 of 0x248a...; `brief` leaves out an address where a number says it too."""
+def device(where: Device | None, brief: bool = False, name: str | None = None) -> str:
+    """GPU 3 (0000:0f:00.0), port 12 of 0x248a..., disk nvme0; `brief` leaves out an address where a number says it too.
+
+    Args:
+        name: what the device is called, where it has a name.
+    """
     if where is None:
         return DASH
     if where.type == "node":
         return "whole node"
-    name, address = vocabulary.DEVICES.get(where.type, where.type), where.pci or where.uuid
+    kind, address = vocabulary.DEVICES.get(where.type, where.type), where.pci or where.uuid
+    own = None if name is None or name in (address or "") else name
     if where.type in ("port", "switch", "hca") and where.port is not None:
-        place = f"port {where.port}"
-        return place if brief or not address else f"{place} of {address}"
+        place, whole = f"port {where.port}", own if where.type == "hca" and own else address
+        return place if brief or not whole else f"{place} of {whole}"
+    kind = f"{kind} {own}" if own else kind
     number = "" if where.index is None else f" {where.index}"
     link = "" if where.port is None else f" link {where.port}"
-    if not address or (brief and number):
-        return f"{name}{number}{link}"
-    return f"{name}{number}{link} ({address})" if number or link else f"{name} {address}"
+    if not address or (brief and (number or own)):
+        return f"{kind}{number}{link}"
+    return f"{kind}{number}{link} ({address})" if number or link or own else f"{kind} {address}"
 
 
 def what(fault: Event | Incident) -> str:
-    """A fault in words: "Xid 95, memory error, not contained", "fabric link down"."""
+    """A fault in words: "Xid 79, driver can no longer reach the GPU over PCIe", "an InfiniBand port is down"."""
+    meaning = _lowered(fault.meaning or "")
     if fault.kind in ("xid", "sxid") and fault.code is not None:
-        meaning = vocabulary.XIDS.get(fault.code) if fault.kind == "xid" else None
         name = f"{'SXid' if fault.kind == 'sxid' else 'Xid'} {fault.code}"
         return f"{name}, {meaning}" if meaning else name
-    return vocabulary.KINDS.get(fault.kind, fault.kind.replace("_", " "))
+    return meaning or fault.kind.replace("_", " ")
+
+
+def _lowered(sentence: str) -> str:
+    """A sentence to stand within another: its first letter small, unless its first word is an abbreviation."""
+    first = sentence.partition(" ")[0]
+    kept = any(letter.isupper() or letter.isdigit() for letter in first[1:])
+    return sentence if kept else sentence[:1].lower() + sentence[1:]
 
 
 def told(fault: Event | Incident) -> str:
-    """A fault in words and in its own: "corrected memory errors: rose by 13"."""
+    """A fault in words and in its own: "GPU memory errors that were corrected: rose by 13"."""
     message = fault.message.removeprefix(fault.kind).strip()
-    return f"{what(fault)}: {message}" if message else what(fault)
+    if not message or message == fault.meaning:
+        return what(fault)
+    return f"{what(fault)}: {message}"
 
 
 def action(name: str) -> str:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 from api.auth import Ingester, Reader
 from api.body import Body, records
 from api.ingest import read_event, sift, take_events
+from api.meaning import meaning_of
 from api.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
 from api.reply import listing, reply
 from api.routes.bodies import records_body
@@ -75,4 +76,5 @@ def get_events(_who: Reader, server: Server, asked: Annotated[EventQuery, Query(
 
 
 def _shown(row: Any) -> dict[str, Any]:
-    return to_wire(event_of(row)) | {"received": format_time(row.received)}
+    event = event_of(row)
+    return to_wire(event) | {"received": format_time(row.received), "meaning": meaning_of(event)}

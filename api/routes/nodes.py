@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
 from api.auth import Reader
+from api.meaning import incident_in_words
 from api.nodes import HORIZONS_H, NO_TIME, NodeState, NodeView, node_views
 from api.paging import MAX_LIMIT, Cursor, CursorText, decode
 from api.problem import Problem
@@ -74,9 +75,10 @@ def get_node(_who: Reader, server: Server, node: Annotated[str, Path(max_length=
         if not found:
             raise Problem(404, f"no node {node!r} has been heard of")
         outages = read_outages(connection, until=now, node=node)
+        # Those that a host whose clock runs ahead dates later than now are not hidden.
+        incidents = read_incidents(connection, since, max(now, datetime.now(UTC)) + MAX_AHEAD, node)
         past = {
-            # Those that a host whose clock runs ahead dates later than now are not hidden.
-            "incidents": read_incidents(connection, since, max(now, datetime.now(UTC)) + MAX_AHEAD, node),
+            "incidents": [incident_in_words(one) for one in incidents],
             "outages": [outage for outage in outages if outage.end is None or outage.end >= since],
             "hints": node_hints(connection, node, since),
             "telemetry": node_telemetry(connection, node, since),

@@ -153,7 +153,7 @@ def why(node: Node, incidents: Sequence[Incident], cluster: Cluster) -> str:
         (i for i in incidents if i.node == node.node and i.severity == "fatal" and cluster.now - i.end < _DAY), None
     )
     if fatal is not None:
-        place = words.device(fatal.device)
+        place = words.device(fatal.device, name=fatal.name)
         moment = words.ago(fatal.start, cluster.now) if fatal.start <= cluster.now else words.utc(fatal.start)
         said.append(f"{words.plain(words.what(fatal))} ({words.plain(place)}, {moment})")
     if node.state == "silent":

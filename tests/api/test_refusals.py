@@ -201,7 +201,6 @@ def test_a_roll_up_of_the_future_is_refused(client: TestClient) -> None:
         ({"startsAt": None}, "startsAt"),
         ({"startsAt": "0001-01-01T00:00:00Z"}, "between 1970 and 9998"),
         ({"fingerprint": 7}, "fingerprint"),
-        ({"status": "resolved", "endsAt": "0001-01-01T00:00:00Z"}, "'endsAt'"),
         ({"status": "resolved", "endsAt": "soon"}, "soon"),
         ({"labels": {"alertname": "A", "node": "n" * 256}}, "'node' must have"),
     ],

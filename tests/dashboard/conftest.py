@@ -70,6 +70,7 @@ INCIDENT = {
     "action": "reboot_node",
     "device": GPU,
     "message": "GPU has fallen off the bus.",
+    "meaning": "Driver can no longer reach the GPU over PCIe",
     "count": 2,
     "kinds": {"xid:79": 2},
     "blast_radius": 3,
@@ -87,6 +88,7 @@ EVENT = {
     "action": "reboot_node",
     "device": GPU,
     "message": "GPU has fallen off the bus.",
+    "meaning": "Driver can no longer reach the GPU over PCIe",
     "attributes": {"pid": 1},
 }
 HINT = {

@@ -20,6 +20,7 @@ XID = Incident(
     GPU,
     "Off the bus.",
     2,
+    meaning="Driver can no longer reach the GPU over PCIe",
 )
 
 
@@ -31,7 +32,7 @@ def test_an_incident_says_when_where_what_and_what_to_do() -> None:
             "severity": ["fatal"],
             "node": "gpu-017",
             "device": "GPU 3 (0000:0f:00.0)",
-            "what": "Xid 79, GPU unreachable over PCIe: Off the bus.",
+            "what": "Xid 79, driver can no longer reach the GPU over PCIe: Off the bus.",
             "events": 2,
             "do": "reboot the node",
         }
@@ -41,14 +42,14 @@ def test_an_incident_says_when_where_what_and_what_to_do() -> None:
 def test_a_brief_incident_leaves_out_addresses_and_counts() -> None:
     """For half a page."""
     row = frames.incident_rows([XID], NOW, brief=True)[0]
-    assert (row["device"], row["what"]) == ("GPU 3", "Xid 79, GPU unreachable over PCIe")
+    assert (row["device"], row["what"]) == ("GPU 3", "Xid 79, driver can no longer reach the GPU over PCIe")
     assert "events" not in row
 
 
 def test_what_is_not_known_is_a_dash() -> None:
     """An event of the fabric names no node, one without a time no time."""
-    row = frames.event_rows([Event(None, "link_down", "opensm")], NOW)[0]
-    assert (row["when"], row["node"], row["device"], row["what"]) == ("–", "–", "–", "fabric link down")
+    row = frames.event_rows([Event(None, "link_down", "opensm", meaning="A link is down")], NOW)[0]
+    assert (row["when"], row["node"], row["device"], row["what"]) == ("–", "–", "–", "a link is down")
 
 
 def test_outages_come_newest_first_and_an_open_one_says_so() -> None:

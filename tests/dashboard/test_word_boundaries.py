@@ -181,9 +181,9 @@ def test_interruptions_without_a_time_come_last() -> None:
 
 def test_a_message_that_is_only_the_kind_is_not_repeated() -> None:
     """And a Xid's own words follow ours."""
-    assert words.told(Event(None, "link_down", message="link_down")) == "fabric link down"
-    incident = Incident("i", NOW, NOW, "xid", code=79, message="fell off")
-    assert words.told(incident) == "Xid 79, GPU unreachable over PCIe: fell off"
+    assert words.told(Event(None, "link_down", message="link_down")) == "link down"
+    incident = Incident("i", NOW, NOW, "xid", code=79, message="fell off", meaning="Driver lost it")
+    assert words.told(incident) == "Xid 79, driver lost it: fell off"
     assert words.what(Event(None, "xid")) == "xid"
 
 

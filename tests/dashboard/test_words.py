@@ -94,12 +94,40 @@ def test_a_device_is_named_as_people_name_it(device: Device | None, said: str, b
     assert words.device(device, brief=True) == brief
 
 
+@pytest.mark.parametrize(
+    ("device", "name", "said", "brief"),
+    [
+        (Device("disk"), "nvme1", "disk nvme1", "disk nvme1"),
+        (Device("disk", uuid="nvme1"), "nvme1", "disk nvme1", "disk nvme1"),
+        (Device("dimm"), "P1-DIMMA1", "memory module P1-DIMMA1", "memory module P1-DIMMA1"),
+        (Device("hca", pci="0000:ab:00.0"), "mlx5_5", "fabric adapter mlx5_5 (0000:ab:00.0)", "fabric adapter mlx5_5"),
+        (Device("hca", pci="0000:ab:00.0", port=1), "mlx5_5", "port 1 of mlx5_5", "port 1"),
+        (Device("port", uuid="leaf11/swp51"), "swp51", "port leaf11/swp51", "port leaf11/swp51"),
+        (Device(), "tsc", "whole node", "whole node"),
+    ],
+)
+def test_a_device_that_has_a_name_is_called_by_it(device: Device, name: str, said: str, brief: str) -> None:
+    """Two disks of a node are not confused; an address that holds the name says it already."""
+    assert words.device(device, name=name) == said
+    assert words.device(device, brief=True, name=name) == brief
+
+
+def test_an_events_device_is_named_by_its_attributes() -> None:
+    """A disk's or interface's name; a memory module's label."""
+    assert Event(None, "nvme_lost", attributes={"name": "nvme0"}).name == "nvme0"
+    assert Event(None, "edac", attributes={"dimm": "P1-DIMMA1"}).name == "P1-DIMMA1"
+    assert Event(None, "xid", attributes={"pid": 7}).name is None
+
+
 def test_faults_and_actions_are_said_without_jargon() -> None:
     """A kind or action that is not known yet still reads as words."""
-    assert words.what(Event(None, "xid", code=79)) == "Xid 79, GPU unreachable over PCIe"
+    assert words.what(Event(None, "xid", code=79, meaning="Driver lost it")) == "Xid 79, driver lost it"
     assert words.what(Event(None, "xid", code=999)) == "Xid 999"
     assert words.what(Event(None, "sxid", code=20034)) == "SXid 20034"
-    assert words.what(Event(None, "row_remap")) == "memory row remapped"
+    assert words.what(Event(None, "row_remap", meaning="Rows are to be remapped")) == "rows are to be remapped"
+    assert words.what(Event(None, "x", meaning="GPU memory errors")) == "GPU memory errors"
+    assert words.what(Event(None, "x", meaning="A GPU is gone")) == "a GPU is gone"
+    assert words.what(Event(None, "x", meaning="PCIe transfers")) == "PCIe transfers"
     assert words.what(Event(None, "some_new_kind")) == "some new kind"
     assert (words.action("reset_gpu"), words.action("do_a_dance")) == ("reset the GPU", "do a dance")
     assert (words.state("at_risk"), words.state("on_holiday")) == ("at risk", "on holiday")
@@ -107,8 +135,9 @@ def test_faults_and_actions_are_said_without_jargon() -> None:
 
 def test_a_message_does_not_repeat_the_kind() -> None:
     """Counters that rose name themselves first."""
-    assert words.told(Event(None, "ecc_sbe", message="ecc_sbe rose by 13")) == "corrected memory errors: rose by 13"
-    assert words.told(Event(None, "link_up")) == "fabric link up"
+    assert words.told(Event(None, "ecc_sbe", message="ecc_sbe rose by 13", meaning="Errors")) == "errors: rose by 13"
+    assert words.told(Event(None, "link_up")) == "link up"
+    assert words.told(Event(None, "link_up", message="A link is up", meaning="A link is up")) == "a link is up"
 
 
 def test_every_state_has_its_words_colour_mark_and_meaning() -> None:

@@ -59,9 +59,9 @@ def decode(*lines: str) -> list[Event]:
         ("infiniband mlx5_0: dump_cqe:272:(pid 77): WC error: 12, Message: transport retry counter exceeded", "mlx5_cqe_error", "warning", {"name": "mlx5_0"}),
         ("mlx5_0:dump_cqe:278:(pid 0): dump error cqe", "mlx5_cqe_error", "warning", {"name": "mlx5_0"}),
         ("mlx5_core 0000:1a:00.0 ens1np0: Error cqe on cqn 0x5a9, ci 0x0, qn 0x5e3, opcode 0xd, syndrome 0x2, vendor syndrome 0x0", "mlx5_cqe_error", "warning", {"syndrome": "0x2"}),
-        (f"{AT}init_one:1371:(pid 803): mlx5_load_one failed with error code -22", "mlx5_init_failed", "fatal", {"err": -22}),
-        (f"{AT}probe_one:1488:(pid 803): mlx5_init_one failed with error code -110", "mlx5_init_failed", "fatal", {"err": -110}),
-        ("mlx5_core: probe of 0000:41:00.0 failed with error -22", "mlx5_init_failed", "fatal", {"err": -22}),
+        (f"{AT}init_one:1371:(pid 803): mlx5_load_one failed with error code -22", "mlx5_init_failed", "error", {"err": -22}),
+        (f"{AT}probe_one:1488:(pid 803): mlx5_init_one failed with error code -110", "mlx5_init_failed", "error", {"err": -110}),
+        ("mlx5_core: probe of 0000:41:00.0 failed with error -22", "mlx5_init_failed", "error", {"err": -22}),
     ],
 )  # fmt: skip
 def test_a_fault_of_the_adapter(message: str, kind: str, severity: str, attributes: dict[str, object]) -> None:
