@@ -27,6 +27,9 @@ MAX_STATES = 65_536
 _XID = re.compile(r"\bXID(?:[ _]?ERROR)?[ :_#]{0,3}(?P<code>\d{1,4})(?!\d)", re.IGNORECASE | re.ASCII)
 _CODE = re.compile(r"(?:S?XID[_ ]?)?(?P<code>\d{1,5})(?:\.[A-Za-z]\S{0,80})?", re.IGNORECASE | re.ASCII)
 _LINK_DOWN = "link_down"
+# NVLink 5 errors: what they mean lies in registers that the detector read and that its report leaves out. Its word for
+# the worst is not ours: a GPU that a reset heals is not lost.
+_NVLINK5 = range(144, 151)
 _DEFAULT_ACTION: Mapping[Severity, Action] = {
     "info": "none",
     "warning": "watch",
@@ -144,7 +147,7 @@ def _code_of(told: Told) -> int | None:
 
 
 def _numbered(base: Event, told: Told, code: int) -> Event:
-    """An Xid or SXid, judged by our table; by the detector where the table does not know it."""
+    """An Xid or SXid, judged by our table; by the detector where the table does not know it, or too little."""
     family = told.family or "xid"
     if family == "sxid":
         fault = sxid(code)
@@ -153,6 +156,8 @@ def _numbered(base: Event, told: Told, code: int) -> Event:
     else:
         fault = xid(code)
         severity, action = (fault.severity, fault.action) if fault else (base.severity, base.action)
+        if code in _NVLINK5 and severity == "warning" and base.severity in ("error", "fatal"):
+            severity, action = "error", base.action
     device = base.device
     if family == "sxid" and device.type in ("node", "gpu"):  # a GPU beside it is the switch's neighbour
         device = Device("nvswitch", pci=device.pci, port=device.port)

@@ -83,7 +83,7 @@ class Scraped:
     about: dict[str, Attribute] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
     series: set[tuple[object, ...]] = field(default_factory=set)
-    own: set[str] = field(default_factory=set)
+    lent: set[str] = field(default_factory=set)  # values that are an instance's, until the device's own comes
     unknown: set[str] = field(default_factory=set)
 
     def see(self, place: Place) -> None:
@@ -101,13 +101,14 @@ class Scraped:
         elif value is None:
             return
         elif instance:
-            if not metric.of_instance:
-                self.values.setdefault(name, value)
+            if not metric.of_instance and name not in self.values:
+                self.values[name] = value
+                self.lent.add(name)
         elif metric.how == "max":
             self.values[name] = max(value, self.values.get(name, value))
-        elif name not in self.own:
+        elif name not in self.values or name in self.lent:
             self.values[name] = value
-            self.own.add(name)
+            self.lent.discard(name)
 
     def finished(self) -> bool:
         """Whether anything was measured; sums that are not known are taken off."""
@@ -124,6 +125,7 @@ class Gathering:
         self._context = context
         self._stamps = Stamps(context)
         self._open: dict[tuple[object, ...], Scraped] = {}
+        self._series: dict[tuple[object, ...], tuple[object, ...]] = {}  # devices have the same ones: held once
 
     def add(self, text: str, line: int) -> Iterator[Scraped]:
         """The device whose scrape this line ends, if it ends one.
@@ -154,6 +156,8 @@ class Gathering:
                 raise ParseError(f"more than {MAX_DEVICES} devices on one page")
             scraped = self._open[node, *place.key()] = Scraped(time, node, place.device, line)
         if len(scraped.series) < MAX_SERIES:
+            if len(self._series) < MAX_SERIES:
+                series = self._series.setdefault(series, series)
             value = self.exporter.value(point)
             scraped.series.add(series)
             scraped.see(place)

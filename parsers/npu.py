@@ -6,7 +6,7 @@
 
 Each group of metrics has its own collector and bears its own time: what lies within a minute is one scrape.
 A query of the chip that failed is written as -1, or as a number of ones only: such a value is missing.
-The page does not name its host.
+The page does not name its host. Other releases call the labels `npuID`, `modelName`, `uuid` and `pcie`.
 """  # noqa: E501  # one real line
 
 import re
@@ -30,15 +30,17 @@ _INDEX = re.compile(r"\d{1,9}", re.ASCII)
 
 def _place(point: Point, _context: Context) -> Place | None:
     labels = point.labels
-    if not _INDEX.fullmatch(labels.get("id", "")):
+    index = labels.get("id") or labels.get("npuID", "")
+    if not _INDEX.fullmatch(index):
         return None
     device = Device(
         type="npu",
-        pci=canonical(labels.get("pcie_bus_info", "")),
-        index=int(labels["id"]),
-        uuid=labels.get("vdie_id") or None,
+        pci=canonical(labels.get("pcie_bus_info") or labels.get("pcie", "")),
+        index=int(index),
+        uuid=labels.get("vdie_id") or labels.get("uuid") or None,
     )
-    about: dict[str, Attribute] = {"model": labels["model_name"]} if labels.get("model_name") else {}
+    model = labels.get("model_name") or labels.get("modelName")
+    about: dict[str, Attribute] = {"model": model} if model else {}
     return Place(device, labels.get("node") or None, instance=labels.get("v_dev_id", ""), about=about)
 
 

@@ -278,14 +278,18 @@ FORMAT = Format(
     "lm loss: 7.645013E+00 | number of skipped iterations:   0 | number of nan iterations:   0 |",
     make=TrainingParser,
     recognises=re.compile(
-        r"iteration[ =]\s*\d+/\s*\d+ \||elapsed time per iteration \(m?s\)|\] datetime: \d{4}-|\bglobal_batch_size \.\.\."
+        r"iteration[ =]\s*\d+/\s*\d+ \||elapsed time per iteration \(m?s\)|\] datetime: \d{4}-"
+        r"|\bglobal_batch_size \.\.\."
         r"|(?:saving|saved|loaded) checkpoint (?:at|from)|building GPT model|train_step_timing in s"
         r"|Global Checkpoint Save :"
         r"|- INFO - (?:\x1b\[\d+m)?step: +\d|\[titan\] \d{4}|\{'loss': |'train_runtime': |\*{5} Running training \*{5}"
         r"|\[Rank \d+\] step=\d+, skipped=|iter time \(s\): |\[Torch\] Checkpoint global_step"
         r"|\[NeMo [A-Z] \d{4}-|\[[A-Z]+\|trainer\.py:\d+\] |\] \[[A-Z]+\] \[\w+\.py:\d+:\w+\] "
         r"|loading fused kernels|will not load any checkpoints|using world size: \d|time across ranks \(ms\)"
-        r"|Watchdog caught collective operation|torch[./]distributed[./]elastic|NCCL WARN |slurmstepd: error: \*\*\*",
+        r"|Watchdog caught collective operation|torch[./]distributed[./]elastic|NCCL WARN |slurmstepd: error: \*\*\*"
+        r"|ProcessGroupNCCL\.cpp:\d+\]|srun: error: \S+: tasks? [\d,-]+: "
+        r"|\[rank\d+\]: (?:Traceback |[\w.]+(?:Error|Exception): )"
+        r"|torch\.[\w.]+(?:Error|Exception): |RuntimeError: (?:CUDA|NCCL) |\[rank: \d+\] Child process with PID ",
         re.ASCII,
     ),
     signs=Signs(LITERALS),

@@ -7,7 +7,7 @@ import pytest
 
 from parsers.detectors import MAX_STATES, States, Told, event_of, kernel_fault, known, xid_in
 from store.catalog import kinds, rows, sxid, xid
-from store.event import Device
+from store.event import Device, Severity
 
 WHEN = datetime(2025, 3, 1, 4, 5, 6, tzinfo=UTC)
 DETECTORS = ("kubernetes", "node-problem-detector", "eks-node-monitoring-agent", "gpud", "nvsentinel")
@@ -59,6 +59,14 @@ def test_an_xid_is_judged_by_our_table(code: int) -> None:
     assert (event.kind, event.code) == ("xid", code)
     assert (event.severity, event.cause, event.action) == (fault.severity, fault.cause, fault.action)
     assert event.device == Device("gpu")
+
+
+@pytest.mark.parametrize(("said", "severity"), [("fatal", "error"), ("error", "error"), ("info", "warning")])
+def test_an_nvlink_5_error_is_as_grave_as_the_detector_read_it(said: Severity, severity: str) -> None:
+    """The registers that decide are not in its report; our table only says that it is something."""
+    event = event_of(told(family="xid", codes=("149",), severity=said, action="reset_gpu"))
+    action = "reset_gpu" if severity == "error" else "run_diagnostics"
+    assert (event.code, event.severity, event.action) == (149, severity, action)
 
 
 def test_an_xid_that_the_table_does_not_know_is_judged_by_the_detector() -> None:

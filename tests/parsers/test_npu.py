@@ -89,3 +89,10 @@ def test_every_metric_of_the_vendors_sample_is_known() -> None:
     names = {name for line in lines if (name := metric_name(line))}
     assert len(names) == 4
     assert [name for name in names if find("npu", name) is None] == []
+
+
+def test_the_labels_of_other_releases_name_the_same_device() -> None:
+    """The same NPU, whatever its index, model and address are called."""
+    labels = 'npuID="3",modelName="910B4",uuid="D-3",pcie="0000:3E:00.0",podName=""'
+    (other,) = samples(metric("info_temperature", labels=labels), HERE)
+    assert [other] == samples(metric("info_temperature"), HERE)
