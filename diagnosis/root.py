@@ -15,7 +15,7 @@ from store.sources import DETECTORS
 REPORTS = frozenset({45, 43, 154})
 # Xid -> what leads to it: an MMU fault follows a failed PMU call in 82 % of cases (FIELD D5); a GPU off the bus, a dead
 # system processor or lost memory take the program along. A GPU off the bus leaves its system processor without answer.
-_OFF_THE_BUS = frozenset({"xid:79", "gpu_lost"})
+_OFF_THE_BUS = frozenset({"xid:79", "gpu_lost", "gpu_lost:79"})
 _GPU_GONE = _OFF_THE_BUS | {"xid:119", "xid:120", "xid:48", "xid:94", "xid:95"}
 CONSEQUENCE_OF: Mapping[int, frozenset[str]] = {
     31: _GPU_GONE | {"xid:122"},

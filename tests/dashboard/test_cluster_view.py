@@ -19,7 +19,9 @@ CLUSTER = Cluster(now=NOW, nodes=3)
 def fatal(begin: datetime, node: str = "gpu-017", code: int = 79) -> Incident:
     """A fatal Xid of two seconds."""
     gpu = Device("gpu", pci="0000:0f:00.0", index=3)
-    return Incident("i", begin, begin + timedelta(seconds=2), "xid", node, code, "fatal", device=gpu, meaning="Driver lost it")
+    return Incident(
+        "i", begin, begin + timedelta(seconds=2), "xid", node, code, "fatal", device=gpu, meaning="Driver lost it"
+    )
 
 
 def site_of(connect: Any, answers: dict[str, Any]) -> Site:

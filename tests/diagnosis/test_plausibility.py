@@ -76,6 +76,18 @@ def test_the_reason_tells_when_it_began() -> None:
     ]
 
 
+def test_the_reason_names_the_device_that_has_a_name() -> None:
+    """Which disk of the node."""
+    disk = replace(incident(79, 112), kind="nvme_reset", code=None, severity="error", name="nvme1")
+    assert weigh(disk, STOP, [], None).reason.startswith("error hardware fault nvme_reset of nvme1, 12 s after")
+
+
+@pytest.mark.parametrize("kind", ["ib_port", "net_link", "bond_down", "node_down"])
+def test_a_link_that_the_host_lost_weighs_as_one_that_the_fabric_lost(kind: str) -> None:
+    """Whoever says it."""
+    assert score(replace(lost(110, "gpu-001"), kind=kind)) == pytest.approx(0.85)
+
+
 def test_each_earlier_fault_of_the_machine_makes_a_later_one_less_likely_up_to_four() -> None:
     """Three quarters each; the fifth takes nothing more."""
     late = incident(79, 200)

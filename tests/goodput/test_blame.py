@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from goodput.attempts import Attempt
 from goodput.blame import Evidence, blame
+from goodput.interruption import is_fault
 from goodput.timeline import to_ms
 from store.event import Cause, Device, Event
 from store.outage import Outage
@@ -82,3 +83,10 @@ def test_the_one_task_that_failed_names_the_node() -> None:
     assert blame(ATTEMPT, fault, WINDOW, Evidence([*one, error("Killed", "gpu-3")])) == ("storage", None)
     assert blame(ATTEMPT, error("ValueError: x"), WINDOW, Evidence()) == ("application", None)
     assert blame(ATTEMPT, error("ECC", cause="hardware"), WINDOW, Evidence()) == ("hardware", None)
+
+
+def test_a_lost_link_is_a_fault_whoever_says_it_and_one_taken_down_on_purpose_is_none() -> None:
+    """The adapter's driver, the bond, a fabric manager; information never ends an attempt."""
+    for kind in ("link_down", "port_removed", "ib_port", "net_link", "bond_down", "node_down"):
+        assert is_fault(replace(lost("a", 0), kind=kind, severity="warning"))
+        assert not is_fault(replace(lost("a", 0), kind=kind, severity="info"))

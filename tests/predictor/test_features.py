@@ -130,7 +130,15 @@ def test_missing_gpus_are_counted_against_what_the_node_has(engine: sa.Engine) -
 
 def test_neighbours_are_the_others_of_the_leaf(engine: sa.Engine) -> None:
     """A node's own outage is not its neighbour's; an unknown leaf has unknown neighbours."""
-    flap = Event(day(9.5), "b", "opensm", "link_down", severity="error", cause="fabric", device=Device("port", uuid="0x1", port=3))
+    flap = Event(
+        day(9.5),
+        "b",
+        "opensm",
+        "link_down",
+        severity="error",
+        cause="fabric",
+        device=Device("port", uuid="0x1", port=3),
+    )
     put(engine, [node("a"), node("b"), node("c", leaf="leaf-2"), node("d", leaf=None, rack=None)])
     put(engine, events=[flap], outages=[outage("a", 9.5, 1)])
     frame = at(engine, 10)

@@ -6,7 +6,7 @@ import pytest
 
 from store import catalog
 from store.catalog import nvlink5, rows, sxid, xid
-from store.event import ACTIONS, CAUSES, SEVERITIES
+from store.event import ACTIONS, CAUSES, SEVERITIES, Cause, Severity
 
 
 @pytest.mark.parametrize("table", ["xid", "sxid"])
@@ -79,3 +79,70 @@ def test_the_nvlink_table_reads_and_its_patterns_are_of_bits() -> None:
         assert fault.unit
         for pattern in (fault.intrinfo_v1, fault.intrinfo_v2):
             assert re.fullmatch(r"[01xX\-_ ]*", pattern), pattern
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "severity", "cause", "meaning"),
+    [
+        ("xid", 79, "fatal", "hardware", "Driver can no longer reach the GPU over PCIe"),
+        ("quoted_xid", 79, "info", "unknown", "Driver can no longer reach the GPU over PCIe"),
+        ("xid", 9999, "warning", "unknown", None),
+        ("xid", None, "warning", "unknown", None),
+        ("ib_port", None, "error", "fabric", "An InfiniBand port is down"),
+        ("ib_port", None, "info", "fabric", "An InfiniBand port changed state"),
+        ("oom_kill", None, "error", "application", "A job reached its memory limit: a process was killed"),
+        ("oom_kill", None, "error", "host", "The node ran out of memory: a process was killed"),
+        ("gpu_lost", 79, "fatal", "hardware", "A GPU has left the PCIe bus"),
+        ("pcie_aer", None, "fatal", "hardware", "A fatal PCIe error: the link is not reliable"),
+        ("some_new_kind", None, "error", "hardware", None),
+    ],
+)
+def test_a_kind_means_what_its_form_of_that_severity_means(
+    kind: str, code: int | None, severity: Severity, cause: Cause, meaning: str | None
+) -> None:
+    """By code where a code says it, else by the variant with the event's severity and cause."""
+    assert catalog.meaning(kind, code, severity, cause) == meaning
+
+
+def test_every_kind_has_a_meaning() -> None:
+    """No bare code word is shown to an operator."""
+    for form in catalog.kinds().values():
+        assert catalog.meaning(form.kind, None, form.severity, form.cause), form
+
+
+# Faults on which a node is cordoned by themselves: each is a decision. `drain_node` moves the work off it, too.
+CONFIRMED = {
+    "gpu_lost",
+    "gpu_ras fatal",
+    "gpu_bad_pages refused",
+    "gpu_reset failed",
+    "gpu_over_temperature critical",
+    "gpu_over_temperature shutdown",
+    "ascend_fault separate",
+    "npu_lost",
+    "habana_ecc critical",
+    "habana_heartbeat_lost link",
+    "pcie_aer fatal",
+    "pcie_recovery failed",
+    "mce fatal",
+    "ghes fatal",
+    "mlx5_health fatal",
+    "mlx5_health emergency",
+    "mlx5_health failed",
+    "mlx5_health flow aborted",
+    "mlx5_health 0x7",
+    "mlx5_health 0x8",
+    "mlx5_health 0xb",
+    "raid_failed",
+    "thermal_shutdown",
+}
+
+
+def test_what_confirms_a_fault_by_one_line_is_decided_one_by_one() -> None:
+    """Fatal and of hardware: the policy asks for a cordon. A lost disk or a failed start may be tried again first."""
+    confirmed = {
+        f"{kind.kind} {kind.variant}".strip()
+        for kind in catalog.kinds().values()
+        if (kind.severity, kind.cause) == ("fatal", "hardware")
+    }
+    assert confirmed == CONFIRMED

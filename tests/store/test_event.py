@@ -226,3 +226,37 @@ def test_any_json_object_gives_an_event_or_a_record_error(wire: dict[str, Any]) 
         return
     assert event.source
     assert event.kind
+
+
+@pytest.mark.parametrize(
+    ("device", "name", "words"),
+    [
+        (Device("gpu", pci="0000:0f:00.0", index=3), None, "gpu 0000:0f:00.0"),
+        (Device("gpu", index=0), None, "gpu 0"),
+        (Device("port", uuid="0x248a", port=12), None, "port 0x248a port 12"),
+        (Device("disk"), "nvme0", "disk nvme0"),
+        (Device("hca", pci="0000:ab:00.0", port=1), "mlx5_5", "hca 0000:ab:00.0 (mlx5_5) port 1"),
+        (Device("port", uuid="leaf11/swp51"), "swp51", "port leaf11/swp51"),
+        (Device("gpu"), None, "gpu"),
+        (Device(), "tsc", "node"),
+    ],
+)
+def test_a_device_in_words(device: Device, name: str | None, words: str) -> None:
+    """By its address, its number, its name; a name that the address holds is not said twice."""
+    assert device.words(name) == words
+
+
+def test_a_device_is_called_what_its_event_says() -> None:
+    """An interface's or disk's name before a DIMM's label; an empty one is none."""
+    event = from_wire({**GOOD, "attributes": {"name": "", "dimm": "P1-DIMMA1"}})
+    assert event.name() == "P1-DIMMA1"
+    assert from_wire({**GOOD, "attributes": {"name": "nvme0", "dimm": "x"}}).name() == "nvme0"
+    assert from_wire({**GOOD, "attributes": {"dimm": 3}}).name() == "3"
+    assert from_wire({**GOOD, "attributes": {"process": "python"}}).name() is None
+
+
+@pytest.mark.parametrize("known", [{"pci": "0000:0f:00.0"}, {"index": 0}, {"uuid": "x"}, {"port": 0}])
+def test_a_bare_device_is_known_by_its_type_alone(known: dict[str, Any]) -> None:
+    """Any address or number tells it apart."""
+    assert Device("disk").is_bare()
+    assert not Device("disk", **known).is_bare()
