@@ -113,7 +113,11 @@ class TrainingParser:
                 for one in told:
                     yield from self._trainer(trainer, one, base)
                 return
-        if report := self._box.read(found.text, line) or report_of(found.text):
+        if "Exception ignored in" in found.text:
+            self._errors.ignore(line)
+            return
+        report = self._box.read(found.text, line) or report_of(found.text)
+        if report and not (report.traceback and self._errors.ignored(line)):
             yield from self._report(report, found, base)
 
     def _heeds(self, trainer: Trainer, told: list[Told]) -> bool:

@@ -19,7 +19,12 @@ import re
 from parsers.trainers.trainer import Rule, Trainer
 
 _AT = r"(?:at|from) iteration +(?P<iteration>\d{1,12})"
-_DATED = r"\] datetime: (?P<time>\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(?:\.\d{1,6})?)"
+_STAMP = r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(?:\.\d{1,6})?"
+_DATED = rf"\] datetime: (?P<time>{_STAMP})"
+# A word of its own; it comes first in the pattern, which is found faster so.
+_ITERATION = (
+    r"iteration(?<!\Siteration)(?<!,\siteration)[ =] *(?P<iteration>\d{1,12})/ *(?P<total>\d{1,12}) \|(?P<fields>.*)"
+)
 
 
 def _timer(name: str) -> re.Pattern[str]:
@@ -51,10 +56,8 @@ TRAINER = Trainer(
         "fused kernels",
     ),
     rules=(
-        Rule(
-            "iteration",
-            _rule(r"(?:^|(?<!,)\s)iteration[ =] *(?P<iteration>\d{1,12})/ *(?P<total>\d{1,12}) \|(?P<fields>.*)"),
-        ),
+        Rule("iteration", _rule(rf"\[(?P<time>{_STAMP})\] {_ITERATION}")),
+        Rule("iteration", _rule(_ITERATION)),
         Rule("saved", _rule(rf"uccessfully (?:async )?saved checkpoint {_AT}")),
         Rule("scheduled", _rule(rf"scheduled an async checkpoint save {_AT}")),
         Rule("saving", _rule(rf"saving checkpoint {_AT}")),

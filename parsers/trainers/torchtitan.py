@@ -21,7 +21,7 @@ def _rule(pattern: str) -> re.Pattern[str]:
 
 TRAINER = Trainer(
     name="torchtitan",
-    signs=("step:", "the checkpoint", "full checkpoint at", "Training ", "async_mode", "torch.compile", "total steps"),
+    signs=("step:", "the checkpoint", "Saving a ", "Training ", "async_mode", "torch.compile", "total steps"),
     rules=(
         Rule("evaluated", _rule(r"validate +step: +(?P<iteration>\d{1,12}) ")),
         Rule(
@@ -33,7 +33,7 @@ TRAINER = Trainer(
         ),
         Rule("saved", _rule(r"Finished saving the checkpoint.{0,60}? ?in (?P<seconds>[\d.]{1,24}) seconds")),
         Rule("saving", _rule(r"Saving the checkpoint(?: |\.)")),
-        Rule("saving", _rule(r"Saving a (?:full|model[ \w]{0,20}) checkpoint .{0,80}\bstep (?P<iteration>\d{1,12})")),
+        Rule("saving", _rule(r"Saving a (?:[a-z][ \w]{0,25} )?checkpoint .{0,80}\bstep (?P<iteration>\d{1,12})")),
         Rule("loaded", _rule(r"Finished loading the checkpoint.{0,60}? ?in (?P<seconds>[\d.]{1,24}) seconds")),
         Rule("loading", _rule(r"Loading the checkpoint (?:from .{0,2000}?step-|at step )(?P<iteration>\d{1,12})")),
         Rule("start", _rule(r"(?P<phase>Training starts at step) (?P<next>\d{1,12})")),

@@ -11,6 +11,8 @@ from store.event import Event
 MAX_ERRORS = 64
 # An error is held no longer than for these lines.
 MAX_LINES = 20_000
+# Python's traceback of an exception that it ignores is no longer than these lines, other ranks' among them.
+MAX_IGNORED = 200
 
 
 class HeldErrors:
@@ -20,6 +22,17 @@ class HeldErrors:
         self._held: dict[str, Event] = {}
         self._seen: set[str] = set()
         self._first = 0
+        self._ignored: list[int] = []  # lines that told of an exception that Python ignores
+
+    def ignore(self, line: int) -> None:
+        """The next error of a traceback ends nothing: it was raised while an object was taken down."""
+        if len(self._ignored) < MAX_ERRORS:
+            self._ignored.append(line)
+
+    def ignored(self, line: int) -> bool:
+        """Whether an error of a traceback is one of those."""
+        self._ignored = [since for since in self._ignored if line - since <= MAX_IGNORED]
+        return bool(self._ignored) and self._ignored.pop(0) > 0
 
     def add(self, key: str, event: Event) -> bool:
         """Hold an error, or count it as one more of its kind. False where it was told before."""

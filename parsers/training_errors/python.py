@@ -30,7 +30,7 @@ def read(text: str) -> Report | None:
     """The error that a line names."""
     if match := _RAISED.match(text):
         name, message = match["name"].rpartition(".")[2], f"{match['name']}: {match['text']}"
-        return Report(name, message.strip()[:MAX_MESSAGE], variant=variant_of(name, message))
+        return Report(name, message.strip()[:MAX_MESSAGE], variant=variant_of(name, message), traceback=True)
     if match := _WHAT.match(text):
         return Report("c10_error", match["text"].strip()[:MAX_MESSAGE], variant=variant_of("", match["text"]))
     if match := _FATAL.match(text):

@@ -19,6 +19,7 @@ class Report:
         time: text of a time in the line, ISO 8601; `glog` where it is `MMDD clock` without a year.
         node: the host that the line names.
         apart: told apart from others of the same name by this.
+        traceback: it is the last line of one.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Report:
     node: str | None = None
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     apart: str = ""
+    traceback: bool = False
 
     def key(self) -> str:
         """Equal for the same error told by many ranks."""

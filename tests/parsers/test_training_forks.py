@@ -4,6 +4,7 @@ import pytest
 
 from parsers.parser import Context, ParseError, parse
 from parsers.training import TrainingParser
+from parsers.training_errors.held import MAX_IGNORED
 from store.event import Attribute, Event
 
 NEMO = "[NeMo I 2024-08-15 10:{:02d}:{:02d} nemo_logging:393] "
@@ -217,3 +218,42 @@ def test_lightning_tells_of_a_child_that_ended() -> None:
     """Its launcher names the rank."""
     (event,) = decode("[rank: 3] Child process with PID 170 terminated with code 1. Forcefully terminating all other")
     assert told([event], "error", "rank", "pid", "exitcode") == [("training_error", "process_exit", 3, 170, 1)]
+
+
+def test_an_iteration_glued_to_another_ranks_line_keeps_its_time() -> None:
+    """Ranks write at once; the line's end comes later."""
+    line = "[Rank 2] (after 1 iterations) memory (MB) | max reserved: 13236.0 [2025-08-01 07:19:37] iteration 1/ 50 | "
+    (event,) = decode(line + "elapsed time per iteration (ms): 19138.8 |")
+    assert event.time is not None
+    assert event.time.isoformat() == "2025-08-01T07:19:37+00:00"
+
+
+def test_an_exception_that_python_ignores_ends_nothing() -> None:
+    """It was raised while an object was taken down; what comes after it counts again."""
+    lines = [
+        "Exception ignored in: <function Foo.__del__ at 0x7f6c>",
+        "Traceback (most recent call last):",
+        "AttributeError: 'NoneType' object has no attribute 'close'",
+        "[rank1]: torch.OutOfMemoryError: CUDA out of memory.",
+    ]
+    assert told(decode(*lines), "error", "rank") == [("training_error", "OutOfMemoryError", 1)]
+
+
+def test_an_ignored_exception_without_an_error_hides_none_for_long() -> None:
+    """Its traceback was cut off."""
+    lines = ["Exception ignored in: <function Foo.__del__>", *["x"] * MAX_IGNORED, "ValueError: broken"]
+    assert told(decode(*lines), "error") == [("training_error", "ValueError")]
+
+
+def test_an_old_torchtitans_save_names_its_step() -> None:
+    """Releases of 2024 say `a checkpoint`."""
+    head = "[rank0]:2024-07-24 20:05:{},100 - root - INFO - "
+    lines = [
+        head.format(40) + "Saving a checkpoint at step 500",
+        head.format(42) + "Finished saving the checkpoint in ",
+    ]
+    lines[1] += "2.10 seconds"
+    assert told(decode(*lines), "iteration", "duration_ms") == [
+        ("checkpoint_save_start", 500, None),
+        ("checkpoint_save", 500, 2100.0),
+    ]
