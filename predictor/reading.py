@@ -90,32 +90,13 @@ def _ms(connection: sa.Connection, column: sa.Column[Any]) -> sa.ColumnElement[A
 
 def read_precursors(connection: sa.Connection, fleet: Fleet, window_ms: tuple[int, int], with_ids: bool) -> Precursors:
     """Precursor events of known nodes with window_ms[0] <= time < window_ms[1], in order of time."""
-    table = schema.events
-    query = (
-        sa.select(
-            table.c.node,
-            _ms(connection, table.c.time),
-            table.c.kind,
-            table.c.code,
-            table.c.severity,
-            table.c.cause,
-            table.c.attributes["count"].as_float(),
-            sa.cast(table.c.device, sa.Text),
-            sa.func.coalesce(*(table.c.attributes[key].as_string() for key in NAMING)),
-            table.c.source,
-            *((table.c.id,) if with_ids else ()),
-        )
-        .where(table.c.time >= from_ms(window_ms[0]), table.c.time < from_ms(window_ms[1]))
-        .where(table.c.node.is_not(None), table.c.source.not_in(sorted(NO_SIGN)), table.c.kind.not_in(_SILENT_KINDS))
-        .order_by(table.c.time, table.c.id)
-    )
     index = fleet.index
     meaning: dict[tuple[Any, ...], tuple[int, bool]] = {}
     devices: dict[tuple[str, str | None], int] = {}
     told = Told()
     rows: list[tuple[int, int, int, float, int, bool]] = []
     ids: list[str] = []
-    for row in connection.execute(query.execution_options(yield_per=_FETCH)):
+    for row in connection.execute(_precursor_query(connection, window_ms, with_ids)):
         what = (row[2], row[3], row[4], row[5])
         if what not in meaning:
             meaning[what] = (FAMILY_INDEX.get(family_of(*what) or "", -1), is_serious(row[4], row[5]))
@@ -141,6 +122,30 @@ def read_precursors(connection: sa.Connection, fleet: Fleet, window_ms: tuple[in
         devices=tuple(_device_name(*told_of) for told_of in devices),
         ids=tuple(ids),
     )
+
+
+def _precursor_query(connection: sa.Connection, window_ms: tuple[int, int], with_ids: bool) -> sa.Select[Any]:
+    """Columns: node, time, kind, code, severity, cause, count, device, its name, source and, if asked for, id."""
+    table = schema.events
+    query = (
+        sa.select(
+            table.c.node,
+            _ms(connection, table.c.time),
+            table.c.kind,
+            table.c.code,
+            table.c.severity,
+            table.c.cause,
+            table.c.attributes["count"].as_float(),
+            sa.cast(table.c.device, sa.Text),
+            sa.func.coalesce(*(table.c.attributes[key].as_string() for key in NAMING)),
+            table.c.source,
+            *((table.c.id,) if with_ids else ()),
+        )
+        .where(table.c.time >= from_ms(window_ms[0]), table.c.time < from_ms(window_ms[1]))
+        .where(table.c.node.is_not(None), table.c.source.not_in(sorted(NO_SIGN)), table.c.kind.not_in(_SILENT_KINDS))
+        .order_by(table.c.time, table.c.id)
+    )
+    return query.execution_options(yield_per=_FETCH)
 
 
 def _device_name(text: str, name: str | None) -> str:

@@ -120,6 +120,12 @@ def test_a_gpu_that_fell_off_the_bus_is_one_incident_for_everybody() -> None:
     assert incident.kinds == {"gpu_lost:79": 1, "xid:154": 1, "xid:45": 1, "xid:79": 2}
 
 
+def test_of_two_faults_as_grave_the_witness_s_own_line_names_the_incident() -> None:
+    """The detector's other words for it bear an earlier second, and no process."""
+    incident = only(*kernel("NVRM: GPU 0000:0f:00.0: GPU has fallen off the bus."), *nvsentinel(79))
+    assert (incident.kind, incident.source) == ("gpu_lost", "kernel")
+
+
 def test_a_detector_alone_makes_the_incident() -> None:
     """Where nobody reads the kernel log; the kernel's line, when it comes late, takes the name over."""
     (incident,) = coalesce(gpud(79))
