@@ -39,7 +39,7 @@ def test_every_kind_in_the_table_is_given_by_a_fixture_or_named_by_a_table() -> 
     """A row that nothing gives is a row that nobody tested."""
     given = {kind for name in PARSERS for kind in kinds_of(name)}
     named = {row["kind"] for table in ("detectors", "ufm") for row in rows(table)}
-    counted = {kind for kind, _severity, _cause in COUNTER_EVENTS.values()} | {"gpu_missing"}
+    counted = {kind for kind, _severity, _cause in COUNTER_EVENTS.values()} | {"gpu_missing", "gpu_returned"}
     assert {kind for kind, _variant in kinds()} - given - named - counted == set()
 
 

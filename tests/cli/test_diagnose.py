@@ -21,7 +21,7 @@ from store.outage import Outage
 
 LEDGER = ["run", "nodes", "gpus", "start", "end", "wall_s", "buckets", "goodput", "interruptions"]
 BUCKETS = "productive checkpoint_save checkpoint_load startup detection waiting lost_work degraded evaluation unknown"
-CULPRIT = ["rank", "node", "device", "incident", "score", "reason", "events", "time", "cause", "nodes"]
+CULPRIT = ["rank", "node", "device", "incident", "score", "reason", "events", "time", "cause", "nodes", "name"]
 DEVICE = ["type", "pci", "index", "uuid", "port"]
 
 

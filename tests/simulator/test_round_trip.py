@@ -45,7 +45,7 @@ def test_every_xid_comes_back_with_its_moment_node_gpu_and_code(size: tuple[int,
         (cluster.settings.moment(s.time_ms), cluster.layout.names[s.node]) for s in switches
     ]
     assert all((e.severity == "fatal") == s.confounds for e, s in zip(told, switches, strict=True))
-    assert {e.kind for e in found} <= {"xid", "sxid"}
+    assert {e.kind for e in found} <= {"xid", "sxid", "pids_limit"}  # the last is noise, for information
 
 
 @FEW

@@ -68,7 +68,7 @@ def test_two_victims_are_two_events() -> None:
         ("python: page allocation failure: order:4, mode:0x40dc0(GFP_KERNEL|__GFP_COMP)", "page_allocation_failure", "warning"),
         ("python: page allocation failure. order:4, mode:0x20", "page_allocation_failure", "warning"),
         ("python: page allocation stalls for 10000ms, order:0, mode:0x14204d2", "page_allocation_failure", "warning"),
-        ("cgroup: fork rejected by pids controller in /system.slice/slurmd.service", "pids_limit", "warning"),
+        ("cgroup: fork rejected by pids controller in /system.slice/slurmd.service", "pids_limit", "info"),
         ("VFS: file-max limit 1000000 reached", "file_limit", "warning"),
         ("VFS: file-max limit reached", None, None),
         ("VFS: file-max limit 1000000", None, None),
