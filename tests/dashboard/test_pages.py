@@ -97,8 +97,7 @@ def test_the_cluster_page_says_why_a_node_is_to_be_looked_at(app: AppTest) -> No
     said = seen(app.run())
     assert (
         "Xid 79, driver can no longer reach the GPU over PCIe (GPU 3 (0000:0f:00.0), 4 min ago); "
-        "14 corrected memory errors in 6 h"
-        in said
+        "14 corrected memory errors in 6 h" in said
     )
     assert "hint: **cordon** (waits for approval)" in said
     assert "**83 %** risk in 24 h" in said

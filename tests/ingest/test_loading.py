@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from ingest.small_archive import KERNEL, build, write_day
 
 from cli import ingest_write
-from cli.ingest import Told, Summary, ingest_archive
+from cli.ingest import Summary, Told, ingest_archive
 from store import schema
 from store.ingest_log import incidents_owed, read_ingested
 from store.read import Window, read_events, read_incidents, read_jobs, read_nodes, read_outages
