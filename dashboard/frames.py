@@ -159,7 +159,12 @@ def worst_first(nodes: Sequence[Node]) -> list[Node]:
 
 
 def show(
-    rows: Sequence[Row], key: str, labels: Mapping[str, str] | None = None, most: int = 10, wide_px: int = 420
+    rows: Sequence[Row],
+    key: str,
+    labels: Mapping[str, str] | None = None,
+    most: int = 10,
+    wide_px: int = 420,
+    device_px: int | None = None,
 ) -> None:
     """A table of the rows, at most `most` high before it scrolls; the column of free text is `wide_px` wide."""
     configured: dict[str, Any] = {
@@ -170,6 +175,8 @@ def show(
         configured[name]["label"] += " (UTC)"
     for name in configured.keys() & WIDE:
         configured[name]["width"] = wide_px
+    if device_px is not None and "device" in configured:
+        configured["device"]["width"] = device_px
     for name in configured.keys() & {"events", "gpu_hours"}:
         configured[name] = st.column_config.NumberColumn(configured[name]["label"], format="localized")
     if "severity" in configured:

@@ -180,7 +180,7 @@ def _incidents(found: Sequence[Incident], ahead: Sequence[Incident], cluster: Cl
     st.subheader("Newest incidents", anchor=False, help="the events of one fault count as one incident")
     if found:
         rows = frames.incident_rows(found[:50], cluster.now, brief=True)
-        frames.show(rows, "incidents", {"do": "What to do"}, most=8, wide_px=230)
+        frames.show(rows, "incidents", {"do": "What to do"}, most=8, wide_px=280, device_px=130)
     else:
         panels.empty(
             "No fault is known. Kernel and fabric logs arrive through `foreshock sidecar` or `foreshock ingest`."
