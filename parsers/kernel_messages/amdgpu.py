@@ -25,7 +25,7 @@ _HEAD = re.compile(
     re.ASCII,
 )
 _CHIPLET = r"(?:socket: (?P<socket>\d{1,4}), die: (?P<die>\d{1,4}),? )?"
-_FAULT = (r"(?P<count>\d{1,20}) (?:new )?", r" hardware errors detected in {1,2}(?P<block>\w{1,32}) [Bb]lock")
+_FAULT = (r"(?P<count>\d{1,18}) (?:new )?", r" hardware errors detected in {1,2}(?P<block>\w{1,32}) [Bb]lock")
 # Kind, variant, and how the text begins. A text that none of them fits tells no fault.
 _FORMS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
     (kind, variant, re.compile(pattern, re.ASCII))
@@ -36,7 +36,7 @@ _FORMS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         (
             "gpu_ras",
             "poison_consumed",
-            _CHIPLET + r"(?P<count>\d{1,20}) new poison consumption detected in (?P<block>\w{1,32}) block",
+            _CHIPLET + r"(?P<count>\d{1,18}) new poison consumption detected in (?P<block>\w{1,32}) block",
         ),
         ("gpu_ras", "poison_consumed", r"poison is consumed by client (?P<client>\d{1,9})"),
         ("gpu_ras", "poison_consumed", r"RAS poison consumption,? .{0,80}client id (?P<client>\d{1,9})"),

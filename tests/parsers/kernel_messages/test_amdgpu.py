@@ -187,3 +187,12 @@ def test_the_vendors_lines_are_read_as_they_say() -> None:
                     break
         head = "" if line.startswith("amdgpu") else AT
         assert (decode(head + line) is not None) == (row["fault"] == "yes")
+
+
+def test_a_count_that_no_record_holds_is_no_fault() -> None:
+    """A damaged number: a count has 18 digits at most."""
+    line = "amdgpu 0000:0b:00.0: amdgpu: {} correctable hardware errors detected in umc block"
+    counts = [FAMILY.decode(line.format(number)) for number in ("9" * 18, "9" * 20)]
+    assert counts[0] is not None
+    assert counts[0].attributes["count"] == 10**18 - 1
+    assert counts[1] is None
