@@ -14,7 +14,7 @@ import orjson
 
 from api.body import Entry, records
 from api.ingest import MAX_NAME, Rejected
-from parsers.auto import detect
+from parsers.auto import SAMPLE_LINES, detect
 from parsers.parser import Context, ParseError, Parser, clean, guarded
 from parsers.ruled import make_parser
 from parsers.rules import RulesSource
@@ -25,7 +25,6 @@ _TEXT = ("log", "message", "MESSAGE", "msg")
 _HOST = ("host", "hostname", "_HOSTNAME", "HOSTNAME", "fromhost")
 _TIME = ("date", "@timestamp", "time", "timestamp", "timereported")
 _MICROS = ("__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP")
-_SAMPLE_LINES = 4000
 _JSON_START = (b"{", b"[")
 
 
@@ -54,7 +53,7 @@ class LogDecoder:
         wrapped = _wrapped(body)
         if wrapped is None:
             lines = [clean(raw) for raw in body.split(b"\n")]
-            found = self.told.format or detect(lines[:_SAMPLE_LINES]) or DEFAULT_FORMAT
+            found = self.told.format or detect(lines[:SAMPLE_LINES]) or DEFAULT_FORMAT
             events = [e for n, text in enumerate(lines, start=1) for e in self._feed(n, text, self.told.node, found)]
         else:
             events = [event for entry in wrapped for event in self._record(entry)]
