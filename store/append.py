@@ -69,7 +69,7 @@ def _insert_new(connection: sa.Connection, events: Sequence[Event], received: da
         known.update(connection.scalars(sa.select(column).where(column.in_(part))))
     fresh = [event for event in events if event.id not in known]
     if fresh:
-        statement = _insert(connection, schema.events).on_conflict_do_nothing(index_elements=["id"])
+        statement = _insert(connection, schema.events).on_conflict_do_nothing(index_elements=["id", "time"])
         connection.execute(statement, [_event_row(event, received) for event in fresh])
     return fresh
 

@@ -37,6 +37,9 @@ class UtcTime(TypeDecorator[datetime]):
         return _EPOCH + timedelta(microseconds=value)
 
 
+# On PostgreSQL the large tables are a table a day: `store/partitions.py`.
+BY_DAY = "RANGE (time)"
+
 metadata = sa.MetaData(naming_convention={"ix": "ix_%(table_name)s_%(column_0_N_name)s", "pk": "pk_%(table_name)s"})
 
 nodes = sa.Table(
@@ -57,9 +60,8 @@ events = sa.Table(
     "events",
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
-    sa.Column(
-        "time", UtcTime, nullable=False
-    ),  # when it happened; when it was received, where the source bears no time
+    # When it happened; when it was received, where the source bears no time.
+    sa.Column("time", UtcTime, primary_key=True),
     sa.Column("received", UtcTime, nullable=False),
     sa.Column("node", sa.Text),
     sa.Column("run", sa.Text),
@@ -78,6 +80,7 @@ events = sa.Table(
     sa.Index(None, "node", "time"),
     sa.Index(None, "kind", "time"),
     sa.Index(None, "run", "time"),
+    postgresql_partition_by=BY_DAY,
 )
 
 outages = sa.Table(
@@ -125,7 +128,9 @@ telemetry = sa.Table(
     sa.Column("power_max_w", sa.Float),
     sa.Column("gpu_util_mean", sa.Float),
     sa.Column("sm_clock_min_mhz", sa.Float),
+    sa.Column("devices", sa.JSON),  # of each device and measure: min, max, mean, last, changes
     sa.Index(None, "time"),
+    postgresql_partition_by=BY_DAY,
 )
 
 links = sa.Table(  # topology: which port is cabled to which
@@ -184,6 +189,7 @@ scores = sa.Table(
     sa.Column("reasons", sa.JSON, nullable=False),
     sa.Column("model", sa.Text, nullable=False),
     sa.Index(None, "horizon_h", "time"),
+    postgresql_partition_by=BY_DAY,
 )
 
 hints = sa.Table(
@@ -252,4 +258,67 @@ leases = sa.Table(  # who runs a background loop
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("holder", sa.Text, nullable=False),
     sa.Column("until", UtcTime, nullable=False),
+)
+
+intake = sa.Table(  # fault events that no incident counts yet: a row a batch, gone once they are folded
+    "intake",
+    metadata,
+    sa.Column("seq", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
+    sa.Column("received", UtcTime, nullable=False),
+    sa.Column("count", sa.Integer, nullable=False),
+    sa.Column("events", sa.LargeBinary, nullable=False),  # zstd of a JSON array of events as on the wire
+)
+
+sidecars = sa.Table(  # what each node's sidecar last said of itself
+    "sidecars",
+    metadata,
+    sa.Column("node", sa.Text, primary_key=True),
+    sa.Column("received", UtcTime, nullable=False),
+    sa.Column("time", UtcTime, nullable=False),  # by the node's own clock
+    sa.Column("version", sa.Text, nullable=False),
+    sa.Column("started", UtcTime, nullable=False),
+    sa.Column("troubled", sa.Boolean, nullable=False),  # a source is down or blocked, or something was lost
+    sa.Column("report", sa.JSON, nullable=False),
+    sa.Index(None, "received"),
+)
+
+ledgers = sa.Table(  # each run's goodput ledger as it was last computed
+    "ledgers",
+    metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("computed", UtcTime, nullable=False),
+    sa.Column("until", UtcTime, nullable=False),  # the newest record that went in
+    sa.Column("ledger", sa.JSON, nullable=False),
+)
+
+event_days = sa.Table(  # how many events of a kind a node had on a day: what stays of them when they are pruned
+    "event_days",
+    metadata,
+    sa.Column("node", sa.Text, primary_key=True),  # "" for events that name none
+    sa.Column("day", UtcTime, primary_key=True),
+    sa.Column("source", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("code", sa.BigInteger, primary_key=True),  # -1 for none
+    sa.Column("severity", sa.Text, primary_key=True),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Index(None, "day"),
+)
+
+telemetry_days = sa.Table(  # a node's day of telemetry: what stays of its hours when they are pruned
+    "telemetry_days",
+    metadata,
+    sa.Column("node", sa.Text, primary_key=True),
+    sa.Column("day", UtcTime, primary_key=True),
+    sa.Column("hours", sa.Integer, nullable=False),
+    sa.Column("samples", sa.BigInteger, nullable=False),
+    sa.Column("gpus_seen", sa.Integer, nullable=False),
+    sa.Column("gpu_temp_mean_c", sa.Float),
+    sa.Column("gpu_temp_max_c", sa.Float),
+    sa.Column("gpu_temp_spread_c", sa.Float),
+    sa.Column("memory_temp_max_c", sa.Float),
+    sa.Column("power_mean_w", sa.Float),
+    sa.Column("power_max_w", sa.Float),
+    sa.Column("gpu_util_mean", sa.Float),
+    sa.Column("sm_clock_min_mhz", sa.Float),
+    sa.Index(None, "day"),
 )

@@ -8,7 +8,7 @@ A roll-up is one node over one hour: the state of its GPUs, with vanished ones c
 Counters (monotonic since driver load) become events when they rise: see `COUNTER_EVENTS`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -86,6 +86,8 @@ class Rollup:
     power_max_w: float | None = None
     gpu_util_mean: float | None = None
     sm_clock_min_mhz: float | None = None
+    # Of each device ("gpu:3", "npu:0", "nic:mlx5_0/1") and measure: (min, max, mean, last, changes) within the hour.
+    devices: Mapping[str, Mapping[str, Sequence[float | None]]] | None = None
 
 
 def hour_of(moment: datetime) -> datetime:
