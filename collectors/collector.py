@@ -39,7 +39,11 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """What sources must be told. Times in seconds; `zone` is for timestamps that bear none; `rules` are the site's."""
+    """What sources must be told. Times in seconds; `zone` is for timestamps that bear none; `rules` are the site's.
+
+    `interval_s` (between two looks), `timeout_s` (of one look) and `format` are one source's own, where the
+    configuration gives them: None means as the source thinks best. Such a source's `node` may be its own too.
+    """
 
     node: str
     zone: tzinfo = field(default=UTC)
@@ -48,6 +52,9 @@ class SourceSettings:
     rollup_interval_s: float = 300.0
     rotation_grace_s: float = 5.0
     rules: RulesSource | None = None
+    interval_s: float | None = None
+    timeout_s: float | None = None
+    format: str | None = None
 
 
 class Collector(Protocol):
