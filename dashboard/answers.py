@@ -39,6 +39,15 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
+class SidecarCount:
+    """How many nodes' sidecars are known, and how many of them are silent or in trouble."""
+
+    known: int = 0
+    silent: int = 0
+    troubled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """`GET /cluster`: the whole cluster in one object, as of `now` (the replay's clock in a demo)."""
 
@@ -54,6 +63,7 @@ class Cluster:
     target: float | None = None
     model: Model | None = None
     sources: tuple[Source, ...] = ()
+    sidecars: SidecarCount | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from dashboard.answers import (
     Run,
 )
 from dashboard.decoding import AnswerError, decode
+from dashboard.sidecars import Sidecar
 
 T = TypeVar("T")
 
@@ -93,6 +94,10 @@ class Client:
     def incidents_since(self, limit: int, since: datetime) -> list[Incident]:
         """The incidents that showed since a moment, newest first; `limit` <= 1000."""
         return self._newest(Incident, "incidents", limit, {"since": since.isoformat()})
+
+    def sidecars(self, state: str, limit: int) -> list[Sidecar]:
+        """The sidecars in a state (ok, silent, troubled), by node; `limit` <= 1000."""
+        return self._records(Sidecar, self._object(self._get("sidecars", {"state": state, "limit": str(limit)})))
 
     def runs(self) -> list[Run]:
         """Every training run."""

@@ -208,3 +208,9 @@ def _sources(cluster: Cluster) -> None:
     if cluster.sources:
         said = [f"{s.source} {words.ago(s.last_event, cluster.now)}" for s in cluster.sources]
         st.caption("Last heard of: " + " · ".join(words.plain(text) for text in said))
+    counted = cluster.sidecars
+    if counted is not None and counted.silent + counted.troubled:
+        st.caption(
+            f":material/sensors: Of {words.many(counted.known, 'sidecar')} {counted.silent:,} are silent and "
+            f"{counted.troubled:,} in trouble: see Collection."
+        )

@@ -35,6 +35,7 @@ CLUSTER = {
     "target": 0.95,
     "model": {"id": "m1", "created": "2025-03-28T00:00:00Z", "trained_until": "2025-03-28T00:00:00Z", "metrics": {}},
     "sources": [{"source": "kernel", "last_event": "2025-03-29T03:11:20Z", "events_1h": 2}],
+    "sidecars": {"known": 3, "silent": 1, "troubled": 1},
 }
 
 
@@ -176,6 +177,24 @@ SPARES = {
     "spares_low": 1,
     "spares_high": 2,
 }
+SIDECAR = {
+    "node": "gpu-023",
+    "received": "2025-03-29T03:11:30Z",
+    "time": "2025-03-29T03:11:30Z",
+    "version": "0.1.0",
+    "started": "2025-03-28T00:00:00Z",
+    "state": "troubled",
+    "report": {
+        "interval_s": 60,
+        "sources": [
+            {"source": "kmsg", "up": True, "lines": 900, "events": 2, "lost": 12},
+            {"source": "scrape:http://127.0.0.1:9400/metrics", "up": False, "failures": 7},
+        ],
+        "spool": {"events_bytes": 4200, "telemetry_bytes": 0, "oldest_s": 2.0, "limit_bytes": 268435456},
+        "lost": {"records": 12, "events": 0, "rollups": 0, "damaged_bytes": 0},
+        "rejected": 0,
+    },
+}
 AUDIT = {
     "seq": 1,
     "time": "2025-03-29T03:08:01Z",
@@ -242,6 +261,7 @@ def api() -> Iterator[CannedApi]:
             "advice/spares": SPARES,
             "hints": listed(HINT),
             "audit": listed(AUDIT),
+            "sidecars": listed(SIDECAR),
         }
     )
 

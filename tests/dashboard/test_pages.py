@@ -11,7 +11,7 @@ from dashboard.panels import Site
 from dashboard.views import hints
 
 APP = Path(hints.__file__).parents[1] / "app.py"
-PAGES = ("cluster", "node", "goodput", "hints")
+PAGES = ("cluster", "node", "goodput", "hints", "collection")
 
 
 @pytest.fixture
