@@ -128,7 +128,7 @@ telemetry = sa.Table(
     sa.Column("power_max_w", sa.Float),
     sa.Column("gpu_util_mean", sa.Float),
     sa.Column("sm_clock_min_mhz", sa.Float),
-    sa.Column("devices", sa.JSON),  # of each device and measure: min, max, mean, last, changes
+    sa.Column("devices", sa.JSON(none_as_null=True)),  # of each device and measure: min, max, mean, last, changes
     sa.Index(None, "time"),
     postgresql_partition_by=BY_DAY,
 )

@@ -1,6 +1,6 @@
 """Writing roll-ups in bulk: a year of a cluster is millions of rows, too many for one statement a row.
 
-SQLite takes them through its own executemany, PostgreSQL through COPY into a temporary table.
+An archive tells nothing of single devices: what a sidecar told of an hour's devices stays. SQLite takes them through its own executemany, PostgreSQL through COPY into a temporary table.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ from store.telemetry_rollup import RollupTable, moment_of
 _COLUMNS = tuple(column.name for column in schema.telemetry.columns)
 _KEYS = ("node", "time")
 _VALUES = tuple(name for name in _COLUMNS if name not in (*_KEYS, "samples", "gpus_seen"))
+_REPLACED = tuple(name for name in _COLUMNS if name not in (*_KEYS, "devices"))
 
 
 def insert_rollups(connection: sa.Connection, nodes: tuple[str, ...], table: RollupTable) -> int:
@@ -35,9 +36,7 @@ def insert_rollups(connection: sa.Connection, nodes: tuple[str, ...], table: Rol
     return len(table.node)
 
 
-_REPLACE = (
-    f"ON CONFLICT (node, time) DO UPDATE SET {', '.join(f'{c} = excluded.{c}' for c in _COLUMNS if c not in _KEYS)}"
-)
+_REPLACE = f"ON CONFLICT (node, time) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _REPLACED)}"
 
 
 def _rows(nodes: tuple[str, ...], table: RollupTable, times: list[Any]) -> Iterator[tuple[Any, ...]]:

@@ -44,11 +44,11 @@ def test_every_moment_lies_within_its_hour(moment: datetime) -> None:
 
 
 def test_the_bulk_writer_knows_every_column_of_a_roll_up() -> None:
-    """A field that is added to one must be added to all."""
+    """A field that is added to one must be added to all; an archive's table gives no values of single devices."""
     ones = {name: np.ones(1) for name in ("gpu_temp_c", "memory_temp_c", "power_w", "gpu_util_ratio", "sm_clock_mhz")}
     zero = np.zeros(1, dtype=np.int64)
     table = roll_up(zero, zero, zero, ones)
-    assert {*table.values, "node", "time", "samples", "gpus_seen"} == {f.name for f in fields(Rollup)}
+    assert {*table.values, "node", "time", "samples", "gpus_seen", "devices"} == {f.name for f in fields(Rollup)}
 
 
 def test_no_roll_ups_are_no_work(engine: sa.Engine) -> None:
