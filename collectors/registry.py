@@ -1,21 +1,37 @@
-"""Every kind of source: the scheme of a SPEC to the collector that reads it. A new one is a file and a line here."""
+"""Every kind of source: the scheme of a SPEC to the collector that reads it. A new one is a file and a line here.
 
-from collections.abc import Callable, Mapping
+A collector is loaded when a SPEC names it: a sidecar that reads the kernel log alone does not hold the rest.
+"""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
 
 from collectors.collector import Collector, SourceError, SourceSettings
-from collectors.follow import FileCollector
-from collectors.journal import JournalCollector
-from collectors.kmsg import KmsgCollector
-from collectors.scrape import ScrapeCollector
 
-Factory = Callable[[str, SourceSettings], Collector]
 
-SCHEMES: Mapping[str, Factory] = {
-    "file": FileCollector,
-    "journal": JournalCollector,
-    "kmsg": KmsgCollector,
-    "scrape": ScrapeCollector,
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """Where a collector is, and the form of its SPEC; the class is made with what follows the scheme's colon."""
+
+    module: str  # under collectors/
+    name: str  # of the class
+    form: str  # what users write
+
+
+SCHEMES: Mapping[str, Scheme] = {
+    "kmsg": Scheme("kmsg", "KmsgCollector", "kmsg"),
+    "journal": Scheme("journal", "JournalCollector", "journal[:DIR]"),
+    "file": Scheme("follow", "FileCollector", "file:PATH[:FORMAT]"),
+    "scrape": Scheme("scrape", "ScrapeCollector", "scrape:URL"),
 }
+
+
+def forms() -> str:
+    """Every form of a SPEC, as one half of a sentence."""
+    *first, last = (scheme.form for scheme in SCHEMES.values())
+    return f"{', '.join(first)} or {last}"
 
 
 def make_collector(spec: str, settings: SourceSettings) -> Collector:
@@ -24,8 +40,9 @@ def make_collector(spec: str, settings: SourceSettings) -> Collector:
     Raises:
         SourceError: the SPEC is not understood; the message says what would be.
     """
-    scheme, _colon, rest = spec.partition(":")
-    factory = SCHEMES.get(scheme)
-    if factory is None:
-        raise SourceError(f"{spec!r} is no source: use kmsg, journal, file:PATH[:FORMAT] or scrape:URL")
-    return factory(rest, settings)
+    name, _colon, rest = spec.partition(":")
+    scheme = SCHEMES.get(name)
+    if scheme is None:
+        raise SourceError(f"{spec!r} is no source: use {forms()}")
+    made = getattr(importlib.import_module(f"collectors.{scheme.module}"), scheme.name)(rest, settings)
+    return cast("Collector", made)

@@ -1,5 +1,8 @@
 """Every kind of source."""
 
+import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,28 @@ def test_every_collector_in_the_folder_is_registered() -> None:
     """A class with `collect` and `spec` is a source: one file, one line in the registry."""
     folder = Path(collectors.__file__).parent
     sources = {path.stem for path in folder.glob("*.py") if "    def collect(self, wait_s: float)" in path.read_text()}
-    assert {factory.__module__.split(".")[1] for factory in SCHEMES.values()} == sources - {"collector"}
+    assert {scheme.module for scheme in SCHEMES.values()} == sources - {"collector"}
+
+
+def test_every_scheme_names_a_class_that_is_there() -> None:
+    """It is loaded by name, so nothing else would notice."""
+    for name, scheme in SCHEMES.items():
+        made = getattr(importlib.import_module(f"collectors.{scheme.module}"), scheme.name)
+        assert callable(made.collect), name
+        assert scheme.form.startswith(name)
+
+
+def test_only_what_a_sidecar_reads_is_loaded() -> None:
+    """A node's memory is small: the kernel log needs no HTTP client and no follower of files."""
+    code = (
+        "import sys\nfrom collectors.collector import SourceSettings\n"
+        "from collectors.registry import make_collector\nmake_collector('kmsg', SourceSettings(node='n'))\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    loaded = set(done.stdout.split())
+    assert "collectors.kmsg" in loaded
+    assert not loaded & {"collectors.follow", "collectors.scrape", "collectors.journal", "urllib.request"}
 
 
 @pytest.mark.parametrize(
@@ -30,5 +54,5 @@ def test_a_collector_bears_the_spec_that_made_it(spec: str) -> None:
 @pytest.mark.parametrize("spec", ["", "floppy", "floppy:a", "/var/log/kern.log", "KMSG"])
 def test_an_unknown_spec_names_the_known_ones(spec: str) -> None:
     """So that one sees what to write."""
-    with pytest.raises(SourceError, match="use kmsg, journal, file:PATH"):
+    with pytest.raises(SourceError, match=r"use kmsg, journal\[:DIR\], file:PATH"):
         make_collector(spec, SETTINGS)
