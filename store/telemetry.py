@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 ROLLUP_S = 3600
+# Of one node and hour: devices, measures of all of them together, and the characters of their names.
+MAX_DEVICES = 64
+MAX_MEASURES = 2048
+MAX_DEVICE_NAME = 64
 
 # DCGM field -> (canonical name, factor): the columns of an archive's telemetry. What pages hold besides is in
 # `catalogs/telemetry.csv`, which agrees with these. Source: DCGM's dcgm_fields and dcgm-exporter's default counters.
