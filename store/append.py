@@ -5,7 +5,7 @@ with writing(engine).begin() as connection:
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from store.job import Job, job_from_event
 from store.node import Node
 from store.outage import Outage, outage_from_event
 from store.telemetry import ROLLUP_S, Rollup
+from store.telemetry_merge import merge_rollups
 
 # SQLite's limit is 32,766 bound values a statement, PostgreSQL's 65,535.
 _MAX_VALUES = 30_000
@@ -148,13 +149,12 @@ def append_jobs(connection: sa.Connection, jobs: Iterable[Job]) -> None:
 
 
 def append_rollups(connection: sa.Connection, rollups: Sequence[Rollup], received: datetime | None = None) -> None:
-    """Append telemetry roll-ups; a later record of the same node and hour replaces the earlier one.
+    """Append telemetry roll-ups; what a later record of the same node and hour tells replaces what was there of it.
 
     Its node was heard of until the hour's end, or until it was `received` where the hour is not over;
     where nobody says when that was, at the hour's start at the least.
     """
-    names = [f.name for f in fields(Rollup)]
-    upsert(connection, schema.telemetry, [{n: getattr(r, n) for n in names} for r in rollups])
+    merge_rollups(connection, rollups)
     newest: dict[str, datetime] = {}
     for rollup in rollups:
         heard = max(rollup.time, min(rollup.time + timedelta(seconds=ROLLUP_S), received or rollup.time))

@@ -190,13 +190,13 @@ def test_a_job_that_waits_is_ordered_by_its_submission(any_engine: sa.Engine) ->
 
 
 def test_a_roll_up_is_replaced_by_a_later_one_of_its_hour(any_engine: sa.Engine) -> None:
-    """And its node is known."""
+    """In what the later one tells; and its node is known."""
     with writing(any_engine).begin() as connection:
         append_rollups(connection, [Rollup("n0", NOW, 8, 8, gpu_temp_max_c=70.0), Rollup("n1", NOW, 8, 8)])
         append_rollups(connection, [Rollup("n0", NOW, 16, 8, gpu_temp_max_c=None)])
     with any_engine.begin() as connection:
         rows = connection.execute(sa.select(schema.telemetry).order_by(schema.telemetry.c.node)).mappings().all()
-    assert [(row["node"], row["samples"], row["gpu_temp_max_c"]) for row in rows] == [("n0", 16, None), ("n1", 8, None)]
+    assert [(row["node"], row["samples"], row["gpu_temp_max_c"]) for row in rows] == [("n0", 16, 70.0), ("n1", 8, None)]
 
 
 def test_the_newest_cabling_of_a_port_holds(any_engine: sa.Engine) -> None:
