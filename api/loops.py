@@ -29,11 +29,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One loop: its name, how often, and one turn (which is handed a check whether to go on)."""
+    """One loop: its name, how often, and one turn (which is handed a check whether to go on).
+
+    One that is not `leased` runs in every process at once.
+    """
 
     name: str
     interval_s: float
     turn: Callable[[Callable[[], bool]], None]
+    leased: bool = True
 
 
 class LoopRunner:
@@ -74,15 +78,17 @@ class LoopRunner:
         """One turn, if the lease is ours; what it raises is logged and counted."""
         metrics = self._state.metrics
         try:
-            if self._hold(loop):
+            if self._may(loop):
                 metrics.turns.labels(loop.name).inc()
-                loop.turn(lambda: not self._stop.is_set() and self._hold(loop))
+                loop.turn(lambda: not self._stop.is_set() and self._may(loop))
                 metrics.success.labels(loop.name).set(time.time())
         except Exception:  # noqa: BLE001  # a loop outlives whatever a turn meets
             metrics.failures.labels(loop.name).inc()
             _log.exception("a turn of loop %s failed; the next one comes in %g s", loop.name, loop.interval_s)
 
-    def _hold(self, loop: Loop) -> bool:
+    def _may(self, loop: Loop) -> bool:
+        if not loop.leased:
+            return True
         ttl_s = max(_LEASE_TTL_S, 3 * loop.interval_s)
         return acquire(self._state.engine, loop.name, self._holder, datetime.now(UTC), ttl_s)
 

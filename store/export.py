@@ -25,6 +25,9 @@ EXPORTED = (
     schema.hints,
     schema.audit,
     schema.rules,
+    schema.sidecars,
+    schema.event_days,
+    schema.telemetry_days,
 )
 _BATCH = 50_000
 
