@@ -11,12 +11,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from real.programs import need_file, stop, wait_for
+
+_UNSAFE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,28 +38,42 @@ class Postgres:
 
     def new_database(self) -> str:
         """The URL of a fresh, empty database."""
-        name = f"test_{secrets.token_hex(6)}"
+        return self.create(f"test_{secrets.token_hex(6)}")
+
+    def create(self, name: str) -> str:
+        """The URL of an empty database of this name."""
         command = [self.bin / "createdb", "-h", self.folder, "-U", "postgres", name]
         subprocess.run(command, check=True, env=_environment(), capture_output=True)
         return self.url(name)
 
 
 @contextmanager
-def postgres(fsync: bool = False) -> Iterator[Postgres]:
-    """A server of its own, gone with its data at the end. It refuses to run as root, so root lends it another user."""
+def postgres(
+    fsync: bool = False, folder: Path | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[Postgres]:
+    """A server of its own, gone with its data at the end. It refuses to run as root, so root lends it another user.
+
+    Args:
+        folder: keeps the data there instead, and finds them again; a short path that every user may enter.
+        settings: more of the server's own settings.
+    """
     binaries = need_file("usr/lib/postgresql/*/bin/postgres", "postgresql").parent
     user = _unprivileged()
+    keep = folder is not None
     # Not pytest's tmp_path: that is closed to other users, and too long for a socket's name.
-    folder = Path(tempfile.mkdtemp(prefix="fs-pg-"))
+    folder = Path(tempfile.mkdtemp(prefix="fs-pg-")) if folder is None else folder
+    folder.mkdir(exist_ok=True)
     folder.chmod(0o755)
     if user is not None:
         shutil.chown(folder, user)
     try:
-        _initialise(binaries, folder, user)
-        with _running(binaries, folder, user, fsync):
+        if not (folder / "data").exists():
+            _initialise(binaries, folder, user)
+        with _running(binaries, folder, user, {**({} if fsync else _UNSAFE), **(settings or {})}):
             yield Postgres(folder, binaries)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _unprivileged() -> str | None:
@@ -80,13 +96,13 @@ def _initialise(binaries: Path, folder: Path, user: str | None) -> None:
 
 
 @contextmanager
-def _running(binaries: Path, folder: Path, user: str | None, fsync: bool) -> Iterator[None]:
+def _running(binaries: Path, folder: Path, user: str | None, chosen: Mapping[str, str]) -> Iterator[None]:
     settings = {
         "listen_addresses": "",
         "unix_socket_directories": str(folder),
         "shared_buffers": "128MB",
         "max_wal_size": "2GB",
-        **({} if fsync else {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}),
+        **chosen,
     }
     command = [str(binaries / "postgres"), "-D", str(folder / "data")]
     for name, value in settings.items():

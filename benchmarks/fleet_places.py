@@ -1,0 +1,89 @@
+"""A large fleet's smaller tables as COPY's text: nodes, cables, outages, hints, audit, sidecars."""
+
+from datetime import timedelta
+
+import numpy as np
+import orjson
+
+from benchmarks.fleet_rows import LEAF, NULL, Size, micros, name, stamp
+
+_UP = 32  # cables of a switch towards the level above
+
+
+def place_rows(size: Size) -> list[tuple[str, bytes]]:
+    """Nodes with rack and leaf, and a fabric of three levels."""
+    nodes, cables = [], []
+    since = stamp(micros(size.day(size.days)))
+    for number in range(size.nodes):
+        leaf = number // LEAF
+        seen = stamp(micros(size.end) - number * 50_000)
+        nodes.append(
+            f"{name(number)}\track-{number // 16:04d}\tleaf-{leaf:03d}\tH100-SXM\t8\t550.90.07\t{since}\t{NULL}\t{seen}\n"
+        )
+        cables.append(f"leaf-{leaf:03d}\t{number % LEAF + 1}\t{name(number)}\t1\thca\n")
+    leaves = -(-size.nodes // LEAF)
+    for leaf in range(leaves):
+        for port in range(_UP):
+            group = leaf // 16
+            cables.append(f"leaf-{leaf:03d}\t{LEAF + port + 1}\tspine-{group:02d}-{port:02d}\t{leaf % 16 + 1}\tswitch\n")
+            core = f"core-{port:02d}-{leaf % 16:02d}"
+            cables.append(f"spine-{group:02d}-{port:02d}\t{leaf % 16 + 33}\t{core}\t{group + 1}\tswitch\n")
+    return [("nodes", "".join(nodes).encode()), ("links", "".join(cables).encode())]
+
+
+def small_rows(size: Size) -> list[tuple[str, bytes]]:
+    """Outages (3.8 a thousand node-days, FIELD D1), hints with their audit, each node's sidecar."""
+    hints, audit = _hints(size)
+    return [("outages", _outages(size)), ("hints", hints), ("audit", audit), ("sidecars", _sidecars(size))]
+
+
+def _outages(size: Size) -> bytes:
+    random = np.random.default_rng(11)
+    rows, end = {}, micros(size.end)
+    for number in range(int(size.nodes * size.days * 0.0038)):
+        node, start = int(random.integers(size.nodes)), end - int(random.uniform(0, size.days * 86_400e6))
+        until = start + int(random.exponential(4 * 3600e6))
+        planned = number % 5 == 0
+        rest = f"DOWN\t{'maintenance' if planned else 'Not responding'}\troot\t{planned}\t"
+        rest += "unknown\n" if planned else "hardware\n"
+        rows[node, start] = f"{name(node)}\t{stamp(start)}\t{NULL if until > end else stamp(until)}\t{rest}"
+    return "".join(rows.values()).encode()
+
+
+def _hints(size: Size) -> tuple[bytes, bytes]:
+    random = np.random.default_rng(13)
+    hints, audit = [], []
+    count = max(4, size.nodes // 2)
+    for number in range(count):
+        made = size.end - timedelta(days=size.days * (count - number) / count)
+        is_open = number >= count - max(2, size.nodes // 250)
+        state = ("shadow", "approved", "sent")[number % 3] if is_open else ("expired", "withdrawn")[number % 2]
+        node, ident = name(int(random.integers(size.nodes))), f"h{number:08d}"
+        at, until = stamp(micros(made)), stamp(micros(made + timedelta(days=1)))
+        action = ("watch", "avoid", "cordon")[number % 3]
+        evidence = orjson.dumps({"score_24h": 0.11, "reasons": [{"text": "row remaps", "events": ["0f" * 16]}]})
+        hints.append(
+            f"{ident}\t{node}\t{action}\t{state}\tforeshock: risk 0.11\tforeshock\t{at}\t{until}\t{evidence.decode()}\n"
+        )
+        detail = orjson.dumps({"node": node, "hint": action, "reason": "risk 0.11"}).decode()
+        audit += [f"{at}\tpolicy\t{step}\t{ident}\t{detail}\n" for step in ("proposed", "approved", "sent", state)]
+    return "".join(hints).encode(), "".join(audit).encode()
+
+
+def _sidecars(size: Size) -> bytes:
+    rows = []
+    at, started = stamp(micros(size.end)), stamp(micros(size.end - timedelta(days=20)))
+    for number in range(size.nodes):
+        troubled = number % 500 == 3
+        source = {"source": "kmsg", "up": not troubled, "blocked": False, "lines": 812_345, "events": 214, "errors": 0}
+        report = {
+            "node": name(number),
+            "interval_s": 60,
+            "sources": [source | {"lost": 0, "failures": 0}],
+            "spool": {"events_bytes": 0, "telemetry_bytes": 0, "oldest_s": 0.0, "limit_bytes": 268_435_456},
+            "lost": {"records": 0, "events": 0, "rollups": 0, "damaged_bytes": 0},
+            "rejected": 0,
+        }
+        shown = orjson.dumps(report).decode()
+        rows.append(f"{name(number)}\t{at}\t{at}\t0.1.0\t{started}\t{troubled}\t{shown}\n")
+    return "".join(rows).encode()

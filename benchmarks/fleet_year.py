@@ -1,0 +1,105 @@
+"""A large fleet's year in PostgreSQL, by COPY: 12,500 nodes, about eight million events. Made once a folder.
+
+    python -m benchmarks.fleet_year /var/tmp/year      # fills it, and says how large it became
+
+    with fleet_year(folder) as url: ...                # the server runs as long as the block
+"""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import psycopg
+import sqlalchemy as sa
+
+from benchmarks.fleet_places import place_rows, small_rows
+from benchmarks.fleet_rows import Size, flood, score_rows, strikes, telemetry_rows
+from benchmarks.fleet_runs import runs
+from store import schema
+from store.database import migrate, open_database
+from store.partitions import ensure_days
+
+_UNFILLED = ("seq", "heads")  # numbered by the database; what only a fold needs
+_DAYS_AT_ONCE = 20  # a transaction holds a lock on every partition and index that it makes
+
+
+def fill(url: str, size: Size, workers: int = 2) -> None:
+    """Fill an empty database: the schema, the days, the rows, their statistics."""
+    engine = open_database(url)
+    migrate(engine)
+    days = [size.day(back).date() for back in range(-1, size.days)]
+    for first in range(0, len(days), _DAYS_AT_ONCE):
+        ensure_days(engine, days[first : first + _DAYS_AT_ONCE])
+    dsn = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    with ProcessPoolExecutor(workers) as pool:
+        list(pool.map(partial(_fill_day, dsn, size), range(size.days - 1, -1, -1)))
+    with psycopg.connect(dsn) as connection:
+        for jobs, lines in runs(size):
+            _copy(connection, "jobs", [jobs])
+            _copy(connection, "events", [lines])
+        events, incidents = flood(size)
+        _copy(connection, "events", [events])
+        _copy(connection, "incidents", [incidents])
+        for table, rows in [*place_rows(size), *small_rows(size)]:
+            _copy(connection, table, [rows])
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as after:
+        after.execute(sa.text("VACUUM ANALYZE"))
+    engine.dispose()
+
+
+def _fill_day(dsn: str, size: Size, back: int) -> None:
+    """One day of events, incidents, telemetry and scores."""
+    events, incidents = strikes(size, back)
+    with psycopg.connect(dsn) as connection:
+        _copy(connection, "events", [events])
+        _copy(connection, "incidents", [incidents])
+        hours = back < size.hour_days
+        _copy(connection, "telemetry" if hours else "telemetry_days", telemetry_rows(size, back, not hours))
+        _copy(connection, "scores", score_rows(size, back))
+
+
+def _copy(connection: "psycopg.Connection[tuple[object, ...]]", table: str, blocks: Iterable[bytes]) -> None:
+    columns = [f'"{column.name}"' for column in schema.metadata.tables[table].columns if column.name not in _UNFILLED]
+    with connection.cursor() as cursor, cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
+        for block in blocks:
+            copy.write(block)
+
+
+@contextmanager
+def fleet_year(folder: Path, size: Size | None = None) -> Iterator[str]:
+    """The URL of the filled database in `folder`, which is made and filled where it is not yet.
+
+    The present of the store stands still: a folder of yesterday is a fleet whose newest records are a day old.
+    """
+    from real.postgres import postgres  # noqa: PLC0415  # the starters stand with the tests, on the path by now
+
+    done = folder / "filled"
+    with postgres(folder=folder, settings={"shared_buffers": "2GB", "effective_cache_size": "8GB"}) as server:
+        url = server.url("year")
+        if not done.exists():
+            server.create("year")
+            fill(url, size or Size(datetime.now(UTC).replace(second=0, microsecond=0)))
+            done.touch()
+        yield url
+
+
+def main() -> int:
+    """Fill a folder."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    began = time.monotonic()
+    with fleet_year(Path(sys.argv[1])) as url, sa.create_engine(url).connect() as connection:
+        took = time.monotonic() - began
+        held = connection.scalar(sa.text("SELECT pg_size_pretty(pg_database_size('year'))"))
+        print(f"{took:.0f} s, {held}")
+        for table in schema.metadata.sorted_tables:
+            print(table.name, connection.scalar(sa.select(sa.func.count()).select_from(table)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
