@@ -1,23 +1,28 @@
 """`kmsg`: follows /dev/kmsg, the kernel's ring of records, from its oldest one that was not read before.
 
 One read gives one record, `prio,seq,usec,flags;text` and ` KEY=value` lines. What the ring lost before we came shows
-as a gap in the sequence numbers, which is the exact count of lost records; it becomes an event of its own.
+as a gap in the sequence numbers, which is the exact count of lost records; it becomes an event of its own. After a
+reboot the ring begins anew: how much the last boot wrote that nobody read is not known, and the event says so.
 Source: Documentation/ABI/testing/dev-kmsg of Linux.
 """
 
+import logging
 import os
 import select
 import time
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
+from collectors.boot_clock import BootClock, Reading
 from collectors.collector import Collected, Position, SourceError, SourceSettings
-from collectors.decoder import Decoder, number
+from collectors.decoder import Decoder
+from collectors.gap import boot_ended, overrun
 from parsers.parser import Context, clean
 from parsers.ruled import make_parser
 from store.event import Event
 
+_LOG = logging.getLogger("foreshock.sidecar")
 _DEVICE = Path("/dev/kmsg")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # A shorter buffer than a record makes read() fail with EINVAL, and the record is gone.
@@ -25,6 +30,8 @@ _RECORD_BYTES = 16 * 1024
 _TURN_RECORDS = 1000
 # The parser is asked for what it holds back after so long a silence: lines of one fault come together.
 _QUIET_S = 0.05
+# Stamps are handed to the parser as Unix time: a boot at 0.
+_EPOCH = datetime.fromtimestamp(0, UTC)
 _DENIED = (
     "may not read /dev/kmsg: run the sidecar as root or give it CAP_SYSLOG and the device "
     "(systemd: AmbientCapabilities=CAP_SYSLOG, DeviceAllow=/dev/kmsg r), or use --source journal"
@@ -39,13 +46,16 @@ class RingState:
     last: int | None = None  # newest record that was decoded
     flushed_line: int = 0
     skip_to: int | None = None  # records up to here were decoded before a restart
+    clock: BootClock = field(default_factory=lambda: BootClock(Reading.now()))
 
     @classmethod
-    def restored(cls, boot: str, position: Position | None) -> "RingState":
+    def restored(cls, boot: str, position: Position | None, now: Reading) -> "RingState":
         """The state of a saved position; another boot's says nothing of this ring."""
         if position is None or position.get("boot") != boot:
-            return cls(boot)
-        return cls(boot, position["seq"], position["flushed_line"], skip_to=position["seq"])
+            return cls(boot, clock=BootClock(now))
+        seq = position["seq"]
+        clock = BootClock.restored(position.get("clock"), seq + 1, now)
+        return cls(boot, seq, position["flushed_line"], skip_to=seq, clock=clock)
 
     def lost_before(self, seq: int) -> int:
         """How many records are missing between the newest one read and this one."""
@@ -53,20 +63,41 @@ class RingState:
 
     def position(self) -> Position | None:
         """What to save."""
-        return None if self.last is None else {"boot": self.boot, "seq": self.last, "flushed_line": self.flushed_line}
+        if self.last is None:
+            return None
+        return {
+            "boot": self.boot,
+            "seq": self.last,
+            "flushed_line": self.flushed_line,
+            "clock": self.clock.state(),
+        }
 
 
-def record_of(raw: bytes) -> tuple[int, str]:
-    """A record's sequence number and its first line (`prio,seq,usec,flags;text`), without the ` KEY=value` lines.
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record: its number, its stamp and its first line after the stamp (`flags;text`)."""
+
+    prio: str
+    seq: int
+    stamp_us: int
+    rest: str
+
+    def at(self, moment_us: int) -> str:
+        """The line `prio,seq,usec,flags;text` with another time in it."""
+        return f"{self.prio},{self.seq},{max(0, moment_us)},{self.rest}"
+
+
+def record_of(raw: bytes) -> Record:
+    """A record of the ring (`prio,seq,usec,flags;text`), without its ` KEY=value` lines.
 
     Raises:
         ValueError: it is no record.
     """
     text = clean(raw.partition(b"\n")[0])
-    header = text.partition(";")[0].split(",")
-    if len(header) < 4:
+    if text.partition(";")[0].count(",") < 3:
         raise ValueError(f"no kernel record: {text[:80]!r}")
-    return int(header[1]), text
+    prio, seq, stamp_us, rest = text.split(",", 3)
+    return Record(prio, int(seq), int(stamp_us), rest)
 
 
 class KmsgCollector:
@@ -101,9 +132,11 @@ class KmsgCollector:
             SourceError: there is no such device, or it may not be read.
         """
         boot = _BOOT_ID.read_text(encoding="ascii").strip()
-        self._state = RingState.restored(boot, position)
-        since_boot = timedelta(seconds=time.clock_gettime(time.CLOCK_MONOTONIC))
-        context = Context(node=self._node, boot_time=datetime.now(UTC) - since_boot)
+        self._events.clear()
+        self._state = RingState.restored(boot, position, Reading.now())
+        if position is not None and position.get("boot") != boot:
+            self._unread(position["boot"], position["seq"])
+        context = Context(node=self._node, boot_time=_EPOCH)
         self._decoder: Decoder = Decoder(
             make_parser("kernel", context, self._rules), lambda line: f"kmsg:{boot}:{line - 1}"
         )
@@ -123,15 +156,30 @@ class KmsgCollector:
     def _rehearse(self, skip_to: int) -> None:
         """Read up to the saved record; the first one after it is decoded as new."""
         seen: list[tuple[int, str]] = []
-        fresh: tuple[int, str] | None = None
+        fresh: Record | None = None
+        newest = -1
         while (record := self._read()) is not None:
-            if record[0] > skip_to:
+            if record.seq > skip_to:
                 fresh = record
                 break
-            seen.append((record[0] + 1, record[1]))
+            newest = record.seq
+            seen.append((record.seq + 1, self._dated(record)))
+        if fresh is None and newest < skip_to:
+            self._start_over(skip_to)
+            return
         self._decoder.rehearse(seen, self._state.flushed_line)
         if fresh is not None:
-            self._take(*fresh)
+            self._take(fresh)
+
+    def _start_over(self, read_to: int) -> None:
+        """The same boot, and a ring that stands before what was read of it: a machine brought back from a snapshot."""
+        self._unread(self._state.boot, read_to)
+        self._state = RingState(self._state.boot)
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+
+    def _unread(self, boot: str, seq: int) -> None:
+        """What a ring that is gone held beyond this record is not known."""
+        self._events.append(boot_ended(self._node, boot, seq, self._state.clock.moment_us(0, 0)))
 
     def collect(self, wait_s: float) -> Collected:
         """Records that were written, within at most `wait_s`."""
@@ -145,20 +193,31 @@ class KmsgCollector:
             if now >= deadline:
                 break
             rest_s = min(deadline - now, _QUIET_S) if self._decoder.holding else deadline - now
-            self._poll.poll(1 + 1000 * rest_s)
-            lines = self._drain()
+            waited = bool(self._poll.poll(1 + 1000 * rest_s))
+            lines = self._drain(waited)
         self._state.flushed_line = self._decoder.flushed_line
         return self._collected(lines)
 
-    def _drain(self) -> int:
-        """Decode what the ring has, at most one turn's worth; returns how many records that were."""
+    def _drain(self, waited: bool = False) -> int:
+        """Decode what the ring has, at most one turn's worth; returns how many records that were.
+
+        Args:
+            waited: the ring had nothing a moment ago: its first record was written just now.
+        """
         lines = 0
         while lines < _TURN_RECORDS and (record := self._read()) is not None:
-            self._take(*record)
+            if lines == 0:
+                self._check_clock(record, waited)
+            self._take(record)
             lines += 1
         if lines:
             self._heard = time.monotonic()
         return lines
+
+    def _check_clock(self, record: Record, waited: bool) -> None:
+        now, clock = Reading.now(), self._state.clock
+        if clock.look(record.seq, now) or (waited and clock.heard(record.seq, record.stamp_us, now)):
+            _LOG.warning("kmsg: the clock was set, or runs off the kernel's: records are dated anew from here on")
 
     def _collected(self, lines: int) -> Collected:
         events = (*self._events, *self._decoder.take())
@@ -174,7 +233,7 @@ class KmsgCollector:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _read(self) -> tuple[int, str] | None:
+    def _read(self) -> Record | None:
         """The next record; None where there is none yet. A broken one is passed over."""
         while True:
             try:
@@ -189,26 +248,14 @@ class KmsgCollector:
             except ValueError:
                 continue
 
-    def _take(self, seq: int, text: str) -> None:
-        lost = self._state.lost_before(seq)
+    def _dated(self, record: Record) -> str:
+        return record.at(self._state.clock.moment_us(record.seq, record.stamp_us))
+
+    def _take(self, record: Record) -> None:
+        lost = self._state.lost_before(record.seq)
         if lost:
             self._lost += lost
-            self._events.append(gap_event(self._node, self._state.boot, seq, lost))
-        self._state.last = seq
-        self._decoder.feed(text, seq + 1)
-
-
-def gap_event(node: str, boot: str, seq: int, lost: int) -> Event:
-    """Records were overwritten before they were read: whatever they said of a fault is unknown."""
-    event = Event(
-        time=datetime.now(UTC),
-        node=node,
-        source="kernel",
-        kind="collector_gap",
-        severity="warning",
-        cause="host",
-        action="none",
-        message=f"{lost} kernel log records were overwritten before they could be read.",
-        attributes={"lost": lost, "origin": "kmsg"},
-    )
-    return number(event, f"kmsg:{boot}:{seq}:gap")
+            moment_us = self._state.clock.moment_us(record.seq, record.stamp_us)
+            self._events.append(overrun(self._node, self._state.boot, record.seq, lost, moment_us))
+        self._state.last = record.seq
+        self._decoder.feed(self._dated(record), record.seq + 1)

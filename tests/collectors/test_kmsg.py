@@ -1,5 +1,6 @@
 """The kernel's ring."""
 
+import ctypes
 import os
 import time
 import uuid
@@ -10,11 +11,15 @@ from typing import Any
 import pytest
 
 from collectors import kmsg
+from collectors.boot_clock import Reading
 from collectors.collector import SourceError, SourceSettings
-from collectors.kmsg import KmsgCollector, RingState, gap_event, record_of
+from collectors.kmsg import KmsgCollector, RingState, record_of
 from store.event import Event
 
 SETTINGS = SourceSettings(node="gpu-017")
+# One ring for all of them: one fills it.
+pytestmark = pytest.mark.xdist_group("kmsg")
+_SYSLOG_ACTION_SIZE_BUFFER = 10
 
 
 def writable() -> bool:
@@ -73,11 +78,13 @@ def xid(marker: str, pid: int) -> str:
 def test_a_record_is_its_number_and_first_line() -> None:
     """The ` KEY=value` lines are left out; the number is the second field of the header."""
     raw = b"6,339,5140900,-;NET: Registered protocol family 10\n SUBSYSTEM=net\n DEVICE=n1\n"
-    assert record_of(raw) == (339, "6,339,5140900,-;NET: Registered protocol family 10")
-    assert record_of(b"6,339,5140900,-,caller=T1;x;y,z\n")[0] == 339
+    record = record_of(raw)
+    assert (record.seq, record.stamp_us) == (339, 5140900)
+    assert record.at(1740801906789000) == "6,339,1740801906789000,-;NET: Registered protocol family 10"
+    assert record_of(b"6,339,5140900,-,caller=T1;x;y,z\n").at(7) == "6,339,7,-,caller=T1;x;y,z"
 
 
-@pytest.mark.parametrize("raw", [b"", b"no header\n", b"6,x,1,-;text\n", b"6,1;text\n"])
+@pytest.mark.parametrize("raw", [b"", b"no header\n", b"6,x,1,-;text\n", b"6,1;text\n", b"6,1,?,-;a,b"])
 def test_what_is_no_record_is_refused(raw: bytes) -> None:
     """With the beginning of it, where there is one."""
     with pytest.raises(ValueError, match=r"no kernel record|invalid literal"):
@@ -98,17 +105,17 @@ def test_lost_records_are_counted_by_their_numbers() -> None:
 def test_a_position_counts_for_its_own_boot_alone() -> None:
     """After a reboot the ring begins anew."""
     state = RingState("boot-a", last=7, flushed_line=8)
-    again = RingState.restored("boot-a", state.position())
+    now = Reading(10**15, 10**9)
+    again = RingState.restored("boot-a", state.position(), now)
     assert (again.last, again.flushed_line, again.skip_to) == (7, 8, 7)
-    assert RingState.restored("boot-b", state.position()) == RingState("boot-b")
-    assert RingState.restored("boot-a", None) == RingState("boot-a")
+    for other in (RingState.restored("boot-b", state.position(), now), RingState.restored("boot-a", None, now)):
+        assert (other.last, other.skip_to, other.position()) == (None, None, None)
 
 
-def test_a_gap_is_an_event_of_its_own() -> None:
-    """The same gap has the same id, whenever it was noticed."""
-    first, second = gap_event("n1", "boot", 9, 3), gap_event("n1", "boot", 9, 3)
-    assert (first.kind, first.attributes["lost"], first.severity) == ("collector_gap", 3, "warning")
-    assert first.id == second.id != gap_event("n1", "boot", 10, 3).id
+def test_a_position_of_an_older_version_is_understood() -> None:
+    """It held no clock."""
+    again = RingState.restored("a", {"boot": "a", "seq": 7, "flushed_line": 8}, Reading(10**15, 10**9))
+    assert again.clock.moment_us(8, 5) == 10**15 - 10**9 + 5
 
 
 def test_kmsg_takes_no_argument() -> None:
@@ -166,7 +173,7 @@ def test_a_restart_goes_on_where_it_was_and_ids_stay(collector: KmsgCollector, m
 
 
 @needs_kmsg
-def test_an_overrun_ring_is_a_gap_event(collector: KmsgCollector, marker: str) -> None:
+def test_records_missing_after_a_restart_are_a_gap_event(collector: KmsgCollector, marker: str) -> None:
     """As after a restart long ago: records after the saved one are missing from the ring's beginning."""
     collector.open(None)
     collector.collect(0.1)
@@ -174,14 +181,108 @@ def test_an_overrun_ring_is_a_gap_event(collector: KmsgCollector, marker: str) -
     assert state.last is not None
     state.last -= 5
     write(xid(marker, 1))
-    deadline = time.monotonic() + 10
+    gaps, lost, _lines = gathered(collector, marker)
+    assert gaps[0].attributes["lost"] == lost == 5
+
+
+def gathered(collector: KmsgCollector, marker: str) -> tuple[list[Event], int, int]:
+    """The gaps up to the marked event, how many records they lost, and how many were read."""
     gaps: list[Event] = []
-    lost = 0
-    while not gaps and time.monotonic() < deadline:
+    lost = lines = 0
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
         collected = collector.collect(0.1)
         gaps += [event for event in collected.events if event.kind == "collector_gap"]
-        lost += collected.lost
-    assert gaps[0].attributes["lost"] == lost == 5
+        lost, lines = lost + collected.lost, lines + collected.lines
+        if any(event.attributes.get("process") == marker for event in collected.events):
+            break
+    return gaps, lost, lines
+
+
+@pytest.mark.integration
+@needs_kmsg
+def test_a_ring_that_ran_over_while_nobody_read_tells_its_exact_loss(collector: KmsgCollector, marker: str) -> None:
+    """For real: twice what the ring holds is written while the collector is paused, and then a fault."""
+    ring_bytes = ctypes.CDLL(None).klogctl(_SYSLOG_ACTION_SIZE_BUFFER, None, 0)
+    if not 0 < ring_bytes <= 8 * 2**20:
+        pytest.skip(f"the kernel's ring has {ring_bytes} bytes: too many to fill here")
+    record = f"<7>foreshock test {marker} " + "x" * 900 + "\n"
+    written = 2 * ring_bytes // len(record)
+    collector.open(None)
+    while collector.collect(0.05).lines:
+        pass
+    before = collector._state.last
+    for _ in range(written):
+        write(record)
+    write(xid(marker, 1))
+    gaps, lost, lines = gathered(collector, marker)
+    after = collector._state.last
+    assert before is not None
+    assert after is not None
+    assert lost >= written - ring_bytes // 900, "a ring of so many bytes holds no more records than that"
+    assert sum(int(gap.attributes["lost"] or 0) for gap in gaps) == lost
+    assert lost + lines == after - before, "every number is either read or told as lost"
+    assert {gap.severity for gap in gaps} == {"warning"}
+
+
+@needs_kmsg
+def test_after_a_reboot_it_is_said_that_the_end_of_the_last_boot_is_unknown(
+    collector: KmsgCollector, marker: str
+) -> None:
+    """How many records that were nobody can know; this boot's ring is read from its start."""
+    write(xid(marker, 1))
+    collector.open({"boot": "0000-other", "seq": 4711, "flushed_line": 4712})
+    collected = collector.collect(0.1)
+    first = collected.events[0]
+    assert (first.kind, first.severity, first.attributes["last"]) == ("collector_gap", "info", 4711)
+    assert "lost" not in first.attributes
+    assert collected.position is not None
+    assert collected.position["boot"] != "0000-other"
+    assert any(e.attributes.get("process") == marker for e in collected.events) or ours(collector, marker, 1)[0]
+
+
+@needs_kmsg
+def test_a_ring_that_stands_before_the_position_is_read_anew(collector: KmsgCollector, marker: str) -> None:
+    """The same boot and lower numbers: a machine that came back from a snapshot. Nothing new is taken for old."""
+    collector.open(None)
+    collector.collect(0.1)
+    position = dict(collector._state.position() or {})
+    collector.close()
+    write(xid(marker, 1))
+    collector.open(position | {"seq": position["seq"] + 10**9})
+    collected = collector.collect(0.1)
+    found = [event for event in collected.events if event.attributes.get("process") == marker]
+    assert collected.events[0].kind == "collector_gap"
+    assert len(found or ours(collector, marker, 1)[0]) == 1
+
+
+@needs_kmsg
+def test_times_stay_over_restarts_and_a_stepped_clock_counts_for_new_records_alone(
+    collector: KmsgCollector, marker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event's id and time are its key: read again it is the same. A clock that was an hour off is not kept."""
+    write(xid(marker, 1))
+    collector.open(None)
+    first, position = ours(collector, marker, 1)
+    collector.close()
+    before = {**position, "seq": 0, "flushed_line": 0}  # as it was before this record was read
+    hour_us = 3_600_000_000
+    real = Reading.now
+
+    def an_hour_on() -> Reading:
+        now = real()
+        return Reading(now.wall_us + hour_us, now.monotonic_us)
+
+    monkeypatch.setattr(Reading, "now", an_hour_on)
+    collector.open(position)
+    write(xid(marker, 2))
+    second, stepped = ours(collector, marker, 1)
+    collector.close()
+    assert second[0].time is not None
+    assert abs(second[0].time.timestamp() - time.time() - 3600) < 60
+    collector.open({**before, "clock": stepped["clock"]})
+    again, _ = ours(collector, marker, 2)
+    assert [(event.id, event.time) for event in again] == [(event.id, event.time) for event in first + second]
 
 
 @needs_kmsg
