@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
 from api import openapi, problem
+from api.heartbeats import HeartbeatWriter
 from api.loops import make_loops
 from api.measure import MeasureRequests
 from api.routes import (
@@ -18,6 +19,7 @@ from api.routes import (
     cluster,
     events,
     health,
+    heartbeats,
     hints,
     incidents,
     logs,
@@ -27,6 +29,7 @@ from api.routes import (
     rules,
     runs,
     scores,
+    sidecars,
     telemetry,
     topology,
 )
@@ -36,11 +39,13 @@ from parsers.rules import no_rules
 from parsers.rules_file import RulesFile
 
 PREFIX = "/api/v1"
+_JOIN_S = 3.0
 RESOURCES = (
     events,
     logs,
     alerts,
     telemetry,
+    heartbeats,
     outages,
     incidents,
     cluster,
@@ -52,6 +57,7 @@ RESOURCES = (
     audit,
     rules,
     topology,
+    sidecars,
 )
 OUTSIDE = (health, metrics)
 
@@ -67,6 +73,7 @@ _TAGS = [
     {"name": "advice", "description": "What to do about it."},
     {"name": "hints", "description": "What is asked of the scheduler, and every change of it."},
     {"name": "rules", "description": "How the site reads faults."},
+    {"name": "sidecars", "description": "What watches each node, and how it fares."},
     {"name": "health", "description": "For load balancers and init systems."},
 ]
 
@@ -91,9 +98,12 @@ def create_app(settings: ApiSettings, engine: sa.Engine, clock: Callable[[], dat
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         loops = make_loops(state)
+        writer = HeartbeatWriter(state.heartbeats, state.engine, state.metrics.failures.labels("heartbeats").inc)
         loops.start()
+        writer.start()
         yield
         await run_in_threadpool(loops.stop)
+        await run_in_threadpool(writer.stop, _JOIN_S)
 
     app = FastAPI(
         title="Foreshock",

@@ -40,7 +40,7 @@ def find(tokens: tuple[Token, ...], text: str) -> Token | None:
 def requires(scope: Scope) -> Callable[..., str]:
     """A dependency that lets a request pass with a token of the scope, and gives the token's name."""
 
-    def check(request: Request, server: Server, credentials: Credentials) -> str:
+    async def check(request: Request, server: Server, credentials: Credentials) -> str:
         tokens = server.settings.tokens
         if not tokens:
             _refuse_foreign_page(request)

@@ -48,7 +48,7 @@ async def _read(request: Request, server: Server) -> bytes:
 Packed = Annotated[bytes, Depends(_read)]
 
 
-def _unpacked(request: Request, server: Server, packed: Packed) -> bytes:
+def unpack(request: Request, server: Server, packed: Packed) -> bytes:
     """The body unpacked, still under the limit. Not async: it may take a while."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     limit = server.settings.body_limit_bytes
@@ -61,7 +61,7 @@ def _unpacked(request: Request, server: Server, packed: Packed) -> bytes:
     return unpacked
 
 
-Body = Annotated[bytes, Depends(_unpacked)]
+Body = Annotated[bytes, Depends(unpack)]
 
 
 def _too_large(limit: int) -> Problem:

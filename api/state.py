@@ -9,6 +9,7 @@ from typing import Annotated
 import sqlalchemy as sa
 from fastapi import Depends, Request
 
+from api.heartbeats import Heartbeats
 from api.ledgers import LedgerCache
 from api.metrics import Metrics
 from api.settings import ApiSettings
@@ -17,18 +18,24 @@ from parsers.rules import RulesSource, no_rules
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One server's state. `news` is set when records came in that scores may depend on."""
+    """One server's state.
+
+    `news` is set when records came in that scores may depend on, `faults` when some are to become incidents.
+    """
 
     settings: ApiSettings
     engine: sa.Engine
     clock: Callable[[], datetime]
     metrics: Metrics = field(default_factory=Metrics)
     news: threading.Event = field(default_factory=threading.Event)
+    faults: threading.Event = field(default_factory=threading.Event)
     rules: RulesSource = no_rules
     ledgers: LedgerCache = field(default_factory=LedgerCache)
+    heartbeats: Heartbeats = field(default_factory=Heartbeats)
 
 
-def _state(request: Request) -> State:
+async def _state(request: Request) -> State:
+    # async: a plain function would hop to another thread, for every request
     state: State = request.app.state.foreshock
     return state
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.nodes import NodeState
 from store.event import Action, Cause, Severity
 from store.hint import HintAction, HintState
+from store.sidecars import SidecarState
 
 T = TypeVar("T")
 
@@ -269,6 +270,26 @@ class ModelOut(BaseModel):
     metrics: dict[str, Any]
 
 
+class SidecarOut(BaseModel):
+    """A node's sidecar, by its last heartbeat; `report` is that heartbeat, whose counts are totals since `started`."""
+
+    node: str = Field(examples=["gpu-017"])
+    received: datetime
+    time: datetime
+    version: str
+    started: datetime
+    state: SidecarState
+    report: dict[str, Any]
+
+
+class SidecarCounts(BaseModel):
+    """How many sidecars ever reported, are silent now, or are troubled."""
+
+    known: int
+    silent: int
+    troubled: int
+
+
 class ClusterOut(BaseModel):
     """The cluster in numbers, as of `now`."""
 
@@ -284,6 +305,7 @@ class ClusterOut(BaseModel):
     target: float
     model: ModelOut | None
     sources: list[SourceOut]
+    sidecars: SidecarCounts
 
 
 class CheckOut(BaseModel):

@@ -14,6 +14,7 @@ from api.state import Server
 from api.wire import ClusterOut
 from store.read_models import newest_model
 from store.read_overview import count_incidents, newest_run, recent_sources
+from store.sidecars import count_sidecars
 
 router = APIRouter(tags=["cluster"])
 
@@ -46,6 +47,7 @@ def get_cluster(_who: Reader, server: Server) -> Response:
                 "target": TARGET,
                 "model": _model(connection),
                 "sources": sources,
+                "sidecars": count_sidecars(connection, now),
             }
         )
 

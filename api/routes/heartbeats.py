@@ -1,0 +1,67 @@
+"""`POST /heartbeats`: what each sidecar says of itself, once a minute."""
+
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from api.auth import Ingester
+from api.body import Packed, records, unpack
+from api.heartbeat_wire import read_heartbeat
+from api.ingest import MAX_REJECTED_SHOWN, Taken, sift
+from api.problem import Problem
+from api.reply import reply
+from api.routes.bodies import records_body
+from api.state import Server, State
+from api.wire import TakenOut
+
+router = APIRouter(tags=["sidecars"])
+
+# A body of one heartbeat is decoded where it stands: a hop to another thread costs more.
+_SMALL_BYTES = 16 * 1024
+_EXAMPLE: dict[str, Any] = {
+    "node": "gpu-017",
+    "time": "2025-03-01T04:05:06Z",
+    "version": "0.1.0",
+    "boot": "4f2a8c1e-0d1b-4c55-9e5e-1f1d6a3b2c10",
+    "started": "2025-03-01T00:00:00Z",
+    "interval_s": 60,
+    "sources": [
+        {
+            "source": "kmsg",
+            "up": True,
+            "blocked": False,
+            "lines": 1,
+            "events": 0,
+            "errors": 0,
+            "lost": 0,
+            "failures": 0,
+        }
+    ],
+    "spool": {"events_bytes": 0, "telemetry_bytes": 0, "oldest_s": 0.0, "limit_bytes": 268435456},
+    "lost": {"records": 0, "events": 0, "rollups": 0, "damaged_bytes": 0},
+    "rejected": 0,
+}
+
+
+@router.post(
+    "/heartbeats",
+    operation_id="post_heartbeats",
+    summary="Take heartbeats of sidecars",
+    response_model=TakenOut,
+    openapi_extra=records_body(_EXAMPLE, "Counts are totals since `started`. The newest of each node is kept."),
+)
+async def post_heartbeats(_who: Ingester, server: Server, packed: Packed, request: Request) -> Response:
+    """Note that nodes are alive, and how their sidecars fare; written within a second or two."""
+    take = partial(_take, request, server, packed)
+    return take() if len(packed) <= _SMALL_BYTES else await run_in_threadpool(take)
+
+
+def _take(request: Request, server: State, packed: bytes) -> Response:
+    now = server.clock()
+    reports, rejected = sift(records(unpack(request, server, packed)), lambda value: read_heartbeat(value, now))
+    server.metrics.rejected.labels("heartbeats").inc(len(rejected))
+    if server.heartbeats.put(reports):
+        raise Problem(503, "too many heartbeats wait for the database: try again", {"Retry-After": "5"})
+    return reply(Taken(len(reports), 0, rejected[:MAX_REJECTED_SHOWN]))

@@ -1,0 +1,43 @@
+"""`GET /sidecars`: how the sidecar of each node fares."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, Field
+
+from api.auth import Reader
+from api.nodes import NO_TIME
+from api.paging import MAX_LIMIT, Cursor, CursorText, decode
+from api.reply import listing
+from api.state import Server
+from api.wire import Page, SidecarOut
+from store.sidecars import SidecarState, sidecar_page
+
+router = APIRouter(tags=["sidecars"])
+
+
+class SidecarQuery(BaseModel):
+    """Which sidecars."""
+
+    state: SidecarState | None = None
+    limit: int = Field(default=100, ge=1, le=MAX_LIMIT)
+    cursor: CursorText = None
+
+
+@router.get("/sidecars", operation_id="get_sidecars", summary="List sidecars", response_model=Page[SidecarOut])
+def get_sidecars(_who: Reader, server: Server, asked: Annotated[SidecarQuery, Query()]) -> Response:
+    """Each sidecar's last heartbeat, by node.
+
+    `silent`: none for three of its intervals, by this server's clock. `troubled`: a source is down or blocked, or
+    something was lost or refused since it started.
+    """
+    after = decode(asked.cursor).id if asked.cursor else ""
+    with server.engine.connect() as connection:
+        rows = sidecar_page(connection, server.clock(), asked.state, after, asked.limit + 1)
+    kept = rows[: asked.limit]
+    following = Cursor(NO_TIME, kept[-1]["node"]).encode() if len(rows) > asked.limit else None
+    return listing([_shown(row) for row in kept], following)
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ("node", "received", "time", "version", "started", "state", "report")}

@@ -1,0 +1,85 @@
+"""What each node's sidecar last said of itself: written many at once, read a page at a time.
+
+write_sidecars(connection, [SidecarReport("gpu-017", now, now, "0.1.0", started, False, {...})])
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias, get_args
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from store import schema
+from store.append import upsert_last_seen
+
+SidecarState: TypeAlias = Literal["ok", "troubled", "silent"]
+SIDECAR_STATES: tuple[SidecarState, ...] = get_args(SidecarState)
+# A sidecar that missed this many heartbeats in a row is silent.
+SILENT_INTERVALS = 3.0
+_MICROS = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarReport:
+    """One heartbeat; `report` is all that it said, as on the wire."""
+
+    node: str
+    received: datetime
+    time: datetime  # by the node's own clock
+    version: str
+    started: datetime
+    troubled: bool
+    report: dict[str, Any] = field(hash=False)
+
+
+def write_sidecars(connection: sa.Connection, reports: Sequence[SidecarReport]) -> None:
+    """Write each node's report, unless a newer one is there; each node was heard of when it was received."""
+    if not reports:
+        return
+    table = schema.sidecars
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(table)
+    newer = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
+    statement = statement.on_conflict_do_update(
+        index_elements=["node"], set_=newer, where=statement.excluded.received >= table.c.received
+    )
+    # By name, as every writer of `nodes` goes: two writers wait for each other, but never in a circle.
+    connection.execute(statement, [asdict(report) for report in sorted(reports, key=lambda report: report.node)])
+    upsert_last_seen(connection, {report.node: report.received for report in reports})
+
+
+def sidecar_page(
+    connection: sa.Connection, now: datetime, state: SidecarState | None, after: str, limit: int
+) -> list[dict[str, Any]]:
+    """Sidecars by node beyond `after`, each with its `state` at a moment of the server's clock."""
+    table = schema.sidecars
+    told = _state(connection, now)
+    query = sa.select(table, told.label("state")).where(table.c.node > after)
+    if state is not None:
+        query = query.where(told == state)
+    return [dict(row) for row in connection.execute(query.order_by(table.c.node).limit(limit)).mappings()]
+
+
+def count_sidecars(connection: sa.Connection, now: datetime) -> dict[str, int]:
+    """How many sidecars are `known`, how many of them `silent`, how many of the others `troubled`."""
+    told = _state(connection, now).label("state")
+    rows = connection.execute(sa.select(told, sa.func.count()).select_from(schema.sidecars).group_by(told))
+    found = {str(state): int(count) for state, count in rows}
+    return {"known": sum(found.values()), "silent": found.get("silent", 0), "troubled": found.get("troubled", 0)}
+
+
+def _state(connection: sa.Connection, now: datetime) -> sa.ColumnElement[Any]:
+    """The state as SQL: silence first, for what a silent sidecar last said may have changed."""
+    table = schema.sidecars
+    silent = _age_s(connection, now) > SILENT_INTERVALS * table.c.report["interval_s"].as_float()
+    return sa.case((silent, "silent"), (table.c.troubled, "troubled"), else_="ok")
+
+
+def _age_s(connection: sa.Connection, now: datetime) -> sa.ColumnElement[Any]:
+    received = schema.sidecars.c.received
+    if connection.dialect.name == "postgresql":
+        return sa.extract("epoch", sa.literal(now, schema.UtcTime()) - received)
+    micros = int((now - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * _MICROS)
+    return (micros - sa.type_coerce(received, sa.BigInteger)) / _MICROS
