@@ -3,6 +3,7 @@
 `sqlite:///PATH` (WAL, one machine) or `postgresql+psycopg://...` (a cluster).
 """
 
+import time
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 BUSY_TIMEOUT_S = 30.0
+_MIGRATION_LOCK = 7_301_003
+_MIGRATION_WAIT_S = 3600.0
 
 
 class DatabaseError(ValueError):
@@ -64,11 +67,34 @@ def writing(engine: sa.Engine) -> sa.Engine:
 
 
 def migrate(engine: sa.Engine) -> None:
-    """Bring the schema to the newest revision; idempotent."""
-    with engine.begin() as connection:
-        config = _config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+    """Bring the schema to the newest revision; idempotent, and of several that call it at once one works.
+
+    Raises:
+        DatabaseError: another process has been migrating this database for `_MIGRATION_WAIT_S`.
+    """
+    config = _config()
+    if engine.dialect.name != "postgresql":
+        with writing(engine).begin() as connection:
+            _upgrade(config, connection)
+        return
+    with engine.connect() as plain:
+        # Asked for again and again rather than waited for: who waits in a statement holds up an index in the making.
+        guard = plain.execution_options(isolation_level="AUTOCOMMIT")
+        deadline = time.monotonic() + _MIGRATION_WAIT_S
+        while not guard.scalar(sa.text("SELECT pg_try_advisory_lock(:key)"), {"key": _MIGRATION_LOCK}):
+            if time.monotonic() > deadline:
+                raise DatabaseError("another process is migrating this database: wait for it, then try again")
+            time.sleep(0.1)
+        try:
+            with engine.connect() as connection:
+                _upgrade(config, connection)
+        finally:
+            guard.execute(sa.text("SELECT pg_advisory_unlock(:key)"), {"key": _MIGRATION_LOCK})
+
+
+def _upgrade(config: Config, connection: sa.Connection) -> None:
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
 
 
 def revision(engine: sa.Engine) -> str | None:

@@ -1,33 +1,169 @@
 """On PostgreSQL the large tables are a table a day; what lies outside the days that are kept apart has one of its own.
 
-    ensure_days(engine, {date(2025, 3, 1)})     # before rows of that day are written
+    ensure_days(engine, {event.time for event in events}, ("events",))     # before rows of those days are written
 
-SQLite has one table each: every call here does nothing there.
+A row whose day has no table goes to `X_other`, and moves over should its day be made later: no writer ever fails for
+want of a partition. SQLite has one table each: every call here does nothing there.
+
+Readers: give bounds of `time` wherever they are known. PostgreSQL then looks at the days between them alone. Without
+bounds it plans for every day and locks every day's table and indexes: docs/store.md has the figures.
 """
 
+import logging
+import re
+import time
+import weakref
 from collections.abc import Iterable
-from datetime import date, timedelta
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
 
 import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from store.brief import Busy, briefly
 
 DIVIDED = ("events", "telemetry", "scores")
+# A host whose clock says 1971 shall not make a table a day from there on.
+KEEP_BACK = timedelta(days=1500)
+KEEP_AHEAD = timedelta(days=3)
+# The most days of one table that one call makes; rows of the others wait in `X_other`.
+MAX_NEW = 150
+# One at a time makes or drops a day: any number would do, this one is ours.
+LOCK = 7_301_004
+_FORGET_S = 60.0
+_MAX_KNOWN = 20_000
+_BOUNDS = re.compile(r"FOR VALUES FROM \((MINVALUE|'[^']+')\) TO \((MAXVALUE|'[^']+')\)")
+_log = logging.getLogger(__name__)
 
 
-def create_default(connection: sa.Connection, table: str) -> None:
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A part of a divided table: rows of since <= time < until (None: open); the default one has `is_other`."""
+
+    table: str
+    name: str
+    since: datetime | None
+    until: datetime | None
+    is_other: bool = False
+
+    def covers(self, day: date) -> bool:
+        """Whether the whole day's rows go here."""
+        begin, end = _span(day)
+        return not self.is_other and (self.since or begin) <= begin and end <= (self.until or end)
+
+
+class _Known:
+    """What one engine knows: days that need nothing done, and until when failing days are left alone."""
+
+    def __init__(self) -> None:
+        self.days: set[tuple[str, date]] = set()
+        self.quiet_until = 0.0
+
+
+_KNOWN: "weakref.WeakKeyDictionary[sa.Dialect, _Known]" = weakref.WeakKeyDictionary()
+
+
+def ensure_days(
+    engine: sa.Engine,
+    moments: Iterable[datetime | date],
+    tables: Iterable[str] = DIVIDED,
+    now: datetime | None = None,
+    tries: int = 2,
+) -> None:
+    """Create the partitions of days that have none; quick when there is nothing to do. Never raises.
+
+    Call it before the transaction that writes: one that has read all of a table keeps new days of it waiting.
+
+    Args:
+        moments: aware moments, or days (UTC); those outside KEEP_BACK and KEEP_AHEAD of now are left to `X_other`.
+        tables: of DIVIDED.
+        tries: to get the lock, of half a second each at most. After a failure days are left alone for a minute.
+    """
+    if engine.dialect.name != "postgresql":
+        return
+    known = _KNOWN.setdefault(engine.dialect, _Known())
+    days = {moment.astimezone(UTC).date() if isinstance(moment, datetime) else moment for moment in moments}
+    wanted = {(table, day) for table in tables for day in days} - known.days
+    if not wanted or time.monotonic() < known.quiet_until:
+        return
+    try:
+        _make(engine, wanted, known, (now or datetime.now(UTC), tries))
+    except (Busy, SQLAlchemyError) as error:
+        known.quiet_until = time.monotonic() + _FORGET_S
+        _log.warning("no partition could be made, rows go to the table of others for now: %s", error)
+
+
+def _make(engine: sa.Engine, wanted: set[tuple[str, date]], known: _Known, how: tuple[datetime, int]) -> None:
+    now, tries = how
+    if len(known.days) > _MAX_KNOWN:
+        known.days.clear()
+    first, last = (now - KEEP_BACK).date(), (now + KEEP_AHEAD).date()
+    for table in sorted({table for table, _day in wanted}):
+        days = {day for name, day in wanted if name == table}
+        with engine.connect() as connection:
+            there = partitions(connection, table)
+        missing = {day for day in days if first <= day <= last and not any(part.covers(day) for part in there)}
+        for day in sorted(missing, reverse=True)[:MAX_NEW]:
+            briefly(engine, partial(create_day, table=table, day=day), tries)
+            known.days.add((table, day))
+        known.days.update((table, day) for day in days - missing)
+
+
+def partitions(connection: sa.Connection, table: str) -> list[Partition]:
+    """The parts of a divided table, the oldest first, `X_other` last; none on SQLite."""
+    if connection.dialect.name != "postgresql":
+        return []
+    query = sa.text(
+        "SELECT c.relname, pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
+        " WHERE i.inhparent = to_regclass(:table) AND NOT i.inhdetachpending"
+    )
+    found = [_partition(table, name, bound) for name, bound in connection.execute(query, {"table": table})]
+    old = datetime.min.replace(tzinfo=UTC)
+    return sorted(found, key=lambda part: (part.is_other, part.since or old))
+
+
+def _partition(table: str, name: str, bound: str) -> Partition:
+    match = _BOUNDS.fullmatch(bound)
+    if match is None:
+        return Partition(table, name, None, None, is_other=True)
+    ends = [None if text.endswith("VALUE") else datetime.fromisoformat(text.strip("'")) for text in match.groups()]
+    since, until = ends
+    return Partition(table, name, since, until)
+
+
+def name_of(table: str, day: date) -> str:
+    """What the partition of a day is called."""
+    return f"{table}_p{day:%Y%m%d}"
+
+
+def create_other(connection: sa.Connection, table: str) -> None:
     """The partition of rows that no day's own takes."""
     connection.execute(sa.text(f"CREATE TABLE {table}_other PARTITION OF {table} DEFAULT"))
 
 
-def ensure_days(engine: sa.Engine, days: Iterable[date], tables: Iterable[str] = DIVIDED) -> None:
-    """Create the partitions of days that have none."""
-    if engine.dialect.name != "postgresql":
+def create_day(connection: sa.Connection, table: str, day: date) -> None:
+    """Make the partition of a day, in the caller's transaction; rows of it that lie in `X_other` move over.
+
+    A table of its own is made first and then attached: unlike PARTITION OF, that keeps nobody from reading and writing
+    the other days meanwhile. `X_other` alone is locked, briefly: PostgreSQL looks whether it holds rows of the day.
+    """
+    connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
+    if any(part.covers(day) for part in partitions(connection, table)):
         return
-    with engine.begin() as connection:
-        for day in sorted(set(days)):
-            for table in tables:
-                connection.execute(
-                    sa.text(
-                        f"CREATE TABLE IF NOT EXISTS {table}_p{day:%Y%m%d} PARTITION OF {table} "
-                        f"FOR VALUES FROM ('{day}T00:00:00Z') TO ('{day + timedelta(days=1)}T00:00:00Z')"
-                    )
-                )
+    name, (begin, end) = name_of(table, day), (f"'{moment.isoformat()}'" for moment in _span(day))
+    inside = f"time >= {begin} AND time < {end}"
+    for statement in (
+        f"CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS INCLUDING INDEXES,"
+        f" CONSTRAINT {name}_day CHECK ({inside}))",
+        f"LOCK TABLE {table}_other IN ACCESS EXCLUSIVE MODE",
+        f"WITH moved AS (DELETE FROM {table}_other WHERE {inside} RETURNING *) INSERT INTO {name} SELECT * FROM moved",
+        f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({begin}) TO ({end})",
+        f"ALTER TABLE {name} DROP CONSTRAINT {name}_day",
+    ):
+        connection.execute(sa.text(statement))
+
+
+def _span(day: date) -> tuple[datetime, datetime]:
+    begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    return begin, begin + timedelta(days=1)

@@ -4,6 +4,13 @@ from alembic import context
 
 from store.schema import metadata
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=metadata, render_as_batch=True)
+connection = context.config.attributes["connection"]
+context.configure(
+    connection=connection,
+    target_metadata=metadata,
+    render_as_batch=True,
+    # A migration of a large PostgreSQL database works in many short transactions; SQLite's is all or nothing.
+    transaction_per_migration=connection.dialect.name == "postgresql",
+)
 with context.begin_transaction():
     context.run_migrations()

@@ -1,12 +1,17 @@
 """Events, telemetry and scores by the day on PostgreSQL; what nodes, ledgers and incidents in the making need.
 
 The key of `events` becomes (id, time): a partitioned table's key must hold what it is partitioned by.
+On PostgreSQL the tables of before become the first partition as they are, of all until `cut`: nothing is copied, and
+readers and writers go on. It may be cut off at any point and be run again.
 """
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import sqlalchemy as sa
 from alembic import op
 
-from store.partitions import create_default
+from store.brief import briefly
 from store.schema import UtcTime
 
 revision = "0004"
@@ -23,17 +28,117 @@ _MEASURES = (
     "gpu_util_mean",
     "sm_clock_min_mhz",
 )
+# Servers of before take what is dated up to a day ahead, for as long as this takes.
+_AHEAD_DAYS = 4
+_TRIES = 600
 
 
 def upgrade() -> None:
     """Divide what there is by the day, and add the new tables."""
-    op.add_column("telemetry", sa.Column("devices", sa.JSON))
     if op.get_bind().dialect.name == "postgresql":
-        for table in _KEYS:
-            _divide(table)
+        with op.get_context().autocommit_block():
+            engine = op.get_bind().engine
+            cut = (datetime.now(UTC) + timedelta(days=_AHEAD_DAYS)).date().isoformat()
+            for table in _KEYS:
+                _divide(engine, table, f"'{cut}T00:00:00Z'")
+            briefly(engine, _add_columns, _TRIES)
     else:
+        op.add_column("telemetry", sa.Column("devices", sa.JSON))
+        op.add_column("incidents", sa.Column("heads", sa.Text))
         _rekey_sqlite()
     _create_tables()
+
+
+def _add_columns(connection: sa.Connection) -> None:
+    connection.execute(sa.text("ALTER TABLE telemetry ADD COLUMN IF NOT EXISTS devices json"))
+    connection.execute(sa.text("ALTER TABLE incidents ADD COLUMN IF NOT EXISTS heads text"))
+
+
+def _divide(engine: sa.Engine, table: str, cut: str) -> None:
+    """Prepare the table for being a partition while it is in use, then put the divided one in its place."""
+    with engine.connect() as plain:
+        connection = plain.execution_options(isolation_level="AUTOCOMMIT")
+        kind = connection.scalar(
+            sa.text("SELECT relkind FROM pg_class WHERE oid = to_regclass(:name)"), {"name": table}
+        )
+        if kind == "p":
+            return
+        if table == "events":
+            _build_key(connection)
+        briefly(engine, partial(_promise, table=table, cut=cut), _TRIES)
+        _set_aside(connection, table, cut)
+        _check(connection, table)
+    briefly(engine, partial(_swap, table=table, cut=cut), _TRIES)
+
+
+def _build_key(connection: sa.Connection) -> None:
+    """The new key's index, made while the table is written; one that was cut off is made anew."""
+    found = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('events_before_key')"
+    valid = connection.scalar(sa.text(found))
+    if valid is False:
+        connection.execute(sa.text("DROP INDEX CONCURRENTLY events_before_key"))
+    if valid is not True:
+        connection.execute(sa.text("CREATE UNIQUE INDEX CONCURRENTLY events_before_key ON events (id, time)"))
+
+
+def _promise(connection: sa.Connection, table: str, cut: str) -> None:
+    """From now on nothing of beyond the cut comes in."""
+    for statement in (
+        f"CREATE TABLE IF NOT EXISTS {table}_other (LIKE {table} INCLUDING DEFAULTS)",
+        f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {table}_before_cut",
+        f"ALTER TABLE {table} ADD CONSTRAINT {table}_before_cut CHECK (time < {cut}) NOT VALID",
+    ):
+        connection.execute(sa.text(statement))
+
+
+def _set_aside(connection: sa.Connection, table: str, cut: str) -> None:
+    """What is dated beyond the cut waits in the table of others; an earlier try may have had an earlier cut."""
+    for source, target, beyond in ((table, f"{table}_other", ">="), (f"{table}_other", table, "<")):
+        connection.execute(
+            sa.text(
+                f"WITH moved AS (DELETE FROM {source} WHERE time {beyond} {cut} RETURNING *)"  # noqa: S608 - ours
+                f" INSERT INTO {target} SELECT * FROM moved ON CONFLICT DO NOTHING"
+            )
+        )
+
+
+def _check(connection: sa.Connection, table: str) -> None:
+    """Read the table once, so that attaching it need not."""
+    connection.execute(sa.text(f"ALTER TABLE {table} VALIDATE CONSTRAINT {table}_before_cut"))
+
+
+def _swap(connection: sa.Connection, table: str, cut: str) -> None:
+    """The table becomes the first partition of a new one of its name. The catalogue alone is written."""
+    connection.execute(sa.text(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"))
+    before, key = f"{table}_before", ", ".join(_KEYS[table])
+    query = "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = :table AND indexname LIKE 'ix\\_%'"
+    indexes = connection.execute(sa.text(query), {"table": table}).all()
+    statements = [f"ALTER TABLE {table} RENAME TO {before}"]
+    statements += [f"ALTER INDEX {name} RENAME TO {name}_before" for name, _definition in indexes]
+    if table == "events":
+        statements += [
+            f"ALTER TABLE {before} DROP CONSTRAINT pk_{table}",
+            f"ALTER TABLE {before} ADD CONSTRAINT pk_{before} PRIMARY KEY USING INDEX events_before_key",
+        ]
+    else:
+        statements.append(f"ALTER TABLE {before} RENAME CONSTRAINT pk_{table} TO pk_{before}")
+    statements += [
+        f"CREATE TABLE {table} (LIKE {before} INCLUDING DEFAULTS) PARTITION BY RANGE (time)",
+        f"ALTER TABLE {table} ADD CONSTRAINT pk_{table} PRIMARY KEY ({key})",
+        *(definition for _name, definition in indexes),
+    ]
+    if connection.scalar(sa.text(f"SELECT EXISTS (SELECT FROM {table})")):  # noqa: S608 - a name of ours
+        statements += [
+            f"ALTER TABLE {table} ATTACH PARTITION {before} FOR VALUES FROM (MINVALUE) TO ({cut})",
+            f"ALTER TABLE {before} DROP CONSTRAINT {before}_cut",
+        ]
+    else:
+        statements.append(f"DROP TABLE {before}")
+    statements += [
+        f"ALTER TABLE {table} ATTACH PARTITION {table}_other DEFAULT",
+    ]
+    for statement in statements:
+        connection.execute(sa.text(statement))
 
 
 def _rekey_sqlite() -> None:
@@ -52,26 +157,6 @@ def _rekey_sqlite() -> None:
         op.execute(definition)
 
 
-def _divide(table: str) -> None:
-    """The table made anew, divided; its rows moved over."""
-    connection = op.get_bind()
-    indexes = connection.execute(
-        sa.text("SELECT indexname, indexdef FROM pg_indexes WHERE tablename = :table AND indexname NOT LIKE 'pk_%'"),
-        {"table": table},
-    ).all()
-    op.rename_table(table, f"{table}_before")
-    for name, _definition in indexes:
-        op.execute(f"DROP INDEX {name}")
-    op.execute(f"ALTER TABLE {table}_before DROP CONSTRAINT pk_{table}")
-    op.execute(f"CREATE TABLE {table} (LIKE {table}_before INCLUDING DEFAULTS) PARTITION BY RANGE (time)")
-    op.create_primary_key(f"pk_{table}", table, _KEYS[table])
-    for _name, definition in indexes:
-        op.execute(definition)
-    create_default(connection, table)
-    op.execute(f"INSERT INTO {table} SELECT * FROM {table}_before")  # noqa: S608 - a name of ours
-    op.drop_table(f"{table}_before")
-
-
 def _create_tables() -> None:
     op.create_table(
         "intake",
@@ -79,6 +164,7 @@ def _create_tables() -> None:
         sa.Column("received", UtcTime, nullable=False),
         sa.Column("count", sa.Integer, nullable=False),
         sa.Column("events", sa.LargeBinary, nullable=False),
+        sa.Column("error", sa.Text),
     )
     op.create_table(
         "sidecars",
@@ -125,4 +211,5 @@ def downgrade() -> None:
     """Drop the new tables; what is divided stays divided."""
     for table in ("telemetry_days", "event_days", "ledgers", "sidecars", "intake"):
         op.drop_table(table)
+    op.drop_column("incidents", "heads")
     op.drop_column("telemetry", "devices")
