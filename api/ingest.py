@@ -7,10 +7,11 @@ from typing import Any, TypeVar
 
 from api.body import Entry
 from api.state import State
-from diagnosis.incidents_table import update_incidents
+from diagnosis.fold_intake import faults_of
 from store.append import append_events, append_outages, append_rollups, upsert_last_seen
 from store.database import writing
 from store.event import Event, RecordError, from_wire
+from store.intake import add_intake
 from store.outage import Outage
 from store.telemetry import Rollup
 
@@ -88,16 +89,19 @@ def check_time(field: str, moment: datetime) -> None:
 
 
 def take_events(state: State, events: Sequence[Event], rejected: Sequence[Rejected], resource: str) -> Taken:
-    """Append events, and the incidents that they make, in one transaction."""
+    """Append events, and those to make incidents of to the intake, in one transaction; the loop `incidents` does so."""
     state.metrics.rejected.labels(resource).inc(len(rejected))
     accepted = 0
     if events:
         rules = state.rules()
         with writing(state.engine).begin() as connection:
-            appended = append_events(connection, map(rules.judge, events), received=state.clock())
-            if appended.new:
-                update_incidents(connection, appended.new)
+            received = state.clock()
+            appended = append_events(connection, map(rules.judge, events), received)
+            faults = faults_of(appended.new)
+            add_intake(connection, faults, received)
         accepted = len(appended.new)
+        if faults:
+            state.faults.set()
         for event in appended.new:
             state.metrics.count_event(event.source)
     if accepted:

@@ -24,6 +24,10 @@ _LEASE_TTL_S = 60.0
 _JOIN_S = 3.0
 # How often a change of the rules is written down; it holds from the next event on.
 RULES_S = 2.0
+# How often each process looks for events that came in through another; its own wake it.
+INCIDENTS_S = 0.25
+# At the least, after a turn that failed: the log shall not fill up.
+_AFTER_FAILURE_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -31,13 +35,14 @@ _log = logging.getLogger(__name__)
 class Loop:
     """One loop: its name, how often, and one turn (which is handed a check whether to go on).
 
-    One that is not `leased` runs in every process at once.
+    One that is not `leased` runs in every process at once. `wake` brings its next turn at once.
     """
 
     name: str
     interval_s: float
     turn: Callable[[Callable[[], bool]], None]
     leased: bool = True
+    wake: threading.Event | None = None
 
 
 class LoopRunner:
@@ -60,6 +65,9 @@ class LoopRunner:
     def stop(self) -> None:
         """Ask every loop to end, wait a little, and give the leases back."""
         self._stop.set()
+        for loop in self._loops:
+            if loop.wake is not None:
+                loop.wake.set()
         deadline = time.monotonic() + _JOIN_S
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -71,11 +79,14 @@ class LoopRunner:
 
     def _run(self, loop: Loop) -> None:
         while not self._stop.is_set():
-            self.turn(loop)
-            self._stop.wait(loop.interval_s)
+            if loop.wake is not None:
+                loop.wake.clear()
+            if not self.turn(loop):
+                self._stop.wait(_AFTER_FAILURE_S)
+            (self._stop if loop.wake is None else loop.wake).wait(loop.interval_s)
 
-    def turn(self, loop: Loop) -> None:
-        """One turn, if the lease is ours; what it raises is logged and counted."""
+    def turn(self, loop: Loop) -> bool:
+        """One turn, if the lease is ours. What it raises is logged and counted; returns whether nothing was raised."""
         metrics = self._state.metrics
         try:
             if self._may(loop):
@@ -85,6 +96,8 @@ class LoopRunner:
         except Exception:  # noqa: BLE001  # a loop outlives whatever a turn meets
             metrics.failures.labels(loop.name).inc()
             _log.exception("a turn of loop %s failed; the next one comes in %g s", loop.name, loop.interval_s)
+            return False
+        return True
 
     def _may(self, loop: Loop) -> bool:
         if not loop.leased:
@@ -103,6 +116,7 @@ def make_loops(state: State) -> LoopRunner:
             Loop("score", every.score_s, turns.score),
             Loop("policy", every.policy_s, turns.policy),
             Loop("dispatch", every.dispatch_s, turns.dispatch),
+            Loop("incidents", INCIDENTS_S, turns.incidents, leased=False, wake=state.faults),
             *([Loop("rules", RULES_S, turns.rules)] if state.settings.rules else []),
         ),
     )

@@ -42,6 +42,11 @@ class Metrics:
             buckets=(0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0),
             registry=self.registry,
         )
+        self.folded = Counter(
+            "foreshock_intake_events_folded",
+            "Fault events that this process made incidents of.",
+            registry=self.registry,
+        )
         self.turns = Counter("foreshock_loop_turns", "Turns of a background loop.", ["loop"], registry=self.registry)
         self.failures = Counter(
             "foreshock_loop_failures", "Turns of a background loop that failed.", ["loop"], registry=self.registry

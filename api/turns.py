@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from api.state import State
+from diagnosis.fold_intake import fold_intake
 from predictor.scoring import score_nodes
 from schedulers.dispatch import Dispatch, run_dispatch
 from schedulers.registry import SCHEDULERS
@@ -61,6 +62,11 @@ class Turns:
         rules = self._state.rules()
         with writing(self._state.engine).begin() as connection:
             note_rules(connection, rules.version, rules.text, self._state.clock())
+
+    def incidents(self, keep_on: Callable[[], bool]) -> None:
+        """Make incidents of the fault events that came in, until none waits."""
+        while keep_on() and (folded := fold_intake(self._state.engine)):
+            self._state.metrics.folded.inc(folded)
 
     def dispatch(self, keep_on: Callable[[], bool]) -> None:
         """Send what is owed."""

@@ -43,6 +43,7 @@ class Head:
     source: str | None = None
     name: str | None = None
     follows: bool = False  # its own line says that another fault caused it
+    id: str = ""  # the event's
 
     @property
     def second_hand(self) -> bool:
@@ -64,6 +65,7 @@ def head_of(event: Event, time: datetime) -> Head:
         source=event.source,
         name=event.name(),
         follows=event.attributes.get("caused_by") is not None,
+        id=event.id or "",
     )
 
 

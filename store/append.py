@@ -28,7 +28,7 @@ MAX_AHEAD = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What an append took: `new` was not there before, `known` was; `nodes` had news."""
+    """What an append took: `new` was not there before (as stored: each has a time), `known` was; `nodes` had news."""
 
     new: tuple[Event, ...]
     known: int
@@ -56,7 +56,9 @@ def append_events(connection: sa.Connection, events: Iterable[Event], received: 
 
 
 def _dated(event: Event, received: datetime, latest: datetime) -> Event:
-    if event.time is None or event.time <= latest:
+    if event.time is None:
+        return replace(event, time=received)
+    if event.time <= latest:
         return event
     attributes = {**event.attributes, "time_claimed": format_time(event.time)}
     return replace(event, time=received, attributes=attributes)

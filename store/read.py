@@ -1,7 +1,7 @@
 """Reads: windows of the tables as records. Times are half-open: since <= time < until."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from store.node import Node
 from store.outage import Outage
 
 _FETCH = 5_000
+_INCIDENT = tuple(field.name for field in fields(Incident))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ def read_incidents(
 
 def incident_of(row: Any) -> Incident:
     """The incident of a row of `incidents`."""
-    return Incident(**{**row, "device": Device(**row["device"])})
+    return Incident(**{**{name: row[name] for name in _INCIDENT}, "device": Device(**row["device"])})
 
 
 def newest_time(connection: sa.Connection) -> datetime | None:

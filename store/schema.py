@@ -162,6 +162,8 @@ incidents = sa.Table(
     sa.Column("blast_radius", sa.Integer),
     sa.Column("source", sa.Text),  # who said what names it
     sa.Column("name", sa.Text),  # of the device, where it has one
+    # JSON of the events that may come to name it as others join (`diagnosis/fault.py`); null where its own words do.
+    sa.Column("heads", sa.Text),
     sa.Index(None, "start", "id"),
     sa.Index(None, "node", "end"),
 )
@@ -267,6 +269,7 @@ intake = sa.Table(  # fault events that no incident counts yet: a row a batch, g
     sa.Column("received", UtcTime, nullable=False),
     sa.Column("count", sa.Integer, nullable=False),
     sa.Column("events", sa.LargeBinary, nullable=False),  # zstd of a JSON array of events as on the wire
+    sa.Column("error", sa.Text),  # why the row was set aside: no incident can be made of it as it is
 )
 
 sidecars = sa.Table(  # what each node's sidecar last said of itself

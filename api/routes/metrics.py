@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 from typing import get_args
 
 from fastapi import APIRouter, Response
@@ -13,6 +14,7 @@ from api.nodes import NodeState, NodeView, node_views
 from api.state import Server, State
 from store.hint import HINT_ACTIONS, OPEN_STATES, HintAction, HintState
 from store.hint_log import read_hints
+from store.intake import Waiting, read_waiting
 
 router = APIRouter(tags=["health"])
 
@@ -47,6 +49,7 @@ class StoreCollector:
         try:
             with self._state.engine.connect() as connection:
                 views = node_views(connection, self._state.settings, self._state.clock())
+                waiting = read_waiting(connection)
                 hints = Counter((hint.action, hint.state) for hint in read_hints(connection, states=OPEN_STATES))
         except SQLAlchemyError:
             up.add_metric([], 0.0)
@@ -57,6 +60,7 @@ class StoreCollector:
         yield _risks(views)
         yield _states(views)
         yield _hints(hints)
+        yield from _intake(waiting, self._state.clock())
 
 
 def _risks(views: Iterable[NodeView]) -> Metric:
@@ -86,3 +90,15 @@ def _hints(found: Counter[tuple[HintAction, HintState]]) -> Metric:
         for state in OPEN_STATES:
             hints.add_metric([action, state], found[action, state])
     return hints
+
+
+def _intake(waiting: Waiting, now: datetime) -> Iterable[Metric]:
+    events = GaugeMetricFamily("foreshock_intake_events", "Fault events that no incident counts yet.")
+    events.add_metric([], waiting.events)
+    yield events
+    age = GaugeMetricFamily("foreshock_intake_age_seconds", "How long the oldest of them has waited.")
+    age.add_metric([], 0.0 if waiting.oldest is None else max(0.0, (now - waiting.oldest).total_seconds()))
+    yield age
+    aside = GaugeMetricFamily("foreshock_intake_set_aside_events", "Fault events of which no incident could be made.")
+    aside.add_metric([], waiting.set_aside)
+    yield aside

@@ -1,7 +1,7 @@
 """Cascades: one fault says many things, on many devices, late and out of order; it stays one incident with one name."""
 
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from itertools import pairwise
 
@@ -10,7 +10,8 @@ from fault_events import at, lost_port, xid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagnosis.incident import coalesce, fold, fold_flood, gap_of, incident_from, is_fault, when
+from diagnosis.fault import MAX_HEADS, fault_from, fault_of
+from diagnosis.incident import coalesce, gap_of, is_fault, when
 from diagnosis.root import kind_key
 from store.event import Device, Event, Severity
 from store.incident import Incident
@@ -174,26 +175,45 @@ def test_a_flood_is_one_incident_that_tells_its_size() -> None:
     assert (incident.count, incident.code, incident.kinds) == (10_001, 79, {"xid:79": 1, "xid:92": 10_000})
 
 
-def grown(first: list[Event], later: list[Event]) -> Incident | None:
-    """The incident of some events with later ones folded in."""
-    return fold(incident_from(first), later)
+def grown(first: list[Event], later: list[Event]) -> Incident:
+    """The incident of some events with others joined in."""
+    fault = fault_of(first)
+    fault.join(fault_of(later))
+    return fault.incident()
 
 
-def test_later_events_fold_in_as_if_all_had_been_there() -> None:
-    """The worst renames it; a consequence does not; where the name turns out to be a consequence, it cannot tell."""
-    assert grown([xid(63, 0)], [xid(79, 5)]) == coalesce([xid(63, 0), xid(79, 5)])[0]
-    assert grown([xid(79, 0)], [xid(45, 5), xid(31, 9)]) == coalesce([xid(79, 0), xid(45, 5), xid(31, 9)])[0]
-    assert grown([xid(45, 0)], [xid(79, 5)]) is None
-    assert grown([xid(31, 0)], [xid(122, 5)]) is None
+def test_events_join_as_if_all_had_been_there() -> None:
+    """The worst renames it; a consequence does not; where the name turns out to be a consequence, another takes it."""
+    for first, later in (
+        ([xid(63, 0)], [xid(79, 5)]),
+        ([xid(79, 0)], [xid(45, 5), xid(31, 9)]),
+        ([xid(45, 0)], [xid(79, 5)]),
+        ([xid(31, 0), xid(63, 1)], [xid(122, 5)]),
+        ([xid(79, 20)], [xid(92, 4), xid(31, 30)]),
+    ):
+        (whole,) = coalesce([*first, *later])
+        assert grown(first, later) == grown(later, first) == whole
 
 
-def test_a_flood_may_still_be_renamed_by_what_comes_late() -> None:
-    """Its count leaves out what may have been counted already; its name does not."""
-    flood = incident_from([xid(92, n) for n in range(10)])
-    late = fold_flood(flood, [xid(79, 4)])
-    assert (late.count, late.code, late.end) == (10, 79, at(9))
-    after = fold_flood(flood, [xid(79, 20)])
-    assert (after.count, after.code, after.end) == (11, 79, at(20))
+def test_of_very_many_different_faults_the_worst_stay_to_name_the_incident() -> None:
+    """However they come: a node whose every line names another device must not grow without end."""
+    many = [on(xid(79 if n == 300 else 92, n / 10), f"0000:{n // 32:02x}:{n % 32:02x}.0") for n in range(400)]
+    fault = fault_of(many[250:])
+    fault.join(fault_of(many[:250]))
+    assert len(fault.heads) == MAX_HEADS
+    assert fault.heads == fault_of(many).heads
+    assert (fault.incident().code, fault.incident().count) == (79, 400)
+
+
+def test_what_is_stored_of_a_fault_is_all_that_joining_needs() -> None:
+    """Its candidates go to a row and back; the row of a plain fault has none beside its own words."""
+    for events in ([xid(79, 0)], [xid(45, 0, caused_by=79)], [xid(31, 0), xid(79, 5), xid(31, 9)]):
+        fault = fault_of(events)
+        incident = fault.incident()
+        row = {name: getattr(incident, name) for name in Incident.__slots__}
+        row |= {"device": asdict(incident.device), "heads": fault.heads_text(incident)}
+        assert fault_from(row) == fault
+        assert (row["heads"] is None) == (len(events) == 1 and not events[0].attributes)
 
 
 codes = st.sampled_from([13, 31, 43, 45, 48, 63, 64, 74, 79, 92, 94, 95, 119, 122, 154, 999])

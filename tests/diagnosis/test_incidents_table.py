@@ -10,7 +10,6 @@ from fault_events import at, iteration, job, lost_port, xid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagnosis import incidents_table
 from diagnosis.incident import coalesce
 from diagnosis.incidents_table import update_incidents
 from store.append import append_events, append_jobs
@@ -49,16 +48,6 @@ def test_a_late_first_event_gives_the_incident_its_id(engine: sa.Engine) -> None
     assert (incident.id, incident.code) == ("gpu-001-63-00000.000", 79)
 
 
-def test_merging_the_same_events_again_changes_nothing(engine: sa.Engine) -> None:
-    """Ingest may hand over what is there already."""
-    events = [xid(79, 0), xid(45, 1), lost_port(2), xid(31, 500, "gpu-002"), lost_port(3, None)]
-    before = taken(engine, events)
-    with writing(engine).begin() as connection:
-        update_incidents(connection, events)
-        update_incidents(connection, events[1:3])
-    assert taken(engine) == before
-
-
 def test_an_undated_event_is_dated_by_its_receipt(engine: sa.Engine) -> None:
     """The store knows when it came in."""
     (incident,) = taken(engine, [replace(xid(79, 0), time=None)])
@@ -93,11 +82,15 @@ def test_many_nodes_and_many_reworked_incidents_at_once(engine: sa.Engine) -> No
     assert taken(engine, events, early) == coalesce([*events, *early])
 
 
-def test_a_flood_is_not_made_again_for_a_late_event(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its count then leaves out what does not come after it, instead of reading everything again."""
-    monkeypatch.setattr(incidents_table, "FLOOD", 3)
-    (incident,) = taken(engine, [xid(31, n) for n in range(3)], [xid(13, 1)], [xid(79, 2), xid(79, 5)])
-    assert (incident.count, incident.code, incident.end) == (4, 79, at(5))
+def test_late_events_of_a_flood_are_counted_without_reading_the_others(engine: sa.Engine) -> None:
+    """In batches out of order: the count is exact, and so is what names it, with no event in the store to ask."""
+    flood = [xid(31, n / 10) for n in range(300)] + [xid(45, 7.05), xid(79, 12.05)]
+    with writing(engine).begin() as connection:
+        for start in (7, 3, 5, 0, 6, 1, 4, 2):
+            update_incidents(connection, flood[start::8])
+        (incident,) = read_incidents(connection, at(0), at(100))
+    assert [incident] == coalesce(flood)
+    assert (incident.count, incident.kinds) == (302, {"xid:31": 300, "xid:45": 1, "xid:79": 1})
 
 
 events = st.lists(

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import orjson
 import pytest
 
-from diagnosis.incident import coalesce, fold, incident_from, is_fault
+from diagnosis.fault import fault_of
+from diagnosis.incident import coalesce, is_fault
 from diagnosis.root import kind_key
 from parsers.parser import Context, parse
 from parsers.ruled import make_parser
@@ -130,8 +131,11 @@ def test_a_detector_alone_makes_the_incident() -> None:
     """Where nobody reads the kernel log; the kernel's line, when it comes late, takes the name over."""
     (incident,) = coalesce(gpud(79))
     assert (incident.source, incident.code) == ("gpud", 79)
-    assert fold(incident, kernel(xid(79))) is None
-    assert fold(incident_from(kernel(xid(79))), alert(79)) is None
+    fault = fault_of(gpud(79))
+    fault.join(fault_of(kernel(xid(79))))
+    assert (fault.incident().source, fault.incident().code) == ("kernel", 79)
+    fault.join(fault_of(alert(79)))
+    assert fault.incident().source == "kernel"
 
 
 AER = (

@@ -1,0 +1,148 @@
+"""An incident in the making: what must be known of its events so that others may join them, in any order.
+
+    fault = fault_of(events)              # of one group, in time order
+    fault.join(fault_from(row))           # the stored incident next to it
+    fault.incident()
+
+Joining is associative and commutative: however events arrive, the same incident comes out, and none is read again.
+Each event may be handed in once; nothing here can tell that it was counted before.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import msgspec
+import orjson
+
+from diagnosis.root import Head, badness, head_of, kind_key, root
+from store.event import Event, event_id
+from store.incident import Incident
+from store.read import incident_of
+
+# Different things that may name one incident: a node of eight GPUs with a dozen codes each. Beyond, the worst stay.
+MAX_HEADS = 128
+
+_Key: TypeAlias = tuple[object, ...]
+_HEADS = msgspec.json.Decoder(list[Head])
+
+
+@dataclass(slots=True)
+class Fault:
+    """One fault's events, folded: when, how many of each kind, and the earliest of each different thing that happened.
+
+    `id` is that of the first event; `heads` are candidates for its name, by kind, code, severity and device.
+    """
+
+    id: str
+    node: str | None
+    start: datetime
+    end: datetime
+    kinds: Counter[str]
+    heads: dict[_Key, Head]
+
+    def join(self, other: "Fault") -> None:
+        """Take another part of the same fault in; no event may be in both."""
+        if (other.start, other.id) < (self.start, self.id):
+            self.start, self.id = other.start, other.id
+        self.end = max(self.end, other.end)
+        self.kinds.update(other.kinds)
+        self.heads = _kept([*self.heads.values(), *other.heads.values()])
+
+    def incident(self) -> Incident:
+        """What all of it comes to."""
+        head = root(sorted(self.heads.values(), key=_moment), self.kinds)
+        return Incident(
+            id=self.id,
+            node=self.node,
+            start=self.start,
+            end=self.end,
+            kind=head.kind,
+            code=head.code,
+            severity=head.severity,
+            cause=head.cause,
+            action=head.action,
+            device=head.device,
+            message=head.message,
+            count=self.kinds.total(),
+            kinds=dict(sorted(self.kinds.items())),
+            source=head.source,
+            name=head.name,
+        )
+
+    def heads_text(self, incident: Incident) -> str | None:
+        """The candidates as JSON, for `incidents.heads`; None where the incident's own words say as much."""
+        heads = sorted(self.heads.values(), key=_moment)
+        return None if heads == [_present(incident)] else orjson.dumps(heads).decode()
+
+
+def fault_of(events: Sequence[Event]) -> Fault:
+    """The fault of events of one group, at least one, all with a time, in time order."""
+    first, last = events[0], events[-1]
+    if first.time is None or last.time is None:
+        raise ValueError(f"the event {first.id} bears no time")
+    kinds = Counter((event.kind, event.code) for event in events)
+    return Fault(
+        id=first.id or event_id(first),
+        node=first.node,
+        start=first.time,
+        end=last.time,
+        kinds=Counter({kind_key(kind, code): count for (kind, code), count in kinds.items()}),
+        heads=_kept([head_of(event, event.time) for event in _different(events) if event.time is not None]),
+    )
+
+
+def fault_from(row: Mapping[str, Any]) -> Fault:
+    """The fault of a row of `incidents`."""
+    incident = incident_of(row)
+    heads = _HEADS.decode(row["heads"]) if row["heads"] else [_present(incident)]
+    kinds = Counter(incident.kinds)
+    return Fault(incident.id, incident.node, incident.start, incident.end, kinds, _kept(heads))
+
+
+def _different(events: Iterable[Event]) -> list[Event]:
+    """The first of each that may be another candidate: in a flood, few of very many."""
+    seen: dict[_Key, Event] = {}
+    for event in events:
+        device = event.device
+        where = (device.type, device.pci, device.uuid, device.index, device.port, event.name())
+        key = (event.kind, event.code, event.severity, event.source, event.attributes.get("caused_by") is None, *where)
+        if key not in seen:
+            seen[key] = event
+    return list(seen.values())
+
+
+def _kept(heads: Iterable[Head]) -> dict[_Key, Head]:
+    """The earliest of each different thing; of too many, the worst."""
+    found: dict[_Key, Head] = {}
+    for head in heads:
+        key = (head.kind, head.code, head.severity, head.follows, head.device.key(), head.name, head.second_hand)
+        if key not in found or _moment(head) < _moment(found[key]):
+            found[key] = head
+    if len(found) <= MAX_HEADS:
+        return found
+    ranked = sorted(found.items(), key=lambda item: (-badness(item[1].severity), _moment(item[1])))
+    return dict(ranked[:MAX_HEADS])
+
+
+def _moment(head: Head) -> tuple[datetime, str]:
+    return head.time, head.id
+
+
+def _present(incident: Incident) -> Head:
+    """The head that an incident has."""
+    return Head(
+        time=incident.start,
+        kind=incident.kind,
+        code=incident.code,
+        severity=incident.severity,
+        cause=incident.cause,
+        action=incident.action,
+        device=incident.device,
+        message=incident.message,
+        source=incident.source,
+        name=incident.name,
+        id=incident.id,
+    )

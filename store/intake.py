@@ -1,0 +1,117 @@
+"""The intake: fault events that are stored and that no incident counts yet, a row a batch.
+
+    with writing(engine).begin() as connection:
+        taken = append_events(connection, events, received=now)
+        add_intake(connection, faults_of_taken, received=now)
+
+A row is written in the transaction of its events and deleted in that of their incidents: each is counted once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+import zstandard
+
+from store import schema
+from store.event import Event, RecordError
+from store.event_json import decode_encoded, encode_events
+
+# Rows of one fold, however small: 12,500 sidecars send one event each.
+_MOST_ROWS = 5_000
+# Packs as well as any for one read, and costs the least.
+_LEVEL = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A row of the intake, unpacked by `unpack`."""
+
+    seq: int
+    count: int
+    packed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What the intake holds: events that wait, since when the oldest does, and events that were set aside."""
+
+    events: int
+    oldest: datetime | None
+    set_aside: int
+
+
+class IntakeError(ValueError):
+    """A row of the intake that is not what was written."""
+
+
+def add_intake(connection: sa.Connection, events: Sequence[Event], received: datetime) -> None:
+    """Keep fault events, all with a time, for the incidents to come."""
+    if events:
+        packed = zstandard.ZstdCompressor(level=_LEVEL).compress(encode_events(events))
+        connection.execute(sa.insert(schema.intake).values(received=received, count=len(events), events=packed))
+
+
+def anything_waits(connection: sa.Connection) -> bool:
+    """Whether there is a row to fold."""
+    table = schema.intake
+    return connection.scalar(sa.select(sa.literal(1)).where(table.c.error.is_(None)).limit(1)) is not None
+
+
+def oldest_batches(connection: sa.Connection, most_events: int) -> list[Batch]:
+    """The oldest rows that wait, at least one, of so many events in all."""
+    table = schema.intake
+    sizes = sa.select(table.c.seq, table.c.count).where(table.c.error.is_(None)).order_by(table.c.seq)
+    taken: list[int] = []
+    total = 0
+    for seq, count in connection.execute(sizes.limit(_MOST_ROWS)):
+        total += count
+        if taken and total > most_events:
+            break
+        taken.append(seq)
+    return read_batches(connection, taken)
+
+
+def read_batches(connection: sa.Connection, seqs: Sequence[int]) -> list[Batch]:
+    """Those of the rows that are still there and not set aside."""
+    table = schema.intake
+    query = sa.select(table.c.seq, table.c.count, table.c.events)
+    query = query.where(table.c.seq.in_(seqs), table.c.error.is_(None)).order_by(table.c.seq)
+    return [Batch(*row) for row in connection.execute(query)]
+
+
+def unpack(batch: Batch) -> list[Event]:
+    """The events of a row.
+
+    Raises:
+        IntakeError: it is damaged.
+    """
+    try:
+        events = decode_encoded(zstandard.ZstdDecompressor().decompress(batch.packed))
+    except (zstandard.ZstdError, RecordError) as error:
+        raise IntakeError(f"row {batch.seq} of the intake is damaged: {error}") from error
+    if len(events) != batch.count:
+        raise IntakeError(f"row {batch.seq} of the intake holds {len(events)} events, not {batch.count}")
+    return events
+
+
+def remove_batches(connection: sa.Connection, batches: Sequence[Batch]) -> None:
+    """Delete rows: their events are in incidents now."""
+    connection.execute(sa.delete(schema.intake).where(schema.intake.c.seq.in_([batch.seq for batch in batches])))
+
+
+def set_aside(connection: sa.Connection, batch: Batch, error: str) -> None:
+    """Keep a row out of the way of the others, with the reason; `UPDATE intake SET error = NULL` brings it back."""
+    table = schema.intake
+    connection.execute(sa.update(table).where(table.c.seq == batch.seq).values(error=error[:1000]))
+
+
+def read_waiting(connection: sa.Connection) -> Waiting:
+    """What the intake holds now."""
+    table = schema.intake
+    count = sa.func.coalesce(sa.func.sum(table.c.count), 0)
+    waits = table.c.error.is_(None)
+    row = connection.execute(sa.select(count, sa.func.min(table.c.received, type_=schema.UtcTime())).where(waits)).one()
+    aside = connection.scalar(sa.select(count).where(~waits))
+    return Waiting(int(row[0]), row[1], int(aside or 0))
