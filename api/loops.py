@@ -1,6 +1,6 @@
 """The background loops: score, policy, dispatch. Each in a thread, under a lease, and none stops for a failure.
 
-Of any number of API processes on one database, one runs a loop at a time: the holder of its lease.
+Of any number of API processes on one database, one runs them: the holder of the lease (`api/lease_keeper.py`).
 """
 
 import logging
@@ -12,15 +12,16 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import partial
 
-from sqlalchemy.exc import SQLAlchemyError
-
+from api.lease_keeper import TTL_S, LeaseKeeper
 from api.state import State
 from api.turns import Turns
+from store.database import open_apart
 from store.lease import acquire, release
 
-_LEASE_TTL_S = 60.0
+LEASE = "loops"
+_WAIT_S = 1.0
 _JOIN_S = 3.0
 # How often a change of the rules is written down; it holds from the next event on.
 RULES_S = 2.0
@@ -53,32 +54,39 @@ class LoopRunner:
         self._loops = tuple(loop for loop in loops if loop.interval_s > 0)
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._holder = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        # Its own connection: requests that hold all of the pool's shall not cost the lease.
+        self._apart = open_apart(state.engine)
+        holder = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self.keeper = LeaseKeeper(
+            partial(acquire, self._apart, LEASE, holder, None, TTL_S), partial(release, self._apart, LEASE, holder)
+        )
 
     def start(self) -> None:
         """Start every loop."""
+        self._state.metrics.leader.set_function(lambda: float(self.keeper.holds()))
+        self.keeper.start()
         for loop in self._loops:
             thread = threading.Thread(target=self._run, args=(loop,), name=f"loop-{loop.name}", daemon=True)
             thread.start()
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """Ask every loop to end, wait a little, and give the leases back."""
+        """Ask every loop to end, wait a little, and give the lease back."""
         self._stop.set()
+        self.keeper.interrupt()
         for loop in self._loops:
             if loop.wake is not None:
                 loop.wake.set()
         deadline = time.monotonic() + _JOIN_S
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        for loop in self._loops:
-            try:
-                release(self._state.engine, loop.name, self._holder)
-            except SQLAlchemyError as error:
-                _log.warning("the lease of loop %s lapses by itself: %s", loop.name, error)
+        self.keeper.stop()
+        self._apart.dispose()
 
     def _run(self, loop: Loop) -> None:
         while not self._stop.is_set():
+            if loop.leased and not self.keeper.wait(_WAIT_S):
+                continue
             if loop.wake is not None:
                 loop.wake.clear()
             if not self.turn(loop):
@@ -100,10 +108,7 @@ class LoopRunner:
         return True
 
     def _may(self, loop: Loop) -> bool:
-        if not loop.leased:
-            return True
-        ttl_s = max(_LEASE_TTL_S, 3 * loop.interval_s)
-        return acquire(self._state.engine, loop.name, self._holder, datetime.now(UTC), ttl_s)
+        return not loop.leased or self.keeper.holds()
 
 
 def make_loops(state: State) -> LoopRunner:

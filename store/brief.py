@@ -12,11 +12,11 @@ from sqlalchemy.exc import DBAPIError
 
 LOCK_TIMEOUT_MS = 200
 PAUSE_S = 0.5
-# lock_not_available, deadlock_detected, query_canceled. Source: PostgreSQL 15, appendix A.
+# lock_not_available, deadlock_detected. Source: PostgreSQL 15, appendix A.
 _AGAIN = ("55P03", "40P01")
 
 
-class Busy(RuntimeError):
+class BusyError(RuntimeError):
     """A table whose lock was not to be had in all tries."""
 
 
@@ -24,7 +24,7 @@ def briefly(engine: sa.Engine, work: Callable[[sa.Connection], None], tries: int
     """Run `work` in one short transaction of its own, again while a lock is not to be had.
 
     Raises:
-        Busy: it was not to be had in so many tries.
+        BusyError: it was not to be had in so many tries.
         SQLAlchemyError: anything else that went wrong.
     """
     for number in range(tries):
@@ -33,10 +33,11 @@ def briefly(engine: sa.Engine, work: Callable[[sa.Connection], None], tries: int
                 connection.execute(sa.text(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}"))
                 connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
                 work(connection)
-            return
         except DBAPIError as error:
             if getattr(error.orig, "sqlstate", None) not in _AGAIN:
                 raise
+        else:
+            return
         if number + 1 < tries:
             time.sleep(PAUSE_S * (0.5 + random.random()))  # noqa: S311  # jitter, no secret
-    raise Busy(f"a lock was not to be had in {tries} tries of {LOCK_TIMEOUT_MS} ms: a long transaction holds it")
+    raise BusyError(f"a lock was not to be had in {tries} tries of {LOCK_TIMEOUT_MS} ms: a long transaction holds it")

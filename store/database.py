@@ -4,6 +4,7 @@
 """
 
 import time
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,23 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 BUSY_TIMEOUT_S = 30.0
+# A server process: 25 connections at most, so that three fit into PostgreSQL's own limit of 100. Who finds none free
+# waits, and then is told to come again: more connections would make a busy database slower, not faster.
+POOL = {"pool_size": 10, "max_overflow": 15, "pool_timeout": 5, "pool_recycle": 1800}
+# A client that died between two statements of a transaction holds its locks no longer than this.
+IDLE_IN_TRANSACTION_S = 900
+# A host that vanished is noticed within half a minute, by either end. Seconds, but for tcp_user_timeout.
+_NETWORK = {
+    "connect_timeout": 5,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
 _MIGRATION_LOCK = 7_301_003
 _MIGRATION_WAIT_S = 3600.0
 
@@ -37,7 +52,7 @@ def open_database(url: str) -> sa.Engine:
                 f"{parsed.get_backend_name()} is not supported: use sqlite:///PATH or postgresql+psycopg://..."
             )
         if parsed.get_backend_name() == "postgresql":
-            return sa.create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+            return _open_postgres(parsed, POOL)
         if parsed.database and parsed.database != ":memory:" and not Path(parsed.database).parent.is_dir():
             raise DatabaseError(f"{Path(parsed.database).parent} is no folder: create it first")
         engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S})
@@ -46,6 +61,33 @@ def open_database(url: str) -> sa.Engine:
     sa.event.listen(engine, "connect", _prepare_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def open_apart(engine: sa.Engine) -> sa.Engine:
+    """The same database over one connection of its own, which no busy pool keeps waiting; for short statements."""
+    if engine.dialect.name == "postgresql":
+        return _open_postgres(engine.url, {"pool_size": 1, "max_overflow": 0, "pool_timeout": 2}, statement_s=2)
+    return open_database(engine.url.render_as_string(hide_password=False))
+
+
+def _open_postgres(url: sa.URL, pool: Mapping[str, int], statement_s: int = 0) -> sa.Engine:
+    """Settings of the URL win over these."""
+    limits = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_S}s -c statement_timeout={statement_s}s"
+    settings = {"application_name": "foreshock", "options": limits, **_NETWORK}
+    given = {name: value for name, value in settings.items() if name not in url.query}
+    return sa.create_engine(url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args=given, **pool)
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether an error says that the database cannot be used just now: try again later, nothing is wrong with the call.
+
+    True for a server that is gone, restarting, full or out of connections, for a pool that is used up, a lock or
+    statement that timed out, and an SQLite file that is locked or whose disk is full. False for a fault in the
+    statement or its values.
+    """
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True
+    return isinstance(error, OperationalError | InterfaceError | PoolTimeoutError)
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

@@ -1,9 +1,11 @@
-"""Leases: of any number of API processes, one runs a background loop at a time.
+"""Leases: of any number of API processes, one holds a lease at a time. A lease lapses by itself.
 
-A lease lapses by itself: a holder that has died is followed by another after `ttl_s`.
+When it does is judged by the database's clock alone: a host whose clock is hours wrong neither steals a lease nor
+loses its own. On SQLite that clock is the machine's, which all its processes share.
 """
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -11,20 +13,37 @@ from sqlalchemy.dialects import postgresql, sqlite
 from store import schema
 from store.database import writing
 
+# SQLite's moment in microseconds since 1970, as `schema.UtcTime` keeps it; julianday's milliseconds are exact enough.
+_SQLITE_NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000"
 
-def acquire(engine: sa.Engine, name: str, holder: str, now: datetime, ttl_s: float) -> bool:
+
+def acquire(engine: sa.Engine, name: str, holder: str, now: datetime | None, ttl_s: float) -> bool:
     """Take or renew a lease. False while somebody else holds it.
 
-    `now` is the real time, on hosts whose clocks agree to much less than `ttl_s`.
+    Args:
+        now: None for the database's own clock; a moment in tests.
+        ttl_s: the lease lapses so long after the database took the call.
     """
     table = schema.leases
     with writing(engine).begin() as connection:
         dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-        values = {"holder": holder, "until": now + timedelta(seconds=ttl_s)}
+        moment, until = _times(connection, now, ttl_s)
+        values = {"holder": holder, "until": until}
         statement = dialect.insert(table).values(name=name, **values)
-        free = sa.or_(table.c.until <= now, table.c.holder == holder)
+        free = sa.or_(table.c.until <= moment, table.c.holder == holder)
         connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values, where=free))
         return connection.scalar(sa.select(table.c.holder).where(table.c.name == name)) == holder
+
+
+def _times(connection: sa.Connection, now: datetime | None, ttl_s: float) -> tuple[Any, Any]:
+    """Now, and when the lease lapses, as SQL takes them."""
+    if now is not None:
+        return now, now + timedelta(seconds=ttl_s)
+    if connection.dialect.name == "postgresql":
+        # Not now(): that is when the transaction began, which may have waited for another's.
+        return sa.func.clock_timestamp(), sa.func.clock_timestamp() + sa.literal(timedelta(seconds=ttl_s), sa.Interval)
+    moment = sa.literal_column(_SQLITE_NOW, sa.BigInteger)
+    return moment, moment + sa.literal(round(ttl_s * 1e6), sa.BigInteger)
 
 
 def release(engine: sa.Engine, name: str, holder: str) -> None:

@@ -21,7 +21,7 @@ from functools import partial
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from store.brief import Busy, briefly
+from store.brief import BusyError, briefly
 
 DIVIDED = ("events", "telemetry", "scores")
 # A host whose clock says 1971 shall not make a table a day from there on.
@@ -89,7 +89,7 @@ def ensure_days(
         return
     try:
         _make(engine, wanted, known, (now or datetime.now(UTC), tries))
-    except (Busy, SQLAlchemyError) as error:
+    except (BusyError, SQLAlchemyError) as error:
         known.quiet_until = time.monotonic() + _FORGET_S
         _log.warning("no partition could be made, rows go to the table of others for now: %s", error)
 
@@ -157,7 +157,8 @@ def create_day(connection: sa.Connection, table: str, day: date) -> None:
         f"CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS INCLUDING INDEXES,"
         f" CONSTRAINT {name}_day CHECK ({inside}))",
         f"LOCK TABLE {table}_other IN ACCESS EXCLUSIVE MODE",
-        f"WITH moved AS (DELETE FROM {table}_other WHERE {inside} RETURNING *) INSERT INTO {name} SELECT * FROM moved",
+        f"WITH moved AS (DELETE FROM {table}_other WHERE {inside} RETURNING *)"  # noqa: S608 - names of ours
+        f" INSERT INTO {name} SELECT * FROM moved",
         f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({begin}) TO ({end})",
         f"ALTER TABLE {name} DROP CONSTRAINT {name}_day",
     ):

@@ -1,17 +1,15 @@
 """Background loops when things go wrong: a lost lease, a database that is gone, a server that dies."""
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.exc import OperationalError
 
-from api import loops as loops_module
 from api.ledgers import LedgerCache
-from api.loops import Loop, LoopRunner, make_loops
+from api.loops import LEASE, Loop, LoopRunner, make_loops
 from api.settings import Intervals
 from api.state import State
 from store import schema
@@ -32,6 +30,13 @@ def value(state: State, name: str, loop: str = "x") -> float | None:
     return state.metrics.registry.get_sample_value(f"foreshock_loop_{name}", {"loop": loop})
 
 
+def runner_of(state: State, *loops: Loop) -> LoopRunner:
+    """The loops of a server that has just asked for the lease."""
+    runner = LoopRunner(state, loops)
+    runner.keeper.renew()
+    return runner
+
+
 def test_a_turn_is_told_when_its_lease_was_taken_over(state: State, engine: sa.Engine) -> None:
     """A server that slept too long must not go on sending beside its heir."""
     told: list[bool] = []
@@ -40,9 +45,11 @@ def test_a_turn_is_told_when_its_lease_was_taken_over(state: State, engine: sa.E
         told.append(keep_on())
         with writing(engine).begin() as connection:
             connection.execute(sa.update(schema.leases).values(holder="heir"))
+        runner.keeper.renew()
         told.append(keep_on())
 
-    LoopRunner(state, ()).turn(Loop("x", 1.0, turn))
+    runner = runner_of(state)
+    runner.turn(Loop("x", 1.0, turn))
     assert told == [True, False]
 
 
@@ -55,24 +62,34 @@ def test_a_turn_is_told_when_the_server_stops(state: State) -> None:
         runner.stop()
         told.append(keep_on())
 
-    runner = LoopRunner(state, ())
+    runner = runner_of(state)
     runner.turn(Loop("x", 1.0, turn))
     assert told == [True, False]
 
 
-def test_a_lease_outlasts_three_turns_of_a_slow_loop(state: State, engine: sa.Engine) -> None:
-    """A loop that comes once an hour keeps its lease between two turns."""
-    LoopRunner(state, ()).turn(Loop("x", 3600.0, lambda _keep_on: None))
-    later = datetime.now(UTC) + timedelta(hours=2, minutes=50)
-    assert not acquire(engine, "x", "other", later, 60.0)
-    assert acquire(engine, "x", "other", later + timedelta(minutes=20), 60.0)
-
-
 def test_who_does_not_hold_the_lease_does_nothing_and_counts_nothing(state: State, engine: sa.Engine) -> None:
     """Neither a turn nor a success: the metrics tell who works."""
-    assert acquire(engine, "x", "other", datetime.now(UTC), 600.0)
-    LoopRunner(state, ()).turn(Loop("x", 1.0, lambda _keep_on: pytest.fail("not ours")))
+    assert acquire(engine, LEASE, "other", None, 600.0)
+    runner_of(state).turn(Loop("x", 1.0, lambda _keep_on: pytest.fail("not ours")))
     assert (value(state, "turns_total"), value(state, "last_success_timestamp_seconds")) == (None, None)
+
+
+def test_a_loop_without_a_lease_runs_everywhere(state: State, engine: sa.Engine) -> None:
+    """Beside the holder."""
+    assert acquire(engine, LEASE, "other", None, 600.0)
+    runner_of(state).turn(Loop("x", 1.0, lambda _keep_on: None, leased=False))
+    assert value(state, "turns_total") == 1.0
+
+
+def test_the_metrics_tell_who_leads(state: State) -> None:
+    """1 from the first renewal on, 0 when it is given back."""
+    held = threading.Event()
+    runner = LoopRunner(state, (Loop("x", 60.0, lambda _keep_on: held.set()),))
+    runner.start()
+    assert held.wait(60)
+    assert state.metrics.registry.get_sample_value("foreshock_leader") == 1.0
+    runner.stop()
+    assert state.metrics.registry.get_sample_value("foreshock_leader") == 0.0
 
 
 def test_a_failed_turn_is_no_success(state: State, caplog: pytest.LogCaptureFixture) -> None:
@@ -82,42 +99,39 @@ def test_a_failed_turn_is_no_success(state: State, caplog: pytest.LogCaptureFixt
         raise RuntimeError("broken")
 
     with caplog.at_level(logging.ERROR):
-        LoopRunner(state, ()).turn(Loop("x", 1.0, turn))
+        runner_of(state).turn(Loop("x", 1.0, turn))
     assert (value(state, "failures_total"), value(state, "last_success_timestamp_seconds")) == (1.0, None)
 
 
-def test_a_database_that_is_gone_fails_the_turn_and_not_the_loop(
+def test_a_database_that_is_gone_ends_the_belief_and_not_the_loop(
     state: State, engine: sa.Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Asking for the lease is part of the turn; once the database is back, so is the loop."""
+    """Once the database is back, so is the loop."""
     runner, loop = LoopRunner(state, ()), Loop("x", 1.0, lambda _keep_on: None)
     with engine.begin() as connection:
         connection.execute(sa.text("ALTER TABLE leases RENAME TO elsewhere"))
-    with caplog.at_level(logging.ERROR):
+    with caplog.at_level(logging.WARNING):
+        runner.keeper.renew()
         runner.turn(loop)
-    assert value(state, "failures_total") == 1.0
+    assert "the lease cannot be renewed" in caplog.text
+    assert value(state, "turns_total") is None
     with engine.begin() as connection:
         connection.execute(sa.text("ALTER TABLE elsewhere RENAME TO leases"))
+    runner.keeper.renew()
     runner.turn(loop)
     assert value(state, "turns_total") == 1.0
 
 
-def test_the_end_goes_on_when_a_lease_cannot_be_given_back(
-    state: State, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_the_end_goes_on_when_the_lease_cannot_be_given_back(
+    state: State, engine: sa.Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It lapses by itself; the other leases are given back all the same."""
-    asked: list[str] = []
-
-    def release(_engine: sa.Engine, name: str, _holder: str) -> None:
-        asked.append(name)
-        raise OperationalError("DELETE", {}, Exception("gone"))
-
-    monkeypatch.setattr(loops_module, "release", release)
-    runner = LoopRunner(state, tuple(Loop(name, 9.0, lambda _keep_on: None) for name in ("a", "b")))
+    """It lapses by itself."""
+    runner = runner_of(state)
+    with engine.begin() as connection:
+        connection.execute(sa.text("DROP TABLE leases"))
     with caplog.at_level(logging.WARNING):
         runner.stop()
-    assert asked == ["a", "b"]
-    assert caplog.text.count("lapses by itself") == 2
+    assert caplog.text.count("lapses by itself") == 1
 
 
 def test_two_servers_of_one_host_are_told_apart(engine: sa.Engine, clock: Clock) -> None:
@@ -125,8 +139,9 @@ def test_two_servers_of_one_host_are_told_apart(engine: sa.Engine, clock: Clock)
     state = State(replace(QUIET, intervals=Intervals(0, 3600, 0)), engine, clock)
     one, two = make_loops(state), make_loops(state)
     loop = Loop("policy", 3600.0, lambda _keep_on: None)
-    one.turn(loop)
-    two.turn(loop)
+    for runner in (one, two):
+        runner.keeper.renew()
+        runner.turn(loop)
     assert value(state, "turns_total", "policy") == 1.0
     two.stop()
     two.turn(loop)

@@ -70,6 +70,7 @@ def test_a_turn_that_fails_is_counted_and_the_next_one_comes(state: State, caplo
         raise ValueError("broken")
 
     runner = LoopRunner(state, ())
+    runner.keeper.renew()
     loop = Loop("odd", 1.0, turn)
     with caplog.at_level(logging.ERROR):
         runner.turn(loop)
@@ -83,10 +84,12 @@ def test_of_two_servers_one_runs_a_loop(engine: sa.Engine, clock: Clock) -> None
     first, second = (State(QUIET, engine, clock) for _ in range(2))
     loop = Loop("policy", 1.0, lambda _keep_on: None)
     one, two = LoopRunner(first, (loop,)), LoopRunner(second, (loop,))
-    one.turn(loop)
-    two.turn(loop)
+    for runner in (one, two):
+        runner.keeper.renew()
+        runner.turn(loop)
     assert (count(first, "turns", "policy"), count(second, "turns", "policy")) == (1.0, 0.0)
     one.stop()
+    two.keeper.renew()
     two.turn(loop)
     assert count(second, "turns", "policy") == 1.0
 

@@ -88,3 +88,16 @@ def test_a_lease_is_never_held_twice(engine: sa.Engine, steps: list[tuple[str, f
         assert acquire(engine, "x", who, now, ttl_s) is free
         if free:
             holder, until = who, now + timedelta(seconds=ttl_s)
+
+
+def test_the_database_s_clock_decides(any_engine: sa.Engine) -> None:
+    """Whatever the time of this host is: a lease of now lasts for its time from the database's now."""
+    assert acquire(any_engine, "x", "a", None, 600.0)
+    assert not acquire(any_engine, "x", "b", None, 600.0)
+    with any_engine.connect() as connection:
+        until = connection.scalar(sa.select(schema.leases.c.until))
+    assert until is not None
+    assert abs((until - datetime.now(UTC)).total_seconds() - 600) < 300  # one machine, one clock
+    assert not acquire(any_engine, "x", "b", until - timedelta(microseconds=1), 600.0)
+    assert acquire(any_engine, "y", "a", None, -1.0)
+    assert acquire(any_engine, "y", "b", None, 600.0)

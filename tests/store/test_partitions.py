@@ -46,7 +46,7 @@ def places(engine: sa.Engine) -> dict[str, int]:
     """How many events lie in which partition."""
     query = sa.text("SELECT tableoid::regclass::text, count(*) FROM events GROUP BY 1")
     with engine.connect() as connection:
-        return {name: count for name, count in connection.execute(query)}
+        return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def test_a_new_database_has_the_table_of_others_alone(postgres_engine: sa.Engine) -> None:
@@ -130,7 +130,6 @@ def test_many_writers_of_a_new_day_make_it_once(postgres_engine: sa.Engine, othe
     for thread in threads:
         thread.join()
     assert failures == []
-    ensure_days(others[0], [NOW + i * DAY for i in range(3)], ("events",), NOW)
     for engine in others:
         module._KNOWN.pop(engine.dialect, None)
     ensure_days(others[0], [NOW + i * DAY for i in range(3)], ("events",), NOW)

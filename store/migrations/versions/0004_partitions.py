@@ -58,10 +58,8 @@ def _divide(engine: sa.Engine, table: str, cut: str) -> None:
     """Prepare the table for being a partition while it is in use, then put the divided one in its place."""
     with engine.connect() as plain:
         connection = plain.execution_options(isolation_level="AUTOCOMMIT")
-        kind = connection.scalar(
-            sa.text("SELECT relkind FROM pg_class WHERE oid = to_regclass(:name)"), {"name": table}
-        )
-        if kind == "p":
+        query = sa.text("SELECT relkind FROM pg_class WHERE oid = to_regclass(:name)")
+        if connection.scalar(query, {"name": table}) == "p":
             return
         if table == "events":
             _build_key(connection)
