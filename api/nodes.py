@@ -1,5 +1,6 @@
-"""The state of every node, worst first: out, cordoned, faulty, at_risk, silent, ok."""
+"""The state of every node: out, cordoned, faulty, at_risk, silent, ok. The database judges; this reads a page of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
@@ -7,7 +8,8 @@ from typing import Any, Literal, TypeAlias
 import sqlalchemy as sa
 
 from api.settings import ApiSettings
-from store.read_states import last_reports, newest_scores, node_rows, nodes_out, open_hints, unrepaired_faults
+from store.read_fleet import Fleet, NodePage, node_page
+from store.read_states import last_reports, newest_scoring
 
 NodeState: TypeAlias = Literal["ok", "at_risk", "faulty", "out", "cordoned", "silent"]
 FAULTY_FOR = timedelta(hours=24)
@@ -33,44 +35,29 @@ class NodeView:
     hint: dict[str, str] | None
 
 
-def node_views(
-    connection: sa.Connection, settings: ApiSettings, now: datetime, node: str | None = None
-) -> list[NodeView]:
-    """Every known node by name, or the one that is asked for."""
-    out = nodes_out(connection, now, node)
-    faulty = unrepaired_faults(connection, now - FAULTY_FOR, now)
-    hints = open_hints(connection, node)
-    (scored_at, day), (_, week) = (newest_scores(connection, horizon_h, now, node) for horizon_h in HORIZONS_H)
+def present(connection: sa.Connection, settings: ApiSettings, now: datetime) -> Fleet:
+    """What every node is judged by at a moment."""
     quiet_for = timedelta(seconds=settings.silent_after_s)
-    silent_before = now - quiet_for if last_reports(connection, now, quiet_for) is not None else None
-    views = []
-    for row in node_rows(connection, node):
-        name, score = row.node, day.get(row.node)
-        hint = hints.get(name)
-        state: NodeState = "ok"
-        if name in out:
-            state = "out"
-        elif hint is not None and holds_out(hint):
-            state = "cordoned"
-        elif name in faulty:
-            state = "faulty"
-        elif score is not None and score >= settings.policy.thresholds.watch:
-            state = "at_risk"
-        elif silent_before is not None and (row.last_seen is None or row.last_seen < silent_before):
-            state = "silent"
-        views.append(_view(row, state, (score, week.get(name), scored_at), hint))
-    return views
+    return Fleet(
+        now=now,
+        faulty_since=now - FAULTY_FOR,
+        watch=settings.policy.thresholds.watch,
+        silent_before=now - quiet_for if last_reports(connection, now, quiet_for) is not None else None,
+        scored={horizon_h: newest_scoring(connection, horizon_h, now) for horizon_h in HORIZONS_H},
+    )
 
 
-def holds_out(hint: Any) -> bool:
-    """Whether a hint keeps work off its node: ours, sent or about to be."""
-    return hint.action in ("cordon", "drain") and hint.state in ("approved", "sent")
+def node_views(
+    connection: sa.Connection, settings: ApiSettings, now: datetime, page: NodePage | None = None
+) -> Sequence[NodeView]:
+    """Every known node by name, or those of a page."""
+    fleet = present(connection, settings, now)
+    scored_at = fleet.scored[HORIZONS_H[0]]
+    return [_view(row, scored_at) for row in node_page(connection, fleet, page or NodePage())]
 
 
-def _view(
-    row: Any, state: NodeState, scores: tuple[float | None, float | None, datetime | None], hint: Any
-) -> NodeView:
-    day, week, scored_at = scores
+def _view(row: Any, scored_at: datetime | None) -> NodeView:
+    hint = {"id": row.hint_id, "action": row.hint_action, "state": row.hint_state}
     return NodeView(
         node=row.node,
         rack=row.rack,
@@ -79,9 +66,9 @@ def _view(
         gpus=row.gpus,
         driver=row.driver,
         last_seen=row.last_seen,
-        state=state,
-        score_24h=day,
-        score_7d=week,
-        scored_at=None if day is None else scored_at,
-        hint=None if hint is None else {"id": hint.id, "action": hint.action, "state": hint.state},
+        state=row.state,
+        score_24h=row.score_24h,
+        score_7d=row.score_7d,
+        scored_at=None if row.score_24h is None else scored_at,
+        hint=None if row.hint_id is None else hint,
     )

@@ -20,7 +20,8 @@ def node_hints(connection: sa.Connection, node: str, since: datetime) -> list[di
 def node_telemetry(connection: sa.Connection, node: str, since: datetime) -> list[dict[str, Any]]:
     """The node's roll-ups, one an hour; hours without samples are missing."""
     table = schema.telemetry
-    columns = [column for column in table.columns if column.name != "node"]
+    # What is kept of single devices is many times the rest.
+    columns = [column for column in table.columns if column.name not in ("node", "devices")]
     query = sa.select(*columns).where(table.c.node == node, table.c.time >= since).order_by(table.c.time)
     return [dict(row) for row in connection.execute(query).mappings()]
 

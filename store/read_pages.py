@@ -1,29 +1,49 @@
 """Pages of the tables in the order (time, id), for readers that come back for the next one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from store import schema
+from store.look_back import Stretch, backwards, onwards
 from store.read import Window
 
 Mark = tuple[datetime, str]
 
 
-def event_page(connection: sa.Connection, window: Window, limit: int, newest: bool = False) -> list[Any]:
+def event_page(
+    connection: sa.Connection, window: Window, limit: int, newest: bool = False, now: datetime | None = None
+) -> list[Any]:
     """Rows of `events` within a window, at most `limit`, oldest first.
 
     `newest` takes the last ones of the window instead of the first (then `after` means before).
+    `now` is where the newest events of an open window are looked for first; any moment gives the same answer.
     """
     table = schema.events
     query = sa.select(table)
     for column, value in ((table.c.node, window.node), (table.c.kind, window.kind), (table.c.run, window.run)):
         if value is not None:
             query = query.where(column == value)
-    query = between(query, table.c.time, window.since, window.until)
-    return ordered_page(connection, query, (table.c.time, table.c.id), window.after, (limit, newest))
+    rows: list[Any] = []
+    for since, until in _stretches(window, newest, now):
+        part = between(query, table.c.time, since, until)
+        key, size = (table.c.time, table.c.id), (limit - len(rows), newest)
+        found = ordered_page(connection, part, key, window.after, size)
+        rows = found + rows if newest else rows + found
+        if len(rows) >= limit:
+            break
+    return rows
+
+
+def _stretches(window: Window, newest: bool, now: datetime | None) -> Iterator[Stretch]:
+    """Where to look for a page, one stretch after the other: from its mark, or from where the window begins."""
+    mark = None if window.after is None else window.after[0]
+    near = mark or (window.until or now if newest else window.since)
+    if near is None:
+        return iter([(window.since, window.until)])
+    return (backwards if newest else onwards)(near, window.since, window.until)
 
 
 def incident_page(
@@ -94,7 +114,8 @@ def ordered_page(
     if after is not None:
         mark = sa.tuple_(sa.literal(after[0], schema.UtcTime()), sa.literal(after[1], sa.Text()))
         here = sa.tuple_(time, ident)
-        query = query.where(here < mark if newest else here > mark)
+        # The first alone tells a divided table which days need no look.
+        query = query.where(time <= after[0] if newest else time >= after[0], here < mark if newest else here > mark)
     order = (time.desc(), ident.desc()) if newest else (time, ident)
     rows = list(connection.execute(query.order_by(*order).limit(limit)))
     return rows[::-1] if newest else rows

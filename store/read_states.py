@@ -9,7 +9,11 @@ import sqlalchemy as sa
 from store import schema
 from store.hint import OPEN_STATES
 from store.incident import Incident
+from store.look_back import backwards
 from store.read import incident_of
+from store.read_pages import between
+
+_AT_ONCE = 1_000  # nodes of one query
 
 
 def node_rows(connection: sa.Connection, node: str | None = None) -> Sequence[Any]:
@@ -36,22 +40,27 @@ def newest_scores(
 def newest_scoring(connection: sa.Connection, horizon_h: int, at: datetime) -> datetime | None:
     """When nodes were last scored for a horizon, no later than a moment."""
     table = schema.scores
-    query = sa.select(sa.func.max(table.c.time, type_=schema.UtcTime()))
-    moment: datetime | None = connection.scalar(query.where(table.c.horizon_h == horizon_h, table.c.time <= at))
-    return moment
+    query = sa.select(sa.func.max(table.c.time, type_=schema.UtcTime())).where(table.c.horizon_h == horizon_h)
+    for since, until in backwards(at):
+        moment: datetime | None = connection.scalar(between(query, table.c.time, since, until).where(table.c.time <= at))
+        if moment is not None:
+            return moment
+    return None
 
 
 def score_reasons(
     connection: sa.Connection, horizon_h: int, keys: Sequence[tuple[str, datetime]]
 ) -> dict[str, list[Any]]:
-    """The reasons of the scores of (node, time), as they are stored; few keys, please."""
+    """The reasons of the scores of (node, time), as they are stored; few moments, please."""
     scores = schema.scores
-    found: dict[str, list[Any]] = {}
-    for node, time in keys:
-        query = sa.select(scores.c.reasons).where(
-            scores.c.node == node, scores.c.horizon_h == horizon_h, scores.c.time == time
-        )
-        found[node] = connection.scalar(query) or []
+    found: dict[str, list[Any]] = {node: [] for node, _time in keys}
+    for moment in {time for _node, time in keys}:
+        nodes = [node for node, time in keys if time == moment]
+        for first in range(0, len(nodes), _AT_ONCE):
+            query = sa.select(scores.c.node, scores.c.reasons).where(
+                scores.c.horizon_h == horizon_h, scores.c.time == moment, scores.c.node.in_(nodes[first : first + _AT_ONCE])
+            )
+            found.update((node, reasons or []) for node, reasons in connection.execute(query))
     return found
 
 

@@ -1,6 +1,5 @@
 """`GET /cluster`: the whole cluster in one answer, for a page's head."""
 
-from collections import Counter
 from datetime import timedelta
 from typing import Any, get_args
 
@@ -8,10 +7,11 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Response
 
 from api.auth import Reader
-from api.nodes import NodeState, node_views
+from api.nodes import NodeState, present
 from api.reply import reply
 from api.state import Server
 from api.wire import ClusterOut
+from store.read_fleet import count_states
 from store.read_models import newest_model
 from store.read_overview import count_incidents, newest_run, recent_sources
 from store.sidecars import count_sidecars
@@ -27,9 +27,8 @@ def get_cluster(_who: Reader, server: Server) -> Response:
     """Nodes by state, recent incidents and events, the newest run's goodput, the model, the sources."""
     now = server.clock()
     with server.engine.connect() as connection:
-        views = node_views(connection, server.settings, now)
-        gpus = [view.gpus for view in views if view.gpus is not None]
-        states = Counter(view.state for view in views)
+        states = count_states(connection, present(connection, server.settings, now))
+        gpus = [count for _nodes, count in states.values() if count is not None]
         sources = recent_sources(connection, now)
         run = newest_run(connection)
         ledger = server.ledgers.get(connection, run) if run else None
@@ -37,9 +36,9 @@ def get_cluster(_who: Reader, server: Server) -> Response:
             {
                 "now": now,
                 "mode": server.settings.mode,
-                "nodes": len(views),
+                "nodes": sum(count for count, _gpus in states.values()),
                 "gpus": sum(gpus) if gpus else None,
-                "states": {state: states[state] for state in get_args(NodeState)},
+                "states": {state: states.get(state, (0, None))[0] for state in get_args(NodeState)},
                 "incidents_24h": count_incidents(connection, now - timedelta(hours=24), now),
                 "events_1h": sum(source["events_1h"] for source in sources),
                 "goodput": None if ledger is None else ledger.goodput,

@@ -70,7 +70,7 @@ def get_events(_who: Reader, server: Server, asked: Annotated[EventQuery, Query(
     mark = (cursor.time, cursor.id) if cursor else None
     window = Window(asked.since, asked.until, asked.node, asked.kind, after=mark)
     with server.engine.connect() as connection:
-        rows = event_page(connection, window, asked.limit + 1, newest)
+        rows = event_page(connection, window, asked.limit + 1, newest, server.clock())
     items, following = page_of(rows, asked.limit, newest, "time")
     return listing([_shown(row) for row in items], following)
 

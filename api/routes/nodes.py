@@ -19,6 +19,7 @@ from api.state import Server
 from api.wire import NodeDetail, NodeOut, Page
 from store.append import MAX_AHEAD
 from store.read import read_incidents, read_outages
+from store.read_fleet import NodePage
 from store.read_node import node_hints, node_scores, node_telemetry
 from store.read_states import score_reasons
 
@@ -39,24 +40,17 @@ class NodeQuery(BaseModel):
 @router.get("/nodes", operation_id="get_nodes", summary="List nodes", response_model=Page[NodeOut])
 def get_nodes(_who: Reader, server: Server, asked: Annotated[NodeQuery, Query()]) -> Response:
     """Nodes, the likeliest to fail first (`sort=node`: by name)."""
+    page = NodePage(
+        by_score=asked.sort == "score",
+        state=asked.state,
+        after=decode(asked.cursor).id if asked.cursor else None,
+        limit=asked.limit + 1,
+    )
     with server.engine.connect() as connection:
-        views = node_views(connection, server.settings, server.clock())
-        chosen = [view for view in views if asked.state in (None, view.state)]
-        if asked.sort == "score":
-            chosen.sort(key=lambda view: -1.0 if view.score_24h is None else view.score_24h, reverse=True)
-        start = _start(chosen, asked.cursor)
-        kept = chosen[start : start + asked.limit]
+        views = node_views(connection, server.settings, server.clock(), page)
+        kept = views[: asked.limit]
         items = _with_reasons(connection, kept)
-    more = len(chosen) > start + asked.limit
-    return listing(items, Cursor(NO_TIME, kept[-1].node).encode() if more else None)
-
-
-def _start(views: Sequence[NodeView], cursor: str | None) -> int:
-    """Where the page begins: behind the node of the cursor; at the end, should it have gone."""
-    if cursor is None:
-        return 0
-    last = decode(cursor).id
-    return next((place + 1 for place, view in enumerate(views) if view.node == last), len(views))
+    return listing(items, Cursor(NO_TIME, kept[-1].node).encode() if len(views) > asked.limit else None)
 
 
 def _with_reasons(connection: sa.Connection, views: Sequence[NodeView]) -> list[dict[str, Any]]:
@@ -71,7 +65,7 @@ def get_node(_who: Reader, server: Server, node: Annotated[str, Path(max_length=
     now = server.clock()
     since = now - _PAST
     with server.engine.connect() as connection:
-        found = node_views(connection, server.settings, now, node) if "\x00" not in node else []
+        found = node_views(connection, server.settings, now, NodePage(node=node)) if "\x00" not in node else []
         if not found:
             raise Problem(404, f"no node {node!r} has been heard of")
         outages = read_outages(connection, until=now, node=node)

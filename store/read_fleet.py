@@ -1,0 +1,145 @@
+"""Every node's present state as one query: the database joins, judges, sorts and counts; Python sees a page.
+
+    fleet = Fleet(now, faulty_since=now - DAY, watch=0.1, silent_before=None, scored={24: moment, 168: None})
+    node_page(connection, fleet, NodePage(by_score=True, state="faulty", limit=100))
+
+A node's state is the first that applies: out (an outage is open), cordoned (by a hint of ours), faulty (a fatal hardware
+incident that no outage has ended), at_risk (its risk of 24 h is at the threshold), silent (not heard of), ok.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from store import schema
+from store.hint import OPEN_STATES
+
+DAY_H, WEEK_H = 24, 168
+# A hint keeps work off its node: ours, sent or about to be.
+HOLDING_ACTIONS, HOLDING_STATES = ("cordon", "drain"), ("approved", "sent")
+_NO_SCORE = -1.0  # sorts behind every score
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What the present is: `scored` is each horizon's newest scoring, `silent_before` None where nobody reports."""
+
+    now: datetime
+    faulty_since: datetime
+    watch: float
+    silent_before: datetime | None
+    scored: Mapping[int, datetime | None]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePage:
+    """Which nodes: the likeliest to fail first or by name; `after` is the node that ended the page before."""
+
+    by_score: bool = False
+    state: str | None = None
+    node: str | None = None
+    after: str | None = None
+    limit: int | None = None
+
+
+def node_page(connection: sa.Connection, fleet: Fleet, page: NodePage) -> Sequence[Any]:
+    """Rows of `nodes` with `state score_24h score_7d hint_id hint_action hint_state`.
+
+    A page after a node that is gone is empty: who pages must not begin again.
+    """
+    states = _states(fleet, page.node).cte("fleet")
+    query = sa.select(states)
+    if page.state is not None:
+        query = query.where(states.c.state == page.state)
+    if page.after is not None:
+        mark = sa.select(states.c.rank).where(states.c.node == page.after).scalar_subquery()
+        behind = sa.and_(mark.is_not(None), states.c.node > page.after)
+        if page.by_score:
+            behind = sa.or_(states.c.rank < mark, sa.and_(states.c.rank == mark, states.c.node > page.after))
+        query = query.where(behind)
+    order = (states.c.rank.desc(), states.c.node) if page.by_score else (states.c.node,)
+    query = query.order_by(*order)
+    return connection.execute(query if page.limit is None else query.limit(page.limit)).all()
+
+
+def count_states(connection: sa.Connection, fleet: Fleet) -> dict[str, tuple[int, int | None]]:
+    """How many nodes are in each state that any is in, and their GPUs (None where no node's are known)."""
+    states = _states(fleet, None).subquery()
+    query = sa.select(states.c.state, sa.func.count(), sa.func.sum(states.c.gpus)).group_by(states.c.state)
+    found = connection.execute(query)
+    return {state: (count, None if gpus is None else int(gpus)) for state, count, gpus in found}
+
+
+def _states(fleet: Fleet, node: str | None) -> sa.Select[Any]:
+    """Each node (or one) with its state and scores; `rank` is what the list by risk is sorted by."""
+    nodes = schema.nodes
+    out, faulty, hints = _out(fleet), _faulty(fleet), _open_hints()
+    day, week = _scores(fleet, DAY_H), _scores(fleet, WEEK_H)
+    holding = hints.c.action.in_(HOLDING_ACTIONS) & hints.c.state.in_(HOLDING_STATES)
+    judged = [
+        (out.c.node.is_not(None), "out"),
+        (holding, "cordoned"),
+        (faulty.c.node.is_not(None), "faulty"),
+        (day.c.score >= fleet.watch, "at_risk"),
+    ]
+    if fleet.silent_before is not None:
+        judged.append((nodes.c.last_seen.is_(None) | (nodes.c.last_seen < fleet.silent_before), "silent"))
+    joined: sa.FromClause = nodes
+    for other in (out, faulty, hints, day, week):
+        joined = joined.outerjoin(other, other.c.node == nodes.c.node)
+    query = sa.select(
+        nodes,
+        sa.case(*((rule, sa.literal(name)) for rule, name in judged), else_=sa.literal("ok")).label("state"),
+        day.c.score.label("score_24h"),
+        week.c.score.label("score_7d"),
+        sa.func.coalesce(day.c.score, _NO_SCORE).label("rank"),
+        hints.c.id.label("hint_id"),
+        hints.c.action.label("hint_action"),
+        hints.c.state.label("hint_state"),
+    ).select_from(joined)
+    return query if node is None else query.where(nodes.c.node == node)
+
+
+def _out(fleet: Fleet) -> sa.Subquery:
+    """Nodes with an open outage."""
+    table = schema.outages
+    lasting = table.c.end.is_(None) | (table.c.end > fleet.now)
+    return sa.select(table.c.node).where(table.c.start <= fleet.now, lasting).distinct().subquery("out")
+
+
+def _faulty(fleet: Fleet) -> sa.Subquery:
+    """Nodes with a confirmed fault that no outage has ended since. One dated later counts: a clock runs ahead."""
+    outages, incidents = schema.outages, schema.incidents
+    ended = sa.select(outages.c.node, sa.func.max(outages.c.end, type_=schema.UtcTime()).label("end"))
+    ended = ended.where(outages.c.end >= fleet.faulty_since, outages.c.end <= fleet.now).group_by(outages.c.node)
+    repaired = ended.subquery("repaired")
+    query = (
+        sa.select(incidents.c.node)
+        .outerjoin(repaired, repaired.c.node == incidents.c.node)
+        .where(incidents.c.severity == "fatal", incidents.c.cause == "hardware", incidents.c.node.is_not(None))
+        .where(incidents.c.end >= fleet.faulty_since)
+        .where(repaired.c.end.is_(None) | (repaired.c.end < incidents.c.end))
+    )
+    return query.distinct().subquery("faulty")
+
+
+def _open_hints() -> sa.Subquery:
+    """Each node's open hint; the newest, should there be several."""
+    table = schema.hints
+    newest = sa.func.row_number().over(partition_by=table.c.node, order_by=(table.c.created.desc(), table.c.id.desc()))
+    ranked = sa.select(table.c.node, table.c.id, table.c.action, table.c.state, newest.label("place"))
+    hints = ranked.where(table.c.state.in_(OPEN_STATES)).subquery()
+    names = ("node", "id", "action", "state")
+    return sa.select(*(hints.c[name] for name in names)).where(hints.c.place == 1).subquery("hint")
+
+
+def _scores(fleet: Fleet, horizon_h: int) -> sa.Subquery:
+    """Each node's score of the newest scoring; one that was not scored then has none, rather than an old one."""
+    table, moment = schema.scores, fleet.scored.get(horizon_h)
+    query = sa.select(table.c.node, table.c.score)
+    if moment is None:
+        return query.where(sa.false()).subquery(f"score_{horizon_h}")
+    return query.where(table.c.horizon_h == horizon_h, table.c.time == moment).subquery(f"score_{horizon_h}")
