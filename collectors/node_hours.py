@@ -3,14 +3,17 @@
 hours = NodeHours()
 finished = hours.add(samples)      # roll-ups of hours that a newer sample has ended
 hours.partial()                    # the hours still open, as far as they are known
+
+A node's own columns are of its accelerators, whoever made them; `devices` holds what was measured of every device.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from store.telemetry import Rollup, Sample, hour_of
+from collectors.device_hours import DeviceHours
+from store.telemetry import ACCELERATORS, Rollup, Sample, hour_of
 
 
 @dataclass(slots=True)
@@ -84,9 +87,16 @@ class NodeHours:
     """The open hours of every node that is sampled here."""
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
-        self._open = {node: _hour(saved) for node, saved in (state or {}).items()}
+        saved = state or {}
+        self._open = {node: _hour(hour) for node, hour in saved.items()}
+        self._devices = {node: DeviceHours(hour.get("devices")) for node, hour in saved.items()}
         self._changed: set[str] = set()
         self.late = 0  # samples of hours that had been finished: they are left out
+
+    @property
+    def left_out(self) -> int:
+        """Values beyond what a roll-up holds, since this object was made."""
+        return sum(devices.left_out for devices in self._devices.values())
 
     def add(self, samples: Iterable[Sample]) -> list[Rollup]:
         """Take samples in; returns the roll-ups of hours that ended thereby."""
@@ -97,28 +107,36 @@ class NodeHours:
             if hour is not None and start_s < hour.hour_s:
                 self.late += 1
                 continue
+            devices = self._devices.setdefault(sample.node, DeviceHours())
             if hour is None or start_s > hour.hour_s:
                 if hour is not None:
-                    finished.append(hour.rollup(sample.node))
+                    finished.append(self._rollup(sample.node))
                 hour = self._open[sample.node] = OpenHour(start_s)
-            hour.add(sample)
+            devices.add(sample.device_name(), sample.values, sample.time)
+            devices.ended()  # the node's own hour ends with theirs, and was given above
+            if sample.type in ACCELERATORS:
+                hour.add(sample)
             self._changed.add(sample.node)
         return finished
 
     def partial(self) -> list[Rollup]:
         """The open hours that changed since the last call."""
         changed, self._changed = sorted(self._changed), set()
-        return [self._open[node].rollup(node) for node in changed]
+        return [self._rollup(node) for node in changed]
+
+    def _rollup(self, node: str) -> Rollup:
+        return replace(self._open[node].rollup(node), devices=self._devices[node].devices() or None)
 
     def state(self) -> dict[str, Any]:
         """Everything, as plain JSON."""
-        return {node: asdict(hour) for node, hour in self._open.items()}
+        return {node: {**asdict(hour), "devices": self._devices[node].state()} for node, hour in self._open.items()}
 
 
 def _hour(saved: Mapping[str, Any]) -> OpenHour:
+    own = {name: value for name, value in saved.items() if name != "devices"}
     means = {name: Mean(**saved[name]) for name in ("power", "util")}
     temps = {gpu: Mean(**mean) for gpu, mean in saved["temps"].items()}
-    return OpenHour(**{**saved, **means, "temps": temps, "gpus": list(saved["gpus"])})
+    return OpenHour(**{**own, **means, "temps": temps, "gpus": list(saved["gpus"])})
 
 
 def _extreme(choose: Any, first: float | None, second: float | None) -> float | None:

@@ -1,9 +1,15 @@
-"""`scrape:URL`: reads a dcgm-exporter's page at an interval; keeps roll-ups, sends what changed as events.
+"""`scrape:URL`: reads an exporter's page at an interval; keeps roll-ups, sends what changed as events.
+
+Whose page it is, its metrics tell: dcgm-exporter, npu-exporter, ROCm's device-metrics-exporter, mlu-exporter,
+node_exporter, several of them through a proxy. Of any other metrics those are kept that the SPEC names:
+
+    scrape:http://127.0.0.1:9500/metrics#keep=site_pump_.*&keep=site_valve_state
 
 A page that cannot be had is an event too: `exporter_down` once, `exporter_up` when it is there again. It says nothing
-of the GPUs: they are unknown meanwhile, neither missing nor well.
-"""
+of the devices: they are unknown meanwhile, neither missing nor well. So is a page whose times stand still (`exporter_stale`).
+"""  # noqa: E501  # one word too long
 
+import re
 import time
 import urllib.error
 import urllib.request
@@ -12,9 +18,13 @@ from datetime import UTC, datetime, timedelta
 from http.client import HTTPException
 
 from collectors.collector import Collected, Position, SourceError, SourceSettings
-from collectors.gpu_watch import GpuWatch, exporter_event
+from collectors.device_events import exporter_event, left_out_event
+from collectors.device_watch import DeviceWatch
 from collectors.node_hours import NodeHours
-from parsers.dcgm import samples
+from collectors.spec_options import split_options
+from collectors.still import Still
+from parsers.exporters import devices_of
+from parsers.kept_metrics import kept_samples
 from parsers.parser import Context, ParseError
 from store.event import Event
 from store.telemetry import Rollup, Sample
@@ -36,27 +46,35 @@ class ScrapeCollector:
         """
         if not rest.startswith(("http://", "https://")):
             raise SourceError(f"scrape:{rest}: give the exporter's address, as in scrape:http://127.0.0.1:9400/metrics")
-        self._url = rest
+        self._spec = f"scrape:{rest}"
+        self._url, options = split_options(self._spec, rest, ("keep",))
+        self._keep = _patterns(self._spec, options.get("keep", []))
+        self._interval_s = settings.interval_s or settings.scrape_interval_s
         self._settings = settings
         self._hours = NodeHours()
-        self._watch = GpuWatch(rest)
+        self._watch = DeviceWatch(self._url)
+        self._still = Still()
+        self._source = "scrape"  # until a page tells whose it is
         self._down = False
+        self._left_out = False
         self._due = 0.0
         self._partial_due = 0.0
 
     @property
     def spec(self) -> str:
         """What names it."""
-        return f"scrape:{self._url}"
+        return self._spec
 
     def open(self, position: Position | None) -> None:
         """Take up the counters and the open hour of the last run."""
         state = position or {}
         self._hours = NodeHours(state.get("hours"))
-        self._watch = GpuWatch(self._url, state.get("watch"))
-        self._down = bool(state.get("down"))
+        self._watch = DeviceWatch(self._url, state.get("watch"))
+        self._still = Still(state.get("still"))
+        self._source = str(state.get("source", "scrape"))
+        self._down, self._left_out = bool(state.get("down")), bool(state.get("left_out"))
         self._due = time.monotonic()
-        self._partial_due = self._due + self._settings.scrape_interval_s
+        self._partial_due = self._due + self._interval_s
 
     def collect(self, wait_s: float) -> Collected:
         """One scrape, when it is due within `wait_s`."""
@@ -66,7 +84,7 @@ class ScrapeCollector:
             return Collected()
         time.sleep(max(0.0, self._due - now_s))
         # A scrape that took long is not caught up with.
-        self._due = max(self._due + self._settings.scrape_interval_s, time.monotonic())
+        self._due = max(self._due + self._interval_s, time.monotonic())
         now = datetime.now(UTC)
         try:
             page = self._get()
@@ -78,7 +96,7 @@ class ScrapeCollector:
         """Nothing is held open between scrapes."""
 
     def _get(self) -> str:
-        timeout_s = max(1.0, min(_TIMEOUT_S, self._settings.scrape_interval_s))
+        timeout_s = self._settings.timeout_s or max(1.0, min(_TIMEOUT_S, self._interval_s))
         with urllib.request.urlopen(self._url, timeout=timeout_s) as answer:  # noqa: S310 - __init__ allows http(s) alone
             body: bytes = answer.read(_MOST_BYTES)
         return body.decode("utf-8", errors="replace")
@@ -87,24 +105,31 @@ class ScrapeCollector:
         if self._down:
             return Collected(errors=1)
         self._down = True
-        event = exporter_event(
-            self._settings.node, now, up=False, message=f"The exporter does not answer: {reason}", url=self._url
-        )
+        event = self._exporter(now, "exporter_down", f"The exporter does not answer: {reason}")
         return Collected(events=(event,), errors=1, position=self._position())
 
+    def _exporter(self, now: datetime, kind: str, message: str) -> Event:
+        return exporter_event(self._settings.node, now, kind, message, self._url, self._source)
+
     def _scraped(self, page: str, now: datetime) -> Collected:
+        context = Context(node=self._settings.node, until=now)
         try:
-            found = samples(page, Context(node=self._settings.node, until=now))
+            found = devices_of(page, context)
+            found += kept_samples(page, self._keep, context)
         except ParseError as error:
             return self._failed(now, str(error))
+        self._source = found[0].source if found else self._source
         events: list[Event] = []
         if self._down:
             self._down = False
-            node = self._settings.node
-            events.append(exporter_event(node, now, up=True, message="The exporter answers again.", url=self._url))
+            events.append(self._exporter(now, "exporter_up", "The exporter answers again."))
         fit = [sample for sample in found if sample.time <= now + _AHEAD]
+        events += [self._exporter(now, *told) for told in self._still.look(fit, now)]
         events += self._watch.add(fit, now)
         rollups = self._roll_up(fit)
+        if self._hours.left_out and not self._left_out:
+            self._left_out = True
+            events.append(left_out_event(self._settings.node, now, self._source, self._hours.left_out, self._url))
         return Collected(
             events=tuple(events),
             rollups=tuple(rollups),
@@ -121,4 +146,18 @@ class ScrapeCollector:
         return finished
 
     def _position(self) -> Position:
-        return {"hours": self._hours.state(), "watch": self._watch.state(), "down": self._down}
+        return {
+            "hours": self._hours.state(),
+            "watch": self._watch.state(),
+            "still": self._still.state(),
+            "source": self._source,
+            "down": self._down,
+            "left_out": self._left_out,
+        }
+
+
+def _patterns(spec: str, texts: Sequence[str]) -> list[re.Pattern[str]]:
+    try:
+        return [re.compile(text, re.ASCII) for text in texts]
+    except re.error as error:
+        raise SourceError(f"{spec}: keep= is no regular expression ({error}): write one of a metric's name") from error

@@ -18,15 +18,13 @@ from parsers.parser import Context, ParseError
 from parsers.stamp import Stamps
 from store.catalog import judged
 from store.event import Attribute, Device, Event
-from store.telemetry import Sample
+from store.telemetry import ACCELERATORS, Sample
 from store.telemetry_names import Metric, find
 
 # More devices than one page can hold: a broken page must not eat the memory.
 MAX_DEVICES = 1_000_000
 # Series of one device in one scrape; more are left out.
 MAX_SERIES = 4096
-# Devices that samples are of.
-ACCELERATORS = frozenset({"gpu", "npu", "mlu"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,24 +224,35 @@ def samples_of_lines(exporters: Iterable[Exporter], text: str, context: Context)
     Raises:
         ParseError: a sample bears no time, or no host, and the context names none.
     """
+    return [sample for sample in device_samples(exporters, text, context) if sample.type in ACCELERATORS]
+
+
+def device_samples(exporters: Iterable[Exporter], text: str, context: Context) -> list[Sample]:
+    """The samples of every device of a whole page, as `samples_of_lines` gives the accelerators'.
+
+    Raises:
+        ParseError: as there.
+    """
     gatherings = [Gathering(exporter, context) for exporter in exporters]
-    done: list[Scraped] = []
+    done: list[tuple[Scraped, str]] = []
     for line, raw in enumerate(text.splitlines(), start=1):
         for gathering in gatherings:
-            try:
-                done.extend(gathering.add(raw, line))
-            except ParseError:
-                continue  # a page cut short gives what was whole
+            if raw.startswith(gathering.exporter.prefixes):
+                try:
+                    done.extend((scraped, gathering.exporter.source) for scraped in gathering.add(raw, line))
+                except ParseError:
+                    continue  # a page cut short gives what was whole
     for gathering in gatherings:
-        done.extend(gathering.drain())
-    return [_sample(scraped) for scraped in done if scraped.device.type in ACCELERATORS]
+        done.extend((scraped, gathering.exporter.source) for scraped in gathering.drain())
+    return [_sample(scraped, source) for scraped, source in done]
 
 
-def _sample(scraped: Scraped) -> Sample:
+def _sample(scraped: Scraped, source: str) -> Sample:
     device = scraped.device
     if scraped.time is None or scraped.node is None:
         missing = "time: give Context.until" if scraped.time is None else "host: give Context.node"
         raise ParseError(f"the sample of {device.type.upper()} {device.index} bears no {missing}")
+    name = scraped.about.get("name") if device.index is None else None
     return Sample(
         time=scraped.time,
         node=scraped.node,
@@ -252,4 +261,7 @@ def _sample(scraped: Scraped) -> Sample:
         uuid=device.uuid,
         pci=device.pci,
         type=device.type,
+        name=None if name is None else str(name),
+        port=device.port,
+        source=source,
     )

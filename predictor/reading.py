@@ -193,6 +193,7 @@ def read_telemetry(connection: sa.Connection, fleet: Fleet, first_hour: int, end
     query = sa.select(
         table.c.node, _ms(connection, table.c.time), *(table.c[name] for name in TELEMETRY_COLUMNS)
     ).where(table.c.time >= from_ms(first_hour * HOUR_MS), table.c.time < from_ms(end_hour * HOUR_MS))
+    query = query.where(table.c.samples > 0)  # a source without GPUs says nothing of how many there are
     index = fleet.index
     for part in connection.execute(query.execution_options(yield_per=_FETCH)).partitions():
         names, times, *columns = zip(*part, strict=True)

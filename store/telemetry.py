@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 ROLLUP_S = 3600
+# Devices that are counted and averaged in a roll-up's own columns: a GPU is a GPU, whoever made it.
+ACCELERATORS = frozenset({"gpu", "npu", "mlu"})
 # Of one node and hour: devices, measures of all of them together, and the characters of their names.
 MAX_DEVICES = 64
 MAX_MEASURES = 2048
@@ -61,9 +63,16 @@ def rise_in_words(counter: str, count: float) -> str:
     return f"{counter} rose by {count:.0f}"
 
 
+_SHORT = {"hca": "nic"}
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One GPU (or accelerator of another `type`) at one moment; a value that is blank or absent is not in `values`."""
+    """One GPU (or device of another `type`) at one moment; a value that is blank or absent is not in `values`.
+
+    `gpu` is its index; a device without one has a `name` (`mlx5_0`, `mc0/csrow2`), and maybe a `port`.
+    `source` is the exporter that told.
+    """
 
     time: datetime
     node: str
@@ -72,6 +81,15 @@ class Sample:
     uuid: str | None = None
     pci: str | None = None
     type: str = "gpu"
+    name: str | None = None
+    port: int | None = None
+    source: str = "dcgm"
+
+    def device_name(self) -> str:
+        """What the device is called within its node: `gpu:3`, `nic:mlx5_0/1`, `dimm:mc0/csrow2`."""
+        if self.name is None:
+            return f"{self.type}:{self.gpu}"
+        return f"{_SHORT.get(self.type, self.type)}:{self.name}" + ("" if self.port is None else f"/{self.port}")
 
 
 @dataclass(frozen=True, slots=True)

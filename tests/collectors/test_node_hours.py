@@ -36,7 +36,11 @@ def test_an_hour_is_finished_by_the_first_sample_of_the_next() -> None:
         power_max_w=500,
         gpu_util_mean=0.75,
         sm_clock_min_mhz=1200,
+        devices=finished.devices,
     )
+    assert finished.devices is not None
+    assert finished.devices["gpu:0"]["gpu_temp_c"] == (60, 62, 61, 62, 1)
+    assert finished.devices["gpu:1"]["sm_clock_mhz"] == (1200, 1200, 1200, 1200, 0)
 
 
 def test_what_nobody_measured_is_missing_not_zero() -> None:
@@ -65,6 +69,18 @@ def test_a_sample_of_an_hour_that_is_over_changes_nothing_and_is_counted() -> No
     assert hours.add([sample(1, power_w=9)]) == []
     assert hours.late == 1
     assert [rollup.samples for rollup in hours.partial()] == [1]
+
+
+def test_only_accelerators_fill_the_columns_of_the_node() -> None:
+    """An NPU is a GPU there; a network adapter is not."""
+    hours = NodeHours()
+    at = HOUR + timedelta(minutes=1)
+    hours.add([Sample(at, "n1", 3, {"gpu_temp_c": 50.0, "power_w": 90.0}, type="npu", source="npu")])
+    hours.add([Sample(at, "n1", 0, {"power_w": 9000.0}, type="hca", name="mlx5_0", port=1, source="node_exporter")])
+    [partial] = hours.partial()
+    assert (partial.samples, partial.gpus_seen, partial.power_max_w) == (1, 1, 90.0)
+    assert partial.devices is not None
+    assert sorted(partial.devices) == ["nic:mlx5_0/1", "npu:3"]
 
 
 @pytest.mark.parametrize("cut", range(1, 8))

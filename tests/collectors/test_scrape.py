@@ -2,13 +2,19 @@
 
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from collectors.collector import Collected, SourceError, SourceSettings
 from collectors.scrape import ScrapeCollector
+from collectors.still import STALE_S, Still
+from store.telemetry import MAX_DEVICES, Sample
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 PAGE = """# HELP DCGM_FI_DEV_GPU_TEMP GPU temperature (in C).
 # TYPE DCGM_FI_DEV_GPU_TEMP gauge
@@ -53,10 +59,10 @@ def exporter() -> Iterator[Exporter]:
     exporter.close()
 
 
-def opened(exporter: Exporter, rollup_interval_s: float = 0.0) -> ScrapeCollector:
+def opened(exporter: Exporter, options: str = "") -> ScrapeCollector:
     """A collector that scrapes at every turn."""
-    settings = SourceSettings(node="this-node", scrape_interval_s=0.01, rollup_interval_s=rollup_interval_s)
-    collector = ScrapeCollector(exporter.url, settings)
+    settings = SourceSettings(node="this-node", scrape_interval_s=0.01, rollup_interval_s=0.0)
+    collector = ScrapeCollector(exporter.url + options, settings)
     collector.open(None)
     return collector
 
@@ -150,3 +156,77 @@ def test_only_http_addresses_are_scraped(rest: str) -> None:
     """A file is no exporter."""
     with pytest.raises(SourceError, match=r"scrape:http://127\.0\.0\.1:9400/metrics"):
         ScrapeCollector(rest, SourceSettings(node="n1"))
+
+
+@pytest.mark.parametrize(
+    ("page", "source", "device", "measure"),
+    [
+        ("dcgm/page.txt", "dcgm", "gpu:", "gpu_temp_c"),
+        ("npu/sample.prom", "npu", "npu:", "core_clock_mhz"),
+        ("amd/page.prom", "amd", "gpu:", "gpu_temp_c"),
+        ("cambricon/two_scrapes.prom", "cambricon", "mlu:", "gpu_temp_c"),
+        ("node_exporter/page.prom", "node_exporter", "nic:", "link_downed"),
+    ],
+)
+def test_whose_page_it_is_its_content_tells(
+    exporter: Exporter, page: str, source: str, device: str, measure: str
+) -> None:
+    """Every device's measures are rolled up; the source is named when the exporter goes."""
+    exporter.page = (FIXTURES / page).read_text()
+    collector = opened(exporter)
+    rollups = [rollup for _ in range(3) for rollup in collector.collect(1).rollups]
+    found = {name: measures for rollup in rollups for name, measures in (rollup.devices or {}).items()}
+    assert any(name.startswith(device) and measure in measures for name, measures in found.items()), found
+    assert (max(rollup.gpus_seen for rollup in rollups) > 0) == (source != "node_exporter")
+    exporter.status = 500
+    assert [(event.kind, event.source) for event in collector.collect(1).events] == [("exporter_down", source)]
+
+
+def test_metrics_of_nobody_we_know_are_kept_where_the_spec_names_them(exporter: Exporter) -> None:
+    """The rest of the page is not; the host is never told of the option."""
+    labels = '{loop="2",rack="r7"}'
+    exporter.page = f"site_pump_bar{labels} 3.5\nsite_pump_rpm{labels} 900\nother 1\nsite_pump_bar{{ 1\n"
+    assert opened(exporter).collect(1).lines == 0
+    collector = opened(exporter, "#keep=site_pump_.*&keep=no_such")
+    rollups = [rollup for _ in range(3) for rollup in collector.collect(1).rollups]
+    assert rollups[-1].devices is not None
+    assert list(rollups[-1].devices) == ["series:2,r7"]
+    assert rollups[-1].devices["series:2,r7"]["site_pump_bar"][:2] == (3.5, 3.5)
+    assert (rollups[-1].samples, rollups[-1].gpus_seen) == (0, 0)
+
+
+@pytest.mark.parametrize("options", ["#keep=(", "#keep=", "#hold=x", "#keep"])
+def test_an_option_that_cannot_be_is_refused(options: str) -> None:
+    """With the remedy."""
+    with pytest.raises(SourceError, match="keep="):
+        ScrapeCollector(f"http://127.0.0.1:9/metrics{options}", SourceSettings(node="n1"))
+
+
+def test_more_devices_than_a_roll_up_holds_are_said_once(exporter: Exporter) -> None:
+    """And the first ones are kept; a restart does not say it again."""
+    exporter.page = "".join(
+        f'DCGM_FI_DEV_GPU_TEMP{{gpu="{number}",Hostname="gpu-017"}} 61\n' for number in range(MAX_DEVICES + 2)
+    )
+    collector = opened(exporter)
+    first = collector.collect(1)
+    assert kinds(first) == ["measures_left_out"]
+    assert first.events[0].attributes["count"] == 2
+    again = opened(exporter)
+    again.open(first.position)
+    assert kinds(again.collect(1)) == []
+
+
+def test_a_page_whose_times_stand_still_is_told_once() -> None:
+    """Not one that bears none: its samples are of the moment of the scrape."""
+    still = Still()
+    start = datetime(2025, 3, 1, 4, tzinfo=UTC)
+    page = [Sample(start, "n1", 0, {})]
+    told = []
+    for minute in range(12):
+        still = Still(still.state())
+        told += [(minute, kind) for kind, _words in still.look(page, start + timedelta(minutes=minute))]
+    assert told == [(STALE_S / 60, "exporter_stale")]
+    assert still.look([], start + timedelta(minutes=13)) == []
+    later = start + timedelta(minutes=14)
+    assert [kind for kind, _words in still.look([Sample(later, "n1", 0, {})], later)] == ["exporter_up"]
+    assert still.look([Sample(later + timedelta(hours=1), "n1", 0, {})], later + timedelta(hours=1)) == []

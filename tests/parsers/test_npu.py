@@ -28,7 +28,7 @@ def test_a_sample_gathers_the_metrics_of_one_npu() -> None:
     lines = [metric("info_temperature"), metric("info_utilization", "87"), metric("info_power", "93.1")]
     lines += [metric("info_hbm_ecc_double_bit_error_cnt", "1"), metric("info_hbm_used_memory", "62000")]
     values = {"gpu_temp_c": 46.0, "gpu_util_ratio": 0.87, "power_w": 93.1, "ecc_dbe": 1.0}
-    expected = Sample(NOW, "npu-7", 3, values, uuid="D-3", pci="0000:3e:00.0", type="npu")
+    expected = Sample(NOW, "npu-7", 3, values, uuid="D-3", pci="0000:3e:00.0", type="npu", source="npu")
     assert samples("\n".join(lines), HERE) == [expected]
 
 

@@ -1,0 +1,66 @@
+"""The table of counters."""
+
+import pytest
+
+from store.catalog import kinds, rows
+from store.telemetry import COUNTER_EVENTS
+from store.telemetry_counters import Counter, counter, told_by_their_links
+
+# Of the names in telemetry.csv: what is measured, what is a state, what counts again what another counter counts,
+# and what rises in health.
+GAUGES = ("_c", "_w", "_mhz", "_v", "_ratio", "_rpm", "_mw_l{0}", "_per_s", "_gts", "_gen", "_width")
+STATES = {
+    "throttle_reasons", "recovery_action", "fabric_manager_error", "fabric_health_mask", "xid_last", "sxid_fatal_last",
+    "sxid_non_fatal_last", "reset_required", "healthy", "network_healthy", "link_up", "link_up_count", "link_speed",
+    "error_code", "error_code_{0}", "optical_present", "optical_present_l{link}", "driver_running", "heartbeat",
+    "link_status_l{link}", "link_cable_l{link}", "state_id", "physical_state_id", "live", "{sensor}_crit_alarm",
+    "{sensor}_alarm", "{sensor}_fault", "afid_{severity}_{afid_index}",
+}  # fmt: skip
+COUNTED_ALREADY = {
+    "ecc_error",
+    "ecc_sbe_{0}",
+    "ecc_dbe_{0}",
+    "ecc_deferred_{0}",
+    "mac_rx_bad_octet",
+    "mac_tx_bad_octet",
+}
+HEALTHY = {
+    "power_violation", "board_limit_violation", "power_violation_residency", "pfc_rx", "pfc_tx", "xmit_wait",
+}  # fmt: skip
+
+
+def test_every_measure_is_a_counter_or_known_not_to_be_one() -> None:
+    """A counter that the catalogue gains must not be forgotten here."""
+    names = {(row["exporter"], row["name"]) for row in rows("telemetry") if row["name"]}
+    for exporter, name in sorted(names):
+        written = name.replace("{0}", "3").replace("{nvlink}", "3").replace("{link}", "3").replace("{xid}", "31")
+        is_counter = any(counter(written, device) for device in ("gpu", "hca", "cpu", "dimm", "nvswitch", "npu"))
+        known = name.endswith(GAUGES) or name in STATES | COUNTED_ALREADY | HEALTHY or "_lifetime" in name
+        assert is_counter != known, (exporter, name)
+
+
+def test_every_counter_s_kind_is_known() -> None:
+    """The table of kinds tells people what it means; no name stands twice."""
+    table = list(rows("counters"))
+    assert {row["kind"] for row in table} <= {kind for kind, _variant in kinds()}
+    assert len({(row["name"], row["devices"]) for row in table}) == len(table)
+    for row in table:
+        assert counter(row["name"].replace("*", "3"), row["devices"] or "gpu") is not None
+
+
+@pytest.mark.parametrize("name", COUNTER_EVENTS)
+def test_an_archive_s_counters_mean_the_same(name: str) -> None:
+    """Whichever way a rise comes into the store."""
+    assert counter(name, "gpu") == Counter(*COUNTER_EVENTS[name])  # type: ignore[arg-type]  # the table's words
+
+
+def test_the_type_of_a_device_tells_counters_of_one_name_apart() -> None:
+    """A corrected error of the host's memory is an edac."""
+    assert [counter("ecc_sbe", device).kind for device in ("gpu", "npu", "dimm")] == ["ecc_sbe", "ecc_sbe", "edac"]  # type: ignore[union-attr]  # the table has it
+    assert counter("gpu_temp_c", "gpu") is None
+    assert counter("nvlink_crc_l17", "gpu") == counter("nvlink_crc", "gpu")
+
+
+def test_a_total_is_told_by_its_links() -> None:
+    """By the name alone."""
+    assert told_by_their_links(["nvlink_crc_l3", "ecc_sbe"]) == {"nvlink_crc"}
