@@ -4,13 +4,12 @@ A file is known by its inode and by the bytes before the position: a log that wa
 another generation of the same file, and is read from its start.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
-from io import FileIO
 from pathlib import Path
 
 from collectors.decoder import Decoder
+from collectors.file_bytes import open_content
 from collectors.tail import MARK_BYTES, FilePosition, LineSplitter, mark_of
 from parsers.parser import Parser, clean
 from store.event import Event
@@ -30,7 +29,7 @@ class FileTail:
         self, path: Path, position: FilePosition, make_parser: MakeParser, origins: bool = True, file: str | None = None
     ) -> None:
         self.path = path
-        self._file = FileIO(path)
+        self._content = open_content(path)
         self._position = position
         self._splitter = LineSplitter(position.offset, position.line)
         identity = position.identity
@@ -41,6 +40,7 @@ class FileTail:
         if position.offset:
             self._rehearse(position)
         self.lines = 0
+        self.broken = False  # it cannot be read any further
 
     @property
     def inode(self) -> int:
@@ -54,14 +54,16 @@ class FileTail:
 
     def is_same(self) -> bool:
         """Whether the file still is what was read: no shorter, and the same bytes before the position."""
-        size = os.fstat(self._file.fileno()).st_size
+        size = self._content.size()
+        if size is None:
+            return True
         if size < self._splitter.read_offset:
             return False
         return self._mark() == self._position.mark
 
     def read(self) -> bool:
         """Decode what was appended, at most one chunk; False where there is nothing new."""
-        data = os.pread(self._file.fileno(), _CHUNK, self._splitter.read_offset)
+        data = self._content.read_at(self._splitter.read_offset, _CHUNK)
         if not data:
             return False
         self._feed(self._splitter.feed(data))
@@ -91,7 +93,7 @@ class FileTail:
 
     def close(self) -> None:
         """Let go of the file."""
-        self._file.close()
+        self._content.close()
 
     def _feed(self, lines: list[tuple[int, bytes]]) -> None:
         self.lines += len(lines)
@@ -101,30 +103,15 @@ class FileTail:
     def _mark(self) -> int:
         offset = self._position.offset
         start = max(0, offset - MARK_BYTES)
-        return mark_of(os.pread(self._file.fileno(), offset - start, start))
+        return mark_of(self._content.read_at(start, offset - start))
 
     def _rehearse(self, position: FilePosition) -> None:
         """Show the parser what it saw before, so that it knows what it knew."""
-        descriptor = self._file.fileno()
         start = max(0, position.offset - _REHEARSE_BYTES)
-        end = LineSplitter().feed(os.pread(descriptor, position.offset - start, start))
+        head = LineSplitter().feed(self._content.read_at(0, min(_HEAD_BYTES, start))) if start else []
+        end = LineSplitter().feed(self._content.read_at(start, position.offset - start))
         if start > 0:
             end = end[1:]  # begun in the middle
         shift = position.line - (end[-1][0] if end else 0)
         numbered = [(number + shift, raw) for number, raw in end]
-        head = LineSplitter().feed(os.pread(descriptor, min(_HEAD_BYTES, start), 0)) if start else []
         self._decoder.rehearse([(number, clean(raw)) for number, raw in head + numbered], position.flushed_line)
-
-
-def same_file(path: Path, position: FilePosition) -> bool:
-    """Whether a path holds the file of a position. The device number may differ after a reboot."""
-    try:
-        status = path.stat()
-        if status.st_ino != position.inode or status.st_size < position.offset:
-            return False
-        start = max(0, position.offset - MARK_BYTES)
-        with path.open("rb") as file:
-            file.seek(start)
-            return mark_of(file.read(position.offset - start)) == position.mark
-    except OSError:
-        return False

@@ -1,31 +1,39 @@
 """`file:PATH[:FORMAT]`: follows a log through rotation and truncation, from its start where nothing was saved.
 
-Renamed away: the old file is read to its end (its writer may still hold it open) beside the new one. Truncated or
-copied and truncated: read again from its start. Not there yet: waited for.
+Renamed away: the old file is read to its end (its writer may still hold it open) beside the new one. Rotated several
+times while nobody looked: every file between is read too, compressed or not. Copied and truncated: what was not read is
+read from the copy, and the file again from its start. A link that points elsewhere: as if renamed. Not there yet:
+waited for.
 """
 
+import errno
 import logging
+import os
+import stat
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from datetime import UTC, date, datetime
-from itertools import islice
 from pathlib import Path
 
 from collectors.collector import Collected, Position, SourceError, SourceSettings
-from collectors.file_tail import FileTail, same_file
+from collectors.file_format import format_of, split_format
+from collectors.file_tail import FileTail
+from collectors.gap import gap
+from collectors.rotated import Rotated, find, newer, same_file
 from collectors.tail import FilePosition
-from parsers.auto import SAMPLE_LINES, detect
-from parsers.parser import Context, Parser, clean
-from parsers.registry import PARSERS
+from parsers.parser import Context, Parser
 from parsers.ruled import make_parser
 from store.event import Event
 
 _LOG = logging.getLogger("foreshock.sidecar")
 # A row of these says the same wherever it stands: a table that is written anew repeats nothing.
 _TABLES = frozenset({"sacct", "sacctmgr"})
-_DETECT_LINES = SAMPLE_LINES
-_BY_NAME = {"jobs.csv": "sacct", "outages.csv": "sacctmgr", "opensm.log": "opensm"}
+# A file server that forgot a file, or a folder that is not mounted, has none as well.
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
+# Files that were rotated unseen and are read at once; of more, the newest.
+_MOST_UNSEEN = 30
+# Finished files that are remembered: one that comes back is not read twice, and its inode's next file is another one.
+_MOST_DONE = 4
 
 
 class FileCollector:
@@ -37,12 +45,15 @@ class FileCollector:
         Raises:
             SourceError: no path, or a format that is not known.
         """
-        self._path, self._format = split_format(rest)
+        self._path, told = split_format(rest)
+        self._format = told or settings.format
         self._spec = f"file:{rest}"
         self._settings = settings
         self._current: FileTail | None = None
         self._retiring: list[tuple[FileTail, float]] = []  # renamed away, and when each was last heard of
         self._finished: list[FileTail] = []
+        self._done: list[FilePosition] = []
+        self._gaps: list[Event] = []
         self._missing_told = False
         self._day: date | None = None
         self._read_at = 0.0
@@ -55,23 +66,28 @@ class FileCollector:
     def open(self, position: Position | None) -> None:
         """Find the files that were being read, wherever they were renamed to."""
         self._day = datetime.now(UTC).date()
+        self._gaps.clear()
         if position is not None:
             self._format = self._format or position.get("format")
-            for place in position["files"]:
-                self._reopen(FilePosition(**place))
+            self._done = [FilePosition(**place) for place in position.get("done", ())]
+            places = [FilePosition(**place) for place in position["files"]]
+            for place in places:
+                self._reopen(place, last=place is places[-1])
 
-    def _reopen(self, saved: FilePosition) -> None:
+    def _reopen(self, saved: FilePosition, last: bool) -> None:
         if same_file(self._path, saved):
             self._current = self._tail(self._path, saved)
             return
-        for sibling in sorted(self._path.parent.glob(f"{self._path.name}*")):
-            if same_file(sibling, saved):
-                self._retiring.append((self._tail(sibling, saved), time.monotonic()))
-                return
-        if self._path.exists() and self._path.stat().st_ino == saved.inode:
-            self._current = self._tail(self._path, began_anew(saved))  # truncated while nobody looked
-            return
-        _LOG.warning("%s: the rest of the file read before is gone; going on with the present one", self._path)
+        self._remember(saved)  # whatever is at the path now is another file, even where it has its inode
+        if saved.path and same_file(Path(saved.path), saved):  # a link that points elsewhere now
+            self._retiring.append((self._tail(Path(saved.path), saved), time.monotonic()))
+        elif old := self._old(saved):
+            self._retiring.append((self._tail(old.path, saved), time.monotonic()))
+            if last:
+                self._read_unseen(old)
+        elif self._path.exists():
+            _LOG.warning("%s: the rest of the file read before is gone; going on with the present one", self._path)
+            self._missed(saved, "was rotated away or written anew: what followed what was read of it is gone")
 
     def collect(self, wait_s: float) -> Collected:
         """Lines that were appended, within at most `wait_s`."""
@@ -88,33 +104,83 @@ class FileCollector:
 
     def close(self) -> None:
         """Let go of every file."""
-        for tail in self._tails():
+        for tail in [*self._finished, *self._tails()]:
             tail.close()
-        self._current, self._retiring = None, []
+        self._current, self._retiring, self._finished = None, [], []
 
     def _find(self) -> None:
         """See whether the path holds the file that is followed."""
         current = self._current
-        try:
-            status = self._path.stat()
-        except FileNotFoundError:
-            self._retire()
-            if not self._missing_told:
-                _LOG.info("%s is not there yet: waiting for it", self._path)
-                self._missing_told = True
-            return
-        self._missing_told = False
-        if current is not None and current.inode == status.st_ino:
+        status = self._status()
+        if status is not None and current is not None and current.inode == status.st_ino:
             if not current.is_same():
-                _LOG.info("%s was truncated: reading it from its start", self._path)
-                place = began_anew(current.position())
-                current.close()
-                self._current = self._tail(self._path, place)
+                self._begin_anew(current)
             return
         self._retire()
+        if status is None:
+            return
+        if current is not None and (old := self._old(current.position())):
+            self._read_unseen(old)
         self._format = self._format or format_of(self._path)
         if self._format is not None:  # else: too little of it to tell what it is
-            self._current = self._tail(self._path, FilePosition(device=status.st_dev, inode=status.st_ino))
+            self._current = self._tail(self._path, self._place(status.st_dev, status.st_ino))
+
+    def _status(self) -> os.stat_result | None:
+        """What is at the path; None where nothing is.
+
+        Raises:
+            SourceError: it is nothing that can be followed, or may not be looked at.
+        """
+        try:
+            status = self._path.stat()
+        except PermissionError as error:
+            raise SourceError(f"may not look at {self._path}: let the sidecar's user into its folder") from error
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+            if not self._missing_told:
+                _LOG.info("%s is not there: waiting for it", self._path)
+                self._missing_told = True
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            raise SourceError(f"{self._path} is no regular file: only a file can be read again from where one stood")
+        self._missing_told = False
+        return status
+
+    def _place(self, device: int, inode: int) -> FilePosition:
+        """Where to begin with the file of an inode: a finished one that came back goes on, another one is new."""
+        home = str(self._path.resolve())
+        for done in reversed(self._done):
+            if done.inode == inode:
+                return done if same_file(self._path, done) else replace(began_anew(done), path=home)
+        return FilePosition(device, inode, path=home)
+
+    def _begin_anew(self, current: FileTail) -> None:
+        """It was truncated. What was not read of it may stand in a copy."""
+        place = current.position()
+        _LOG.info("%s was truncated: reading it from its start", self._path)
+        if old := self._old(place):
+            self._retiring.append((self._tail(old.path, place), time.monotonic()))
+            self._read_unseen(old)
+        current.close()
+        self._current = None
+        self._current = self._tail(self._path, began_anew(place))
+
+    def _old(self, place: FilePosition) -> Rotated | None:
+        """Where the file of a position went."""
+        return find(Path(place.path) if place.path else self._path, place) or find(self._path, place)
+
+    def _read_unseen(self, old: Rotated) -> None:
+        """Read the files that were rotated after one, and that nobody opened, whole."""
+        home = self._path.resolve()
+        known = {tail.inode for tail in self._tails()} | {done.inode for done in self._done}
+        unseen = [file for file in newer(home, old) if file.inode not in known]
+        for file in unseen[-_MOST_UNSEEN:]:
+            _LOG.info("%s was rotated before it was seen: reading it", file.path)
+            place = FilePosition(file.device, file.inode, path=str(home))
+            self._retiring.append((self._tail(file.path, place), time.monotonic()))
+        if len(unseen) > _MOST_UNSEEN:
+            self._missed(FilePosition(0, unseen[0].inode), f"was rotated {len(unseen)} times unseen: the oldest")
 
     def _retire(self) -> None:
         if self._current is not None:
@@ -127,11 +193,12 @@ class FileCollector:
         now = time.monotonic()
         kept = []
         for tail, heard in self._retiring:
-            if tail.read():
+            if self._read_retiring(tail):
                 read, heard = True, now
             elif now - heard > self._settings.rotation_grace_s:
                 tail.finish()
                 self._finished.append(tail)
+                self._remember(tail.position())
                 continue
             kept.append((tail, heard))
         self._retiring = kept
@@ -142,9 +209,38 @@ class FileCollector:
                 self._current.flush()
         return read
 
+    def _read_retiring(self, tail: FileTail) -> bool:
+        """A chunk of an old file; one that cannot be read to its end is left where it is."""
+        try:
+            return tail.read()
+        except (OSError, ValueError) as error:
+            if not tail.broken:
+                _LOG.warning("%s cannot be read to its end: %s", tail.path, error)
+                self._missed(tail.position(), f"could not be read to its end ({str(error)[:200]})")
+            tail.broken = True
+            return False
+
+    def _remember(self, place: FilePosition) -> None:
+        others = [done for done in self._done if done.inode != place.inode]
+        self._done = [*others, place][-_MOST_DONE:]
+
+    def _missed(self, place: FilePosition, what: str) -> None:
+        """Say that lines are missing; how many is not known. A table repeats itself: nothing of it is missing."""
+        if self._format in _TABLES:
+            return
+        event = gap(
+            self._settings.node,
+            datetime.now(UTC),
+            f"file:{place.identity}:{place.offset}:rest",
+            f"{self._path} {what}.",
+            {"origin": "file", "path": str(self._path)},
+        )
+        self._gaps.append(event)
+
     def _take(self) -> tuple[tuple[Event, ...], int, int]:
-        events: tuple[Event, ...] = ()
+        events: tuple[Event, ...] = tuple(self._gaps)
         lines = errors = 0
+        self._gaps.clear()
         for tail in self._finished + self._tails():
             found, read, broken = tail.take()
             events, lines, errors = events + found, lines + read, errors + broken
@@ -158,22 +254,24 @@ class FileCollector:
         return [tail for tail, _heard in self._retiring] + current
 
     def _position(self) -> Position:
-        return {"format": self._format, "files": [asdict(tail.position()) for tail in self._tails()]}
+        files = [tail.position().state() for tail in self._tails()]
+        done = {"done": [place.state() for place in self._done]} if self._done else {}
+        return {"format": self._format, "files": files, **done}
 
-    def _parser(self) -> Parser:
+    def _parser(self, place: FilePosition) -> Parser:
         now = datetime.now(UTC)
         context = Context(
             node=self._settings.node,
             year=now.astimezone(self._settings.zone).year,
             until=now,
             zone=self._settings.zone,
-            run=self._path.name.split(".")[0],
+            run=(Path(place.path) if place.path else self._path).name.split(".")[0],
         )
         return make_parser(str(self._format), context, self._settings.rules)
 
-    def _tail(self, path: Path, position: FilePosition) -> FileTail:
+    def _tail(self, path: Path, place: FilePosition) -> FileTail:
         try:
-            return FileTail(path, position, self._parser, self._format not in _TABLES, str(self._path))
+            return FileTail(path, place, lambda: self._parser(place), self._format not in _TABLES, str(self._path))
         except PermissionError as error:
             raise SourceError(f"may not read {path}: let the sidecar's user read it (a group, or an ACL)") from error
 
@@ -184,38 +282,6 @@ class FileCollector:
         self.open(position)
 
 
-def began_anew(position: FilePosition) -> FilePosition:
+def began_anew(place: FilePosition) -> FilePosition:
     """The start of the next generation of the same file."""
-    return FilePosition(position.device, position.inode, generation=position.generation + 1)
-
-
-def split_format(rest: str) -> tuple[Path, str | None]:
-    """PATH[:FORMAT] as the two; no format means by its content.
-
-    Raises:
-        SourceError: no path, or a format that is not known.
-    """
-    path, colon, name = rest.rpartition(":")
-    if colon and path and (name in PARSERS or name == "auto"):
-        return Path(path), None if name == "auto" else name
-    if colon and name.isidentifier() and not Path(rest).exists():
-        raise SourceError(f"file:{rest}: {name} is no format: use one of {', '.join(sorted(PARSERS))} or auto")
-    if not rest:
-        raise SourceError("file: names no file: write file:PATH or file:PATH:FORMAT")
-    return Path(rest), None
-
-
-def format_of(path: Path) -> str | None:
-    """The format of a file by its name or its first lines; None where there are too few to tell.
-
-    Raises:
-        SourceError: there are lines enough, and they are of no known format.
-    """
-    if path.name in _BY_NAME:
-        return _BY_NAME[path.name]
-    with path.open("rb") as file:
-        lines: Sequence[str] = [clean(line) for line in islice(file, _DETECT_LINES)]
-    found = detect(lines)
-    if found is None and len(lines) >= _DETECT_LINES:
-        raise SourceError(f"cannot tell the format of {path}: name it, as in file:{path}:kernel")
-    return found
+    return FilePosition(place.device, place.inode, generation=place.generation + 1, path=place.path)

@@ -16,14 +16,14 @@ class Scheme:
     """Where a collector is, and the form of its SPEC; the class is made with what follows the scheme's colon."""
 
     module: str  # under collectors/
-    name: str  # of the class
+    name: str  # of the class, or of the function that chooses one
     form: str  # what users write
 
 
 SCHEMES: Mapping[str, Scheme] = {
     "kmsg": Scheme("kmsg", "KmsgCollector", "kmsg"),
     "journal": Scheme("journal", "JournalCollector", "journal[:DIR]"),
-    "file": Scheme("follow", "FileCollector", "file:PATH[:FORMAT]"),
+    "file": Scheme("many_files", "file_collector", "file:PATH[:FORMAT]"),
     "scrape": Scheme("scrape", "ScrapeCollector", "scrape:URL"),
 }
 

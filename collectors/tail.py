@@ -25,11 +25,25 @@ class FilePosition:
     line: int = 0
     flushed_line: int = 0  # the parser held nothing back after this line
     mark: int = 0  # checksum of the bytes before `offset`
+    path: str = ""  # where it was opened, links followed
 
     @property
     def identity(self) -> str:
         """The same text for the same file and generation: what ids of its lines are made of."""
         return f"{self.device:x}.{self.inode:x}.{self.generation}"
+
+    def state(self) -> dict[str, int | str]:
+        """What to save: asked for at every turn, so written out."""
+        return {
+            "device": self.device,
+            "inode": self.inode,
+            "generation": self.generation,
+            "offset": self.offset,
+            "line": self.line,
+            "flushed_line": self.flushed_line,
+            "mark": self.mark,
+            "path": self.path,
+        }
 
 
 def mark_of(before: bytes) -> int:
@@ -56,12 +70,12 @@ class LineSplitter:
         lines = []
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
-            self._keep(data[start : min(end, start + MAX_LINE)])
+            self._keep(data[start:end])
             self.offset += self._pending + end + 1 - start
             self._pending = 0
             lines.append(self._whole())
             start = end + 1
-        self._keep(data[start : start + MAX_LINE])
+        self._keep(data[start:])
         self._pending += len(data) - start
         return lines
 
@@ -74,6 +88,10 @@ class LineSplitter:
         return [self._whole()]
 
     def _keep(self, data: bytes) -> None:
+        if not self._partial:
+            data = data.lstrip(
+                b"\0"
+            )  # a writer that was not told of a truncation leaves a hole of these before its line
         self._partial += data[: MAX_LINE - len(self._partial)]
 
     def _whole(self) -> tuple[int, bytes]:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from collectors.collector import Collected, Position, SourceError, SourceSettings
-from collectors.follow import FileCollector, split_format
+from collectors.file_format import split_format
+from collectors.follow import FileCollector
 from parsers.parser import MAX_LINE
 from parsers.rules_file import RulesFile
 from store.event import Event
@@ -37,6 +38,7 @@ class Reader:
         self.spec, self.settings = spec, settings
         self.position: Position | None = None
         self.events: list[Event] = []
+        self.gaps: list[Event] = []
         self.turns: list[Collected] = []
         self.collector: FileCollector | None = None
 
@@ -58,7 +60,8 @@ class Reader:
         assert self.collector is not None
         collected = self.collector.collect(wait_s)
         self.turns.append(collected)
-        self.events += collected.events
+        self.events += [event for event in collected.events if event.kind != "collector_gap"]
+        self.gaps += [event for event in collected.events if event.kind == "collector_gap"]
         if collected.position is not None:
             self.position = collected.position
         return collected
@@ -164,6 +167,7 @@ def test_a_truncated_file_is_read_from_its_start(reader: Reader, log: Path, rest
     if restart:
         reader.start()
     assert pids(reader.until(3)) == [1, 2, 1]
+    assert [gap.severity for gap in reader.gaps] == ["warning"] * restart, "what was cut off unseen nobody knows"
 
 
 def test_a_file_that_was_truncated_and_grew_past_the_position_is_noticed(reader: Reader, log: Path) -> None:
