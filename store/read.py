@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,6 +11,7 @@ from store import schema
 from store.event import Device, Event
 from store.incident import Incident
 from store.job import Job
+from store.look_back import backwards
 from store.node import Node
 from store.outage import Outage
 
@@ -149,9 +150,16 @@ def incident_of(row: Any) -> Incident:
 
 def newest_time(connection: sa.Connection) -> datetime | None:
     """The time of the newest event or roll-up; None in an empty store."""
-    newest = [
-        connection.scalar(sa.select(sa.func.max(table.c.time, type_=schema.UtcTime())))
-        for table in (schema.events, schema.telemetry)
-    ]
+    newest = [_newest(connection, table.c.time) for table in (schema.events, schema.telemetry)]
     known = [moment for moment in newest if moment is not None]
     return max(known, default=None)
+
+
+def _newest(connection: sa.Connection, column: sa.ColumnElement[datetime]) -> datetime | None:
+    query = sa.select(sa.func.max(column, type_=schema.UtcTime()))
+    for since, until in backwards(datetime.now(UTC)):
+        here = [*([] if since is None else [column >= since]), *([] if until is None else [column < until])]
+        moment: datetime | None = connection.scalar(query.where(*here))
+        if moment is not None:
+            return moment
+    return None
