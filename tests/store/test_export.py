@@ -1,4 +1,4 @@
-"""Export and retention: what goes out is what is there, what goes is what is old, and nothing else."""
+"""Export: what goes out is what is there."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -8,8 +8,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from store import export as export_module
 from store import schema
@@ -22,7 +20,6 @@ from store.hint_log import save_hint
 from store.job import Job
 from store.node import Node
 from store.outage import Outage
-from store.retention import PRUNED, prune
 from store.rules_log import note_rules
 from store.save_scores import save_scores
 from store.score import Reason, Score
@@ -128,37 +125,3 @@ def test_batches_join_without_a_seam(engine: sa.Engine, tmp_path: Path, monkeypa
         append_nodes(connection, [Node(f"n{i:03}") for i in range(50)])
     assert export(engine, tmp_path)["nodes"] == 50
     assert [row["node"] for row in read_back(tmp_path, schema.nodes)] == [f"n{i:03}" for i in range(50)]
-
-
-def test_pruning_leaves_exactly_what_is_not_older(any_engine: sa.Engine) -> None:
-    """The moment itself stays; the counts are those of what went; a second time nothing goes."""
-    before = NOW - 3 * DAY
-    moments = [NOW - i * DAY for i in range(10)] + [before + timedelta(microseconds=1), before - timedelta(seconds=1)]
-    with writing(any_engine).begin() as connection:
-        append_events(connection, [Event(moment, "n", "kernel", "note") for moment in moments], NOW)
-    assert prune(any_engine, before) == {"events": 7, "telemetry": 0, "scores": 0}
-    left = [row["time"] for row in stored(any_engine, schema.events)]
-    assert sorted(left) == sorted(moment for moment in moments if moment >= before)
-    assert set(prune(any_engine, before).values()) == {0}
-
-
-def test_what_labels_and_ledgers_rest_on_is_never_pruned(engine: sa.Engine) -> None:
-    """However far ahead the moment lies."""
-    fill(engine)
-    kept = {t.name: stored(engine, t) for t in schema.metadata.sorted_tables if t not in PRUNED}
-    assert prune(engine, NOW + 1000 * DAY) == {"events": 2, "telemetry": 1, "scores": 1}
-    assert {t.name: stored(engine, t) for t in schema.metadata.sorted_tables if t not in PRUNED} == kept
-
-
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(days=st.lists(st.floats(-400, 0), max_size=15), cut=st.floats(-400, 10))
-def test_any_store_is_pruned_at_any_moment(engine: sa.Engine, days: list[float], cut: float) -> None:
-    """Also over gaps of months, which are passed in one step each."""
-    before, moments = NOW + cut * DAY, [NOW + day * DAY for day in days]
-    with writing(engine).begin() as connection:
-        connection.execute(sa.delete(schema.events))
-        append_events(connection, [Event(m, "n", "s", "k", id=str(i)) for i, m in enumerate(moments)], NOW)
-    gone = prune(engine, before)["events"]
-    left = [row["time"] for row in stored(engine, schema.events)]
-    assert gone + len(left) == len(moments)
-    assert sorted(left) == sorted(moment for moment in moments if moment >= before)
