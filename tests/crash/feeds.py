@@ -10,6 +10,7 @@ import random
 import threading
 import time
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
@@ -48,31 +49,32 @@ class KernelLog:
         self.written: list[int] = []
         self._keep = keep
         self._rotated: list[Path] = []
-        self._file = path.open("ab", buffering=0)
+        self._file: FileIO | None = None
 
     def write(self, count: int) -> None:
         """Lines of eight GPUs; the first is written in two halves, as a writer's buffer may cut it."""
         first = len(self.written)
         stamp = datetime.now(UTC).isoformat(timespec="microseconds")
-        texts = [
-            _XID.format(bus=serial % 8 + 1, serial=serial, name=self.name) for serial in range(first, first + count)
-        ]
+        texts = [_XID.format(bus=n % 8 + 1, serial=n, name=self.name) for n in range(first, first + count)]
         data = "".join(f"{stamp} gpu-017 kernel: {text}\n" for text in texts).encode()
-        self._file.write(data[:70])
-        self._file.write(data[70:])
+        file = self._opened()
+        file.write(data[:70])
+        file.write(data[70:])
         self.written += range(first, first + count)
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
+        """Let go of the file; the next line opens it anew."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def rotate(self) -> None:
         """As logrotate does with `create`: rename, then the writer is told to open its file again."""
         old = self.path.with_name(f"{self.path.name}.{len(self._rotated) + 1}")
         self.path.rename(old)
         self.write(5)
-        self._file.close()
-        self._file = self.path.open("ab", buffering=0)
+        self.close()
+        self.path.touch()
         self._rotated.append(old)
         for gone in self._rotated[: -self._keep]:
             gone.unlink(missing_ok=True)
@@ -84,6 +86,11 @@ class KernelLog:
         os.truncate(self.path, 0)
         self._rotated.append(old)
 
+    def _opened(self) -> FileIO:
+        if self._file is None:
+            self._file = self.path.open("ab", buffering=0)
+        return self._file
+
 
 class TrainingLog:
     """Rank 0's log: iterations, every other line without a time of its own."""
@@ -92,23 +99,22 @@ class TrainingLog:
         self.path = path
         self.name = path.stem
         self.written: list[int] = []
-        self._file = path.open("ab", buffering=0)
 
     def write(self, count: int) -> None:
         """One iteration a line."""
         first = len(self.written)
         stamp = f"[{datetime.now(UTC):%Y-%m-%d %H:%M:%S}]"
         lines = [(stamp if n % 2 else "") + _STEP.format(serial=n) for n in range(first, first + count)]
-        self._file.write("".join(lines).encode())
+        with self.path.open("ab", buffering=0) as file:
+            file.write("".join(lines).encode())
         self.written += range(first, first + count)
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
+        """Nothing is held open."""
 
 
 class KernelRing:
-    """/dev/kmsg, a record a call and a descriptor a record: the kernel drops what one writes more than ten times in 5 s."""
+    """/dev/kmsg, a descriptor a record: the kernel drops what one writes more than ten times in five seconds."""
 
     def __init__(self, name: str) -> None:
         self.name = name

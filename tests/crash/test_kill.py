@@ -98,7 +98,7 @@ def settle(programs: Fleet, feeds: list[Feed], rows: Callable[[str], list[tuple[
 
 def test_every_line_is_in_the_store_once_whatever_is_killed(tmp_path: Path) -> None:
     """kill -9 of sidecar, server, postmaster or a backend, at times two at once; now and then one hangs."""
-    print(f"\nseed {SEED}, {ROUNDS} rounds, in {tmp_path}", flush=True)
+    print(f"\nseed {SEED}, {ROUNDS} rounds, in {tmp_path}", flush=True)  # noqa: T201  # it is how to play the same again
     feeds = feeds_in(tmp_path)
     with fleet(tmp_path) as programs, fleet_postgres(programs) as database:
         servers = [programs.server(database.url, f"api-{number}") for number in (1, 2)]
@@ -108,7 +108,7 @@ def test_every_line_is_in_the_store_once_whatever_is_killed(tmp_path: Path) -> N
             rounds.play(ROUNDS)
         programs.revive()
         settle(programs, feeds, database.rows)
-        print({feed.name: len(feed.written) for feed in feeds}, dict(rounds.done), flush=True)
+        print({feed.name: len(feed.written) for feed in feeds}, dict(rounds.done), flush=True)  # noqa: T201
 
 
 def test_every_line_is_in_a_sqlite_file_once_whatever_is_killed(tmp_path: Path) -> None:

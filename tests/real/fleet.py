@@ -143,7 +143,11 @@ class Fleet:
         program = Program(
             node, command, self.folder / f"{node}.log", f"http://127.0.0.1:{port}", None, self._clean | extra
         )
-        return self.add(program)
+        self.add(program)
+        wait_for(f"{node} answers", lambda: answers(f"{program.url}/metrics") or not program.alive())
+        if not program.alive():
+            raise RuntimeError(f"{node} ended: {program.log.read_text()[-500:]}")
+        return program
 
     def revive(self) -> list[Program]:
         """Start again whatever has ended; returns it."""
@@ -151,6 +155,11 @@ class Fleet:
         for program in ended:
             program.start()
         return ended
+
+    def end(self) -> None:
+        """Stop every program, the last started first."""
+        for program in reversed(self.programs):
+            program.end()
 
     def tail(self, characters: int = 1500) -> str:
         """The ends of the logs, for a failure's message."""
@@ -180,13 +189,14 @@ def cpu_s(pid: int) -> float:
 
 @contextmanager
 def fleet(folder: Path) -> Iterator[Fleet]:
-    """An empty fleet; at the end every program is stopped, the last started first, whatever happened."""
+    """An empty fleet; at the end every program is stopped, whatever happened: SIGTERM too leaves none behind."""
     programs = Fleet(folder)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield programs
     finally:
-        for program in reversed(programs.programs):
-            program.end()
+        programs.end()
+        signal.signal(signal.SIGTERM, before)
 
 
 def _end(path: Path, characters: int) -> str:

@@ -94,7 +94,7 @@ def fleet_postgres(fleet: Fleet, **settings: str) -> Iterator[FleetPostgres]:
         try:
             yield found
         finally:
-            program.end()
+            fleet.end()  # before its clients' database is gone
             found.bury()
             shutil.copy(folder / "log", fleet.folder / "postgresql.log")
     finally:
