@@ -9,6 +9,8 @@ from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
 from api import openapi, problem
+from api.deadline import AnswerWithin
+from api.edge import make_edge
 from api.heartbeats import HeartbeatWriter
 from api.loops import make_loops
 from api.measure import MeasureRequests
@@ -113,8 +115,10 @@ def create_app(settings: ApiSettings, engine: sa.Engine, clock: Callable[[], dat
         lifespan=lifespan,
     )
     app.state.foreshock = state
+    app.state.edge = make_edge(settings, state.metrics)
     problem.install(app)
     openapi.publish(app)
+    app.add_middleware(AnswerWithin, answer_s=settings.limits.answer_s, metrics=state.metrics)
     app.add_middleware(MeasureRequests, metrics=state.metrics)
     for resource in RESOURCES:
         app.include_router(resource.router, prefix=PREFIX)

@@ -7,12 +7,13 @@
 
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from api.edge import AtEdge, read_slot
 from api.problem import Problem
 from api.settings import Scope, Token
 from api.state import Server
@@ -37,15 +38,16 @@ def find(tokens: tuple[Token, ...], text: str) -> Token | None:
     return found
 
 
-def requires(scope: Scope) -> Callable[..., str]:
+def requires(scope: Scope) -> Callable[..., Awaitable[str]]:
     """A dependency that lets a request pass with a token of the scope, and gives the token's name."""
 
-    async def check(request: Request, server: Server, credentials: Credentials) -> str:
+    async def check(request: Request, server: Server, edge: AtEdge, credentials: Credentials) -> str:
         tokens = server.settings.tokens
         if not tokens:
             _refuse_foreign_page(request)
             return ANONYMOUS
         token = find(tokens, credentials.credentials) if credentials else None
+        edge.admit(request, f"token:{token.name}" if token else f"address:{_address(request)}")
         if token is None:
             challenge = 'Bearer realm="foreshock"' + (', error="invalid_token"' if credentials else "")
             raise Problem(401, "send a known token: Authorization: Bearer ...", {"WWW-Authenticate": challenge})
@@ -57,12 +59,25 @@ def requires(scope: Scope) -> Callable[..., str]:
     return check
 
 
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
 def _refuse_foreign_page(request: Request) -> None:
     """Without tokens a web page of elsewhere, open in a browser on this host, may not act through it."""
     if request.headers.get("sec-fetch-site") == "cross-site":
         raise Problem(403, "no token is configured: pages of other sites may not call this server")
 
 
+_Reads = Annotated[str, Depends(requires("read"))]
+_Slot = Annotated[None, Depends(read_slot, scope="function")]
+
+
+async def _reading(who: _Reads, _slot: _Slot) -> str:
+    """The token's name, with a slot to read for as long as the route works."""
+    return who
+
+
 Ingester = Annotated[str, Depends(requires("ingest"))]
-Reader = Annotated[str, Depends(requires("read"))]
+Reader = Annotated[str, Depends(_reading)]
 Actor = Annotated[str, Depends(requires("act"))]

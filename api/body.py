@@ -1,5 +1,6 @@
 """Request bodies: read under a limit, unpacked, split into records that can fail one by one."""
 
+import asyncio
 import gzip
 import io
 import zlib
@@ -11,6 +12,7 @@ import orjson
 import zstandard
 from fastapi import Depends, Request
 
+from api.edge import AtEdge, write_slot
 from api.problem import Problem
 from api.state import Server
 
@@ -24,11 +26,11 @@ class Entry:
     error: str | None = None
 
 
-async def _read(request: Request, server: Server) -> bytes:
+async def _read(request: Request, server: Server, edge: AtEdge) -> bytes:
     """The body as sent.
 
     Raises:
-        Problem: 413 over the limit, 415 for an encoding that is not known.
+        Problem: 408 where it does not come, 413 over the limit, 415 for an encoding that is not known.
     """
     limit = server.settings.body_limit_bytes
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
@@ -38,10 +40,17 @@ async def _read(request: Request, server: Server) -> bytes:
     if announced.isdigit() and int(announced) > limit:
         raise _too_large(limit)
     taken = bytearray()
-    async for part in request.stream():
-        taken += part
-        if len(taken) > limit:
-            raise _too_large(limit)
+    body_s = server.settings.limits.body_s
+    try:
+        async with asyncio.timeout(body_s or None):
+            async for part in request.stream():
+                taken += part
+                if len(taken) > limit:
+                    raise _too_large(limit)
+    except TimeoutError:
+        raise Problem(408, f"the body was not there within {body_s:g} s", {"Connection": "close"}) from None
+    finally:
+        edge.charge(request, len(taken))
     return bytes(taken)
 
 
@@ -61,7 +70,15 @@ def unpack(request: Request, server: Server, packed: Packed) -> bytes:
     return unpacked
 
 
-Body = Annotated[bytes, Depends(unpack)]
+async def _turn(_packed: Packed, _slot: Annotated[None, Depends(write_slot, scope="function")]) -> None:
+    """A slot to write, asked for only when the body is there: who sends slowly holds none."""
+
+
+def _unpacked(request: Request, server: Server, packed: Packed, _turn: Annotated[None, Depends(_turn)]) -> bytes:
+    return unpack(request, server, packed)
+
+
+Body = Annotated[bytes, Depends(_unpacked)]
 
 
 def _too_large(limit: int) -> Problem:

@@ -31,7 +31,7 @@ def read_heartbeat(value: Any, received: datetime) -> SidecarReport:
         moments[name] = parse_time(_text(value, name))
         check_time(name, moments[name])
     interval_s = value.get("interval_s")
-    if not _number(interval_s) or not 0 < interval_s <= MOST_INTERVAL_S:
+    if interval_s is None or not _number(interval_s) or not 0 < interval_s <= MOST_INTERVAL_S:
         raise RecordError(f"'interval_s' must be a number of seconds up to {MOST_INTERVAL_S:.0f}")
     if len(orjson.dumps(value)) > MOST_BYTES:
         raise RecordError(f"a heartbeat has {MOST_BYTES} bytes at most")

@@ -101,8 +101,10 @@ class LoopRunner:
                 metrics.turns.labels(loop.name).inc()
                 loop.turn(lambda: not self._stop.is_set() and self._may(loop))
                 metrics.success.labels(loop.name).set(time.time())
+                metrics.failing.discard(loop.name)
         except Exception:  # noqa: BLE001  # a loop outlives whatever a turn meets
             metrics.failures.labels(loop.name).inc()
+            metrics.failing.add(loop.name)
             _log.exception("a turn of loop %s failed; the next one comes in %g s", loop.name, loop.interval_s)
             return False
         return True
@@ -121,6 +123,7 @@ def make_loops(state: State) -> LoopRunner:
             Loop("score", every.score_s, turns.score),
             Loop("policy", every.policy_s, turns.policy),
             Loop("dispatch", every.dispatch_s, turns.dispatch),
+            Loop("ledgers", every.ledgers_s, turns.ledgers),
             Loop("incidents", INCIDENTS_S, turns.incidents, leased=False, wake=state.faults),
             *([Loop("rules", RULES_S, turns.rules)] if state.settings.rules else []),
         ),

@@ -32,11 +32,13 @@ _EVERYWHERE = {
     "401": "No known token.",
     "403": "The token lacks the scope.",
     "422": "A parameter does not fit.",
+    "429": "Too much of one sender: Retry-After says when to go on (at /alerts it is a 503).",
     "500": "An unexpected failure.",
-    "503": "The database is busy or gone.",
+    "503": "The server or its database is busy or gone: Retry-After says when to try again.",
 }
 _BODIES = {
     "400": "The body cannot be read at all.",
+    "408": "The body did not come.",
     "413": "The body is too large.",
     "415": "The encoding is not known.",
 }

@@ -4,18 +4,22 @@
 """
 
 import logging
+import random
 from collections.abc import Mapping
 from http import HTTPStatus
+from sqlite3 import OperationalError as SqliteError
 from typing import Any
 
 import orjson
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import OperationalError
+from psycopg import Error as PostgresError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from api.unavailable import why_unavailable
+
 MEDIA_TYPE = "application/problem+json"
-_RETRY_AFTER_S = 5
 _log = logging.getLogger(__name__)
 
 
@@ -30,7 +34,8 @@ def install(app: FastAPI) -> None:
     """Answer every error of the application as a problem."""
     app.add_exception_handler(StarletteHTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_validation)
-    app.add_exception_handler(OperationalError, _on_database)
+    for kind in (SQLAlchemyError, PostgresError, SqliteError):
+        app.add_exception_handler(kind, _on_database)
     app.add_exception_handler(Exception, _on_crash)
 
 
@@ -76,9 +81,15 @@ async def _on_validation(request: Request, error: Exception) -> Response:
 
 
 async def _on_database(request: Request, error: Exception) -> Response:
-    _log.error("the database is busy or gone: %s", error)
-    # 503, not 429: Alertmanager takes a 429 as final and loses the alert.
-    return problem(request, 503, "the database is busy or gone: try again", {"Retry-After": str(_RETRY_AFTER_S)})
+    why = why_unavailable(error)
+    if why is None:
+        return await _on_crash(request, error)
+    _log.error("%s: %s", why.detail, error)
+    state = getattr(request.app.state, "foreshock", None)
+    if state is not None:
+        state.metrics.shed.labels(why.reason).inc()
+    # 503, not 429: Alertmanager takes a 429 as final and loses the alert. Seconds differ, so that not all come at once.
+    return problem(request, 503, why.detail, {"Retry-After": str(random.randint(2, 5))})  # noqa: S311
 
 
 async def _on_crash(request: Request, error: Exception) -> Response:

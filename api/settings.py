@@ -7,6 +7,8 @@ from typing import Literal, TypeAlias, get_args
 from schedulers.settings import Mode, Policy, WebhookSettings
 
 Scope: TypeAlias = Literal["ingest", "read", "act"]
+# Each request at work has a thread of its own, of 40; probes, metrics and people's actions need some, too.
+MOST_SLOTS = 32
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 
@@ -26,6 +28,25 @@ class Intervals:
     score_s: float = 60.0
     policy_s: float = 10.0
     dispatch_s: float = 2.0
+    ledgers_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one token may send, and how much the server does at a time; 0 switches a rate off.
+
+    The defaults let 12,500 sidecars share one token: 208 heartbeats and 42 roll-ups a second, and all of them at once
+    when the server comes back.
+    """
+
+    requests_per_s: float = 2000.0
+    bytes_per_s: float = 100.0e6  # of bodies as sent, packed
+    burst_s: float = 15.0  # how many seconds' worth may come at once
+    max_writes: int = 8  # requests that write at a time
+    max_reads: int = 12
+    slot_wait_s: float = 2.0  # how long a request waits for one of those
+    body_s: float = 60.0  # a body that is not there by then is given up
+    answer_s: float = 60.0  # an answer that is not there by then is a 503
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +58,7 @@ class ApiSettings:
     webhooks: tuple[WebhookSettings, ...] = ()
     intervals: Intervals = field(default_factory=Intervals)
     body_limit_bytes: int = 32 * 1024 * 1024  # of a request body, packed and unpacked alike
+    limits: Limits = field(default_factory=Limits)
     rules: Path | None = None  # the site's own reading of faults
     silent_after_s: float = 900.0  # a node not heard of for this long is silent, while others report
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from api.auth import hash_token
-from api.settings import SCOPES, ApiSettings, Token
+from api.settings import MOST_SLOTS, SCOPES, ApiSettings, Limits, Token
 from cli.errors import Failure
 from cli.fill import check_keys, convert, fill, listed, mapping
 from schedulers.registry import SCHEDULERS
@@ -24,7 +24,7 @@ from schedulers.webhook import SecretError, key_of
 
 _PREFIX = "FORESHOCK_"
 _POLICY = tuple(f.name for f in fields(Policy))
-_SERVER = ("intervals", "body_limit_bytes", "rules", "silent_after_s")
+_SERVER = ("intervals", "limits", "body_limit_bytes", "rules", "silent_after_s")
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _MIN_TOKEN = 16
 
@@ -43,6 +43,7 @@ def load_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings:
     _check_policy(policy, place)
     hints = get_type_hints(ApiSettings)
     server = {key: convert(hints[key], table[key], f"{place}, {key}") for key in _SERVER if key in table}
+    _check_limits(server.get("limits", Limits()), place)
     tokens = [_token(item, f"{place}, tokens[{i}]") for i, item in enumerate(listed(table.get("tokens"), place))]
     tokens += _environment_token(environ)
     webhooks = [_webhook(item, f"{place}, schedulers[{i}]") for i, item in enumerate(_schedulers(table, place))]
@@ -110,6 +111,13 @@ def _check_policy(policy: Policy, place: str) -> None:
         raise Failure(f"{place}, thresholds, release_ratio: must be under 1, or hints flap")
     if policy.validity_s <= 0:
         raise Failure(f"{place}, validity_s: a hint must be valid for a while")
+
+
+def _check_limits(limits: Limits, place: str) -> None:
+    if limits.max_writes < 1 or limits.max_reads < 1:
+        raise Failure(f"{place}, limits: max_writes and max_reads must be at least 1, or nothing is served")
+    if limits.max_writes + limits.max_reads > MOST_SLOTS:
+        raise Failure(f"{place}, limits: max_writes and max_reads may be {MOST_SLOTS} together: a thread each")
 
 
 def _token(item: Any, place: str) -> Token:

@@ -1,25 +1,32 @@
 """`/livez`, `/readyz`, `/healthz`: for load balancers and init systems; no token needed."""
 
+from datetime import datetime
+
 from fastapi import APIRouter, Response
 from sqlalchemy.exc import SQLAlchemyError
 
+from api.edge import ProbeSlot
 from api.reply import reply
 from api.state import Server, State
 from api.wire import CheckOut
 from store.database import newest_revision, revision
+from store.intake import Waiting, read_waiting
 from store.read_models import newest_model
 
 router = APIRouter(tags=["health"])
 
+# Incidents follow events within a second; so much later something is wrong.
+_BEHIND_S = 10.0
+
 
 @router.get("/livez", operation_id="livez", summary="Is the process alive", response_model=CheckOut)
-def livez() -> Response:
-    """Ok while the process answers at all."""
+async def livez() -> Response:
+    """Ok while the process answers at all; needs neither database nor thread."""
     return reply({"status": "ok", "checks": {}})
 
 
 @router.get("/readyz", operation_id="readyz", summary="Can the server do its work", response_model=CheckOut)
-def readyz(server: Server) -> Response:
+def readyz(server: Server, _slot: ProbeSlot) -> Response:
     """Names each check; 503 when one that the server cannot do without fails. A missing model is no failure."""
     checks = run_checks(server)
     failed = any(text.startswith("failed") for text in checks.values())
@@ -27,23 +34,38 @@ def readyz(server: Server) -> Response:
 
 
 @router.get("/healthz", operation_id="healthz", summary="As /readyz", response_model=CheckOut)
-def healthz(server: Server) -> Response:
+def healthz(server: Server, _slot: ProbeSlot) -> Response:
     """The same as /readyz, under the name that some tools look for."""
-    return readyz(server)
+    return readyz(server, _slot)
 
 
 def run_checks(server: State) -> dict[str, str]:
-    """Each check's outcome: `ok`, or a word on what is wrong; what begins with `failed` is fatal."""
-    checks = {"database": "ok", "migrations": "ok", "model": "ok"}
+    """Each check's outcome: `ok`, or a word on what is wrong; what begins with `failed` is fatal.
+
+    Incidents that lag and a loop that fails are said, and are no reason to send requests elsewhere: another server
+    on the same database would answer no better.
+    """
+    failing = ", ".join(sorted(server.metrics.failing))
+    checks = dict.fromkeys(("database", "migrations", "intake", "model"), "unknown")
+    checks["loops"] = f"failing: {failing}" if failing else "ok"
     try:
         at, newest = revision(server.engine), newest_revision()
+        checks["database"] = "ok"
         if at != newest:
-            checks["migrations"] = f"failed: the schema is at {at}, this program needs {newest}"
-            checks["model"] = "unknown"
-            return checks
+            return checks | {"migrations": f"failed: the schema is at {at}, this program needs {newest}"}
+        checks["migrations"] = "ok"
         with server.engine.connect() as connection:
-            if newest_model(connection) is None:
-                checks["model"] = "none yet: run `foreshock train`"
+            checks["intake"] = _intake(read_waiting(connection), server.clock())
+            model = newest_model(connection)
+            checks["model"] = "none yet: run `foreshock train`" if model is None else "ok"
     except SQLAlchemyError as error:
-        checks.update(database=f"failed: {type(error).__name__}", migrations="unknown", model="unknown")
+        checks["database"] = f"failed: {type(error).__name__}"
     return checks
+
+
+def _intake(waiting: Waiting, now: datetime) -> str:
+    """Whether incidents follow events."""
+    if waiting.set_aside:
+        return f"{waiting.set_aside} events could not be made incidents of: the log says why"
+    behind_s = 0.0 if waiting.oldest is None else (now - waiting.oldest).total_seconds()
+    return "ok" if behind_s < _BEHIND_S else f"behind: {waiting.events} events wait, the oldest for {behind_s:.0f} s"

@@ -10,6 +10,7 @@ from prometheus_client import generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from sqlalchemy.exc import SQLAlchemyError
 
+from api.edge import ProbeSlot
 from api.nodes import NodeState, NodeView, node_views
 from api.state import Server, State
 from store.hint import HINT_ACTIONS, OPEN_STATES, HintAction, HintState
@@ -28,7 +29,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-def metrics(server: Server) -> Response:
+def metrics(server: Server, _slot: ProbeSlot) -> Response:
     """Counters of this process, and gauges that every process of one database tells alike."""
     return Response(generate_latest(server.metrics.registry), media_type=CONTENT_TYPE)
 

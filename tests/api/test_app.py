@@ -164,7 +164,9 @@ def test_a_database_that_is_gone_fails_the_probe(app: FastAPI, monkeypatch: pyte
     assert answer.json()["checks"] == {
         "database": "failed: OperationalError",
         "migrations": "unknown",
+        "intake": "unknown",
         "model": "unknown",
+        "loops": "ok",
     }
 
 

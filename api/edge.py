@@ -1,0 +1,91 @@
+"""What stands before every route: how much each caller may send, and how much is worked on at a time."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from api.limits import RateLimiter, whole_seconds
+from api.metrics import Metrics
+from api.problem import Problem
+from api.settings import ApiSettings
+from api.shedding import Slots
+
+# Probes and scrapes that may wait for a database at a time: one that hangs must not take every thread.
+_PROBES = 4
+_PROBE_WAIT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One server's edge. Writes, reads and probes have slots of their own: none can starve another."""
+
+    limiter: RateLimiter | None
+    writes: Slots
+    reads: Slots
+    probes: Slots
+    metrics: Metrics
+
+    def admit(self, request: Request, caller: str) -> None:
+        """Count a request of a caller.
+
+        Raises:
+            Problem: 429, it sends too much; 503 at /alerts, for Alertmanager takes a 429 as final.
+        """
+        if self.limiter is None:
+            return
+        request.state.caller = caller
+        wait_s, of_what = self.limiter.wait_s(caller)
+        if wait_s > 0:
+            self.metrics.shed.labels("rate").inc()
+            status = 503 if request.url.path.endswith("/alerts") else 429
+            detail = f"too many {of_what} of one sender: send less, or raise `limits` in the server's configuration"
+            raise Problem(status, detail, {"Retry-After": whole_seconds(wait_s)})
+
+    def charge(self, request: Request, body_bytes: int) -> None:
+        """Count a body that was read."""
+        caller = getattr(request.state, "caller", None)
+        if self.limiter is not None and caller is not None:
+            self.limiter.charge(caller, body_bytes)
+
+
+def make_edge(settings: ApiSettings, metrics: Metrics) -> Edge:
+    """The edge that the settings ask for. Without tokens only this machine can call: nobody is limited."""
+    limits = settings.limits
+    return Edge(
+        RateLimiter(limits) if settings.tokens else None,
+        Slots("write", limits.max_writes, limits.slot_wait_s, metrics),
+        Slots("read", limits.max_reads, limits.slot_wait_s, metrics),
+        Slots("probe", _PROBES, _PROBE_WAIT_S, metrics),
+        metrics,
+    )
+
+
+async def _edge(request: Request) -> Edge:
+    edge: Edge = request.app.state.edge
+    return edge
+
+
+AtEdge = Annotated[Edge, Depends(_edge)]
+
+
+async def write_slot(edge: AtEdge) -> AsyncIterator[None]:
+    """A slot to write, for as long as the route works."""
+    async with edge.writes.held():
+        yield
+
+
+async def read_slot(edge: AtEdge) -> AsyncIterator[None]:
+    """A slot to read."""
+    async with edge.reads.held():
+        yield
+
+
+async def _probe_slot(edge: AtEdge) -> AsyncIterator[None]:
+    async with edge.probes.held():
+        yield
+
+
+# Given back before the answer is sent: a client that reads slowly holds none.
+ProbeSlot = Annotated[None, Depends(_probe_slot, scope="function")]
