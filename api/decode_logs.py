@@ -13,12 +13,13 @@ from typing import Any
 import orjson
 
 from api.body import Entry, records
-from api.ingest import MAX_NAME, Rejected
+from api.ingest import Rejected
 from parsers.auto import SAMPLE_LINES, detect
 from parsers.parser import Context, ParseError, Parser, clean, guarded
 from parsers.ruled import make_parser
 from parsers.rules import RulesSource
 from store.event import Event, RecordError, parse_time
+from store.event_json import MAX_NAME
 
 DEFAULT_FORMAT = "kernel"
 _TEXT = ("log", "message", "MESSAGE", "msg")

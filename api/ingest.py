@@ -1,23 +1,26 @@
 """What comes in, into the store: one transaction a request; a record that does not fit leaves the others alone."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from api.body import Entry
+import sqlalchemy as sa
+
+from api.body import Entry, records
 from api.state import State
 from diagnosis.fold_intake import faults_of
 from store.append import append_events, append_outages, append_rollups, upsert_last_seen
 from store.database import writing
 from store.event import Event, RecordError, from_wire
+from store.event_json import MAX_MESSAGE, MAX_NAME, decode_events
 from store.intake import add_intake
 from store.outage import Outage
+from store.partitions import ensure_days
 from store.telemetry import Rollup
+from store.transaction import transact
 
-# Indexed text: PostgreSQL takes 2,704 bytes of an index entry at most.
-MAX_NAME = 255
-MAX_MESSAGE = 64 * 1024
 MAX_REJECTED_SHOWN = 100
 
 T = TypeVar("T")
@@ -88,25 +91,43 @@ def check_time(field: str, moment: datetime) -> None:
         raise RecordError(f"{field!r} is in the year {moment.year}: use one between 1970 and 9998")
 
 
+def events_of(body: bytes) -> tuple[list[Event], list[Rejected]]:
+    """The events of a body: all at once where every record fits, else one by one, with the bad ones named.
+
+    Raises:
+        Problem: 400 when the body is an array that is broken.
+    """
+    fitting = decode_events(body)
+    return (fitting, []) if fitting is not None else sift(records(body), read_event)
+
+
 def take_events(state: State, events: Sequence[Event], rejected: Sequence[Rejected], resource: str) -> Taken:
     """Append events, and those to make incidents of to the intake, in one transaction; the loop `incidents` does so."""
     state.metrics.rejected.labels(resource).inc(len(rejected))
-    accepted = 0
-    if events:
-        rules = state.rules()
-        with writing(state.engine).begin() as connection:
-            received = state.clock()
-            appended = append_events(connection, map(rules.judge, events), received)
-            faults = faults_of(appended.new)
-            add_intake(connection, faults, received)
-        accepted = len(appended.new)
-        if faults:
-            state.faults.set()
-        for event in appended.new:
-            state.metrics.count_event(event.source)
-    if accepted:
+    new = _append(state, events) if events else ()
+    if new:
         state.news.set()
-    return Taken(accepted, len(events) - accepted, rejected[:MAX_REJECTED_SHOWN])
+    for source, count in Counter(event.source for event in new).items():
+        state.metrics.count_events(source, count)
+    return Taken(len(new), len(events) - len(new), rejected[:MAX_REJECTED_SHOWN])
+
+
+def _append(state: State, events: Sequence[Event]) -> Sequence[Event]:
+    rules, received = state.rules(), state.clock()
+    judged = [rules.judge(event) for event in events] if rules.faults else events
+    days = {received.date(), *(event.time.date() for event in events if event.time is not None)}
+    ensure_days(state.engine, days, ("events",), now=received)
+
+    def work(connection: sa.Connection) -> tuple[Sequence[Event], Sequence[Event]]:
+        new = append_events(connection, judged, received).new
+        faults = faults_of(new)
+        add_intake(connection, faults, received)
+        return new, faults
+
+    new, faults = transact(state.engine, work)
+    if faults:
+        state.faults.set()
+    return new
 
 
 def take_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rejected]) -> Taken:

@@ -90,6 +90,6 @@ class Metrics:
         gauge = Gauge("foreshock_rules_errors", "Changes of the rules file that were refused.", registry=self.registry)
         gauge.set_function(lambda: float(rules.errors))
 
-    def count_event(self, source: str) -> None:
-        """Count one new event."""
-        self.events.labels(source if source in SOURCES else "other").inc()
+    def count_events(self, source: str, count: int) -> None:
+        """Count new events of a source."""
+        self.events.labels(source if source in SOURCES else "other").inc(count)

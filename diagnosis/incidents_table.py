@@ -67,7 +67,7 @@ def _stored(connection: sa.Connection, groups: dict[Group, list[Event]]) -> dict
     for row in connection.execute(query).mappings():
         group = incident_group(incident_of(row))
         if group in groups:
-            found[group].append(fault_from(row))
+            found[group].append(fault_from(dict(row)))
     return found
 
 

@@ -9,19 +9,20 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from store import schema
+from store.copy_events import copy_new
 from store.event import Event, RecordError, format_time, with_id
+from store.event_rows import COLUMNS, sqlite_rows
 from store.job import Job, job_from_event
 from store.node import Node
 from store.outage import Outage, outage_from_event
 from store.telemetry import ROLLUP_S, Rollup
 from store.telemetry_merge import merge_rollups
 
-# SQLite's limit is 32,766 bound values a statement, PostgreSQL's 65,535.
-_MAX_VALUES = 30_000
 # Clocks drift and zones are mistaken for each other; a day covers both.
 MAX_AHEAD = timedelta(days=1)
 
@@ -47,55 +48,50 @@ def append_events(connection: sa.Connection, events: Iterable[Event], received: 
     (its host's clock is wrong, or a log says 2999): what it said is kept as the attribute `time_claimed`.
     """
     latest = max(received, datetime.now(UTC)) + MAX_AHEAD
-    unique = {event.id: _dated(event, received, latest) for event in map(with_id, events)}
-    fresh = _insert_new(connection, list(unique.values()), received)
+    unique: dict[str, Event] = {}
+    undated: set[str] = set()
+    for event in map(with_id, events):
+        name = event.id or ""
+        unique[name] = event
+        if event.time is None or event.time > latest:
+            undated.add(name)
+            unique[name] = _dated(event, received)
+    fresh = _insert_new(connection, list(unique.values()), received, undated)
     append_outages(connection, _decoded(fresh, "outage", outage_from_event))
     append_jobs(connection, _decoded(fresh, "job", job_from_event))
     _note_seen(connection, fresh, received)
     return Appended(new=tuple(fresh), known=len(unique) - len(fresh))
 
 
-def _dated(event: Event, received: datetime, latest: datetime) -> Event:
+def _dated(event: Event, received: datetime) -> Event:
+    """The event at the time of its receipt."""
     if event.time is None:
         return replace(event, time=received)
-    if event.time <= latest:
-        return event
     attributes = {**event.attributes, "time_claimed": format_time(event.time)}
     return replace(event, time=received, attributes=attributes)
 
 
-def _insert_new(connection: sa.Connection, events: Sequence[Event], received: datetime) -> list[Event]:
+def _insert_new(
+    connection: sa.Connection, events: list[Event], received: datetime, undated: set[str]
+) -> Sequence[Event]:
     """Insert what is not there; returns what was new. Two writers at once cannot make a duplicate."""
-    known: set[str] = set()
-    column = schema.events.c.id
-    for part in _parts([event.id for event in events]):
-        known.update(connection.scalars(sa.select(column).where(column.in_(part))))
-    fresh = [event for event in events if event.id not in known]
+    if not events:
+        return events
+    if connection.dialect.name == "postgresql":
+        return copy_new(connection, events, received, undated)
+    # SQLite has one writer at a time: what is not there now will not be there in a moment.
+    known = set(connection.exec_driver_sql(_KNOWN, (orjson.dumps([event.id for event in events]).decode(),)).scalars())
+    fresh = [event for event in events if event.id not in known] if known else events
     if fresh:
-        statement = _insert(connection, schema.events).on_conflict_do_nothing(index_elements=["id", "time"])
-        connection.execute(statement, [_event_row(event, received) for event in fresh])
+        connection.exec_driver_sql(_INSERT, list(sqlite_rows(fresh, received)))
     return fresh
 
 
-def _event_row(event: Event, received: datetime) -> dict[str, Any]:
-    return {
-        "id": event.id,
-        "time": event.time or received,
-        "received": received,
-        "node": event.node,
-        "run": event.run(),
-        "source": event.source,
-        "kind": event.kind,
-        "code": event.code,
-        "severity": event.severity,
-        "cause": event.cause,
-        "action": event.action,
-        "device": asdict(event.device),
-        "message": event.message,
-        "attributes": dict(event.attributes),
-        "file": event.file,
-        "line": event.line,
-    }
+_KNOWN = "SELECT id FROM events WHERE id IN (SELECT value FROM json_each(?))"
+_INSERT = (
+    f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608  # our own names
+    " ON CONFLICT DO NOTHING"
+)
 
 
 def _decoded(events: Iterable[Event], kind: str, decode: Any) -> list[Any]:
@@ -121,19 +117,22 @@ def _note_seen(connection: sa.Connection, events: Sequence[Event], received: dat
 
 def upsert_last_seen(connection: sa.Connection, newest: Mapping[str, datetime]) -> None:
     """Note nodes as known, and when they were last heard of."""
-    table = schema.nodes
     if not newest:
         return
-    statement = _insert(connection, table)
-    newer = sa.case(
-        (table.c.last_seen.is_(None), statement.excluded.last_seen),
-        (statement.excluded.last_seen > table.c.last_seen, statement.excluded.last_seen),
-        else_=table.c.last_seen,
-    )
-    connection.execute(
-        statement.on_conflict_do_update(index_elements=["node"], set_={"last_seen": newer}),
-        [{"node": node, "last_seen": moment} for node, moment in sorted(newest.items())],
-    )
+    rows = sorted(newest.items())
+    newer = "WHERE nodes.last_seen IS NULL OR nodes.last_seen < excluded.last_seen"
+    upsert = f"ON CONFLICT (node) DO UPDATE SET last_seen = excluded.last_seen {newer}"
+    if connection.dialect.name == "postgresql":
+        names, moments = (list(column) for column in zip(*rows, strict=True))
+        statement = f"INSERT INTO nodes (node, last_seen) SELECT * FROM unnest(%s::text[], %s::timestamptz[]) {upsert}"  # noqa: S608
+        connection.exec_driver_sql(statement, (names, moments))
+    else:
+        statement = f"INSERT INTO nodes (node, last_seen) VALUES (?, ?) {upsert}"  # noqa: S608
+        connection.exec_driver_sql(statement, [(node, _bound(moment)) for node, moment in rows])
+
+
+def _bound(moment: datetime) -> Any:
+    return schema.UtcTime().process_bind_param(moment, sqlite.dialect())
 
 
 def append_outages(connection: sa.Connection, outages: Iterable[Outage]) -> None:
@@ -175,19 +174,20 @@ def append_links(connection: sa.Connection, links: Iterable[Mapping[str, Any]]) 
 
 
 def upsert(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
-    """Insert rows; one whose primary key is there already is replaced. Of two with the same key the last holds."""
+    """Insert rows; one whose primary key is there already is replaced. Of two with the same key the last holds.
+
+    They go in by their keys, so that two writers cannot wait for each other.
+    """
     keys = [column.name for column in table.primary_key]
     unique = {tuple(row[key] for key in keys): row for row in rows}
     if not unique:
         return
     statement = _insert(connection, table)
     changed = {name: statement.excluded[name] for name in rows[0] if name not in keys}
-    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed), list(unique.values()))
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=keys, set_=changed), [unique[key] for key in sorted(unique)]
+    )
 
 
 def _insert(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | Any:
     return (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
-
-
-def _parts(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    return (values[start : start + _MAX_VALUES] for start in range(0, len(values), _MAX_VALUES))

@@ -91,7 +91,7 @@ def _integers(*values: int | None) -> bool:
 def _plain(event: Event) -> bool:
     """Attributes that both readers read alike (a larger integer is a float to one of them), and a run with a name."""
     for value in event.attributes.values():
-        if value.__class__ is int and not -(2**63) <= value < 2**63:  # type: ignore[operator]
+        if value.__class__ is int and not -(2**63) <= value < 2**63:
             return False
     run = event.attributes.get("run")
     return not isinstance(run, str) or 0 < len(run) <= MAX_NAME

@@ -1,0 +1,115 @@
+"""Events as rows of the table `events`: tuples for SQLite's executemany, text for PostgreSQL's COPY."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+
+from store.event import Device, Event
+
+COLUMNS = (
+    *("id", "time", "received", "node", "run", "source", "kind", "code"),
+    *("severity", "cause", "action", "device", "message", "attributes", "file", "line"),
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_US = timedelta(microseconds=1)
+
+
+def sqlite_rows(events: Sequence[Event], received: datetime) -> Iterator[tuple[Any, ...]]:
+    """Rows in the order of COLUMNS; times as microseconds since 1970."""
+    devices: dict[Any, str] = {}
+    now = (received - _EPOCH) // _US
+    for event in events:
+        yield (
+            event.id,
+            now if event.time is None else (event.time - _EPOCH) // _US,
+            now,
+            event.node,
+            event.run(),
+            event.source,
+            event.kind,
+            event.code,
+            event.severity,
+            event.cause,
+            event.action,
+            _device(event.device, devices),
+            event.message,
+            _json(event.attributes),
+            event.file,
+            event.line,
+        )
+
+
+def copy_text(events: Sequence[Event], received: datetime) -> bytes:
+    """Rows in the order of COLUMNS, in COPY's text format. NUL characters, which no text can hold there, are left out.
+
+    What repeats (names, devices) is escaped once; what does not, all in one go.
+    """
+    names = _Escaped({None: "\\N"})
+    devices: dict[Any, str] = {}
+    now = received.isoformat()
+    flat: list[str] = []
+    for event in events:
+        flat += (event.id or "", event.message, _json(event.attributes))
+    own = iter(_escaped_each(flat))
+    lines = [
+        "\t".join(
+            (
+                next(own),
+                now if event.time is None else event.time.isoformat(),
+                now,
+                names[event.node],
+                names[event.run()],
+                names[event.source],
+                names[event.kind],
+                names[event.code],
+                event.severity,
+                event.cause,
+                event.action,
+                names[_device(event.device, devices)],
+                next(own),
+                next(own),
+                names[event.file],
+                names[event.line],
+            )
+        )
+        for event in events
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+class _Escaped(dict[Any, str]):
+    """Values as COPY reads them, made when first asked for."""
+
+    def __missing__(self, value: object) -> str:
+        text = self[value] = _escape(str(value).replace("\0", ""))
+        return text
+
+
+def _escaped_each(texts: list[str]) -> list[str]:
+    """Each text escaped, by way of one long text between whose parts stands what none may hold."""
+    whole = "\0".join(texts)
+    if whole.count("\0") != len(texts) - 1:
+        whole = "\0".join(text.replace("\0", "") for text in texts)
+    return _escape(whole).split("\0")
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _device(device: Device, known: dict[Any, str]) -> str:
+    key = (device.type, device.pci, device.index, device.uuid, device.port)
+    text = known.get(key)
+    if text is None:
+        text = known[key] = orjson.dumps(device).decode()
+    return text
+
+
+def _json(attributes: Mapping[str, Any]) -> str:
+    try:
+        return orjson.dumps(attributes).decode()
+    except TypeError:  # an integer of more than 64 bits, a mapping that is no dict
+        return json.dumps(dict(attributes))
