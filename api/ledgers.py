@@ -1,34 +1,123 @@
-"""The runs' ledgers, kept for a few seconds: every open dashboard asks for them, and they read a run's whole log."""
+"""The runs' ledgers: a background loop computes those that have news and stores them; requests read what is stored.
 
-import threading
+A ledger is made from the run's whole log. That of a small run is made again a few seconds after a line came in; that of
+a long one at most every `REST` times what the last time cost, so that it takes a twentieth of a processor at most.
+"""
+
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
-from goodput.ledger import Ledger
-from goodput.reading import read_ledgers
+from goodput.stored import compute
+from store.database import writing
+from store.ledgers import (
+    StoredLedger,
+    archives_taken,
+    job_marks,
+    job_names,
+    ledger_page,
+    log_marks,
+    read_ledger,
+    records_of_all,
+    save_ledger,
+)
 
-KEEP_S = 10.0
-_MAX_RUNS = 1000
+REST = 20.0
+# What one turn may cost before it leaves the rest to the next, seconds.
+_TURN_S = 1.0
+# Lines older than the last look-out's window are looked for this rarely, or when an archive was ingested.
+_LIVE, _WHOLE_S = timedelta(hours=1), 3600.0
+# The log of a run whose ledger nobody has computed yet: up to so many lines a request computes it by itself.
+SMALL_LINES = 5_000
+# How long a list computes such ledgers, seconds; the runs beyond are listed without one.
+_SPOT_S = 0.1
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class LedgerCache:
-    """One server's ledgers. One request at a time computes; the others wait for it rather than do the same."""
+class LedgerTurns:
+    """The loop's turns: which runs have news, and when each may be computed again."""
 
+    engine: sa.Engine
+    clock: Callable[[], datetime]
     monotonic: Callable[[], float] = time.monotonic
-    _kept: dict[str, tuple[float, Ledger | None]] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _due: dict[str, float] = field(default_factory=dict)
+    _news: set[str] = field(default_factory=set)
+    _whole: tuple[int, float] | None = None  # files of archives, and when the whole log was looked at
 
-    def get(self, connection: sa.Connection, run: str) -> Ledger | None:
-        """The ledger of a run, at most `KEEP_S` old; None for a run that is not known."""
-        with self._lock:
-            made, ledger = self._kept.get(run, (float("-inf"), None))
-            if self.monotonic() - made > KEEP_S:
-                ledger = next(iter(read_ledgers(connection, run)), None)
-                if len(self._kept) >= _MAX_RUNS:
-                    self._kept.clear()
-                self._kept[run] = (self.monotonic(), ledger)
-            return ledger
+    def turn(self, keep_on: Callable[[], bool]) -> None:
+        """Compute what has news and is due, the cheapest first."""
+        with self.engine.connect() as connection:
+            self._news |= self._changed(connection)
+        began = self.monotonic()
+        for run in sorted(self._news, key=lambda run: (self._due.get(run, 0.0), run)):
+            now = self.monotonic()
+            if now - began > _TURN_S or not keep_on():
+                return
+            if self._due.get(run, now) <= now:
+                self._make(run)
+                self._due[run] = self.monotonic() + REST * (self.monotonic() - now)
+
+    def _make(self, run: str) -> None:
+        self._news.discard(run)
+        try:
+            with self.engine.connect() as connection:
+                ledger = compute(connection, run, self.clock())
+            if ledger is not None:
+                with writing(self.engine).begin() as connection:
+                    save_ledger(connection, ledger)
+        except sa.exc.SQLAlchemyError:
+            self._news.add(run)
+            raise
+        except Exception:  # noqa: BLE001  # one run that cannot be accounted keeps no other from it
+            _log.exception("the ledger of run %r could not be computed", run)
+
+    def _changed(self, connection: sa.Connection) -> set[str]:
+        """Runs of which more is stored than went into their ledger; and at times those that ended of late."""
+        files = archives_taken(connection)
+        whole = self._whole is None or self._whole[0] != files or self.monotonic() - self._whole[1] > _WHOLE_S
+        stored = records_of_all(connection)
+        jobs = job_marks(connection)
+        changed = {run for run, mark in jobs.items() if run not in stored or stored[run][1].get("jobs") != mark}
+        if whole:
+            self._whole = (files, self.monotonic())
+            day_ago = self.clock() - timedelta(days=1)
+            # What blames a fault or an outage on a run may come in after it has ended.
+            changed |= {run for run, (until, _records) in stored.items() if until >= day_ago}
+            logs = log_marks(connection)
+            # Fewer lines than there were have been pruned: the stored ledger knows more.
+            return changed | {run for run, (lines, _) in logs.items() if lines > _lines(stored, run)}
+        logs = log_marks(connection, self.clock() - _LIVE)
+        return changed | {run for run, (_, newest) in logs.items() if run not in stored or newest > stored[run][0]}
+
+
+def _lines(stored: dict[str, tuple[datetime, dict[str, Any]]], run: str) -> int:
+    return int(stored[run][1].get("lines", 0)) if run in stored else 0
+
+
+def ledger_of(connection: sa.Connection, run: str, now: datetime) -> StoredLedger | None:
+    """A run's ledger as it is stored; else made on the spot from a short log. None: not known, or not yet."""
+    stored = read_ledger(connection, run)
+    if stored is not None:
+        return stored
+    lines, _newest = log_marks(connection, run=run).get(run, (0, None))
+    return compute(connection, run, now) if lines <= SMALL_LINES else None
+
+
+def runs_after(
+    connection: sa.Connection, after: str, limit: int, now: datetime
+) -> list[tuple[str, StoredLedger | None]]:
+    """Runs by name with their ledgers; of those that the loop has not come to, the first few are made on the spot."""
+    found: dict[str, StoredLedger | None] = dict.fromkeys(job_names(connection, after, limit))
+    found.update((ledger.run, ledger) for ledger in ledger_page(connection, after, limit))
+    names = sorted(found)[:limit]
+    began = time.monotonic()
+    for name in names:
+        if found[name] is None and time.monotonic() - began < _SPOT_S:
+            found[name] = ledger_of(connection, name, now)
+    return [(name, found[name]) for name in names]

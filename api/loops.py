@@ -19,6 +19,7 @@ from api.state import State
 from api.turns import Turns
 from store.database import open_apart
 from store.lease import acquire, release
+from store.retention import Keep
 
 LEASE = "loops"
 _WAIT_S = 1.0
@@ -29,6 +30,9 @@ RULES_S = 2.0
 INCIDENTS_S = 0.25
 # At the least, after a turn that failed: the log shall not fill up.
 _AFTER_FAILURE_S = 1.0
+# The next three days' tables are made ahead of them.
+DAYS_S = 3600.0
+PRUNE_S = 86_400.0
 _log = logging.getLogger(__name__)
 
 
@@ -121,6 +125,8 @@ def make_loops(state: State) -> LoopRunner:
         state,
         (
             Loop("score", every.score_s, turns.score),
+            Loop("days", DAYS_S, turns.days),
+            *([Loop("prune", PRUNE_S, turns.prune)] if state.settings.keep != Keep() else []),
             Loop("policy", every.policy_s, turns.policy),
             Loop("dispatch", every.dispatch_s, turns.dispatch),
             Loop("ledgers", every.ledgers_s, turns.ledgers),

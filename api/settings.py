@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from schedulers.settings import Mode, Policy, WebhookSettings
+from store.retention import Keep
 
 Scope: TypeAlias = Literal["ingest", "read", "act"]
 # Each request at work has a thread of its own, of 40; probes, metrics and people's actions need some, too.
@@ -57,6 +58,7 @@ class ApiSettings:
     policy: Policy = field(default_factory=Policy)
     webhooks: tuple[WebhookSettings, ...] = ()
     intervals: Intervals = field(default_factory=Intervals)
+    keep: Keep = field(default_factory=Keep)  # of events, telemetry and scores; for ever, unless it says so
     body_limit_bytes: int = 32 * 1024 * 1024  # of a request body, packed and unpacked alike
     limits: Limits = field(default_factory=Limits)
     rules: Path | None = None  # the site's own reading of faults

@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from fastapi import Depends, Request
 
 from api.heartbeats import Heartbeats
-from api.ledgers import LedgerCache
 from api.metrics import Metrics
 from api.settings import ApiSettings
 from parsers.rules import RulesSource, no_rules
@@ -30,7 +29,6 @@ class State:
     news: threading.Event = field(default_factory=threading.Event)
     faults: threading.Event = field(default_factory=threading.Event)
     rules: RulesSource = no_rules
-    ledgers: LedgerCache = field(default_factory=LedgerCache)
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
 
 

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from api.ledgers import LedgerTurns
 from api.state import State
 from diagnosis.fold_intake import fold_intake
 from predictor.scoring import score_nodes
@@ -11,9 +12,11 @@ from schedulers.dispatch import Dispatch, run_dispatch
 from schedulers.registry import SCHEDULERS
 from schedulers.turn import run_policy
 from store.database import writing
+from store.partitions import KEEP_AHEAD, ensure_days
 from store.read import newest_time
 from store.read_models import newest_model
 from store.read_states import newest_scoring
+from store.retention import prune
 from store.rules_log import note_rules
 
 # Features age even when nothing comes in: silence is a sign, too.
@@ -28,6 +31,7 @@ class Turns:
     def __init__(self, state: State, jitter: Callable[[], float]) -> None:
         self._state = state
         self._newest: datetime | None = None
+        self._ledgers = LedgerTurns(state.engine, state.clock)
         self._schedulers = tuple(SCHEDULERS["webhook"](webhook) for webhook in state.settings.webhooks)
         self._dispatch = Dispatch(
             state.engine, self._schedulers, state.settings.mode, jitter, wall=lambda: datetime.now(UTC)
@@ -53,9 +57,24 @@ class Turns:
         self._newest = newest
         _log.info("scored %d times", len(scores))
 
+    def days(self, _keep_on: Callable[[], bool]) -> None:
+        """Make the tables of today and the next days, before anybody writes to them."""
+        now = datetime.now(UTC)
+        ahead = range(KEEP_AHEAD.days + 1)
+        ensure_days(self._state.engine, [now + timedelta(days=day) for day in ahead], tries=20)
+
+    def prune(self, keep_on: Callable[[], bool]) -> None:
+        """Let go of what is kept no longer."""
+        gone = prune(self._state.engine, self._state.settings.keep.before(self._state.clock()), keep_on)
+        _log.info("pruned %s", gone)
+
     def policy(self, _keep_on: Callable[[], bool]) -> None:
         """Bring the hints up to now."""
         run_policy(self._state.engine, self._state.settings.policy, self._state.clock())
+
+    def ledgers(self, keep_on: Callable[[], bool]) -> None:
+        """Compute the ledgers of the runs that have news."""
+        self._ledgers.turn(keep_on)
 
     def rules(self, _keep_on: Callable[[], bool]) -> None:
         """Write down the rules in force, where they are not those of before."""

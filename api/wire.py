@@ -216,7 +216,7 @@ class RulesOut(BaseModel):
 
 
 class RunOut(BaseModel):
-    """A training run over its attempts."""
+    """A training run over its attempts; what its ledger tells is null until that is computed."""
 
     run: str
     state: str | None
@@ -224,10 +224,11 @@ class RunOut(BaseModel):
     gpus: int | None
     start: datetime | None
     end: datetime | None
-    wall_s: float
+    wall_s: float | None
     goodput: float | None
-    attempts: int
-    interruptions: int
+    attempts: int | None
+    interruptions: int | None
+    as_of: datetime | None
 
 
 class InterruptionOut(BaseModel):
@@ -240,7 +241,7 @@ class InterruptionOut(BaseModel):
 
 
 class LedgerOut(BaseModel):
-    """A run's wall time in buckets of seconds, which sum to `wall_s` exactly."""
+    """A run's wall time in buckets of seconds, which sum to `wall_s` exactly, from the records up to `as_of`."""
 
     run: str
     nodes: int | None
@@ -251,6 +252,7 @@ class LedgerOut(BaseModel):
     buckets: dict[str, float]
     goodput: float | None
     interruptions: list[InterruptionOut]
+    as_of: datetime
 
 
 class SourceOut(BaseModel):

@@ -17,15 +17,16 @@ def place_rows(size: Size) -> list[tuple[str, bytes]]:
     for number in range(size.nodes):
         leaf = number // LEAF
         seen = stamp(micros(size.end) - number * 50_000)
-        nodes.append(
-            f"{name(number)}\track-{number // 16:04d}\tleaf-{leaf:03d}\tH100-SXM\t8\t550.90.07\t{since}\t{NULL}\t{seen}\n"
-        )
+        place = f"rack-{number // 16:04d}\tleaf-{leaf:03d}"
+        nodes.append(f"{name(number)}\t{place}\tH100-SXM\t8\t550.90.07\t{since}\t{NULL}\t{seen}\n")
         cables.append(f"leaf-{leaf:03d}\t{number % LEAF + 1}\t{name(number)}\t1\thca\n")
     leaves = -(-size.nodes // LEAF)
     for leaf in range(leaves):
         for port in range(_UP):
             group = leaf // 16
-            cables.append(f"leaf-{leaf:03d}\t{LEAF + port + 1}\tspine-{group:02d}-{port:02d}\t{leaf % 16 + 1}\tswitch\n")
+            cables.append(
+                f"leaf-{leaf:03d}\t{LEAF + port + 1}\tspine-{group:02d}-{port:02d}\t{leaf % 16 + 1}\tswitch\n"
+            )
             core = f"core-{port:02d}-{leaf % 16:02d}"
             cables.append(f"spine-{group:02d}-{port:02d}\t{leaf % 16 + 33}\t{core}\t{group + 1}\tswitch\n")
     return [("nodes", "".join(nodes).encode()), ("links", "".join(cables).encode())]

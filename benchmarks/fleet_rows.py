@@ -175,7 +175,7 @@ def _incident(profile: Profile, what: tuple[str, str, str, str], device: str, co
     shown = profile.kind if profile.code is None else f"{profile.kind}:{profile.code}"
     return (
         f"{ident}\t{node}\t{start}\t{end}\t{profile.kind}\t{code}\t{profile.severity}\t{profile.cause}"
-        f"\t{profile.action}\t{device}\t{profile.message}\t{count}\t{{\"{shown}\":{count}}}\t{NULL}"
+        f'\t{profile.action}\t{device}\t{profile.message}\t{count}\t{{"{shown}":{count}}}\t{NULL}'
         f"\t{profile.source}\t{NULL}\n"
     )
 

@@ -1,8 +1,8 @@
 """A large fleet's year in PostgreSQL, by COPY: 12,500 nodes, about eight million events. Made once a folder.
 
-    python -m benchmarks.fleet_year /var/tmp/year      # fills it, and says how large it became
+python -m benchmarks.fleet_year /var/tmp/year      # fills it, and says how large it became
 
-    with fleet_year(folder) as url: ...                # the server runs as long as the block
+with fleet_year(folder) as url: ...                # the server runs as long as the block
 """
 
 import sys
@@ -76,7 +76,7 @@ def fleet_year(folder: Path, size: Size | None = None) -> Iterator[str]:
 
     The present of the store stands still: a folder of yesterday is a fleet whose newest records are a day old.
     """
-    from real.postgres import postgres  # noqa: PLC0415  # the starters stand with the tests, on the path by now
+    from real.postgres import postgres  # the starters stand with the tests, on the path by now
 
     done = folder / "filled"
     with postgres(folder=folder, settings={"shared_buffers": "2GB", "effective_cache_size": "8GB"}) as server:

@@ -13,15 +13,16 @@ import sqlalchemy as sa
 
 from goodput import checkpoint, spares
 from goodput.ledger import Ledger, account
-from goodput.reading_records import read_machines, read_records, run_names
+from goodput.reading_records import is_run, read_machines, read_records, run_names
 from goodput.timeline import to_ms
 from goodput.training_log import median
 from store import schema
-from store.node import Node
-from store.outage import Outage
-from store.read import newest_time, read_jobs, read_nodes, read_outages
+from store.ledgers import job_names
+from store.read import newest_time, read_jobs
 
+_NODES, _OUTAGES = schema.nodes, schema.outages
 _DAY_MS = 86_400_000
+_NAMED = 1_000  # runs that are counted for a sentence
 
 
 class NoRecordsError(LookupError):
@@ -30,8 +31,7 @@ class NoRecordsError(LookupError):
 
 def read_ledgers(connection: sa.Connection, run: str | None = None, until: datetime | None = None) -> list[Ledger]:
     """The ledger of each run (or of one) as of `until`, by run name; none where no such run is known."""
-    names = run_names(connection)
-    wanted = [name for name in names if run is None or name == run]
+    wanted = run_names(connection) if run is None else [run] if is_run(connection, run) else []
     if not wanted:
         return []
     machines = read_machines(connection)
@@ -41,7 +41,8 @@ def read_ledgers(connection: sa.Connection, run: str | None = None, until: datet
 
 def no_such_run(connection: sa.Connection, run: str | None) -> str:
     """The sentence for a run that is not known: what is there instead, or how to get one."""
-    names = run_names(connection)
+    # The events of a year are not searched for a sentence, unless nothing else names a run.
+    names = job_names(connection, "", _NAMED) or run_names(connection)
     if not names:
         return "the database knows no training run: ingest jobs.csv or a training log first"
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
@@ -57,15 +58,31 @@ def checkpoint_advice(connection: sa.Connection, run: str | None = None) -> dict
     ledger = max(read_ledgers(connection, run), key=lambda one: one.end_ms, default=None)
     if ledger is None:
         raise NoRecordsError(no_such_run(connection, run))
-    stall = median([save.length_ms / 1000 for save in ledger.saves])
-    if not stall or not ledger.nodes or not ledger.wall_ms:
+    return advice_of(ledger.run, checkpoint_inputs(ledger))
+
+
+def advice_of(run: str, inputs: checkpoint.CheckpointInputs | None) -> dict[str, Any]:
+    """The advised checkpoint interval of a run from what its ledger measured, as plain values.
+
+    Raises:
+        NoRecordsError: it tells of no finished save.
+    """
+    if inputs is None:
         raise NoRecordsError(
-            f"run {ledger.run!r} shows no finished checkpoint save with its duration: "
+            f"run {run!r} shows no finished checkpoint save with its duration: "
             "ingest its training log with save timings first"
         )
+    return {"run": run, **checkpoint.advise(inputs).to_json()}
+
+
+def checkpoint_inputs(ledger: Ledger) -> checkpoint.CheckpointInputs | None:
+    """What a ledger measured of saves and stops; None where it tells of no finished save."""
+    stall = median([save.length_ms / 1000 for save in ledger.saves])
+    if not stall or not ledger.nodes or not ledger.wall_ms:
+        return None
     cuts = ledger.interruptions
     ways_back = [cut.restart_ms for cut in cuts] or [_first_startup_ms(ledger)]
-    inputs = checkpoint.CheckpointInputs(
+    return checkpoint.CheckpointInputs(
         nodes=ledger.nodes,
         failures=len(cuts),
         node_days=ledger.nodes * ledger.wall_ms / _DAY_MS,
@@ -73,7 +90,6 @@ def checkpoint_advice(connection: sa.Connection, run: str | None = None) -> dict
         restart_s=sum(ways_back) / len(ways_back) / 1000,
         interval_s=_save_interval_s(ledger),
     )
-    return {"run": ledger.run, **checkpoint.advise(inputs).to_json()}
 
 
 def _first_startup_ms(ledger: Ledger) -> int:
@@ -95,15 +111,15 @@ def spares_advice(connection: sa.Connection, confidence: float = 0.99, run: str 
     Raises:
         NoRecordsError: no node or no time is known, or not the run.
     """
-    nodes = read_nodes(connection)
-    unplanned = [outage for outage in read_outages(connection) if not outage.planned]
+    nodes = connection.execute(sa.select(_NODES.c.in_service_since, _NODES.c.in_service_until)).all()
+    unplanned = connection.execute(sa.select(_OUTAGES.c.start, _OUTAGES.c.end).where(~_OUTAGES.c.planned)).all()
     since, until = _observed(connection, unplanned)
     if not nodes or since is None or until is None or until <= since:
         raise NoRecordsError("the database knows no nodes over any time: ingest nodes.csv and outages.csv first")
-    days = sum(_service_s(node, since, until) for node in nodes) / spares.DAY_S
-    ended = [(outage.end - outage.start).total_seconds() for outage in unplanned if outage.end is not None]
+    days = sum(_service_s(span, since, until) for span in nodes) / spares.DAY_S
+    ended = [(end - start).total_seconds() for start, end in unplanned if end is not None]
     # Open ones have no length yet; where there are no others, they last at least until now.
-    lengths = ended or [(until - outage.start).total_seconds() for outage in unplanned]
+    lengths = ended or [(until - start).total_seconds() for start, _end in unplanned]
     count = len(nodes) if run is None else _nodes_of_run(connection, run)
     inputs = spares.SparesInputs(
         nodes=count,
@@ -114,20 +130,20 @@ def spares_advice(connection: sa.Connection, confidence: float = 0.99, run: str 
     return {"run": run, **spares.advise(inputs, confidence).to_json()}
 
 
-def _observed(connection: sa.Connection, outages: Sequence[Outage]) -> tuple[datetime | None, datetime | None]:
+def _observed(connection: sa.Connection, outages: Sequence[Any]) -> tuple[datetime | None, datetime | None]:
     """From the first to the last thing known of the cluster."""
     column = schema.events.c.time
     first = connection.scalar(sa.select(sa.func.min(column, type_=schema.UtcTime())))
-    begins = [*([first] if first else []), *(outage.start for outage in outages)]
+    begins = [*([first] if first else []), *(start for start, _end in outages)]
     last = newest_time(connection)
-    ends = [*([last] if last else []), *(outage.end or outage.start for outage in outages)]
+    ends = [*([last] if last else []), *(end or start for start, end in outages)]
     return min(begins, default=None), max(ends, default=None)
 
 
-def _service_s(node: Node, since: datetime, until: datetime) -> float:
-    """Seconds that a node was in service within the time observed."""
-    begin = max(since, node.in_service_since or since)
-    end = min(until, node.in_service_until or until)
+def _service_s(span: Any, since: datetime, until: datetime) -> float:
+    """Seconds that a node was in service within the time observed; `span` is since when and until when, if known."""
+    begin = max(since, span.in_service_since or since)
+    end = min(until, span.in_service_until or until)
     return max(0.0, (end - begin).total_seconds())
 
 

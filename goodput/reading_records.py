@@ -30,6 +30,12 @@ def run_names(connection: sa.Connection) -> list[str]:
     return sorted({*connection.scalars(jobs), *connection.scalars(logs)} - {""})
 
 
+def is_run(connection: sa.Connection, run: str) -> bool:
+    """Whether a job or a training log names the run."""
+    named = (sa.select(sa.literal(1)).where(table.c.run == run).limit(1) for table in (schema.jobs, schema.events))
+    return bool(run) and any(connection.scalar(query) is not None for query in named)
+
+
 @dataclass(frozen=True, slots=True)
 class Machines:
     """What the node table tells of each node: how many GPUs, under which leaf switch."""

@@ -2,13 +2,14 @@
 
 A query without bounds plans and opens every day that is kept, hundreds of them. Most of what is asked for lies near the
 present: it is looked for in the nearest day first, then in the week, in the month, and at last in all the rest.
-The stretches do not overlap, so what is found is what one query over all of them would find.
+The stretches do not overlap, so what is found is what one query over all of them would find. Each is short: a query
+locks every day that it opens, with its indexes, until its transaction ends, and the server has room for so many locks.
 """
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-STEPS = tuple(timedelta(days=days) for days in (1, 7, 30, 120))
+STEPS = tuple(timedelta(days=days) for days in (1, 7, 30, 60, 120, 180, 240, 300, 370))
 Stretch = tuple[datetime | None, datetime | None]
 
 

@@ -3,8 +3,8 @@
     fleet = Fleet(now, faulty_since=now - DAY, watch=0.1, silent_before=None, scored={24: moment, 168: None})
     node_page(connection, fleet, NodePage(by_score=True, state="faulty", limit=100))
 
-A node's state is the first that applies: out (an outage is open), cordoned (by a hint of ours), faulty (a fatal hardware
-incident that no outage has ended), at_risk (its risk of 24 h is at the threshold), silent (not heard of), ok.
+A node's state is the first that applies: out (an outage is open), cordoned (by a hint of ours), faulty (a fatal
+hardware incident that no outage has ended), at_risk (its risk of 24 h is at the threshold), silent (not heard of), ok.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,6 @@
 """The cluster in a few numbers: counts over a day at most, so that the cost does not grow with history."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -39,6 +40,16 @@ def newest_run(connection: sa.Connection) -> str | None:
     query = sa.select(table.c.run).where(table.c.start.is_not(None)).order_by(table.c.start.desc(), table.c.run)
     run: str | None = connection.scalar(query.limit(1))
     return run
+
+
+def newest_states(connection: sa.Connection, runs: Sequence[str]) -> dict[str, str]:
+    """The state of each run's newest job, of those that have any."""
+    table = schema.jobs
+    query = sa.select(table.c.run, table.c.state).where(table.c.run.in_(runs))
+    # In this order the newest comes last.
+    return dict(
+        connection.execute(query.order_by(sa.func.coalesce(table.c.start, table.c.submit), table.c.job_id)).all()
+    )
 
 
 def read_links(connection: sa.Connection) -> list[dict[str, Any]]:

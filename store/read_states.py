@@ -42,7 +42,9 @@ def newest_scoring(connection: sa.Connection, horizon_h: int, at: datetime) -> d
     table = schema.scores
     query = sa.select(sa.func.max(table.c.time, type_=schema.UtcTime())).where(table.c.horizon_h == horizon_h)
     for since, until in backwards(at):
-        moment: datetime | None = connection.scalar(between(query, table.c.time, since, until).where(table.c.time <= at))
+        moment: datetime | None = connection.scalar(
+            between(query, table.c.time, since, until).where(table.c.time <= at)
+        )
         if moment is not None:
             return moment
     return None
@@ -58,7 +60,9 @@ def score_reasons(
         nodes = [node for node, time in keys if time == moment]
         for first in range(0, len(nodes), _AT_ONCE):
             query = sa.select(scores.c.node, scores.c.reasons).where(
-                scores.c.horizon_h == horizon_h, scores.c.time == moment, scores.c.node.in_(nodes[first : first + _AT_ONCE])
+                scores.c.horizon_h == horizon_h,
+                scores.c.time == moment,
+                scores.c.node.in_(nodes[first : first + _AT_ONCE]),
             )
             found.update((node, reasons or []) for node, reasons in connection.execute(query))
     return found

@@ -7,10 +7,12 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Response
 
 from api.auth import Reader
+from api.ledgers import ledger_of
 from api.nodes import NodeState, present
 from api.reply import reply
 from api.state import Server
 from api.wire import ClusterOut
+from goodput.stored import account_of
 from store.read_fleet import count_states
 from store.read_models import newest_model
 from store.read_overview import count_incidents, newest_run, recent_sources
@@ -31,7 +33,7 @@ def get_cluster(_who: Reader, server: Server) -> Response:
         gpus = [count for _nodes, count in states.values() if count is not None]
         sources = recent_sources(connection, now)
         run = newest_run(connection)
-        ledger = server.ledgers.get(connection, run) if run else None
+        ledger = ledger_of(connection, run, now) if run else None
         return reply(
             {
                 "now": now,
@@ -41,7 +43,7 @@ def get_cluster(_who: Reader, server: Server) -> Response:
                 "states": {state: states.get(state, (0, None))[0] for state in get_args(NodeState)},
                 "incidents_24h": count_incidents(connection, now - timedelta(hours=24), now),
                 "events_1h": sum(source["events_1h"] for source in sources),
-                "goodput": None if ledger is None else ledger.goodput,
+                "goodput": None if ledger is None else account_of(ledger)["goodput"],
                 "run": run,
                 "target": TARGET,
                 "model": _model(connection),

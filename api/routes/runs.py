@@ -1,20 +1,22 @@
 """`GET /runs` and `GET /runs/{run}/goodput`: where each training run's hours went."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-import sqlalchemy as sa
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
 from api.auth import Reader
+from api.ledgers import ledger_of, runs_after
 from api.nodes import NO_TIME
 from api.paging import MAX_LIMIT, Cursor, CursorText, decode
 from api.problem import Problem
 from api.reply import listing, reply
-from api.state import Server, State
+from api.state import Server
 from api.wire import LedgerOut, Page, RunOut
-from goodput.reading_records import run_names
-from store.read import read_jobs
+from goodput.stored import account_of
+from store.ledgers import StoredLedger, log_marks
+from store.read_overview import newest_states
 
 router = APIRouter(tags=["runs"])
 
@@ -28,38 +30,43 @@ class RunQuery(BaseModel):
 
 @router.get("/runs", operation_id="get_runs", summary="List training runs", response_model=Page[RunOut])
 def get_runs(_who: Reader, server: Server, asked: Annotated[RunQuery, Query()]) -> Response:
-    """Training runs by name, each with its goodput so far."""
+    """Training runs by name, each with its goodput so far; one whose ledger is not computed yet has nulls."""
     after = decode(asked.cursor).id if asked.cursor else ""
     with server.engine.connect() as connection:
-        names = sorted(name for name in run_names(connection) if name > after)
-        kept = names[: asked.limit]
-        items = [_shown(connection, server, name) for name in kept]
-    more = len(names) > asked.limit
-    return listing([item for item in items if item], Cursor(NO_TIME, kept[-1]).encode() if more else None)
+        found = runs_after(connection, after, asked.limit + 1, server.clock())
+        kept = found[: asked.limit]
+        states = newest_states(connection, [run for run, _ledger in kept])
+        items = [_shown(run, ledger, states.get(run)) for run, ledger in kept]
+    return listing(items, Cursor(NO_TIME, kept[-1][0]).encode() if len(found) > asked.limit else None)
 
 
-def _shown(connection: sa.Connection, server: State, run: str) -> dict[str, Any] | None:
-    ledger = server.ledgers.get(connection, run)
-    if ledger is None:
-        return None
-    account = ledger.to_json()
-    jobs = read_jobs(connection, run)
+def _shown(run: str, ledger: StoredLedger | None, state: str | None) -> dict[str, Any]:
+    account: Mapping[str, Any] = {} if ledger is None else account_of(ledger)
+    stops = account.get("interruptions")
     return {
         "run": run,
-        "state": jobs[-1].state if jobs else None,
-        **{key: account[key] for key in ("nodes", "gpus", "start", "end", "wall_s", "goodput")},
-        "attempts": ledger.attempts,
-        "interruptions": len(ledger.interruptions),
+        "state": state,
+        **{key: account.get(key) for key in ("nodes", "gpus", "start", "end", "wall_s", "goodput", "as_of")},
+        "attempts": None if ledger is None else ledger.content["attempts"],
+        "interruptions": None if stops is None else len(stops),
     }
 
 
 @router.get(
-    "/runs/{run}/goodput", operation_id="get_goodput", summary="Where a run's hours went", response_model=LedgerOut
+    "/runs/{run}/goodput",
+    operation_id="get_goodput",
+    summary="Where a run's hours went",
+    response_model=LedgerOut,
+    responses={503: {"description": "Its ledger is being computed for the first time."}},
 )
 def get_goodput(_who: Reader, server: Server, run: Annotated[str, Path(max_length=255)]) -> Response:
-    """The ledger of a run: its buckets, in seconds, sum to `wall_s` exactly."""
+    """The ledger of a run as of `as_of`: its buckets, in seconds, sum to `wall_s` exactly."""
+    if "\x00" in run:
+        raise Problem(404, f"no run {run!r} is known")
     with server.engine.connect() as connection:
-        ledger = server.ledgers.get(connection, run) if "\x00" not in run else None
+        ledger = ledger_of(connection, run, server.clock())
+        if ledger is None and log_marks(connection, run=run):
+            raise Problem(503, f"the ledger of run {run!r} is being computed", headers={"Retry-After": "15"})
     if ledger is None:
         raise Problem(404, f"no run {run!r} is known")
-    return reply(ledger.to_json())
+    return reply(account_of(ledger))

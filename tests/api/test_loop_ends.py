@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from api.ledgers import LedgerCache
 from api.loops import LEASE, Loop, LoopRunner, make_loops
 from api.settings import Intervals
 from api.state import State
@@ -147,13 +146,3 @@ def test_two_servers_of_one_host_are_told_apart(engine: sa.Engine, clock: Clock)
     two.turn(loop)
     assert value(state, "turns_total", "policy") == 1.0, "the second had nothing to give back"
     one.stop()
-
-
-def test_the_ledgers_that_are_kept_are_bounded(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever names clients ask for."""
-    monkeypatch.setattr("api.ledgers._MAX_RUNS", 3)
-    cache = LedgerCache(monotonic=lambda: 0.0)
-    with engine.connect() as connection:
-        for number in range(10):
-            assert cache.get(connection, f"run{number}") is None
-            assert len(cache._kept) <= 3

@@ -12,18 +12,16 @@ from fastapi.testclient import TestClient
 
 from api import turns as turns_module
 from api.app import create_app
-from api.ledgers import KEEP_S, LedgerCache
 from api.loops import Loop, LoopRunner
 from api.settings import Intervals
 from api.state import State
 from api.turns import Turns
 from schedulers.settings import Policy, WebhookSettings
 from store import schema
-from store.append import append_events, append_jobs, append_nodes
+from store.append import append_events, append_nodes
 from store.database import writing
 from store.event import Event
 from store.hint_log import read_hints
-from store.job import Job
 from store.lease import acquire, release
 from store.node import Node
 
@@ -179,24 +177,3 @@ def test_the_policy_and_the_dispatcher_have_their_turns(engine: sa.Engine, clock
     with engine.connect() as connection:
         assert [hint.state for hint in read_hints(connection)] == ["approved"]
     assert state.metrics.registry.get_sample_value("foreshock_hint_deliveries_total", {"outcome": "retry"}) == 1.0
-
-
-def test_a_ledger_is_kept_for_a_while(engine: sa.Engine) -> None:
-    """Then it is made again."""
-    now = [0.0]
-    cache = LedgerCache(monotonic=lambda: now[0])
-    begin = NOW - timedelta(hours=2)
-    with writing(engine).begin() as connection:
-        append_jobs(connection, [Job("1", "run", "RUNNING", begin, begin, None, 1, "n1")])
-    with engine.connect() as connection:
-        first = cache.get(connection, "run")
-        assert cache.get(connection, "none") is None
-    with writing(engine).begin() as connection:
-        append_jobs(connection, [Job("1", "run", "FAILED", begin, begin, NOW, 1, "n1")])
-    with engine.connect() as connection:
-        assert cache.get(connection, "run") is first
-        now[0] = KEEP_S + 1
-        later = cache.get(connection, "run")
-    assert first is not None
-    assert later is not None
-    assert (first.is_open, later.is_open, later.wall_ms) == (True, False, 7_200_000)

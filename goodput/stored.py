@@ -1,0 +1,53 @@
+"""A ledger as it is stored: the account, what advice needs of it, and what there was of the run when it was made.
+
+ledger = compute(connection, "llm-70b", now)
+account_of(ledger)["goodput"]
+"""
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from goodput.checkpoint import CheckpointInputs
+from goodput.ledger import Ledger
+from goodput.reading import advice_of, checkpoint_inputs, read_ledgers
+from goodput.timeline import from_ms
+from store.ledgers import StoredLedger, job_marks, log_marks
+
+
+def compute(connection: sa.Connection, run: str, now: datetime) -> StoredLedger | None:
+    """The ledger of a run from all that is stored of it; None for a run that is not known."""
+    # Counted before they are read: what comes in meanwhile is news.
+    lines, newest = log_marks(connection, run=run).get(run, (0, None))
+    jobs = job_marks(connection).get(run)
+    ledger = next(iter(read_ledgers(connection, run)), None)
+    if ledger is None:
+        return None
+    until = from_ms(ledger.end_ms) if ledger.dated else newest or now
+    return StoredLedger(run, now, until, {"lines": lines, "jobs": jobs}, _content(ledger))
+
+
+def _content(ledger: Ledger) -> dict[str, Any]:
+    inputs = checkpoint_inputs(ledger)
+    return {
+        "account": ledger.to_json(),
+        "attempts": ledger.attempts,
+        "checkpoint": None if inputs is None else asdict(inputs),
+    }
+
+
+def account_of(ledger: StoredLedger) -> dict[str, Any]:
+    """The object of `foreshock goodput --json`, and until when it goes."""
+    return {**ledger.content["account"], "as_of": ledger.until}
+
+
+def checkpoint_advice_of(ledger: StoredLedger) -> dict[str, Any]:
+    """The advised checkpoint interval of a run, as plain values.
+
+    Raises:
+        NoRecordsError: its log tells of no finished save.
+    """
+    inputs = ledger.content["checkpoint"]
+    return advice_of(ledger.run, None if inputs is None else CheckpointInputs(**inputs))

@@ -1,0 +1,98 @@
+"""Each run's goodput ledger as it was last computed, and what tells that a run has news since.
+
+save_ledger(connection, StoredLedger("llm-70b", computed=now, until=end, records={"lines": 10}, content={...}))
+ledger = read_ledger(connection, "llm-70b")
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from store import schema
+
+_TABLE, _EVENTS, _JOBS = schema.ledgers, schema.events, schema.jobs
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLedger:
+    """A ledger: `until` is the newest record in it, `records` what was there of the run, `content` the account."""
+
+    run: str
+    computed: datetime
+    until: datetime
+    records: Mapping[str, Any]
+    content: Mapping[str, Any]
+
+
+def save_ledger(connection: sa.Connection, ledger: StoredLedger) -> None:
+    """Write a run's ledger over the one before."""
+    insert: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    statement = insert(_TABLE).values(
+        run=ledger.run,
+        computed=ledger.computed,
+        until=ledger.until,
+        ledger={"records": dict(ledger.records), **ledger.content},
+    )
+    changed = {name: statement.excluded[name] for name in ("computed", "until", "ledger")}
+    connection.execute(statement.on_conflict_do_update(index_elements=["run"], set_=changed))
+
+
+def read_ledger(connection: sa.Connection, run: str | None) -> StoredLedger | None:
+    """A run's ledger, or that of the run that ended last; None if none was computed yet."""
+    query = sa.select(_TABLE)
+    query = query.order_by(_TABLE.c.until.desc(), _TABLE.c.run) if run is None else query.where(_TABLE.c.run == run)
+    row = connection.execute(query.limit(1)).first()
+    return None if row is None else _of(row)
+
+
+def ledger_page(connection: sa.Connection, after: str, limit: int) -> list[StoredLedger]:
+    """Ledgers by run, those after a name."""
+    query = sa.select(_TABLE).where(_TABLE.c.run > after).order_by(_TABLE.c.run).limit(limit)
+    return [_of(row) for row in connection.execute(query)]
+
+
+def records_of_all(connection: sa.Connection) -> dict[str, tuple[datetime, dict[str, Any]]]:
+    """Of every stored ledger: until when it goes, and what was there of the run."""
+    query = sa.select(_TABLE.c.run, _TABLE.c.until, _TABLE.c.ledger["records"])
+    return {run: (until, records or {}) for run, until, records in connection.execute(query)}
+
+
+def job_names(connection: sa.Connection, after: str, limit: int) -> list[str]:
+    """The runs that jobs name, sorted, those after a name."""
+    query = sa.select(_JOBS.c.run).where(_JOBS.c.run > after, _JOBS.c.run != "").distinct()
+    return list(connection.scalars(query.order_by(_JOBS.c.run).limit(limit)))
+
+
+def job_marks(connection: sa.Connection) -> dict[str, str]:
+    """Of every run that jobs name, a text that changes when its jobs do."""
+    moments = [sa.func.max(column, type_=schema.UtcTime()) for column in (_JOBS.c.submit, _JOBS.c.start, _JOBS.c.end)]
+    counts = (sa.func.count(), sa.func.count(_JOBS.c.start), sa.func.count(_JOBS.c.end))
+    query = sa.select(_JOBS.c.run, *counts, *moments).where(_JOBS.c.run != "").group_by(_JOBS.c.run)
+    return {run: " ".join(map(str, marks)) for run, *marks in connection.execute(query)}
+
+
+def log_marks(
+    connection: sa.Connection, since: datetime | None = None, run: str | None = None
+) -> dict[str, tuple[int, datetime]]:
+    """Of every run that events name since a moment (or ever), how many they are and the time of the newest."""
+    query = sa.select(_EVENTS.c.run, sa.func.count(), sa.func.max(_EVENTS.c.time, type_=schema.UtcTime()))
+    query = query.where(_EVENTS.c.run.is_not(None), _EVENTS.c.run != "").group_by(_EVENTS.c.run)
+    if since is not None:
+        query = query.where(_EVENTS.c.time >= since)
+    if run is not None:
+        query = query.where(_EVENTS.c.run == run)
+    return {name: (count, newest) for name, count, newest in connection.execute(query)}
+
+
+def archives_taken(connection: sa.Connection) -> int:
+    """How many files of archives were ingested: more of them may hold lines of any time."""
+    return int(connection.scalar(sa.select(sa.func.count()).select_from(schema.ingested)) or 0)
+
+
+def _of(row: Any) -> StoredLedger:
+    content = dict(row.ledger)
+    return StoredLedger(row.run, row.computed, row.until, content.pop("records", {}), content)
