@@ -1,7 +1,10 @@
 """`POST /telemetry`: roll-ups of a node and hour. Raw samples stay with the sender."""
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -15,7 +18,7 @@ from api.state import Server
 from api.wire import TakenOut
 from store.append import MAX_AHEAD
 from store.event import RecordError, parse_time
-from store.telemetry import Rollup, hour_of
+from store.telemetry import MAX_DEVICE_NAME, MAX_DEVICES, MAX_MEASURES, Rollup, hour_of
 
 router = APIRouter(tags=["telemetry"])
 
@@ -26,8 +29,12 @@ _EXAMPLE = {
     "gpus_seen": 8,
     "gpu_temp_mean_c": 58.5,
     "gpu_temp_max_c": 71.0,
+    "devices": {"gpu:3": {"gpu_temp_c": [52, 71, 60.8, 66, 41]}, "nic:mlx5_0/1": {"symbol_error": [7, 9, 7.2, 9, 2]}},
 }
-_MEASURES = tuple(f.name for f in fields(Rollup) if f.name not in ("node", "time", "samples", "gpus_seen"))
+_COLUMNS = tuple(f.name for f in fields(Rollup) if f.name not in ("node", "time", "samples", "gpus_seen", "devices"))
+# A control character stands in no name; PostgreSQL's text cannot hold the first of them.
+_NAME = re.compile(rf"[^\x00-\x1f\x7f]{{1,{MAX_DEVICE_NAME}}}")
+_VALUES = 5  # min, max, mean, last, changes
 # Beyond it no column of PostgreSQL takes a count.
 _MAX_COUNT = 2**31 - 1
 
@@ -40,7 +47,10 @@ _MAX_COUNT = 2**31 - 1
     openapi_extra=records_body(_EXAMPLE, "One node over one hour each; null = nobody measured it."),
 )
 def post_telemetry(_who: Ingester, server: Server, body: Body) -> Response:
-    """Store roll-ups; a later one of the same node and hour replaces the earlier one."""
+    """Store roll-ups. What a later one of the same node and hour tells replaces what was there of it; the rest stays.
+
+    `devices` holds of each device and measure its minimum, maximum, mean, last value, and how often it changed.
+    """
     # Clocks are wrong: an hour of 2999 would stay the newest of the whole store.
     latest = max(server.clock(), datetime.now(UTC)) + MAX_AHEAD
     rollups, rejected = sift(records(body), lambda value: read_rollup(value, latest))
@@ -63,9 +73,10 @@ def read_rollup(value: Any, latest: datetime) -> Rollup:
     check_time("time", moment)
     if moment > latest:
         raise RecordError("'time' lies in the future: set the node's clock")
-    measures = {name: _measure(name, value.get(name)) for name in _MEASURES}
+    columns = {name: _number(name, value.get(name)) for name in _COLUMNS}
     samples, gpus_seen = _count(value, "samples"), _count(value, "gpus_seen")
-    return replace(Rollup(node, hour_of(moment), samples, gpus_seen), **measures)  # type: ignore[arg-type]  # floats
+    rollup = Rollup(node, hour_of(moment), samples, gpus_seen, devices=_devices(value.get("devices")))
+    return replace(rollup, **columns)  # type: ignore[arg-type]  # floats
 
 
 def _count(record: dict[str, Any], name: str) -> int:
@@ -75,9 +86,41 @@ def _count(record: dict[str, Any], name: str) -> int:
     return value
 
 
-def _measure(name: str, value: Any) -> float | None:
+def _number(name: str, value: Any) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise RecordError(f"{name!r} must be a number or null")
     return float(value)
+
+
+def _devices(value: Any) -> Mapping[str, Mapping[str, Sequence[float | None]]] | None:
+    """What is told of single devices, as it came; None where nothing is.
+
+    Raises:
+        RecordError: it is no object of objects of lists, or larger than a roll-up may be.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, dict) or not all(isinstance(measures, dict) for measures in value.values()):
+        raise RecordError("'devices' must be an object of devices, each an object of measures, or null")
+    if len(value) > MAX_DEVICES:
+        raise RecordError(f"'devices' names {len(value)} devices: {MAX_DEVICES} are the most")
+    if (count := sum(map(len, value.values()))) > MAX_MEASURES:
+        raise RecordError(f"'devices' holds {count} measures: {MAX_MEASURES} are the most")
+    for device, measures in value.items():
+        for name in (device, *measures):
+            if not _NAME.fullmatch(name):
+                raise RecordError(
+                    f"'devices' holds the name {name[:80]!r}: use 1 to {MAX_DEVICE_NAME} printable characters"
+                )
+        for name, values in measures.items():
+            if not isinstance(values, list) or len(values) != _VALUES or not all(map(_fits, values)):
+                raise RecordError(
+                    f"'devices' holds {device} {name}: give [min, max, mean, last, changes], numbers or null"
+                )
+    return value or None
+
+
+def _fits(value: Any) -> bool:
+    return value is None or (type(value) in (int, float) and isfinite(value))

@@ -1,0 +1,75 @@
+"""`GET /nodes/{node}/telemetry`: a node's roll-ups, hour by hour, with what is told of each device."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel, Field
+
+from api.auth import Reader
+from api.paging import Cursor, CursorText, Moment, Name, decode
+from api.problem import Problem
+from api.reply import listing
+from api.state import Server
+from api.wire import Page
+from store.telemetry_read import TelemetryWindow, node_is_known, telemetry_page
+
+router = APIRouter(tags=["telemetry"])
+
+# An hour of a node with eight GPUs is some 15 KB.
+_MAX_HOURS = 200
+
+
+class NodeHourOut(BaseModel):
+    """One hour of a node; null = nobody measured it."""
+
+    time: datetime
+    samples: int = Field(examples=[960])
+    gpus_seen: int = Field(examples=[8])
+    gpu_temp_mean_c: float | None
+    gpu_temp_max_c: float | None
+    gpu_temp_spread_c: float | None
+    memory_temp_max_c: float | None
+    power_mean_w: float | None
+    power_max_w: float | None
+    gpu_util_mean: float | None
+    sm_clock_min_mhz: float | None
+    devices: dict[str, dict[str, list[float | None]]] = Field(
+        description="Of each device and measure: min, max, mean, last, and how often it changed.",
+        examples=[{"gpu:3": {"gpu_temp_c": [52, 71, 60.8, 66, 41]}}],
+    )
+
+
+class NodeTelemetryQuery(BaseModel):
+    """Which hours, and of which device and measure."""
+
+    since: Moment | None = None
+    until: Moment | None = None
+    device: Name | None = Field(default=None, examples=["gpu:3"])
+    measure: Name | None = Field(default=None, examples=["gpu_temp_c"])
+    limit: int = Field(default=48, ge=1, le=_MAX_HOURS)
+    cursor: CursorText = None
+
+
+@router.get(
+    "/nodes/{node}/telemetry",
+    operation_id="get_node_telemetry",
+    summary="A node's telemetry, device by device",
+    response_model=Page[NodeHourOut],
+)
+def get_node_telemetry(
+    _who: Reader,
+    server: Server,
+    node: Annotated[str, Path(max_length=255)],
+    asked: Annotated[NodeTelemetryQuery, Query()],
+) -> Response:
+    """Hours in order of time. An archive that was ingested tells nothing of single devices: `devices` is empty then."""
+    after = None if asked.cursor is None else decode(asked.cursor).time
+    window = TelemetryWindow(asked.since, asked.until, after, asked.device, asked.measure)
+    with server.engine.connect() as connection:
+        if "\x00" in node or not node_is_known(connection, node):
+            raise Problem(404, f"no node {node!r} has been heard of")
+        rows = telemetry_page(connection, node, window, asked.limit + 1)
+    kept = rows[: asked.limit]
+    more = len(rows) > asked.limit
+    return listing(kept, Cursor(kept[-1]["time"], "").encode() if more else None)
