@@ -24,6 +24,9 @@ class Content(Protocol):
     def size(self) -> int | None:
         """How many there are; None where only reading tells."""
 
+    def inode(self) -> int:
+        """Of the open file: as long as it is open no other file has it."""
+
     def close(self) -> None:
         """Let go of the file."""
 
@@ -41,6 +44,10 @@ class PlainContent:
     def size(self) -> int | None:
         """Its size now."""
         return os.fstat(self._file.fileno()).st_size
+
+    def inode(self) -> int:
+        """Of the open file."""
+        return os.fstat(self._file.fileno()).st_ino
 
     def close(self) -> None:
         """Let go of it."""
@@ -85,6 +92,10 @@ class PackedContent:
     def size(self) -> int | None:
         """Not known."""
         return None
+
+    def inode(self) -> int:
+        """Of the archive."""
+        return os.fstat(self._file.fileno()).st_ino
 
     def close(self) -> None:
         """Let go of it."""

@@ -48,6 +48,11 @@ class FileTail:
         return self._position.inode
 
     @property
+    def open_inode(self) -> int:
+        """Of what is read: where that is a copy or an archive, another one."""
+        return self._content.inode()
+
+    @property
     def generation(self) -> int:
         """How often this file began anew."""
         return self._position.generation

@@ -123,7 +123,7 @@ class FileCollector:
             self._read_unseen(old)
         self._format = self._format or format_of(self._path)
         if self._format is not None:  # else: too little of it to tell what it is
-            self._current = self._tail(self._path, self._place(status.st_dev, status.st_ino))
+            self._current = self._tail(self._path, self._place(self._path, status.st_dev, status.st_ino))
 
     def _status(self) -> os.stat_result | None:
         """What is at the path; None where nothing is.
@@ -147,12 +147,12 @@ class FileCollector:
         self._missing_told = False
         return status
 
-    def _place(self, device: int, inode: int) -> FilePosition:
-        """Where to begin with the file of an inode: a finished one that came back goes on, another one is new."""
+    def _place(self, path: Path, device: int, inode: int) -> FilePosition:
+        """Where to begin with a file: a finished one that came back goes on, another one of its inode is new."""
         home = str(self._path.resolve())
         for done in reversed(self._done):
             if done.inode == inode:
-                return done if same_file(self._path, done) else replace(began_anew(done), path=home)
+                return done if same_file(path, done) else replace(began_anew(done), path=home)
         return FilePosition(device, inode, path=home)
 
     def _begin_anew(self, current: FileTail) -> None:
@@ -172,15 +172,17 @@ class FileCollector:
 
     def _read_unseen(self, old: Rotated) -> None:
         """Read the files that were rotated after one, and that nobody opened, whole."""
-        home = self._path.resolve()
-        known = {tail.inode for tail in self._tails()} | {done.inode for done in self._done}
-        unseen = [file for file in newer(home, old) if file.inode not in known]
-        for file in unseen[-_MOST_UNSEEN:]:
-            _LOG.info("%s was rotated before it was seen: reading it", file.path)
-            place = FilePosition(file.device, file.inode, path=str(home))
-            self._retiring.append((self._tail(file.path, place), time.monotonic()))
+        opened = {tail.open_inode for tail in self._tails()}
+        unseen = [
+            (file.path, place)
+            for file in newer(self._path.resolve(), old)
+            if file.inode not in opened and not (place := self._place(file.path, file.device, file.inode)).offset
+        ]
+        for path, place in unseen[-_MOST_UNSEEN:]:
+            _LOG.info("%s was rotated before it was seen: reading it", path)
+            self._retiring.append((self._tail(path, place), time.monotonic()))
         if len(unseen) > _MOST_UNSEEN:
-            self._missed(FilePosition(0, unseen[0].inode), f"was rotated {len(unseen)} times unseen: the oldest")
+            self._missed(unseen[0][1], f"was rotated {len(unseen)} times unseen: the oldest are left out")
 
     def _retire(self) -> None:
         if self._current is not None:
