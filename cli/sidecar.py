@@ -3,152 +3,78 @@
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from types import FrameType
-from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import Any, get_args
 
 import click
 
 from cli.errors import Failure
+from cli.sidecar_config import load, settings_from
 from collectors.collector import SourceError
 from collectors.notify import Notifier
-from collectors.sidecar import DEFAULT_PORT, SidecarSettings, run
+from collectors.registry import forms
+from collectors.reload import ConfigError, Configuration
+from collectors.sidecar import run
+from collectors.sidecar_settings import DEFAULT_PORT, SidecarSettings
 from collectors.spool import SpoolBusyError
+from collectors.transport import Compress
 from parsers.rules import RulesError
 
-_TEXTS = ("server", "node", "listen", "zone")
-_PATHS = ("token_file", "spool", "rules")
-_NUMBERS = ("port", "scrape_interval_s", "rollup_interval_s", "spool_max_bytes", "linger_s")
-_KEYS = (*_TEXTS, *_PATHS, *_NUMBERS, "source")
+_PATH = click.Path(path_type=Path)
 
 
 @click.command()
-@click.option("--server", help="The API's address, as in https://foreshock.example.org.")
-@click.option("--token-file", type=click.Path(path_type=Path), help="File with a token of scope `ingest`.")
+@click.option("--server", multiple=True, metavar="URL", help="The API's address; repeat for more: one is preferred.")
+@click.option("--token-file", type=_PATH, help="File with a token of scope `ingest`.")
+@click.option("--ca-file", type=_PATH, help="File with the authority that signed the server's certificate.")
+@click.option("--cert-file", type=_PATH, help="File with a client certificate (and its key, where no --key-file).")
+@click.option("--key-file", type=_PATH, help="File with the client certificate's key.")
+@click.option("--compress", type=click.Choice(get_args(Compress)), help="Of what is sent. [default: zstd]")
 @click.option("--node", help="This node's name. [default: the host name]")
-@click.option("--source", multiple=True, metavar="SPEC", help="kmsg, journal, file:PATH[:FORMAT], scrape:URL; repeat.")
-@click.option("--spool", type=click.Path(path_type=Path), help="Folder that keeps what the server has not taken yet.")
+@click.option("--source", multiple=True, metavar="SPEC", help=f"{forms()}; repeat.")
+@click.option("--spool", type=_PATH, help="Folder that keeps what the server has not taken yet.")
+@click.option("--spool-fsync", metavar="WHEN", help="`always`, or every so many seconds. [default: always]")
 @click.option(
     "--port", type=click.IntRange(0, 65535), help=f"Port of its own metrics; 0: none. [default: {DEFAULT_PORT}]"
 )
 @click.option("--listen", help="Address of its own metrics. [default: 127.0.0.1]")
-@click.option("--rules", type=click.Path(path_type=Path), help="YAML file: how this site reads faults.")
+@click.option("--textfile", type=_PATH, help="PATH.prom: its metrics for node_exporter's textfile collector.")
+@click.option("--rules", type=_PATH, help="YAML file: how this site reads faults.")
 @click.option("--scrape-interval", "scrape_interval_s", type=click.FloatRange(min=0.1), help="Seconds. [default: 15]")
-@click.option("--config", "file", type=click.Path(path_type=Path), help="YAML file with the same keys; options win.")
+@click.option(
+    "--heartbeat-interval", "heartbeat_interval_s", type=click.FloatRange(min=0.1), help="Seconds. [default: 60]"
+)
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
+@click.option("--config", "file", type=_PATH, help="YAML file with the same keys; options win. Read again on change.")
 def sidecar(file: Path | None, **options: Any) -> None:
     """Follow this node's sources and ship what they say of faults to the server."""
     settings = settings_from(options, load(file), os.environ)
-    stop = threading.Event()
-    with _logging(), _stopping_on_signals(stop), Notifier(os.environ.get("NOTIFY_SOCKET")) as notifier:
+
+    def load_again() -> SidecarSettings:
         try:
-            run(settings, stop, notifier.alive)
+            return settings_from(options, load(file), os.environ)
+        except Failure as error:
+            raise ConfigError(error.message) from error
+
+    stop, again = threading.Event(), threading.Event()
+    with (
+        _logging(),
+        _on_signals({signal.SIGTERM: stop.set, signal.SIGINT: stop.set, signal.SIGHUP: again.set}),
+        Notifier(os.environ.get("NOTIFY_SOCKET")) as notifier,
+    ):
+        try:
+            run(settings, stop, notifier.alive, Configuration(file, load_again, again, notifier.reloading))
         except (SourceError, SpoolBusyError, RulesError) as error:
             raise Failure(str(error)) from error
         except OSError as error:
             raise Failure(
                 f"cannot start: {error}; check --spool {settings.spool} and --port {settings.port}"
             ) from error
-
-
-def load(file: Path | None) -> dict[str, Any]:
-    """The configuration file's keys, `-` read as `_`.
-
-    Raises:
-        Failure: it cannot be read, is no YAML mapping, or holds a key that is not known.
-    """
-    if file is None:
-        return {}
-    import yaml  # only here: without a file the sidecar does without its memory
-
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise Failure(f"{file} cannot be read: {str(error).splitlines()[0]}") from error
-    if not isinstance(content, dict):
-        raise Failure(f"{file} holds no keys: write `server: https://...` and the like")
-    found = {str(key).replace("-", "_"): value for key, value in content.items()}
-    unknown = sorted(found.keys() - set(_KEYS))
-    if unknown:
-        raise Failure(f"{file}: {unknown[0]!r} is no key: use {', '.join(_KEYS)}")
-    return found
-
-
-def settings_from(options: Mapping[str, Any], file: Mapping[str, Any], environ: Mapping[str, str]) -> SidecarSettings:
-    """Options over environment over file over defaults.
-
-    Raises:
-        Failure: something is missing or of the wrong kind.
-    """
-    values = dict(file)
-    values.update(
-        {
-            key[10:].lower(): text
-            for key, text in environ.items()
-            if key[10:].lower() in _KEYS and key.startswith("FORESHOCK_")
-        }
-    )
-    values.update({key: value for key, value in options.items() if value not in (None, ())})
-    sources = values.pop("source", ())
-    chosen: dict[str, Any] = {"sources": _sources(sources), "node": socket.gethostname(), "spool": _spool(environ)}
-    for key, value in values.items():
-        chosen[key] = _typed(key, value)
-    if not chosen.get("server"):
-        raise Failure("--server is missing: give the API's address, as in --server http://127.0.0.1:10870")
-    if not str(chosen["server"]).startswith(("http://", "https://")):
-        raise Failure(f"--server {chosen['server']!r} is no address: it begins with http:// or https://")
-    chosen["zone"] = _zone(chosen.get("zone"), environ)
-    return SidecarSettings(**chosen)
-
-
-def _typed(key: str, value: Any) -> Any:
-    try:
-        if key in _PATHS:
-            return Path(value)
-        if key in _NUMBERS:
-            number = float(value)
-            if number >= 0:
-                return int(number) if key in ("port", "spool_max_bytes") else number
-        else:
-            return str(value)
-    except (TypeError, ValueError) as error:
-        raise Failure(f"{key} is {value!r}: that does not fit") from error
-    raise Failure(f"{key} is {value!r}: it must not be negative")
-
-
-def _sources(value: Any) -> tuple[str, ...]:
-    specs = tuple(value.split()) if isinstance(value, str) else tuple(map(str, value or ()))
-    if not specs:
-        raise Failure("--source is missing: give kmsg, journal, file:PATH[:FORMAT] or scrape:URL")
-    return specs
-
-
-def _spool(environ: Mapping[str, str]) -> Path:
-    """Where systemd says, else the system's place for root, else the user's."""
-    if environ.get("STATE_DIRECTORY"):
-        return Path(environ["STATE_DIRECTORY"].split(":")[0])
-    if os.geteuid() == 0:
-        return Path("/var/lib/foreshock")
-    return Path(environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "foreshock"
-
-
-def _zone(name: str | None, environ: Mapping[str, str]) -> tzinfo:
-    """The zone of timestamps that bear none: as told, else this machine's."""
-    link = Path("/etc/localtime").resolve()
-    for candidate in (name, environ.get("TZ"), str(link).partition("zoneinfo/")[2]):
-        if candidate:
-            try:
-                return ZoneInfo(candidate.removeprefix(":"))
-            except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-                if candidate == name:
-                    raise Failure(f"zone {name!r} is not known: write it as Europe/Berlin") from error
-    return datetime.now(UTC).astimezone().tzinfo or UTC
 
 
 @contextmanager
@@ -166,13 +92,13 @@ def _logging() -> Iterator[None]:
 
 
 @contextmanager
-def _stopping_on_signals(stop: threading.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT set the event; as it was before, afterwards."""
+def _on_signals(actions: dict[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+    """Signals do these; as it was before, afterwards."""
 
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
+    def act(number: int, _frame: FrameType | None) -> None:
+        actions[signal.Signals(number)]()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, act) for number in actions}
     try:
         yield
     finally:

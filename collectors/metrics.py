@@ -1,50 +1,90 @@
-"""The sidecar's own figures, and the small server that shows them: `/` leads to `/metrics`."""
+"""The sidecar's own figures, all in one registry."""
 
-import threading
+import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from platform import python_version
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.process_collector import ProcessCollector
 
 from collectors.collector import Collected
+from collectors.version import installed_version
 
 _PREFIX = "foreshock_sidecar"
-_LANDING = b"""<!doctype html><title>Foreshock sidecar</title><h1>Foreshock sidecar</h1>
-<p><a href="/metrics">Metrics</a></p>
-"""
+_LATENCY_S = (0.01, 0.05, 0.25, 1.0, 5.0)
 
 
 class SourceMetrics:
-    """The figures of one source."""
+    """The figures of one source; its totals are what heartbeats say of it."""
 
     def __init__(self, metrics: "SidecarMetrics", spec: str) -> None:
-        self.up = metrics.up.labels(spec)
-        self.blocked = metrics.blocked.labels(spec)
-        self.failures = metrics.failures.labels(spec)
-        self._lines = metrics.lines.labels(spec)
-        self._events = metrics.events.labels(spec)
-        self._errors = metrics.errors.labels(spec)
-        self._lost = metrics.lost.labels(spec)
+        self.spec = spec
+        self.is_up = False
+        self.is_blocked = False
+        self.totals = {"lines": 0, "events": 0, "errors": 0, "lost": 0, "failures": 0}
+        self._up = metrics.up.labels(spec)
+        self._blocked = metrics.blocked.labels(spec)
+        self.stalled = metrics.stalled.labels(spec)
+        self._last_event = metrics.last_event.labels(spec)
+        self._counters = {
+            "lines": metrics.lines.labels(spec),
+            "events": metrics.events.labels(spec),
+            "errors": metrics.errors.labels(spec),
+            "lost": metrics.lost.labels(spec),
+            "failures": metrics.failures.labels(spec),
+        }
 
     def count(self, collected: Collected) -> None:
         """Add one turn."""
-        self._lines.inc(collected.lines)
-        self._events.inc(len(collected.events))
-        self._errors.inc(collected.errors)
-        self._lost.inc(collected.lost)
+        if collected.events:
+            self._last_event.set_to_current_time()
+        self._add("lines", collected.lines)
+        self._add("events", len(collected.events))
+        self._add("errors", collected.errors)
+        self._add("lost", collected.lost)
+
+    def failed(self) -> None:
+        """It could not be read."""
+        self.set_up(False)
+        self._add("failures", 1)
+
+    def set_up(self, up: bool) -> None:
+        """Whether it was readable at its last turn."""
+        self.is_up = up
+        self._up.set(up)
+
+    def set_blocked(self, blocked: bool) -> None:
+        """Whether it waits for room in the spool."""
+        self.is_blocked = blocked
+        self._blocked.set(blocked)
+
+    def _add(self, name: str, count: int) -> None:
+        if count:
+            self.totals[name] += count
+            self._counters[name].inc(count)
 
 
 class SidecarMetrics:
-    """Every figure, in a registry of its own."""
+    """Every figure. The process's own are apart: where node_exporter shows ours, they would collide with its own."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # or each counter has a second series, its birth time
         self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
+        self.process = CollectorRegistry()
+        ProcessCollector(registry=self.process)
+        self.started_at = time.time()
+        self.version = installed_version()
+        self.sources: dict[str, SourceMetrics] = {}
+        build = self._gauge("build_info", "Which release this is.", "version", "python_version")
+        build.labels(self.version, python_version()).set(1)
         self.up = self._gauge("source_up", "Whether the source was readable at its last turn.", "source")
         self.blocked = self._gauge("source_blocked", "Whether the source waits for room in the spool.", "source")
+        self.stalled = self._gauge("source_stalled", "Threads of the source that hang past the deadline.", "source")
+        self.last_event = self._gauge(
+            "source_last_event_timestamp_seconds",
+            "When the source last gave an event; 0: not yet.",
+            "source",
+        )
         self.lines = self._counter("lines", "Lines, records or samples read.", "source")
         self.events = self._counter("events", "Events that they gave.", "source")
         self.errors = self._counter("parse_errors", "Lines of the right format that were broken.", "source")
@@ -54,67 +94,59 @@ class SidecarMetrics:
         self.rejected = self._counter("rejected_items", "Those it refused for good, kept in rejected.jsonl.", "queue")
         self.requests = self._counter("requests", "Requests to the server.", "queue")
         self.request_failures = self._counter("request_failures", "Requests that must be tried again.", "reason")
+        self.request_s = Histogram(
+            f"{_PREFIX}_request_duration_seconds",
+            "How long the server took to answer.",
+            ("queue",),
+            registry=self.registry,
+            buckets=_LATENCY_S,
+        )
         self.last_shipped = self._gauge("last_shipped_timestamp_seconds", "When the server last took something.")
+        self.heartbeats = self._counter("heartbeats", "Reports of its own state to the server.", "result")
+        self.reload_failures = self._counter("config_reload_failures", "Changed configurations that were refused.")
+        self.reload_successful = self._gauge(
+            "config_last_reload_successful", "Whether the configuration in force is the newest one."
+        )
+        self._reload_time = self._gauge(
+            "config_last_reload_success_timestamp_seconds", "When the configuration in force was read."
+        )
+        self.rejected_total = 0
+        self.reloaded()
+        for queue in ("events", "telemetry"):  # what appears at 1 would be no increase
+            for counter in (self.shipped, self.rejected, self.requests):
+                counter.labels(queue)
+        for result in ("taken", "failed"):
+            self.heartbeats.labels(result)
 
     def source(self, spec: str) -> SourceMetrics:
-        """The figures of one source."""
-        return SourceMetrics(self, spec)
+        """The figures of one source: the same each time."""
+        if spec not in self.sources:
+            self.sources[spec] = SourceMetrics(self, spec)
+        return self.sources[spec]
+
+    def forget(self, spec: str) -> None:
+        """Show no figures of a source that is no longer read."""
+        if self.sources.pop(spec, None) is not None:
+            for metric in (self.up, self.blocked, self.stalled, self.last_event, self.lines, self.events):
+                metric.remove(spec)
+            for metric in (self.errors, self.lost, self.failures):
+                metric.remove(spec)
+
+    def reloaded(self) -> None:
+        """The configuration in force is the newest one."""
+        self.reload_successful.set(1)
+        self._reload_time.set_to_current_time()
 
     def observe(self, name: str, text: str, read: Callable[[], float]) -> None:
         """A gauge that is read when it is asked for."""
         self._gauge(name, text).set_function(read)
+
+    def page(self, process: bool = True) -> bytes:
+        """Everything as Prometheus reads it."""
+        return generate_latest(self.registry) + (generate_latest(self.process) if process else b"")
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"{_PREFIX}_{name}", text, labels, registry=self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"{_PREFIX}_{name}", text, labels, registry=self.registry)
-
-
-class MetricsServer:
-    """Serves the figures over HTTP until it is closed."""
-
-    def __init__(self, metrics: SidecarMetrics, host: str, port: int) -> None:
-        """Listen; port 0 takes a free one.
-
-        Raises:
-            OSError: the address is taken or not ours.
-        """
-        self._server = ThreadingHTTPServer((host, port), _handler(metrics))
-        self._server.daemon_threads = True
-        self.port = self._server.server_port
-        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-def _handler(metrics: SidecarMetrics) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        """Answers `/` and `/metrics`."""
-
-        def do_GET(self) -> None:
-            """One request."""
-            path = self.path.partition("?")[0]
-            if path == "/metrics":
-                self._answer(200, CONTENT_TYPE_PLAIN_0_0_4, generate_latest(metrics.registry))
-            elif path == "/":
-                self._answer(200, "text/html; charset=utf-8", _LANDING)
-            else:
-                self._answer(404, "text/plain", b"Not found: see /metrics\n")
-
-        def _answer(self, status: int, content_type: str, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name that http.server calls
-            """Scrapes are no news."""
-
-    return Handler

@@ -1,6 +1,7 @@
 """Telling systemd that the sidecar is ready and alive (sd_notify's datagrams; nothing without a socket)."""
 
 import socket
+import time
 from types import TracebackType
 
 
@@ -27,6 +28,11 @@ class Notifier:
         """Ready, the first time; alive, each time."""
         self._send("WATCHDOG=1" if self._ready else "READY=1\nWATCHDOG=1")
         self._ready = True
+
+    def reloading(self, busy: bool) -> None:
+        """The configuration is being read again; it was. Source: sd_notify(3) on RELOADING=1."""
+        now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={now_us}" if busy else "READY=1")
 
     def _send(self, text: str) -> None:
         if self._socket is not None and self._address:

@@ -1,11 +1,13 @@
 """What the server refused for good: kept on disk with its reason, for a person to look at."""
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from collectors.spool import Queue
+from collectors.losses import Queue
 
 _MOST_BYTES = 16 * 1024 * 1024
 
@@ -17,9 +19,22 @@ class RejectedFile:
         self._path = path
 
     def park(self, queue: Queue, item: Any, reason: str) -> None:
-        """Put one item aside."""
-        if self._path.exists() and self._path.stat().st_size > _MOST_BYTES:
+        """Put one item aside, durable on return.
+
+        Raises:
+            OSError: the disk is full or broken; the file is as it was.
+        """
+        size = self._path.stat().st_size if self._path.exists() else 0
+        if size > _MOST_BYTES:
             self._path.replace(self._path.with_suffix(".jsonl.old"))
-        record = {"queue": queue, "reason": reason, "item": item}
-        with self._path.open("ab") as file:
-            file.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+            size = 0
+        line = orjson.dumps({"queue": queue, "reason": reason, "item": item}, option=orjson.OPT_APPEND_NEWLINE)
+        with self._path.open("ab", buffering=0) as file:
+            try:
+                while line:
+                    line = line[file.write(line) :]
+                os.fsync(file.fileno())
+            except OSError:
+                with suppress(OSError):
+                    file.truncate(size)
+                raise

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from collectors.backoff import Backoff
 from collectors.collector import Collected, Collector, Position, SourceError
-from collectors.metrics import SidecarMetrics
+from collectors.metrics import SourceMetrics
 from collectors.spool import SpoolFullError
 
 _LOG = logging.getLogger("foreshock.sidecar")
@@ -26,32 +26,48 @@ class Sink(Protocol):
 
 
 class Runner(threading.Thread):
-    """Opens a collector, takes its turns, saves what they give; begins anew after any failure, ever more slowly."""
+    """Opens a collector, takes its turns, saves what they give; begins anew after any failure, ever more slowly.
+
+    `turn_began` is read from outside, where a turn that hangs is seen; `abandon` lets such a thread go: what it may
+    still bring is passed over, for another reads the source since.
+    """
 
     def __init__(
         self,
         collector: Collector,
         sink: Sink,
-        metrics: SidecarMetrics,
-        stop: threading.Event,
+        metrics: SourceMetrics,
         backoff: Backoff | None = None,
     ) -> None:
         super().__init__(name=f"source {collector.spec}"[:60], daemon=True)
         self._collector = collector
         self._sink = sink
-        self._metrics = metrics.source(collector.spec)
-        self._stop_event = stop
+        self._metrics = metrics
+        self._stop_event = threading.Event()
         self._backoff = backoff or Backoff(0.5, 30.0)
         self._told: str | None = None
-        self.turn_began = time.monotonic()  # a watchdog reads it: a turn that hangs is seen from outside
+        self._abandoned = False
+        self.turn_began = time.monotonic()
+
+    def stop(self) -> None:
+        """End with the present turn."""
+        self._stop_event.set()
+
+    def abandon(self) -> None:
+        """End whenever the present turn does, and save nothing more."""
+        self._abandoned = True
+        self._stop_event.set()
 
     def run(self) -> None:
-        """Until the stop event: follow, and after a failure wait and follow again."""
+        """Until it is stopped: follow, and after a failure wait and follow again."""
         while not self._stop_event.is_set():
+            self.turn_began = time.monotonic()
             try:
                 self._follow()
             except Exception as error:  # noqa: BLE001 - isolation: one source's failure is not another's
-                self._failed(error)
+                if not self._abandoned:
+                    self._failed(error)
+                self.turn_began = float("inf")  # waiting is no hanging
                 self._stop_event.wait(self._backoff.next_s())
 
     def _follow(self) -> None:
@@ -62,7 +78,9 @@ class Runner(threading.Thread):
             while not self._stop_event.is_set():
                 self.turn_began = time.monotonic()
                 collected = collector.collect(_TURN_S)
-                self._metrics.up.set(1)
+                if self._abandoned:
+                    return
+                self._metrics.set_up(True)
                 self._save(collected)
                 if self._told is not None or time.monotonic() - opened > _HEALTHY_S:
                     self._recovered(opened)
@@ -73,22 +91,22 @@ class Runner(threading.Thread):
         """Save, however long it takes: while there is no room the source waits, and nothing is lost here."""
         told = False
         while True:
+            self.turn_began = time.monotonic()  # waiting for room is no hanging
             try:
                 self._sink.append(self._collector.spec, collected)
                 break
             except (SpoolFullError, OSError) as error:
-                self._metrics.blocked.set(1)
+                self._metrics.set_blocked(True)
                 if not told:
                     _LOG.error("source %s waits: %s", self._collector.spec, error)
                     told = True
                 if self._stop_event.wait(0.2):
                     return  # the position was not saved either: it is read again at the next start
-        self._metrics.blocked.set(0)
+        self._metrics.set_blocked(False)
         self._metrics.count(collected)
 
     def _failed(self, error: Exception) -> None:
-        self._metrics.up.set(0)
-        self._metrics.failures.inc()
+        self._metrics.failed()
         text = str(error) if isinstance(error, SourceError) else f"{type(error).__name__}: {error}"
         if text != self._told:  # the same failure again and again is said once
             self._told = text

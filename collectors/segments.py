@@ -1,19 +1,23 @@
-"""An append-only log of records in segment files, each record with a checksum; a torn tail is cut off.
+"""An append-only log of records in segment files, each record with a checksum.
 
     FOLDER/00000001.seg     4 bytes length, 4 bytes CRC-32 of the payload (little-endian), payload; again and again
 
-Deleting whole segments is the only way that space comes back: what is written is never changed.
+Space comes back by deleting whole segments. A torn tail is cut off when the log is opened. Whatever else is damaged
+(a flipped bit, zeros, a file cut short or gone) costs the records that it touched: reading finds the next good one.
 """
 
 import os
+import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
 _HEADER = struct.Struct("<II")
 _MAX_RECORD = 64 * 1024 * 1024
+_NOT_ZERO = re.compile(rb"[^\0]")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,9 +37,14 @@ class SegmentLog:
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._opening = opening
-        self._sizes = {int(path.stem): path.stat().st_size for path in folder.glob("*.seg")}
+        self._sizes = {int(path.stem): path.stat().st_size for path in folder.glob("*.seg") if path.stem.isdigit()}
+        self._least = 1  # no new segment has a smaller number
+        self._descriptor = -1  # of the newest segment, once it is written to
+        self._written = 0  # which segment that is
+        self._counted: dict[int, int] = {}  # damage before these offsets was counted
+        self.unsynced = False
         self.torn_bytes = 0  # cut off the newest segment when it was opened
-        self._corrupt: dict[int, int] = {}
+        self.damaged_bytes = 0  # what reading had to pass over
         if self._sizes:
             self._cut_torn_tail(max(self._sizes))
 
@@ -43,11 +52,6 @@ class SegmentLog:
     def size_bytes(self) -> int:
         """Its size on disk."""
         return sum(self._sizes.values())
-
-    @property
-    def corrupt_bytes(self) -> int:
-        """What reading had to skip: the rest of a segment after a broken record."""
-        return sum(self._corrupt.values())
 
     @property
     def end(self) -> Cursor:
@@ -60,94 +64,208 @@ class SegmentLog:
         """The numbers of its segments, oldest first."""
         return sorted(self._sizes)
 
-    def append(self, payloads: Sequence[bytes]) -> None:
-        """Write records and wait until the disk has them; all or none survive an error.
+    def missing(self, after: int) -> int:
+        """How many segments are gone between one and the newest: nobody but a person or the disk takes those away."""
+        return sum(number not in self._sizes for number in range(after + 1, max(self._sizes, default=0)))
+
+    def begin_after(self, segment: int) -> None:
+        """Never write a segment up to this number: places in them were given away before."""
+        self._least = max(self._least, segment + 1)
+
+    def append(self, payloads: Sequence[bytes], sync: bool = True) -> None:
+        """Write records; with `sync`, wait until the disk has them. All or none survive an error.
 
         Raises:
             OSError: the disk is full or broken; the log is as it was.
         """
-        if not self._sizes or self._sizes[max(self._sizes)] >= self._segment_bytes:
-            self._sizes[max(self._sizes, default=0) + 1] = 0
-        newest = max(self._sizes)
-        size = self._sizes[newest]
+        number = self._place()
+        size = self._sizes.get(number, 0)
         first = self._opening() if size == 0 else None
         if first is not None:
             payloads = [first, *payloads]
         data = b"".join(_HEADER.pack(len(payload), crc32(payload)) + payload for payload in payloads)
-        with self._path(newest).open("ab") as file:
-            try:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            except OSError:
-                file.truncate(size)
-                raise
-        if size == 0:
-            sync_folder(self._folder)
-        self._sizes[newest] = size + len(data)
+        descriptor = self._writable(number, size)
+        try:
+            _write_all(descriptor, data, size)
+            if sync:
+                os.fsync(descriptor)
+            if size == 0:
+                sync_folder(self._folder)
+        except OSError:
+            with suppress(OSError):  # else the next append cuts it
+                os.ftruncate(descriptor, size)
+            raise
+        self._sizes[number] = size + len(data)
+        self.unsynced = not sync
 
-    def read(self, cursor: Cursor) -> Iterator[tuple[bytes, Cursor]]:
-        """The records after a place, each with the place after it. A broken one ends its segment, and is counted."""
+    def undo(self, place: Cursor) -> None:
+        """Take back what was appended after a place, in the newest segment."""
+        if place.segment in self._sizes and place.segment == max(self._sizes):
+            self._sizes[place.segment] = place.offset
+        else:
+            for number in [number for number in self._sizes if number > place.segment]:
+                self._sizes[number] = 0
+
+    def sync(self) -> None:
+        """Wait until the disk has every record.
+
+        Raises:
+            OSError: it is broken.
+        """
+        if self.unsynced and self._descriptor >= 0:
+            os.fsync(self._descriptor)
+        self.unsynced = False
+
+    def read(self, cursor: Cursor) -> Iterator[tuple[bytes | None, Cursor]]:
+        """The records after a place, each with the place after it; None stands for a damaged stretch, counted."""
         for number in self.segments:
-            if number < cursor.segment:
-                continue
-            offset = cursor.offset if number == cursor.segment else 0
-            with self._path(number).open("rb") as file:
-                for payload, end in _records(file.fileno(), offset):
-                    offset = end
-                    yield payload, Cursor(number, end)
-            if number != max(self._sizes):
-                self._corrupt[number] = max(0, self._sizes[number] - offset)
+            if number >= cursor.segment:
+                yield from self.read_segment(number, cursor.offset if number == cursor.segment else 0)
+
+    def read_segment(self, number: int, offset: int = 0, count: bool = True) -> Iterator[tuple[bytes | None, Cursor]]:
+        """The same of one segment; without `count` its damage is not counted."""
+        size = self._sizes[number]
+        descriptor = _open(self._path(number))
+        try:
+            while offset < size:
+                payload = _record(descriptor, offset, size)
+                after = _resync(descriptor, offset, size) if payload is None else offset + _HEADER.size + len(payload)
+                if payload is None and count and self._counted.get(number, 0) < after:
+                    self.damaged_bytes += after - max(offset, self._counted.get(number, 0))
+                    self._counted[number] = after
+                offset = after
+                yield payload, Cursor(number, offset)
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def is_boundary(self, cursor: Cursor) -> bool:
+        """Whether a record ends or begins at a place."""
+        if cursor.offset == 0 or cursor.segment not in self._sizes:
+            return True
+        return any(end == cursor for _payload, end in self.read_segment(cursor.segment, count=False))
+
+    def replace(self, segment: int, payloads: Sequence[bytes]) -> None:
+        """Put other records in the place of an older segment's: all or none.
+
+        Raises:
+            OSError: the disk is full or broken; the segment is as it was.
+        """
+        data = b"".join(_HEADER.pack(len(payload), crc32(payload)) + payload for payload in payloads)
+        write_atomically(self._path(segment), data)
+        self._sizes[segment] = len(data)
+        self._counted.pop(segment, None)
 
     def drop_before(self, segment: int) -> None:
         """Delete the segments older than one."""
         for number in [number for number in self._sizes if number < segment]:
             self._path(number).unlink(missing_ok=True)
             del self._sizes[number]
+            self._counted.pop(number, None)
 
     def drop_oldest(self) -> Cursor | None:
         """Delete the oldest segment; returns the place after it, None where there was none.
 
-        The newest one's number is kept by an empty successor: a number is never used twice.
+        A number is never used twice.
         """
         if not self._sizes:
             return None
         oldest = min(self._sizes)
-        if len(self._sizes) == 1:
-            self._path(oldest + 1).touch()
-            self._sizes[oldest + 1] = 0
+        self.begin_after(oldest)
         self.drop_before(oldest + 1)
         return Cursor(oldest + 1, 0)
+
+    def close(self) -> None:
+        """Let go of the newest segment's file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:08d}.seg"
 
+    def _place(self) -> int:
+        """The segment to write to: the newest, or the next one where that is full or not to be used."""
+        newest = max(self._sizes, default=0)
+        full = self._sizes.get(newest, self._segment_bytes) >= self._segment_bytes
+        return max(newest + full, self._least)
+
+    def _writable(self, number: int, size: int) -> int:
+        """A descriptor of a segment that holds `size` good bytes: what a failed write left behind them is cut."""
+        if self._descriptor >= 0 and (self._written != number or os.fstat(self._descriptor).st_nlink == 0):
+            self.sync()
+            self.close()
+        if self._descriptor < 0:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(self._path(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._written = number
+        if os.fstat(self._descriptor).st_size > size:
+            os.ftruncate(self._descriptor, size)
+        return self._descriptor
+
     def _cut_torn_tail(self, number: int) -> None:
+        """What ends the newest segment and is no record was never told to be saved, or is read again."""
         good = 0
-        with self._path(number).open("r+b") as file:
-            for _payload, end in _records(file.fileno(), 0):
-                good = end
-            self.torn_bytes = self._sizes[number] - good
-            if self.torn_bytes:
+        for payload, end in self.read_segment(number, count=False):
+            if payload is not None:
+                good = end.offset
+        self.torn_bytes = self._sizes[number] - good
+        if self.torn_bytes:
+            with self._path(number).open("r+b") as file:
                 file.truncate(good)
                 os.fsync(file.fileno())
         self._sizes[number] = good
 
 
-def _records(descriptor: int, offset: int) -> Iterator[tuple[bytes, int]]:
-    """The good records from an offset on, each with the offset after it; ends at the first bad one."""
-    while True:
+def _open(path: Path) -> int:
+    """A descriptor; -1 where there is nothing to read: its records are damaged then."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+def _record(descriptor: int, offset: int, size: int) -> bytes | None:
+    """The record at an offset; None where there is no good one."""
+    try:
         header = os.pread(descriptor, _HEADER.size, offset)
         if len(header) < _HEADER.size:
-            return
+            return None
         length, checksum = _HEADER.unpack(header)
-        if not 0 < length <= _MAX_RECORD:  # a run of zeros, as a crash may leave, is no record
-            return
+        # A run of zeros, as a crash may leave, is no record though its checksum fits.
+        if not 0 < length <= min(_MAX_RECORD, size - offset - _HEADER.size):
+            return None
         payload = os.pread(descriptor, length, offset + _HEADER.size)
-        if len(payload) < length or crc32(payload) != checksum:
-            return
-        offset += _HEADER.size + length
-        yield payload, offset
+    except OSError:
+        return None
+    return payload if len(payload) == length and crc32(payload) == checksum else None
+
+
+def _resync(descriptor: int, offset: int, size: int) -> int:
+    """Where the next good record after a broken one begins; `size` where there is none."""
+    try:
+        data = os.pread(descriptor, size - offset, offset)
+    except OSError:
+        return size
+    # A length's highest byte is zero (no segment has 16 MB), and a record of JSON text holds no zero.
+    zero = data.find(b"\0", 4)
+    while 0 <= zero <= len(data) - 5:
+        length, checksum = _HEADER.unpack_from(data, zero - 3)
+        start = zero - 3 + _HEADER.size
+        if 0 < length <= len(data) - start and crc32(memoryview(data)[start : start + length]) == checksum:
+            return offset + zero - 3
+        after = _NOT_ZERO.search(data, zero + 1)
+        if after is None:
+            break
+        zero = data.find(b"\0", max(zero + 1, after.start() + 1) if length == 0 else zero + 1)
+    return size
+
+
+def _write_all(descriptor: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
 
 
 def sync_folder(folder: Path) -> None:
@@ -159,12 +277,22 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file's content: a reader, and a crash, see the old or the new, never a part."""
+def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Replace a file's content: a reader, and a crash, see the old or the new, never a part.
+
+    Raises:
+        OSError: it cannot be written; the old content stays, and no leftover takes room.
+    """
     temporary = path.with_name(path.name + ".new")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)

@@ -2,9 +2,13 @@
 
 2xx: taken. 400, 413, 422: something in the batch is bad, so it is halved until the bad item is alone and put aside.
 401, 403: a person must act: said loudly, tried again slowly. Anything else, or no answer: tried again, ever later.
+
+Waits are never the same for two nodes, and a long backlog goes in large batches with a pause after each as long as its
+answer took: the sidecars of a whole cluster catch up after a day without overrunning the server that came back.
 """
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Sequence
@@ -16,12 +20,18 @@ from collectors.backoff import Backoff
 from collectors.metrics import SidecarMetrics
 from collectors.rejected import RejectedFile
 from collectors.spool import QUEUES, Queue, Spool
-from collectors.transport import Answer, Transport
+from collectors.transport import Answer, Client
 
 _LOG = logging.getLogger("foreshock.sidecar")
 _PATHS: dict[Queue, str] = {"events": "/api/v1/events", "telemetry": "/api/v1/telemetry"}
 _BATCH_ITEMS = 1000
 _BATCH_BYTES = 1_000_000
+# With more than this waiting, a batch takes more.
+_LONG_BYTES = 4_000_000
+_LONG_BATCH_ITEMS = 5000
+_LONG_BATCH_BYTES = 4_000_000
+_MOST_PAUSE_S = 5.0
+_SLICE_S = 1.0  # a wait is looked at so often: a server that was changed is tried at once
 _BAD = frozenset({400, 413, 422})
 _DENIED = frozenset({401, 403})
 _DENIED_S = 30.0
@@ -41,16 +51,17 @@ class Shipper:
     def __init__(
         self,
         spool: Spool,
-        transport: Transport,
+        client: Client,
         rejected: RejectedFile,
         metrics: SidecarMetrics,
         linger_s: float = 0.05,
     ) -> None:
         self._spool = spool
-        self._transport = transport
+        self._client = client
+        self._next: Client | None = None
         self._rejected = rejected
         self._metrics = metrics
-        self._linger_s = linger_s
+        self.linger_s = linger_s
         self._backoff = Backoff(0.5, 30.0)
         self._told: str | None = None
 
@@ -59,9 +70,19 @@ class Shipper:
         while not stop.is_set():
             if not self._spool.news.wait(timeout=0.5):
                 continue
-            stop.wait(self._linger_s)  # what comes together goes together
+            stop.wait(self.linger_s)  # what comes together goes together
             self._spool.news.clear()
             self._ship_all(stop)
+
+    def use(self, client: Client) -> None:
+        """From the next request on, another client; the present one is closed."""
+        self._next = client
+
+    def close(self) -> None:
+        """Let go of the connection, when `run` and `flush` are over."""
+        self._client.close()
+        if self._next is not None:
+            self._next.close()
 
     def flush(self, deadline_s: float) -> bool:
         """One last try to bring everything to the server; False where something stays for the next start."""
@@ -76,28 +97,44 @@ class Shipper:
 
     def _ship_all(self, stop: threading.Event) -> None:
         while not stop.is_set():
+            long = self._is_long()
+            began = time.monotonic()
             try:
-                if not self._ship_once():
+                if not self._ship_once(long):
                     return
             except NotTakenError as error:
-                stop.wait(self._wait_s(error.answer))
+                self._wait(stop, self._wait_s(error.answer))
             except Exception as error:  # noqa: BLE001 - whatever it was (a full disk, say): the events stay, and wait
                 self._tell(f"cannot ship: {type(error).__name__}: {error}")
-                stop.wait(self._backoff.next_s())
+                self._wait(stop, self._backoff.next_s())
             else:
                 self._backoff.reset()
                 if self._told is not None:
                     self._told = None
                     _LOG.info("the server takes events again")
+                if long:
+                    stop.wait(min(time.monotonic() - began, _MOST_PAUSE_S))
 
-    def _ship_once(self) -> bool:
+    def _wait(self, stop: threading.Event, wait_s: float) -> None:
+        end = time.monotonic() + wait_s
+        while self._next is None and (rest_s := end - time.monotonic()) > 0 and not stop.is_set():
+            stop.wait(min(rest_s, _SLICE_S))
+
+    def _is_long(self) -> bool:
+        return sum(self._spool.backlog_bytes(queue) for queue in QUEUES) > _LONG_BYTES
+
+    def _ship_once(self, long: bool = False) -> bool:
         """Ship one batch; False where nothing waits.
 
         Raises:
             NotTakenError: the batch stays where it is.
         """
+        if self._next is not None:
+            self._client.close()
+            self._client, self._next = self._next, None
+        limits = (_LONG_BATCH_ITEMS, _LONG_BATCH_BYTES) if long else (_BATCH_ITEMS, _BATCH_BYTES)
         for queue in QUEUES:
-            pending = self._spool.pending(queue, _BATCH_ITEMS, _BATCH_BYTES)
+            pending = self._spool.pending(queue, *limits)
             if pending.items:
                 self._send(queue, pending.items)
             self._spool.acknowledge(queue, pending.cursor)
@@ -107,7 +144,9 @@ class Shipper:
 
     def _send(self, queue: Queue, items: Sequence[Any]) -> None:
         self._metrics.requests.labels(queue).inc()
-        answer = self._transport.post(_PATHS[queue], items)
+        began = time.monotonic()
+        answer = self._client.post(_PATHS[queue], items)
+        self._metrics.request_s.labels(queue).observe(time.monotonic() - began)
         if 200 <= answer.status < 300:
             self._taken(queue, items, answer)
         elif answer.status not in _BAD:
@@ -135,6 +174,7 @@ class Shipper:
     def _park(self, queue: Queue, item: Any, reason: str) -> None:
         self._rejected.park(queue, item, reason)
         self._metrics.rejected.labels(queue).inc()
+        self._metrics.rejected_total += 1
         _LOG.error("the server refuses an item of %s, kept in rejected.jsonl: %s", queue, reason[:200])
 
     def _wait_s(self, answer: Answer) -> float:
@@ -142,10 +182,13 @@ class Shipper:
         self._metrics.request_failures.labels(reason).inc()
         if answer.status in _DENIED:
             self._tell(f"the server denies the token (HTTP {answer.status}): give one with the scope `ingest`")
-            return _DENIED_S
+            return _DENIED_S * random.uniform(0.75, 1.25)  # noqa: S311
         self._tell(f"the server does not take events, trying again: {answer.text or answer.status}")
         wait_s = self._backoff.next_s()
-        return wait_s if answer.retry_after_s is None else max(wait_s, answer.retry_after_s)
+        if answer.retry_after_s is None:
+            return wait_s
+        # Every sidecar was told the same number: they must not come back in the same moment.
+        return max(wait_s, answer.retry_after_s * random.uniform(1.0, 1.5))  # noqa: S311
 
     def _tell(self, text: str) -> None:
         if text != self._told:  # the same again and again is said once

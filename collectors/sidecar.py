@@ -7,66 +7,46 @@ settings = SidecarSettings(server="http://127.0.0.1:10870", node="gpu-017", sour
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, tzinfo
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from collectors.collector import SourceSettings
-from collectors.metrics import MetricsServer, SidecarMetrics
-from collectors.registry import make_collector
+from collectors.heartbeat import Heart, report
+from collectors.metrics import SidecarMetrics
 from collectors.rejected import RejectedFile
-from collectors.runner import Runner, stalled
+from collectors.reload import Configuration
+from collectors.servers import Servers
 from collectors.shipper import Shipper
-from collectors.spool import QUEUES, Spool
-from collectors.transport import Transport
-from parsers.rules import RulesSource
+from collectors.sidecar_settings import DEFAULT_PORT, SidecarSettings
+from collectors.spool import Spool, SpoolFullError
+from collectors.spool_metrics import SpoolFigures
+from collectors.supervisor import Sources
+from collectors.textfile import TextFile
 from parsers.rules_file import RulesFile
 
+__all__ = ["DEFAULT_PORT", "SidecarSettings", "run"]
+
 _LOG = logging.getLogger("foreshock.sidecar")
-DEFAULT_PORT = 10871
 _SAVE_POSITIONS_S = 10.0
+_TEXTFILE_S = 15.0
+_TOLD_S = 60.0
 _JOIN_S = 2.0
-_STALLED_S = 120.0
 _FLUSH_S = 2.0
-_REQUEST_TIMEOUT_S = 10.0
+# What is taken up at the start alone.
+_NEEDS_RESTART = ("node", "spool", "listen", "port", "rules")
 
 
-@dataclass(frozen=True, slots=True)
-class SidecarSettings:
-    """Everything that a sidecar is told. Times in seconds, sizes in bytes; `port` 0 serves no metrics."""
-
-    server: str
-    node: str
-    sources: tuple[str, ...]
-    spool: Path
-    token_file: Path | None = None
-    listen: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
-    zone: tzinfo = field(default=UTC)
-    scrape_interval_s: float = 15.0
-    rollup_interval_s: float = 300.0
-    spool_max_bytes: int = 256 * 1024 * 1024
-    linger_s: float = 0.05
-    rules: Path | None = None
-
-    def for_sources(self, rules: RulesSource | None) -> SourceSettings:
-        """What the sources must know of it."""
-        return SourceSettings(
-            node=self.node,
-            zone=self.zone,
-            scrape_interval_s=self.scrape_interval_s,
-            rollup_interval_s=self.rollup_interval_s,
-            rules=rules,
-        )
-
-
-def run(settings: SidecarSettings, stop: threading.Event, alive: Callable[[], None] = lambda: None) -> None:
+def run(
+    settings: SidecarSettings,
+    stop: threading.Event,
+    alive: Callable[[], None] = lambda: None,
+    configuration: Configuration[SidecarSettings] | None = None,
+) -> None:
     """Run until the stop event, then bring to the server what is there, within a few seconds.
 
-    `alive` is called about every second while the threads work (a service manager's watchdog).
+    `alive` is called about every second while it works (a service manager's watchdog).
 
     Raises:
         SourceError: a SPEC is not understood.
@@ -74,65 +54,130 @@ def run(settings: SidecarSettings, stop: threading.Event, alive: Callable[[], No
         SpoolBusyError: another sidecar uses the spool.
         OSError: the spool cannot be written, or the port is taken.
     """
-    metrics = SidecarMetrics()
-    rules = None if settings.rules is None else RulesFile(settings.rules)
-    if rules is not None:
-        metrics.observe("rules_errors", "Changes of the rules file that were refused.", lambda: float(rules.errors))
-    told = settings.for_sources(None if rules is None else rules.current)
-    collectors = [make_collector(spec, told) for spec in dict.fromkeys(settings.sources)]
     with ExitStack() as stack:
-        spool = Spool(settings.spool, settings.spool_max_bytes)
-        stack.callback(spool.close)
-        _observe_spool(metrics, spool)
-        if settings.port:
-            server = MetricsServer(metrics, settings.listen, settings.port)
-            stack.callback(server.close)
-        transport = stack.enter_context(Transport(settings.server, settings.token_file, _REQUEST_TIMEOUT_S))
-        shipper = Shipper(spool, transport, RejectedFile(settings.spool / "rejected.jsonl"), metrics, settings.linger_s)
-        spool.news.set()  # what the last run left
-        runners = [Runner(collector, spool, metrics, stop) for collector in collectors]
-        with _shipping(shipper, stop) as shipping:
-            for runner in runners:
-                runner.start()
-            _LOG.info("watching %s as %s for %s", ", ".join(settings.sources), settings.node, settings.server)
-            _watch(spool, stop, shipping, runners, alive)
-            for runner in runners:
-                runner.join(_JOIN_S)
-        if shipping.is_alive() or not shipper.flush(_FLUSH_S):
+        sidecar = Sidecar(settings, stack)
+        shipping = _thread(sidecar.shipper.run, stop, "shipper")
+        beating = _thread(sidecar.heart.run, stop, "heartbeat")
+        sidecar.start()
+        while not stop.wait(1.0):
+            sidecar.look()
+            if configuration is not None:
+                configuration.look(sidecar.metrics, sidecar.apply)
+            if shipping.is_alive():
+                alive()
+        sidecar.sources.stop()
+        shipping.join(_JOIN_S)
+        beating.join(_JOIN_S / 10)
+        if shipping.is_alive() or not sidecar.shipper.flush(_FLUSH_S):
             _LOG.info("the rest stays in the spool for the next start")
+        if not shipping.is_alive():
+            sidecar.shipper.close()
 
 
-@contextmanager
-def _shipping(shipper: Shipper, stop: threading.Event) -> Iterator[threading.Thread]:
-    thread = threading.Thread(target=shipper.run, args=(stop,), name="shipper", daemon=True)
+def _thread(work: Callable[[threading.Event], None], stop: threading.Event, name: str) -> threading.Thread:
+    thread = threading.Thread(target=work, args=(stop,), name=name, daemon=True)
     thread.start()
-    yield thread
-    thread.join(_JOIN_S)
+    return thread
 
 
-def _watch(
-    spool: Spool, stop: threading.Event, shipping: threading.Thread, runners: list[Runner], alive: Callable[[], None]
-) -> None:
-    """Until the stop event: save positions now and then, and tell a watchdog as long as every thread moves."""
-    saved = time.monotonic()
-    while not stop.wait(1.0):
+class Sidecar:
+    """The parts, and the settings in force."""
+
+    def __init__(self, settings: SidecarSettings, stack: ExitStack) -> None:
+        """Make every part; what must be let go of in the end is put on the stack."""
+        self._settings = settings
+        self.metrics = SidecarMetrics()
+        rules = None if settings.rules is None else RulesFile(settings.rules)
+        self._rules = None if rules is None else rules.current
+        if rules is not None:
+            text = "Changes of the rules file that were refused."
+            self.metrics.observe("rules_errors", text, lambda: float(rules.errors))
+        logging.getLogger("foreshock.sidecar").setLevel(settings.log_level.upper())
+        self.spool = Spool(settings.spool, settings.spool_max_bytes, settings.node, settings.spool_fsync_s)
+        stack.callback(self.spool.close)
+        self.metrics.registry.register(SpoolFigures(self.spool))
+        self.sources = Sources(self.spool, self.metrics, settings.turn_limit_s)
+        self.sources.check(settings.list_sources(), settings.for_sources(self._rules))
+        if settings.port:
+            from collectors.metrics_server import MetricsServer  # where nobody may ask, it costs nothing
+
+            stack.callback(MetricsServer(self.metrics, settings.listen, settings.port).close)
+        rejected = RejectedFile(settings.spool / "rejected.jsonl")
+        self.shipper = Shipper(self.spool, self._servers(settings), rejected, self.metrics, settings.linger_s)
+        say = partial(report, settings.node, self.metrics, self.spool)
+        self.heart = Heart(say, self._servers(settings), settings.heartbeat_interval_s)
+        self.heart.beats = lambda taken: self.metrics.heartbeats.labels("taken" if taken else "failed").inc()
+        self._saved = self._wrote = time.monotonic()
+        self._told = float("-inf")
+        self._textfile_failed = False
+        stack.callback(self._remove_textfile)
+
+    def start(self) -> None:
+        """Begin to read."""
+        settings = self._settings
+        self.spool.news.set()  # what the last run left
+        self.sources.change(settings.list_sources(), settings.for_sources(self._rules))
+        names = ", ".join(source.spec for source in settings.list_sources())
+        _LOG.info("watching %s as %s for %s", names, settings.node, ", ".join(settings.servers))
+
+    def apply(self, wanted: SidecarSettings) -> None:
+        """Take up changed settings; sources that are as they were go on untouched.
+
+        Raises:
+            SourceError: a SPEC is not understood; nothing was changed.
+        """
+        before = self._settings
+        for name in _NEEDS_RESTART:
+            if getattr(wanted, name) != getattr(before, name):
+                _LOG.warning("%s has changed: that is taken up at the next start of the sidecar", name)
+        settings = replace(wanted, **{name: getattr(before, name) for name in _NEEDS_RESTART})
+        self.sources.change(settings.list_sources(), settings.for_sources(self._rules))
+        self._settings = settings
+        logging.getLogger("foreshock.sidecar").setLevel(settings.log_level.upper())
+        self.sources.turn_limit_s = settings.turn_limit_s
+        self.spool.max_bytes = settings.spool_max_bytes
+        self.spool.fsync_interval_s = settings.spool_fsync_s
+        self.shipper.linger_s = settings.linger_s
+        self.heart.interval_s = settings.heartbeat_interval_s
+        if (settings.servers, settings.access) != (before.servers, before.access):
+            self.shipper.use(self._servers(settings))
+            self.heart.use(self._servers(settings))
+        if settings.textfile != before.textfile and before.textfile is not None:
+            TextFile(before.textfile).remove()
+
+    def look(self) -> None:
+        """Once a second: sources that hang, what need not wait for an append, the text file."""
+        self.sources.look()
         now = time.monotonic()
-        if shipping.is_alive() and not any(stalled(runner, _STALLED_S, now) for runner in runners):
-            alive()
-        if now - saved >= _SAVE_POSITIONS_S:
-            saved = now
-            try:
-                spool.save_positions()
-            except OSError as error:
-                _LOG.error("cannot save positions: %s", error)
+        try:
+            self.spool.keep_up()
+            if now - self._saved >= _SAVE_POSITIONS_S:
+                self._saved = now
+                self.spool.save_positions()
+        except SpoolFullError:
+            pass  # a loss is told when there is room for it
+        except OSError as error:
+            if now - self._told >= _TOLD_S:  # a disk that stays full is no news each second
+                self._told = now
+                _LOG.error("the spool cannot be written: %s; sources wait until it can", error)
+        if self._settings.textfile is not None and now - self._wrote >= _TEXTFILE_S:
+            self._wrote = now
+            self._write_textfile(self._settings.textfile)
 
+    def _write_textfile(self, path: Path) -> None:
+        try:
+            TextFile(path).write(self.metrics)
+        except OSError as error:
+            if not self._textfile_failed:
+                _LOG.error("cannot write the text file %s: %s; let the sidecar's user write its folder", path, error)
+            self._textfile_failed = True
+        else:
+            self._textfile_failed = False
 
-def _observe_spool(metrics: SidecarMetrics, spool: Spool) -> None:
-    for queue in QUEUES:
-        metrics.observe(
-            f"spool_{queue}_bytes",
-            f"Bytes of {queue} that wait for the server.",
-            partial(spool.backlog_bytes, queue),
-        )
-    metrics.observe("spool_damaged_bytes", "Bytes of the spool made unreadable.", lambda: float(spool.damage_bytes()))
-    metrics.observe("spool_dropped_rollups", "Roll-ups dropped for room.", lambda: float(spool.dropped_rollups))
+    def _remove_textfile(self) -> None:
+        if self._settings.textfile is not None:
+            TextFile(self._settings.textfile).remove()
+
+    @staticmethod
+    def _servers(settings: SidecarSettings) -> Servers:
+        return Servers(settings.servers, settings.node, settings.access)

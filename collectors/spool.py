@@ -1,74 +1,76 @@
 """What was seen and not yet accepted by the server, on disk; and how far each source was read.
 
-Events and the position after them are one record, so that they are saved together or not at all. Events are never
-dropped: a full spool stops the sources (a file waits; what the kernel's ring loses meanwhile is counted). Roll-ups
-make room first, oldest first, and are counted.
+Events and the position after them are one record, so that they are saved together or not at all. A full spool gives up
+the oldest roll-ups; then sources wait, for a file keeps what was not read. The kernel's ring does not: for it, events
+of severity `info` are given up, oldest first; faults never. Whatever is given up or found damaged is counted, and an
+event `spool_loss` of its own.
 """
 
-import fcntl
+import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, Literal, TypeAlias
+from typing import Any
 
 import orjson
 
 from collectors.collector import Collected, Position
+from collectors.losses import Losses, Queue, Reason
 from collectors.rollup_wire import rollup_to_wire
-from collectors.segments import Cursor, SegmentLog, write_atomically
-from store.event import to_wire
+from collectors.segments import Cursor, SegmentLog
+from collectors.spool_queue import Pending, SpoolQueue
+from collectors.spool_record import decode, encode, is_fault, parts
+from collectors.spool_state import QUEUES, SpoolBusyError, SpoolState, lock, read_state
+from store.event import Event, to_wire
 
-Queue: TypeAlias = Literal["events", "telemetry"]
-QUEUES: tuple[Queue, ...] = ("events", "telemetry")
+__all__ = ["QUEUES", "Pending", "Queue", "Spool", "SpoolBusyError", "SpoolFullError"]
 
-# One record holds no more than this, so that a batch can be filled well.
-_RECORD_EVENTS = 250
-_RECORD_BYTES = 256 * 1024
+_LOG = logging.getLogger("foreshock.sidecar")
+# Sources whose records are overwritten while they wait.
+_CANNOT_WAIT = frozenset({"kmsg"})
+_TICK_S = 1.0  # `keep_up` comes about so often
+_LOSS_BYTES = 1000  # an event that tells a loss has no more
 
 
 class SpoolFullError(Exception):
     """No room until the server has taken something."""
 
 
-class SpoolBusyError(Exception):
-    """Another sidecar uses this folder."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """Items for one request, and the place after them; nothing pending has no items and a cursor all the same."""
-
-    items: tuple[Any, ...]
-    cursor: Cursor
-
-
 class Spool:
     """The sidecar's only memory. Safe for several threads."""
 
-    def __init__(self, folder: Path, max_bytes: int) -> None:
-        """Open or create the folder.
+    def __init__(self, folder: Path, max_bytes: int, node: str = "", fsync_interval_s: float = 0.0) -> None:
+        """Open or create the folder. `fsync_interval_s` 0: durable on return; else at most so much later.
 
         Raises:
             SpoolBusyError: another process has it open.
             OSError: it cannot be written.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        self._lock_file = _lock(folder / "lock")
+        self._lock_file = lock(folder / "lock")
         self._lock = threading.Lock()
-        self._max_bytes = max_bytes
+        self._node = node
+        self.max_bytes = max_bytes
+        self.fsync_interval_s = fsync_interval_s
+        self._synced_at = time.monotonic()
         self._positions: dict[str, Position] = {}
         self._unsaved: set[str] = set()
+        self._state_file = folder / "acknowledged.json"
+        self._state_saved = True
+        state = read_state(self._state_file)
+        self._losses = Losses(map(asdict, state.lost))
         segment_bytes = min(4 * 1024 * 1024, max(4096, max_bytes // 16))
-        self._logs: dict[Queue, SegmentLog] = {
+        logs = {
             "events": SegmentLog(folder / "events", segment_bytes, self._snapshot),
             "telemetry": SegmentLog(folder / "telemetry", segment_bytes, lambda: None),
         }
-        self._acknowledged_file = folder / "acknowledged.json"
-        self._acknowledged = self._read_acknowledged()
+        self._queues = {queue: SpoolQueue(queue, logs[queue], state.places[queue], self._losses) for queue in QUEUES}
         self._read_positions()
         self.news = threading.Event()  # set whenever something was appended
-        self.dropped_rollups = 0
 
     def position(self, spec: str) -> Position | None:
         """How far a source was read, as its collector said."""
@@ -76,29 +78,42 @@ class Spool:
             return self._positions.get(spec)
 
     def append(self, spec: str, collected: Collected) -> None:
-        """Save what a turn gave, durable on return. A position without news is only noted: see `save_positions`.
+        """Save what a turn gave. A position without news is only noted: see `keep_up`.
 
         Raises:
             SpoolFullError: the events have no room; nothing was saved.
             OSError: the disk is full or broken; nothing was saved.
         """
         with self._lock:
-            if collected.rollups:
-                self._append_rollups([rollup_to_wire(rollup) for rollup in collected.rollups])
-            if collected.events:
-                parts = list(_parts([to_wire(event) for event in collected.events]))
-                last = {spec: collected.position} if collected.position is not None else {}
-                records = [{"positions": {}, "events": part} for part in parts]
-                records[-1]["positions"] = last
-                payloads = [orjson.dumps(record) for record in records]
-                self._make_room(sum(map(len, payloads)))
-                self._logs["events"].append(payloads)
-                self._unsaved.discard(spec)
-            elif collected.position is not None and collected.position != self._positions.get(spec):
-                self._unsaved.add(spec)
+            lines = [orjson.dumps(to_wire(event)) for event in collected.events]
+            kept = self._fitting(spec, lines)
+            self._write(spec, collected, kept)
+            self._losses.add("events", "full", len(lines) - len(kept))
             if collected.position is not None:
+                if not kept and collected.position != self._positions.get(spec):
+                    self._unsaved.add(spec)
                 self._positions[spec] = collected.position
-        if collected.events or collected.rollups:
+        if kept or collected.rollups:
+            self.news.set()
+
+    def keep_up(self) -> None:
+        """What need not wait for an append: syncing, losses to tell. Call it each second.
+
+        Raises:
+            SpoolFullError: a loss has no room to be told yet.
+            OSError: the disk is full or broken.
+        """
+        with self._lock:
+            self._note_damage()
+            if time.monotonic() - self._synced_at > self.fsync_interval_s - _TICK_S:
+                self._sync()
+            if not self._state_saved:
+                self._save_state()
+            losses = self._losses.due(self._node)
+            if losses:
+                self._make_room(_LOSS_BYTES * len(losses))
+                self._append_events([], {}, losses)
+        if losses:
             self.news.set()
 
     def save_positions(self) -> None:
@@ -109,123 +124,170 @@ class Spool:
         """
         with self._lock:
             if self._unsaved:
-                record = {"positions": {spec: self._positions[spec] for spec in sorted(self._unsaved)}, "events": []}
-                self._logs["events"].append([orjson.dumps(record)])
+                queue = self._queues["events"]
+                idle = queue.acknowledged == queue.log.end
+                positions = {spec: self._positions[spec] for spec in sorted(self._unsaved)}
+                queue.log.append([encode(time.time(), positions)])
                 self._unsaved.clear()
+                if idle:  # nothing waits: this record is nothing to send
+                    self._acknowledge("events", queue.log.end)
 
     def pending(self, queue: Queue, max_items: int, max_bytes: int) -> Pending:
-        """The oldest items that the server has not acknowledged: at least one record, up to about these limits."""
+        """The oldest items that the server has not acknowledged: at least one record, up to about these limits.
+
+        Raises:
+            OSError: the disk is broken: nothing leaves before it is durable here.
+        """
         with self._lock:
-            items: list[Any] = []
-            size = 0
-            cursor = self._acknowledged[queue]
-            for payload, end in self._logs[queue].read(cursor):
-                found = orjson.loads(payload)["events"]
-                if items and (len(items) + len(found) > max_items or size + len(payload) > max_bytes):
-                    break
-                items += found
-                size += len(payload)
-                cursor = end
-            return Pending(tuple(items), cursor)
+            self._queues[queue].log.sync()
+            return self._queues[queue].pending(max_items, max_bytes)
 
     def acknowledge(self, queue: Queue, cursor: Cursor) -> None:
         """The server has everything up to a place: it need not be kept."""
         with self._lock:
-            if cursor > self._acknowledged[queue]:
+            if cursor > self._queues[queue].acknowledged:
                 self._acknowledge(queue, cursor)
 
     def backlog_bytes(self, queue: Queue) -> int:
         """How many bytes wait for the server."""
         with self._lock:
-            return self._backlog(queue)
+            return self._queues[queue].backlog_bytes()
+
+    def oldest_s(self) -> float:
+        """How long the oldest thing waits for the server, by the wall clock; 0 where nothing waits."""
+        with self._lock:
+            moments = [moment for queue in self._queues.values() if (moment := queue.oldest_at()) is not None]
+        return max(0.0, time.time() - min(moments)) if moments else 0.0
+
+    def lost(self) -> Counter[tuple[Queue, Reason]]:
+        """What was given up, unreadable or gone since this spool was opened: items, bytes, segments."""
+        with self._lock:
+            self._note_damage()
+            return Counter(self._losses.totals)
 
     def damage_bytes(self) -> int:
-        """Bytes that a crash or the disk made unreadable since this spool was opened."""
+        """Bytes that a crash or the disk made unreadable since this spool was opened, torn tails among them."""
         with self._lock:
-            return sum(log.torn_bytes + log.corrupt_bytes for log in self._logs.values())
+            self._note_damage()
+            damaged = sum(count for (_queue, reason), count in self._losses.totals.items() if reason == "damaged")
+            return damaged + sum(queue.log.torn_bytes for queue in self._queues.values())
 
     def close(self) -> None:
         """Save the positions and let another process have the folder."""
         try:
             self.save_positions()
+            with self._lock:
+                self._sync()
+        except OSError as error:
+            _LOG.error("cannot save positions: %s", error)
         finally:
+            for queue in self._queues.values():
+                queue.log.close()
             self._lock_file.close()
 
-    def _backlog(self, queue: Queue) -> int:
-        log, cursor = self._logs[queue], self._acknowledged[queue]
-        return log.size_bytes - (cursor.offset if cursor.segment in log.segments else 0)
-
-    def _acknowledge(self, queue: Queue, cursor: Cursor) -> None:
-        self._acknowledged[queue] = cursor
-        places = {name: [place.segment, place.offset] for name, place in self._acknowledged.items()}
-        write_atomically(self._acknowledged_file, orjson.dumps(places))
-        # The newest segment of events holds every position: the older ones may go.
-        self._logs[queue].drop_before(cursor.segment)
-
-    def _append_rollups(self, rollups: Sequence[Mapping[str, Any]]) -> None:
-        payload = orjson.dumps({"events": rollups})
+    def _fitting(self, spec: str, lines: Sequence[bytes]) -> Sequence[bytes]:
+        """Those of a turn's events that there is room for: all, or for what cannot wait the faults at least."""
+        if not lines:
+            return lines
         try:
-            self._make_room(len(payload))
+            self._make_room(sum(map(len, lines)))
         except SpoolFullError:
-            self.dropped_rollups += len(rollups)
+            if spec.partition(":")[0] not in _CANNOT_WAIT:
+                raise
+        else:
+            return lines
+        for _step in self._queues["events"].give_up_infos():
+            self._state_saved = False
+            if self._used() + sum(map(len, lines)) <= self.max_bytes:
+                return lines
+        faults = [line for line in lines if is_fault(line)]
+        if faults:
+            self._make_room(sum(map(len, faults)))
+        return faults
+
+    def _write(self, spec: str, collected: Collected, lines: Sequence[bytes]) -> None:
+        telemetry = self._queues["telemetry"].log
+        before = telemetry.end
+        if collected.rollups:
+            self._append_rollups([orjson.dumps(rollup_to_wire(rollup)) for rollup in collected.rollups])
+        if lines:
+            positions = {spec: collected.position} if collected.position is not None else {}
+            try:
+                self._append_events(lines, positions, self._losses.due(self._node))
+            except OSError:
+                telemetry.undo(before)  # the turn is tried again as a whole
+                raise
+            self._unsaved.discard(spec)
+
+    def _append_events(self, lines: Sequence[bytes], positions: Mapping[str, Any], losses: Sequence[Event]) -> None:
+        groups = list(parts([*lines, *(orjson.dumps(to_wire(event)) for event in losses)]))
+        now = time.time()
+        payloads = [encode(now, positions if group is groups[-1] else {}, group) for group in groups]
+        self._queues["events"].log.append(payloads, sync=not self.fsync_interval_s)
+        self._losses.told(losses)
+        self._state_saved = self._state_saved and not losses
+
+    def _append_rollups(self, lines: Sequence[bytes]) -> None:
+        try:
+            self._make_room(sum(map(len, lines)))
+        except SpoolFullError:
+            self._losses.add("telemetry", "full", len(lines))
+            self._state_saved = False
             return
-        self._logs["telemetry"].append([payload])
+        payloads = [encode(time.time(), {}, part) for part in parts(lines)]
+        self._queues["telemetry"].log.append(payloads, sync=not self.fsync_interval_s)
 
     def _make_room(self, size: int) -> None:
         # An empty spool takes a batch of any size: one larger than the limit must not wait for ever.
-        while (used := sum(map(self._backlog, QUEUES))) and used + size > self._max_bytes:
-            telemetry = self._logs["telemetry"]
-            if self._backlog("telemetry") == 0:
-                raise SpoolFullError(f"the spool holds its {self._max_bytes} bytes: the server must take some first")
-            oldest = telemetry.segments[0]
-            unsent = telemetry.read(max(self._acknowledged["telemetry"], Cursor(oldest, 0)))
-            self.dropped_rollups += sum(
-                len(orjson.loads(payload)["events"]) for payload, end in unsent if end.segment == oldest
-            )
-            after = telemetry.drop_oldest()
-            if after is not None and after > self._acknowledged["telemetry"]:
+        telemetry = self._queues["telemetry"]
+        while (used := self._used()) and used + size > self.max_bytes:
+            if telemetry.backlog_bytes() == 0:
+                raise SpoolFullError(f"the spool holds its {self.max_bytes} bytes: the server must take some first")
+            after = telemetry.give_up_oldest()
+            if after is not None:
                 self._acknowledge("telemetry", after)
+
+    def _used(self) -> int:
+        return sum(queue.backlog_bytes() for queue in self._queues.values())
+
+    def _note_damage(self) -> None:
+        for queue in self._queues.values():
+            queue.note_damage()
+
+    def _acknowledge(self, queue: Queue, cursor: Cursor) -> None:
+        """Never fails: on a full disk it is deleting what the server has that makes room."""
+        before, self._queues[queue].acknowledged = self._queues[queue].acknowledged, cursor
+        with suppress(OSError):
+            self._save_state()
+        if cursor.segment != before.segment:
+            with suppress(OSError):
+                self._queues[queue].acknowledge(cursor)
+
+    def _save_state(self) -> None:
+        self._state_saved = False
+        places = {queue: self._queues[queue].acknowledged for queue in QUEUES}
+        SpoolState(places, self._losses.open_losses()).write(self._state_file)
+        self._state_saved = True
+
+    def _sync(self) -> None:
+        self._synced_at = time.monotonic()
+        for queue in self._queues.values():
+            queue.log.sync()
 
     def _snapshot(self) -> bytes | None:
         """The first record of each segment: every position, so that older segments may go."""
-        return orjson.dumps({"positions": self._positions, "events": []}) if self._positions else None
+        return encode(time.time(), self._positions) if self._positions else None
 
     def _read_positions(self) -> None:
-        log = self._logs["events"]
-        # The newest segment begins with every position; it may be empty after a crash, then the one before has them.
-        for number in log.segments[-2:-1] + log.segments[-1:]:
-            for payload, end in log.read(Cursor(number, 0)):
-                if end.segment == number:
-                    self._positions.update(orjson.loads(payload)["positions"])
-
-    def _read_acknowledged(self) -> dict[Queue, Cursor]:
-        try:
-            places = orjson.loads(self._acknowledged_file.read_bytes())
-            found = {queue: Cursor(*places[queue]) for queue in QUEUES}
-        except (OSError, ValueError, KeyError, TypeError):
-            return dict.fromkeys(QUEUES, Cursor())  # sending again what is known changes nothing
-        # A place beyond the log means that the log was taken away or cut: begin at what there is.
-        return {queue: place if place <= self._logs[queue].end else Cursor() for queue, place in found.items()}
-
-
-def _parts(events: Sequence[Any]) -> Iterator[list[Any]]:
-    part: list[Any] = []
-    size = 0
-    for event in events:
-        length = len(event["message"])
-        if part and (len(part) >= _RECORD_EVENTS or size + length > _RECORD_BYTES):
-            yield part
-            part, size = [], 0
-        part.append(event)
-        size += length
-    yield part
-
-
-def _lock(path: Path) -> IO[bytes]:
-    file = path.open("ab")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        file.close()
-        raise SpoolBusyError(f"{path.parent} is in use by another sidecar: give each its own --spool") from error
-    return file
+        """From the newest segment, which begins with every position; where that beginning is bad, from older ones."""
+        log = self._queues["events"].log
+        for number in reversed(log.segments):
+            found: dict[str, Position] = {}
+            whole = False
+            for place, (payload, _end) in enumerate(log.read_segment(number, count=False)):
+                record = None if payload is None else decode(payload)
+                found.update({} if record is None else record.positions)
+                whole = whole or (place == 0 and record is not None)
+            self._positions = {**found, **self._positions}
+            if whole:
+                return

@@ -9,8 +9,9 @@ from click.testing import CliRunner
 
 from cli.errors import Failure
 from cli.main import foreshock
-from cli.sidecar import load, settings_from
+from cli.sidecar_config import File, load, settings_from
 from collectors.sidecar import DEFAULT_PORT
+from collectors.supervisor import Source
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -18,6 +19,11 @@ def write(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "sidecar.yaml"
     path.write_text(text)
     return path
+
+
+def file_of(values: dict[str, object]) -> File:
+    """A file with these keys, one a line."""
+    return File(values, {key: f"sidecar.yaml:{line}" for line, key in enumerate(values, start=1)})
 
 
 def test_options_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
@@ -28,8 +34,8 @@ def test_options_win_over_the_environment_and_that_over_the_file(tmp_path: Path)
     environ = {"FORESHOCK_NODE": "from-environment", "FORESHOCK_DB": "sqlite:///ignored", "TZ": "Europe/Berlin"}
     options = {"server": "http://option:2", "source": (), "port": 0, "spool": None}
     settings = settings_from(options, file, environ)
-    assert (settings.server, settings.node, settings.port) == ("http://option:2", "from-environment", 0)
-    assert settings.sources == ("kmsg", "journal")
+    assert (settings.servers, settings.node, settings.port) == (("http://option:2",), "from-environment", 0)
+    assert settings.sources == (Source("kmsg"), Source("journal"))
     assert settings.scrape_interval_s == 5.0
     assert settings.zone == ZoneInfo("Europe/Berlin")
     assert settings.listen == "127.0.0.1"
@@ -37,15 +43,15 @@ def test_options_win_over_the_environment_and_that_over_the_file(tmp_path: Path)
 
 def test_a_source_may_be_one_word_in_the_file_and_several_on_the_line() -> None:
     """The line's replace the file's."""
-    one = settings_from({"source": ()}, {"server": "http://x", "source": "kmsg"}, {})
-    assert (one.sources, one.port) == (("kmsg",), DEFAULT_PORT)
-    both = settings_from({"source": ("journal", "file:/a b")}, {"server": "http://x", "source": "kmsg"}, {})
-    assert both.sources == ("journal", "file:/a b")
+    one = settings_from({"source": ()}, file_of({"server": "http://x", "source": "kmsg"}), {})
+    assert (one.sources, one.port) == ((Source("kmsg"),), DEFAULT_PORT)
+    both = settings_from({"source": ("journal", "file:/a b")}, file_of({"server": "http://x", "source": "kmsg"}), {})
+    assert both.sources == (Source("journal"), Source("file:/a b"))
 
 
 def test_the_spool_is_where_systemd_says(tmp_path: Path) -> None:
     """Else the system's place for root and the user's for others."""
-    given = {"server": "http://x", "source": "kmsg"}
+    given = file_of({"server": "http://x", "source": "kmsg"})
     assert settings_from({}, given, {"STATE_DIRECTORY": f"{tmp_path}:/other"}).spool == tmp_path
     assert settings_from({}, given, {"XDG_STATE_HOME": str(tmp_path)}).spool.name == "foreshock"
     assert settings_from({"spool": tmp_path / "s"}, given, {"STATE_DIRECTORY": "/other"}).spool == tmp_path / "s"
@@ -59,7 +65,7 @@ def test_the_spool_is_where_systemd_says(tmp_path: Path) -> None:
         ({"server": "http://x"}, "--source is missing"),
         ({"server": "http://x", "source": []}, "--source is missing"),
         ({"server": "http://x", "source": "kmsg", "port": "many"}, "port is 'many'"),
-        ({"server": "http://x", "source": "kmsg", "scrape_interval_s": -1}, "must not be negative"),
+        ({"server": "http://x", "source": "kmsg", "scrape_interval_s": -1}, "sidecar.yaml:3: scrape_interval_s is -1"),
         ({"server": "http://x", "source": "kmsg", "spool": None}, "spool is None"),
         ({"server": "http://x", "source": "kmsg", "zone": "Mars/Olympus"}, "zone 'Mars/Olympus'"),
     ],
@@ -67,12 +73,12 @@ def test_the_spool_is_where_systemd_says(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_said_with_a_remedy(values: dict[str, object], message: str) -> None:
     """One sentence."""
     with pytest.raises(Failure, match=message):
-        settings_from({}, values, {})
+        settings_from({}, file_of(values), {})
 
 
 def test_a_node_without_a_zone_file_has_its_clock_s_zone() -> None:
     """Some zone, with a fixed difference."""
-    zone = settings_from({}, {"server": "http://x", "source": "kmsg"}, {"TZ": "No/Such"}).zone
+    zone = settings_from({}, file_of({"server": "http://x", "source": "kmsg"}), {"TZ": "No/Such"}).zone
     assert zone.utcoffset(None) is None or isinstance(zone.utcoffset(None), timedelta)
 
 
@@ -80,8 +86,8 @@ def test_a_node_without_a_zone_file_has_its_clock_s_zone() -> None:
     ("text", "message"),
     [
         ("- kmsg\n", "holds no keys"),
-        ("server: [", "cannot be read"),
-        ("servr: http://x\n", "'servr' is no key"),
+        ("node: n1\nserver: [", "sidecar.yaml:2: this is no YAML"),
+        ("servr: http://x\n", "sidecar.yaml:1: 'servr' is no key"),
     ],
 )
 def test_a_wrong_file_is_said_with_its_name(tmp_path: Path, text: str, message: str) -> None:
@@ -96,8 +102,8 @@ def test_a_missing_file_is_said_and_an_empty_one_says_nothing(tmp_path: Path) ->
     """An empty file is no keys."""
     with pytest.raises(Failure, match="cannot be read"):
         load(tmp_path / "none.yaml")
-    assert load(write(tmp_path, "")) == {}
-    assert load(None) == {}
+    assert load(write(tmp_path, "# nothing yet\n")) == File()
+    assert load(None) == File()
 
 
 def test_bad_usage_exits_with_two_and_one_sentence(tmp_path: Path) -> None:

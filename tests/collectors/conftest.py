@@ -2,15 +2,23 @@
 
 import gzip
 import json
+import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+import zstandard
 
+UNPACK: dict[str, Callable[[bytes], bytes]] = {
+    "none": lambda body: body,
+    "gzip": gzip.decompress,
+    "zstd": lambda body: zstandard.ZstdDecompressor().decompress(body),
+}
 Reply = tuple[int, dict[str, str], Any]
 
 
@@ -51,11 +59,11 @@ class Recorder:
     def receive(self, path: str, headers: dict[str, str], body: bytes) -> Reply:
         """One request."""
         queue = path.rsplit("/", 1)[1]
-        items = json.loads(gzip.decompress(body) if headers.get("content-encoding") == "gzip" else body)
+        items = json.loads(UNPACK[headers.get("content-encoding", "none")](body))
         self.requests.append({"path": path, "headers": headers, "items": items, "at": time.monotonic()})
         reply = self.answers.pop(0) if self.answers else self.judge(queue, items)
         if reply is None:
-            self.items[queue] += items
+            self.items.setdefault(queue, []).extend(items)
             return 202, {}, {"accepted": len(items), "known": 0, "rejected": []}
         return reply
 
@@ -113,3 +121,19 @@ def until() -> Callable[[Callable[[], Any]], Any]:
         return found
 
     return wait
+
+
+@pytest.fixture
+def full_disk() -> Callable[[int], AbstractContextManager[None]]:
+    """No file of this process can grow past so many bytes: writes fail half-way, as on a full disk."""
+
+    @contextmanager
+    def limited(limit_bytes: int) -> Iterator[None]:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return limited

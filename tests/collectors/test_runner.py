@@ -88,8 +88,9 @@ def stop() -> Iterator[threading.Event]:
 def start(collector: Script, sink: Memory, stop: threading.Event) -> tuple[Runner, SidecarMetrics]:
     """A runner that waits little after failures."""
     metrics = SidecarMetrics()
-    runner = Runner(collector, sink, metrics, stop, Backoff(0.01, 0.02))
+    runner = Runner(collector, sink, metrics.source(collector.spec), Backoff(0.01, 0.02))
     runner.start()
+    threading.Thread(target=lambda: (stop.wait(), runner.stop()), daemon=True).start()
     return runner, metrics
 
 

@@ -1,6 +1,8 @@
 """The append-only log under the spool."""
 
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ def log_at(folder: Path, segment_bytes: int = 100) -> SegmentLog:
 
 def payloads(log: SegmentLog, cursor: Cursor | None = None) -> list[bytes]:
     """Everything after a place."""
-    return [payload for payload, _end in log.read(cursor or Cursor())]
+    return [payload for payload, _end in log.read(cursor or Cursor()) if payload is not None]
 
 
 def test_what_was_appended_is_read_again_over_segments_and_restarts(tmp_path: Path) -> None:
@@ -55,8 +57,10 @@ def test_a_torn_tail_is_cut_at_the_last_good_record(
         os.truncate(path, place)
     log = log_at(folder, 10_000)
     kept = payloads(log)
-    assert kept == written[: len(kept)]
-    assert len(kept) < len(written)
+    expected = written[: len(kept)] if not flip else [each for each in written if each in kept]
+    assert kept == expected
+    assert len(kept) == len(written) - 1 if flip else len(kept) < len(written)
+    assert log.size_bytes + log.torn_bytes == place + (0 if not flip else size - place)
     log.append([b"after"])
     assert payloads(log_at(folder, 10_000)) == [*kept, b"after"]
 
@@ -71,7 +75,7 @@ def test_zeros_at_the_end_are_no_records(tmp_path: Path) -> None:
     assert log.torn_bytes == 4096
 
 
-def test_a_broken_record_in_an_older_segment_costs_the_rest_of_it_alone(tmp_path: Path) -> None:
+def test_a_broken_record_in_an_older_segment_costs_itself_alone(tmp_path: Path) -> None:
     """Later segments are read, the loss is counted once."""
     log = log_at(tmp_path, 30)
     for i in range(6):
@@ -83,7 +87,8 @@ def test_a_broken_record_in_an_older_segment_costs_the_rest_of_it_alone(tmp_path
     log = log_at(tmp_path, 30)
     assert b"record number 5" in payloads(log)
     assert b"record number 0" not in payloads(log)
-    assert log.corrupt_bytes == len(raw)
+    assert payloads(log)
+    assert log.damaged_bytes == 8 + len("record number 0")
 
 
 def test_dropping_never_uses_a_number_twice(tmp_path: Path) -> None:
@@ -111,18 +116,20 @@ def test_the_opening_record_comes_first_in_each_segment(tmp_path: Path) -> None:
     assert payloads(log, Cursor(log.segments[-1], 0)) == [b"opening", b"y"]
 
 
-def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path) -> None:
-    """/dev/full stands for the disk: the write fails, the error is told."""
-    log = log_at(tmp_path)
+def test_a_full_disk_leaves_the_log_as_it_was(
+    tmp_path: Path, full_disk: Callable[[int], AbstractContextManager[None]]
+) -> None:
+    """No file may grow beyond what there is: part of the record is written, the error is told, nothing of it stays."""
+    log = log_at(tmp_path, 10_000)
     log.append([b"one"])
-    (tmp_path / "00000001.seg").rename(tmp_path / "kept")
-    (tmp_path / "00000001.seg").symlink_to("/dev/full")
-    with pytest.raises(OSError, match=r"No space left|Invalid argument"):
-        log.append([b"two"])
-    (tmp_path / "00000001.seg").unlink()
-    (tmp_path / "kept").rename(tmp_path / "00000001.seg")
-    log.append([b"three"])
-    assert payloads(log) == [b"one", b"three"]
+    with full_disk(100):
+        for _ in range(2):
+            with pytest.raises(OSError, match="too large"):
+                log.append([b"two" * 100])
+        log.append([b"fits"])
+    log.append([b"three" * 100])
+    assert payloads(log) == [b"one", b"fits", b"three" * 100]
+    assert payloads(log_at(tmp_path, 10_000)) == [b"one", b"fits", b"three" * 100]
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from collectors.metrics import SidecarMetrics
 from collectors.rejected import RejectedFile
 from collectors.shipper import Shipper
 from collectors.spool import Spool
-from collectors.transport import Transport
+from collectors.transport import Access, Transport
 from store.event import Event, with_id
 from store.telemetry import Rollup
 
@@ -31,7 +31,7 @@ class Bench:
         self.folder = folder
         self.spool = Spool(folder, 10**7)
         self.metrics = SidecarMetrics()
-        self.transport = Transport(url, token_file, timeout_s=2)
+        self.transport = Transport(url, Access(token_file, 2))
         rejected = RejectedFile(folder / "rejected.jsonl")
         self.shipper = Shipper(self.spool, self.transport, rejected, self.metrics, linger_s=0.01)
         self.shipper._backoff = Backoff(0.02, 0.1)
@@ -64,7 +64,7 @@ class Bench:
 
     def close(self) -> None:
         """Let go."""
-        self.transport.__exit__(None, None, None)
+        self.transport.close()
         self.spool.close()
 
 
@@ -94,7 +94,7 @@ def test_events_arrive_in_order_and_are_acknowledged(bench: Bench, recorder: Any
         assert until(lambda: bench.spool.backlog_bytes("events") == 0)
     assert numbers(recorder.events) == list(range(300))
     assert recorder.requests[0]["path"] == "/api/v1/events"
-    assert recorder.requests[0]["headers"]["content-encoding"] == "gzip"
+    assert recorder.requests[0]["headers"]["content-encoding"] == "zstd"
     assert recorder.events[0]["id"] == event(0).id
     assert bench.value("shipped_items_total", queue="events") == 300
     assert bench.value("last_shipped_timestamp_seconds") > 0

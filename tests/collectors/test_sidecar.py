@@ -70,10 +70,12 @@ def test_a_sidecar_killed_at_any_moment_neither_loses_nor_doubles_a_line(
     """kill -9 while lines come, while the log rotates, while the server is away."""
     chance = random.Random(seed)
     log = tmp_path / "kern.log"
+    log.write_text("")
     source = ("--source", f"file:{log}:kernel")
     written = 0
     for kill in range(4):
         process.start(*source)
+        assert until(lambda count=kill + 1: process.errors.read_bytes().count(b"watching") == count)
         end = time.monotonic() + chance.uniform(0.3, 1.2)
         while time.monotonic() < end:
             with log.open("a") as file:
