@@ -21,10 +21,11 @@ from cli.fill import check_keys, convert, fill, listed, mapping
 from schedulers.registry import SCHEDULERS
 from schedulers.settings import Policy, WebhookSettings
 from schedulers.webhook import SecretError, key_of
+from store.retention import MINIMUM, Keep, too_short
 
 _PREFIX = "FORESHOCK_"
 _POLICY = tuple(f.name for f in fields(Policy))
-_SERVER = ("intervals", "limits", "body_limit_bytes", "rules", "silent_after_s")
+_SERVER = ("intervals", "limits", "keep", "body_limit_bytes", "rules", "silent_after_s")
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _MIN_TOKEN = 16
 
@@ -44,6 +45,7 @@ def load_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings:
     hints = get_type_hints(ApiSettings)
     server = {key: convert(hints[key], table[key], f"{place}, {key}") for key in _SERVER if key in table}
     _check_limits(server.get("limits", Limits()), place)
+    _check_keep(server.get("keep", Keep()), place)
     tokens = [_token(item, f"{place}, tokens[{i}]") for i, item in enumerate(listed(table.get("tokens"), place))]
     tokens += _environment_token(environ)
     webhooks = [_webhook(item, f"{place}, schedulers[{i}]") for i, item in enumerate(_schedulers(table, place))]
@@ -111,6 +113,12 @@ def _check_policy(policy: Policy, place: str) -> None:
         raise Failure(f"{place}, thresholds, release_ratio: must be under 1, or hints flap")
     if policy.validity_s <= 0:
         raise Failure(f"{place}, validity_s: a hint must be valid for a while")
+
+
+def _check_keep(keep: Keep, place: str) -> None:
+    name = too_short(keep)
+    if name is not None:
+        raise Failure(f"{place}, keep, {name}: at least {getattr(MINIMUM, name)}, or the model is blind")
 
 
 def _check_limits(limits: Limits, place: str) -> None:

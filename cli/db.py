@@ -1,7 +1,9 @@
-"""`foreshock db migrate`, `prune`, `export`: the schema, how long things are kept, and a way out."""
+"""`foreshock db migrate`, `prune`, `export`, `status`: the schema, how long things are kept, a way out, how it is."""
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
+from datetime import UTC, datetime, time
 from pathlib import Path
+from typing import Any
 
 import click
 from sqlalchemy.exc import SQLAlchemyError
@@ -9,10 +11,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from cli.errors import Failure
 from cli.open import open_store, said, shown
 from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from store.brief import BusyError
 from store.database import DatabaseError, migrate, newest_revision, open_database, revision
-from store.retention import prune
-
-_MIN_KEEP_DAYS = 8
+from store.event import RecordError, format_time, parse_time
+from store.retention import MINIMUM, Keep, count_old, prune, too_short
+from store.status import store_status
 
 
 @click.group()
@@ -23,15 +26,19 @@ def db() -> None:
 @db.command("migrate")
 @DB_OPTION
 def migrate_command(url: str) -> None:
-    """Bring the schema to the newest revision; run it once after each upgrade, before the servers start."""
+    """Bring the schema to the newest revision; run it once after each upgrade, before the new servers start.
+
+    Servers of before may go on meanwhile: docs/store.md says what they can and cannot do.
+    """
     try:
         engine = open_database(url)
         before = revision(engine)
         migrate(engine)
     except DatabaseError as error:
         raise Failure(str(error)) from error
-    except SQLAlchemyError as error:
-        raise Failure(f"cannot migrate {shown(url)}: {said(error)}") from error
+    except (SQLAlchemyError, BusyError) as error:
+        said_of = said(error) if isinstance(error, SQLAlchemyError) else str(error)
+        raise Failure(f"cannot migrate {shown(url)}: {said_of}; run it again, it goes on where it was") from error
     after = newest_revision()
     engine.dispose()
     click.echo(f"the schema is at {after}" + ("" if before == after else f"; it was at {before or 'nothing'}"))
@@ -39,41 +46,122 @@ def migrate_command(url: str) -> None:
 
 @db.command("prune")
 @DB_OPTION
-@click.option(
-    "--keep-days",
-    type=click.IntRange(min=_MIN_KEEP_DAYS),
-    required=True,
-    help="Keep so many days of events, telemetry roll-ups and scores; the features of a score look back a week.",
-)
+@click.option("--keep-days", type=int, help="Keep so many days of events, telemetry and scores alike.")
+@click.option("--events-days", type=int, help=f"Of events; at least {MINIMUM.events_days}.")
+@click.option("--telemetry-days", type=int, help=f"Of telemetry by the hour; at least {MINIMUM.telemetry_days}.")
+@click.option("--scores-days", type=int, help=f"Of scores; at least {MINIMUM.scores_days}.")
+@click.option("--dry-run", is_flag=True, help="Only say how many rows would go.")
 @JSON_OPTION
-def prune_command(url: str, keep_days: int, as_json: bool) -> None:
-    """Delete old events, roll-ups and scores. Outages, jobs, incidents, hints and the audit stay."""
+def prune_command(url: str, keep_days: int | None, dry_run: bool, as_json: bool, **days: int | None) -> None:
+    """Delete old events, telemetry and scores; counts by the day stay. Outages, jobs, incidents, hints, audit stay.
+
+    What no option names is kept for ever.
+    """
+    keep = _keep(keep_days, days)
     engine = open_store(url)
-    gone = prune(engine, datetime.now(UTC) - timedelta(days=keep_days))
-    engine.dispose()
-    _print_counts(gone, "deleted", as_json)
+    before = keep.before(datetime.now(UTC))
+    try:
+        gone = count_old(engine, before) if dry_run else prune(engine, before)
+    except SQLAlchemyError as error:
+        raise Failure(f"cannot prune {shown(url)}: {said(error)}; run it again, it goes on where it was") from error
+    finally:
+        engine.dispose()
+    _print_counts(gone, "would go" if dry_run else "deleted", as_json)
+
+
+def _keep(keep_days: int | None, days: Mapping[str, int | None]) -> Keep:
+    keep = Keep(**{name: keep_days if count is None else count for name, count in days.items()})
+    if keep == Keep():
+        raise click.UsageError("say what to keep: --keep-days, --events-days, --telemetry-days or --scores-days")
+    name = too_short(keep)
+    if name is not None:
+        option = f"--{name.replace('_', '-')}"
+        raise click.UsageError(
+            f"{option} must be at least {getattr(MINIMUM, name)}: the model looks back so far, and a day is to spare"
+        )
+    return keep
 
 
 @db.command("export")
 @DB_OPTION
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--table", "tables", multiple=True, help="Only this table; may be given several times.")
+@click.option("--since", help="Of events, telemetry and scores: only this day (2025-03-01) and later ones.")
+@click.option("--until", help="Of events, telemetry and scores: only days before this one.")
+@click.option("--force", is_flag=True, help="Write days anew that an earlier export has written whole.")
 @JSON_OPTION
-def export_command(url: str, folder: Path, as_json: bool) -> None:
-    """Write every table as a Parquet file into FOLDER."""
-    from store.export import export
+def export_command(
+    url: str, folder: Path, tables: tuple[str, ...], force: bool, as_json: bool, **ends: str | None
+) -> None:
+    """Write the tables as Parquet into FOLDER: TABLE.parquet, and of events, telemetry and scores a file a day.
 
+    Cut off, it goes on with the days that are missing when it is run again.
+    """
+    from store.export import EXPORTED, Range, export
+
+    known = {table.name for table in EXPORTED}
+    for name in tables:
+        if name not in known:
+            raise Failure(f"--table {name}: expected one of {', '.join(sorted(known))}")
+    days = Range(*(_day(f"--{name}", ends[name]) for name in ("since", "until")))
     engine = open_store(url)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        written = export(engine, folder)
+        written = export(engine, folder, tables or None, days, force)
     except OSError as error:
         raise Failure(f"cannot write to {folder}: {error.strerror or error}") from error
+    except SQLAlchemyError as error:
+        raise Failure(f"cannot read {shown(url)}: {said(error)}; run it again, it goes on where it was") from error
     finally:
         engine.dispose()
     _print_counts(written, "rows", as_json)
 
 
-def _print_counts(counts: dict[str, int], word: str, as_json: bool) -> None:
+def _day(option: str, text: str | None) -> datetime | None:
+    """The midnight that a day begins with."""
+    if text is None:
+        return None
+    try:
+        moment = parse_time(text)
+    except RecordError as error:
+        raise Failure(f"{option} {text}: expected a day like 2025-03-01") from error
+    if moment.time() != time(0):
+        raise Failure(f"{option} {text}: expected a day like 2025-03-01")
+    return moment
+
+
+@db.command("status")
+@DB_OPTION
+@JSON_OPTION
+def status_command(url: str, as_json: bool) -> None:
+    """How large the database is, what it holds, and who leads."""
+    engine = open_store(url)
+    try:
+        with engine.connect() as connection:
+            status = store_status(connection)
+    finally:
+        engine.dispose()
+    if as_json:
+        print_json(status)
+        return
+    columns = ("table", "rows", "bytes", "partitions", "oldest", "newest")
+    print_table([_shown(row) for row in status["tables"]], columns)
+    waiting, lead = status["intake"], status["leases"]
+    click.echo(f"\nrevision {status['revision']}, {status['bytes']} bytes")
+    click.echo(
+        f"{waiting['events']} events wait to be counted in incidents, {waiting['set_aside']} batches are set aside"
+    )
+    for lease in lead:
+        click.echo(f"lease {lease['name']}: {lease['holder']}" + ("" if lease["is_held"] else " (lapsed)"))
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    rows = f"about {row['rows']}" if row["is_estimate"] else row["rows"]
+    ends = {name: None if row[name] is None else format_time(row[name]) for name in ("oldest", "newest")}
+    return {**row, "rows": rows, **ends}
+
+
+def _print_counts(counts: Mapping[str, int], word: str, as_json: bool) -> None:
     if as_json:
         print_json(counts)
     else:

@@ -85,6 +85,8 @@ def convert(kind: Any, value: Any, place: str) -> Any:
         return value
     if kind == Path | None and isinstance(value, str) and value:
         return Path(value)
+    if kind == int | None:
+        return None if value is None else convert(int, value, place)
     if kind is float and type(value) in (int, float):
         value = float(value)
     if type(value) is kind and (kind in (str, bool) or 0 <= value < math.inf):

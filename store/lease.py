@@ -35,6 +35,12 @@ def acquire(engine: sa.Engine, name: str, holder: str, now: datetime | None, ttl
         return connection.scalar(sa.select(table.c.holder).where(table.c.name == name)) == holder
 
 
+def lapsed(connection: sa.Connection) -> sa.ColumnElement[bool]:
+    """Whether a lease's time is up, by the database's clock."""
+    is_over: sa.ColumnElement[bool] = schema.leases.c.until <= _times(connection, None, 0.0)[0]
+    return is_over
+
+
 def _times(connection: sa.Connection, now: datetime | None, ttl_s: float) -> tuple[Any, Any]:
     """Now, and when the lease lapses, as SQL takes them."""
     if now is not None:

@@ -11,6 +11,7 @@ from api.auth import hash_token
 from api.settings import SCOPES, ApiSettings
 from cli.config import is_loopback, load_settings
 from schedulers.settings import Budgets
+from store.retention import Keep
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "foreshock.example.yaml"
 SECRET = "whsec_c2hvd24taW4tYW4tZXhhbXBsZS1vbmx5LTEyMzQ="
@@ -50,8 +51,16 @@ def test_the_example_shows_every_key_and_the_defaults() -> None:
     shown = yaml.safe_load(EXAMPLE.read_text())
     assert shown.keys() == {
         *("mode", "thresholds", "budgets", "breaker", "validity_s", "healthy_s"),
-        *("schedulers", "tokens", "intervals", "body_limit_bytes", "silent_after_s"),
+        *("schedulers", "tokens", "intervals", "keep", "body_limit_bytes", "silent_after_s"),
     }
+
+
+def test_how_long_things_are_kept_may_be_said_and_not_be_too_short(tmp_path: Path) -> None:
+    """What is not named stays for ever; the environment speaks too; the model keeps its past."""
+    settings = load(tmp_path, "keep: {events_days: 60, scores_days: null}\n", FORESHOCK_KEEP__TELEMETRY_DAYS="30")
+    assert settings.keep == Keep(events_days=60, telemetry_days=30)
+    for text in ("keep: {events_days: 28}", "keep: {telemetry_days: 1.5}", "keep: {scores_days: 0}"):
+        assert "keep, " in refused(tmp_path, text)
 
 
 def test_the_environment_overrides_the_file(tmp_path: Path) -> None:

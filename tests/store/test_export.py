@@ -5,21 +5,23 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from store import export as export_module
-from store import schema
+from store import export_rows, schema
 from store.append import append_events, append_jobs, append_links, append_nodes, append_outages, append_rollups
 from store.database import writing
 from store.event import Device, Event
-from store.export import EXPORTED, export
+from store.export import EXPORTED, Range, export
 from store.hint import Hint
 from store.hint_log import save_hint
 from store.job import Job
 from store.node import Node
 from store.outage import Outage
+from store.partitions import DIVIDED, ensure_days
+from store.retention import prune
 from store.rules_log import note_rules
 from store.save_scores import save_scores
 from store.score import Reason, Score
@@ -60,13 +62,15 @@ def stored(engine: sa.Engine, table: sa.Table) -> list[dict[str, Any]]:
 
 
 def read_back(folder: Path, table: sa.Table) -> list[dict[str, Any]]:
-    """The rows of an exported file as the store would give them."""
+    """The rows of an exported table as the store would give them."""
     texts = {column.name for column in table.columns if isinstance(column.type, sa.JSON)}
-    rows = pq.read_table(folder / f"{table.name}.parquet").to_pylist()
-    return [
+    file = folder / (table.name if table.name in DIVIDED else f"{table.name}.parquet")
+    rows = pq.read_table(file).to_pylist()
+    found = [
         {name: json.loads(value) if name in texts and value is not None else value for name, value in row.items()}
         for row in rows
     ]
+    return sorted(found, key=lambda row: tuple(str(row[column.name]) for column in table.primary_key))
 
 
 def test_every_exported_value_is_the_stored_one(any_engine: sa.Engine, tmp_path: Path) -> None:
@@ -98,7 +102,7 @@ def test_secrets_and_book_keeping_stay_inside(engine: sa.Engine, tmp_path: Path)
     folder.mkdir()
     export(engine, folder)
     names = {file.name for file in folder.iterdir()}
-    assert names == {f"{table.name}.parquet" for table in EXPORTED}
+    assert names == {table.name if table.name in DIVIDED else f"{table.name}.parquet" for table in EXPORTED}
     left_out = {table.name for table in schema.metadata.sorted_tables} - {table.name for table in EXPORTED}
     assert left_out == {"models", "outbox", "ingested", "leases", "intake", "ledgers"}
 
@@ -107,7 +111,10 @@ def test_an_empty_table_is_a_file_with_its_columns(engine: sa.Engine, tmp_path: 
     """Readers need not ask whether it is there."""
     assert set(export(engine, tmp_path).values()) == {0}
     for table in EXPORTED:
-        assert pq.read_schema(tmp_path / f"{table.name}.parquet").names == [c.name for c in table.columns]
+        if table.name not in DIVIDED:
+            assert pq.read_schema(tmp_path / f"{table.name}.parquet").names == [c.name for c in table.columns]
+        else:
+            assert list((tmp_path / table.name).iterdir()) == []
 
 
 def test_an_export_replaces_the_one_before(engine: sa.Engine, tmp_path: Path) -> None:
@@ -115,13 +122,91 @@ def test_an_export_replaces_the_one_before(engine: sa.Engine, tmp_path: Path) ->
     fill(engine)
     first = export(engine, tmp_path)
     assert export(engine, tmp_path) == first
-    assert pq.read_table(tmp_path / "events.parquet").num_rows == first["events"]
+    assert pq.read_table(tmp_path / "events").num_rows == first["events"]
 
 
-def test_batches_join_without_a_seam(engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_join_without_a_seam(any_engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More rows than are read at once: each is there once, in order."""
-    monkeypatch.setattr(export_module, "_BATCH", 7)
-    with writing(engine).begin() as connection:
+    monkeypatch.setattr(export_rows, "FETCH_ROWS", 7)
+    monkeypatch.setattr(export_rows, "BLOCK_BYTES", 256)
+    with writing(any_engine).begin() as connection:
         append_nodes(connection, [Node(f"n{i:03}") for i in range(50)])
-    assert export(engine, tmp_path)["nodes"] == 50
+    assert export(any_engine, tmp_path)["nodes"] == 50
     assert [row["node"] for row in read_back(tmp_path, schema.nodes)] == [f"n{i:03}" for i in range(50)]
+
+
+def write_days(engine: sa.Engine, *days: int, kind: str = "note") -> None:
+    """An event on each of so many days before noon of 1 March."""
+    with writing(engine).begin() as connection:
+        append_events(connection, [Event(NOW - day * DAY, "n", "kernel", kind) for day in days], NOW)
+
+
+def files(folder: Path) -> list[str]:
+    """The days of the events that are there."""
+    return sorted(file.name.removeprefix("day=").removesuffix(".parquet") for file in (folder / "events").iterdir())
+
+
+def test_a_day_is_a_file(any_engine: sa.Engine, tmp_path: Path) -> None:
+    """Gaps are none; pandas reads one day or all, without further columns, and a range is one of days."""
+    ensure_days(any_engine, [NOW - DAY], ("events",), NOW)
+    write_days(any_engine, 0, 1, 1, 40, kind="a")
+    write_days(any_engine, 1, kind="b")
+    assert export(any_engine, tmp_path, ["events"]) == {"events": 4}
+    assert files(tmp_path) == ["2025-01-20", "2025-02-28", "2025-03-01"]
+    table = pandas.read_parquet(tmp_path / "events" / "day=2025-02-28.parquet")
+    assert list(table.columns) == [column.name for column in schema.events.columns]
+    assert sorted(table["kind"]) == ["a", "b"]
+    assert len(pandas.read_parquet(tmp_path / "events")) == 4
+    other = tmp_path / "other"
+    other.mkdir()
+    day = datetime(2025, 2, 28, tzinfo=UTC)
+    assert export(any_engine, other, ["events"], Range(day, day + DAY)) == {"events": 2}
+    assert files(other) == ["2025-02-28"]
+
+
+def test_a_whole_day_is_not_written_again(engine: sa.Engine, tmp_path: Path) -> None:
+    """Unless it is forced to be; one that was not over when it was read, or is damaged, is written again."""
+    write_days(engine, 0, 1, 2)
+    export(engine, tmp_path)
+    damaged = tmp_path / "events" / "day=2025-02-27.parquet"
+    damaged.write_bytes(b"PAR1")
+    early = pq.read_table(tmp_path / "events" / "day=2025-03-01.parquet")
+    pq.write_table(
+        early.replace_schema_metadata({b"foreshock.exported": b"2025-03-02T23:59:59+00:00"}),
+        tmp_path / "events" / "day=2025-03-01.parquet",
+    )
+    write_days(engine, 0, 1, 2, kind="late")
+    assert export(engine, tmp_path)["events"] == 5
+    rows = {day: pq.read_metadata(tmp_path / "events" / f"day={day}.parquet").num_rows for day in files(tmp_path)}
+    assert rows == {"2025-02-27": 2, "2025-02-28": 1, "2025-03-01": 2}
+    assert export(engine, tmp_path, force=True)["events"] == 6
+
+
+def test_what_was_pruned_stays_exported(engine: sa.Engine, tmp_path: Path) -> None:
+    """Export, then prune: an archive."""
+    write_days(engine, 0, 1)
+    export(engine, tmp_path)
+    prune(engine, {"events": NOW})
+    assert export(engine, tmp_path)["events"] == 1
+    assert files(tmp_path) == ["2025-02-28", "2025-03-01"]
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_half(engine: sa.Engine, tmp_path: Path) -> None:
+    """Neither it nor a part of it."""
+    write_days(engine, 0)
+    folder = tmp_path / "out"
+    (folder / "nodes.parquet").mkdir(parents=True)
+    with pytest.raises(OSError, match=r"nodes\.parquet"):
+        export(engine, folder)
+    assert [path.name for path in folder.iterdir()] == ["nodes.parquet"]
+
+
+def test_odd_texts_come_through(any_engine: sa.Engine, tmp_path: Path) -> None:
+    """Line breaks, quotes, commas, backslashes, empty texts, and a row larger than most."""
+    odd = ['a\nb"c,d\\.', "", "\\.", "\r\n", " ", "x" * 100_000, "ü\u2028", "NULL", "t", '""']
+    with writing(any_engine).begin() as connection:
+        events = [Event(NOW, "n", "kernel", "note", message=text, id=str(i)) for i, text in enumerate(odd)]
+        append_events(connection, events, NOW)
+    export(any_engine, tmp_path, ["events"])
+    assert read_back(tmp_path, schema.events) == stored(any_engine, schema.events)
+    assert [row["message"] for row in read_back(tmp_path, schema.events)] == odd
