@@ -14,8 +14,11 @@ SCHEDULERS = frozenset({"sacct", "sacctmgr", "sinfo", "scontrol"})
 # only ones that were asked, but the witness itself names the fault, and nothing counts twice.
 DETECTORS = frozenset({"alertmanager", "gpud", "kubernetes", "nhc", "nvsentinel"})
 
+# What a sidecar says of itself: that it lost something is no fault of the machine that it watches.
+SELF = frozenset({"sidecar"})
+
 # Sources that report no faults of the machine.
-NO_FAULT = WORK | SCHEDULERS
+NO_FAULT = WORK | SCHEDULERS | SELF
 # Sources that say nothing new of a node's health: a site's alerts are made of what is measured here, and of our own
 # scores too. A score that raises an alert must not be raised by it.
 NO_SIGN = NO_FAULT | {"alertmanager"}
