@@ -24,7 +24,9 @@ SCHEMES: Mapping[str, Scheme] = {
     "kmsg": Scheme("kmsg", "KmsgCollector", "kmsg"),
     "journal": Scheme("journal", "JournalCollector", "journal[:DIR]"),
     "file": Scheme("many_files", "file_collector", "file:PATH[:FORMAT]"),
+    "infiniband": Scheme("infiniband", "InfinibandCollector", "infiniband[:DIR]"),
     "scrape": Scheme("scrape", "ScrapeCollector", "scrape:URL"),
+    "nvml": Scheme("nvml", "NvmlCollector", "nvml"),
 }
 
 

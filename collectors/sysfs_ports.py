@@ -1,0 +1,147 @@
+"""The RDMA ports of a node as Linux shows them under /sys/class/infiniband: one read, no state.
+
+    mlx5_0/ports/1/state              4: ACTIVE
+    mlx5_0/ports/1/phys_state         5: LinkUp
+    mlx5_0/ports/1/rate               400 Gb/sec (4X NDR)
+    mlx5_0/ports/1/counters/symbol_error      0          (`N/A (no PMA)` where the port has no such counter)
+
+Sources: Documentation/ABI/stable/sysfs-class-infiniband of Linux; NVIDIA's list of mlx5's hw_counters. A file that is
+missing, refused or no number is left out; every other one counts.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# More than any node has; virtual functions are ports too.
+MOST_PORTS = 512
+_MOST_BYTES = 256
+# Data counters count words of four bytes (InfiniBand Architecture Specification volume 1, section 16.1.3.5).
+_WORD_BYTES = 4
+_FIELDS: Mapping[str, str] = {
+    "counters/symbol_error": "symbol_error",
+    "counters/link_error_recovery": "link_error_recovery",
+    "counters/link_downed": "link_downed",
+    "counters/port_rcv_errors": "rcv_errors",
+    "counters/port_rcv_remote_physical_errors": "rcv_remote_physical",
+    "counters/port_rcv_constraint_errors": "rcv_constraint",
+    "counters/port_xmit_discards": "xmit_discards",
+    "counters/port_xmit_constraint_errors": "xmit_constraint",
+    "counters/port_xmit_wait": "xmit_wait",
+    "counters/local_link_integrity_errors": "local_link_integrity",
+    "counters/excessive_buffer_overrun_errors": "buffer_overrun",
+    "counters/VL15_dropped": "vl15_dropped",
+    "counters/port_xmit_data": "xmit_words",
+    "counters/port_rcv_data": "rcv_words",
+    "hw_counters/local_ack_timeout_err": "ack_timeout",
+    "hw_counters/packet_seq_err": "sequence_error",
+    "hw_counters/implied_nak_seq_err": "implied_nak_sequence_error",
+    "hw_counters/out_of_sequence": "out_of_sequence",
+    "hw_counters/out_of_buffer": "out_of_buffer",
+    "hw_counters/rnr_nak_retry_err": "rnr_nak_retry",
+    "hw_counters/rx_icrc_encapsulated": "icrc_error",
+    "hw_counters/roce_adp_retrans": "roce_retransmission",
+    "hw_counters/roce_adp_retrans_to": "roce_retransmission_timeout",
+    "hw_counters/roce_slow_restart": "roce_slow_restart",
+    "hw_counters/np_cnp_sent": "cnp_sent",
+    "hw_counters/np_ecn_marked_roce_packets": "ecn_marked",
+    "hw_counters/rp_cnp_handled": "cnp_handled",
+}
+_STATE = re.compile(r"(?P<id>\d{1,2}): ?(?P<word>\w{1,32})", re.ASCII)
+_RATE = re.compile(r"(?P<gb>\d{1,5}(?:\.\d{1,3})?) Gb/sec(?: \((?P<width>\d{1,2}X)(?: (?P<speed>\w{1,8}))?)?", re.ASCII)
+_PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+_GUID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){3}", re.ASCII)
+_COUNT = re.compile(r"\d{1,20}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One port as it stands. What could not be read is None, or missing from `counters`."""
+
+    device: str  # mlx5_0
+    number: int
+    pci: str | None = None
+    guid: str | None = None  # of the adapter
+    state: str | None = None  # ACTIVE
+    state_id: int | None = None  # 1 down, 2 init, 3 armed, 4 active, 5 waits for its link to recover
+    physical: str | None = None  # LinkUp
+    physical_id: int | None = None  # 1 sleep, 2 polling, 3 disabled, 4 training, 5 link up, 6 recovery
+    gb_per_s: float | None = None
+    width: str | None = None  # 4X
+    speed: str | None = None  # NDR
+    ethernet: bool = False
+    counters: Mapping[str, float] = field(default_factory=dict)
+
+
+def read_ports(root: Path) -> list[Port]:
+    """Every port under a folder; none where it is not there."""
+    ports: list[Port] = []
+    for device in _entries(root):
+        pci, guid = _pci(device), _guid(device)
+        for port in _entries(device / "ports"):
+            if port.name.isdecimal() and len(ports) < MOST_PORTS:
+                ports.append(_port(device.name, port, pci, guid))
+    return ports
+
+
+def _port(device: str, port: Path, pci: str | None, guid: str | None) -> Port:
+    state, physical = _STATE.match(_text(port / "state")), _STATE.match(_text(port / "phys_state"))
+    rate = _RATE.match(_text(port / "rate"))
+    return Port(
+        device=device,
+        number=int(port.name),
+        pci=pci,
+        guid=guid,
+        state=state["word"] if state else None,
+        state_id=int(state["id"]) if state else None,
+        physical=physical["word"] if physical else None,
+        physical_id=int(physical["id"]) if physical else None,
+        gb_per_s=float(rate["gb"]) if rate else None,
+        width=rate["width"] if rate else None,
+        speed=rate["speed"] if rate else None,
+        ethernet=_text(port / "link_layer") == "Ethernet",
+        counters=_counters(port),
+    )
+
+
+def _counters(port: Path) -> dict[str, float]:
+    found = {}
+    for file, name in _FIELDS.items():
+        text = _text(port / file)
+        if _COUNT.fullmatch(text):
+            found[name] = float(text)
+    for words, size in (("xmit_words", "xmit_bytes"), ("rcv_words", "rcv_bytes")):
+        if words in found:
+            found[size] = found.pop(words) * _WORD_BYTES
+    return found
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:  # it vanished, or never was
+        return []
+
+
+def _text(path: Path) -> str:
+    """A file's first bytes as text; empty where there are none."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            return file.read(_MOST_BYTES).decode("ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _pci(device: Path) -> str | None:
+    """The address of the adapter behind a device: what `device` links to."""
+    try:
+        name = (device / "device").resolve().name
+    except (OSError, RuntimeError):
+        return None
+    return name if _PCI.fullmatch(name) else None
+
+
+def _guid(device: Path) -> str | None:
+    text = _text(device / "node_guid")
+    return f"0x{text.replace(':', '')}" if _GUID.fullmatch(text) and text.strip("0:") else None
