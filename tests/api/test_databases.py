@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from folding import fold_all
 
 from api.app import create_app
 from schedulers.settings import Policy
@@ -73,6 +74,7 @@ def test_hints_live_and_end_on_either_database(any_engine: sa.Engine, clock: Clo
     policy = Policy(mode=mode)
     with TestClient(create_app(replace(QUIET, policy=policy), any_engine, clock)) as client:
         client.post("/api/v1/events", json=[xid(1)])
+        fold_all(any_engine)
         for _ in range(2):
             run_policy(any_engine, policy, NOW)
         (hint,) = client.get("/api/v1/hints").json()["items"]

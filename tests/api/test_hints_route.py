@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from folding import fold_all
 
 from api.app import create_app
 from api.auth import hash_token
@@ -128,7 +129,7 @@ def test_the_audit_is_listed_newest_first(acting: TestClient, engine: sa.Engine)
     assert entries[0]["detail"] == {"node": "n1", "hint": "cordon", "reason": "foreshock: test", "change": "made"}
 
 
-def test_incidents_come_from_events(client: TestClient) -> None:
+def test_incidents_come_from_events(client: TestClient, engine: sa.Engine) -> None:
     """Five events within seconds are one incident; severity, node and time narrow the list."""
     moments = [NOW - timedelta(hours=h, seconds=s) for h in (1, 30, 60) for s in range(5)]
     device = {"type": "gpu", "pci": "0000:0f:00.0"}
@@ -138,6 +139,7 @@ def test_incidents_come_from_events(client: TestClient) -> None:
         for m in moments
     ]
     assert client.post("/api/v1/events", json=body).json()["accepted"] == 15
+    fold_all(engine)
     incidents = listed(client, "incidents", IncidentOut)
     assert [incident["count"] for incident in incidents] == [5, 5, 5]
     since = {"since": (NOW - 40 * HOUR).isoformat()}

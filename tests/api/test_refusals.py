@@ -73,13 +73,13 @@ def test_a_database_that_fails_is_a_503_to_every_writer(broken: TestClient, path
 
 
 def test_a_batch_that_fails_half_way_leaves_nothing_behind(client: TestClient, engine: sa.Engine) -> None:
-    """Events and their incidents are one transaction: sent again, all are new."""
+    """Events and what incidents are to be made of are one transaction: sent again, all are new."""
     body = [{"time": "2025-03-01T11:00:00Z", "node": "n1", "source": "kernel", "kind": "xid", "severity": "fatal"}]
     with engine.begin() as connection:
-        connection.execute(sa.text("ALTER TABLE incidents RENAME TO elsewhere"))
+        connection.execute(sa.text("ALTER TABLE intake RENAME TO elsewhere"))
     assert_problem(client.post("/api/v1/events", json=body), 503)
     with engine.begin() as connection:
-        connection.execute(sa.text("ALTER TABLE elsewhere RENAME TO incidents"))
+        connection.execute(sa.text("ALTER TABLE elsewhere RENAME TO intake"))
     assert client.post("/api/v1/events", json=body).json()["accepted"] == 1
     assert 'foreshock_events_accepted_total{source="kernel"} 1.0' in client.get("/metrics").text
 
