@@ -20,6 +20,7 @@ from cli.errors import Failure
 COMMANDS = {
     "advise": "cli.goodput",
     "backtest": "cli.predict",
+    "consume": "cli.consume",
     "dashboard": "cli.dashboard",
     "db": "cli.db",
     "demo": "cli.demo",

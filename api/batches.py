@@ -1,0 +1,137 @@
+"""Batches of a queue, into the store: many messages, one transaction a kind, the same records as over HTTP.
+
+    taken = take_batches(state, [Batch("events", b'[{"time": ...}]'), Batch("heartbeats", b"[...]")])
+
+Nothing here is acknowledged: whoever calls does that once it has returned. Doing it twice is doing it once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import zstandard
+
+from api.body import records
+from api.heartbeat_wire import read_heartbeat
+from api.ingest import Rejected, events_of, sift, take_events, take_rollups
+from api.problem import Problem
+from api.routes.telemetry import read_rollup
+from api.state import State
+from store.append import MAX_AHEAD
+from store.event import Event
+from store.sidecars import SidecarReport
+from store.telemetry import Rollup
+
+KINDS = ("events", "telemetry", "heartbeats")
+
+
+class NoBatchError(ValueError):
+    """A message that holds no batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One message: its kind, and the JSON array of its records."""
+
+    kind: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A record that was left out: the number of its batch, the record, and why."""
+
+    batch: int
+    record: Any
+    detail: str
+
+
+@dataclass(slots=True)
+class _Read:
+    """What the batches hold."""
+
+    events: list[Event] = field(default_factory=list)
+    rollups: list[Rollup] = field(default_factory=list)
+    reports: list[SidecarReport] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+
+
+def unpack(data: bytes, encoding: str | None, limit: int) -> bytes:
+    """The body of a message.
+
+    Raises:
+        NoBatchError: it is not packed as it says, or is over `limit` bytes.
+    """
+    if encoding not in (None, "", "identity", "zstd"):
+        raise NoBatchError(f"Content-Encoding {encoding[:40]!r} is not taken")
+    if encoding != "zstd":
+        body = data
+    else:
+        try:
+            body = zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(data).read(limit + 1)
+        except zstandard.ZstdError as error:
+            raise NoBatchError(f"no zstd: {error}") from error
+    if len(body) > limit:
+        raise NoBatchError(f"over {limit} bytes, unpacked")
+    return body
+
+
+def check(batch: Batch) -> None:
+    """Refuse what is no batch at all.
+
+    Raises:
+        NoBatchError: a kind that is not known, or no JSON array.
+    """
+    if batch.kind not in KINDS:
+        raise NoBatchError(f"no kind of batch: {batch.kind[:40]!r}")
+    try:
+        value = orjson.loads(batch.body)
+    except orjson.JSONDecodeError as error:
+        raise NoBatchError(f"no JSON: {error}") from error
+    if not isinstance(value, list):
+        raise NoBatchError("a batch is a JSON array")
+
+
+def take_batches(state: State, batches: Sequence[Batch]) -> list[Refused]:
+    """Store the records of batches that `check` let pass; what does not fit is returned, and leaves the rest alone.
+
+    Raises:
+        SQLAlchemyError: the database did not take them; some kinds may be stored, and are known the next time.
+    """
+    read = _Read()
+    for number, batch in enumerate(batches):
+        _read_batch(state, number, batch, read)
+    if read.events:
+        take_events(state, read.events, (), "nats")
+    if read.rollups:
+        take_rollups(state, read.rollups, ())
+    state.heartbeats.put(read.reports)
+    state.metrics.rejected.labels("nats").inc(len(read.refused))
+    return read.refused
+
+
+def _read_batch(state: State, number: int, batch: Batch, read: _Read) -> None:
+    now = state.clock()
+    try:
+        rejected = _sort(state, batch, read, now)
+    except Problem as problem:
+        raise NoBatchError(str(problem.detail)) from problem
+    if rejected:
+        values = orjson.loads(batch.body)
+        read.refused += [Refused(number, values[entry.line - 1], entry.detail) for entry in rejected]
+
+
+def _sort(state: State, batch: Batch, read: _Read, now: datetime) -> Sequence[Rejected]:
+    if batch.kind == "events":
+        events, rejected = events_of(batch.body)
+        read.events += events
+    elif batch.kind == "telemetry":
+        latest = max(now, datetime.now(UTC)) + MAX_AHEAD
+        rollups, rejected = sift(records(batch.body), lambda value: read_rollup(value, latest))
+        read.rollups += rollups
+    else:
+        reports, rejected = sift(records(batch.body), lambda value: read_heartbeat(value, now))
+        read.reports += reports
+    return rejected
