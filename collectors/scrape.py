@@ -18,16 +18,14 @@ from datetime import UTC, datetime, timedelta
 from http.client import HTTPException
 
 from collectors.collector import Collected, Position, SourceError, SourceSettings
-from collectors.device_events import exporter_event, left_out_event
-from collectors.device_watch import DeviceWatch
-from collectors.node_hours import NodeHours
+from collectors.device_events import exporter_event
+from collectors.sampled import Sampled
 from collectors.spec_options import split_options
 from collectors.still import Still
 from parsers.exporters import devices_of
 from parsers.kept_metrics import kept_samples
 from parsers.parser import Context, ParseError
 from store.event import Event
-from store.telemetry import Rollup, Sample
 
 _TIMEOUT_S = 10.0
 _MOST_BYTES = 64 * 1024 * 1024
@@ -51,14 +49,11 @@ class ScrapeCollector:
         self._keep = _patterns(self._spec, options.get("keep", []))
         self._interval_s = settings.interval_s or settings.scrape_interval_s
         self._settings = settings
-        self._hours = NodeHours()
-        self._watch = DeviceWatch(self._url)
+        self._sampled = Sampled(self._url, settings.rollup_interval_s)
         self._still = Still()
         self._source = "scrape"  # until a page tells whose it is
         self._down = False
-        self._left_out = False
         self._due = 0.0
-        self._partial_due = 0.0
 
     @property
     def spec(self) -> str:
@@ -68,13 +63,11 @@ class ScrapeCollector:
     def open(self, position: Position | None) -> None:
         """Take up the counters and the open hour of the last run."""
         state = position or {}
-        self._hours = NodeHours(state.get("hours"))
-        self._watch = DeviceWatch(self._url, state.get("watch"))
+        self._sampled = Sampled(self._url, self._settings.rollup_interval_s, state)
         self._still = Still(state.get("still"))
         self._source = str(state.get("source", "scrape"))
-        self._down, self._left_out = bool(state.get("down")), bool(state.get("left_out"))
+        self._down = bool(state.get("down"))
         self._due = time.monotonic()
-        self._partial_due = self._due + self._interval_s
 
     def collect(self, wait_s: float) -> Collected:
         """One scrape, when it is due within `wait_s`."""
@@ -125,11 +118,8 @@ class ScrapeCollector:
             events.append(self._exporter(now, "exporter_up", "The exporter answers again."))
         fit = [sample for sample in found if sample.time <= now + _AHEAD]
         events += [self._exporter(now, *told) for told in self._still.look(fit, now)]
-        events += self._watch.add(fit, now)
-        rollups = self._roll_up(fit)
-        if self._hours.left_out and not self._left_out:
-            self._left_out = True
-            events.append(left_out_event(self._settings.node, now, self._source, self._hours.left_out, self._url))
+        found_events, rollups = self._sampled.take(fit, now)
+        events += found_events
         return Collected(
             events=tuple(events),
             rollups=tuple(rollups),
@@ -138,21 +128,12 @@ class ScrapeCollector:
             position=self._position(),
         )
 
-    def _roll_up(self, found: Sequence[Sample]) -> list[Rollup]:
-        finished = self._hours.add(found)
-        if time.monotonic() >= self._partial_due:
-            self._partial_due = time.monotonic() + self._settings.rollup_interval_s
-            finished += self._hours.partial()
-        return finished
-
     def _position(self) -> Position:
         return {
-            "hours": self._hours.state(),
-            "watch": self._watch.state(),
+            **self._sampled.state(),
             "still": self._still.state(),
             "source": self._source,
             "down": self._down,
-            "left_out": self._left_out,
         }
 
 

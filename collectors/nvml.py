@@ -1,0 +1,198 @@
+"""`nvml`: a node's GPUs without an exporter, through NVIDIA's management library, which comes with the driver.
+
+Samples at the interval of a scrape, in a dcgm-exporter's words. Between them it waits for Xids: each is an `xid_hint`,
+for information, since the kernel log is the witness. A GPU that the driver no longer reaches is `gpu_lost`, once.
+Needs `pip install 'foreshock[nvml]'` and the driver's libnvidia-ml.so.1.
+"""
+
+import ctypes
+import importlib
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from collectors.collector import Collected, Position, SourceError, SourceSettings
+from collectors.nvml_read import read_gpu
+from collectors.sampled import Sampled
+from parsers.pci import canonical
+from store.catalog import judged
+from store.event import Device, Event, with_id
+from store.telemetry import Sample
+
+_ORIGIN = "nvml"
+# One turn takes at most this many Xids: a GPU that fails may report them without end.
+_MAX_XIDS = 100
+
+
+class NvmlCollector:
+    """The GPUs of this node."""
+
+    def __init__(self, rest: str, settings: SourceSettings) -> None:
+        """`rest` is empty.
+
+        Raises:
+            SourceError: there is something behind the scheme.
+        """
+        if rest:
+            raise SourceError(f"nvml:{rest}: the source nvml takes no address, it reads this node's GPUs")
+        self._settings = settings
+        self._interval_s = settings.interval_s or settings.scrape_interval_s
+        self._sampled = Sampled(_ORIGIN, settings.rollup_interval_s)
+        self._lost: set[int] = set()
+        self._nvml: Any = None
+        self._events: Any = None
+        self._places: dict[int, tuple[int, Device]] = {}  # by the address of a handle
+        self._due = 0.0
+
+    @property
+    def spec(self) -> str:
+        """What names it."""
+        return "nvml"
+
+    def open(self, position: Position | None) -> None:
+        """Start the library and ask for Xids.
+
+        Raises:
+            SourceError: the module or the library is not there, or the driver does not answer.
+        """
+        state = position or {}
+        self._sampled = Sampled(_ORIGIN, self._settings.rollup_interval_s, state)
+        self._lost = set(state.get("lost", ()))
+        self._nvml = _library()
+        self._places = {}
+        self._events = self._event_set()
+        self._due = time.monotonic()
+
+    def collect(self, wait_s: float) -> Collected:
+        """A sample of every GPU where it is due, else the Xids of the next `wait_s`."""
+        due_in_s = self._due - time.monotonic()
+        if due_in_s > 0:
+            return Collected(events=tuple(self._xids(min(wait_s, due_in_s))))
+        self._due = max(self._due + self._interval_s, time.monotonic())
+        now = datetime.now(UTC)
+        samples, lost = self._samples(now)
+        events, rollups = self._sampled.take(samples, now)
+        return Collected(
+            events=(*lost, *events),
+            rollups=tuple(rollups),
+            lines=len(samples),
+            position={**self._sampled.state(), "lost": sorted(self._lost)},
+        )
+
+    def close(self) -> None:
+        """Let go of the library."""
+        if self._nvml is not None:
+            nvml, self._nvml, self._events = self._nvml, None, None
+            with suppress(nvml.NVMLError):  # where the driver is gone, there is nothing to give back
+                nvml.nvmlShutdown()
+
+    def _samples(self, now: datetime) -> tuple[list[Sample], list[Event]]:
+        """What is there, and what was lost since the last time.
+
+        Raises:
+            SourceError: the driver no longer answers at all.
+        """
+        nvml, samples, events = self._nvml, [], []
+        try:
+            count = nvml.nvmlDeviceGetCount()
+        except nvml.NVMLError as error:
+            raise SourceError(f"the NVIDIA driver does not answer ({error}): see nvidia-smi") from error
+        for index in range(count):
+            try:
+                gpu = nvml.nvmlDeviceGetHandleByIndex(index)
+                device = self._place(gpu, index)
+                values = read_gpu(nvml, gpu)
+            except nvml.NVMLError_GpuIsLost:
+                if index not in self._lost:
+                    self._lost.add(index)
+                    events.append(self._gpu_lost(index, now))
+                continue
+            except nvml.NVMLError:
+                continue  # this GPU gives no handle: it is missing
+            self._lost.discard(index)
+            samples.append(Sample(now, self._settings.node, index, values, device.uuid, device.pci, source="nvml"))
+        return samples, events
+
+    def _place(self, gpu: Any, index: int) -> Device:
+        """Where a GPU is, asked once for each handle."""
+        address = ctypes.cast(gpu, ctypes.c_void_p).value or 0
+        if address not in self._places:
+            pci = canonical(_text(self._nvml.nvmlDeviceGetPciInfo(gpu).busId))
+            device = Device(type="gpu", pci=pci, index=index, uuid=_text(self._nvml.nvmlDeviceGetUUID(gpu)))
+            self._places[address] = (index, device)
+        return self._places[address][1]
+
+    def _gpu_lost(self, index: int, now: datetime) -> Event:
+        known = next((device for number, device in self._places.values() if number == index), None)
+        device = known or Device(type="gpu", index=index)
+        message = f"The NVIDIA driver no longer reaches GPU {index}"
+        event = Event(now, self._settings.node, "nvml", "gpu_lost", device=device, message=message)
+        return with_id(judged(event), _ORIGIN)
+
+    def _event_set(self) -> Any:
+        """A set of every GPU's Xids; None where none can be had (no driver of a virtual machine gives them)."""
+        nvml = self._nvml
+        try:
+            events = nvml.nvmlEventSetCreate()
+        except nvml.NVMLError:
+            return None
+        registered = 0
+        for index in range(nvml.nvmlDeviceGetCount()):
+            try:
+                gpu = nvml.nvmlDeviceGetHandleByIndex(index)
+                self._place(gpu, index)
+                nvml.nvmlDeviceRegisterEvents(gpu, nvml.nvmlEventTypeXidCriticalError, events)
+                registered += 1
+            except nvml.NVMLError:
+                continue  # this GPU tells no Xids, or is lost: the others do
+        return events if registered else None
+
+    def _xids(self, wait_s: float) -> list[Event]:
+        if self._events is None:
+            time.sleep(wait_s)
+            return []
+        nvml, wait_ms = self._nvml, max(1, int(wait_s * 1000))
+        found: list[Event] = []
+        for _ in range(_MAX_XIDS):
+            try:
+                told = nvml.nvmlEventSetWait_v2(self._events, wait_ms)
+            except nvml.NVMLError_Timeout:
+                break
+            except nvml.NVMLError as error:
+                if not found:
+                    raise SourceError(f"no Xids can be waited for ({error}): see nvidia-smi") from error
+                break
+            if told.eventType & nvml.nvmlEventTypeXidCriticalError:
+                found.append(self._xid(told))
+            wait_ms = 1  # the first one was waited for; of the rest those that are there
+        return found
+
+    def _xid(self, told: Any) -> Event:
+        address = ctypes.cast(told.device, ctypes.c_void_p).value or 0
+        _index, device = self._places.get(address, (0, Device(type="gpu")))
+        code = int(told.eventData)
+        message = f"The driver reported Xid {code}; the kernel log tells more."
+        event = Event(datetime.now(UTC), self._settings.node, "nvml", "xid_hint", code, device=device, message=message)
+        return with_id(judged(event), _ORIGIN)
+
+
+def _library() -> Any:
+    """The binding, with the library started.
+
+    Raises:
+        SourceError: one of them is not there, or the driver is not.
+    """
+    try:
+        nvml = importlib.import_module("pynvml")
+    except ImportError as error:
+        raise SourceError("nvml: the module pynvml is missing: pip install 'foreshock[nvml]'") from error
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        raise SourceError(f"nvml: {error}: install the NVIDIA driver, or scrape:URL of an exporter") from error
+    return nvml
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
