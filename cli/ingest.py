@@ -23,7 +23,7 @@ from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from cli.rules import RULES_OPTION, open_rules
 from collectors.archive import ArchiveError, context_of, find_parts, newest_moment
 from parsers.rules import NO_RULES, Rules
-from store.ingest_log import IngestedFile, incidents_owed, read_ingested
+from store.ingest_log import IngestedFile, read_ingested
 
 # Below this, starting other processes takes longer than reading in this one.
 WORTH_WORKERS_BYTES = 16_000_000
@@ -90,7 +90,7 @@ def ingest_archive(
     parts = find_parts(archive)
     writer = Writer(engine, now=received or datetime.now(UTC))
     with engine.begin() as connection:
-        owed, taken_before = incidents_owed(connection), read_ingested(connection)
+        taken_before = read_ingested(connection)
     troubles: list[Trouble] = []
     worth = sum(part.size for part in parts) >= WORTH_WORKERS_BYTES
     with _executor(workers if worth else 1) as executor:
@@ -107,7 +107,7 @@ def ingest_archive(
     troubles += [Trouble(d.part.relative, d.broken, broken=True) for d in digests if d.broken is not None]
     for unread in (d for d in digests if d.broken is not None):
         writer.tally(unread.part.name).broken += 1
-    incidents = writer.make_incidents(everything=owed)
+    incidents = writer.make_incidents()
     return Summary(writer.tallies, tuple(troubles), incidents, time.monotonic() - started)
 
 
@@ -134,6 +134,8 @@ def _plan(
         (d for d in readable if d.part.name == "telemetry"), key=lambda d: (d.begins_us, d.part.relative)
     )
     new = [d for d in plain if (d.part.relative, d.sha256) not in known]
+    # Jobs first: an incident tells how many nodes the job on its node had.
+    new.sort(key=lambda d: d.part.name not in ("nodes", "topology", "jobs"))
     tasks = [Task(d, context_of(d.part, newest, told.year), rules=told.rules) for d in new]
     fresh = [(d.part.relative, d.sha256) not in known for d in telemetry]
     for place, item in enumerate(telemetry):

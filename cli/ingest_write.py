@@ -1,26 +1,27 @@
 """The writer of `foreshock ingest`: one transaction a file, so that a broken-off ingest leaves whole files behind."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import sqlalchemy as sa
 
 from cli.ingest_files import Taken
-from diagnosis.incidents_table import update_incidents
+from diagnosis.fold_intake import faults_of, fold_everything
 from store import schema
 from store.append import append_events, append_links, append_nodes
 from store.database import writing
 from store.event import Event
-from store.ingest_log import IngestedFile, note_incidents, note_ingested
-from store.read import Window, read_events
-from store.sources import NO_FAULT
+from store.ingest_log import IngestedFile, note_ingested
+from store.intake import add_intake
+from store.partitions import ensure_days
 from store.telemetry_carry import Carry
 from store.telemetry_insert import insert_rollups
 from store.telemetry_rollup import RollupTable, moment_of
+from store.telemetry_table import TelemetryFile
 
-_INCIDENT_BATCH = 20_000
+_DAY_US = 86_400_000_000
 
 
 @dataclass(slots=True)
@@ -43,8 +44,6 @@ class Writer:
     now: datetime
     tallies: dict[str, Tally] = field(default_factory=dict)
     carry: Carry = field(default_factory=Carry)
-    since: datetime | None = None  # the window of the new events
-    until: datetime | None = None
 
     def tally(self, part: str) -> Tally:
         """The count of a part, from nothing."""
@@ -62,6 +61,7 @@ class Writer:
         before = tally.records, tally.skipped
         tally.files += 1
         tally.skipped += taken.records.skipped
+        ensure_days(self.engine, _days(events, taken.telemetry), ("events", "telemetry"))
         with writing(self.engine).begin() as connection:
             self._write_state(connection, taken, tally)
             self._write_events(connection, events, self.tally("counters") if name == "telemetry" else tally)
@@ -76,13 +76,10 @@ class Writer:
         if not events:
             return
         taken = append_events(connection, events, self.now)
+        add_intake(connection, faults_of(taken.new), self.now)
         tally.records += len(events)
         tally.new += len(taken.new)
         tally.known += len(events) - len(taken.new)
-        times = [event.time for event in taken.new if event.time is not None]
-        if times:
-            self.since = min([*times, *([self.since] if self.since else [])])
-            self.until = max([*times, *([self.until] if self.until else [])])
 
     def _write_state(self, connection: sa.Connection, taken: Taken, tally: Tally) -> None:
         """Nodes, cables and roll-ups: rows that a later word replaces."""
@@ -99,36 +96,23 @@ class Writer:
             with _counted(connection, _rows_between(telemetry.rollups), tally):
                 tally.records += insert_rollups(connection, telemetry.nodes, telemetry.rollups)
 
-    def make_incidents(self, everything: bool) -> int:
-        """Incidents of the new events' window, or of all that is stored. Returns how many were touched."""
-        if not everything and (self.since is None or self.until is None):
-            return 0
-        touched: set[str] = set()
-        window = Window() if everything else Window(since=self.since, until=_after(self.until))
-        for batch in self._batches(window):
-            with writing(self.engine).begin() as connection:
-                touched.update(incident.id for incident in update_incidents(connection, batch))
-        with writing(self.engine).begin() as connection:
-            note_incidents(connection, self.now)
-        return len(touched)
-
-    def _batches(self, window: Window) -> Iterator[list[Event]]:
-        after: tuple[datetime, str] | None = None
-        while True:
-            page = Window(since=window.since, until=window.until, after=after)
-            with self.engine.begin() as connection:
-                batch = list(read_events(connection, page, limit=_INCIDENT_BATCH, excluding=tuple(NO_FAULT)))
-            if not batch:
-                return
-            yield batch
-            last = batch[-1]
-            if len(batch) < _INCIDENT_BATCH or last.time is None or last.id is None:
-                return
-            after = (last.time, last.id)
+    def make_incidents(self) -> int:
+        """Incidents of what was taken, now or before an ingest was broken off. Returns how many there are more."""
+        count = sa.select(sa.func.count()).select_from(schema.incidents)
+        with self.engine.connect() as connection:
+            before = connection.scalar(count) or 0
+        fold_everything(self.engine)
+        with self.engine.connect() as connection:
+            return max(0, (connection.scalar(count) or 0) - before)
 
 
-def _after(moment: datetime | None) -> datetime | None:
-    return None if moment is None else moment + timedelta(microseconds=1)
+def _days(events: Iterable[Event], telemetry: TelemetryFile | None) -> set[datetime]:
+    """A moment of each day of which there are records."""
+    days = {event.time.date(): event.time for event in events if event.time is not None}
+    if telemetry is not None:
+        moments = map(moment_of, {us // _DAY_US * _DAY_US for us in telemetry.rollups.time_us.tolist()})
+        days |= {moment.date(): moment for moment in moments}
+    return set(days.values())
 
 
 @contextmanager

@@ -7,6 +7,7 @@ Any number of processes may call it on one database; one at a time folds.
 """
 
 import logging
+import time
 from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
@@ -16,9 +17,20 @@ from diagnosis.incident import is_fault
 from diagnosis.incidents_table import update_incidents
 from store.database import writing
 from store.event import Event
-from store.intake import Batch, anything_waits, oldest_batches, read_batches, remove_batches, set_aside, unpack
+from store.intake import (
+    MOST_EVENTS,
+    Batch,
+    anything_waits,
+    oldest_batches,
+    read_batches,
+    remove_batches,
+    set_aside,
+    unpack,
+)
 
-MOST_EVENTS = 20_000
+# Waits of `fold_everything` while another process folds.
+_PAUSE_S = 0.1
+_MOST_PAUSES = 6_000
 # Of advisory locks: "fold".
 _LOCK = 0x666F6C64
 _log = logging.getLogger(__name__)
@@ -54,6 +66,21 @@ def fold_intake(engine: sa.Engine, most_events: int = MOST_EVENTS) -> int:
             raise
         _log.warning("a fold of %d rows of the intake failed; they are folded one by one", len(batches), exc_info=True)
     return sum(_fold_one(engine, batch) for batch in batches)
+
+
+def fold_everything(engine: sa.Engine) -> None:
+    """Fold until nothing waits, or another process that folds has not ended within ten minutes.
+
+    Raises:
+        SQLAlchemyError: the database is busy or gone; what was not folded still waits.
+    """
+    for _ in range(_MOST_PAUSES):
+        while fold_intake(engine):
+            pass
+        with engine.connect() as connection:
+            if not anything_waits(connection):
+                return
+        time.sleep(_PAUSE_S)
 
 
 def _fold(connection: sa.Connection, batches: Sequence[Batch]) -> int:

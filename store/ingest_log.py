@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from store import schema
 from store.append import upsert
 
-# The row that tells up to when incidents were made of what was taken; no file of an archive bears this name.
+# A row that earlier versions kept beside the files; no file of an archive bears this name.
 _INCIDENTS = ".incidents"
 
 
@@ -34,18 +34,3 @@ def note_ingested(connection: sa.Connection, file: IngestedFile) -> None:
     """Note a file as taken; in the transaction that wrote its records."""
     row = {"path": file.path, "sha256": file.sha256, "records": file.records, "skipped": file.skipped}
     upsert(connection, schema.ingested, [{**row, "done": file.done}])
-
-
-def incidents_owed(connection: sa.Connection) -> bool:
-    """Whether files were taken since incidents were last made: an ingest was broken off in between."""
-    table = schema.ingested
-    newest = sa.select(sa.func.max(table.c.done, type_=schema.UtcTime()))
-    taken = connection.scalar(newest.where(table.c.path != _INCIDENTS))
-    made = connection.scalar(newest.where(table.c.path == _INCIDENTS))
-    return taken is not None and (made is None or taken > made)
-
-
-def note_incidents(connection: sa.Connection, done: datetime) -> None:
-    """Note that incidents were made of all that was taken until now."""
-    row = {"path": _INCIDENTS, "sha256": "", "records": 0, "skipped": 0, "done": done}
-    upsert(connection, schema.ingested, [row])

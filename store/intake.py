@@ -18,6 +18,8 @@ from store import schema
 from store.event import Event, RecordError
 from store.event_json import decode_encoded, encode_events
 
+# Of a row, and of one fold: some 100 ms of work, so that new faults soon get their turn.
+MOST_EVENTS = 20_000
 # Rows of one fold, however small: 12,500 sidecars send one event each.
 _MOST_ROWS = 5_000
 # Packs as well as any for one read, and costs the least.
@@ -48,9 +50,10 @@ class IntakeError(ValueError):
 
 def add_intake(connection: sa.Connection, events: Sequence[Event], received: datetime) -> None:
     """Keep fault events, all with a time, for the incidents to come."""
-    if events:
-        packed = zstandard.ZstdCompressor(level=_LEVEL).compress(encode_events(events))
-        connection.execute(sa.insert(schema.intake).values(received=received, count=len(events), events=packed))
+    for start in range(0, len(events), MOST_EVENTS):
+        part = events[start : start + MOST_EVENTS]
+        packed = zstandard.ZstdCompressor(level=_LEVEL).compress(encode_events(part))
+        connection.execute(sa.insert(schema.intake).values(received=received, count=len(part), events=packed))
 
 
 def anything_waits(connection: sa.Connection) -> bool:

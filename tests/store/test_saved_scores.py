@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from store.append import append_events, append_jobs, append_nodes, append_outages
 from store.database import writing
 from store.event import Event
-from store.ingest_log import IngestedFile, incidents_owed, note_incidents, note_ingested, read_ingested
+from store.ingest_log import IngestedFile, note_ingested, read_ingested
 from store.job import Job
 from store.model import StoredModel
 from store.node import Node
@@ -208,17 +208,3 @@ def test_a_file_is_known_by_its_path_and_content(connection: sa.Connection) -> N
         ("kernel/n1.log", "aa"): replace(file, records=11, done=NOW + HOUR),
         ("kernel/n1.log", "bb"): changed,
     }
-
-
-def test_incidents_are_owed_after_files_were_taken_and_until_they_are_made(connection: sa.Connection) -> None:
-    """An ingest that was broken off between the two is found; the note is no file."""
-    assert not incidents_owed(connection)
-    note_ingested(connection, IngestedFile("a", "x", 1, 0, NOW))
-    assert incidents_owed(connection)
-    note_incidents(connection, NOW)
-    assert not incidents_owed(connection)
-    note_ingested(connection, IngestedFile("b", "y", 1, 0, NOW + HOUR))
-    assert incidents_owed(connection)
-    note_incidents(connection, NOW + HOUR)
-    assert not incidents_owed(connection)
-    assert {path for path, _ in read_ingested(connection)} == {"a", "b"}
