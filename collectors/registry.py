@@ -24,6 +24,7 @@ SCHEMES: Mapping[str, Scheme] = {
     "kmsg": Scheme("kmsg", "KmsgCollector", "kmsg"),
     "journal": Scheme("journal", "JournalCollector", "journal[:DIR]"),
     "file": Scheme("many_files", "file_collector", "file:PATH[:FORMAT]"),
+    "exec": Scheme("exec_source", "ExecCollector", "exec:FORMAT:COMMAND"),
     "infiniband": Scheme("infiniband", "InfinibandCollector", "infiniband[:DIR]"),
     "scrape": Scheme("scrape", "ScrapeCollector", "scrape:URL"),
     "nvml": Scheme("nvml", "NvmlCollector", "nvml"),
