@@ -4,8 +4,8 @@
     exec:sinfo:sinfo -R
 
 The words are split as a shell splits them, and no shell runs them (`sh -c '...'` where one is wanted). Never two at
-once: a run that takes long delays the next. What it prints is what stands at that moment, so only what is new since the run
-before becomes an event (`collectors/repeats.py`), of the moment when the run began. A crash before an event was saved
+once: a run that takes long delays the next. What it prints is what stands at that moment, so only what the run before
+did not print becomes an event (`collectors/repeats.py`), of the moment when the run began. A crash before it was saved
 loses that run's observation alone: the next run makes it again, as a new one.
 """
 

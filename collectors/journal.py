@@ -1,6 +1,8 @@
 """`journal`: follows systemd's journal through `journalctl`, for nodes where /dev/kmsg may not be opened.
 
-Kernel lines of this boot, from the oldest that was not read before; the journal's own cursor is the position.
+Kernel lines of this boot, from the oldest that was not read before; after a reboot those that the last boot still wrote
+too, where the journal is kept on disk. The journal's own cursor is the position: where its entry was vacuumed away
+meanwhile, an event says so, and what is left is read.
 `journal:DIR` reads the journal files of another directory (a host's, mounted into a container).
 """
 
@@ -8,18 +10,25 @@ import os
 import select
 import subprocess
 import time
+from collections import deque
 from datetime import UTC, datetime
 
 import orjson
 
 from collectors.collector import Collected, Position, SourceError, SourceSettings
 from collectors.decoder import Decoder
+from collectors.gap import gap
 from collectors.tail import LineSplitter
 from parsers.parser import Context, clean
 from parsers.ruled import make_parser
+from store.event import Event
 
 _CHUNK = 256 * 1024
 _QUIET_S = 0.05
+# Entries that the parser may hold back, shown to it again after a restart.
+_MOST_HELD = 500
+_SAID_BYTES = 4000
+_DENIED = "may not read the journal: add the sidecar's user to the group systemd-journal"
 
 
 class JournalCollector:
@@ -30,6 +39,10 @@ class JournalCollector:
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self._cursor: str | None = None
+        self._held: deque[str] = deque(maxlen=_MOST_HELD)  # cursors since the parser was last flushed
+        self._awaited: str | None = None  # after a restart: the newest entry that was decoded before
+        self._seen: list[tuple[int, str]] = []
+        self._gaps: list[Event] = []
 
     @property
     def spec(self) -> str:
@@ -42,7 +55,12 @@ class JournalCollector:
         Raises:
             SourceError: there is no journalctl here.
         """
-        self._cursor = position["cursor"] if position else None
+        self._cursor = self._awaited = position["cursor"] if position else None
+        begin = position.get("held", self._cursor) if position else None
+        self._flushed = begin == self._cursor  # nothing was held back after the newest entry
+        self._held.clear()
+        self._seen, self._gaps = [], []
+        self._said = b""
         self._lines = LineSplitter()
         self._place = self._cursor or ""
         context = Context(node=self._settings.node, until=datetime.now(UTC), zone=self._settings.zone)
@@ -52,7 +70,7 @@ class JournalCollector:
         self._heard = time.monotonic()
         try:
             self._process = subprocess.Popen(  # noqa: S603 - a fixed program, no shell
-                command(self._directory, self._cursor), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+                command(self._directory, begin), stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
         except FileNotFoundError as error:
             raise SourceError("there is no journalctl here: use --source kmsg or file:PATH") from error
@@ -64,22 +82,29 @@ class JournalCollector:
             SourceError: journalctl ended; the message is its own.
         """
         process = self._process
-        if process is None or process.stdout is None:
+        if process is None or process.stdout is None or process.stderr is None:
             raise SourceError("the journal is not open")
-        quiet_s = _QUIET_S if self._decoder.holding else wait_s
-        ready, _, _ = select.select([process.stdout], [], [], quiet_s)
+        quiet_s = min(_QUIET_S, wait_s) if self._decoder.holding else wait_s
+        ready, _, _ = select.select([process.stdout, process.stderr], [], [], quiet_s)
         lines = 0
-        if ready:
+        if process.stderr in ready and (said := os.read(process.stderr.fileno(), _CHUNK)):
+            self._said = (self._said + said)[-_SAID_BYTES:]
+        if process.stdout in ready:
             data = os.read(process.stdout.fileno(), _CHUNK)
             if not data:
-                raise SourceError(f"journalctl ended: {self._complaint(process)}")
+                self._ended(process)
             lines = self._feed(data)
         elif self._decoder.holding:
             self._decoder.flush()
-        position = None if self._cursor is None else {"cursor": self._cursor}
-        return Collected(
-            events=self._decoder.take(), lines=lines, errors=self._decoder.take_errors(), position=position
-        )
+            self._held.clear()
+        gaps, self._gaps = self._gaps, []
+        events = (*gaps, *self._decoder.take())
+        return Collected(events=events, lines=lines, errors=self._decoder.take_errors(), position=self._position())
+
+    def _position(self) -> Position | None:
+        if self._cursor is None or self._awaited is not None:
+            return None
+        return {"cursor": self._cursor, "held": self._held[0]} if self._held else {"cursor": self._cursor}
 
     def close(self) -> None:
         """End journalctl."""
@@ -92,22 +117,59 @@ class JournalCollector:
         lines = self._lines.feed(data)
         for number, raw in lines:
             cursor = cursor_of(raw)
+            if self._awaited is not None and cursor is not None and not self._is_new(cursor, number, clean(raw)):
+                continue
             if cursor is not None:
                 self._cursor = self._place = cursor
+                self._held.append(cursor)
             self._decoder.feed(clean(raw), number)
         return len(lines)
 
-    @staticmethod
-    def _complaint(process: subprocess.Popen[bytes]) -> str:
+    def _is_new(self, cursor: str, number: int, text: str) -> bool:
+        """After a restart: whether an entry comes after those that were decoded before; those are gathered."""
+        awaited = str(self._awaited)
+        if cursor != awaited and not is_after(cursor, awaited):
+            self._seen.append((number, text))
+            return False
+        found = cursor == awaited
+        if found:
+            self._seen.append((number, text))
+        else:
+            self._gaps.append(self._lost(awaited))
+        last = self._seen[-1][0] if self._seen else 0
+        self._decoder.rehearse(self._seen, last if self._flushed else 0)
+        self._awaited, self._seen = None, []
+        return not found
+
+    def _lost(self, cursor: str) -> Event:
+        message = "The journal no longer holds the entry that was read last: how many went with it unread is unknown."
+        return gap(self._settings.node, datetime.now(UTC), f"journal:{cursor}:lost", message, {"origin": "journal"})
+
+    def _ended(self, process: subprocess.Popen[bytes]) -> None:
+        """journalctl is gone. Where it does not know the cursor, the journal is read from its oldest entry.
+
+        Raises:
+            SourceError: it ended for any other reason.
+        """
         _, said = process.communicate()
-        return clean(said.strip().split(b"\n")[-1])[:300] or f"exit {process.returncode}"
+        words = clean((self._said + said).strip().split(b"\n")[-1])[:300] or f"exit {process.returncode}"
+        if self._awaited is not None and "cursor" in words:
+            lost = self._lost(self._awaited)
+            self.close()
+            self.open(None)
+            self._gaps.append(lost)
+        elif "permission" in words.lower():
+            raise SourceError(f"{_DENIED} ({words})")
+        else:
+            raise SourceError(f"journalctl ended: {words}")
 
 
 def command(directory: str, cursor: str | None) -> list[str]:
-    """The journalctl to run."""
-    place = ["--directory", directory] if directory else ["--boot"]
-    begin = ["--after-cursor", cursor] if cursor else ["--lines", "all"]
-    return ["journalctl", "--follow", "--output", "json", "--quiet", *place, *begin, "_TRANSPORT=kernel"]
+    """The journalctl to run: from an entry on, itself included, or from the oldest of this boot."""
+    place = ["--directory", directory] if directory else [] if cursor else ["--boot"]
+    begin = ["--cursor", cursor] if cursor else []
+    options = ["--follow", "--lines", "all", "--output", "json", "--quiet"]
+    return ["journalctl", *options, *place, *begin, "_TRANSPORT=kernel"]
 
 
 def cursor_of(raw: bytes) -> str | None:
@@ -117,3 +179,13 @@ def cursor_of(raw: bytes) -> str | None:
     except (ValueError, KeyError, TypeError):
         return None
     return cursor if isinstance(cursor, str) else None
+
+
+def is_after(cursor: str, other: str) -> bool:
+    """Whether a cursor is of a later entry: by the number within one journal, else by the time."""
+    mine, theirs = (dict(part.partition("=")[::2] for part in text.split(";")) for text in (cursor, other))
+    key = "i" if mine.get("s") == theirs.get("s") else "t"
+    try:
+        return int(mine[key], 16) > int(theirs[key], 16)
+    except (KeyError, ValueError):
+        return True

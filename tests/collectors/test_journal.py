@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from collectors.collector import Position, SourceError, SourceSettings
-from collectors.journal import JournalCollector, command, cursor_of
+from collectors.journal import JournalCollector, command, cursor_of, is_after
 from store.event import Event
 
 SETTINGS = SourceSettings(node="gpu-017")
@@ -68,19 +68,92 @@ def turns(collector: JournalCollector, count: int) -> tuple[list[Event], Positio
 
 
 def test_entries_are_events_and_the_cursor_is_the_position(journalctl: Path, collector: JournalCollector) -> None:
-    """Equal entries at other cursors are other events; the next start goes on behind the last."""
+    """Equal entries at other cursors are other events; the next start goes on at the last one and tells it no more."""
     say(journalctl, entry(1), entry(2), "no json", entry(2).replace("i=2", "i=3"))
     collector.open(None)
-    events, position = turns(collector, 3)
+    events, _ = turns(collector, 3)
     assert [event.attributes["pid"] for event in events] == [1, 2, 2]
     assert len({event.id for event in events}) == 3
+    position = quiet(collector)
     assert position == {"cursor": "s=abc;i=3"}
     collector.close()
+    say(journalctl, entry(3), entry(4))
     collector.open(position)
-    assert turns(collector, 1)[0][0].id == events[0].id
+    assert [event.attributes["pid"] for event in turns(collector, 1)[0]] == [4]
     asked = (journalctl.parent / "arguments").read_text().splitlines()
-    assert "--lines all" in asked[0]
-    assert "--after-cursor s=abc;i=3" in asked[1]
+    assert "--boot" in asked[0]
+    assert "--cursor s=abc;i=3" in asked[1]
+    assert "--boot" not in asked[1], "what the last boot still wrote is read too"
+
+
+def quiet(collector: JournalCollector) -> Position | None:
+    """The position after the parser was asked for what it held back."""
+    collector.collect(0.2)
+    return collector.collect(0.2).position
+
+
+def test_what_the_parser_held_back_at_a_crash_is_shown_to_it_again(
+    journalctl: Path, collector: JournalCollector
+) -> None:
+    """The position names the first entry since the last flush; all up to the last one are decoded in silence."""
+    say(journalctl, entry(1), entry(2))
+    collector.open(None)
+    _events, position = turns(collector, 2)
+    assert position == {"cursor": "s=abc;i=2", "held": "s=abc;i=1"}
+    collector.close()
+    say(journalctl, entry(1), entry(2), entry(3))
+    collector.open(position)
+    assert [event.attributes["pid"] for event in turns(collector, 1)[0]] == [3]
+    assert "--cursor s=abc;i=1" in (journalctl.parent / "arguments").read_text().splitlines()[1]
+
+
+def test_entries_that_were_vacuumed_away_unread_are_a_gap(journalctl: Path, collector: JournalCollector) -> None:
+    """journalctl goes on with the next one that is left; what is there is read."""
+    say(journalctl, entry(7))
+    collector.open({"cursor": "s=abc;i=3"})
+    events, position = turns(collector, 2)
+    assert [(event.kind, event.attributes.get("pid")) for event in events] == [("collector_gap", None), ("xid", 7)]
+    assert position is not None
+    assert position["cursor"] == "s=abc;i=7"
+
+
+def test_a_cursor_that_journalctl_refuses_is_a_gap_and_the_oldest_entry_is_next(
+    journalctl: Path, collector: JournalCollector
+) -> None:
+    """Without it the source would be opened again in vain for ever."""
+    say(
+        journalctl,
+        entry(9),
+        after='case "$*" in *--cursor*) echo "Failed to seek to cursor" >&2; exit 1;; esac; exec sleep 60',
+    )
+    (journalctl.parent / "lines").write_text("")
+    collector.open({"cursor": "nonsense"})
+    deadline = time.monotonic() + 10
+    found: list[Event] = []
+    while not found and time.monotonic() < deadline:
+        found += collector.collect(0.1).events
+    assert [event.kind for event in found] == ["collector_gap"]
+    (journalctl.parent / "lines").write_text(entry(9) + "\n")
+    collector.close()
+    collector.open(None)
+    assert [event.attributes["pid"] for event in turns(collector, 1)[0]] == [9]
+
+
+def test_a_user_who_may_not_read_it_is_told_the_group(journalctl: Path, collector: JournalCollector) -> None:
+    """In journalctl's own words."""
+    say(journalctl, after="echo 'No journal files were opened due to insufficient permissions.' >&2; exit 1")
+    collector.open(None)
+    with pytest.raises(SourceError, match="systemd-journal"):
+        turns(collector, 1)
+
+
+def test_cursors_are_ordered_by_number_within_a_journal_and_by_time_beyond() -> None:
+    """A journal that was begun anew counts from one again."""
+    assert is_after("s=a;i=10;t=1", "s=a;i=f;t=2")
+    assert not is_after("s=a;i=f;t=2", "s=a;i=10;t=1")
+    assert is_after("s=b;i=1;t=20", "s=a;i=ff;t=1f")
+    assert not is_after("s=b;i=ff;t=1f", "s=a;i=1;t=20")
+    assert is_after("s=b;i=zz", "s=a"), "what cannot be told is new: better twice than not at all"
 
 
 def test_a_journalctl_that_ends_is_a_failure_with_its_own_words(journalctl: Path, collector: JournalCollector) -> None:
@@ -100,7 +173,8 @@ def test_without_journalctl_another_source_is_named(monkeypatch: pytest.MonkeyPa
 
 def test_a_journal_of_another_directory_is_named() -> None:
     """A host's, mounted into a container: all boots of it, for this boot is not its own."""
-    assert command("/host/journal", None)[5:7] == ["--directory", "/host/journal"]
+    assert " --directory /host/journal" in " ".join(command("/host/journal", None))
+    assert "--boot" not in command("/host/journal", None)
     assert "--boot" in command("", None)
     assert JournalCollector("/host/journal", SETTINGS).spec == "journal:/host/journal"
 
