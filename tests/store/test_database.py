@@ -5,8 +5,18 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from store.database import DatabaseError, migrate, newest_revision, open_database, revision, writing
+from store.database import (
+    DatabaseError,
+    is_away,
+    migrate,
+    newest_revision,
+    open_apart,
+    open_database,
+    revision,
+    writing,
+)
 
 
 @pytest.mark.parametrize(
@@ -83,4 +93,64 @@ def test_an_in_memory_database_works_for_one_connection() -> None:
     engine = open_database("sqlite://")
     with engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT 1").scalar() == 1
+    engine.dispose()
+
+
+@pytest.mark.integration
+@pytest.mark.xdist_group("postgresql")
+def test_postgresql_is_told_how_long_to_wait(postgres_engine: sa.Engine) -> None:
+    """Who we are, and that a transaction left open ends; what the URL says wins."""
+    asked = sa.text("SELECT name, setting FROM pg_settings WHERE name IN ('application_name', 'statement_timeout')")
+    idle = sa.text("SHOW idle_in_transaction_session_timeout")
+    with postgres_engine.connect() as connection:
+        assert {row[0]: row[1] for row in connection.execute(asked)} == {
+            "application_name": "foreshock",
+            "statement_timeout": "0",
+        }
+        assert connection.scalar(idle) == "15min"
+    url = postgres_engine.url.update_query_dict({"application_name": "mine"})
+    named = open_database(url.render_as_string(hide_password=False))
+    apart = open_apart(named)
+    with apart.connect() as connection:
+        assert {row[0]: row[1] for row in connection.execute(asked)} == {
+            "application_name": "mine",
+            "statement_timeout": "2000",
+        }
+    apart.dispose()
+    named.dispose()
+
+
+@pytest.mark.integration
+@pytest.mark.xdist_group("postgresql")
+def test_a_database_that_is_away_is_told_from_a_fault_of_ours(postgres_engine: sa.Engine) -> None:
+    """Cut connections, used up pools, locks that are not to be had; no wrong statement. Afterwards it works again."""
+    with pytest.raises(DBAPIError) as cut, postgres_engine.connect() as connection:
+        connection.execute(sa.text("SELECT pg_terminate_backend(pg_backend_pid())"))
+    apart = open_apart(postgres_engine)
+    apart.pool._timeout = 0  # type: ignore[attr-defined]  # nobody waits here
+    with apart.connect(), pytest.raises(SQLAlchemyError) as used_up:
+        apart.connect()
+    apart.dispose()
+    with pytest.raises(DBAPIError) as locked, postgres_engine.begin() as one, postgres_engine.begin() as other:
+        one.execute(sa.text("LOCK TABLE nodes"))
+        other.execute(sa.text("SET LOCAL lock_timeout = 1"))
+        other.execute(sa.text("SELECT FROM nodes"))
+    for caught in (cut, used_up, locked):
+        assert is_away(caught.value)
+    with pytest.raises(DBAPIError) as wrong, postgres_engine.connect() as connection:
+        connection.execute(sa.text("SELECT no_such_column FROM nodes"))
+    assert not is_away(wrong.value)
+    assert not is_away(ValueError("x"))
+    with postgres_engine.connect() as connection:
+        assert connection.scalar(sa.text("SELECT 1")) == 1
+
+
+def test_a_locked_sqlite_is_away(tmp_path: Path) -> None:
+    """It says so once the busy timeout is over."""
+    engine = open_database(f"sqlite:///{tmp_path / 'x.db'}")
+    migrate(engine)
+    with writing(engine).begin(), pytest.raises(DBAPIError) as caught, engine.connect() as other:
+        other.exec_driver_sql("PRAGMA busy_timeout = 1")
+        other.execute(sa.text("DELETE FROM nodes"))
+    assert is_away(caught.value)
     engine.dispose()
