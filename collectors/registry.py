@@ -28,6 +28,7 @@ SCHEMES: Mapping[str, Scheme] = {
     "infiniband": Scheme("infiniband", "InfinibandCollector", "infiniband[:DIR]"),
     "scrape": Scheme("scrape", "ScrapeCollector", "scrape:URL"),
     "nvml": Scheme("nvml", "NvmlCollector", "nvml"),
+    "prometheus": Scheme("prometheus", "PrometheusCollector", "prometheus:URL"),
 }
 
 
