@@ -99,12 +99,12 @@ class SegmentLog:
         self.unsynced = not sync
 
     def undo(self, place: Cursor) -> None:
-        """Take back what was appended after a place, in the newest segment."""
-        if place.segment in self._sizes and place.segment == max(self._sizes):
-            self._sizes[place.segment] = place.offset
-        else:
-            for number in [number for number in self._sizes if number > place.segment]:
-                self._sizes[number] = 0
+        """Take back what was appended after a place."""
+        for number in [number for number in self._sizes if number >= place.segment]:
+            size = place.offset if number == place.segment else 0
+            with suppress(OSError):  # else the next append cuts it
+                os.truncate(self._path(number), size)
+            self._sizes[number] = size
 
     def sync(self) -> None:
         """Wait until the disk has every record.

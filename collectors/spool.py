@@ -178,8 +178,10 @@ class Spool:
             self.save_positions()
             with self._lock:
                 self._sync()
+                if not self._state_saved:
+                    self._save_state()
         except OSError as error:
-            _LOG.error("cannot save positions: %s", error)
+            _LOG.error("the spool cannot be written: %s; what was sent last is sent again at the next start", error)
         finally:
             for queue in self._queues.values():
                 queue.log.close()
