@@ -103,7 +103,7 @@ def test_every_measure_is_recorded_in_every_way() -> None:
 def test_alerts_speak_of_figures_that_there_are(tmp_path: Path) -> None:
     """A name that nobody exports would never fire."""
     metrics = SidecarMetrics()
-    with closing(Spool(tmp_path)) as spool:
+    with closing(Spool(tmp_path, 1_000_000)) as spool:
         metrics.registry.register(SpoolFigures(spool))
         shown = generate_latest(metrics.registry).decode()
     shown += generate_latest(Metrics().registry).decode()

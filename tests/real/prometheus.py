@@ -1,8 +1,11 @@
-"""Prometheus' own tools: promtool, which reads a metrics page as Prometheus does, and node_exporter, our yardstick."""
+"""Prometheus and its tools: promtool, which reads a metrics page as it does, and node_exporter, our yardstick."""
 
 import re
 import signal
+import socket
 import subprocess
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,6 +44,44 @@ def node_exporter(folder: Path) -> Iterator[NodeExporter]:
         yield NodeExporter(f"http://{address}/metrics", process.pid)
     finally:
         stop(process, signal.SIGTERM)
+
+
+@contextmanager
+def prometheus(folder: Path, targets: dict[str, str], rules: str) -> Iterator[str]:
+    """A Prometheus that scrapes pages each second and evaluates rules; its address.
+
+    Args:
+        targets: of each job, the `host:port` whose /metrics is scraped.
+    """
+    program = need("prometheus", "prometheus")
+    (folder / "rules.yml").write_text(rules)
+    jobs = "".join(
+        f"- {{job_name: {job}, static_configs: [{{targets: ['{target}']}}]}}\n" for job, target in targets.items()
+    )
+    head = "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yml]\nscrape_configs:\n"
+    (folder / "prometheus.yml").write_text(head + jobs)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    command = [program, "--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address={url[7:]}"]
+    log = folder / "prometheus.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=folder)
+    try:
+        wait_for("prometheus is ready", lambda: _ready(url) or process.poll() is not None)
+        if process.poll() is not None:
+            raise RuntimeError(f"prometheus ended: {log.read_text()[-500:]}")
+        yield url
+    finally:
+        stop(process, signal.SIGTERM)
+
+
+def _ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/-/ready", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.HTTPError):
+        return False
 
 
 def _address(log: Path) -> str | None:
