@@ -111,6 +111,17 @@ def recorder() -> Iterator[Recorder]:
 
 
 @pytest.fixture
+def recorders() -> Iterator[list[Recorder]]:
+    """Three servers that take everything."""
+    found = [Recorder() for _ in range(3)]
+    for each in found:
+        each.start()
+    yield found
+    for each in found:
+        each.stop()
+
+
+@pytest.fixture
 def until() -> Callable[[Callable[[], Any]], Any]:
     """Waits for something to become true, at most ten seconds; returns what it was last."""
 

@@ -1,0 +1,160 @@
+"""Sources that are changed while others go on, and sources that hang."""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from collectors.collector import Collected, Position, SourceError, SourceSettings
+from collectors.metrics import SidecarMetrics
+from collectors.supervisor import Source, Sources
+
+Until = Callable[[Callable[[], Any]], Any]
+COMMON = SourceSettings(node="n1")
+
+
+class Sink:
+    """Remembers positions."""
+
+    def __init__(self) -> None:
+        self.saved: dict[str, list[Any]] = {}
+
+    def position(self, spec: str) -> Position | None:
+        """The newest."""
+        return {"at": self.saved[spec][-1]} if spec in self.saved else None
+
+    def append(self, spec: str, collected: Collected) -> None:
+        """One more."""
+        if collected.position is not None:
+            self.saved.setdefault(spec, []).append(collected.position["at"])
+
+
+class Counter:
+    """Counts on from where it was; hangs where it is told to."""
+
+    hanging = threading.Event()
+    hang_at: ClassVar[dict[str, int]] = {}
+    opened: ClassVar[list[tuple[str, Any, SourceSettings]]] = []
+
+    def __init__(self, spec: str, settings: SourceSettings) -> None:
+        self.spec = spec
+        self.settings = settings
+        self.at = 0
+        self.wait = threading.Event()
+
+    def open(self, position: Position | None) -> None:
+        """Go on."""
+        self.at = 0 if position is None else position["at"]
+        self.opened.append((self.spec, position, self.settings))
+
+    def collect(self, wait_s: float) -> Collected:
+        """The next number."""
+        if self.hang_at.get(self.spec) == self.at:
+            assert self.hanging.wait(20)
+            return Collected(position={"at": -1})
+        self.wait.wait(0.01)
+        self.at += 1
+        return Collected(position={"at": self.at}, lines=1)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Sources, Sink, SidecarMetrics]]:
+    """Sources that count; `x...` is none."""
+
+    def make(spec: str, settings: SourceSettings) -> Counter:
+        if spec.startswith("x"):
+            raise SourceError(f"{spec!r} is no source")
+        return Counter(spec, settings)
+
+    monkeypatch.setattr("collectors.supervisor.make_collector", make)
+    Counter.hanging, Counter.hang_at, Counter.opened = threading.Event(), {}, []
+    sink, metrics = Sink(), SidecarMetrics()
+    sources = Sources(sink, metrics, turn_limit_s=0.3)
+    yield sources, sink, metrics
+    Counter.hanging.set()
+    sources.stop()
+
+
+def test_a_change_touches_only_what_changed(made: tuple[Sources, Sink, SidecarMetrics], until: Until) -> None:
+    """Added, removed, given another interval: the others are not opened anew, positions stay."""
+    sources, sink, metrics = made
+    sources.change([Source("a"), Source("b"), Source("c")], COMMON)
+    assert until(lambda: len(sink.saved) == 3)
+    sources.change([Source("a"), Source("b", interval_s=5.0, node="other"), Source("d")], COMMON)
+    assert until(lambda: "d" in sink.saved)
+    assert [spec for spec, _position, _settings in Counter.opened] == ["a", "b", "c", "b", "d"]
+    _spec, position, settings = Counter.opened[3]
+    assert position == {"at": position["at"]} and position["at"] > 0
+    assert (settings.interval_s, settings.node) == (5.0, "other")
+    page = metrics.page().decode()
+    assert 'source="c"' not in page
+    assert 'foreshock_sidecar_source_up{source="d"}' in page
+    sources.change([Source("a"), Source("b", interval_s=5.0, node="other"), Source("c"), Source("d")], COMMON)
+    assert until(lambda: Counter.opened[-1][0] == "c")
+    assert Counter.opened[-1][1] is not None
+
+
+@pytest.mark.parametrize("wrong", [[Source("a"), Source("xyz")], [Source("a"), Source("a", interval_s=1.0)]])
+def test_a_wrong_change_changes_nothing(
+    made: tuple[Sources, Sink, SidecarMetrics], until: Until, wrong: list[Source]
+) -> None:
+    """Neither those that are read nor those that are not."""
+    sources, sink, _metrics = made
+    sources.change([Source("a"), Source("b")], COMMON)
+    assert until(lambda: len(sink.saved) == 2)
+    with pytest.raises(SourceError):
+        sources.change(wrong, replace(COMMON, scrape_interval_s=1.0))
+    seen = len(sink.saved["b"])
+    assert until(lambda: len(sink.saved["b"]) > seen)
+    assert len(Counter.opened) == 2
+
+
+def test_a_source_that_hangs_is_opened_anew_and_what_the_old_thread_brings_is_passed_over(
+    made: tuple[Sources, Sink, SidecarMetrics], until: Until
+) -> None:
+    """The other goes on meanwhile; the hanging thread is shown until it ends."""
+    sources, sink, metrics = made
+    Counter.hang_at = {"a": 3}
+
+    def value(name: str) -> float | None:
+        return metrics.registry.get_sample_value(f"foreshock_sidecar_{name}", {"source": "a"})
+
+    sources.change([Source("a"), Source("b")], COMMON)
+
+    def stalled(count: int) -> bool:
+        sources.look()
+        return value("source_stalled") == count
+
+    assert until(lambda: stalled(1))
+    assert value("source_up") == 0
+    assert until(lambda: stalled(4)), "three that were left, and the one that is watched"
+    assert len([spec for spec, *_ in Counter.opened if spec == "a"]) == 4
+    seen = len(sink.saved["b"])
+    assert until(lambda: len(sink.saved["b"]) > seen)
+    Counter.hang_at = {}
+    Counter.hanging.set()
+    assert until(lambda: stalled(0) and sink.saved["a"][-1] > 3)
+    assert until(lambda: value("source_up") == 1)
+    assert sink.saved["a"].count(-1) <= 1, "only the thread that was not given up may save"
+
+
+def test_a_source_with_a_long_time_limit_of_its_own_is_not_given_up_early(
+    made: tuple[Sources, Sink, SidecarMetrics], until: Until, tmp_path: Path
+) -> None:
+    """Twice its `timeout_s`."""
+    sources, _sink, metrics = made
+    Counter.hang_at = {"a": 1, "b": 1}
+    sources.change([Source("a", timeout_s=1000.0), Source("b")], COMMON)
+
+    def seen() -> bool:
+        sources.look()
+        return metrics.registry.get_sample_value("foreshock_sidecar_source_stalled", {"source": "b"}) == 1
+
+    assert until(seen)
+    assert metrics.registry.get_sample_value("foreshock_sidecar_source_stalled", {"source": "a"}) == 0

@@ -1,0 +1,86 @@
+"""The systemd units, before systemd's own judges; and the sidecar as a user that may do nothing."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real.programs import need
+
+DEPLOY = Path(__file__).parent.parent.parent / "deploy"
+UNITS = sorted(DEPLOY.glob("foreshock-sidecar*.service"))
+XID = "2025-03-01T04:05:06+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, pid=7, lost.\n"
+
+
+@pytest.fixture(params=UNITS, ids=lambda path: path.stem)
+def unit(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A unit whose program is there."""
+    text = request.param.read_text().replace("/opt/foreshock/.venv/bin/foreshock", "/bin/true")
+    path = tmp_path / request.param.name
+    path.write_text(text)
+    return path
+
+
+def test_systemd_understands_every_line(unit: Path) -> None:
+    """`systemd-analyze verify` has nothing to say."""
+    done = subprocess.run([need("systemd-analyze", "systemd"), "verify", str(unit)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_little_is_exposed(unit: Path) -> None:
+    """`systemd-analyze security`: 10 is everything, 0 nothing; the journal's needs less than the ring's."""
+    command = [need("systemd-analyze", "systemd"), "security", "--offline=true", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert found is not None, done.stdout + done.stderr
+    assert float(found[1]) <= (1.6 if "journal" in unit.name else 2.1)
+
+
+def test_the_journal_s_unit_asks_for_no_capability_and_no_device() -> None:
+    """That is what it is for; both reload and notify."""
+    ring, journal = (path.read_text() for path in UNITS[::-1])
+    if "CAP_SYSLOG" in journal:
+        ring, journal = journal, ring
+    assert "CAP_" not in journal and "DeviceAllow" not in journal
+    assert "SupplementaryGroups=systemd-journal" in journal and "DynamicUser=yes" in journal
+    for text in (ring, journal):
+        assert "Type=notify" in text and "ExecReload=/bin/kill -HUP $MAINPID" in text
+
+
+def without_rights(command: list[str]) -> list[str]:
+    """The command as the user nobody; where that one may not read this Python, as one without any capability."""
+    setpriv = need("setpriv", "util-linux")
+    for rights in (["--reuid=65534", "--regid=65534", "--clear-groups"], ["--bounding-set=-all", "--inh-caps=-all"]):
+        tried = subprocess.run([setpriv, *rights, sys.executable, "-c", "import re2"], capture_output=True)
+        if tried.returncode == 0:
+            return [setpriv, *rights, *command]
+    pytest.skip("only root may start a program with fewer rights")
+
+
+def test_it_works_without_any_right(recorder: Any, until: Callable[[Callable[[], Any]], Any]) -> None:
+    """Only its spool's folder is its own; the log may be read by all; the kernel's ring is denied, with a remedy."""
+    with tempfile.TemporaryDirectory(prefix="foreshock") as name:  # pytest's own folders let no other user in
+        folder = Path(name)
+        folder.chmod(0o755)
+        log, spool, errors = folder / "kern.log", folder / "spool", folder / "stderr"
+        log.write_text(XID)
+        spool.mkdir()
+        arguments = ["--server", recorder.url, "--spool", str(spool), "--port", "0", "--source", f"file:{log}:kernel"]
+        command = without_rights([sys.executable, "-m", "cli", "sidecar", *arguments, "--source", "kmsg"])
+        if "--reuid=65534" in command:
+            os.chown(spool, 65534, 65534)
+        with errors.open("wb") as file:
+            process = subprocess.Popen(command, stderr=file)
+        try:
+            assert until(lambda: recorder.events)
+            assert until(lambda: b"source kmsg failed" in errors.read_bytes())
+        finally:
+            process.terminate()
+            assert process.wait(20) == 0
+        assert recorder.events[0]["attributes"]["pid"] == 7
+        assert "CAP_SYSLOG" in errors.read_text() or "no /dev/kmsg" in errors.read_text()
