@@ -115,7 +115,7 @@ def take_batches(state: State, batches: Sequence[Batch]) -> list[Refused]:
 def _read_batch(state: State, number: int, batch: Batch, read: _Read) -> None:
     now = state.clock()
     try:
-        rejected = _sort(state, batch, read, now)
+        rejected = _sort(batch, read, now)
     except Problem as problem:
         raise NoBatchError(str(problem.detail)) from problem
     if rejected:
@@ -123,7 +123,7 @@ def _read_batch(state: State, number: int, batch: Batch, read: _Read) -> None:
         read.refused += [Refused(number, values[entry.line - 1], entry.detail) for entry in rejected]
 
 
-def _sort(state: State, batch: Batch, read: _Read, now: datetime) -> Sequence[Rejected]:
+def _sort(batch: Batch, read: _Read, now: datetime) -> Sequence[Rejected]:
     if batch.kind == "events":
         events, rejected = events_of(batch.body)
         read.events += events

@@ -8,16 +8,21 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache, partial
 from typing import Any
 
 import orjson
 
 from api.body import Entry, records
 from api.ingest import Rejected
-from parsers.auto import SAMPLE_LINES, detect
-from parsers.parser import Context, ParseError, Parser, clean, guarded
+from api.recognise import format_of_lines, recogniser
+from parsers.auto import SAMPLE_LINES
+from parsers.matcher import by_re2
+from parsers.parser import MAX_LINE, Context, ParseError, Parser, clean, guarded
+from parsers.registry import PARSERS
 from parsers.ruled import make_parser
 from parsers.rules import RulesSource
+from parsers.scan import Picker
 from store.event import Event, RecordError, parse_time
 from store.event_json import MAX_NAME
 
@@ -38,57 +43,89 @@ class Told:
     run: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One line of a record: where the record stands in the body, and the time that it says."""
+
+    entry: int
+    text: str
+    time: datetime | None
+
+
 @dataclass(slots=True)
 class LogDecoder:
-    """Decodes one body. A parser per host and format, so that what spans lines stays together."""
+    """Decodes one body. A parser per host and format, so that what spans lines stays together.
+
+    Each line is looked at once to know its format, all formats at a time; of a format that names its signs only the
+    lines of interest are read.
+    """
 
     told: Told
     now: datetime
     rules: RulesSource | None = None
     rejected: list[Rejected] = field(default_factory=list)
-    _parsers: dict[tuple[str | None, str], Parser] = field(default_factory=dict)
-    _format_of: dict[str | None, str] = field(default_factory=dict)
 
     def decode(self, body: bytes) -> list[Event]:
         """The events of a body; what cannot be read is in `rejected`."""
         wrapped = _wrapped(body)
-        if wrapped is None:
-            lines = [clean(raw) for raw in body.split(b"\n")]
-            found = self.told.format or detect(lines[:SAMPLE_LINES]) or DEFAULT_FORMAT
-            events = [e for n, text in enumerate(lines, start=1) for e in self._feed(n, text, self.told.node, found)]
-        else:
-            events = [event for entry in wrapped for event in self._record(entry)]
-        for (host, _), parser in self._parsers.items():
-            events += [_placed(event, host, None) for event in guarded(parser.flush, 0, self._reject)]
-        return [self._stamped(event) for event in events if _fits(event)]
+        events = self._plain(body) if wrapped is None else self._records(wrapped)
+        found = [self._stamped(event) for event in events if _fits(event)]
+        self.rejected.sort(key=lambda refused: refused.line)
+        return found
 
-    def _record(self, entry: Entry) -> Iterator[Event]:
-        """The events of one JSON record: its text may hold several lines."""
-        try:
-            text, host, time = _unwrapped(entry, self.told.node)
-        except RecordError as error:
-            self.rejected.append(Rejected(entry.line, str(error)))
-            return
-        for part in text.split("\n"):
-            for event in self._feed(entry.line, clean(part.encode()), host, self._format(host, part)):
-                yield _placed(event, host, time)
-
-    def _feed(self, line: int, text: str, host: str | None, name: str) -> Iterator[Event]:
+    def _plain(self, body: bytes) -> Iterator[Event]:
+        """The events of plain lines."""
+        sample = [clean(raw) for raw in body.split(b"\n", SAMPLE_LINES)[:SAMPLE_LINES]]
+        name = self.told.format or format_of_lines(sample) or DEFAULT_FORMAT
+        host = self.told.node
         parser = self._parser(host, name)
-        return guarded(lambda: parser.feed(text, line), line, self._reject)
+        for number, text in self._of_interest(name, body):
+            yield from guarded(partial(parser.feed, text, number), number, self._reject)
+        for event in guarded(parser.flush, 0, self._reject):
+            yield _placed(event, host, None)
 
-    def _format(self, host: str | None, text: str) -> str:
-        """The format that the sender names; else what the line speaks for; else that of the host's line before."""
-        found = self.told.format or detect([text])
-        if found is not None:
-            self._format_of[host] = found
-        return self._format_of.get(host, DEFAULT_FORMAT)
+    def _records(self, entries: Iterable[Entry]) -> Iterator[Event]:
+        """The events of JSON records, host by host, each host's in their order."""
+        for (host, name), lines in self._grouped(entries).items():
+            parser = self._parser(host, name)
+            body = "\n".join([line.text for line in lines]).encode()
+            for number, text in self._of_interest(name, body):
+                line = lines[number - 1]
+                for event in guarded(partial(parser.feed, text, line.entry), line.entry, self._reject):
+                    yield _placed(event, host, line.time)
+            for event in guarded(parser.flush, 0, self._reject):
+                yield _placed(event, host, None)
+
+    def _grouped(self, entries: Iterable[Entry]) -> dict[tuple[str | None, str], list[_Line]]:
+        """The lines of each host and format: the sender's word, what the line says, else that of the one before."""
+        groups: dict[tuple[str | None, str], list[_Line]] = {}
+        format_of: dict[str | None, str] = {}
+        recognise = recogniser()
+        for entry in entries:
+            try:
+                text, host, time = _unwrapped(entry, self.told.node)
+            except RecordError as error:
+                self.rejected.append(Rejected(entry.line, str(error)))
+                continue
+            for part in text.split("\n"):
+                found = self.told.format or recognise(part[:MAX_LINE])
+                if found is not None:
+                    format_of[host] = found
+                key = (host, format_of.get(host, DEFAULT_FORMAT))
+                groups.setdefault(key, []).append(_Line(entry.line, part, time))
+        return groups
+
+    def _of_interest(self, name: str, body: bytes) -> Iterable[tuple[int, str]]:
+        """The lines that the format has to read, with their 1-based numbers."""
+        searched = self.rules is not None and self.rules().patterns
+        pick = None if searched else _picker(name)
+        if pick is None:
+            return enumerate(map(clean, body.split(b"\n")), start=1)
+        return ((place + 1, text) for place, text in pick(body, 0, len(body)).texts)
 
     def _parser(self, host: str | None, name: str) -> Parser:
-        if (host, name) not in self._parsers:
-            context = Context(node=host, year=self.now.year, until=self.now, run=self.told.run)
-            self._parsers[host, name] = make_parser(name, context, self.rules)
-        return self._parsers[host, name]
+        context = Context(node=host, year=self.now.year, until=self.now, run=self.told.run)
+        return make_parser(name, context, self.rules)
 
     def _reject(self, line: int, error: ParseError) -> None:
         self.rejected.append(Rejected(line, str(error)))
@@ -96,6 +133,13 @@ class LogDecoder:
     def _stamped(self, event: Event) -> Event:
         """A fault without a time is happening now: the same line an hour later is another fault, not a repeat."""
         return event if event.time is not None or event.source == "training" else replace(event, time=self.now)
+
+
+@cache
+def _picker(name: str) -> Picker | None:
+    """What picks the lines of interest of a format; None for one that reads every line."""
+    signs = PARSERS[name].signs if name in PARSERS else None
+    return None if signs is None else Picker(signs, by_re2(signs))
 
 
 def _fits(event: Event) -> bool:

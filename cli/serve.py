@@ -80,10 +80,7 @@ def _most_connections() -> int:
     """As many as there are file descriptors for; what comes beyond is answered 503 at once."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_CONNECTIONS + _OTHER_FILES
-    if hard == resource.RLIM_INFINITY or hard >= wanted:
-        soft = max(soft, wanted)
-    else:
-        soft = hard
+    soft = max(soft, wanted) if hard == resource.RLIM_INFINITY or hard >= wanted else hard
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return max(1, min(_MOST_CONNECTIONS, soft - _OTHER_FILES))
 
