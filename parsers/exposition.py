@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from math import isfinite
 
 from parsers.parser import ParseError
@@ -21,6 +22,8 @@ from parsers.stamp import Stamps
 MAX_LABELS = 64
 # As milliseconds this is 1973: a smaller whole number is in seconds.
 _SECONDS_UNTIL = 10**11
+# Label texts remembered: all series of a device have the same one, and a page is most of all labels.
+_REMEMBERED = 1024
 
 _NAME = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]{0,255}", re.ASCII)
 _LABEL = re.compile(
@@ -60,12 +63,27 @@ def read_point(text: str, stamps: Stamps) -> Point | None:
     if not text or text[0] == "#" or text.isspace():
         return None
     name = metric_name(text)
-    labels: dict[str, str] = {}
-    end = _labels(text, len(name), labels) if name else None
+    labels, end = _labels_of(text, len(name)) if name else ({}, None)
     match = _VALUE.match(text, end) if end is not None else None
     if name is None or match is None:
         raise ParseError(f"{text[:60]!r} is no whole sample: NAME{{LABELS}} VALUE [TIME]")
     return Point(name, labels, match["value"], _number(match["value"]), _moment(match["time"], stamps))
+
+
+def _labels_of(text: str, start: int) -> tuple[Mapping[str, str], int | None]:
+    """The labels that begin at `start`, and where they end."""
+    end = text.rfind("}") + 1
+    if end and text.startswith("{", start) and (known := _whole_labels(text[start:end])) is not None:
+        return known, end
+    labels: dict[str, str] = {}
+    return labels, _labels(text, start, labels)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _whole_labels(text: str) -> Mapping[str, str] | None:
+    """The labels of a text that is nothing else; None where it is more or less (an exemplar has braces too)."""
+    labels: dict[str, str] = {}
+    return labels if _labels(text, 0, labels) == len(text) else None
 
 
 def _labels(text: str, start: int, labels: dict[str, str]) -> int | None:

@@ -1,7 +1,7 @@
 """Which measures are counters, and what it means when one rises: the table `catalogs/counters.csv`.
 
-    counter("nvlink_crc_l3", "gpu") -> Counter(kind="nvlink_crc", severity="warning", cause="hardware")
-    counter("gpu_temp_c", "gpu")    -> None
+counter("nvlink_crc_l3", "gpu") -> Counter(kind="nvlink_crc", severity="warning", cause="hardware")
+counter("gpu_temp_c", "gpu")    -> None
 """
 
 import re
