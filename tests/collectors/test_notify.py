@@ -1,6 +1,7 @@
 """The service manager's socket."""
 
 import socket
+import time
 from pathlib import Path
 
 from collectors.notify import Notifier
@@ -32,3 +33,17 @@ def test_without_a_manager_nothing_happens(tmp_path: Path) -> None:
     for address in (None, "", str(tmp_path / "gone")):
         with Notifier(address) as notifier:
             notifier.alive()
+
+
+def test_a_manager_hears_of_a_reload_s_begin_and_end(tmp_path: Path) -> None:
+    """RELOADING=1 with the moment, as the manager compares it with its own; then ready again."""
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        with Notifier(address) as notifier:
+            notifier.reloading(True)
+            notifier.reloading(False)
+        begun, over = (manager.recv(100) for _ in range(2))
+    assert begun.startswith(b"RELOADING=1\nMONOTONIC_USEC=")
+    assert abs(int(begun.split(b"=")[2]) - time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000) < 60_000_000
+    assert over == b"READY=1"

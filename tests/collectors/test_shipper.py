@@ -16,7 +16,7 @@ from collectors.metrics import SidecarMetrics
 from collectors.rejected import RejectedFile
 from collectors.shipper import Shipper
 from collectors.spool import Spool
-from collectors.transport import Access, Transport
+from collectors.transport import Access, Answer, Transport
 from store.event import Event, with_id
 from store.telemetry import Rollup
 
@@ -298,3 +298,59 @@ def test_linger_is_short(bench: Bench, recorder: Any, until: Until) -> None:
     with bench.running():
         assert until(lambda: len(recorder.events) == 2)
     assert len(recorder.requests) == 1
+
+
+def test_a_long_backlog_goes_in_large_batches(bench: Bench, recorder: Any, until: Until) -> None:
+    """Up to 5,000 items or 4 MB; what is left goes in small ones again."""
+    events = tuple(
+        with_id(Event(time=TIME, node="n1", source="test", kind="test", message=f"event {i} " + "x" * 300))
+        for i in range(12_000)
+    )
+    bench.spool.append("test", Collected(events=events, position={"at": 1}))
+    with bench.running():
+        assert until(lambda: len(recorder.events) == 12_000)
+    sizes = [len(request["items"]) for request in recorder.requests]
+    assert 4_500 < sizes[0] <= 5_000
+    assert sizes[-1] <= 1_000
+    assert numbers(recorder.events) == list(range(12_000))
+
+
+def test_what_every_sidecar_is_told_is_waited_for_a_little_differently(bench: Bench) -> None:
+    """Never less than `Retry-After`, up to a half more: a cluster does not come back in one moment."""
+    waits = [bench.shipper._wait_s(Answer(429, retry_after_s=100.0)) for _ in range(50)]
+    assert 100 <= min(waits) < 115 < 135 < max(waits) <= 150
+    denied = [bench.shipper._wait_s(Answer(401)) for _ in range(20)]
+    assert len(set(denied)) > 10
+
+
+def test_another_server_is_tried_at_once(tmp_path: Path, recorders: list[Any], until: Until) -> None:
+    """Not when the old one's back-off is over."""
+    old, new = recorders[:2]
+    old.judge = lambda _queue, _items: (429, {"Retry-After": "3000"}, {})
+    bench = Bench(tmp_path / "spool", old.url)
+    with bench.running():
+        bench.add(1)
+        assert until(lambda: old.requests)
+        bench.shipper.use(Transport(new.url, Access(timeout_s=2)))
+        assert until(lambda: new.events)
+    bench.shipper.close()
+    bench.close()
+
+
+def test_a_refused_record_that_cannot_be_put_aside_stays_in_the_spool(
+    bench: Bench, recorder: Any, until: Until, full_disk: Any
+) -> None:
+    """The disk is full: it is neither lost nor half written, and goes its way when there is room."""
+    recorder.judge = lambda _queue, items: (422, {}, {"detail": "odd"}) if 5 in numbers(items) else None
+    older = orjson.dumps({"item": {"message": "x" * 3000}}) + b"\n"
+    (bench.folder / "rejected.jsonl").write_bytes(older)
+    with bench.running():
+        bench.add(4)
+        assert until(lambda: len(recorder.events) == 1)
+        with full_disk(2000):
+            bench.add(5)
+            assert until(lambda: len(recorder.requests) > 3)
+            assert (bench.folder / "rejected.jsonl").read_bytes() == older
+            assert bench.spool.backlog_bytes("events") > 0
+        assert until(lambda: len(bench.rejected()) == 2 and bench.spool.backlog_bytes("events") == 0)
+    assert bench.rejected()[1]["item"]["message"] == "event 5"

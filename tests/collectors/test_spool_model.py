@@ -61,7 +61,7 @@ class SpoolMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.lent is not None)
     @rule()
     def acknowledge(self) -> None:
-        """The answer, perhaps of an older request, perhaps after a crash."""
+        """The answer, perhaps of an older request, perhaps twice."""
         assert self.lent is not None
         pending, sent = self.lent
         self.spool.acknowledge("events", pending.cursor)
@@ -138,8 +138,7 @@ class SpoolMachine(RuleBasedStateMachine):
             self.spool.close()
         self.folder = copy
         self.spool = Spool(copy, 10**7)
-        if self.lent is not None and self.lent[1] < self.sent:
-            self.lent = None
+        self.lent = None  # what a process was about to acknowledge dies with it
 
     def _start_afresh(self) -> None:
         """The model cannot know which record was hit."""
