@@ -48,8 +48,11 @@ class LeaseKeeper:
 
     def wait(self, timeout_s: float) -> bool:
         """Whether the lease is ours; waits for it so long at most, or until the keeper is stopped."""
-        if not self.holds():
-            self._held.wait(timeout_s)
+        if self.holds():
+            return True
+        if not self._stop.is_set():
+            self._held.clear()  # a belief that ran out: nobody shall take it for news, again and again
+        self._held.wait(timeout_s)
         return self.holds()
 
     def renew(self) -> None:

@@ -68,7 +68,8 @@ class LoopRunner:
     def start(self) -> None:
         """Start every loop."""
         self._state.metrics.leader.set_function(lambda: float(self.keeper.holds()))
-        self.keeper.start()
+        if any(loop.leased for loop in self._loops):
+            self.keeper.start()
         for loop in self._loops:
             thread = threading.Thread(target=self._run, args=(loop,), name=f"loop-{loop.name}", daemon=True)
             thread.start()
@@ -125,7 +126,7 @@ def make_loops(state: State) -> LoopRunner:
         state,
         (
             Loop("score", every.score_s, turns.score),
-            Loop("days", DAYS_S, turns.days),
+            *([Loop("days", DAYS_S, turns.days)] if state.engine.dialect.name == "postgresql" else []),
             *([Loop("prune", PRUNE_S, turns.prune)] if state.settings.keep != Keep() else []),
             Loop("policy", every.policy_s, turns.policy),
             Loop("dispatch", every.dispatch_s, turns.dispatch),

@@ -47,6 +47,26 @@ class Metrics:
             "Fault events that this process made incidents of.",
             registry=self.registry,
         )
+        self._count_loops()
+        self.shed = Counter(
+            "foreshock_shed",
+            "Requests refused because the server could not take them then.",
+            ["reason"],
+            registry=self.registry,
+        )
+        self.in_flight = Gauge(
+            "foreshock_requests_in_flight", "Requests at work with the database.", ["kind"], registry=self.registry
+        )
+        self.slot_wait = Histogram(
+            "foreshock_slot_wait_seconds",
+            "How long a request waited for its turn.",
+            ["kind"],
+            buckets=(0.001, 0.01, 0.05, 0.2, 0.5, 1.0, 2.0),
+            registry=self.registry,
+        )
+        self.failing: set[str] = set()  # background loops whose last turn failed
+
+    def _count_loops(self) -> None:
         self.leader = Gauge(
             "foreshock_leader", "Whether this process runs the loops that run once.", registry=self.registry
         )
@@ -66,24 +86,6 @@ class Metrics:
             ["outcome"],
             registry=self.registry,
         )
-
-        self.shed = Counter(
-            "foreshock_shed",
-            "Requests refused because the server could not take them then.",
-            ["reason"],
-            registry=self.registry,
-        )
-        self.in_flight = Gauge(
-            "foreshock_requests_in_flight", "Requests at work with the database.", ["kind"], registry=self.registry
-        )
-        self.slot_wait = Histogram(
-            "foreshock_slot_wait_seconds",
-            "How long a request waited for its turn.",
-            ["kind"],
-            buckets=(0.001, 0.01, 0.05, 0.2, 0.5, 1.0, 2.0),
-            registry=self.registry,
-        )
-        self.failing: set[str] = set()  # background loops whose last turn failed
 
     def watch_rules(self, rules: RulesFile) -> None:
         """Show how many changes of the rules file were refused."""

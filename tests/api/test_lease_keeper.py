@@ -127,6 +127,8 @@ def test_whoever_waits_is_told_at_once_and_at_the_end() -> None:
     keeper.renew()
     assert keeper.wait(600.0)
     lease.now += TTL_S
+    assert not keeper.wait(0.0)
+    assert not keeper._held.is_set(), "or whoever waits would spin"
     keeper.interrupt()
     assert not keeper.wait(600.0)
 

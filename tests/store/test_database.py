@@ -102,12 +102,14 @@ def test_postgresql_is_told_how_long_to_wait(postgres_engine: sa.Engine) -> None
     """Who we are, and that a transaction left open ends; what the URL says wins."""
     asked = sa.text("SELECT name, setting FROM pg_settings WHERE name IN ('application_name', 'statement_timeout')")
     idle = sa.text("SHOW idle_in_transaction_session_timeout")
+    plans = sa.text("SHOW plan_cache_mode")
     with postgres_engine.connect() as connection:
         assert {row[0]: row[1] for row in connection.execute(asked)} == {
             "application_name": "foreshock",
             "statement_timeout": "0",
         }
         assert connection.scalar(idle) == "15min"
+        assert connection.scalar(plans) == "force_custom_plan"
     url = postgres_engine.url.update_query_dict({"application_name": "mine"})
     named = open_database(url.render_as_string(hide_password=False))
     apart = open_apart(named)
