@@ -13,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from goodput.reading_records import Machines, read_machines
 from goodput.stored import compute
 from store.database import writing
 from store.ledgers import (
@@ -29,7 +30,7 @@ from store.ledgers import (
 
 REST = 20.0
 # What one turn may cost before it leaves the rest to the next, seconds.
-_TURN_S = 1.0
+_TURN_S = 3.0
 # Lines older than the last look-out's window are looked for this rarely, or when an archive was ingested.
 _LIVE, _WHOLE_S = timedelta(hours=1), 3600.0
 # The log of a run whose ledger nobody has computed yet: up to so many lines a request computes it by itself.
@@ -48,26 +49,28 @@ class LedgerTurns:
     monotonic: Callable[[], float] = time.monotonic
     _due: dict[str, float] = field(default_factory=dict)
     _news: set[str] = field(default_factory=set)
+    _lines: dict[str, int] = field(default_factory=dict)
     _whole: tuple[int, float] | None = None  # files of archives, and when the whole log was looked at
 
     def turn(self, keep_on: Callable[[], bool]) -> None:
         """Compute what has news and is due, the cheapest first."""
         with self.engine.connect() as connection:
             self._news |= self._changed(connection)
+            machines = read_machines(connection) if self._news else None
         began = self.monotonic()
-        for run in sorted(self._news, key=lambda run: (self._due.get(run, 0.0), run)):
+        for run in sorted(self._news, key=lambda run: (self._due.get(run, 0.0), self._lines.get(run, 0), run)):
             now = self.monotonic()
             if now - began > _TURN_S or not keep_on():
                 return
             if self._due.get(run, now) <= now:
-                self._make(run)
+                self._make(run, machines)
                 self._due[run] = self.monotonic() + REST * (self.monotonic() - now)
 
-    def _make(self, run: str) -> None:
+    def _make(self, run: str, machines: Machines | None) -> None:
         self._news.discard(run)
         try:
             with self.engine.connect() as connection:
-                ledger = compute(connection, run, self.clock())
+                ledger = compute(connection, run, self.clock(), machines)
             if ledger is not None:
                 with writing(self.engine).begin() as connection:
                     save_ledger(connection, ledger)
@@ -89,9 +92,9 @@ class LedgerTurns:
             day_ago = self.clock() - timedelta(days=1)
             # What blames a fault or an outage on a run may come in after it has ended.
             changed |= {run for run, (until, _records) in stored.items() if until >= day_ago}
-            logs = log_marks(connection)
+            self._lines = {run: lines for run, (lines, _newest) in log_marks(connection).items()}
             # Fewer lines than there were have been pruned: the stored ledger knows more.
-            return changed | {run for run, (lines, _) in logs.items() if lines > _lines(stored, run)}
+            return changed | {run for run, lines in self._lines.items() if lines > _lines(stored, run)}
         logs = log_marks(connection, self.clock() - _LIVE)
         return changed | {run for run, (_, newest) in logs.items() if run not in stored or newest > stored[run][0]}
 

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from fastapi import Depends, Request
 
 from api.heartbeats import Heartbeats
+from api.kept import KeptAnswer
 from api.metrics import Metrics
 from api.settings import ApiSettings
 from parsers.rules import RulesSource, no_rules
@@ -29,6 +30,8 @@ class State:
     news: threading.Event = field(default_factory=threading.Event)
     faults: threading.Event = field(default_factory=threading.Event)
     rules: RulesSource = no_rules
+    # A large fabric's is megabytes, and changes when somebody moves a cable.
+    topology: KeptAnswer = field(default_factory=lambda: KeptAnswer(keep_s=30.0))
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
 
 

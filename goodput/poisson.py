@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable
 
 _STEPS = 100  # halvings: far below a float's precision
+_FAR = 30.0  # standard deviations: nothing lies beyond
+_NOTHING = 1e-18
 
 
 def cdf(count: int, mean: float) -> float:
@@ -12,8 +14,16 @@ def cdf(count: int, mean: float) -> float:
         return 0.0
     if mean <= 0:
         return 1.0
-    log_mean = math.log(mean)
-    return min(1.0, math.fsum(math.exp(k * log_mean - mean - math.lgamma(k + 1)) for k in range(count + 1)))
+    if count > mean + _FAR * (math.sqrt(mean) + 1):
+        return 1.0
+    # From the last term down, until what follows no longer counts: years of outages are tens of thousands.
+    term = math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
+    total, k = 0.0, count
+    while k >= 0 and (k > mean or term > total * _NOTHING):
+        total += term
+        term *= k / mean
+        k -= 1
+    return min(1.0, total)
 
 
 def interval(count: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -35,6 +45,8 @@ def _root(below: Callable[[float], bool], high: float) -> float:
     low = 0.0
     for _ in range(_STEPS):
         middle = (low + high) / 2
+        if middle in (low, high):
+            break
         low, high = (middle, high) if below(middle) else (low, middle)
     return (low + high) / 2
 

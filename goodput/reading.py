@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from goodput import checkpoint, spares
 from goodput.ledger import Ledger, account
-from goodput.reading_records import is_run, read_machines, read_records, run_names
+from goodput.reading_records import Machines, is_run, read_machines, read_records, run_names
 from goodput.timeline import to_ms
 from goodput.training_log import median
 from store import schema
@@ -29,12 +29,20 @@ class NoRecordsError(LookupError):
     """What was asked for is not in the store; the message says what is missing and the remedy."""
 
 
-def read_ledgers(connection: sa.Connection, run: str | None = None, until: datetime | None = None) -> list[Ledger]:
-    """The ledger of each run (or of one) as of `until`, by run name; none where no such run is known."""
+def read_ledgers(
+    connection: sa.Connection,
+    run: str | None = None,
+    until: datetime | None = None,
+    machines: Machines | None = None,
+) -> list[Ledger]:
+    """The ledger of each run (or of one) as of `until`, by run name; none where no such run is known.
+
+    `machines` as it was read before, by a caller that comes for many runs.
+    """
     wanted = run_names(connection) if run is None else [run] if is_run(connection, run) else []
     if not wanted:
         return []
-    machines = read_machines(connection)
+    machines = machines or read_machines(connection)
     until_ms = None if until is None else to_ms(until)
     return [account(read_records(connection, name, until, machines), until_ms) for name in wanted]
 

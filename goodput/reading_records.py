@@ -73,8 +73,7 @@ def _outages(connection: sa.Connection, jobs: Sequence[Job], until: datetime | N
     starts = [job.start for job in jobs if job.start is not None]
     if not starts:
         return []
-    since = min(starts)
-    return [o for o in read_outages(connection, until) if not o.planned and o.start >= since]
+    return [outage for outage in read_outages(connection, until, since=min(starts)) if not outage.planned]
 
 
 def _faults(

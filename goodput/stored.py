@@ -13,16 +13,19 @@ import sqlalchemy as sa
 from goodput.checkpoint import CheckpointInputs
 from goodput.ledger import Ledger
 from goodput.reading import advice_of, checkpoint_inputs, read_ledgers
+from goodput.reading_records import Machines
 from goodput.timeline import from_ms
 from store.ledgers import StoredLedger, job_marks, log_marks
 
 
-def compute(connection: sa.Connection, run: str, now: datetime) -> StoredLedger | None:
+def compute(
+    connection: sa.Connection, run: str, now: datetime, machines: Machines | None = None
+) -> StoredLedger | None:
     """The ledger of a run from all that is stored of it; None for a run that is not known."""
     # Counted before they are read: what comes in meanwhile is news.
     lines, newest = log_marks(connection, run=run).get(run, (0, None))
-    jobs = job_marks(connection).get(run)
-    ledger = next(iter(read_ledgers(connection, run)), None)
+    jobs = job_marks(connection, run).get(run)
+    ledger = next(iter(read_ledgers(connection, run, machines=machines)), None)
     if ledger is None:
         return None
     until = from_ms(ledger.end_ms) if ledger.dated else newest or now

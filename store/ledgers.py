@@ -67,11 +67,13 @@ def job_names(connection: sa.Connection, after: str, limit: int) -> list[str]:
     return list(connection.scalars(query.order_by(_JOBS.c.run).limit(limit)))
 
 
-def job_marks(connection: sa.Connection) -> dict[str, str]:
-    """Of every run that jobs name, a text that changes when its jobs do."""
+def job_marks(connection: sa.Connection, run: str | None = None) -> dict[str, str]:
+    """Of every run that jobs name (or of one), a text that changes when its jobs do."""
     moments = [sa.func.max(column, type_=schema.UtcTime()) for column in (_JOBS.c.submit, _JOBS.c.start, _JOBS.c.end)]
     counts = (sa.func.count(), sa.func.count(_JOBS.c.start), sa.func.count(_JOBS.c.end))
     query = sa.select(_JOBS.c.run, *counts, *moments).where(_JOBS.c.run != "").group_by(_JOBS.c.run)
+    if run is not None:
+        query = query.where(_JOBS.c.run == run)
     return {run: " ".join(map(str, marks)) for run, *marks in connection.execute(query)}
 
 

@@ -102,8 +102,10 @@ def read_nodes(connection: sa.Connection) -> list[Node]:
     return [Node(**row) for row in connection.execute(query).mappings()]
 
 
-def read_outages(connection: sa.Connection, until: datetime | None = None, node: str | None = None) -> list[Outage]:
-    """Outages that began before `until`, in order of their start.
+def read_outages(
+    connection: sa.Connection, until: datetime | None = None, node: str | None = None, since: datetime | None = None
+) -> list[Outage]:
+    """Outages that began at or after `since` and before `until`, in order of their start.
 
     The end of one that ended after `until` is hidden: nobody knew it then.
     """
@@ -111,6 +113,8 @@ def read_outages(connection: sa.Connection, until: datetime | None = None, node:
     query = sa.select(table).order_by(table.c.start, table.c.node)
     if until is not None:
         query = query.where(table.c.start < until)
+    if since is not None:
+        query = query.where(table.c.start >= since)
     if node is not None:
         query = query.where(table.c.node == node)
     found = []

@@ -132,8 +132,11 @@ def _open_hints() -> sa.Subquery:
     newest = sa.func.row_number().over(partition_by=table.c.node, order_by=(table.c.created.desc(), table.c.id.desc()))
     ranked = sa.select(table.c.node, table.c.id, table.c.action, table.c.state, newest.label("place"))
     hints = ranked.where(table.c.state.in_(OPEN_STATES)).subquery()
-    names = ("node", "id", "action", "state")
-    return sa.select(*(hints.c[name] for name in names)).where(hints.c.place == 1).subquery("hint")
+    # Grouped, not filtered: PostgreSQL takes a filter on a place for one row, and then loops over them for each node.
+    newest_of = (
+        sa.func.max(sa.case((hints.c.place == 1, hints.c[name]))).label(name) for name in ("id", "action", "state")
+    )
+    return sa.select(hints.c.node, *newest_of).group_by(hints.c.node).subquery("hint")
 
 
 def _scores(fleet: Fleet, horizon_h: int) -> sa.Subquery:

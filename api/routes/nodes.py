@@ -1,7 +1,7 @@
 """`GET /nodes` and `GET /nodes/{node}`: how each node is, and how likely it fails."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -26,6 +26,7 @@ from store.read_states import score_reasons
 router = APIRouter(tags=["nodes"])
 
 _PAST = timedelta(days=30)
+_SHOWN = tuple(field.name for field in fields(NodeView))
 
 
 class NodeQuery(BaseModel):
@@ -56,7 +57,8 @@ def get_nodes(_who: Reader, server: Server, asked: Annotated[NodeQuery, Query()]
 def _with_reasons(connection: sa.Connection, views: Sequence[NodeView]) -> list[dict[str, Any]]:
     keys = [(view.node, view.scored_at) for view in views if view.scored_at is not None]
     reasons = score_reasons(connection, HORIZONS_H[0], keys)
-    return [asdict(view) | {"reasons": reasons.get(view.node, [])} for view in views]
+    # Not dataclasses.asdict: it copies every value, which is most of the cost of a page of a thousand.
+    return [{name: getattr(view, name) for name in _SHOWN} | {"reasons": reasons.get(view.node, [])} for view in views]
 
 
 @router.get("/nodes/{node}", operation_id="get_node", summary="One node with its past", response_model=NodeDetail)

@@ -1,20 +1,34 @@
 """`GET /topology`: where the nodes stand, and how the fabric is cabled."""
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Response
 
 from api.auth import Reader
-from api.reply import reply
-from api.state import Server
+from api.reply import dump
+from api.state import Server, State
 from api.wire import TopologyOut
-from store.read import read_nodes
-from store.read_overview import read_links
+from store.read_overview import read_links, read_places
 
 router = APIRouter(tags=["cluster"])
 
 
-@router.get("/topology", operation_id="get_topology", summary="Nodes and cables", response_model=TopologyOut)
-def get_topology(_who: Reader, server: Server) -> Response:
-    """Every node with its rack and leaf, and every cable known."""
+@router.get(
+    "/topology",
+    operation_id="get_topology",
+    summary="Nodes and cables",
+    response_model=TopologyOut,
+    responses={304: {"description": "It is still what the `ETag` of `If-None-Match` names."}},
+)
+def get_topology(_who: Reader, server: Server, if_none_match: Annotated[str | None, Header()] = None) -> Response:
+    """Every node with its rack and leaf, and every cable known; at most half a minute old."""
+    body, tag = server.topology.get(lambda: _made(server))
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    if if_none_match is not None and tag in (part.strip() for part in if_none_match.split(",")):
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)
+
+
+def _made(server: State) -> bytes:
     with server.engine.connect() as connection:
-        nodes = [{"node": node.node, "rack": node.rack, "leaf": node.leaf} for node in read_nodes(connection)]
-        return reply({"nodes": nodes, "links": read_links(connection)})
+        return dump({"nodes": read_places(connection), "links": read_links(connection)})
