@@ -40,12 +40,13 @@ def test_an_hour_tells_min_max_mean_last_and_changes() -> None:
 def test_a_change_over_the_end_of_an_hour_is_counted_in_the_next() -> None:
     """Or the changes of a day would not be the sum of its hours'."""
     hours = DeviceHours()
-    hours.add("gpu:0", {"ecc_sbe": 1.0}, at(59))
-    hours.add("gpu:0", {"ecc_sbe": 2.0}, at(60))
+    hours.add("gpu:0", {"ecc_sbe": 1.0, "still": 5.0}, at(59))
+    hours.add("gpu:0", {"ecc_sbe": 2.0, "still": 5.0}, at(60))
     hours.add("gpu:0", {"ecc_sbe": 2.0}, at(61))
     first, second = hours.rollups("n1")
     assert (first.time, measure(first, "gpu:0", "ecc_sbe")) == (HOUR, [1, 1, 1, 1, 0])
     assert (second.time, measure(second, "gpu:0", "ecc_sbe")) == (at(60), [2, 2, 2, 2, 1])
+    assert measure(second, "gpu:0", "still") == [5, 5, 5, 5, 0]
 
 
 def test_a_device_that_is_gone_is_not_in_the_next_hour() -> None:
