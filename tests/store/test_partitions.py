@@ -156,6 +156,20 @@ def test_a_long_reader_keeps_a_new_day_waiting_and_no_writer(
     assert places(postgres_engine) == {name_of("events", TODAY): 2, name_of("events", TODAY + DAY): 1}
 
 
+def test_a_long_reader_of_other_days_keeps_no_new_day_waiting(
+    postgres_engine: sa.Engine, others: list[sa.Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole table is never locked, which every reader and writer would wait for."""
+    monkeypatch.setattr(brief, "PAUSE_S", 0.01)
+    ensure_days(postgres_engine, [NOW], ("events",), NOW)
+    with others[0].begin() as reader:
+        events = schema.events
+        asked = sa.select(events.c.id).where(events.c.time >= NOW, events.c.time < NOW + timedelta(hours=1))
+        reader.execute(asked.with_for_update())
+        ensure_days(others[1], [NOW + DAY], ("events",), NOW)
+        assert len(names(others[1])) == 3
+
+
 def test_a_day_that_another_process_dropped_takes_rows_all_the_same(
     postgres_engine: sa.Engine, others: list[sa.Engine]
 ) -> None:
