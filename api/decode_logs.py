@@ -5,16 +5,14 @@
 {"__REALTIME_TIMESTAMP": "1740801906789000", "_HOSTNAME": "gpu-017", "MESSAGE": "NVRM: ..."}  journald
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import cache, partial
-from typing import Any
 
-import orjson
-
-from api.body import Entry, records
+from api.body import Entry
 from api.ingest import Rejected
+from api.log_records import unwrapped, wrapped_records
 from api.recognise import format_of_lines, recogniser
 from parsers.auto import SAMPLE_LINES
 from parsers.matcher import by_re2
@@ -23,15 +21,10 @@ from parsers.registry import PARSERS
 from parsers.ruled import make_parser
 from parsers.rules import RulesSource
 from parsers.scan import Picker
-from store.event import Event, RecordError, parse_time
+from store.event import Event, RecordError
 from store.event_json import MAX_NAME
 
 DEFAULT_FORMAT = "kernel"
-_TEXT = ("log", "message", "MESSAGE", "msg")
-_HOST = ("host", "hostname", "_HOSTNAME", "HOSTNAME", "fromhost")
-_TIME = ("date", "@timestamp", "time", "timestamp", "timereported")
-_MICROS = ("__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP")
-_JSON_START = (b"{", b"[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +60,7 @@ class LogDecoder:
 
     def decode(self, body: bytes) -> list[Event]:
         """The events of a body; what cannot be read is in `rejected`."""
-        wrapped = _wrapped(body)
+        wrapped = wrapped_records(body)
         events = self._plain(body) if wrapped is None else self._records(wrapped)
         found = [self._stamped(event) for event in events if _fits(event)]
         self.rejected.sort(key=lambda refused: refused.line)
@@ -103,7 +96,7 @@ class LogDecoder:
         recognise = recogniser()
         for entry in entries:
             try:
-                text, host, time = _unwrapped(entry, self.told.node)
+                text, host, time = unwrapped(entry, self.told.node)
             except RecordError as error:
                 self.rejected.append(Rejected(entry.line, str(error)))
                 continue
@@ -152,64 +145,3 @@ def _fits(event: Event) -> bool:
 def _placed(event: Event, host: str | None, time: datetime | None) -> Event:
     """The event with the host and time of its record, where the line itself says none."""
     return replace(event, node=event.node or host, time=event.time or time)
-
-
-def _wrapped(body: bytes) -> Iterable[Entry] | None:
-    """The records of a body of JSON; None for plain lines (a kernel line, too, may begin with a bracket)."""
-    text = body.lstrip()
-    if not text.startswith(_JSON_START):
-        return None
-    if text.startswith(b"["):
-        try:
-            values = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            return None
-        return records(body) if all(isinstance(value, dict) for value in values) else None
-    return records(body)
-
-
-def _unwrapped(entry: Entry, node: str | None) -> tuple[str, str | None, datetime | None]:
-    """Text, host and time of one JSON record.
-
-    Raises:
-        RecordError: it holds no text.
-    """
-    if not isinstance(entry.value, dict):
-        raise RecordError(entry.error or "a record is a JSON object")
-    value = entry.value
-    text = next((found for key in _TEXT if (found := _text(value.get(key))) is not None), None)
-    if text is None:
-        raise RecordError(f"a log record needs one of {', '.join(_TEXT)}")
-    host = next((value[key] for key in _HOST if isinstance(value.get(key), str) and value[key]), node)
-    return text, host, _time(value)
-
-
-def _text(value: Any) -> str | None:
-    """A message: text, or journald's array of bytes."""
-    if isinstance(value, list) and all(isinstance(b, int) and 0 <= b < 256 for b in value):
-        return bytes(value).decode("utf-8", errors="replace")
-    return value if isinstance(value, str) else None
-
-
-def _time(value: Mapping[str, Any]) -> datetime | None:
-    """When the record says it was written: journald's microseconds, seconds since 1970, or text."""
-    for key in _MICROS:
-        if isinstance(value.get(key), str) and value[key].isdigit():
-            return _since_epoch(int(value[key][:18]) / 1e6)
-    for key in _TIME:
-        told = value.get(key)
-        if isinstance(told, int | float) and not isinstance(told, bool):
-            return _since_epoch(told)
-        if isinstance(told, str):
-            try:
-                return parse_time(told)
-            except RecordError:
-                continue
-    return None
-
-
-def _since_epoch(seconds: float) -> datetime | None:
-    try:
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
-    except OverflowError:
-        return None
