@@ -1,6 +1,15 @@
-"""Events through HTTP into PostgreSQL, against a raw COPY of the same rows into a table like it, both with fsync."""
+"""Events through HTTP into the database, against the database's own bulk load of the same rows, both with fsync.
+
+PostgreSQL: four senders, as a cluster has many, against one COPY into a plain table `LIKE events INCLUDING ALL`:
+the same columns and indexes, but no partitions to find for each row, which makes it the harder one to come near.
+SQLite: one sender, against sqlite3's executemany into a table of the same schema in a file of its own, with the same
+pragmas and as many rows a commit.
+"""
 
 import gzip
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,17 +24,25 @@ from store.event import Device, Event, to_wire, with_id
 
 WHAT = "ingest through HTTP into PostgreSQL"
 BUDGET = ">= 0.5 x raw COPY of the same rows"
-EVENTS, BATCH = 40_000, 2_000
+WHAT_SQLITE = "ingest through HTTP into SQLite"
+BUDGET_SQLITE = ">= 0.5 x sqlite3 executemany of the same rows"
+EVENTS, BATCH, SENDERS = 80_000, 2_000, 4
 _START = datetime(2025, 3, 1, tzinfo=UTC)
 
 
-def measure(folder: Path) -> Result:
-    """One sender, batches of 2,000 events, gzip; then the rows that this gave, copied into an empty twin."""
+def measure(folder: Path) -> Iterator[Result]:
+    """Batches of 2,000 events, gzip; then the rows that this gave, loaded into an empty twin."""
+    yield _on_postgres(folder)
+    yield _on_sqlite(folder)
+
+
+def _on_postgres(folder: Path) -> Result:
     batches = _batches()
     with postgres(fsync=True) as database:
         url = database.new_database()
         with serve(url, folder) as server:
-            ours = seconds(lambda: _send(server, batches))
+            _send(server, batches[:1], 1)  # makes the day's table, fills the pool
+            ours = seconds(lambda: _send(server, batches[1:], SENDERS))
         with psycopg.connect(database.dsn(sa.make_url(url).database or ""), autocommit=True) as connection:
             held = connection.execute("SELECT count(*) FROM events").fetchone()
             if held != (EVENTS,):
@@ -33,15 +50,35 @@ def measure(folder: Path) -> Result:
             rows = _copied_out(connection)
             connection.execute("CREATE TABLE twin (LIKE events INCLUDING ALL)")
             theirs = seconds(lambda: _copy_in(connection, rows))
+    return _result((WHAT, BUDGET), ours * EVENTS / (EVENTS - BATCH), theirs, f"{SENDERS} senders")
+
+
+def _on_sqlite(folder: Path) -> Result:
+    batches = _batches()
+    path, twin = folder / "x.db", folder / "twin.db"
+    with serve(f"sqlite:///{path}", folder) as server:
+        _send(server, batches[:1], 1)
+        ours = seconds(lambda: _send(server, batches[1:], 1))
+    with sqlite3.connect(path) as source:
+        rows = source.execute("SELECT * FROM events").fetchall()
+        made = "SELECT sql FROM sqlite_master WHERE tbl_name = 'events' AND sql IS NOT NULL"
+        schema = source.execute(made).fetchall()
+    if len(rows) != EVENTS:
+        raise RuntimeError(f"{len(rows)} of {EVENTS} events arrived")
+    source.close()
+    theirs = seconds(lambda: _insert(twin, [text for (text,) in schema], rows))
+    return _result((WHAT_SQLITE, BUDGET_SQLITE), ours * EVENTS / (EVENTS - BATCH), theirs, "one sender")
+
+
+def _result(named: tuple[str, str], ours: float, theirs: float, senders: str) -> Result:
     ratio = theirs / ours
     return Result(
-        WHAT,
-        BUDGET,
+        *named,
         f"{EVENTS / ours:.0f} rows/s",
         f"{EVENTS / theirs:.0f} rows/s",
         ratio,
         "met" if ratio >= 0.5 else "not met",
-        f"{EVENTS} events, one sender, batches of {BATCH}; ratio of the rates",
+        f"{EVENTS} events, all faults, {senders}, batches of {BATCH}; ratio of the rates",
     )
 
 
@@ -66,17 +103,35 @@ def _batches() -> list[bytes]:
     return [gzip.compress(b"\n".join(lines[start : start + BATCH]), 1) for start in range(0, EVENTS, BATCH)]
 
 
-def _send(server: Running, batches: list[bytes]) -> None:
-    for batch in batches:
+def _send(server: Running, batches: list[bytes], senders: int) -> None:
+    def send(batch: bytes) -> None:
         server.post("/api/v1/events", batch, headers={"Content-Encoding": "gzip"})
+
+    with ThreadPoolExecutor(senders) as pool:
+        list(pool.map(send, batches))
 
 
 def _copied_out(connection: "psycopg.Connection[tuple[object, ...]]") -> list[bytes]:
-    with connection.cursor() as cursor, cursor.copy("COPY events TO STDOUT (FORMAT BINARY)") as copy:
-        return [bytes(part) for part in copy]
+    with connection.cursor() as cursor, cursor.copy("COPY (TABLE events) TO STDOUT (FORMAT BINARY)") as copy:
+        whole = b"".join(bytes(part) for part in copy)
+    return [whole[start : start + 2**18] for start in range(0, len(whole), 2**18)]
 
 
 def _copy_in(connection: "psycopg.Connection[tuple[object, ...]]", rows: list[bytes]) -> None:
     with connection.cursor() as cursor, cursor.copy("COPY twin FROM STDIN (FORMAT BINARY)") as copy:
         for part in rows:
             copy.write(part)
+
+
+def _insert(path: Path, schema: list[str], rows: list[tuple[object, ...]]) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    for statement in schema:
+        connection.execute(statement)
+    marks = ", ".join("?" * len(rows[0]))
+    for start in range(0, len(rows), BATCH):
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany(f"INSERT INTO events VALUES ({marks})", rows[start : start + BATCH])  # noqa: S608
+        connection.execute("COMMIT")
+    connection.close()

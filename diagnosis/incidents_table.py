@@ -14,22 +14,23 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 
 from diagnosis.blast import with_blast_radius
 from diagnosis.fault import Fault, fault_from, fault_of
 from diagnosis.incident import NODE_GAP, Group, gap_of, grouped, incident_group, parts, when
 from store import schema
-from store.append import upsert
-from store.event import Device, Event
+from store.bulk_rows import insert_rows
+from store.event import Event
 from store.incident import Incident
 from store.read import incident_of
 
 # More nodes than this are read with one query over the whole window.
 _MANY = 5_000
 _FETCH = 10_000
-_COLUMNS = tuple(column.name for column in fields(Incident))
-_DEVICE = tuple(column.name for column in fields(Device))
+_PLAIN = tuple(column.name for column in fields(Incident) if column.name not in ("device", "kinds"))
+_COLUMNS = (*_PLAIN, "device", "kinds", "heads")
 
 
 def update_incidents(connection: sa.Connection, events: Sequence[Event]) -> list[Incident]:
@@ -43,11 +44,11 @@ def update_incidents(connection: sa.Connection, events: Sequence[Event]) -> list
     for group, own in groups.items():
         new = [fault_of(part) for part in parts(own, gap_of(group))]
         gone.update(_joined(group, stored.get(group, []), new, changed))
-    made = {fault.id: (fault, fault.incident()) for fault in changed}
-    found = sorted((incident for _, incident in made.values()), key=lambda incident: (incident.start, incident.id))
-    found = with_blast_radius(connection, found)
-    _remove(connection, gone - made.keys())
-    upsert(connection, schema.incidents, [_row(incident, made[incident.id][0]) for incident in found])
+    faults = {fault.id: fault for fault in changed}
+    found = [fault.incident() for fault in faults.values()]
+    found = with_blast_radius(connection, sorted(found, key=lambda incident: (incident.start, incident.id)))
+    _remove(connection, gone)
+    insert_rows(connection, schema.incidents, _COLUMNS, [_row(incident, faults[incident.id]) for incident in found])
     return found
 
 
@@ -109,9 +110,11 @@ def _remove(connection: sa.Connection, gone: Iterable[str]) -> None:
         connection.execute(sa.delete(table).where(table.c.id.in_(names[start : start + _FETCH])))
 
 
-def _row(incident: Incident, fault: Fault) -> dict[str, Any]:
-    """The row of an incident; `asdict` copies so deeply that it would take most of the time of a bulk load."""
-    row = {name: getattr(incident, name) for name in _COLUMNS}
-    row["device"] = {name: getattr(incident.device, name) for name in _DEVICE}
-    row["heads"] = fault.heads_text(incident)
-    return row
+def _row(incident: Incident, fault: Fault) -> tuple[Any, ...]:
+    """The row of an incident, in the order of _COLUMNS."""
+    return (
+        *(getattr(incident, name) for name in _PLAIN),
+        orjson.dumps(incident.device).decode(),
+        orjson.dumps(incident.kinds).decode(),
+        fault.heads_text(incident),
+    )

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 from psycopg import errors
-from sqlalchemy.dialects import postgresql
 
+from store.bulk_rows import told
 from store.event import Event
 from store.event_rows import COLUMNS, copy_text
 
@@ -23,12 +23,19 @@ KNOWN_FOR = timedelta(days=30)
 _LOCK = 0x756E6474
 _PART = 10_000
 _NAMES = ", ".join(COLUMNS)
-# Row by row, so that each looks at the days around its own time alone; the constant bounds do so for the plan.
+# Constant bounds, so that the plan holds the days between them alone; found by id, one row after another, since a plan
+# that reads the days from end to end would cost more with every event of the day.
 _KNOWN = """
-SELECT i.id FROM unnest(%s::text[], %s::timestamptz[], %s::timestamptz[]) AS i (id, since, until)
-CROSS JOIN LATERAL (
-    SELECT 1 FROM events e WHERE e.id = i.id AND e.time BETWEEN i.since AND i.until AND e.time BETWEEN %s AND %s LIMIT 1
+SELECT i.id FROM unnest(%(ids)s::text[]) AS i (id) CROSS JOIN LATERAL (
+    SELECT 1 FROM events e WHERE e.id = i.id AND e.time BETWEEN %(first)s AND %(last)s LIMIT 1
 ) AS found"""
+# The same for a batch that spans many days: of each row, the days around its own time alone.
+_KNOWN_AROUND = """
+SELECT i.id FROM unnest(%(ids)s::text[], %(times)s::timestamptz[]) AS i (id, time) CROSS JOIN LATERAL (
+    SELECT 1 FROM events e WHERE e.id = i.id AND e.time BETWEEN %(first)s AND %(last)s
+    AND e.time BETWEEN i.time - interval '1 day' AND i.time + interval '1 day' LIMIT 1
+) AS found"""
+_FEW_DAYS = timedelta(days=2)
 
 
 def copy_new(
@@ -45,15 +52,19 @@ def copy_new(
         with driver.cursor() as cursor:
             if undated:
                 cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
-            known: set[str] = set()
-            for part in _parts(events):
-                known |= _known(cursor, part, received, undated)
+            known = {
+                name
+                for part in _parts(events)
+                for name in _known(cursor, [event for event in part if event.id not in undated])
+            }
+            if undated:
+                known |= _known_undated(cursor, undated, received)
             fresh = [event for event in events if event.id not in known] if known else list(events)
             # In one order, so that two writers of the same events cannot wait for each other.
             fresh.sort(key=_order)
             return [event for part in _parts(fresh) for event in _copied(cursor, part, received)]
     except psycopg.Error as error:
-        raise _told(error) from error
+        raise told("COPY events", error) from error
 
 
 def _parts(events: Sequence[Event]) -> Iterable[Sequence[Event]]:
@@ -64,16 +75,25 @@ def _order(event: Event) -> tuple[datetime | None, str | None]:
     return event.time, event.id
 
 
-def _known(
-    cursor: psycopg.Cursor[Any], events: Sequence[Event], received: datetime, undated: Collection[str]
-) -> set[str]:
+def _known(cursor: psycopg.Cursor[Any], events: Sequence[Event]) -> set[str]:
     """The ids that are there, near the time of their event."""
-    times = [event.time or received for event in events]
-    oldest = received - KNOWN_FOR
-    since = [oldest if event.id in undated else time - _SLACK for event, time in zip(events, times, strict=True)]
-    until = [time + _SLACK for time in times]
+    times = [event.time for event in events if event.time is not None]
+    if not times:
+        return set()
+    first, last = min(times), max(times)
+    asked = {"ids": [event.id for event in events], "first": first - _SLACK, "last": last + _SLACK}
     # Not prepared: a plan for any bounds would be one for every day there is.
-    cursor.execute(_KNOWN, [[event.id for event in events], since, until, min(since), max(until)], prepare=False)
+    if last - first <= _FEW_DAYS:
+        cursor.execute(_KNOWN, asked, prepare=False)
+    else:
+        cursor.execute(_KNOWN_AROUND, {**asked, "times": times}, prepare=False)
+    return {row[0] for row in cursor}
+
+
+def _known_undated(cursor: psycopg.Cursor[Any], ids: Collection[str], received: datetime) -> set[str]:
+    """The ids that are there, of records received within the last thirty days."""
+    asked = {"ids": sorted(ids), "first": received - KNOWN_FOR, "last": received + _SLACK}
+    cursor.execute(_KNOWN, asked, prepare=False)
     return {row[0] for row in cursor}
 
 
@@ -103,14 +123,3 @@ def _staged(cursor: psycopg.Cursor[Any], text: bytes) -> set[str]:
         " ON CONFLICT DO NOTHING RETURNING id"
     )
     return {row[0] for row in cursor}
-
-
-def _told(error: psycopg.Error) -> sa.exc.DBAPIError:
-    """The driver's error as SQLAlchemy raises it, which is what callers know."""
-    return sa.exc.DBAPIError.instance(  # type: ignore[return-value]
-        "COPY events",
-        None,
-        error,
-        psycopg.Error,
-        dialect=postgresql.dialect(),  # type: ignore[no-untyped-call]
-    )
