@@ -141,8 +141,11 @@ def spares_advice(connection: sa.Connection, confidence: float = 0.99, run: str 
 def _observed(connection: sa.Connection, outages: Sequence[Any]) -> tuple[datetime | None, datetime | None]:
     """From the first to the last thing known of the cluster."""
     column = schema.events.c.time
-    first = connection.scalar(sa.select(sa.func.min(column, type_=schema.UtcTime())))
-    begins = [*([first] if first else []), *(start for start, _end in outages)]
+    begins = [start for start, _end in outages]
+    earliest = sa.select(sa.func.min(column, type_=schema.UtcTime()))
+    # Only what lies before the first outage can be earlier: the days after need no look.
+    first = connection.scalar(earliest.where(column < min(begins)) if begins else earliest)
+    begins += [first] if first else []
     last = newest_time(connection)
     ends = [*([last] if last else []), *(end or start for start, end in outages)]
     return min(begins, default=None), max(ends, default=None)

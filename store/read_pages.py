@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from store import schema
 from store.look_back import Stretch, backwards, onwards
+from store.partial import LONG, LONG_INCIDENT
 from store.read import Window
 
 Mark = tuple[datetime, str]
@@ -52,14 +53,33 @@ def incident_page(
     """Rows of `incidents` that showed within a window, at most `limit`, by their start, oldest first."""
     table = schema.incidents
     query = sa.select(table)
-    if window.since is not None:
-        query = query.where(table.c.end >= window.since)
     if window.until is not None:
         query = query.where(table.c.start < window.until)
     for column, value in ((table.c.node, window.node), (table.c.severity, severity)):
         if value is not None:
             query = query.where(column == value)
-    return ordered_page(connection, query, (table.c.start, table.c.id), window.after, (limit, newest))
+    key = (table.c.start, table.c.id)
+    if window.since is None:
+        return ordered_page(connection, query, key, window.after, (limit, newest))
+    rows: list[Any] = []
+    parts = (_lasting(query, connection.dialect.name, window.since), query.where(table.c.start >= window.since))
+    for part in parts[::-1] if newest else parts:
+        found = ordered_page(connection, part, key, window.after, (limit - len(rows), newest))
+        rows = found + rows if newest else rows + found
+        if len(rows) >= limit:
+            break
+    return rows
+
+
+def _lasting(query: sa.Select[Any], dialect: str, since: datetime) -> sa.Select[Any]:
+    """Incidents that began before a moment and still showed then or later.
+
+    Nearly all are short: those have ended soon after. The long ones, which are few, have an index of their own.
+    """
+    table = schema.incidents
+    short = (table.c.end >= since) & (table.c.end <= since + LONG_INCIDENT)
+    lasted = (table.c.end >= since) & LONG[dialect]
+    return query.where(table.c.start < since, short | lasted)
 
 
 def hint_page(

@@ -2,6 +2,7 @@
 
 import sqlalchemy as sa
 
+from store.partial import LONG, NAMED
 from store.utc_time import UtcTime as UtcTime
 
 # On PostgreSQL the large tables are a table a day: `store/partitions.py`.
@@ -43,10 +44,10 @@ events = sa.Table(
     sa.Column("attributes", sa.JSON, nullable=False),
     sa.Column("file", sa.Text),
     sa.Column("line", sa.BigInteger),
-    sa.Index(None, "time", "id"),
+    sa.Index(None, "time"),
     sa.Index(None, "node", "time"),
     sa.Index(None, "kind", "time"),
-    sa.Index(None, "run", "time"),
+    sa.Index("ix_events_named_run", "run", "time", postgresql_where=NAMED, sqlite_where=NAMED),
     postgresql_partition_by=BY_DAY,
 )
 
@@ -133,6 +134,9 @@ incidents = sa.Table(
     sa.Column("heads", sa.Text),
     sa.Index(None, "start", "id"),
     sa.Index(None, "node", "end"),
+    sa.Index(None, "end"),
+    sa.Index(None, "severity", "start"),
+    sa.Index("ix_incidents_long", "end", postgresql_where=LONG["postgresql"], sqlite_where=LONG["sqlite"]),
 )
 
 models = sa.Table(
@@ -186,6 +190,7 @@ audit = sa.Table(  # who asked for what, when, and what came of it; never update
     sa.Column("action", sa.Text, nullable=False),
     sa.Column("subject", sa.Text, nullable=False),
     sa.Column("detail", sa.JSON, nullable=False),
+    sa.Index(None, "subject", "seq"),
 )
 
 rules = sa.Table(  # the site's rules, a row each time that others came into force; never updated
