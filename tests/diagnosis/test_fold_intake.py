@@ -1,0 +1,193 @@
+"""From the intake to incidents: each event is counted once, by whoever folds, and a bad row blocks no other."""
+
+import logging
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fault_events import at, iteration, xid
+
+from diagnosis import fold_intake as module
+from diagnosis.fold_intake import faults_of, fold_everything, fold_intake
+from diagnosis.incident import coalesce
+from store import schema
+from store.append import append_events
+from store.database import writing
+from store.event import Device, Event
+from store.incident import Incident
+from store.intake import Waiting, add_intake, anything_waits, oldest_batches, read_waiting, unpack
+from store.read import read_incidents
+
+# A flood of its whole size is measured by hand: `FLOOD_EVENTS=800000 pytest tests/diagnosis/test_fold_intake.py`.
+FLOOD_EVENTS = int(os.environ.get("FLOOD_EVENTS", "60000"))
+
+
+def take(engine: sa.Engine, *batches: list[Event]) -> None:
+    """Append batches and put their faults into the intake, as the API does."""
+    for batch in batches:
+        with writing(engine).begin() as connection:
+            new = append_events(connection, batch, at(0)).new
+            add_intake(connection, faults_of(new), at(0))
+
+
+def incidents(engine: sa.Engine) -> list[Incident]:
+    """Every incident."""
+    with engine.connect() as connection:
+        return read_incidents(connection, at(-1e6), at(1e6))
+
+
+def waiting(engine: sa.Engine) -> Waiting:
+    """What the intake holds."""
+    with engine.connect() as connection:
+        return read_waiting(connection)
+
+
+def test_faults_wait_in_the_intake_until_they_are_folded(any_engine: sa.Engine) -> None:
+    """What is no fault does not; nor does what is sent again."""
+    events = [xid(79, 0), xid(45, 1), xid(31, 500), replace(xid(31, 501), time=None), iteration(1)]
+    take(any_engine, events[:2], events[2:], events)
+    assert waiting(any_engine) == Waiting(4, at(0), 0)
+    assert incidents(any_engine) == []
+    assert fold_intake(any_engine) == 4
+    assert fold_intake(any_engine) == 0
+    assert waiting(any_engine) == Waiting(0, None, 0)
+    assert incidents(any_engine) == coalesce([*events[:3], replace(events[3], time=at(0))])
+
+
+def test_an_event_comes_out_of_the_intake_as_it_went_in(engine: sa.Engine) -> None:
+    """Every field, control characters too."""
+    whole = Event(
+        at(0.123456),
+        "gpu-017",
+        "kernel",
+        "xid",
+        2**40,
+        "fatal",
+        "hardware",
+        "reboot_node",
+        Device("gpu", "0000:0f:00.0", 3, "GPU-1", 7),
+        "off\x01 the bus \u2620",
+        {"pid": 12, "mig": None, "ratio": 0.5, "sure": True, "run": "llm"},
+        3,
+        "kernel/gpu-017.log",
+        "an id",
+    )
+    with writing(engine).begin() as connection:
+        add_intake(connection, [whole], at(0))
+        (batch,) = oldest_batches(connection, 1)
+    assert unpack(batch) == [whole]
+
+
+def test_the_oldest_are_folded_first_and_at_least_one_row(engine: sa.Engine) -> None:
+    """However large it is."""
+    take(engine, [xid(79, n) for n in range(5)], [xid(79, n) for n in range(300, 303)], [xid(79, 600)])
+    assert [fold_intake(engine, most_events=most) for most in (1, 3, 99)] == [5, 3, 1]
+    assert [incident.count for incident in incidents(engine)] == [5, 3, 1]
+
+
+def test_a_fold_that_fails_leaves_everything_as_it_was(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database is gone in its middle: no incident counts what still waits; the next fold does it all."""
+    take(engine, [xid(79, 0)], [xid(79, 1)])
+
+    def gone(_connection: sa.Connection, _batches: Any) -> None:
+        raise sa.exc.OperationalError("DELETE", None, Exception("gone"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "remove_batches", gone)
+        with pytest.raises(sa.exc.OperationalError):
+            fold_intake(engine)
+    assert (waiting(engine), incidents(engine)) == (Waiting(2, at(0), 0), [])
+    fold_everything(engine)
+    assert [incident.count for incident in incidents(engine)] == [2]
+
+
+def test_a_row_that_cannot_be_folded_is_set_aside_and_the_others_go_on(
+    any_engine: sa.Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is kept, counted and told of; mended, it is folded like any other."""
+    take(any_engine, [xid(79, 0)], [xid(79, 300), xid(45, 301)], [xid(79, 600)])
+    with writing(any_engine).begin() as connection:
+        rows = oldest_batches(connection, 99)
+        spoilt = sa.update(schema.intake).where(schema.intake.c.seq == rows[1].seq)
+        connection.execute(spoilt.values(events=b"no zstd"))
+    with caplog.at_level(logging.ERROR):
+        assert fold_intake(any_engine) == 2
+    assert f"row {rows[1].seq} of the intake" in caplog.text
+    assert waiting(any_engine) == Waiting(0, None, 2)
+    assert fold_intake(any_engine) == 0
+    with writing(any_engine).begin() as connection:
+        assert "is damaged" in connection.scalar(sa.select(schema.intake.c.error))
+        connection.execute(sa.update(schema.intake).values(events=rows[1].packed, error=None))
+    fold_everything(any_engine)
+    assert [incident.count for incident in incidents(any_engine)] == [1, 2, 1]
+
+
+def test_a_row_that_holds_fewer_events_than_it_says_is_set_aside(engine: sa.Engine) -> None:
+    """Rather a row that is looked at than a count that is short."""
+    take(engine, [xid(79, 0)])
+    with writing(engine).begin() as connection:
+        connection.execute(sa.update(schema.intake).values(count=2))
+    assert fold_intake(engine) == 0
+    assert waiting(engine).set_aside == 2
+
+
+def test_a_schema_that_is_amiss_sets_nothing_aside(any_engine: sa.Engine) -> None:
+    """A migration is on its way: the rows are not to blame."""
+    take(any_engine, [xid(79, 0)])
+    with any_engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE incidents RENAME TO elsewhere"))
+    with pytest.raises(sa.exc.SQLAlchemyError):
+        fold_intake(any_engine)
+    assert waiting(any_engine) == Waiting(1, at(0), 0)
+    with any_engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE elsewhere RENAME TO incidents"))
+    assert fold_intake(any_engine) == 1
+
+
+@pytest.mark.integration
+@pytest.mark.xdist_group("postgresql")
+def test_while_one_folds_another_leaves_it_alone(postgres_engine: sa.Engine) -> None:
+    """Two servers on one database."""
+    take(postgres_engine, [xid(79, 0)])
+    with postgres_engine.begin() as connection:
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(module._LOCK)))
+        assert fold_intake(postgres_engine) == 0
+        assert anything_waits(connection)
+    assert fold_intake(postgres_engine) == 1
+
+
+def in_parts(items: list[Event], size: int) -> Iterable[list[Event]]:
+    """Lists of a size."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def test_a_flood_becomes_as_many_incidents_as_there_are_faults_and_counts_every_event(engine: sa.Engine) -> None:
+    """Repeats of 29 faults, in batches out of order, folded now and then: counts and kinds are exact."""
+    faults: list[Callable[[float, str], Event]] = [
+        lambda second, name, n=n: replace(  # type: ignore[misc]
+            xid((31, 48, 92)[n % 3], second, f"gpu-{n:03d}", name), device=Device("gpu", f"0000:{n:02x}:00.0")
+        )
+        for n in range(29)
+    ]
+    step = 240 / FLOOD_EVENTS
+    flood = [faults[n % 29](n * step, f"e{n:06d}") for n in range(FLOOD_EVENTS)]
+    batches = list(in_parts(flood, 2_000))
+    random.Random(4).shuffle(batches)
+    for number, batch in enumerate(batches):
+        with writing(engine).begin() as connection:
+            add_intake(connection, faults_of(batch), at(0))
+        if number % 7 == 0:
+            fold_intake(engine, most_events=5_000)
+    fold_everything(engine)
+    found = incidents(engine)
+    assert len(found) == 29
+    assert Counter({incident.node: incident.count for incident in found}) == Counter(event.node for event in flood)
+    assert [incident.kinds for incident in found] == [{f"xid:{incident.code}": incident.count} for incident in found]
+    assert sum(incident.count for incident in found) == FLOOD_EVENTS
+    assert max(incident.end for incident in found) - at(0) <= timedelta(seconds=240)
