@@ -127,6 +127,7 @@ def test_a_full_disk_leaves_the_log_as_it_was(
             with pytest.raises(OSError, match="too large"):
                 log.append([b"two" * 100])
         log.append([b"fits"])
+        assert log_at(tmp_path, 10_000).torn_bytes == 0
     log.append([b"three" * 100])
     assert payloads(log) == [b"one", b"fits", b"three" * 100]
     assert payloads(log_at(tmp_path, 10_000)) == [b"one", b"fits", b"three" * 100]

@@ -184,6 +184,22 @@ def test_the_ring_s_faults_push_out_information_and_a_file_waits(reopen: Callabl
     assert spool.lost()["events", "full"] == given_up > 0
 
 
+def test_what_is_under_way_to_the_server_is_not_touched(reopen: Callable[..., Spool]) -> None:
+    """Its place is acknowledged later: in a segment that was written anew it would mean other records."""
+    spool = reopen(60_000)
+    number = 0
+    with pytest.raises(SpoolFullError):
+        while True:
+            spool.append(FILE, turn(number, severity="info" if number % 3 else "fatal"))
+            number += 1
+    batch = spool.pending("events", 2, 10**6)
+    for more in range(20):
+        spool.append(RING, turn(2000 + more))
+    assert spool.lost()["events", "full"] > 0
+    spool.acknowledge("events", batch.cursor)
+    assert [code for code in codes(spool) if code < 2000 and code % 3 == 0] == list(range(3, number, 3))
+
+
 def test_a_spool_full_of_faults_takes_no_more_of_them_and_passes_over_the_ring_s_information(
     reopen: Callable[..., Spool],
 ) -> None:
