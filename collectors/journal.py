@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections import deque
 from datetime import UTC, datetime
+from pathlib import Path
 
 import orjson
 
@@ -28,6 +29,7 @@ _QUIET_S = 0.05
 # Entries that the parser may hold back, shown to it again after a restart.
 _MOST_HELD = 500
 _SAID_BYTES = 4000
+_MACHINE_ID = Path("/etc/machine-id")
 _DENIED = "may not read the journal: add the sidecar's user to the group systemd-journal"
 
 
@@ -167,9 +169,19 @@ class JournalCollector:
 def command(directory: str, cursor: str | None) -> list[str]:
     """The journalctl to run: from an entry on, itself included, or from the oldest of this boot."""
     place = ["--directory", directory] if directory else [] if cursor else ["--boot"]
-    begin = ["--cursor", cursor] if cursor else []
+    # --follow shows one boot alone, whatever --boot says: only --merge shows what an older one wrote behind the cursor.
+    begin = ["--merge", "--cursor", cursor] if cursor else []
     options = ["--follow", "--lines", "all", "--output", "json", "--quiet"]
-    return ["journalctl", *options, *place, *begin, "_TRANSPORT=kernel"]
+    own = [] if directory or not cursor else machine()  # --merge shows what other machines sent here, too
+    return ["journalctl", *options, *place, *begin, "_TRANSPORT=kernel", *own]
+
+
+def machine() -> list[str]:
+    """What the entries of this machine match."""
+    try:
+        return [f"_MACHINE_ID={_MACHINE_ID.read_text(encoding='ascii').strip()}"]
+    except OSError:
+        return []
 
 
 def cursor_of(raw: bytes) -> str | None:

@@ -82,7 +82,7 @@ def test_entries_are_events_and_the_cursor_is_the_position(journalctl: Path, col
     assert [event.attributes["pid"] for event in turns(collector, 1)[0]] == [4]
     asked = (journalctl.parent / "arguments").read_text().splitlines()
     assert "--boot" in asked[0]
-    assert "--cursor s=abc;i=3" in asked[1]
+    assert "--merge --cursor s=abc;i=3" in asked[1]
     assert "--boot" not in asked[1], "what the last boot still wrote is read too"
 
 

@@ -68,6 +68,7 @@ def test_restarts_rotation_and_vacuum_of_a_real_journal(tmp_path: Path) -> None:
     marker = f"t{uuid.uuid4().hex[:10]}"
     with journald(tmp_path) as journal:
         write(marker, 1)
+        journal.wait_for(f"pid=1, name={marker}")
         follower = Follower(journal.folder, marker)
         follower.collector.open(None)
         write(marker, 2)
@@ -92,3 +93,27 @@ def test_restarts_rotation_and_vacuum_of_a_real_journal(tmp_path: Path) -> None:
         assert pids(follower.until(1)) == [7]
         follower.collector.close()
         assert follower.gaps == 1, "6 was vacuumed unread"
+
+
+def test_what_the_last_boot_still_wrote_is_read_after_a_reboot(tmp_path: Path) -> None:
+    """The lines of a crash: in the journal on disk, and behind the position."""
+    marker = f"t{uuid.uuid4().hex[:10]}"
+    with journald(tmp_path, boot="11111111-2222-4333-8444-555555555555") as journal:
+        write(marker, 1)
+        journal.wait_for(f"pid=1, name={marker}")
+        follower = Follower(journal.folder, marker)
+        follower.collector.open(None)
+        assert pids(follower.until(1)) == [1]
+        follower.collector.close()
+        write(marker, 2)
+        journal.wait_for(f"pid=2, name={marker}")
+    with journald(tmp_path, boot="99999999-2222-4333-8444-555555555555") as journal:
+        write(marker, 3)
+        journal.wait_for(f"pid=3, name={marker}")
+        follower.collector.open(follower.position)
+        found = pids(follower.until(2))
+        follower.collector.close()
+    # The second boot's journald imports the whole ring of this machine: its 1 and 2 are of that boot.
+    assert found[0] == 2, "the last boot's own, before anything of the new one"
+    assert 3 in found
+    assert follower.gaps == 0

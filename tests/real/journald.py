@@ -27,8 +27,10 @@ mount -t tmpfs none /run || exit 1
 mkdir -p /run/systemd/journal /run/log/journal /run/systemd/units
 mount --bind "$1/journal" /run/log/journal || exit 1
 mount --bind "$1/journald.conf" /etc/systemd/journald.conf || exit 1
+mount --bind "$1/boot_id" /proc/sys/kernel/random/boot_id || exit 1
 exec /lib/systemd/systemd-journald
 """
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +65,17 @@ class Journal:
 
 
 @contextmanager
-def journald(folder: Path) -> Iterator[Journal]:
-    """A journald whose files are under the folder."""
+def journald(folder: Path, boot: str | None = None) -> Iterator[Journal]:
+    """A journald whose files are under the folder.
+
+    Args:
+        boot: the id of the boot that it is to believe in; this one's by default.
+    """
     if os.geteuid() != 0 or not _PROGRAM.exists() or shutil.which("unshare") is None:
         missing("systemd-journald needs root, and apt-get install systemd")
     files = folder / "journal"
-    files.mkdir()
+    files.mkdir(exist_ok=True)
+    (folder / "boot_id").write_text(f"{boot}\n" if boot else _BOOT_ID.read_text())
     (folder / "journald.conf").write_text(_SETTINGS)
     words = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _START, "journald", str(folder)]
     with (folder / "journald.err").open("wb") as errors:
