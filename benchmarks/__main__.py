@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import pytest  # noqa: E402  # the starters say by its means what is not installed
 
-from benchmarks import http_ingest, latency, reads, rescore, scan, sidecar  # noqa: E402
+from benchmarks import http_ingest, latency, load, reads, rescore, scan, sidecar  # noqa: E402
 from benchmarks.result import Result, unmeasured  # noqa: E402
 
 Measure = Callable[[Path], "Result | Iterable[Result]"]
@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, tuple[str, str, Measure]] = {
     "latency": (latency.WHAT, latency.BUDGET, latency.measure),
     "sidecar": (sidecar.WHAT, sidecar.BUDGET, sidecar.measure),
     "ingest": (http_ingest.WHAT, http_ingest.BUDGET, http_ingest.measure),
+    "load": (load.WHAT, load.BUDGET, load.measure),
     "rescore": (rescore.WHAT, rescore.BUDGET, rescore.measure),
     "reads": (reads.WHAT, reads.BUDGET, reads.measure),
 }

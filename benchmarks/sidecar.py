@@ -1,73 +1,171 @@
-"""The sidecar's memory and processor time, against node_exporter's, both scraped each second for a while."""
+"""The sidecar's memory and processor time beside node_exporter's, both scraped every 15 s.
+
+`python -m benchmarks sidecar` takes a minute; SIDECAR_S=600 takes the ten of the budget.
+"""
 
 import os
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.request import urlopen
 
+from rdma_tree import RdmaTree
+from real.fleet import cpu_s, resident_mb
 from real.foreshock import serve, sidecar
 from real.prometheus import node_exporter
 
-from benchmarks.result import Result
+from benchmarks.result import Result, Verdict
+from store.telemetry import COUNTERS, GAUGES
 
 WHAT = "sidecar, resident memory and processor time"
 BUDGET = "<= 2 x node_exporter's"
-PERIOD_S = 20
+PERIOD_S = int(os.environ.get("SIDECAR_S", "60"))
+SCRAPE_S = 15
+_FULL_S = 600
+_WARM_S = 5
 _LINES_A_SECOND = 20
+_FAULT_EVERY_S = 10
+GPUS = 8
+_KMSG = Path("/dev/kmsg")
 _QUIET = "2025-03-01T04:05:06+00:00 gpu-017 kernel: usb 1-1: new high-speed USB device number 4\n"
 _FAULT = "2025-03-01T04:05:06+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 31, pid={n}, name=python, MMU Fault\n"
 
 
+@dataclass(slots=True)
+class Measured:
+    """One program: where it is scraped, its memory once a second, its processor seconds."""
+
+    name: str
+    pid: int
+    page: str
+    rss_mb: list[float] = field(default_factory=list)
+    pss_mb: list[float] = field(default_factory=list)
+    cpu_s: float = 0.0
+
+    def scrape(self) -> None:
+        """As Prometheus does."""
+        with urlopen(self.page, timeout=10) as reply:  # noqa: S310  # our own loopback
+            reply.read()
+
+    def look(self) -> None:
+        """Note its memory."""
+        self.rss_mb.append(resident_mb(self.pid))
+        rollup = Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines()
+        self.pss_mb.append(next(int(line.split()[1]) / 1024 for line in rollup if line.startswith("Pss:")))
+
+
 def measure(folder: Path) -> Iterator[Result]:
-    """Run both side by side, the sidecar with a log of 20 lines a second of which one is a fault."""
+    """Both side by side; the sidecar with a log of 20 lines a second, a DCGM page, RDMA ports and the kernel's ring."""
     log = folder / "kern.log"
-    log.write_text("")
-    with _running(folder, log) as (ours, theirs):
-        _drive(2, log, (ours[1], theirs[1]))  # what only the first seconds cost is none of the period's
-        before = [_cpu_s(pid) for pid, _ in (ours, theirs)]
-        _drive(PERIOD_S, log, (ours[1], theirs[1]))
-        used = [_cpu_s(pid) - was for (pid, _), was in zip((ours, theirs), before, strict=True)]
-        memory = [_resident_mb(pid) for pid, _ in (ours, theirs)]
-    yield _result("sidecar, resident memory", memory, "MB", 1)
-    yield _result("sidecar, processor time", [1000 * each / PERIOD_S for each in used], "ms/s", 2)
+    log.touch()
+    with _running(folder, log) as (ours, theirs, sources):
+        _drive(_WARM_S, log, (ours, theirs), looks=False)  # what only the first seconds cost is none of the period's
+        before = [cpu_s(each.pid) for each in (ours, theirs)]
+        _drive(PERIOD_S, log, (ours, theirs), looks=True)
+        for each, was in zip((ours, theirs), before, strict=True):
+            each.cpu_s = cpu_s(each.pid) - was
+    note = f"{PERIOD_S} s, both scraped every {SCRAPE_S} s; sidecar with {', '.join(sources)}"
+    for what, pair in (
+        ("sidecar, resident memory (highest)", [max(each.rss_mb) for each in (ours, theirs)]),
+        ("sidecar, resident memory (mean)", [_mean(each.rss_mb) for each in (ours, theirs)]),
+        ("sidecar, proportional memory (Pss, highest)", [max(each.pss_mb) for each in (ours, theirs)]),
+    ):
+        yield _result(what, pair, "MB", note)
+    yield _result("sidecar, processor time", [1000 * each.cpu_s / PERIOD_S for each in (ours, theirs)], "ms/s", note)
 
 
-def _result(what: str, values: list[float], unit: str, digits: int) -> Result:
+def _result(what: str, values: list[float], unit: str, note: str) -> Result:
     ours, theirs = values
-    note = f"over {PERIOD_S} s, each scraped once a second"
-    shown = [f"{value:.{digits}f} {unit}" for value in values]
+    shown = [f"{value:.2f} {unit}" for value in values]
     if not theirs:  # its processor time was below the clock's tick
         return Result(what, BUDGET, shown[0], shown[1], None, "not measured", note)
-    return Result(what, BUDGET, shown[0], shown[1], ours / theirs, "met" if ours <= 2 * theirs else "not met", note)
+    verdict: Verdict = "met" if ours <= 2 * theirs else "not met"
+    if PERIOD_S < _FULL_S and verdict == "met":
+        verdict, note = "not measured", f"{note}; the budget is for ten minutes"
+    return Result(what, BUDGET, shown[0], shown[1], ours / theirs, verdict, note)
 
 
 @contextmanager
-def _running(folder: Path, log: Path) -> Iterator[tuple[tuple[int, str], tuple[int, str]]]:
-    with (
-        serve(f"sqlite:///{folder / 'x.db'}", folder) as server,
-        sidecar(server, folder, f"file:{log}:kernel") as agent,
-        node_exporter(folder) as exporter,
-    ):
-        yield (agent.pid, f"{agent.url}/metrics"), (exporter.pid, exporter.url)
+def _running(folder: Path, log: Path) -> Iterator[tuple[Measured, Measured, list[str]]]:
+    tree = RdmaTree(folder)
+    for number in range(GPUS):
+        tree.add(f"mlx5_{number}", f"0000:{number + 0x10:02x}:00.0")
+    with ExitStack() as stack:
+        page = stack.enter_context(_dcgm_exporter())
+        sources = [f"file:{log}:kernel", f"scrape:{page}", f"infiniband:{tree.root}"]
+        if os.access(_KMSG, os.R_OK):
+            sources.append("kmsg")
+        server = stack.enter_context(serve(f"sqlite:///{folder / 'x.db'}", folder))
+        agent = stack.enter_context(sidecar(server, folder, *sources))
+        exporter = stack.enter_context(node_exporter(folder))
+        yield (
+            Measured("sidecar", agent.pid, f"{agent.url}/metrics"),
+            Measured("node_exporter", exporter.pid, exporter.url),
+            [source.partition(":")[0] for source in sources],
+        )
 
 
-def _drive(period_s: int, log: Path, pages: tuple[str, str]) -> None:
+@contextmanager
+def _dcgm_exporter() -> Iterator[str]:
+    """dcgm-exporter's page of eight GPUs, on a free port."""
+    text = _dcgm_page()
+
+    class Handler(BaseHTTPRequestHandler):
+        """Answers every GET with the page."""
+
+        def do_GET(self) -> None:
+            """One scrape."""
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name that http.server calls
+            """Scrapes are no news."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/metrics"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _dcgm_page() -> bytes:
+    """The fields that are read into roll-ups and events, each of eight GPUs."""
+    lines = []
+    for name in (*GAUGES, *COUNTERS):
+        lines += [f"# HELP {name} {name}", f"# TYPE {name} gauge"]
+        lines += [
+            f'{name}{{gpu="{gpu}",UUID="GPU-{gpu:08x}-2051-db6c-0430-ffc457bff834",'
+            f'pci_bus_id="00000000:{gpu + 1:02X}:00.0",device="nvidia{gpu}",modelName="NVIDIA H100 80GB HBM3",Hostname="gpu-017",'
+            f'DCGM_FI_DRIVER_VERSION="550.54.15"}} {40 + gpu}'
+            for gpu in range(GPUS)
+        ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _drive(period_s: int, log: Path, programs: tuple[Measured, ...], looks: bool) -> None:
+    began = time.monotonic()
     for second in range(period_s):
+        lines = [_QUIET] * (_LINES_A_SECOND - (second % _FAULT_EVERY_S == 0))
+        if len(lines) < _LINES_A_SECOND:
+            lines.append(_FAULT.format(n=time.monotonic_ns()))
         with log.open("a") as file:
-            file.write(_QUIET * (_LINES_A_SECOND - 1) + _FAULT.format(n=time.monotonic_ns() + second))
-        for page in pages:
-            with urlopen(page, timeout=10) as reply:  # noqa: S310  # our own loopback
-                reply.read()
-        time.sleep(1)
+            file.write("".join(lines))
+        for each in programs:
+            if second % SCRAPE_S == 0:
+                each.scrape()
+            if looks:
+                each.look()
+        time.sleep(max(0.0, began + second + 1 - time.monotonic()))
 
 
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _resident_mb(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)

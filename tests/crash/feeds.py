@@ -43,12 +43,10 @@ def checksum(serials: list[int]) -> str:
 class KernelLog:
     """A syslog file that is rotated: renamed away (its writer still holds it open for some lines) and begun anew."""
 
-    def __init__(self, path: Path, name: str, keep: int = 5) -> None:
+    def __init__(self, path: Path, name: str) -> None:
         self.path = path
         self.name = name
         self.written: list[int] = []
-        self._keep = keep
-        self._rotated: list[Path] = []
         self._file: FileIO | None = None
 
     def write(self, count: int) -> None:
@@ -70,21 +68,19 @@ class KernelLog:
 
     def rotate(self) -> None:
         """As logrotate does with `create`: rename, then the writer is told to open its file again."""
-        old = self.path.with_name(f"{self.path.name}.{len(self._rotated) + 1}")
-        self.path.rename(old)
+        self.path.rename(self._old_name())
         self.write(5)
         self.close()
         self.path.touch()
-        self._rotated.append(old)
-        for gone in self._rotated[: -self._keep]:
-            gone.unlink(missing_ok=True)
 
     def copytruncate(self) -> None:
         """As logrotate does with `copytruncate`; nothing is written meanwhile, or it would be lost by nature."""
-        old = self.path.with_name(f"{self.path.name}.{len(self._rotated) + 1}")
-        old.write_bytes(self.path.read_bytes())
+        self._old_name().write_bytes(self.path.read_bytes())
         os.truncate(self.path, 0)
-        self._rotated.append(old)
+
+    def _old_name(self) -> Path:
+        """By its date, as logrotate's `dateext` does."""
+        return self.path.with_name(f"{self.path.name}-{datetime.now(UTC):%Y%m%d-%H%M%S.%f}")
 
     def _opened(self) -> FileIO:
         if self._file is None:

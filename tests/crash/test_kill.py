@@ -5,43 +5,21 @@ CRASH_ROUNDS=200 CRASH_SEED=7 pytest -n0 -s -m crash tests/crash/test_kill.py
 
 import os
 import random
-import secrets
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from crash.feeds import KMSG, Feed, KernelLog, KernelRing, Load, TrainingLog
-from crash.proof import differences, wait_until_all_is_stored, wait_until_counted
+from crash.feeds import Load
+from crash.scene import NODE, SEED, feeds_in, settle, sources_of
 from real.fleet import Fleet, Program, fleet
 from real.fleet_postgres import FleetPostgres, fleet_postgres
 
 pytestmark = [pytest.mark.crash, pytest.mark.integration, pytest.mark.xdist_group("crash")]
 
 ROUNDS = int(os.environ.get("CRASH_ROUNDS", "6"))
-SEED = int(os.environ.get("CRASH_SEED") or secrets.randbelow(10**6))
-NODE = "gpu-017"
-
-
-def feeds_in(folder: Path) -> list[Feed]:
-    """A kernel log, a training log and, where it may be written, the kernel's ring."""
-    run = f"run{secrets.token_hex(4)}"
-    found: list[Feed] = [KernelLog(folder / "kern.log", "filefeed"), TrainingLog(folder / f"{run}.log")]
-    if os.access(KMSG, os.R_OK | os.W_OK):
-        # The ring keeps what other runs wrote: the name tells ours.
-        found.append(KernelRing(f"ring{secrets.token_hex(4)}"))
-    return found
-
-
-def sources_of(feeds: list[Feed]) -> list[str]:
-    """The sidecar's words for the feeds."""
-    specs = [f"file:{feed.path}:kernel" for feed in feeds if isinstance(feed, KernelLog)]
-    specs += [f"file:{feed.path}:training" for feed in feeds if isinstance(feed, TrainingLog)]
-    specs += ["kmsg" for feed in feeds if isinstance(feed, KernelRing)]
-    return [word for spec in specs for word in ("--source", spec)]
 
 
 class Rounds:
@@ -88,21 +66,13 @@ class Rounds:
             program.thaw()
 
 
-def settle(programs: Fleet, feeds: list[Feed], rows: Callable[[str], list[tuple[object, ...]]]) -> None:
-    """Wait for the rest and hold the store against what was written."""
-    wait_until_all_is_stored(rows, feeds, programs.revive)
-    left = wait_until_counted(rows)
-    wrong = [*differences(rows, feeds), *([left] if left else [])]
-    assert not wrong, "\n".join([f"seed {SEED}, logs in {programs.folder}", *wrong, programs.tail()])
-
-
 def test_every_line_is_in_the_store_once_whatever_is_killed(tmp_path: Path) -> None:
     """kill -9 of sidecar, server, postmaster or a backend, at times two at once; now and then one hangs."""
     print(f"\nseed {SEED}, {ROUNDS} rounds, in {tmp_path}", flush=True)  # noqa: T201  # it is how to play the same again
     feeds = feeds_in(tmp_path)
     with fleet(tmp_path) as programs, fleet_postgres(programs) as database:
         servers = [programs.server(database.url, f"api-{number}") for number in (1, 2)]
-        agents = [programs.sidecar([servers[0].url], NODE, *sources_of(feeds))]
+        agents = [programs.sidecar([server.url for server in servers], NODE, *sources_of(feeds))]
         rounds = Rounds(programs, agents, servers, database)
         with Load(feeds, SEED):
             rounds.play(ROUNDS)
