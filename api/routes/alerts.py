@@ -1,5 +1,6 @@
 """`POST /alerts`: what Alertmanager's webhook (version 4) sends, as events of source `alertmanager`."""
 
+import logging
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -9,12 +10,13 @@ from api.body import Body, Entry, records
 from api.ingest import Rejected, check_name, check_time, sift, take_events
 from api.problem import Problem
 from api.reply import reply
-from api.state import Server
+from api.state import Server, State
 from api.wire import TakenOut
 from parsers.alertmanager import alert_event
 from store.event import Event, parse_time
 
 router = APIRouter(tags=["events"])
+_log = logging.getLogger(__name__)
 
 _EXAMPLE = {
     "version": "4",
@@ -53,10 +55,18 @@ def post_alerts(_who: Ingester, server: Server, body: Body) -> Response:
         alerts = entry.value.get("alerts") if isinstance(entry.value, dict) else None
         if not isinstance(alerts, list):
             raise Problem(422, "this is no notification of Alertmanager (version 4): 'alerts' is missing")
+        _note_truncated(server, entry.value.get("truncatedAlerts"))
         good, bad = sift(records_of(alerts), read_alert)
         events += good
         rejected += bad
     return reply(take_events(server, events, rejected, "alerts"))
+
+
+def _note_truncated(server: State, count: Any) -> None:
+    """Alertmanager leaves out what is beyond its `max_alerts`: nobody else will tell of it."""
+    if isinstance(count, int) and count > 0:
+        server.metrics.rejected.labels("alerts").inc(count)
+        _log.warning("Alertmanager left out %d alerts of a notification: raise max_alerts of its webhook", count)
 
 
 def records_of(alerts: list[Any]) -> list[Entry]:

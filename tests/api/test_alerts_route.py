@@ -72,3 +72,10 @@ def test_real_payloads_are_taken(client: TestClient) -> None:
         taken = client.post("/api/v1/alerts", json=body).json()
         assert taken["rejected"] == []
     assert sum(client.post("/api/v1/alerts", json=body).json()["accepted"] for body in bodies) == 0
+
+
+def test_alerts_that_alertmanager_left_out_are_counted(client: TestClient) -> None:
+    """Beyond its `max_alerts` it only says how many there were more."""
+    body = {"version": "4", "status": "firing", "truncatedAlerts": 3, "alerts": [alert()]}
+    assert client.post("/api/v1/alerts", json=body).json()["accepted"] == 1
+    assert 'foreshock_records_rejected_total{resource="alerts"} 3.0' in client.get("/metrics").text

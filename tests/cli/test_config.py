@@ -51,7 +51,7 @@ def test_the_example_shows_every_key_and_the_defaults() -> None:
     shown = yaml.safe_load(EXAMPLE.read_text())
     assert shown.keys() == {
         *("mode", "thresholds", "budgets", "breaker", "validity_s", "healthy_s"),
-        *("schedulers", "tokens", "intervals", "keep", "body_limit_bytes", "silent_after_s"),
+        *("schedulers", "tokens", "intervals", "keep", "limits", "body_limit_bytes", "silent_after_s"),
     }
 
 
@@ -106,6 +106,9 @@ def test_a_webhook_secret_may_lie_in_a_file(tmp_path: Path) -> None:
         ("thresholds: {release_ratio: 1}", ["release_ratio"]),
         ("validity_s: 0", ["validity_s"]),
         ("body_limit_bytes: 1.5", ["body_limit_bytes", "whole number"]),
+        ("limits: {max_writes: 0}", ["max_writes", "at least 1"]),
+        ("limits: {max_writes: 30}", ["32 together"]),
+        ("limits: {max_write: 3}", ["max_writes"]),
         ("tokens: {}", ["expected a list"]),
         ("tokens: [{name: a, sha256: abc, scopes: [read]}]", ["tokens[0]", "64 hex digits"]),
         ("tokens: [{sha256: abc, scopes: [read]}]", ["needs a name"]),

@@ -92,3 +92,25 @@ def _address(log: Path) -> str | None:
 
 def _listening(text: str) -> list[str]:
     return [line for line in text.splitlines() if "istening on" in line]
+
+
+@contextmanager
+def alertmanager(folder: Path, configuration: str) -> Iterator[str]:
+    """An Alertmanager by itself, with a configuration; gives its URL."""
+    command = [need("prometheus-alertmanager", "prometheus-alertmanager"), "--web.listen-address=127.0.0.1:0"]
+    (folder / "alertmanager.yml").write_text(configuration, encoding="utf-8")
+    command += [f"--config.file={folder / 'alertmanager.yml'}", f"--storage.path={folder / 'alertmanager'}"]
+    log = folder / "alertmanager.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [*command, "--cluster.listen-address="], stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=folder
+        )
+    try:
+        wait_for("Alertmanager listens", lambda: _address(log) is not None or process.poll() is not None)
+        address = _address(log)
+        if address is None:
+            raise RuntimeError(f"Alertmanager ended: {log.read_text()[-500:]}")
+        wait_for("Alertmanager is ready", lambda: _ready(f"http://{address}"))
+        yield f"http://{address}"
+    finally:
+        stop(process, signal.SIGTERM)
