@@ -58,7 +58,7 @@ def read_links(connection: sa.Connection) -> list[dict[str, Any]]:
     names = ("switch", "port", "peer", "peer_port", "peer_type")
     # Plain tuples: a large fabric has tens of thousands.
     rows = connection.execute(sa.select(*(table.c[name] for name in names)).order_by(table.c.switch, table.c.port))
-    return [dict(zip(names, row, strict=True)) for row in rows.tuples()]
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def read_places(connection: sa.Connection) -> list[dict[str, Any]]:
@@ -66,4 +66,4 @@ def read_places(connection: sa.Connection) -> list[dict[str, Any]]:
     table = schema.nodes
     names = ("node", "rack", "leaf")
     rows = connection.execute(sa.select(*(table.c[name] for name in names)).order_by(table.c.node))
-    return [dict(zip(names, row, strict=True)) for row in rows.tuples()]
+    return [dict(zip(names, row, strict=True)) for row in rows]

@@ -1,0 +1,196 @@
+"""The ledgers that a background loop computes, and what requests make of them."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from api import ledgers
+from api.ledgers import REST, LedgerTurns
+from api.wire import LedgerOut, Page, RunOut
+from store import schema
+from store.append import append_events, append_jobs
+from store.database import writing
+from store.event import Event
+from store.job import Job
+from store.ledgers import read_ledger
+
+from .conftest import NOW, Clock
+
+HOUR = timedelta(hours=1)
+
+
+class Ticks:
+    """A monotonic clock that stands still, unless something costs time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        """The seconds so far."""
+        return self.now
+
+
+def always() -> bool:
+    """Nobody asks the loop to stop."""
+    return True
+
+
+def start(engine: sa.Engine, *runs: str, hours: float = 2, ended: bool = False) -> None:
+    """Jobs that began a while ago."""
+    begin = NOW - hours * HOUR
+    end = NOW if ended else None
+    with writing(engine).begin() as connection:
+        jobs = [Job(run, run, "FAILED" if ended else "RUNNING", begin, begin, end, 1, "n1") for run in runs]
+        append_jobs(connection, jobs)
+
+
+def log(engine: sa.Engine, run: str, *minutes_ago: float) -> None:
+    """Iteration lines of a run, of one minute each."""
+    lines = []
+    for m in minutes_ago:
+        attributes = {"run": run, "iteration": int(10_000 - m), "iterations": 1, "elapsed_ms": 60_000.0}
+        lines.append(Event(NOW - timedelta(minutes=m), "n1", "training", "iteration", attributes=attributes))
+    with writing(engine).begin() as connection:
+        append_events(connection, lines, NOW)
+
+
+def stored(engine: sa.Engine, run: str) -> Any:
+    """The stored ledger."""
+    with engine.connect() as connection:
+        return read_ledger(connection, run)
+
+
+@pytest.fixture
+def ticks() -> Ticks:
+    """Zero seconds."""
+    return Ticks()
+
+
+@pytest.fixture
+def turns(engine: sa.Engine, clock: Clock, ticks: Ticks) -> LedgerTurns:
+    """A loop's turns, made by hand."""
+    return LedgerTurns(engine, clock, ticks)
+
+
+def test_a_run_with_news_is_computed_and_one_without_is_left_alone(
+    engine: sa.Engine, turns: LedgerTurns, clock: Clock
+) -> None:
+    """A job that ended is news; a turn without any writes nothing."""
+    start(engine, "a", "b")
+    turns.turn(always)
+    first = stored(engine, "a"), stored(engine, "b")
+    assert None not in first
+    clock.forward(seconds=10)
+    turns.turn(always)
+    assert (stored(engine, "a"), stored(engine, "b")) == first
+    start(engine, "a", ended=True)
+    turns.turn(always)
+    assert stored(engine, "a").content["account"]["wall_s"] == 7200.0
+    assert (stored(engine, "a").computed, stored(engine, "b")) == (clock(), first[1])
+
+
+def test_lines_that_came_in_are_news(engine: sa.Engine, turns: LedgerTurns) -> None:
+    """The account goes on to the newest line; as_of says so."""
+    start(engine, "a")
+    log(engine, "a", 60, 59)
+    turns.turn(always)
+    before = stored(engine, "a").until
+    log(engine, "a", 5, 4)
+    turns.turn(always)
+    assert before == NOW - timedelta(minutes=59)
+    assert stored(engine, "a").until == NOW - timedelta(minutes=4)
+
+
+def test_a_costly_ledger_rests_twenty_times_as_long(
+    engine: sa.Engine, turns: LedgerTurns, ticks: Ticks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often its run has news, a long one takes a twentieth of a processor at most."""
+    made: list[str] = []
+    compute = ledgers.compute
+
+    def slow(connection: sa.Connection, run: str, *more: Any) -> Any:
+        made.append(run)
+        ticks.now += 2.0
+        return compute(connection, run, *more)
+
+    monkeypatch.setattr(ledgers, "compute", slow)
+    start(engine, "long")
+    turns.turn(always)
+    log(engine, "long", 3)
+    turns.turn(always)
+    assert made == ["long"]
+    ticks.now += REST * 2.0 - 0.1
+    turns.turn(always)
+    assert made == ["long"]
+    ticks.now += 0.2
+    turns.turn(always)
+    assert made == ["long", "long"]
+
+
+def test_one_run_that_cannot_be_accounted_keeps_no_other_from_it(
+    engine: sa.Engine, turns: LedgerTurns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is logged, and left until it has news again."""
+    compute = ledgers.compute
+
+    def broken(connection: sa.Connection, run: str, *more: Any) -> Any:
+        if run == "a":
+            raise ArithmeticError("no such time")
+        return compute(connection, run, *more)
+
+    monkeypatch.setattr(ledgers, "compute", broken)
+    start(engine, "a", "b")
+    turns.turn(always)
+    assert (stored(engine, "a"), stored(engine, "b") is None) == (None, False)
+
+
+def test_a_pruned_log_leaves_the_ledger_as_it_was(engine: sa.Engine, clock: Clock, ticks: Ticks) -> None:
+    """Fewer lines than there were are no news: what was computed from them stays."""
+    start(engine, "a", hours=60, ended=False)
+    log(engine, "a", 3000, 2999)
+    LedgerTurns(engine, clock, ticks).turn(always)
+    before = stored(engine, "a")
+    with writing(engine).begin() as connection:
+        connection.execute(sa.delete(schema.events))
+    LedgerTurns(engine, clock, ticks).turn(always)
+    assert stored(engine, "a") == before
+
+
+def test_requests_read_the_row(client: TestClient, engine: sa.Engine, turns: LedgerTurns) -> None:
+    """List, ledger and cluster show the stored ledger, of the published shape, with as_of."""
+    start(engine, "a")
+    turns.turn(always)
+    start(engine, "a", ended=True)
+    account = client.get("/api/v1/runs/a/goodput").json()
+    LedgerOut.model_validate(account)
+    assert account["as_of"] == "2025-03-01T10:00:00.000000Z"
+    assert client.get("/api/v1/cluster").json()["goodput"] == account["goodput"]
+    turns.turn(always)
+    page = client.get("/api/v1/runs").json()
+    Page[RunOut].model_validate(page)
+    assert (page["items"][0]["wall_s"], page["items"][0]["as_of"]) == (7200.0, "2025-03-01T12:00:00.000000Z")
+
+
+def test_a_long_log_without_a_ledger_is_not_read_in_a_request(
+    client: TestClient, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list shows nulls, the ledger says when to ask again; a name that nobody knows is still not found."""
+    monkeypatch.setattr(ledgers, "SMALL_LINES", 1)
+    start(engine, "a")
+    log(engine, "a", 3, 2)
+    item = client.get("/api/v1/runs").json()["items"][0]
+    assert (item["run"], item["state"], item["goodput"], item["attempts"]) == ("a", "RUNNING", None, None)
+    answer = client.get("/api/v1/runs/a/goodput")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "15")
+    assert client.get("/api/v1/runs/b/goodput").status_code == 404
+
+
+def test_the_topology_is_not_sent_twice(client: TestClient) -> None:
+    """A client that has it is told so in a few bytes."""
+    first = client.get("/api/v1/topology")
+    again = client.get("/api/v1/topology", headers={"If-None-Match": first.headers["ETag"]})
+    assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
+    assert client.get("/api/v1/topology", headers={"If-None-Match": '"other"'}).status_code == 200
