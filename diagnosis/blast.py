@@ -51,7 +51,8 @@ def with_blast_radius(connection: sa.Connection, incidents: Sequence[Incident]) 
             taken += 1
         running = [job for job in running if job.end is None or job.end >= incident.start]
         sizes = [_size(job) for job in running if incident.node in hosts(job.node_list)]
-        found.append(replace(incident, blast_radius=max(sizes, default=None)))
+        radius = max(sizes, default=None)
+        found.append(incident if radius == incident.blast_radius else replace(incident, blast_radius=radius))
     return found
 
 

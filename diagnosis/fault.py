@@ -72,10 +72,11 @@ class Fault:
             name=head.name,
         )
 
-    def heads_text(self, incident: Incident) -> str | None:
+    def heads_text(self) -> str | None:
         """The candidates as JSON, for `incidents.heads`; None where the incident's own words say as much."""
         heads = sorted(self.heads.values(), key=_moment)
-        return None if heads == [_present(incident)] else orjson.dumps(heads).decode()
+        told = len(heads) == 1 and heads[0].id == self.id and not heads[0].follows
+        return None if told else orjson.dumps(heads).decode()
 
 
 def fault_of(events: Sequence[Event]) -> Fault:

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -31,6 +32,7 @@ _MANY = 5_000
 _FETCH = 10_000
 _PLAIN = tuple(column.name for column in fields(Incident) if column.name not in ("device", "kinds"))
 _COLUMNS = (*_PLAIN, "device", "kinds", "heads")
+_plain = attrgetter(*_PLAIN)
 
 
 def update_incidents(connection: sa.Connection, events: Sequence[Event]) -> list[Incident]:
@@ -77,6 +79,9 @@ def _joined(group: Group, stored: Sequence[Fault], new: Sequence[Fault], changed
 
     Returns the ids of the stored incidents that went into those.
     """
+    if not stored:  # the new ones lie further apart already
+        changed += new
+        return set()
     known = {id(fault) for fault in stored}
     gone: set[str] = set()
     for cluster in _clusters(sorted([*stored, *new], key=lambda fault: (fault.start, fault.end)), gap_of(group)):
@@ -113,8 +118,8 @@ def _remove(connection: sa.Connection, gone: Iterable[str]) -> None:
 def _row(incident: Incident, fault: Fault) -> tuple[Any, ...]:
     """The row of an incident, in the order of _COLUMNS."""
     return (
-        *(getattr(incident, name) for name in _PLAIN),
+        *_plain(incident),
         orjson.dumps(incident.device).decode(),
         orjson.dumps(incident.kinds).decode(),
-        fault.heads_text(incident),
+        fault.heads_text(),
     )

@@ -86,6 +86,8 @@ def root(heads: Sequence[Head], kinds: Collection[str]) -> Head:
         heads: candidates, at least one, the earliest first where times are equal.
         kinds: every kind of the incident, as `kind_key` writes it.
     """
+    if len(heads) == 1:
+        return heads[0]
     seen = {kind_key(head.kind, head.code) for head in heads if not head.second_hand}
 
     def rank(head: Head) -> tuple[bool, bool, int, bool, bool, datetime]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import orjson
 import psycopg
 import sqlalchemy as sa
 from psycopg import errors
@@ -26,7 +27,7 @@ _NAMES = ", ".join(COLUMNS)
 # Constant bounds, so that the plan holds the days between them alone; found by id, one row after another, since a plan
 # that reads the days from end to end would cost more with every event of the day.
 _KNOWN = """
-SELECT i.id FROM unnest(%(ids)s::text[]) AS i (id) CROSS JOIN LATERAL (
+SELECT i.id FROM json_array_elements_text(%(ids)s::json) AS i (id) CROSS JOIN LATERAL (
     SELECT 1 FROM events e WHERE e.id = i.id AND e.time BETWEEN %(first)s AND %(last)s LIMIT 1
 ) AS found"""
 # The same for a batch that spans many days: of each row, the days around its own time alone.
@@ -81,20 +82,26 @@ def _known(cursor: psycopg.Cursor[Any], events: Sequence[Event]) -> set[str]:
     if not times:
         return set()
     first, last = min(times), max(times)
-    asked = {"ids": [event.id for event in events], "first": first - _SLACK, "last": last + _SLACK}
+    ids = [event.id for event in events]
+    asked = {"first": first - _SLACK, "last": last + _SLACK}
     # Not prepared: a plan for any bounds would be one for every day there is.
     if last - first <= _FEW_DAYS:
-        cursor.execute(_KNOWN, asked, prepare=False)
+        cursor.execute(_KNOWN, {**asked, "ids": _json(ids)}, prepare=False)
     else:
-        cursor.execute(_KNOWN_AROUND, {**asked, "times": times}, prepare=False)
+        cursor.execute(_KNOWN_AROUND, {**asked, "ids": ids, "times": times}, prepare=False)
     return {row[0] for row in cursor}
 
 
 def _known_undated(cursor: psycopg.Cursor[Any], ids: Collection[str], received: datetime) -> set[str]:
     """The ids that are there, of records received within the last thirty days."""
-    asked = {"ids": sorted(ids), "first": received - KNOWN_FOR, "last": received + _SLACK}
+    asked = {"ids": _json(sorted(ids)), "first": received - KNOWN_FOR, "last": received + _SLACK}
     cursor.execute(_KNOWN, asked, prepare=False)
     return {row[0] for row in cursor}
+
+
+def _json(ids: Sequence[str | None]) -> str:
+    # The driver writes an array in Python, one by one.
+    return orjson.dumps(ids).decode()
 
 
 def _copied(cursor: psycopg.Cursor[Any], events: Sequence[Event], received: datetime) -> Sequence[Event]:

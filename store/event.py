@@ -104,8 +104,11 @@ class Event:
 
     def name(self) -> str | None:
         """What the device is called: an interface, a disk, an InfiniBand device, a DIMM's label."""
-        found = next((self.attributes[key] for key in NAMING if self.attributes.get(key) not in (None, "")), None)
-        return None if found is None else str(found)
+        for key in NAMING:
+            found = self.attributes.get(key)
+            if found is not None and found != "":
+                return str(found)
+        return None
 
 
 def event_id(event: Event, origin: str = "") -> str:

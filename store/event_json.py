@@ -75,17 +75,16 @@ def _fits(event: Event) -> bool:
         and (event.id is None or 0 < len(event.id) <= MAX_NAME)
         and len(event.message) <= MAX_MESSAGE
         and device.type != ""
-        and _integers(event.code, event.line, device.index, device.port)
+        and (event.code is None or -(2**63) <= event.code < 2**63)
+        and (event.line is None or -(2**63) <= event.line < 2**63)
+        and (device.index is None or -(2**63) <= device.index < 2**63)
+        and (device.port is None or -(2**63) <= device.port < 2**63)
         and _plain(event)
     )
 
 
 def _utc(time: datetime) -> datetime:
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-
-
-def _integers(*values: int | None) -> bool:
-    return all(value is None or -(2**63) <= value < 2**63 for value in values)
 
 
 def _plain(event: Event) -> bool:

@@ -211,7 +211,7 @@ def test_what_is_stored_of_a_fault_is_all_that_joining_needs() -> None:
         fault = fault_of(events)
         incident = fault.incident()
         row = {name: getattr(incident, name) for name in Incident.__slots__}
-        row |= {"device": asdict(incident.device), "heads": fault.heads_text(incident)}
+        row |= {"device": asdict(incident.device), "heads": fault.heads_text()}
         assert fault_from(row) == fault
         assert (row["heads"] is None) == (len(events) == 1 and not events[0].attributes)
 
