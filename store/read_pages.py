@@ -62,24 +62,26 @@ def incident_page(
     if window.since is None:
         return ordered_page(connection, query, key, window.after, (limit, newest))
     rows: list[Any] = []
-    parts = (_lasting(query, connection.dialect.name, window.since), query.where(table.c.start >= window.since))
-    for part in parts[::-1] if newest else parts:
-        found = ordered_page(connection, part, key, window.after, (limit - len(rows), newest))
+    lasting = _lasting(query, connection.dialect.name, window.since)
+    parts = ((sa.select(lasting), (lasting.c.start, lasting.c.id)), (query.where(table.c.start >= window.since), key))
+    for part, order in parts[::-1] if newest else parts:
+        found = ordered_page(connection, part, order, window.after, (limit - len(rows), newest))
         rows = found + rows if newest else rows + found
         if len(rows) >= limit:
             break
     return rows
 
 
-def _lasting(query: sa.Select[Any], dialect: str, since: datetime) -> sa.Select[Any]:
+def _lasting(query: sa.Select[Any], dialect: str, since: datetime) -> sa.Subquery:
     """Incidents that began before a moment and still showed then or later.
 
     Nearly all are short: those have ended soon after. The long ones, which are few, have an index of their own.
+    The offset keeps PostgreSQL from walking through all that began before, in the order of the page.
     """
     table = schema.incidents
     short = (table.c.end >= since) & (table.c.end <= since + LONG_INCIDENT)
     lasted = (table.c.end >= since) & LONG[dialect]
-    return query.where(table.c.start < since, short | lasted)
+    return query.where(table.c.start < since, short | lasted).offset(0).subquery()
 
 
 def hint_page(
