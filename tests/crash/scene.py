@@ -4,12 +4,15 @@ import os
 import secrets
 from pathlib import Path
 
+import pytest
 from crash.feeds import KMSG, Feed, KernelLog, KernelRing, TrainingLog
 from crash.proof import Rows, differences, wait_until_all_is_stored, wait_until_counted
 from real.fleet import Fleet
 
+ROUNDS = int(os.environ.get("CRASH_ROUNDS", "6"))
 SEED = int(os.environ.get("CRASH_SEED") or secrets.randbelow(10**6))
 NODE = "gpu-017"
+LONG = pytest.mark.skipif(ROUNDS < 20, reason="in the long form alone, as with CRASH_ROUNDS=200")
 
 
 def feeds_in(folder: Path) -> list[Feed]:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from crash.feeds import KernelLog, TrainingLog
-from crash.scene import NODE, settle, sources_of
+from crash.scene import LONG, NODE, settle, sources_of
 from real.fleet import Program, fleet
 from real.fleet_postgres import fleet_postgres
 from real.programs import wait_for
 
 pytestmark = [pytest.mark.crash, pytest.mark.integration, pytest.mark.xdist_group("crash")]
 
-_LINES = 20_000
+_LINES = 15_000
 
 
 def figure(agent: Program, pattern: str) -> float:
@@ -31,14 +31,16 @@ def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]
         pytest.skip("only root may mount a small disk")
     folder = tmp_path / f"spool-{NODE}"
     folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={request.param}", "none", folder], capture_output=True, check=False)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={request.param}", "none", folder], capture_output=True, check=False
+    )
     if done.returncode != 0:
         pytest.skip(f"a small disk cannot be mounted here: {done.stderr.decode().strip()}")
     yield folder
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-@pytest.mark.parametrize("small_disk", ["3m", "10m"], indirect=True)
+@pytest.mark.parametrize("small_disk", ["3m", pytest.param("10m", marks=LONG)], indirect=True)
 def test_a_full_disk_stops_the_sources_and_loses_nothing(tmp_path: Path, small_disk: Path) -> None:
     """The spool's disk fills while the server is away; the sidecar is killed and started on the full disk."""
     log, training = KernelLog(tmp_path / "kern.log", "filefeed"), TrainingLog(tmp_path / "run-full.log")
@@ -49,7 +51,7 @@ def test_a_full_disk_stops_the_sources_and_loses_nothing(tmp_path: Path, small_d
         server.kill()
         log.write(_LINES)
         training.write(1000)
-        wait_for("a source waits", lambda: figure(agent, "foreshock_sidecar_source_blocked") > 0)
+        wait_for("a source waits", lambda: figure(agent, "foreshock_sidecar_source_blocked") > 0, 180)
         agent.kill()
         agent.start()
         wait_for("it is up again", lambda: "watching" in agent.log.read_text().rpartition("--- start")[2])
@@ -60,9 +62,12 @@ def test_a_full_disk_stops_the_sources_and_loses_nothing(tmp_path: Path, small_d
         log.close()
 
 
-@pytest.mark.parametrize("limit", ["268435456", "1000000"], ids=["room for all", "a spool of 1 MB"])
+@pytest.mark.parametrize(
+    "limit",
+    [pytest.param("268435456", id="room for all"), pytest.param("1000000", id="a spool of 1 MB", marks=LONG)],
+)
 def test_a_server_that_was_away_gets_everything_once(tmp_path: Path, limit: str) -> None:
-    """More than ten megabytes of events wait, or their lines where the spool has no room; the sidecar is killed too."""
+    """Some ten megabytes of events wait, or their lines where the spool has no room; the sidecar is killed too."""
     log = KernelLog(tmp_path / "kern.log", "filefeed")
     with fleet(tmp_path) as programs, fleet_postgres(programs) as database:
         server = programs.server(database.url)
@@ -71,7 +76,7 @@ def test_a_server_that_was_away_gets_everything_once(tmp_path: Path, limit: str)
         log.write(_LINES)
         waiting = "foreshock_sidecar_spool_events_bytes"
         enough = 5_000_000 if int(limit) > 5_000_000 else 500_000
-        wait_for("events wait", lambda: figure(agent, waiting) > enough)
+        wait_for("events wait", lambda: figure(agent, waiting) > enough, 180)
         agent.kill()
         agent.start()
         log.write(500)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from crash.feeds import Load
-from crash.scene import NODE, feeds_in, settle, sources_of
+from crash.scene import LONG, NODE, feeds_in, settle, sources_of
 from real.fleet import fleet
 from real.fleet_postgres import fleet_postgres
 from real.programs import missing
@@ -61,7 +61,7 @@ def test_the_clock_is_stepped_while_a_program_runs(tmp_path: Path) -> None:
         process.kill()
 
 
-@pytest.mark.parametrize("whose", ["sidecar", "server"])
+@pytest.mark.parametrize("whose", ["sidecar", pytest.param("server", marks=LONG)])
 def test_every_line_is_stored_once_though_a_clock_is_stepped(tmp_path: Path, whose: str) -> None:
     """Forth and back, with a kill -9 of either in between, so that what was read or sent is read or sent again."""
     clock, feeds = StepClock(tmp_path), feeds_in(tmp_path)

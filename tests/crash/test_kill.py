@@ -3,7 +3,6 @@
 CRASH_ROUNDS=200 CRASH_SEED=7 pytest -n0 -s -m crash tests/crash/test_kill.py
 """
 
-import os
 import random
 import sqlite3
 import time
@@ -13,13 +12,11 @@ from pathlib import Path
 
 import pytest
 from crash.feeds import Load
-from crash.scene import NODE, SEED, feeds_in, settle, sources_of
+from crash.scene import NODE, ROUNDS, SEED, feeds_in, settle, sources_of
 from real.fleet import Fleet, Program, fleet
 from real.fleet_postgres import FleetPostgres, fleet_postgres
 
 pytestmark = [pytest.mark.crash, pytest.mark.integration, pytest.mark.xdist_group("crash")]
-
-ROUNDS = int(os.environ.get("CRASH_ROUNDS", "6"))
 
 
 class Rounds:
@@ -95,7 +92,7 @@ def test_every_line_is_in_a_sqlite_file_once_whatever_is_killed(tmp_path: Path) 
         server = programs.server(f"sqlite:///{file}")
         programs.sidecar([server.url], NODE, *sources_of(feeds))
         with Load(feeds, SEED):
-            for _ in range(min(10, max(2, ROUNDS // 3))):
+            for _ in range(min(10, ROUNDS // 2)):
                 time.sleep(chance.uniform(1.0, 3.5))
                 server.kill()
                 time.sleep(chance.uniform(0.0, 0.5))

@@ -19,7 +19,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from real.foreshock import Running, free_port
-from real.programs import stop, wait_for
+from real.programs import need, stop, wait_for
 
 FORESHOCK = str(Path(sys.executable).parent / "foreshock")
 
@@ -148,6 +148,20 @@ class Fleet:
         if not program.alive():
             raise RuntimeError(f"{node} ended: {program.log.read_text()[-500:]}")
         return program
+
+    def nats(self) -> Program:
+        """A nats-server with JetStream; its folder and port stay over restarts."""
+        port = free_port()
+        command = [need("nats-server", "nats-server"), "-js", "-a", "127.0.0.1", "-p", str(port)]
+        command += ["-sd", str(self.folder / "jetstream")]
+        program = Program("nats", command, self.folder / "nats.log", f"nats://127.0.0.1:{port}")
+        return self.add(program)
+
+    def consumer(self, database: str, queue: Program) -> Program:
+        """`foreshock consume` from a queue into a database."""
+        command = [FORESHOCK, "consume", "--nats", queue.url, "--db", database, "--ack-wait-s", "5"]
+        program = Program("consumer", command, self.folder / "consumer.log", "", None, self._clean)
+        return self.add(program)
 
     def revive(self) -> list[Program]:
         """Start again whatever has ended; returns it."""
