@@ -17,6 +17,7 @@ from pathlib import Path
 import psycopg
 import sqlalchemy as sa
 
+from api.ledgers import LedgerTurns
 from benchmarks.fleet_places import place_rows, small_rows
 from benchmarks.fleet_rows import Size, flood, score_rows, strikes, telemetry_rows
 from benchmarks.fleet_runs import runs
@@ -49,6 +50,9 @@ def fill(url: str, size: Size, workers: int = 2) -> None:
             _copy(connection, table, [rows])
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as after:
         after.execute(sa.text("VACUUM ANALYZE"))
+    turns = LedgerTurns(engine, lambda: size.end)
+    for _ in range(size.runs + 1):  # a turn computes what fits into its time
+        turns.turn(lambda: True)
     engine.dispose()
 
 

@@ -110,5 +110,6 @@ def table(found: Sequence[Read]) -> str:
     rows = ["| path | kB | p50 ms | p95 ms | p50, 4 clients | p95, 4 clients |", "|---|---|---|---|---|---|"]
     for read in sorted(found, key=lambda read: -quantile(list(read.alone), 0.95)):
         figures = (quantile(list(took), share) * 1000 for took in (read.alone, read.together) for share in (0.5, 0.95))
-        rows.append(f"| `{read.path[:90]}` | {read.size_bytes / 1000:.0f} | {' | '.join(f'{f:.0f}' for f in figures)} |")
+        shown = " | ".join(f"{figure:.0f}" for figure in figures)
+        rows.append(f"| `{read.path[:90]}` | {read.size_bytes / 1000:.0f} | {shown} |")
     return "\n".join(rows)

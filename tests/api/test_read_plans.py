@@ -1,0 +1,155 @@
+"""What PostgreSQL does for each read: which days it opens, and that an index serves it.
+
+Of a day with a few hundred rows it may take either of two indexes; which one it takes over a year is in
+docs/decisions/2026-11-21-indexes-by-explain.md.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+from real.postgres import Postgres
+
+from api.app import create_app
+from benchmarks.fleet_rows import Size
+from benchmarks.fleet_year import fill
+from store.database import open_database
+
+from .conftest import QUIET
+
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("postgresql")]
+
+END = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
+DAYS = 16
+_BY_START = "ix_incidents_start_id"
+_DAY = re.compile(r"^(events|telemetry|scores)_(p\d{8}|other)")
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One look into a table: by which index (None: all of it), its names free of the day's."""
+
+    table: str
+    part: str
+    index: str | None
+
+
+@pytest.fixture(scope="module")
+def small_year(postgres_server: Postgres) -> Iterator[sa.Engine]:
+    """Two weeks of four hundred nodes: about forty thousand events."""
+    url = postgres_server.new_database()
+    fill(url, Size(END, nodes=400, days=DAYS, hour_days=3, hourly_score_days=2, runs=10, long_run_days=4, flood=2000))
+    engine = open_database(url)
+    yield engine
+    engine.dispose()
+
+
+@contextmanager
+def listening(engine: sa.Engine, asked: list[tuple[str, Any]]) -> Iterator[None]:
+    """Every query that is run meanwhile."""
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
+        if statement.lstrip().startswith(("SELECT", "WITH")):
+            asked.append((statement, parameters))
+
+    sa.event.listen(engine, "before_cursor_execute", note)
+    yield
+    sa.event.remove(engine, "before_cursor_execute", note)
+
+
+def scans(engine: sa.Engine, path: str) -> list[Scan]:
+    """The scans of all queries of one request, where reading a whole table is forbidden as long as there is a way."""
+    asked: list[tuple[str, Any]] = []
+    client = TestClient(create_app(QUIET, engine, lambda: END))
+    with listening(engine, asked):
+        answer = client.get(f"/api/v1/{path}")
+    assert answer.status_code == 200, answer.text
+    found: list[Scan] = []
+    with engine.connect() as connection:
+        connection.exec_driver_sql("SET enable_seqscan = off")
+        for statement, parameters in asked:
+            plan = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {statement}", parameters).scalar_one()
+            found += _scans(plan[0]["Plan"], "")
+    return found
+
+
+def _scans(node: dict[str, Any], table: str) -> Iterator[Scan]:
+    own = node.get("Relation Name", table)
+    index = node.get("Index Name")
+    leaf = index is not None or node["Node Type"] == "Seq Scan"
+    if leaf:
+        # Indexes of a day bear its name; a bitmap's own node does not tell the table.
+        name = index or own
+        part = _DAY.match(name) or _DAY.match(own)
+        shown = None if index is None else _DAY.sub("", index).strip("_").removesuffix("_idx")
+        yield Scan(part[1] if part else own, part[2] if part else "", shown)
+    for inner in node.get("Plans", []):
+        yield from _scans(inner, own)
+
+
+def since(**back: float) -> str:
+    """A moment before the end, as a parameter."""
+    return f"since={END - timedelta(**back):%Y-%m-%dT%H:%M:%SZ}"
+
+
+@pytest.mark.parametrize(
+    ("path", "indexes", "most_days"),
+    [
+        ("events", {"time"}, 4),
+        (f"events?{since(days=10)}", {"time"}, 3),
+        ("events?until=2025-02-20T00:00:00Z", {"time"}, 3),
+        ("events?kind=ecc_sbe&limit=5", {"kind_time", "time"}, 4),
+        ("events?kind=habana_ecc", {"kind_time", "time"}, DAYS + 3),
+        ("events?node=gpu-00006&kind=habana_ecc", {"node_time", "kind_time", "time"}, DAYS + 3),
+        (f"events?{since(hours=1)}&node=gpu-00006", {"node_time", "time"}, DAYS + 3),
+        ("cluster", {"time"}, 3),
+        ("nodes?limit=100", set(), 0),
+        ("topology", set(), 0),
+        ("runs", set(), 0),
+    ],
+)
+def test_events_are_read_by_an_index_of_the_days_asked_for(
+    small_year: sa.Engine, path: str, indexes: set[str], most_days: int
+) -> None:
+    """No day is read from end to end, and none is opened that cannot hold what is asked for."""
+    found = [scan for scan in scans(small_year, path) if scan.table == "events"]
+    assert {scan.index for scan in found} <= indexes
+    assert len({scan.part for scan in found}) <= most_days
+    assert bool(found) == bool(indexes)
+
+
+@pytest.mark.parametrize(
+    ("path", "table", "indexes"),
+    [
+        ("nodes", "scores", {"horizon_h_time", "pkey"}),
+        ("scores", "scores", {"horizon_h_time", "pkey"}),
+        ("scores?node=gpu-00006", "scores", {"horizon_h_time", "pkey"}),
+        ("nodes/gpu-00006", "telemetry", {"pkey", "time"}),
+        ("nodes", "incidents", {"ix_incidents_end", "ix_incidents_severity_start"}),
+        (
+            f"incidents?{since(hours=3)}",
+            "incidents",
+            {"ix_incidents_end", "ix_incidents_long", _BY_START},
+        ),
+        ("incidents?severity=info", "incidents", {"ix_incidents_severity_start"}),
+        ("incidents", "incidents", {_BY_START}),
+        ("incidents?node=gpu-00006", "incidents", {"ix_incidents_node_end"}),
+        ("audit?hint=h00000003", "audit", {"ix_audit_subject_seq"}),
+        ("audit", "audit", {"pk_audit"}),
+    ],
+)
+def test_other_tables_are_read_by_the_index_that_is_for_it(
+    small_year: sa.Engine, path: str, table: str, indexes: set[str]
+) -> None:
+    """The scores and roll-ups of days, incidents, the audit."""
+    found = [scan for scan in scans(small_year, path) if scan.table == table]
+    assert found
+    assert {scan.index for scan in found} <= indexes
+    if path != "nodes/gpu-00006":
+        assert len({scan.part for scan in found}) <= 4
