@@ -6,9 +6,9 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.nodes import NodeState
+from api.wire_sidecars import SidecarCounts
 from store.event import Action, Cause, Severity
 from store.hint import HintAction, HintState
-from store.sidecars import SidecarState
 
 T = TypeVar("T")
 
@@ -270,26 +270,6 @@ class ModelOut(BaseModel):
     created: datetime
     trained_until: datetime
     metrics: dict[str, Any]
-
-
-class SidecarOut(BaseModel):
-    """A node's sidecar, by its last heartbeat; `report` is that heartbeat, whose counts are totals since `started`."""
-
-    node: str = Field(examples=["gpu-017"])
-    received: datetime
-    time: datetime
-    version: str
-    started: datetime
-    state: SidecarState
-    report: dict[str, Any]
-
-
-class SidecarCounts(BaseModel):
-    """How many sidecars ever reported, are silent now, or are troubled."""
-
-    known: int
-    silent: int
-    troubled: int
 
 
 class ClusterOut(BaseModel):

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias, get_args
 
+import orjson
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
 from store import schema
 from store.append import upsert_last_seen
@@ -38,16 +39,40 @@ def write_sidecars(connection: sa.Connection, reports: Sequence[SidecarReport]) 
     """Write each node's report, unless a newer one is there; each node was heard of when it was received."""
     if not reports:
         return
-    table = schema.sidecars
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(table)
-    newer = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
-    statement = statement.on_conflict_do_update(
-        index_elements=["node"], set_=newer, where=statement.excluded.received >= table.c.received
-    )
     # By name, as every writer of `nodes` goes: two writers wait for each other, but never in a circle.
-    connection.execute(statement, [asdict(report) for report in sorted(reports, key=lambda report: report.node)])
-    upsert_last_seen(connection, {report.node: report.received for report in reports})
+    ordered = sorted(reports, key=lambda report: report.node)
+    if connection.dialect.name == "postgresql":
+        _write_document(connection, ordered)
+        return
+    statement = sqlite.insert(schema.sidecars)
+    newer = {column.name: statement.excluded[column.name] for column in schema.sidecars.c if not column.primary_key}
+    statement = statement.on_conflict_do_update(
+        index_elements=["node"], set_=newer, where=statement.excluded.received >= schema.sidecars.c.received
+    )
+    connection.execute(statement, [asdict(report) for report in ordered])
+    upsert_last_seen(connection, {report.node: report.received for report in ordered})
+
+
+# One statement with one document: a statement a row takes many times as long.
+_SIDECARS = sa.text("""
+INSERT INTO sidecars (node, received, time, version, started, troubled, report)
+SELECT node, received, time, version, started, troubled, report FROM json_to_recordset(CAST(:reports AS json)) AS told(
+    node text, received timestamptz, time timestamptz, version text, started timestamptz, troubled boolean, report json)
+ON CONFLICT (node) DO UPDATE SET received = excluded.received, time = excluded.time, version = excluded.version,
+    started = excluded.started, troubled = excluded.troubled, report = excluded.report
+WHERE excluded.received >= sidecars.received
+""")
+_NODES = sa.text("""
+INSERT INTO nodes (node, last_seen)
+SELECT node, received FROM json_to_recordset(CAST(:reports AS json)) AS told(node text, received timestamptz)
+ON CONFLICT (node) DO UPDATE SET last_seen = greatest(nodes.last_seen, excluded.last_seen)
+""")
+
+
+def _write_document(connection: sa.Connection, reports: Sequence[SidecarReport]) -> None:
+    connection.execute(_SIDECARS, {"reports": orjson.dumps(reports).decode()})
+    seen = [{"node": report.node, "received": report.received} for report in reports]
+    connection.execute(_NODES, {"reports": orjson.dumps(seen).decode()})
 
 
 def sidecar_page(

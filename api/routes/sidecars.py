@@ -10,7 +10,8 @@ from api.nodes import NO_TIME
 from api.paging import MAX_LIMIT, Cursor, CursorText, decode
 from api.reply import listing
 from api.state import Server
-from api.wire import Page, SidecarOut
+from api.wire import Page
+from api.wire_sidecars import SidecarOut
 from store.sidecars import SidecarState, sidecar_page
 
 router = APIRouter(tags=["sidecars"])

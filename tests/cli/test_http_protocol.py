@@ -1,0 +1,78 @@
+"""A client that never comes to the end of its headers holds no connection for ever."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import uvicorn
+
+from cli import http_protocol
+from cli.http_protocol import PatientProtocol
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def hello(scope: Any, receive: Any, send: Any) -> None:
+    """Answers everything."""
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+
+@pytest.fixture
+def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    """A server with little patience."""
+    monkeypatch.setattr(http_protocol, "HEADERS_S", 0.2)
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    config = uvicorn.Config(hello, http=PatientProtocol, lifespan="off", log_level="error", timeout_keep_alive=30)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    yield listener.getsockname()
+    server.should_exit = True
+    thread.join(10)
+    listener.close()
+
+
+def whole_answer(client: socket.socket) -> bool:
+    """Whether an answer comes, read to its end."""
+    found = b""
+    while not found.endswith(b"ok"):
+        part = client.recv(4096)
+        if not part:
+            return False
+        found += part
+    return b"200 OK" in found
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["at first", "behind a good one"])
+@pytest.mark.parametrize("sent", [b"G", b"GET / HTTP/1.1\r\nHost:"])
+def test_a_request_that_is_never_whole_ends_the_connection(address: tuple[str, int], sent: bytes, before: bool) -> None:
+    """The server closes it."""
+    with socket.create_connection(address, timeout=20) as client:
+        if before:
+            client.sendall(REQUEST)
+            assert whole_answer(client)
+        client.sendall(sent)
+        assert b"200 OK" not in client.recv(4096)
+        assert client.recv(4096) == b""
+
+
+def test_a_connection_without_a_word_is_closed(address: tuple[str, int]) -> None:
+    """It holds a file descriptor."""
+    with socket.create_connection(address, timeout=20) as client:
+        assert client.recv(4096) == b""
+
+
+def test_a_connection_that_rests_between_two_requests_stays(address: tuple[str, int]) -> None:
+    """That pause is bounded by keep-alive alone."""
+    with socket.create_connection(address, timeout=20) as client:
+        client.sendall(REQUEST)
+        assert whole_answer(client)
+        threading.Event().wait(0.5)  # longer than headers may take
+        client.sendall(REQUEST)
+        assert whole_answer(client)
