@@ -1,6 +1,7 @@
 """What each background loop does in one turn."""
 
 import logging
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -22,6 +23,8 @@ from store.rules_log import note_rules
 # Features age even when nothing comes in: silence is a sign, too.
 _RESCORE = timedelta(hours=1)
 _HORIZON_H = 24
+# The longest rest between two folds.
+_REST_S = 0.25
 _log = logging.getLogger(__name__)
 
 
@@ -83,9 +86,17 @@ class Turns:
             note_rules(connection, rules.version, rules.text, self._state.clock())
 
     def incidents(self, keep_on: Callable[[], bool]) -> None:
-        """Make incidents of the fault events that came in, until none waits."""
-        while keep_on() and (folded := fold_intake(self._state.engine)):
+        """Make incidents of the fault events that came in, until none waits.
+
+        After each fold as much time is left to the requests: in a flood both want the same processor.
+        """
+        while keep_on():
+            began = time.perf_counter()
+            folded = fold_intake(self._state.engine)
+            if not folded:
+                return
             self._state.metrics.folded.inc(folded)
+            time.sleep(min(time.perf_counter() - began, _REST_S))
 
     def dispatch(self, keep_on: Callable[[], bool]) -> None:
         """Send what is owed."""
