@@ -1,6 +1,7 @@
 """Writing roll-ups in bulk: a year of a cluster is millions of rows, too many for one statement a row.
 
-An archive tells nothing of single devices: what a sidecar told of an hour's devices stays. SQLite takes them through its own executemany, PostgreSQL through COPY into a temporary table.
+An archive tells nothing of single devices: what a sidecar told of an hour's devices stays.
+SQLite takes them through its own executemany, PostgreSQL through COPY into a temporary table.
 """
 
 from collections.abc import Iterator

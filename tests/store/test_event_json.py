@@ -130,12 +130,13 @@ def test_a_broken_body_is_left_to_the_careful_reader() -> None:
 
 names = st.text(max_size=300) | st.none()
 integers = st.integers(-(2**65), 2**65) | st.none() | st.booleans()
-moments = st.datetimes(datetime(1960, 1, 1), datetime(9999, 12, 31)).map(
+# Hypothesis takes its bounds without a zone.
+moments = st.datetimes(datetime(1960, 1, 1), datetime(9999, 12, 31)).map(  # noqa: DTZ001
     lambda moment: moment.replace(tzinfo=UTC).isoformat()
 )
 zoned = st.builds(
     lambda moment, minutes, space: moment.replace(tzinfo=timezone(timedelta(minutes=minutes))).isoformat(sep=space),
-    st.datetimes(datetime(1960, 1, 1), datetime(2100, 1, 1)),
+    st.datetimes(datetime(1960, 1, 1), datetime(2100, 1, 1)),  # noqa: DTZ001
     st.integers(-1400, 1400),
     st.sampled_from("T "),
 )
