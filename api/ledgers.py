@@ -13,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from goodput.apart import store_apart
 from goodput.reading_records import Machines, read_machines
 from goodput.stored import compute
 from store.database import writing
@@ -35,6 +36,8 @@ _TURN_S = 3.0
 _LIVE, _WHOLE_S = timedelta(hours=1), 3600.0
 # The log of a run whose ledger nobody has computed yet: up to so many lines a request computes it by itself.
 SMALL_LINES = 5_000
+# A log of more lines is accounted in a process of its own.
+LONG_LINES = 20_000
 # How long a list computes such ledgers, seconds; the runs beyond are listed without one.
 _SPOT_S = 0.1
 _log = logging.getLogger(__name__)
@@ -63,12 +66,15 @@ class LedgerTurns:
             if now - began > _TURN_S or not keep_on():
                 return
             if self._due.get(run, now) <= now:
-                self._make(run, machines)
+                self._make(run, machines, keep_on)
                 self._due[run] = self.monotonic() + REST * (self.monotonic() - now)
 
-    def _make(self, run: str, machines: Machines | None) -> None:
+    def _make(self, run: str, machines: Machines | None, keep_on: Callable[[], bool]) -> None:
         self._news.discard(run)
         try:
+            if self._lines.get(run, 0) > LONG_LINES and self.engine.url.database not in (None, "", ":memory:"):
+                store_apart(self.engine.url, run, self.clock(), keep_on)
+                return
             with self.engine.connect() as connection:
                 ledger = compute(connection, run, self.clock(), machines)
             if ledger is not None:
@@ -85,6 +91,7 @@ class LedgerTurns:
         files = archives_taken(connection)
         whole = self._whole is None or self._whole[0] != files or self.monotonic() - self._whole[1] > _WHOLE_S
         stored = records_of_all(connection)
+        self._lines |= {run: _lines(stored, run) for run in stored}
         jobs = job_marks(connection)
         changed = {run for run, mark in jobs.items() if run not in stored or stored[run][1].get("jobs") != mark}
         if whole:
@@ -92,7 +99,7 @@ class LedgerTurns:
             day_ago = self.clock() - timedelta(days=1)
             # What blames a fault or an outage on a run may come in after it has ended.
             changed |= {run for run, (until, _records) in stored.items() if until >= day_ago}
-            self._lines = {run: lines for run, (lines, _newest) in log_marks(connection).items()}
+            self._lines |= {run: lines for run, (lines, _newest) in log_marks(connection).items()}
             # Fewer lines than there were have been pruned: the stored ledger knows more.
             return changed | {run for run, lines in self._lines.items() if lines > _lines(stored, run)}
         logs = log_marks(connection, self.clock() - _LIVE)

@@ -8,7 +8,7 @@ hardware incident that no outage has ended), at_risk (its risk of 24 h is at the
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -67,7 +67,8 @@ def node_page(connection: sa.Connection, fleet: Fleet, page: NodePage) -> Sequen
 
 def count_states(connection: sa.Connection, fleet: Fleet) -> dict[str, tuple[int, int | None]]:
     """How many nodes are in each state that any is in, and their GPUs (None where no node's are known)."""
-    states = _states(fleet, None).subquery()
+    # No state follows from the week's scores: they are not joined.
+    states = _states(replace(fleet, scored={DAY_H: fleet.scored.get(DAY_H)}), None).subquery()
     query = sa.select(states.c.state, sa.func.count(), sa.func.sum(states.c.gpus)).group_by(states.c.state)
     found = connection.execute(query)
     return {state: (count, None if gpus is None else int(gpus)) for state, count, gpus in found}

@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from api import ledgers
 from api.ledgers import REST, LedgerTurns
 from api.wire import LedgerOut, Page, RunOut
+from goodput.apart import store_apart
 from store import schema
 from store.append import append_events, append_jobs
 from store.database import writing
@@ -128,6 +129,22 @@ def test_a_costly_ledger_rests_twenty_times_as_long(
     ticks.now += 0.2
     turns.turn(always)
     assert made == ["long", "long"]
+
+
+def test_a_long_log_is_accounted_in_a_process_of_its_own(
+    engine: sa.Engine, turns: LedgerTurns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stores what this process would have; a server that stops does not wait for it."""
+    monkeypatch.setattr(ledgers, "LONG_LINES", 2)
+    monkeypatch.setattr(ledgers, "compute", lambda *_: pytest.fail("computed here"))
+    start(engine, "long")
+    log(engine, "long", 9, 8, 7)
+    store_apart(engine.url, "long", NOW, lambda: False)
+    assert stored(engine, "long") is None
+    turns.turn(always)
+    monkeypatch.undo()
+    with engine.connect() as connection:
+        assert stored(engine, "long") == ledgers.compute(connection, "long", NOW)
 
 
 def test_one_run_that_cannot_be_accounted_keeps_no_other_from_it(
