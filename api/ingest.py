@@ -10,12 +10,11 @@ import sqlalchemy as sa
 
 from api.body import Entry, records
 from api.state import State
-from diagnosis.fold_intake import faults_of
+from diagnosis.fold_intake import put_faults
 from store.append import append_events, append_outages, append_rollups, upsert_last_seen
 from store.database import writing
 from store.event import Event, RecordError, from_wire
 from store.event_json import MAX_MESSAGE, MAX_NAME, decode_events
-from store.intake import add_intake
 from store.outage import Outage
 from store.partitions import ensure_days
 from store.telemetry import Rollup
@@ -118,11 +117,9 @@ def _append(state: State, events: Sequence[Event]) -> Sequence[Event]:
     days = {received.date(), *(event.time.date() for event in events if event.time is not None)}
     ensure_days(state.engine, days, ("events",), now=received)
 
-    def work(connection: sa.Connection) -> tuple[Sequence[Event], Sequence[Event]]:
+    def work(connection: sa.Connection) -> tuple[Sequence[Event], int]:
         new = append_events(connection, judged, received).new
-        faults = faults_of(new)
-        add_intake(connection, faults, received)
-        return new, faults
+        return new, put_faults(connection, new, received)
 
     new, faults = transact(state.engine, work)
     if faults:

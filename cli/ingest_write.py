@@ -8,13 +8,12 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from cli.ingest_files import Taken
-from diagnosis.fold_intake import faults_of, fold_everything
+from diagnosis.fold_intake import fold_everything, put_faults
 from store import schema
 from store.append import append_events, append_links, append_nodes
 from store.database import writing
 from store.event import Event
 from store.ingest_log import IngestedFile, note_ingested
-from store.intake import add_intake
 from store.partitions import ensure_days
 from store.telemetry_carry import Carry
 from store.telemetry_insert import insert_rollups
@@ -76,7 +75,7 @@ class Writer:
         if not events:
             return
         taken = append_events(connection, events, self.now)
-        add_intake(connection, faults_of(taken.new), self.now)
+        put_faults(connection, taken.new, self.now)
         tally.records += len(events)
         tally.new += len(taken.new)
         tally.known += len(events) - len(taken.new)

@@ -29,6 +29,25 @@ _Key: TypeAlias = tuple[object, ...]
 _HEADS = msgspec.json.Decoder(list[Head])
 
 
+class FaultError(ValueError):
+    """A text that is none of faults."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A fault as JSON."""
+
+    id: str
+    node: str | None
+    start: datetime
+    end: datetime
+    kinds: dict[str, int]
+    heads: list[Head]
+
+
+_WRITTEN = msgspec.json.Decoder(list[_Written])
+
+
 @dataclass(slots=True)
 class Fault:
     """One fault's events, folded: when, how many of each kind, and the earliest of each different thing that happened.
@@ -101,6 +120,24 @@ def fault_from(row: Mapping[str, Any]) -> Fault:
     heads = _HEADS.decode(row["heads"]) if row["heads"] else [_present(incident)]
     kinds = Counter(incident.kinds)
     return Fault(incident.id, incident.node, incident.start, incident.end, kinds, _kept(heads))
+
+
+def encode_faults(faults: Iterable[Fault]) -> bytes:
+    """Faults as a JSON array."""
+    return orjson.dumps([_Written(f.id, f.node, f.start, f.end, dict(f.kinds), [*f.heads.values()]) for f in faults])
+
+
+def decode_faults(text: bytes) -> list[Fault]:
+    """The faults that `encode_faults` wrote.
+
+    Raises:
+        FaultError: it wrote something else.
+    """
+    try:
+        written = _WRITTEN.decode(text)
+    except msgspec.MsgspecError as error:
+        raise FaultError(f"this is no JSON of faults: {error}") from error
+    return [Fault(w.id, w.node, w.start, w.end, Counter(w.kinds), _kept(w.heads)) for w in written]
 
 
 def _different(events: Iterable[Event]) -> list[Event]:

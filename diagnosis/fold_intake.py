@@ -1,25 +1,33 @@
-"""From the intake to incidents: each fault event is counted once, whoever folds it, and whenever it came.
+"""Into the intake, and from there to incidents: each fault event is counted once, whoever folds it, whenever it came.
 
+    with writing(engine).begin() as connection:
+        taken = append_events(connection, events, received=now)
+        put_faults(connection, taken.new, received=now)
     while fold_intake(engine):
         ...
 
+A batch is folded as far as it goes when it comes in: of a flood, each row of the intake holds a few faults.
 Any number of processes may call it on one database; one at a time folds.
 """
 
 import logging
 import time
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
-from diagnosis.incident import is_fault
-from diagnosis.incidents_table import update_incidents
+from diagnosis.fault import Fault, decode_faults, encode_faults
+from diagnosis.incident import faults_of
+from diagnosis.incidents_table import merge_faults
 from store.database import writing
 from store.event import Event
 from store.intake import (
     MOST_EVENTS,
     Batch,
+    IntakeError,
+    add_intake,
     anything_waits,
     oldest_batches,
     read_batches,
@@ -36,9 +44,13 @@ _LOCK = 0x666F6C64
 _log = logging.getLogger(__name__)
 
 
-def faults_of(events: Iterable[Event]) -> list[Event]:
-    """The events that incidents are made of."""
-    return [event for event in events if is_fault(event)]
+def put_faults(connection: sa.Connection, events: Iterable[Event], received: datetime) -> int:
+    """Keep the fault events among new ones, all with a time, for the incidents to come; returns how many they are."""
+    faults = faults_of(events)
+    count = sum(fault.kinds.total() for fault in faults)
+    if count:
+        add_intake(connection, encode_faults(faults), count, received)
+    return count
 
 
 def fold_intake(engine: sa.Engine, most_events: int = MOST_EVENTS) -> int:
@@ -86,9 +98,17 @@ def fold_everything(engine: sa.Engine) -> None:
 def _fold(connection: sa.Connection, batches: Sequence[Batch]) -> int:
     if not batches:
         return 0
-    update_incidents(connection, [event for batch in batches for event in unpack(batch)])
+    merge_faults(connection, [fault for batch in batches for fault in _faults(batch)])
     remove_batches(connection, batches)
     return sum(batch.count for batch in batches)
+
+
+def _faults(batch: Batch) -> list[Fault]:
+    faults = decode_faults(unpack(batch))
+    count = sum(fault.kinds.total() for fault in faults)
+    if count != batch.count:
+        raise IntakeError(f"row {batch.seq} of the intake counts {count} events, not {batch.count}")
+    return faults
 
 
 def _fold_one(engine: sa.Engine, batch: Batch) -> int:

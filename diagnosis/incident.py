@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from diagnosis.fault import fault_of
+from diagnosis.fault import Fault, fault_of
 from diagnosis.root import kind_key
 from store.event import Device, Event
 from store.incident import Incident
@@ -38,11 +38,12 @@ def event_group(event: Event) -> Group:
     return (event.node, "") if event.node is not None else _group(event.device, event.name(), event.kind, event.code)
 
 
-def incident_group(incident: Incident) -> Group:
-    """The group of an incident."""
-    if incident.node is not None:
-        return incident.node, ""
-    return _group(incident.device, incident.name, incident.kind, incident.code)
+def fault_group(fault: Fault) -> Group:
+    """The group of a fault."""
+    if fault.node is not None:
+        return fault.node, ""
+    head = next(iter(fault.heads.values()))
+    return _group(head.device, head.name, head.kind, head.code)
 
 
 def _group(device: Device, name: str | None, kind: str, code: int | None) -> Group:
@@ -58,8 +59,13 @@ def gap_of(group: Group) -> timedelta:
 
 def coalesce(events: Iterable[Event]) -> list[Incident]:
     """The incidents of events in any order, by start. Events that are no fault or bear no time make none."""
-    incidents = [incident_from(part) for group, own in grouped(events).items() for part in parts(own, gap_of(group))]
+    incidents = [fault.incident() for fault in faults_of(events)]
     return sorted(incidents, key=lambda incident: (incident.start, incident.id))
+
+
+def faults_of(events: Iterable[Event]) -> list[Fault]:
+    """What events in any order come to. Those that are no fault or bear no time come to nothing."""
+    return [fault_of(part) for group, own in grouped(events).items() for part in parts(own, gap_of(group))]
 
 
 def grouped(events: Iterable[Event]) -> dict[Group, list[Event]]:
@@ -97,8 +103,3 @@ def when(event: Event) -> datetime:
     if event.time is None:
         raise ValueError(f"the event {event.id} bears no time")
     return event.time
-
-
-def incident_from(events: Sequence[Event]) -> Incident:
-    """The incident of one fault's events, at least one, in time order."""
-    return fault_of(events).incident()

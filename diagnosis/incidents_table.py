@@ -19,13 +19,12 @@ import orjson
 import sqlalchemy as sa
 
 from diagnosis.blast import with_blast_radius
-from diagnosis.fault import Fault, fault_from, fault_of
-from diagnosis.incident import NODE_GAP, Group, gap_of, grouped, incident_group, parts, when
+from diagnosis.fault import Fault, fault_from
+from diagnosis.incident import NODE_GAP, Group, fault_group, faults_of, gap_of
 from store import schema
 from store.bulk_rows import insert_rows
 from store.event import Event
 from store.incident import Incident
-from store.read import incident_of
 
 # More nodes than this are read with one query over the whole window.
 _MANY = 5_000
@@ -35,30 +34,36 @@ _COLUMNS = (*_PLAIN, "device", "kinds", "heads")
 _plain = attrgetter(*_PLAIN)
 
 
-def update_incidents(connection: sa.Connection, events: Sequence[Event]) -> list[Incident]:
+def update_incidents(connection: sa.Connection, events: Iterable[Event]) -> list[Incident]:
     """Merge events that were appended, all with a time, into the incidents; returns those that changed, by start."""
-    groups = grouped(events)
+    return merge_faults(connection, faults_of(events))
+
+
+def merge_faults(connection: sa.Connection, faults: Iterable[Fault]) -> list[Incident]:
+    """The same with what events came to."""
+    groups: dict[Group, list[Fault]] = defaultdict(list)
+    for fault in faults:
+        groups[fault_group(fault)].append(fault)
     if not groups:
         return []
     stored = _stored(connection, groups)
     changed: list[Fault] = []
     gone: set[str] = set()
-    for group, own in groups.items():
-        new = [fault_of(part) for part in parts(own, gap_of(group))]
+    for group, new in groups.items():
         gone.update(_joined(group, stored.get(group, []), new, changed))
-    faults = {fault.id: fault for fault in changed}
-    found = [fault.incident() for fault in faults.values()]
+    made = {fault.id: fault for fault in changed}
+    found = [fault.incident() for fault in made.values()]
     found = with_blast_radius(connection, sorted(found, key=lambda incident: (incident.start, incident.id)))
     _remove(connection, gone)
-    insert_rows(connection, schema.incidents, _COLUMNS, [_row(incident, faults[incident.id]) for incident in found])
+    insert_rows(connection, schema.incidents, _COLUMNS, [_row(incident, made[incident.id]) for incident in found])
     return found
 
 
-def _stored(connection: sa.Connection, groups: dict[Group, list[Event]]) -> dict[Group, list[Fault]]:
-    """The stored incidents that lie near the new events, by group."""
+def _stored(connection: sa.Connection, groups: dict[Group, list[Fault]]) -> dict[Group, list[Fault]]:
+    """The stored incidents that lie near the new faults, by group."""
     table = schema.incidents
-    first = min(when(own[0]) for own in groups.values()) - NODE_GAP
-    last = max(when(own[-1]) for own in groups.values()) + NODE_GAP
+    first = min(fault.start for new in groups.values() for fault in new) - NODE_GAP
+    last = max(fault.end for new in groups.values() for fault in new) + NODE_GAP
     query = sa.select(table).where(table.c.end >= first, table.c.start <= last)
     nodes = {group[0] for group in groups}
     if len(nodes) <= _MANY:
@@ -68,9 +73,8 @@ def _stored(connection: sa.Connection, groups: dict[Group, list[Event]]) -> dict
         )
     found: dict[Group, list[Fault]] = defaultdict(list)
     for row in connection.execute(query).mappings():
-        group = incident_group(incident_of(row))
-        if group in groups:
-            found[group].append(fault_from(dict(row)))
+        fault = fault_from(dict(row))
+        found[fault_group(fault)].append(fault)
     return found
 
 
@@ -79,7 +83,7 @@ def _joined(group: Group, stored: Sequence[Fault], new: Sequence[Fault], changed
 
     Returns the ids of the stored incidents that went into those.
     """
-    if not stored:  # the new ones lie further apart already
+    if not stored and len(new) == 1:
         changed += new
         return set()
     known = {id(fault) for fault in stored}

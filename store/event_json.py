@@ -7,12 +7,11 @@ then the records are read one by one, and those that are bad are named.
 """
 
 import re
-from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import msgspec
 
-from store.event import Event, RecordError
+from store.event import Event
 
 # Indexed text: PostgreSQL takes 2,704 bytes of an index entry at most.
 MAX_NAME = 255
@@ -20,7 +19,6 @@ MAX_MESSAGE = 64 * 1024
 
 _ONE = msgspec.json.Decoder(Event)
 _MANY = msgspec.json.Decoder(list[Event])
-_ENCODER = msgspec.json.Encoder()
 # A key or a NUL that is written with an escape.
 _ESCAPED = b"\\u00"
 # More digits than a microsecond's would be rounded, not cut; a small z is no zone.
@@ -39,23 +37,6 @@ def decode_events(body: bytes) -> list[Event] | None:
         return events if all(map(_fits, events)) else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError):
         return None
-
-
-def encode_events(events: Iterable[Event]) -> bytes:
-    """A JSON array of events that have a time in UTC."""
-    return _ENCODER.encode(list(events))
-
-
-def decode_encoded(text: bytes) -> list[Event]:
-    """The events that `encode_events` wrote.
-
-    Raises:
-        RecordError: it wrote something else.
-    """
-    try:
-        return _MANY.decode(text)
-    except msgspec.MsgspecError as error:
-        raise RecordError(f"this is no JSON of events: {error}") from error
 
 
 def _fits(event: Event) -> bool:

@@ -1,10 +1,7 @@
-"""The intake: fault events that are stored and that no incident counts yet, a row a batch.
-
-    with writing(engine).begin() as connection:
-        taken = append_events(connection, events, received=now)
-        add_intake(connection, faults_of_taken, received=now)
+"""The intake: what fault events come to that are stored and that no incident counts yet, a row a batch.
 
 A row is written in the transaction of its events and deleted in that of their incidents: each is counted once.
+`diagnosis/fold_intake.py` does both, and knows what a row's text means.
 """
 
 from collections.abc import Sequence
@@ -15,10 +12,8 @@ import sqlalchemy as sa
 import zstandard
 
 from store import schema
-from store.event import Event, RecordError
-from store.event_json import decode_encoded, encode_events
 
-# Of a row, and of one fold: some 100 ms of work, so that new faults soon get their turn.
+# Of one fold: at most half a second of work, so that new faults soon get their turn.
 MOST_EVENTS = 20_000
 # Rows of one fold, however small: 12,500 sidecars send one event each.
 _MOST_ROWS = 5_000
@@ -48,12 +43,10 @@ class IntakeError(ValueError):
     """A row of the intake that is not what was written."""
 
 
-def add_intake(connection: sa.Connection, events: Sequence[Event], received: datetime) -> None:
-    """Keep fault events, all with a time, for the incidents to come."""
-    for start in range(0, len(events), MOST_EVENTS):
-        part = events[start : start + MOST_EVENTS]
-        packed = zstandard.ZstdCompressor(level=_LEVEL).compress(encode_events(part))
-        connection.execute(sa.insert(schema.intake).values(received=received, count=len(part), events=packed))
+def add_intake(connection: sa.Connection, text: bytes, count: int, received: datetime) -> None:
+    """Keep what `count` fault events come to."""
+    packed = zstandard.ZstdCompressor(level=_LEVEL).compress(text)
+    connection.execute(sa.insert(schema.intake).values(received=received, count=count, events=packed))
 
 
 def anything_waits(connection: sa.Connection) -> bool:
@@ -84,19 +77,16 @@ def read_batches(connection: sa.Connection, seqs: Sequence[int]) -> list[Batch]:
     return [Batch(*row) for row in connection.execute(query)]
 
 
-def unpack(batch: Batch) -> list[Event]:
-    """The events of a row.
+def unpack(batch: Batch) -> bytes:
+    """The text of a row.
 
     Raises:
         IntakeError: it is damaged.
     """
     try:
-        events = decode_encoded(zstandard.ZstdDecompressor().decompress(batch.packed))
-    except (zstandard.ZstdError, RecordError) as error:
+        return zstandard.ZstdDecompressor().decompress(batch.packed)
+    except zstandard.ZstdError as error:
         raise IntakeError(f"row {batch.seq} of the intake is damaged: {error}") from error
-    if len(events) != batch.count:
-        raise IntakeError(f"row {batch.seq} of the intake holds {len(events)} events, not {batch.count}")
-    return events
 
 
 def remove_batches(connection: sa.Connection, batches: Sequence[Batch]) -> None:

@@ -240,7 +240,7 @@ intake = sa.Table(  # fault events that no incident counts yet: a row a batch, g
     sa.Column("seq", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
     sa.Column("received", UtcTime, nullable=False),
     sa.Column("count", sa.Integer, nullable=False),
-    sa.Column("events", sa.LargeBinary, nullable=False),  # zstd of a JSON array of events as on the wire
+    sa.Column("events", sa.LargeBinary, nullable=False),  # zstd of JSON: what they come to (`diagnosis/fault.py`)
     sa.Column("error", sa.Text),  # why the row was set aside: no incident can be made of it as it is
 )
 

@@ -14,14 +14,15 @@ import sqlalchemy as sa
 from fault_events import at, iteration, xid
 
 from diagnosis import fold_intake as module
-from diagnosis.fold_intake import faults_of, fold_everything, fold_intake
-from diagnosis.incident import coalesce
+from diagnosis.fault import FaultError, decode_faults, encode_faults
+from diagnosis.fold_intake import fold_everything, fold_intake, put_faults
+from diagnosis.incident import coalesce, faults_of
 from store import schema
 from store.append import append_events
 from store.database import writing
 from store.event import Device, Event
 from store.incident import Incident
-from store.intake import Waiting, add_intake, anything_waits, oldest_batches, read_waiting, unpack
+from store.intake import Waiting, anything_waits, oldest_batches, read_waiting, unpack
 from store.read import read_incidents
 
 # A flood of its whole size is measured by hand: `FLOOD_EVENTS=800000 pytest tests/diagnosis/test_fold_intake.py`.
@@ -32,8 +33,7 @@ def take(engine: sa.Engine, *batches: list[Event]) -> None:
     """Append batches and put their faults into the intake, as the API does."""
     for batch in batches:
         with writing(engine).begin() as connection:
-            new = append_events(connection, batch, at(0)).new
-            add_intake(connection, faults_of(new), at(0))
+            put_faults(connection, append_events(connection, batch, at(0)).new, at(0))
 
 
 def incidents(engine: sa.Engine) -> list[Incident]:
@@ -60,28 +60,24 @@ def test_faults_wait_in_the_intake_until_they_are_folded(any_engine: sa.Engine) 
     assert incidents(any_engine) == coalesce([*events[:3], replace(events[3], time=at(0))])
 
 
-def test_an_event_comes_out_of_the_intake_as_it_went_in(engine: sa.Engine) -> None:
-    """Every field, control characters too."""
-    whole = Event(
-        at(0.123456),
-        "gpu-017",
-        "kernel",
-        "xid",
-        2**40,
-        "fatal",
-        "hardware",
-        "reboot_node",
-        Device("gpu", "0000:0f:00.0", 3, "GPU-1", 7),
-        "off\x01 the bus \u2620",
-        {"pid": 12, "mig": None, "ratio": 0.5, "sure": True, "run": "llm"},
-        3,
-        "kernel/gpu-017.log",
-        "an id",
-    )
-    with writing(engine).begin() as connection:
-        add_intake(connection, [whole], at(0))
+def test_faults_come_out_of_a_text_as_they_went_in() -> None:
+    """Every field, control characters too; and what is none is said."""
+    device = Device("gpu", "0000:0f:00.0", 3, "GPU-1", 7)
+    odd = Event(at(0.123456), None, "gpud", "xid", 2**40, "fatal", device=device, message="off\x01 \u2620", id="an id")
+    faults = faults_of([odd, xid(79, 0), xid(45, 1, caused_by=79), xid(31, 500)])
+    assert len(faults) == 3
+    assert decode_faults(encode_faults(faults)) == faults
+    with pytest.raises(FaultError, match="no JSON of faults"):
+        decode_faults(b'[{"id": 1}]')
+
+
+def test_a_batch_is_folded_as_far_as_it_goes_when_it_comes_in(engine: sa.Engine) -> None:
+    """A flood costs no more than its faults."""
+    take(engine, [xid(79, n / 100, name=f"e{n:04d}") for n in range(2_000)])
+    with engine.connect() as connection:
         (batch,) = oldest_batches(connection, 1)
-    assert unpack(batch) == [whole]
+    assert (batch.count, len(decode_faults(unpack(batch)))) == (2_000, 1)
+    assert len(batch.packed) < 1_000
 
 
 def test_the_oldest_are_folded_first_and_at_least_one_row(engine: sa.Engine) -> None:
@@ -181,7 +177,7 @@ def test_a_flood_becomes_as_many_incidents_as_there_are_faults_and_counts_every_
     random.Random(4).shuffle(batches)
     for number, batch in enumerate(batches):
         with writing(engine).begin() as connection:
-            add_intake(connection, faults_of(batch), at(0))
+            put_faults(connection, batch, at(0))
         if number % 7 == 0:
             fold_intake(engine, most_events=5_000)
     fold_everything(engine)

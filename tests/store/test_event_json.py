@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from api.body import records
 from api.ingest import events_of, read_event, sift
-from store.event import ACTIONS, CAUSES, SEVERITIES, Event, RecordError, to_wire
-from store.event_json import MAX_MESSAGE, MAX_NAME, decode_encoded, decode_events, encode_events
+from store.event import ACTIONS, CAUSES, SEVERITIES, Event
+from store.event_json import MAX_MESSAGE, MAX_NAME, decode_events
 
 RECORD: dict[str, Any] = {
     "time": "2025-03-01T04:05:06.789Z",
@@ -170,27 +170,3 @@ def test_whatever_the_fast_reader_takes_the_careful_one_takes_alike(parts: list[
     fast = decode_events(body)
     if fast is not None:
         assert (fast, 0) == slowly(body)
-
-
-@given(st.lists(wires, max_size=3))
-def test_what_is_encoded_comes_back(parts: list[dict[str, Any]]) -> None:
-    """Any event that was read: times to the microsecond, control characters, empty texts."""
-    events = [event for part in parts for event in _readable(part)]
-    assert decode_encoded(encode_events(events)) == events
-
-
-def _readable(part: dict[str, Any]) -> list[Event]:
-    try:
-        event = read_event(part)
-        to_wire(event)
-        orjson.dumps(dict(event.attributes))
-        event.message.encode()
-    except (RecordError, TypeError, UnicodeEncodeError):
-        return []
-    return [event]
-
-
-def test_what_is_no_json_of_events_is_said() -> None:
-    """A damaged row of the intake."""
-    with pytest.raises(RecordError, match="no JSON of events"):
-        decode_encoded(b'[{"kind": 1}]')
