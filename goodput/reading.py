@@ -4,7 +4,6 @@ with engine.begin() as connection:
     for ledger in read_ledgers(connection): print(ledger.to_json())
 """
 
-from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -119,43 +118,73 @@ def spares_advice(connection: sa.Connection, confidence: float = 0.99, run: str 
     Raises:
         NoRecordsError: no node or no time is known, or not the run.
     """
-    nodes = connection.execute(sa.select(_NODES.c.in_service_since, _NODES.c.in_service_until)).all()
-    unplanned = connection.execute(sa.select(_OUTAGES.c.start, _OUTAGES.c.end).where(~_OUTAGES.c.planned)).all()
-    since, until = _observed(connection, unplanned)
-    if not nodes or since is None or until is None or until <= since:
+    spans = connection.execute(
+        sa.select(_NODES.c.in_service_since, _NODES.c.in_service_until, sa.func.count()).group_by(
+            _NODES.c.in_service_since, _NODES.c.in_service_until
+        )
+    ).all()
+    outages = _unplanned(connection)
+    since, until = _observed(connection, outages)
+    if not spans or since is None or until is None or until <= since:
         raise NoRecordsError("the database knows no nodes over any time: ingest nodes.csv and outages.csv first")
-    days = sum(_service_s(span, since, until) for span in nodes) / spares.DAY_S
-    ended = [(end - start).total_seconds() for start, end in unplanned if end is not None]
-    # Open ones have no length yet; where there are no others, they last at least until now.
-    lengths = ended or [(until - start).total_seconds() for start, _end in unplanned]
-    count = len(nodes) if run is None else _nodes_of_run(connection, run)
+    days = sum(nodes * _service_s(begin, end, (since, until)) for begin, end, nodes in spans) / spares.DAY_S
+    count = sum(nodes for *_span, nodes in spans) if run is None else _nodes_of_run(connection, run)
     inputs = spares.SparesInputs(
         nodes=count,
-        outages=len(unplanned),
+        outages=outages.outages,
         node_days=days,
-        mttr_s=sum(lengths) / len(lengths) if lengths else 0.0,
+        mttr_s=_repair_s(connection, outages, until),
     )
     return {"run": run, **spares.advise(inputs, confidence).to_json()}
 
 
-def _observed(connection: sa.Connection, outages: Sequence[Any]) -> tuple[datetime | None, datetime | None]:
+def _unplanned(connection: sa.Connection) -> Any:
+    """The unplanned outages in one row: `outages first last ended length_s` (of those that have ended, together)."""
+    start, end = _OUTAGES.c.start, _OUTAGES.c.end
+    length = sa.func.sum(_seconds(connection, end) - _seconds(connection, start))
+    moment = schema.UtcTime()
+    return connection.execute(
+        sa.select(
+            sa.func.count().label("outages"),
+            sa.func.min(start, type_=moment).label("first"),
+            sa.func.max(sa.func.coalesce(end, start), type_=moment).label("last"),
+            sa.func.count(end).label("ended"),
+            length.label("length_s"),
+        ).where(~_OUTAGES.c.planned)
+    ).one()
+
+
+def _seconds(connection: sa.Connection, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """A moment as seconds since 1970, for arithmetic in the database."""
+    if connection.dialect.name == "postgresql":
+        return sa.func.extract("epoch", column)
+    return sa.type_coerce(column, sa.BigInteger) / sa.literal(1e6)
+
+
+def _repair_s(connection: sa.Connection, outages: Any, until: datetime) -> float:
+    """The mean length of an outage. Open ones have none yet; without any other, they last at least until now."""
+    if outages.ended:
+        return float(outages.length_s) / int(outages.ended)
+    starts = connection.scalars(sa.select(_OUTAGES.c.start).where(~_OUTAGES.c.planned))
+    lengths = [(until - start).total_seconds() for start in starts]
+    return sum(lengths) / len(lengths) if lengths else 0.0
+
+
+def _observed(connection: sa.Connection, outages: Any) -> tuple[datetime | None, datetime | None]:
     """From the first to the last thing known of the cluster."""
     column = schema.events.c.time
-    begins = [start for start, _end in outages]
     earliest = sa.select(sa.func.min(column, type_=schema.UtcTime()))
     # Only what lies before the first outage can be earlier: the days after need no look.
-    first = connection.scalar(earliest.where(column < min(begins)) if begins else earliest)
-    begins += [first] if first else []
-    last = newest_time(connection)
-    ends = [*([last] if last else []), *(end or start for start, end in outages)]
+    first = connection.scalar(earliest.where(column < outages.first) if outages.first else earliest)
+    begins = [moment for moment in (first, outages.first) if moment is not None]
+    ends = [moment for moment in (newest_time(connection), outages.last) if moment is not None]
     return min(begins, default=None), max(ends, default=None)
 
 
-def _service_s(span: Any, since: datetime, until: datetime) -> float:
-    """Seconds that a node was in service within the time observed; `span` is since when and until when, if known."""
-    begin = max(since, span.in_service_since or since)
-    end = min(until, span.in_service_until or until)
-    return max(0.0, (end - begin).total_seconds())
+def _service_s(begin: datetime | None, end: datetime | None, observed: tuple[datetime, datetime]) -> float:
+    """Seconds that a node was in service within the time observed; None is a side that nobody knows."""
+    since, until = observed
+    return max(0.0, (min(until, end or until) - max(since, begin or since)).total_seconds())
 
 
 def _nodes_of_run(connection: sa.Connection, run: str) -> int:
