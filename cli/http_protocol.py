@@ -1,22 +1,28 @@
 """uvicorn's HTTP protocol, which gives up a client that does not come to the end of its request's headers.
 
 uvicorn itself bounds the pause between two requests of a connection, and the body has its own limit (`body_s`).
+A client that has hung up before its request's turn comes is not served: under overload that is most of the work.
 """
 
 import asyncio
+import select
 from typing import Any
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 # A connection without a whole request for so long is closed: each holds a file descriptor.
 HEADERS_S = 20.0
+# The headers of one request; the parser has no limit of its own.
+MOST_HEADER_BYTES = 64 * 1024
 
 
-class PatientProtocol(H11Protocol):
-    """Closes what never becomes a request."""
+class PatientProtocol(HttpToolsProtocol):
+    """Closes what never becomes a request, and what nobody waits for."""
 
     _headers_timer: asyncio.TimerHandle | None = None
+    _between = True  # no request has begun since the last one was whole
+    _unfinished = True  # headers are on their way
+    _header_bytes = 0
 
     def connection_made(self, transport: Any) -> None:
         """A client is there: its first request is to follow."""
@@ -25,16 +31,56 @@ class PatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """More of a request: the rest of unfinished headers must come in time, however many pieces it comes in."""
+        if self._between and (self.cycle is None or self.cycle.response_complete):
+            self._unfinished = True  # an empty line is no request, but counts as the beginning of one
         super().data_received(data)
-        if self.conn.their_state is h11.IDLE:
-            self._expect()
-        else:
+        if not self._unfinished:
             self._expected()
+            return
+        self._expect()
+        self._header_bytes += len(data)
+        if self._header_bytes > MOST_HEADER_BYTES and not self.transport.is_closing():
+            self.send_400_response("The headers are too long.")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         self._expected()
         super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._between, self._unfinished = False, True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Its headers are there: its turn comes, unless nobody waits for the answer any more."""
+        self._unfinished, self._header_bytes = False, 0
+        if self._is_gone():
+            self.transport.abort()
+            return
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        if not self.transport.is_closing():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        self._between = True
+        if not self.transport.is_closing():
+            super().on_message_complete()
+
+    def _is_gone(self) -> bool:
+        """Whether the client has hung up, though the event loop has not come to read that yet."""
+        if self.transport.is_closing():
+            return True
+        descriptor = self.transport.get_extra_info("socket").fileno()
+        if descriptor < 0:
+            return True
+        poll = select.poll()
+        poll.register(descriptor, select.POLLRDHUP)
+        return bool(poll.poll(0))
 
     def _expect(self) -> None:
         if self._headers_timer is None:

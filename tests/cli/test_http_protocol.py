@@ -1,15 +1,18 @@
 """A client that never comes to the end of its headers holds no connection for ever."""
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import uvicorn
+from uvicorn.server import ServerState
 
 from cli import http_protocol
-from cli.http_protocol import PatientProtocol
+from cli.http_protocol import MOST_HEADER_BYTES, PatientProtocol
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -76,3 +79,42 @@ def test_a_connection_that_rests_between_two_requests_stays(address: tuple[str, 
         threading.Event().wait(0.5)  # longer than headers may take
         client.sendall(REQUEST)
         assert whole_answer(client)
+
+
+def test_headers_without_end_are_refused_long_before_they_fill_memory(address: tuple[str, int]) -> None:
+    """The parser would take any length."""
+    with socket.create_connection(address, timeout=20) as client, suppress(ConnectionError):
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
+        sent = 0
+        while sent < 64 * MOST_HEADER_BYTES:
+            sent += client.send(b"X-A: " + b"a" * 1000 + b"\r\n")
+    assert sent < 64 * MOST_HEADER_BYTES
+
+
+def test_a_client_that_has_hung_up_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop has its request, but has not come to read that it is gone; a client that waits is served."""
+    served: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        served.append(scope["path"])
+
+    async def meet() -> None:
+        loop = asyncio.get_running_loop()
+        config = uvicorn.Config(app, http=PatientProtocol, lifespan="off", log_level="critical")
+        state = ServerState()
+        for path, gone in ((b"/gone", True), (b"/there", False)):
+            ours, theirs = socket.socketpair()
+            transport, _protocol = await loop.create_connection(asyncio.Protocol, sock=ours)
+            met = PatientProtocol(config, state, {})
+            met.connection_made(transport)
+            if gone:
+                theirs.close()
+            met.data_received(b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+            await asyncio.gather(*state.tasks)
+            assert transport.is_closing() or not gone
+            transport.abort()
+            met.connection_lost(None)
+            theirs.close()
+
+    asyncio.run(meet())
+    assert served == ["/there"]
