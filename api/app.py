@@ -1,5 +1,6 @@
 """The application: `create_app(settings, engine, clock)`; its background loops live as long as it does."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -12,6 +13,7 @@ from api import openapi, problem
 from api.deadline import AnswerWithin
 from api.edge import make_edge
 from api.heartbeats import HeartbeatWriter
+from api.lean import LeanRoutes, body_route, packed_route
 from api.loops import make_loops
 from api.measure import MeasureRequests
 from api.routes import (
@@ -66,6 +68,12 @@ RESOURCES = (
     sidecars,
 )
 OUTSIDE = (health, metrics)
+# What thousands of sidecars send: see `api.lean`. Heartbeats wait for no database, and so need no watch over that.
+_AT_ONCE = {("POST", f"{PREFIX}/heartbeats"): packed_route("post_heartbeats", heartbeats.post_heartbeats)}
+_WRITING = {
+    ("POST", f"{PREFIX}/events"): body_route("post_events", events.post_events),
+    ("POST", f"{PREFIX}/telemetry"): body_route("post_telemetry", telemetry.post_telemetry),
+}
 
 _TAGS = [
     {"name": "events", "description": "What happened, where, when."},
@@ -101,13 +109,17 @@ def create_app(settings: ApiSettings, engine: sa.Engine, clock: Callable[[], dat
         state.metrics.watch_rules(followed)
     state.metrics.registry.register(metrics.StoreCollector(state))
 
+    edge = make_edge(settings, state.metrics)
+
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         loops = make_loops(state)
         writer = HeartbeatWriter(state.heartbeats, state.engine, state.metrics.failures.labels("heartbeats").inc)
+        pace = asyncio.create_task(edge.pace.run())
         loops.start()
         writer.start()
         yield
+        pace.cancel()
         await run_in_threadpool(loops.stop)
         await run_in_threadpool(writer.stop, _JOIN_S)
 
@@ -119,10 +131,12 @@ def create_app(settings: ApiSettings, engine: sa.Engine, clock: Callable[[], dat
         lifespan=lifespan,
     )
     app.state.foreshock = state
-    app.state.edge = make_edge(settings, state.metrics)
+    app.state.edge = edge
     problem.install(app)
     openapi.publish(app)
+    app.add_middleware(LeanRoutes, routes=_WRITING)
     app.add_middleware(AnswerWithin, answer_s=settings.limits.answer_s, metrics=state.metrics)
+    app.add_middleware(LeanRoutes, routes=_AT_ONCE)
     app.add_middleware(MeasureRequests, metrics=state.metrics)
     for resource in RESOURCES:
         app.include_router(resource.router, prefix=PREFIX)

@@ -20,8 +20,8 @@ from api.state import Server
 
 ANONYMOUS = "loopback"
 
-_bearer = HTTPBearer(auto_error=False, description="A token of the server's configuration.")
-Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+bearer = HTTPBearer(auto_error=False, description="A token of the server's configuration.")
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 
 
 def hash_token(text: str) -> str:
@@ -42,6 +42,7 @@ def requires(scope: Scope) -> Callable[..., Awaitable[str]]:
     """A dependency that lets a request pass with a token of the scope, and gives the token's name."""
 
     async def check(request: Request, server: Server, edge: AtEdge, credentials: Credentials) -> str:
+        edge.keep_pace()
         tokens = server.settings.tokens
         if not tokens:
             _refuse_foreign_page(request)

@@ -4,17 +4,19 @@ import asyncio
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import orjson
 import zstandard
 from fastapi import Depends, Request
+from starlette.requests import ClientDisconnect
 
-from api.edge import AtEdge, write_slot
+from api.edge import AtEdge, Edge, write_slot
 from api.problem import Problem
-from api.state import Server
+from api.state import Server, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +28,23 @@ class Entry:
     error: str | None = None
 
 
-async def _read(request: Request, server: Server, edge: AtEdge) -> bytes:
-    """The body as sent.
+@asynccontextmanager
+async def bounded_body(request: Request, server: State, edge: Edge) -> AsyncIterator[bytes]:
+    """The body as sent; it has its room among all bodies for as long as the block lasts.
 
     Raises:
-        Problem: 408 where it does not come, 413 over the limit, 415 for an encoding that is not known.
+        Problem: 408 where it does not come, 413 over the limit, 415 for an unknown encoding, 503 without room.
+        ClientDisconnect: the client went away meanwhile.
     """
+    taken = bytearray()
+    try:
+        await _read(request, server, edge, taken)
+        yield bytes(taken)
+    finally:
+        edge.bodies.give_back(len(taken))
+
+
+async def _read(request: Request, server: State, edge: Edge, taken: bytearray) -> None:
     limit = server.settings.body_limit_bytes
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in _UNPACK:
@@ -39,25 +52,29 @@ async def _read(request: Request, server: Server, edge: AtEdge) -> bytes:
     announced = request.headers.get("content-length", "0")
     if announced.isdigit() and int(announced) > limit:
         raise _too_large(limit)
-    taken = bytearray()
     body_s = server.settings.limits.body_s
     try:
         async with asyncio.timeout(body_s or None):
             async for part in request.stream():
-                taken += part
-                if len(taken) > limit:
+                if len(taken) + len(part) > limit:
                     raise _too_large(limit)
+                edge.bodies.take(len(part))
+                taken += part
     except TimeoutError:
         raise Problem(408, f"the body was not there within {body_s:g} s", {"Connection": "close"}) from None
     finally:
         edge.charge(request, len(taken))
-    return bytes(taken)
 
 
-Packed = Annotated[bytes, Depends(_read)]
+async def _packed(request: Request, server: Server, edge: AtEdge) -> AsyncIterator[bytes]:
+    async with bounded_body(request, server, edge) as packed:
+        yield packed
 
 
-def unpack(request: Request, server: Server, packed: Packed) -> bytes:
+Packed = Annotated[bytes, Depends(_packed, scope="function")]
+
+
+def unpack(request: Request, server: State, packed: bytes) -> bytes:
     """The body unpacked, still under the limit. Not async: it may take a while."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     limit = server.settings.body_limit_bytes
@@ -70,8 +87,21 @@ def unpack(request: Request, server: Server, packed: Packed) -> bytes:
     return unpacked
 
 
-async def _turn(_packed: Packed, _slot: Annotated[None, Depends(write_slot, scope="function")]) -> None:
+async def stay(request: Request) -> None:
+    """Go on only while somebody waits for the answer.
+
+    Raises:
+        ClientDisconnect: nobody does; what was sent comes again.
+    """
+    if await request.is_disconnected():
+        raise ClientDisconnect
+
+
+async def _turn(
+    request: Request, _packed: Packed, _slot: Annotated[None, Depends(write_slot, scope="function")]
+) -> None:
     """A slot to write, asked for only when the body is there: who sends slowly holds none."""
+    await stay(request)
 
 
 def _unpacked(request: Request, server: Server, packed: Packed, _turn: Annotated[None, Depends(_turn)]) -> bytes:

@@ -1,20 +1,23 @@
 """What stands before every route: how much each caller may send, and how much is worked on at a time."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from api.limits import RateLimiter, whole_seconds
 from api.metrics import Metrics
+from api.pace import Pace
 from api.problem import Problem
 from api.settings import ApiSettings
-from api.shedding import Slots
+from api.shedding import BodyRoom, Slots, retry_after
 
 # Probes and scrapes that may wait for a database at a time: one that hangs must not take every thread.
 _PROBES = 4
 _PROBE_WAIT_S = 1.0
+# Senders wait 10 s for an answer: a request that the event loop comes to so late is not begun.
+_MOST_BEHIND_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,20 @@ class Edge:
     reads: Slots
     probes: Slots
     metrics: Metrics
+    bodies: BodyRoom
+    pace: Pace = field(default_factory=Pace)
+
+    def keep_pace(self) -> None:
+        """Let a request pass while the event loop is in time.
+
+        Raises:
+            Problem: 503, it is not.
+        """
+        behind_s = self.pace.behind_s()
+        if behind_s > _MOST_BEHIND_S:
+            self.metrics.shed.labels("behind").inc()
+            detail = f"the server is {behind_s:.1f} s behind its requests: try again"
+            raise Problem(503, detail, {"Retry-After": retry_after(behind_s / _MOST_BEHIND_S - 1.0)})
 
     def admit(self, request: Request, caller: str) -> None:
         """Count a request of a caller.
@@ -59,6 +76,7 @@ def make_edge(settings: ApiSettings, metrics: Metrics) -> Edge:
         Slots("read", limits.max_reads, limits.slot_wait_s, metrics),
         Slots("probe", _PROBES, _PROBE_WAIT_S, metrics),
         metrics,
+        BodyRoom(max(limits.bodies_bytes, settings.body_limit_bytes), metrics),
     )
 
 

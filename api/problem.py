@@ -5,7 +5,7 @@
 
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from sqlite3 import OperationalError as SqliteError
 from typing import Any
@@ -16,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from psycopg import Error as PostgresError
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.requests import ClientDisconnect
 
 from api.unavailable import why_unavailable
 
@@ -32,10 +33,8 @@ class Problem(HTTPException):
 
 def install(app: FastAPI) -> None:
     """Answer every error of the application as a problem."""
-    app.add_exception_handler(StarletteHTTPException, _on_http)
-    app.add_exception_handler(RequestValidationError, _on_validation)
-    for kind in (SQLAlchemyError, PostgresError, SqliteError):
-        app.add_exception_handler(kind, _on_database)
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
     app.add_exception_handler(Exception, _on_crash)
 
 
@@ -52,6 +51,14 @@ def problem(
         **members,
     }
     return Response(orjson.dumps(document), status, dict(headers) if headers else None, MEDIA_TYPE)
+
+
+async def answer(request: Request, error: Exception) -> Response:
+    """What an error is answered with; one that means nothing to a client is raised again."""
+    for kind, handler in _HANDLERS.items():
+        if isinstance(error, kind):
+            return await handler(request, error)
+    raise error
 
 
 async def _on_http(request: Request, error: Exception) -> Response:
@@ -92,6 +99,21 @@ async def _on_database(request: Request, error: Exception) -> Response:
     return problem(request, 503, why.detail, {"Retry-After": str(random.randint(2, 5))})  # noqa: S311
 
 
+async def _on_gone(_request: Request, _error: Exception) -> Response:
+    """Nobody reads it: the status is for the counters alone, as nginx has it."""
+    return Response(status_code=499)
+
+
 async def _on_crash(request: Request, error: Exception) -> Response:
     _log.error("unexpected failure at %s", request.url.path, exc_info=error)
     return problem(request, 500, "an unexpected failure; the server's log has the details")
+
+
+_HANDLERS: Mapping[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
+    StarletteHTTPException: _on_http,
+    RequestValidationError: _on_validation,
+    ClientDisconnect: _on_gone,
+    SQLAlchemyError: _on_database,
+    PostgresError: _on_database,
+    SqliteError: _on_database,
+}

@@ -43,6 +43,7 @@ class Limits:
     requests_per_s: float = 2000.0
     bytes_per_s: float = 100.0e6  # of bodies as sent, packed
     burst_s: float = 15.0  # how many seconds' worth may come at once
+    bodies_bytes: int = 64 * 1024 * 1024  # of all bodies in memory at a time, as sent; never less than one may have
     max_writes: int = 8  # requests that write at a time
     max_reads: int = 12
     slot_wait_s: float = 2.0  # how long a request waits for one of those

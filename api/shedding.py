@@ -70,6 +70,31 @@ class Slots:
         return Problem(503, detail, {"Retry-After": retry_after(queue)})
 
 
+@dataclass(slots=True)
+class BodyRoom:
+    """Bytes of request bodies that may be in memory at a time, as sent. For one event loop."""
+
+    limit_bytes: int
+    metrics: Metrics
+    taken_bytes: int = 0
+
+    def take(self, size: int) -> None:
+        """Room for a part of a body.
+
+        Raises:
+            Problem: 503, there is none.
+        """
+        if self.taken_bytes + size > self.limit_bytes:
+            self.metrics.shed.labels("bodies").inc()
+            detail = f"{self.taken_bytes} bytes of bodies are in memory already: try again"
+            raise Problem(503, detail, {"Retry-After": retry_after(1.0)})
+        self.taken_bytes += size
+
+    def give_back(self, size: int) -> None:
+        """A body is done with."""
+        self.taken_bytes -= size
+
+
 def retry_after(queue: float) -> str:
     """Whole seconds until another try: 1 to 5, more the longer the queue (0 to 1), never the same for all."""
     most = 1 + round(min(1.0, max(0.0, queue)) * (_MOST_RETRY_AFTER_S - 1))
