@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -40,11 +41,11 @@ def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-@pytest.mark.parametrize("small_disk", ["3m", pytest.param("10m", marks=LONG)], indirect=True)
+@pytest.mark.parametrize("small_disk", ["3m", pytest.param("5m", marks=LONG)], indirect=True)
 def test_a_full_disk_stops_the_sources_and_loses_nothing(tmp_path: Path, small_disk: Path) -> None:
     """The spool's disk fills while the server is away; the sidecar is killed and started on the full disk."""
     log, training = KernelLog(tmp_path / "kern.log", "filefeed"), TrainingLog(tmp_path / "run-full.log")
-    with fleet(tmp_path) as programs, fleet_postgres(programs) as database:
+    with closing(log), fleet(tmp_path) as programs, fleet_postgres(programs) as database:
         server = programs.server(database.url)
         agent = programs.sidecar([server.url], NODE, *sources_of([log, training]))
         log.write(10)
@@ -59,7 +60,6 @@ def test_a_full_disk_stops_the_sources_and_loses_nothing(tmp_path: Path, small_d
         programs.revive()
         settle(programs, [log, training], database.rows)
         assert any(small_disk.iterdir())
-        log.close()
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_full_disk_stops_the_sources_and_loses_nothing(tmp_path: Path, small_d
 def test_a_server_that_was_away_gets_everything_once(tmp_path: Path, limit: str) -> None:
     """Some ten megabytes of events wait, or their lines where the spool has no room; the sidecar is killed too."""
     log = KernelLog(tmp_path / "kern.log", "filefeed")
-    with fleet(tmp_path) as programs, fleet_postgres(programs) as database:
+    with closing(log), fleet(tmp_path) as programs, fleet_postgres(programs) as database:
         server = programs.server(database.url)
         agent = programs.sidecar([server.url], NODE, *sources_of([log]), FORESHOCK_SPOOL_MAX_BYTES=limit)
         server.kill()
@@ -80,7 +80,6 @@ def test_a_server_that_was_away_gets_everything_once(tmp_path: Path, limit: str)
         agent.kill()
         agent.start()
         log.write(500)
-        log.close()
         server.start()
         settle(programs, [log], database.rows)
 
@@ -88,7 +87,7 @@ def test_a_server_that_was_away_gets_everything_once(tmp_path: Path, limit: str)
 def test_a_log_that_is_rotated_while_the_sidecar_is_away_is_read_whole(tmp_path: Path) -> None:
     """Three times by renaming; then once by copying and truncating."""
     log = KernelLog(tmp_path / "kern.log", "filefeed")
-    with fleet(tmp_path) as programs, fleet_postgres(programs) as database:
+    with closing(log), fleet(tmp_path) as programs, fleet_postgres(programs) as database:
         server = programs.server(database.url)
         agent = programs.sidecar([server.url], NODE, *sources_of([log]))
         log.write(300)
@@ -104,6 +103,5 @@ def test_a_log_that_is_rotated_while_the_sidecar_is_away_is_read_whole(tmp_path:
         log.write(200)
         log.copytruncate()
         log.write(200)
-        log.close()
         agent.start()
         settle(programs, [log], database.rows)
