@@ -2,7 +2,7 @@
 
     collector.open(position)            # as saved with the events of the last time, or None
     while not stopped:
-        collected = collector.collect(0.5)     # waits at most that long
+        collected = collector.collect(5.0)     # waits at most that long, and no longer than to `collector.wake.set()`
         sink.append(collector.spec, collected)     # events and position together, on disk
 
 A collector keeps no promise about disks or servers: it says what it saw and where it stands. Events and position are
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import Any, Protocol, TypeAlias
 
+from collectors.wake import Wake
 from parsers.rules import RulesSource
 from store.event import Event
 from store.telemetry import Rollup
@@ -58,7 +59,12 @@ class SourceSettings:
 
 
 class Collector(Protocol):
-    """One source. All calls come from one thread; `collect` may raise anything: the runner opens it anew."""
+    """One source. All calls come from one thread; `collect` may raise anything: the runner opens it anew.
+
+    Another thread may set `wake`: then the present wait ends, for the source is to be left.
+    """
+
+    wake: Wake
 
     @property
     def spec(self) -> str:

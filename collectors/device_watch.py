@@ -11,7 +11,7 @@ nothing is known meanwhile.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -57,6 +57,11 @@ class Watched:
         """Where it is."""
         return Device(type=self.type, pci=self.pci, index=self.index, uuid=self.uuid, port=self.port)
 
+    def state(self) -> dict[str, Any]:
+        """As plain JSON: asked for at every scrape, and `asdict` takes ten times as long."""
+        state = {name: getattr(self, name) for name in self.__slots__}
+        return {**state, "last": self.last.copy(), "absent": self.absent.copy()}
+
     def note_absent(self, sample: Sample) -> None:
         """Count the scrapes that lack a value which was there."""
         if not self.absent and sample.values.keys() == self.last.keys():
@@ -82,7 +87,7 @@ class DeviceWatch:
 
     def state(self) -> dict[str, Any]:
         """Everything, as plain JSON."""
-        devices = [asdict(one) for one in self._devices.values()]
+        devices = [one.state() for one in self._devices.values()]
         return {"devices": devices, "silent": dict(self._silent), "lost": [list(pair) for pair in sorted(self._lost)]}
 
     def add(self, samples: Sequence[Sample], now: datetime) -> list[Event]:

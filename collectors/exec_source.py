@@ -19,6 +19,7 @@ from collectors.collector import Collected, Position, SourceError, SourceSetting
 from collectors.command import PATH, Command, Outcome
 from collectors.device_events import exporter_event
 from collectors.repeats import Repeats
+from collectors.wake import Wake
 from parsers.parser import Context, ParseError, parse
 from parsers.registry import PARSERS
 from parsers.ruled import make_parser
@@ -27,6 +28,8 @@ from store.event import Event
 _LOG = logging.getLogger("foreshock.sidecar")
 _INTERVAL_S = 60.0
 _TIMEOUT_S = 30.0
+# While a program runs a stop is looked for so often.
+_RUNNING_S = 0.5
 # One failure may be a moment's; after so many in a row it is an event.
 _FAILURES = 2
 
@@ -47,6 +50,7 @@ class ExecCollector:
             names = ", ".join(sorted(name for name in PARSERS if PARSERS[name].shape != "page"))
             raise SourceError(f"{self._spec}: {self._format!r} is no format of a program's output: use one of {names}")
         self._settings = settings
+        self.wake = Wake()
         self._interval_s = settings.interval_s or _INTERVAL_S
         self._timeout_s = settings.timeout_s or _TIMEOUT_S
         self._repeats = Repeats()
@@ -79,16 +83,18 @@ class ExecCollector:
         now_s = time.monotonic()
         if self._running is None:
             if self._due > now_s + wait_s:
-                time.sleep(wait_s)
+                self.wake.wait(wait_s)
                 return Collected()
-            time.sleep(max(0.0, self._due - now_s))
+            self.wake.wait(self._due - now_s)
+            if self.wake.is_set:
+                return Collected()
             self._due = max(self._due + self._interval_s, time.monotonic())
             self._began = datetime.now(UTC)
             try:
                 self._running = Command(self._words, self._timeout_s)
             except OSError as error:
                 return self._ended(Outcome(b"", f"cannot be started: {error}"))
-        outcome = self._running.wait(wait_s)
+        outcome = self._running.wait(min(wait_s, _RUNNING_S))
         if outcome is None:
             return Collected()
         self._running = None

@@ -6,21 +6,21 @@ read from the copy, and the file again from its start. A link that points elsewh
 waited for.
 """
 
-import errno
 import logging
 import os
-import stat
 import time
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from collectors.changes import Changes, Heard
 from collectors.collector import Collected, Position, SourceError, SourceSettings
 from collectors.file_format import format_of, split_format
 from collectors.file_tail import FileTail
 from collectors.gap import gap
-from collectors.rotated import Rotated, find, newer, same_file
+from collectors.rotated import Rotated, find, newer, same_file, status_of
 from collectors.tail import FilePosition
+from collectors.wake import Wake
 from parsers.parser import Context, Parser
 from parsers.ruled import make_parser
 from store.event import Event
@@ -28,8 +28,8 @@ from store.event import Event
 _LOG = logging.getLogger("foreshock.sidecar")
 # A row of these says the same wherever it stands: a table that is written anew repeats nothing.
 _TABLES = frozenset({"sacct", "sacctmgr"})
-# A file server that forgot a file, or a folder that is not mounted, has none as well.
-_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
+# A file whose changes are heard of is looked at so often all the same: not every write is told.
+UNHEARD_S = 2.0
 # Files that were rotated unseen and are read at once; of more, the newest.
 _MOST_UNSEEN = 30
 # Finished files that are remembered: one that comes back is not read twice, and its inode's next file is another one.
@@ -39,8 +39,8 @@ _MOST_DONE = 4
 class FileCollector:
     """A followed path."""
 
-    def __init__(self, rest: str, settings: SourceSettings) -> None:
-        """`rest` is the SPEC without its scheme: PATH or PATH:FORMAT.
+    def __init__(self, rest: str, settings: SourceSettings, changes: Changes | None = None) -> None:
+        """`rest` is the SPEC without its scheme: PATH or PATH:FORMAT; `changes` are another's, who waits for them.
 
         Raises:
             SourceError: no path, or a format that is not known.
@@ -49,6 +49,11 @@ class FileCollector:
         self._format = told or settings.format
         self._spec = f"file:{rest}"
         self._settings = settings
+        self._changes = changes or Changes(Wake(), settings.poll_interval_s)
+        self._owns_changes = changes is None
+        self.wake = self._changes.wake
+        self._heard = Heard(self._changes, self._path)
+        self._settled = False  # read to its end, and nothing is held back
         self._current: FileTail | None = None
         self._retiring: list[tuple[FileTail, float]] = []  # renamed away, and when each was last heard of
         self._finished: list[FileTail] = []
@@ -76,6 +81,7 @@ class FileCollector:
 
     def _reopen(self, saved: FilePosition, last: bool) -> None:
         if same_file(self._path, saved):
+            self._heard.hear_file()
             self._current = self._tail(self._path, saved)
             return
         self._remember(saved)  # whatever is at the path now is another file, even where it has its inode
@@ -98,18 +104,29 @@ class FileCollector:
             self._find()
             read = self._read_tails()
             events, lines, errors = self._take()
-            if read or events or time.monotonic() >= deadline:
+            rest_s = deadline - time.monotonic()
+            if read or events or rest_s <= 0 or self.wake.is_set:
                 return Collected(events=events, lines=lines, errors=errors, position=self._position())
-            time.sleep(max(0.0, min(self._settings.poll_interval_s, deadline - time.monotonic())))
+            self._changes.wait(min(rest_s, self.look_in_s))
+
+    @property
+    def look_in_s(self) -> float:
+        """How soon it must be looked at again though nothing is heard of it."""
+        calm = self._settled and not self._retiring and self._heard.is_heard(reading=self._current is not None)
+        return UNHEARD_S if calm else self._settings.poll_interval_s
 
     def close(self) -> None:
         """Let go of every file."""
         for tail in [*self._finished, *self._tails()]:
             tail.close()
         self._current, self._retiring, self._finished = None, [], []
+        self._heard.leave()
+        if self._owns_changes:
+            self._changes.close()
 
     def _find(self) -> None:
         """See whether the path holds the file that is followed."""
+        self._heard.hear_folder()
         current = self._current
         status = self._status()
         if status is not None and current is not None and current.inode == status.st_ino:
@@ -117,34 +134,22 @@ class FileCollector:
                 self._begin_anew(current)
             return
         self._retire()
+        self._settled = status is None  # else there is something to read
         if status is None:
             return
         if current is not None and (old := self._old(current.position())):
             self._read_unseen(old)
         self._format = self._format or format_of(self._path)
         if self._format is not None:  # else: too little of it to tell what it is
+            self._heard.hear_file()
             self._current = self._tail(self._path, self._place(self._path, status.st_dev, status.st_ino))
 
     def _status(self) -> os.stat_result | None:
-        """What is at the path; None where nothing is.
-
-        Raises:
-            SourceError: it is nothing that can be followed, or may not be looked at.
-        """
-        try:
-            status = self._path.stat()
-        except PermissionError as error:
-            raise SourceError(f"may not look at {self._path}: let the sidecar's user into its folder") from error
-        except OSError as error:
-            if error.errno not in _GONE:
-                raise
-            if not self._missing_told:
-                _LOG.info("%s is not there: waiting for it", self._path)
-                self._missing_told = True
-            return None
-        if not stat.S_ISREG(status.st_mode):
-            raise SourceError(f"{self._path} is no regular file: only a file can be read again from where one stood")
-        self._missing_told = False
+        """What is at the path; that nothing is there is said once."""
+        status = status_of(self._path)
+        if status is None and not self._missing_told:
+            _LOG.info("%s is not there: waiting for it", self._path)
+        self._missing_told = status is None
         return status
 
     def _place(self, path: Path, device: int, inode: int) -> FilePosition:
@@ -163,7 +168,7 @@ class FileCollector:
             self._retiring.append((self._tail(old.path, place), time.monotonic()))
             self._read_unseen(old)
         current.close()
-        self._current = None
+        self._current, self._settled = None, False
         self._current = self._tail(self._path, began_anew(place))
 
     def _old(self, place: FilePosition) -> Rotated | None:
@@ -206,9 +211,10 @@ class FileCollector:
         self._retiring = kept
         if self._current is not None:
             if self._current.read():
-                read, self._read_at = True, now
-            elif now - self._read_at >= self._settings.poll_interval_s:
+                read, self._read_at, self._settled = True, now, False
+            elif not self._settled and now - self._read_at >= self._settings.poll_interval_s:
                 self._current.flush()
+                self._settled = True
         return read
 
     def _read_retiring(self, tail: FileTail) -> bool:

@@ -15,6 +15,7 @@ from collectors.device_hours import DeviceHours
 from collectors.device_watch import DeviceWatch
 from collectors.link_watch import LinkWatch
 from collectors.sysfs_ports import Port, read_ports
+from collectors.wake import Wake
 from store.event import Event
 from store.telemetry import Rollup, Sample
 
@@ -49,6 +50,7 @@ class InfinibandCollector:
         self._spec = f"infiniband:{rest}" if rest else "infiniband"
         self._root = Path(rest or _ROOT)
         self._settings = settings
+        self.wake = Wake()
         self._interval_s = settings.interval_s or _INTERVAL_S
         self._due = self._rollup_due = 0.0
         self._restore({})
@@ -83,9 +85,11 @@ class InfinibandCollector:
         """One look, when it is due within `wait_s`."""
         now_s = time.monotonic()
         if self._due > now_s + wait_s:
-            time.sleep(wait_s)
+            self.wake.wait(wait_s)
             return Collected()
-        time.sleep(max(0.0, self._due - now_s))
+        self.wake.wait(self._due - now_s)
+        if self.wake.is_set:
+            return Collected()
         self._due = max(self._due + self._interval_s, time.monotonic())
         return self._look(read_ports(self._root), datetime.now(UTC))
 

@@ -7,7 +7,6 @@ meanwhile, an event says so, and what is left is read.
 """
 
 import os
-import select
 import subprocess
 import time
 from collections import deque
@@ -20,6 +19,7 @@ from collectors.collector import Collected, Position, SourceError, SourceSetting
 from collectors.decoder import Decoder
 from collectors.gap import gap
 from collectors.tail import LineSplitter
+from collectors.wake import Wake
 from parsers.parser import Context, clean
 from parsers.ruled import make_parser
 from store.event import Event
@@ -39,6 +39,7 @@ class JournalCollector:
     def __init__(self, rest: str, settings: SourceSettings) -> None:
         self._directory = rest
         self._settings = settings
+        self.wake = Wake()
         self._process: subprocess.Popen[bytes] | None = None
         self._cursor: str | None = None
         self._held: deque[str] = deque(maxlen=_MOST_HELD)  # cursors since the parser was last flushed
@@ -87,11 +88,11 @@ class JournalCollector:
         if process is None or process.stdout is None or process.stderr is None:
             raise SourceError("the journal is not open")
         quiet_s = min(_QUIET_S, wait_s) if self._decoder.holding else wait_s
-        ready, _, _ = select.select([process.stdout, process.stderr], [], [], quiet_s)
+        ready = self.wake.wait(quiet_s, process.stdout.fileno(), process.stderr.fileno())
         lines = 0
-        if process.stderr in ready and (said := os.read(process.stderr.fileno(), _CHUNK)):
+        if process.stderr.fileno() in ready and (said := os.read(process.stderr.fileno(), _CHUNK)):
             self._said = (self._said + said)[-_SAID_BYTES:]
-        if process.stdout in ready:
+        if process.stdout.fileno() in ready:
             data = os.read(process.stdout.fileno(), _CHUNK)
             if not data:
                 self._ended(process)

@@ -8,7 +8,6 @@ Source: Documentation/ABI/testing/dev-kmsg of Linux.
 
 import logging
 import os
-import select
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from collectors.boot_clock import BootClock, Reading
 from collectors.collector import Collected, Position, SourceError, SourceSettings
 from collectors.decoder import Decoder
 from collectors.gap import boot_ended, overrun
+from collectors.wake import Wake
 from parsers.parser import Context, clean
 from parsers.ruled import make_parser
 from store.event import Event
@@ -115,7 +115,7 @@ class KmsgCollector:
         self._rules = settings.rules
         self._state = RingState("")
         self._descriptor = -1
-        self._poll = select.poll()
+        self.wake = Wake()
         self._events: list[Event] = []
         self._lost = 0
         self._heard = 0.0
@@ -148,8 +148,6 @@ class KmsgCollector:
             raise SourceError(
                 "there is no /dev/kmsg here (a container?): mount it, or use --source journal or file:PATH"
             ) from error
-        self._poll = select.poll()
-        self._poll.register(self._descriptor, select.POLLIN)
         if self._state.skip_to is not None:
             self._rehearse(self._state.skip_to)
 
@@ -190,10 +188,10 @@ class KmsgCollector:
             if self._decoder.holding and now - self._heard >= _QUIET_S:
                 self._decoder.flush()
                 break
-            if now >= deadline:
+            if now >= deadline or self.wake.is_set:
                 break
             rest_s = min(deadline - now, _QUIET_S) if self._decoder.holding else deadline - now
-            waited = bool(self._poll.poll(1 + 1000 * rest_s))
+            waited = bool(self.wake.wait(rest_s, self._descriptor))
             lines = self._drain(waited)
         self._state.flushed_line = self._decoder.flushed_line
         return self._collected(lines)

@@ -5,7 +5,7 @@ link can do is the most that it was seen to do; InfiniBand at 1X is never meant.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -37,7 +37,7 @@ class LinkWatch:
 
     def state(self) -> dict[str, Any]:
         """Everything, as plain JSON."""
-        return {name: asdict(seen) for name, seen in self._seen.items()}
+        return {name: {slot: getattr(seen, slot) for slot in Seen.__slots__} for name, seen in self._seen.items()}
 
     def add(self, port: Port, time: datetime) -> Iterator[Event]:
         """One look at a port."""

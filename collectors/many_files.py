@@ -9,18 +9,21 @@ import logging
 import time
 from pathlib import Path
 
+from collectors.changes import Changes
 from collectors.collector import Collected, Collector, Position, SourceError, SourceSettings
 from collectors.file_format import split_format
-from collectors.follow import FileCollector
+from collectors.follow import UNHEARD_S, FileCollector
 from collectors.rotated import is_rotation
+from collectors.wake import Wake
 
 _LOG = logging.getLogger("foreshock.sidecar")
 # Their positions are saved together with every event, and each is an open file.
 MOST_FILES = 64
 _LOOK_S = 1.0
+_FOLDER = ""  # whose changes are the pattern's folder's: no path
 # A file that failed is tried again after so long.
 _RETRY_S = 5.0
-# One that nobody has written to for so long is looked at as often as the pattern is.
+# One that is not heard, and that nobody has written to for so long, is looked at as often as the pattern is.
 _IDLE_S = 60.0
 
 
@@ -48,12 +51,15 @@ class FilesCollector:
         self._suffix = f":{told}" if told else ""
         self._spec = f"file:{rest}"
         self._settings = settings
+        self.wake = Wake()
+        self._changes = Changes(self.wake, settings.poll_interval_s)
+        self._folder: int | None = None
         self._files: dict[str, FileCollector] = {}
         self._saved: dict[str, Position] = {}  # of each file, as of its last turn
         self._failed: dict[str, str] = {}  # files to be opened, and what was last told of each
         self._heard: dict[str, float] = {}
         self._turn_due: dict[str, float] = {}
-        self._look_due = 0.0
+        self._looked = self._look_due = 0.0
         self._told_left_out = 0
 
     @property
@@ -82,15 +88,26 @@ class FilesCollector:
                 errors=sum(turn.errors for turn in turns),
                 position={"paths": dict(self._saved)},
             )
-            if collected.lines or collected.events or time.monotonic() >= deadline:
+            rest_s = deadline - time.monotonic()
+            if collected.lines or collected.events or rest_s <= 0 or self.wake.is_set:
                 return collected
-            time.sleep(max(0.0, min(self._settings.poll_interval_s, deadline - time.monotonic())))
+            self._wait(rest_s)
 
     def close(self) -> None:
         """Let go of every file."""
         for file in self._files.values():
             file.close()
         self._files.clear()
+        self._changes.close()
+
+    def _wait(self, most_s: float) -> None:
+        """Until the next turn of any file; one that something is heard of has it at once."""
+        due = min(self._look_due, *self._turn_due.values()) if self._turn_due else self._look_due
+        for owner in self._changes.wait(min(most_s, due - time.monotonic())):
+            if owner in self._turn_due:
+                self._turn_due[owner] = 0.0
+            elif owner == _FOLDER:
+                self._look_due = min(self._look_due, self._looked + _LOOK_S)
 
     def _turn(self, path: str) -> Collected:
         """One file's turn; a failure is told once, and the file is opened again after a while."""
@@ -109,7 +126,8 @@ class FilesCollector:
             self._saved[path] = collected.position
         if collected.lines:
             self._heard[path] = now
-        self._turn_due[path] = now + (_LOOK_S if now - self._heard[path] > _IDLE_S else 0.0)
+        idle_s = _LOOK_S if now - self._heard[path] > _IDLE_S else 0.0
+        self._turn_due[path] = now if collected.lines else now + max(file.look_in_s, idle_s)
         return collected
 
     def _fail(self, path: str, said: str) -> None:
@@ -119,7 +137,7 @@ class FilesCollector:
         self._turn_due[path] = time.monotonic() + _RETRY_S
 
     def _add(self, path: str) -> None:
-        self._files[path] = FileCollector(path + self._suffix, self._settings)
+        self._files[path] = FileCollector(path + self._suffix, self._settings, self._changes)
         self._failed[path] = ""  # so that its first turn opens it
         self._heard[path] = self._turn_due[path] = time.monotonic()
 
@@ -128,7 +146,10 @@ class FilesCollector:
         now = time.monotonic()
         if now < self._look_due:
             return
-        self._look_due = now + _LOOK_S
+        self._looked = now
+        if not self._changes.sees(self._folder) and not glob.has_magic(str(self._pattern.parent)):
+            self._folder = self._changes.watch_folder(self._pattern.parent, _FOLDER)
+        self._look_due = now + (UNHEARD_S if self._changes.sees(self._folder) else _LOOK_S)
         chosen = self._chosen()
         for path in [path for path in self._files if path not in chosen]:
             self._leave(path)

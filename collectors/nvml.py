@@ -15,6 +15,7 @@ from typing import Any
 from collectors.collector import Collected, Position, SourceError, SourceSettings
 from collectors.nvml_read import read_gpu
 from collectors.sampled import Sampled
+from collectors.wake import Wake
 from parsers.pci import canonical
 from store.catalog import judged
 from store.event import Device, Event, with_id
@@ -23,6 +24,8 @@ from store.telemetry import Sample
 _ORIGIN = "nvml"
 # One turn takes at most this many Xids: a GPU that fails may report them without end.
 _MAX_XIDS = 100
+# The library's own wait, which nothing else ends.
+_XIDS_S = 1.0
 
 
 class NvmlCollector:
@@ -37,6 +40,7 @@ class NvmlCollector:
         if rest:
             raise SourceError(f"nvml:{rest}: the source nvml takes no address, it reads this node's GPUs")
         self._settings = settings
+        self.wake = Wake()
         self._interval_s = settings.interval_s or settings.scrape_interval_s
         self._sampled = Sampled(_ORIGIN, settings.rollup_interval_s)
         self._lost: set[int] = set()
@@ -150,9 +154,9 @@ class NvmlCollector:
 
     def _xids(self, wait_s: float) -> list[Event]:
         if self._events is None:
-            time.sleep(wait_s)
+            self.wake.wait(wait_s)
             return []
-        nvml, wait_ms = self._nvml, max(1, int(wait_s * 1000))
+        nvml, wait_ms = self._nvml, max(1, int(min(wait_s, _XIDS_S) * 1000))
         found: list[Event] = []
         for _ in range(_MAX_XIDS):
             try:

@@ -20,6 +20,7 @@ from collectors.prometheus_client import Access, PrometheusClient
 from collectors.prometheus_hours import Hour, hour_query
 from collectors.prometheus_rules import STEP_S, Recorded, record_name, recorded
 from collectors.spec_options import split_options
+from collectors.wake import Wake
 from store.event import Device, Event
 from store.telemetry import ROLLUP_S
 from store.telemetry_counters import counter
@@ -50,6 +51,7 @@ class PrometheusCollector:
         token = Path(first["token_file"]) if "token_file" in first else None
         self._client = PrometheusClient(Access(url, first.get("tenant"), token, settings.timeout_s or 60.0))
         self._url = url
+        self.wake = Wake()
         self._label = first.get("node_label", "node")
         try:
             self._delay_s = float(first.get("delay_s", _DELAY_S))
@@ -74,7 +76,7 @@ class PrometheusCollector:
             return part
         newest_s = int((time.time() - self._delay_s) // STEP_S * STEP_S)
         if newest_s <= self._done_s:
-            time.sleep(min(wait_s, max(0.0, newest_s + STEP_S + self._delay_s - time.time())))
+            self.wake.wait(min(wait_s, newest_s + STEP_S + self._delay_s - time.time()))
             return Collected()
         self._work = self.step(newest_s)
         return next(self._work)

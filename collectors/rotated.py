@@ -8,15 +8,20 @@ A file is the one that was read where it holds the same bytes before the positio
 a copy (copytruncate) and an archive have another one, so their bytes alone tell.
 """
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from collectors.collector import SourceError
 from collectors.file_bytes import PACKED_SUFFIXES, open_content
 from collectors.tail import MARK_BYTES, FilePosition, mark_of
 
+# A file server that forgot a file, or a folder that is not mounted, has none as well.
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 # With fewer bytes before the position a copy might be taken for one by chance: many logs begin alike.
 _LEAST_BYTES = 64
 _MOST_FILES = 1000
@@ -32,6 +37,25 @@ _AFTER = re.compile(rf"(?P<name>.+?)[.\-_](?:{_DATE}|{_NUMBER}){_PACKED}", re.AS
 _WITHIN = re.compile(
     rf"(?P<stem>.+?)(?:[.\-_]{_DATE}|\.{_NUMBER})(?P<suffix>\.[A-Za-z]{{1,8}}?){_PACKED}", re.ASCII | re.DOTALL
 )
+
+
+def status_of(path: Path) -> os.stat_result | None:
+    """What is at a path that is to be followed; None where nothing is.
+
+    Raises:
+        SourceError: it is nothing that can be followed, or may not be looked at.
+    """
+    try:
+        status = path.stat()
+    except PermissionError as error:
+        raise SourceError(f"may not look at {path}: let the sidecar's user into its folder") from error
+    except OSError as error:
+        if error.errno not in _GONE:
+            raise
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        raise SourceError(f"{path} is no regular file: only a file can be read again from where one stood")
+    return status
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,9 @@ from collectors.metrics import SourceMetrics
 from collectors.spool import SpoolFullError
 
 _LOG = logging.getLogger("foreshock.sidecar")
-_TURN_S = 0.5  # a turn waits no longer than this, so that a stop is prompt
+# A turn waits no longer than this; a stop ends it at once. The first is short, so that what is well is soon called so.
+TURN_S = 5.0
+_FIRST_TURN_S = 0.5
 _HEALTHY_S = 60.0  # after so long without a failure the next one waits little again
 
 
@@ -38,6 +40,7 @@ class Runner(threading.Thread):
         sink: Sink,
         metrics: SourceMetrics,
         backoff: Backoff | None = None,
+        turn_s: float = TURN_S,
     ) -> None:
         super().__init__(name=f"source {collector.spec}"[:60], daemon=True)
         self._collector = collector
@@ -45,18 +48,20 @@ class Runner(threading.Thread):
         self._metrics = metrics
         self._stop_event = threading.Event()
         self._backoff = backoff or Backoff(0.5, 30.0)
+        self.turn_s = turn_s
         self._told: str | None = None
         self._abandoned = False
         self.turn_began = time.monotonic()
 
     def stop(self) -> None:
-        """End with the present turn."""
+        """End the present turn, and with it."""
         self._stop_event.set()
+        self._collector.wake.set()
 
     def abandon(self) -> None:
         """End whenever the present turn does, and save nothing more."""
         self._abandoned = True
-        self._stop_event.set()
+        self.stop()
 
     def run(self) -> None:
         """Until it is stopped: follow, and after a failure wait and follow again."""
@@ -75,9 +80,11 @@ class Runner(threading.Thread):
         opened = time.monotonic()
         try:
             collector.open(self._sink.position(collector.spec))
+            wait_s = min(_FIRST_TURN_S, self.turn_s)
             while not self._stop_event.is_set():
                 self.turn_began = time.monotonic()
-                collected = collector.collect(_TURN_S)
+                collected = collector.collect(wait_s)
+                wait_s = self.turn_s
                 if self._abandoned:
                     return
                 self._metrics.set_up(True)

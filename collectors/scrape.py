@@ -22,6 +22,7 @@ from collectors.device_events import exporter_event
 from collectors.sampled import Sampled
 from collectors.spec_options import split_options
 from collectors.still import Still
+from collectors.wake import Wake
 from parsers.exporters import devices_of
 from parsers.kept_metrics import kept_samples
 from parsers.parser import Context, ParseError
@@ -49,6 +50,7 @@ class ScrapeCollector:
         self._keep = _patterns(self._spec, options.get("keep", []))
         self._interval_s = settings.interval_s or settings.scrape_interval_s
         self._settings = settings
+        self.wake = Wake()
         self._sampled = Sampled(self._url, settings.rollup_interval_s)
         self._still = Still()
         self._source = "scrape"  # until a page tells whose it is
@@ -73,9 +75,11 @@ class ScrapeCollector:
         """One scrape, when it is due within `wait_s`."""
         now_s = time.monotonic()
         if self._due > now_s + wait_s:
-            time.sleep(wait_s)
+            self.wake.wait(wait_s)
             return Collected()
-        time.sleep(max(0.0, self._due - now_s))
+        self.wake.wait(self._due - now_s)
+        if self.wake.is_set:
+            return Collected()
         # A scrape that took long is not caught up with.
         self._due = max(self._due + self._interval_s, time.monotonic())
         now = datetime.now(UTC)

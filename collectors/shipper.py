@@ -31,6 +31,7 @@ _LONG_BYTES = 4_000_000
 _LONG_BATCH_ITEMS = 5000
 _LONG_BATCH_BYTES = 4_000_000
 _MOST_PAUSE_S = 5.0
+_NEWS_S = 30.0  # whoever brings news says so
 _SLICE_S = 1.0  # a wait is looked at so often: a server that was changed is tried at once
 _BAD = frozenset({400, 413, 422})
 _DENIED = frozenset({401, 403})
@@ -66,10 +67,9 @@ class Shipper:
         self._told: str | None = None
 
     def run(self, stop: threading.Event) -> None:
-        """Ship what there is, wait for more, until the stop event."""
+        """Ship what there is, wait for more, until the stop event; the spool's `news`, set after it, end the wait."""
         while not stop.is_set():
-            if not self._spool.news.wait(timeout=0.5):
-                continue
+            self._spool.news.wait(_NEWS_S)
             stop.wait(self.linger_s)  # what comes together goes together
             self._spool.news.clear()
             self._ship_all(stop)

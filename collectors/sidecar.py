@@ -66,6 +66,7 @@ def run(
             if shipping.is_alive():
                 alive()
         sidecar.sources.stop()
+        sidecar.spool.news.set()  # the shipper sees the stop
         shipping.join(_JOIN_S)
         beating.join(_JOIN_S / 10)
         if shipping.is_alive() or not sidecar.shipper.flush(_FLUSH_S):

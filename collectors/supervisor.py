@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from collectors.collector import Collector, SourceError, SourceSettings
 from collectors.metrics import SidecarMetrics
 from collectors.registry import make_collector
-from collectors.runner import Runner, Sink, stalled
+from collectors.runner import TURN_S, Runner, Sink, stalled
 
 _LOG = logging.getLogger("foreshock.sidecar")
 _JOIN_S = 2.0
@@ -89,7 +89,7 @@ class Sources:
         for spec, running in self._running.items():
             hanging = [runner for runner in self._abandoned.get(spec, []) if runner.is_alive()]
             self._abandoned[spec] = hanging
-            limit_s = max(self.turn_limit_s, 2 * (running.source.timeout_s or 0.0))
+            limit_s = max(self.turn_limit_s, 2 * (running.source.timeout_s or 0.0), 2 * running.runner.turn_s)
             is_stalled = stalled(running.runner, limit_s, now)
             metrics = self._metrics.source(spec)
             metrics.stalled.set(len(hanging) + is_stalled)
@@ -129,7 +129,8 @@ class Sources:
         self._running[source.spec] = _Running(source, settings, self._runner(collector))
 
     def _runner(self, collector: Collector) -> Runner:
-        runner = Runner(collector, self._sink, self._metrics.source(collector.spec))
+        turn_s = min(TURN_S, self.turn_limit_s / 2)
+        runner = Runner(collector, self._sink, self._metrics.source(collector.spec), turn_s=turn_s)
         runner.start()
         return runner
 

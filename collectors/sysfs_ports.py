@@ -9,6 +9,7 @@ Sources: Documentation/ABI/stable/sysfs-class-infiniband of Linux; NVIDIA's list
 missing, refused or no number is left out; every other one counts.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -81,16 +82,16 @@ def read_ports(root: Path) -> list[Port]:
         pci, guid = _pci(device), _guid(device)
         for port in _entries(device / "ports"):
             if port.name.isdecimal() and len(ports) < MOST_PORTS:
-                ports.append(_port(device.name, port, pci, guid))
+                ports.append(_port(device.name, str(port), pci, guid))
     return ports
 
 
-def _port(device: str, port: Path, pci: str | None, guid: str | None) -> Port:
-    state, physical = _STATE.match(_text(port / "state")), _STATE.match(_text(port / "phys_state"))
-    rate = _RATE.match(_text(port / "rate"))
+def _port(device: str, port: str, pci: str | None, guid: str | None) -> Port:
+    state, physical = _STATE.match(_text(f"{port}/state")), _STATE.match(_text(f"{port}/phys_state"))
+    rate = _RATE.match(_text(f"{port}/rate"))
     return Port(
         device=device,
-        number=int(port.name),
+        number=int(port.rpartition("/")[2]),
         pci=pci,
         guid=guid,
         state=state["word"] if state else None,
@@ -100,15 +101,15 @@ def _port(device: str, port: Path, pci: str | None, guid: str | None) -> Port:
         gb_per_s=float(rate["gb"]) if rate else None,
         width=rate["width"] if rate else None,
         speed=rate["speed"] if rate else None,
-        ethernet=_text(port / "link_layer") == "Ethernet",
+        ethernet=_text(f"{port}/link_layer") == "Ethernet",
         counters=_counters(port),
     )
 
 
-def _counters(port: Path) -> dict[str, float]:
+def _counters(port: str) -> dict[str, float]:
     found = {}
     for file, name in _FIELDS.items():
-        text = _text(port / file)
+        text = _text(f"{port}/{file}")
         if _COUNT.fullmatch(text):
             found[name] = float(text)
     for words, size in (("xmit_words", "xmit_bytes"), ("rcv_words", "rcv_bytes")):
@@ -124,11 +125,14 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def _text(path: Path) -> str:
-    """A file's first bytes as text; empty where there are none."""
+def _text(path: str) -> str:
+    """A file's first bytes as text; empty where there are none. A node has hundreds: opened without ceremony."""
     try:
-        with path.open("rb", buffering=0) as file:
-            return file.read(_MOST_BYTES).decode("ascii", errors="replace").strip()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.read(descriptor, _MOST_BYTES).decode("ascii", errors="replace").strip()
+        finally:
+            os.close(descriptor)
     except OSError:
         return ""
 
@@ -136,12 +140,12 @@ def _text(path: Path) -> str:
 def _pci(device: Path) -> str | None:
     """The address of the adapter behind a device: what `device` links to."""
     try:
-        name = (device / "device").resolve().name
-    except (OSError, RuntimeError):
+        name = (device / "device").readlink().name
+    except OSError:
         return None
     return name if _PCI.fullmatch(name) else None
 
 
 def _guid(device: Path) -> str | None:
-    text = _text(device / "node_guid")
+    text = _text(f"{device}/node_guid")
     return f"0x{text.replace(':', '')}" if _GUID.fullmatch(text) and text.strip("0:") else None

@@ -13,6 +13,7 @@ from collectors.collector import Collected, Position, SourceError
 from collectors.metrics import SidecarMetrics
 from collectors.runner import Runner, stalled
 from collectors.spool import SpoolFullError
+from collectors.wake import Wake
 from store.event import Event
 
 Until = Callable[[Callable[[], Any]], Any]
@@ -23,6 +24,7 @@ class Script:
 
     def __init__(self, spec: str, *steps: Any) -> None:
         self._spec = spec
+        self.wake = Wake()
         self.steps = list(steps)
         self.opened: list[Position | None] = []
         self.closed = 0

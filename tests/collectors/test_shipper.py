@@ -59,6 +59,7 @@ class Bench:
             yield
         finally:
             stop.set()
+            self.spool.news.set()
             thread.join(10)
             assert not thread.is_alive()
 

@@ -11,6 +11,7 @@ import pytest
 from collectors.collector import Collected, Position, SourceError, SourceSettings
 from collectors.metrics import SidecarMetrics
 from collectors.supervisor import Source, Sources
+from collectors.wake import Wake
 
 Until = Callable[[Callable[[], Any]], Any]
 COMMON = SourceSettings(node="n1")
@@ -44,6 +45,7 @@ class Counter:
         self.settings = settings
         self.at = 0
         self.wait = threading.Event()
+        self.wake = Wake()
 
     def open(self, position: Position | None) -> None:
         """Go on."""

@@ -1,0 +1,307 @@
+"""Files that are heard of: real inotify, real rotations; and files that are not heard of."""
+
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors import changes, follow, many_files
+from collectors.changes import Changes, tells
+from collectors.collector import Collected, Collector, SourceSettings
+from collectors.registry import make_collector
+from collectors.wake import Wake
+from store.event import Event
+
+SETTINGS = SourceSettings(node="gpu-017", poll_interval_s=0.01, rotation_grace_s=0.05)
+LONG_S = 3600.0
+DEADLINE_S = 20.0  # a test that hears nothing fails
+
+
+def xid(number: int) -> str:
+    """A kernel line that is one event; its pid tells it apart."""
+    return f"2025-03-01T04:05:06.789000+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, pid={number}, lost.\n"
+
+
+def append(path: Path, *lines: str) -> None:
+    """As a logger does."""
+    with path.open("a") as file:
+        file.write("".join(lines))
+
+
+def pids(events: tuple[Event, ...] | list[Event]) -> list[Any]:
+    """Which lines they came from."""
+    return [event.attributes["pid"] for event in events]
+
+
+@pytest.fixture
+def heard() -> Iterator[Changes]:
+    """One descriptor."""
+    heard = Changes(Wake(), 0.0)
+    yield heard
+    heard.close()
+
+
+@pytest.fixture
+def no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not heard of is never seen: a test that waits for it would not end."""
+    monkeypatch.setattr(follow, "UNHEARD_S", LONG_S)
+    monkeypatch.setattr(many_files, "UNHEARD_S", LONG_S)
+    monkeypatch.setattr(many_files, "_LOOK_S", 0.0)
+
+
+class Following:
+    """A collector with a position, asked with waits that only a change can end."""
+
+    def __init__(self, spec: str) -> None:
+        self.collector: Collector = make_collector(spec, SETTINGS)
+        self.collector.open(None)
+
+    def next(self) -> list[Any]:
+        """The pids of the next turn that gives events."""
+        end = time.monotonic() + DEADLINE_S
+        while time.monotonic() < end:
+            collected = self.collector.collect(DEADLINE_S)
+            if collected.events:
+                return pids(collected.events)
+        raise AssertionError("nothing was heard")
+
+    def settle(self) -> None:
+        """Turns enough that nothing is left to do but wait for changes."""
+        for _ in range(5):
+            assert not self.collector.collect(0.02).events
+
+
+@pytest.fixture
+def following(tmp_path: Path) -> Iterator[Following]:
+    """`kern.log`, with one line in it that was read."""
+    append(tmp_path / "kern.log", xid(1))
+    following = Following(f"file:{tmp_path}/kern.log:kernel")
+    assert following.next() == [1]
+    following.settle()
+    yield following
+    following.collector.close()
+
+
+def test_only_the_owner_of_what_changed_is_told(heard: Changes, tmp_path: Path) -> None:
+    """A file's writing, a name in a folder, any name in a folder."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.touch()
+    two.touch()
+    heard.watch_file(one, "one")
+    heard.watch_file(two, "two")
+    append(two, "x")
+    assert heard.wait(DEADLINE_S) == {"two"}
+    append(one, "x")
+    assert heard.wait(DEADLINE_S) == {"one"}
+    heard.watch_folder(tmp_path, "three", "three")
+    (tmp_path / "other").touch()
+    (tmp_path / "three").touch()
+    assert heard.wait(DEADLINE_S) == {"three"}
+    heard.watch_folder(tmp_path, "any")
+    (tmp_path / "other").rename(tmp_path / "another")
+    assert heard.wait(DEADLINE_S) == {"any"}
+
+
+def test_an_owner_that_left_is_not_told_and_the_others_still_are(heard: Changes, tmp_path: Path) -> None:
+    """Two may follow the same file by two names; the last that leaves ends the watch."""
+    path = tmp_path / "log"
+    path.touch()
+    link = tmp_path / "link"
+    link.hardlink_to(path)
+    watch, same = heard.watch_file(path, "a"), heard.watch_file(link, "b")
+    assert watch == same
+    heard.leave(watch, "a")
+    append(path, "x")
+    assert heard.wait(DEADLINE_S) == {"b"}
+    heard.leave(watch, "b")
+    assert not heard.sees(watch)
+    append(path, "x")
+    other = tmp_path / "other"
+    other.touch()
+    heard.watch_file(other, "c")
+    append(other, "x")
+    assert heard.wait(DEADLINE_S) == {"c"}
+
+
+def test_a_watch_ends_with_its_folder(heard: Changes, tmp_path: Path) -> None:
+    """Its owner is told, and sees that it must ask anew."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    watch = heard.watch_folder(folder, "run", "log")
+    assert heard.sees(watch)
+    folder.rmdir()
+    assert heard.wait(DEADLINE_S) == {"run"}
+    assert not heard.sees(watch)
+
+
+def test_where_events_were_dropped_everybody_looks(heard: Changes) -> None:
+    """The kernel's queue ran over: who was meant is not known."""
+    heard._whose = {1: [("a", None)], 2: [("b", "log"), ("c", None)]}
+    assert heard._touched(changes._EVENT.pack(-1, changes._OVERFLOW, 0, 0)) == {"a", "b", "c"}
+
+
+def test_two_waits_end_apart_so_that_lines_are_read_together(tmp_path: Path) -> None:
+    """A busy log is not looked at for each of its lines."""
+    slow = Changes(Wake(), 0.05)
+    path = tmp_path / "log"
+    path.touch()
+    slow.watch_file(path, "log")
+    ended = []
+    for _ in range(2):
+        append(path, "x")
+        assert slow.wait(DEADLINE_S) == {"log"}
+        ended.append(slow._ended)
+    slow.close()
+    assert ended[1] - ended[0] >= 0.05
+
+
+@pytest.mark.parametrize(("place", "expected"), [("/proc/self", False), ("/sys", False), ("/no/such/place", False)])
+def test_a_file_system_that_is_not_known_to_tell_is_not_trusted(place: str, expected: bool) -> None:
+    """Whatever is in /proc changes without a word."""
+    assert tells(os.fsencode(place)) is expected
+
+
+def test_a_line_is_read_when_it_is_written(following: Following, tmp_path: Path, no_second_look: None) -> None:
+    """Nothing but the writing ends these waits, of an hour each."""
+    for number in (2, 3):
+        threading.Timer(0.02, append, (tmp_path / "kern.log", xid(number))).start()
+        assert following.next() == [number]
+
+
+def test_a_renamed_file_and_its_heir_are_both_heard(following: Following, tmp_path: Path, no_second_look: None) -> None:
+    """logrotate's `create`: the old one is still written to for a moment."""
+    log = tmp_path / "kern.log"
+    log.rename(tmp_path / "kern.log.1")
+    append(tmp_path / "kern.log.1", xid(2))
+    assert following.next() == [2]
+    following.settle()
+    append(log, xid(3))
+    assert following.next() == [3]
+    following.settle()
+    append(log, xid(4))
+    assert following.next() == [4], "the heir is heard as the first one was"
+
+
+def test_a_truncated_file_is_heard(following: Following, tmp_path: Path, no_second_look: None) -> None:
+    """logrotate's `copytruncate`."""
+    os.truncate(tmp_path / "kern.log", 0)
+    following.settle()
+    append(tmp_path / "kern.log", xid(2))
+    assert following.next() == [2]
+    following.settle()
+    append(tmp_path / "kern.log", xid(3))
+    assert following.next() == [3]
+
+
+def test_a_file_and_its_folder_that_come_later_are_heard(tmp_path: Path, no_second_look: None) -> None:
+    """Where there is no folder there is nothing to hear: it is looked for, then heard."""
+    folder = tmp_path / "later"
+    following = Following(f"file:{folder}/kern.log:kernel")
+    following.settle()
+    folder.mkdir()
+    following.settle()
+    append(folder / "kern.log", xid(1))
+    assert following.next() == [1]
+    following.settle()
+    append(folder / "kern.log", xid(2))
+    assert following.next() == [2]
+    following.collector.close()
+
+
+def test_new_files_of_a_pattern_are_heard_and_quiet_ones_have_no_turn(
+    tmp_path: Path, no_second_look: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All share one descriptor; a file's line costs the others nothing."""
+    for number in (1, 2):
+        append(tmp_path / f"run{number}.log", xid(number))
+    following = Following(f"file:{tmp_path}/*.log:kernel")
+    assert sorted(following.next()) == [1, 2]
+    following.settle()
+    turns: list[str] = []
+    turn = many_files.FilesCollector._turn
+    monkeypatch.setattr(many_files.FilesCollector, "_turn", lambda self, path: turns.append(path) or turn(self, path))
+    append(tmp_path / "run3.log", xid(3))
+    assert following.next() == [3]
+    following.settle()
+    append(tmp_path / "run1.log", xid(4))
+    assert following.next() == [4]
+    assert str(tmp_path / "run2.log") not in turns
+    following.collector.close()
+
+
+@pytest.mark.parametrize("call", ["inotify_init1", "inotify_add_watch"])
+def test_without_a_watch_files_are_polled_and_that_is_said_once(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, no_second_look: None
+) -> None:
+    """The user's instances or watches are used up: another program has them all."""
+
+    class Spent:
+        """libc, where one call fails."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(ctypes.CDLL(None, use_errno=True), name)
+
+    def refuse(*_arguments: object) -> int:
+        ctypes.set_errno(28)
+        return -1
+
+    spent = Spent()
+    setattr(spent, call, refuse)
+    monkeypatch.setattr(changes, "_LIBC", spent)
+    following = Following(f"file:{tmp_path}/kern.log:kernel")
+    append(tmp_path / "kern.log", xid(1))
+    assert following.next() == [1]
+    following.settle()
+    append(tmp_path / "kern.log", xid(2))
+    assert following.next() == [2]
+    following.collector.close()
+    assert [record.getMessage() for record in caplog.records if "inotify" in record.getMessage()] == [
+        "this user's inotify is used up (sysctl fs.inotify): files are looked at again and again"
+    ]
+
+
+def test_what_is_heard_is_looked_at_now_and_then_all_the_same(
+    following: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not every write is told (a mapping's is not): nothing is said of this one, and it is read."""
+    monkeypatch.setattr(follow, "UNHEARD_S", 0.05)
+    monkeypatch.setattr(Changes, "_touched", lambda _self, _data: set())
+    append(tmp_path / "kern.log", xid(2))
+    assert following.next() == [2]
+
+
+@pytest.mark.parametrize("pattern", ["kern.log", "*.log"])
+def test_a_stop_ends_the_wait_of_a_quiet_source_at_once(tmp_path: Path, pattern: str, no_second_look: None) -> None:
+    """And what was read is given with it."""
+    append(tmp_path / "kern.log", xid(1))
+    following = Following(f"file:{tmp_path}/{pattern}:kernel")
+    assert following.next() == [1]
+    turns: list[Collected] = []
+    waiting = threading.Thread(target=lambda: turns.append(following.collector.collect(LONG_S)), daemon=True)
+    waiting.start()
+    following.collector.wake.set()
+    waiting.join(20)
+    assert not waiting.is_alive()
+    assert turns[0].events == ()
+    assert turns[0].position is not None
+    following.collector.close()
+
+
+def test_closed_it_holds_nothing_open(tmp_path: Path) -> None:
+    """Opened again and again, as after failures, it does not gather descriptors."""
+    append(tmp_path / "kern.log", xid(1))
+    following = Following(f"file:{tmp_path}/kern.log:kernel")
+    counts = []
+    for _ in range(3):
+        following.next()
+        following.collector.close()
+        counts.append(sum(1 for _ in Path("/proc/self/fd").iterdir()))
+        following.collector.open(None)
+        append(tmp_path / "kern.log", xid(2))
+    following.collector.close()
+    assert len(set(counts)) == 1
