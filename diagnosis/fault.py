@@ -8,11 +8,10 @@ Joining is associative and commutative: however events arrive, the same incident
 Each event may be handed in once; nothing here can tell that it was counted before.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 import orjson
@@ -25,7 +24,6 @@ from store.read import incident_of
 # Different things that may name one incident: a node of eight GPUs with a dozen codes each. Beyond, the worst stay.
 MAX_HEADS = 128
 
-_Key: TypeAlias = tuple[object, ...]
 _HEADS = msgspec.json.Decoder(list[Head])
 
 
@@ -33,9 +31,13 @@ class FaultError(ValueError):
     """A text that is none of faults."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A fault as JSON."""
+@dataclass(slots=True)
+class Fault:
+    """One fault's events, folded: when, how many of each kind, and the earliest of each different thing that happened.
+
+    `id` is that of the first event; `kinds` counts by `kind_key`; `heads` are candidates for its name, the earliest
+    first, no two of one kind, code, severity and device.
+    """
 
     id: str
     node: str | None
@@ -44,35 +46,23 @@ class _Written:
     kinds: dict[str, int]
     heads: list[Head]
 
-
-_WRITTEN = msgspec.json.Decoder(list[_Written])
-
-
-@dataclass(slots=True)
-class Fault:
-    """One fault's events, folded: when, how many of each kind, and the earliest of each different thing that happened.
-
-    `id` is that of the first event; `heads` are candidates for its name, by kind, code, severity and device.
-    """
-
-    id: str
-    node: str | None
-    start: datetime
-    end: datetime
-    kinds: Counter[str]
-    heads: dict[_Key, Head]
+    @property
+    def count(self) -> int:
+        """How many events it is."""
+        return sum(self.kinds.values())
 
     def join(self, other: "Fault") -> None:
         """Take another part of the same fault in; no event may be in both."""
         if (other.start, other.id) < (self.start, self.id):
             self.start, self.id = other.start, other.id
         self.end = max(self.end, other.end)
-        self.kinds.update(other.kinds)
-        self.heads = _kept([*self.heads.values(), *other.heads.values()])
+        for kind, count in other.kinds.items():
+            self.kinds[kind] = self.kinds.get(kind, 0) + count
+        self.heads = _kept([*self.heads, *other.heads])
 
     def incident(self) -> Incident:
         """What all of it comes to."""
-        head = root(sorted(self.heads.values(), key=_moment), self.kinds)
+        head = root(self.heads, self.kinds)
         return Incident(
             id=self.id,
             node=self.node,
@@ -85,7 +75,7 @@ class Fault:
             action=head.action,
             device=head.device,
             message=head.message,
-            count=self.kinds.total(),
+            count=self.count,
             kinds=dict(sorted(self.kinds.items())),
             source=head.source,
             name=head.name,
@@ -93,9 +83,9 @@ class Fault:
 
     def heads_text(self) -> str | None:
         """The candidates as JSON, for `incidents.heads`; None where the incident's own words say as much."""
-        heads = sorted(self.heads.values(), key=_moment)
-        told = len(heads) == 1 and heads[0].id == self.id and not heads[0].follows
-        return None if told else orjson.dumps(heads).decode()
+        first = self.heads[0]
+        told = len(self.heads) == 1 and first.id == self.id and not first.follows
+        return None if told else orjson.dumps(self.heads).decode()
 
 
 def fault_of(events: Sequence[Event]) -> Fault:
@@ -103,13 +93,16 @@ def fault_of(events: Sequence[Event]) -> Fault:
     first, last = events[0], events[-1]
     if first.time is None or last.time is None:
         raise ValueError(f"the event {first.id} bears no time")
-    kinds = Counter((event.kind, event.code) for event in events)
+    kinds: dict[tuple[str, int | None], int] = {}
+    for event in events:
+        key = event.kind, event.code
+        kinds[key] = kinds.get(key, 0) + 1
     return Fault(
         id=first.id or event_id(first),
         node=first.node,
         start=first.time,
         end=last.time,
-        kinds=Counter({kind_key(kind, code): count for (kind, code), count in kinds.items()}),
+        kinds={kind_key(kind, code): count for (kind, code), count in kinds.items()},
         heads=_kept([head_of(event, event.time) for event in _different(events) if event.time is not None]),
     )
 
@@ -118,13 +111,15 @@ def fault_from(row: Mapping[str, Any]) -> Fault:
     """The fault of a row of `incidents`."""
     incident = incident_of(row)
     heads = _HEADS.decode(row["heads"]) if row["heads"] else [_present(incident)]
-    kinds = Counter(incident.kinds)
-    return Fault(incident.id, incident.node, incident.start, incident.end, kinds, _kept(heads))
+    return Fault(incident.id, incident.node, incident.start, incident.end, incident.kinds, heads)
 
 
-def encode_faults(faults: Iterable[Fault]) -> bytes:
+_FAULTS = msgspec.json.Decoder(list[Fault])
+
+
+def encode_faults(faults: Sequence[Fault]) -> bytes:
     """Faults as a JSON array."""
-    return orjson.dumps([_Written(f.id, f.node, f.start, f.end, dict(f.kinds), [*f.heads.values()]) for f in faults])
+    return orjson.dumps(faults)
 
 
 def decode_faults(text: bytes) -> list[Fault]:
@@ -134,35 +129,37 @@ def decode_faults(text: bytes) -> list[Fault]:
         FaultError: it wrote something else.
     """
     try:
-        written = _WRITTEN.decode(text)
+        return _FAULTS.decode(text)
     except msgspec.MsgspecError as error:
         raise FaultError(f"this is no JSON of faults: {error}") from error
-    return [Fault(w.id, w.node, w.start, w.end, Counter(w.kinds), _kept(w.heads)) for w in written]
 
 
-def _different(events: Iterable[Event]) -> list[Event]:
+def _different(events: Sequence[Event]) -> Iterable[Event]:
     """The first of each that may be another candidate: in a flood, few of very many."""
-    seen: dict[_Key, Event] = {}
+    if len(events) == 1:
+        return events
+    seen: dict[tuple[object, ...], Event] = {}
     for event in events:
         device = event.device
         where = (device.type, device.pci, device.uuid, device.index, device.port, event.name())
         key = (event.kind, event.code, event.severity, event.source, event.attributes.get("caused_by") is None, *where)
         if key not in seen:
             seen[key] = event
-    return list(seen.values())
+    return seen.values()
 
 
-def _kept(heads: Iterable[Head]) -> dict[_Key, Head]:
-    """The earliest of each different thing; of too many, the worst."""
-    found: dict[_Key, Head] = {}
-    for head in heads:
+def _kept(heads: list[Head]) -> list[Head]:
+    """The earliest of each different thing, by their time; of too many, the worst."""
+    if len(heads) == 1:
+        return heads
+    found: dict[tuple[object, ...], Head] = {}
+    for head in sorted(heads, key=_moment):
         key = (head.kind, head.code, head.severity, head.follows, head.device.key(), head.name, head.second_hand)
-        if key not in found or _moment(head) < _moment(found[key]):
-            found[key] = head
-    if len(found) <= MAX_HEADS:
-        return found
-    ranked = sorted(found.items(), key=lambda item: (-badness(item[1].severity), _moment(item[1])))
-    return dict(ranked[:MAX_HEADS])
+        found.setdefault(key, head)
+    kept = list(found.values())
+    if len(kept) > MAX_HEADS:
+        kept = sorted(sorted(kept, key=lambda head: -badness(head.severity))[:MAX_HEADS], key=_moment)
+    return kept
 
 
 def _moment(head: Head) -> tuple[datetime, str]:

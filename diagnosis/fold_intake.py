@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 def put_faults(connection: sa.Connection, events: Iterable[Event], received: datetime) -> int:
     """Keep the fault events among new ones, all with a time, for the incidents to come; returns how many they are."""
     faults = faults_of(events)
-    count = sum(fault.kinds.total() for fault in faults)
+    count = sum(fault.count for fault in faults)
     if count:
         add_intake(connection, encode_faults(faults), count, received)
     return count
@@ -105,7 +105,7 @@ def _fold(connection: sa.Connection, batches: Sequence[Batch]) -> int:
 
 def _faults(batch: Batch) -> list[Fault]:
     faults = decode_faults(unpack(batch))
-    count = sum(fault.kinds.total() for fault in faults)
+    count = sum(fault.count for fault in faults)
     if count != batch.count:
         raise IntakeError(f"row {batch.seq} of the intake counts {count} events, not {batch.count}")
     return faults

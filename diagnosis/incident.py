@@ -42,7 +42,7 @@ def fault_group(fault: Fault) -> Group:
     """The group of a fault."""
     if fault.node is not None:
         return fault.node, ""
-    head = next(iter(fault.heads.values()))
+    head = fault.heads[0]
     return _group(head.device, head.name, head.kind, head.code)
 
 
