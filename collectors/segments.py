@@ -7,17 +7,14 @@ Space comes back by deleting whole segments. A torn tail is cut off when the log
 """
 
 import os
-import re
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from zlib import crc32
 
-_HEADER = struct.Struct("<II")
-_MAX_RECORD = 64 * 1024 * 1024
-_NOT_ZERO = re.compile(rb"[^\0]")
+from collectors.segment_bytes import HEADER, framed, open_segment, record_at, resync
+
+_BLOCK = 4096  # a file system gives back no less
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,25 +75,25 @@ class SegmentLog:
         Raises:
             OSError: the disk is full or broken; the log is as it was.
         """
-        number = self._place()
-        size = self._sizes.get(number, 0)
-        first = self._opening() if size == 0 else None
-        if first is not None:
-            payloads = [first, *payloads]
-        data = b"".join(_HEADER.pack(len(payload), crc32(payload)) + payload for payload in payloads)
-        descriptor = self._writable(number, size)
-        try:
-            _write_all(descriptor, data, size)
-            if sync:
-                os.fsync(descriptor)
-            if size == 0:
-                sync_folder(self._folder)
-        except OSError:
-            with suppress(OSError):  # else the next append cuts it
-                os.ftruncate(descriptor, size)
-            raise
-        self._sizes[number] = size + len(data)
-        self.unsynced = not sync
+        self._append_to(self._place(), payloads, sync)
+
+    def begin_next(self) -> bool:
+        """Have a segment after those that hold anything, so that they may go; False where that would free nothing.
+
+        Raises:
+            OSError: there is no room for its opening record; the log is as it was.
+        """
+        first = self._opening()
+        begun = 0 if first is None else len(framed(first))
+        if self.size_bytes < begun + _BLOCK:
+            return False
+        newest = max(self._sizes)
+        self._writable(newest, self._sizes[newest])  # cut what a failed write left: nobody will do it later
+        if first is None:
+            self.begin_after(newest)
+        else:
+            self._append_to(max(newest + (self._sizes[newest] > 0), self._least), [], sync=True)
+        return True
 
     def undo(self, place: Cursor) -> None:
         """Take back what was appended after a place."""
@@ -125,11 +122,11 @@ class SegmentLog:
     def read_segment(self, number: int, offset: int = 0, count: bool = True) -> Iterator[tuple[bytes | None, Cursor]]:
         """The same of one segment; without `count` its damage is not counted."""
         size = self._sizes[number]
-        descriptor = _open(self._path(number))
+        descriptor = open_segment(self._path(number))
         try:
             while offset < size:
-                payload = _record(descriptor, offset, size)
-                after = _resync(descriptor, offset, size) if payload is None else offset + _HEADER.size + len(payload)
+                payload = record_at(descriptor, offset, size)
+                after = resync(descriptor, offset, size) if payload is None else offset + HEADER.size + len(payload)
                 if payload is None and count and self._counted.get(number, 0) < after:
                     self.damaged_bytes += after - max(offset, self._counted.get(number, 0))
                     self._counted[number] = after
@@ -151,7 +148,7 @@ class SegmentLog:
         Raises:
             OSError: the disk is full or broken; the segment is as it was.
         """
-        data = b"".join(_HEADER.pack(len(payload), crc32(payload)) + payload for payload in payloads)
+        data = b"".join(map(framed, payloads))
         write_atomically(self._path(segment), data)
         self._sizes[segment] = len(data)
         self._counted.pop(segment, None)
@@ -159,6 +156,8 @@ class SegmentLog:
     def drop_before(self, segment: int) -> None:
         """Delete the segments older than one."""
         for number in [number for number in self._sizes if number < segment]:
+            if number == self._written:
+                self.close()  # a file that is open keeps its room
             self._path(number).unlink(missing_ok=True)
             del self._sizes[number]
             self._counted.pop(number, None)
@@ -183,6 +182,24 @@ class SegmentLog:
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:08d}.seg"
+
+    def _append_to(self, number: int, payloads: Sequence[bytes], sync: bool) -> None:
+        size = self._sizes.get(number, 0)
+        first = self._opening() if size == 0 else None
+        data = b"".join(map(framed, payloads if first is None else [first, *payloads]))
+        descriptor = self._writable(number, size)
+        try:
+            _write_all(descriptor, data, size)
+            if sync:
+                os.fsync(descriptor)
+            if size == 0:
+                sync_folder(self._folder)
+        except OSError:
+            with suppress(OSError):  # else the next append cuts it
+                os.ftruncate(descriptor, size)
+            raise
+        self._sizes[number] = size + len(data)
+        self.unsynced = not sync
 
     def _place(self) -> int:
         """The segment to write to: the newest, or the next one where that is full or not to be used."""
@@ -215,50 +232,6 @@ class SegmentLog:
                 file.truncate(good)
                 os.fsync(file.fileno())
         self._sizes[number] = good
-
-
-def _open(path: Path) -> int:
-    """A descriptor; -1 where there is nothing to read: its records are damaged then."""
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return -1
-
-
-def _record(descriptor: int, offset: int, size: int) -> bytes | None:
-    """The record at an offset; None where there is no good one."""
-    try:
-        header = os.pread(descriptor, _HEADER.size, offset)
-        if len(header) < _HEADER.size:
-            return None
-        length, checksum = _HEADER.unpack(header)
-        # A run of zeros, as a crash may leave, is no record though its checksum fits.
-        if not 0 < length <= min(_MAX_RECORD, size - offset - _HEADER.size):
-            return None
-        payload = os.pread(descriptor, length, offset + _HEADER.size)
-    except OSError:
-        return None
-    return payload if len(payload) == length and crc32(payload) == checksum else None
-
-
-def _resync(descriptor: int, offset: int, size: int) -> int:
-    """Where the next good record after a broken one begins; `size` where there is none."""
-    try:
-        data = os.pread(descriptor, size - offset, offset)
-    except OSError:
-        return size
-    # A length's highest byte is zero (no segment has 16 MB), and a record of JSON text holds no zero.
-    zero = data.find(b"\0", 4)
-    while 0 <= zero <= len(data) - 5:
-        length, checksum = _HEADER.unpack_from(data, zero - 3)
-        start = zero - 3 + _HEADER.size
-        if 0 < length <= len(data) - start and crc32(memoryview(data)[start : start + length]) == checksum:
-            return offset + zero - 3
-        after = _NOT_ZERO.search(data, zero + 1)
-        if after is None:
-            break
-        zero = data.find(b"\0", max(zero + 1, after.start() + 1) if length == 0 else zero + 1)
-    return size
 
 
 def _write_all(descriptor: int, data: bytes, offset: int) -> None:

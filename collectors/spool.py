@@ -20,24 +20,20 @@ import orjson
 
 from collectors.collector import Collected, Position
 from collectors.losses import Losses, Queue, Reason
+from collectors.reserve import Reserve
 from collectors.rollup_wire import rollup_to_wire
 from collectors.segments import Cursor, SegmentLog
-from collectors.spool_queue import Pending, SpoolQueue
-from collectors.spool_record import decode, encode, is_fault, parts
-from collectors.spool_state import QUEUES, SpoolBusyError, SpoolState, lock, read_state
+from collectors.spool_queue import Pending, SpoolQueue, newest_positions
+from collectors.spool_record import encode, is_fault, payloads_of
+from collectors.spool_state import QUEUES, SpoolBusyError, SpoolFullError, SpoolState, lock, read_state
 from store.event import Event, to_wire
 
 __all__ = ["QUEUES", "Pending", "Queue", "Spool", "SpoolBusyError", "SpoolFullError"]
 
 _LOG = logging.getLogger("foreshock.sidecar")
-# Sources whose records are overwritten while they wait.
-_CANNOT_WAIT = frozenset({"kmsg"})
+_CANNOT_WAIT = frozenset({"kmsg"})  # what these read is overwritten while it waits
 _TICK_S = 1.0  # `keep_up` comes about so often
 _LOSS_BYTES = 1000  # an event that tells a loss has no more
-
-
-class SpoolFullError(Exception):
-    """No room until the server has taken something."""
 
 
 class Spool:
@@ -57,7 +53,6 @@ class Spool:
         self.max_bytes = max_bytes
         self.fsync_interval_s = fsync_interval_s
         self._synced_at = time.monotonic()
-        self._positions: dict[str, Position] = {}
         self._unsaved: set[str] = set()
         self._state_file = folder / "acknowledged.json"
         self._state_saved = True
@@ -68,8 +63,11 @@ class Spool:
             "events": SegmentLog(folder / "events", segment_bytes, self._snapshot),
             "telemetry": SegmentLog(folder / "telemetry", segment_bytes, lambda: None),
         }
+        self._reserve = Reserve(folder / "reserve")
         self._queues = {queue: SpoolQueue(queue, logs[queue], state.places[queue], self._losses) for queue in QUEUES}
-        self._read_positions()
+        self._positions = newest_positions(logs["events"])
+        self._acknowledge("events", self._queues["events"].acknowledged)  # its file: before the disk is full
+        self._take_reserve()
         self.news = threading.Event()  # set whenever something was appended
 
     def position(self, spec: str) -> Position | None:
@@ -127,7 +125,7 @@ class Spool:
                 queue = self._queues["events"]
                 idle = queue.acknowledged == queue.log.end
                 positions = {spec: self._positions[spec] for spec in sorted(self._unsaved)}
-                queue.log.append([encode(time.time(), positions)])
+                self._append("events", [encode(time.time(), positions)], sync=True)
                 self._unsaved.clear()
                 if idle:  # nothing waits: this record is nothing to send
                     self._acknowledge("events", queue.log.end)
@@ -222,10 +220,8 @@ class Spool:
             self._unsaved.discard(spec)
 
     def _append_events(self, lines: Sequence[bytes], positions: Mapping[str, Any], losses: Sequence[Event]) -> None:
-        groups = list(parts([*lines, *(orjson.dumps(to_wire(event)) for event in losses)]))
-        now = time.time()
-        payloads = [encode(now, positions if group is groups[-1] else {}, group) for group in groups]
-        self._queues["events"].log.append(payloads, sync=not self.fsync_interval_s)
+        told = [orjson.dumps(to_wire(event)) for event in losses]
+        self._append("events", payloads_of(time.time(), positions, [*lines, *told]), not self.fsync_interval_s)
         self._losses.told(losses)
         self._state_saved = self._state_saved and not losses
 
@@ -236,8 +232,29 @@ class Spool:
             self._losses.add("telemetry", "full", len(lines))
             self._state_saved = False
             return
-        payloads = [encode(time.time(), {}, part) for part in parts(lines)]
-        self._queues["telemetry"].log.append(payloads, sync=not self.fsync_interval_s)
+        self._append("telemetry", payloads_of(time.time(), {}, lines), not self.fsync_interval_s)
+
+    def _append(self, queue: Queue, payloads: Sequence[bytes], sync: bool) -> None:
+        try:
+            self._queues[queue].log.append(payloads, sync)
+        except OSError:
+            if not self._free():
+                raise
+            self._queues[queue].log.append(payloads, sync)
+
+    def _free(self) -> bool:
+        """Make room on the disk: delete what the server has, though it be in segments that are still written to."""
+        freed = False
+        for queue in self._queues.values():
+            with suppress(OSError):
+                freed = self._reserve.spend(queue.free) or freed
+        if freed:
+            self._acknowledge("events", self._queues["events"].acknowledged)
+            self._take_reserve()
+        return freed
+
+    def _take_reserve(self) -> None:
+        self._reserve.take(2 * len(self._snapshot() or b""))
 
     def _make_room(self, size: int) -> None:
         # An empty spool takes a batch of any size: one larger than the limit must not wait for ever.
@@ -264,11 +281,13 @@ class Spool:
         if cursor.segment != before.segment:
             with suppress(OSError):
                 self._queues[queue].acknowledge(cursor)
+            self._take_reserve()
 
     def _save_state(self) -> None:
         self._state_saved = False
         places = {queue: self._queues[queue].acknowledged for queue in QUEUES}
-        SpoolState(places, self._losses.open_losses()).write(self._state_file)
+        state = SpoolState(places, self._losses.open_losses())
+        self._reserve.spend(lambda: state.write(self._state_file))
         self._state_saved = True
 
     def _sync(self) -> None:
@@ -279,17 +298,3 @@ class Spool:
     def _snapshot(self) -> bytes | None:
         """The first record of each segment: every position, so that older segments may go."""
         return encode(time.time(), self._positions) if self._positions else None
-
-    def _read_positions(self) -> None:
-        """From the newest segment, which begins with every position; where that beginning is bad, from older ones."""
-        log = self._queues["events"].log
-        for number in reversed(log.segments):
-            found: dict[str, Position] = {}
-            whole = False
-            for place, (payload, _end) in enumerate(log.read_segment(number, count=False)):
-                record = None if payload is None else decode(payload)
-                found.update({} if record is None else record.positions)
-                whole = whole or (place == 0 and record is not None)
-            self._positions = {**found, **self._positions}
-            if whole:
-                return

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from collectors.collector import Position
 from collectors.losses import Losses, Queue
 from collectors.segments import Cursor, SegmentLog
 from collectors.spool_record import Record, decode, encode, is_fault
@@ -74,6 +75,17 @@ class SpoolQueue:
         self.acknowledged = place
         self.log.drop_before(place.segment)
 
+    def free(self) -> bool:
+        """Where nothing waits, delete the newest segment too, though it is not full; False where nothing came free.
+
+        Raises:
+            OSError: there is no room for the record that must be kept of it.
+        """
+        if self.backlog_bytes() or not self.log.begin_next():
+            return False
+        self.acknowledge(max(self.log.end, Cursor(self.acknowledged.segment + 1, 0)))
+        return True
+
     def give_up_oldest(self) -> Cursor | None:
         """Delete the oldest segment, sent or not; returns the place to go on from."""
         oldest = self.log.segments[0]
@@ -119,3 +131,19 @@ class SpoolQueue:
                 self._judged = end
                 self._losses.add(self.name, "damaged", len(payload) if record is None else record.damaged_bytes)
             yield record or _NOTHING, end
+
+
+def newest_positions(log: SegmentLog) -> dict[str, Position]:
+    """From the newest segment, which begins with every position; where that beginning is bad, from older ones too."""
+    positions: dict[str, Position] = {}
+    for number in reversed(log.segments):
+        found: dict[str, Position] = {}
+        whole = False
+        for place, (payload, _end) in enumerate(log.read_segment(number, count=False)):
+            record = None if payload is None else decode(payload)
+            found.update({} if record is None else record.positions)
+            whole = whole or (place == 0 and record is not None)
+        positions = {**found, **positions}
+        if whole:
+            break
+    return positions

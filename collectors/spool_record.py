@@ -60,6 +60,12 @@ def parts(items: Sequence[bytes]) -> Iterator[list[bytes]]:
         yield part
 
 
+def payloads_of(at: float, positions: Mapping[str, Any], items: Sequence[bytes]) -> list[bytes]:
+    """Items as records; the positions stand in the last one, so that they count when all of the items are there."""
+    groups = list(parts(items))
+    return [encode(at, positions if group is groups[-1] else {}, group) for group in groups]
+
+
 def is_fault(item: bytes) -> bool:
     """Whether an event is more than information."""
     found = _loads(item)

@@ -24,6 +24,10 @@ class SpoolBusyError(Exception):
     """Another sidecar uses this folder."""
 
 
+class SpoolFullError(Exception):
+    """No room until the server has taken something."""
+
+
 @dataclass(frozen=True, slots=True)
 class SpoolState:
     """What is saved beside the queues."""
