@@ -71,7 +71,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     running.process.wait(60)
 
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("demo")]
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kmsg")]  # one test writes there
 
 
 def test_both_addresses_answer(demo: Demo) -> None:

@@ -209,6 +209,7 @@ def stop() -> Iterator[threading.Event]:
     stop.set()
 
 
+@pytest.mark.xdist_group("kmsg")
 def test_a_kernel_record_reaches_the_server(recorder: Any, tmp_path: Path, until: Until, stop: threading.Event) -> None:
     """Through the real device, one failing source beside it."""
     try:

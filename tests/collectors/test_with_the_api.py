@@ -106,6 +106,7 @@ def test_lines_of_a_log_are_served_as_events_and_an_incident(
     assert [node["node"] for node in api.get("/nodes")["items"]] == ["gpu-017"]
 
 
+@pytest.mark.xdist_group("kmsg")
 def test_a_kernel_record_is_served_as_an_event(api: Api, sidecar: Callable[..., None], until: Until) -> None:
     """The whole way, from the device to the answer."""
     try:
