@@ -4,7 +4,6 @@ Each fault line of the catalogue is parsed once by the kernel parser; an event t
 own node, time, serial (`pid`) and id. Rates: `events_a_second`.
 """
 
-import gzip
 import hashlib
 import random
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ from typing import Any
 import orjson
 
 from collectors.rollup_wire import rollup_to_wire
+from collectors.transport import batch_id, packed
 from parsers.parser import Context
 from parsers.ruled import make_parser
 from store import catalog
@@ -112,12 +112,13 @@ class Bodies:
 
 
 def request(path: str, body: bytes) -> bytes:
-    """The bytes of a POST, packed as a sidecar packs it."""
-    packed = b""
+    """The bytes of a POST, packed and named as a sidecar does it."""
+    head = f"POST /api/v1/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    head += f"Foreshock-Batch: {batch_id(body)}\r\n"
     if len(body) >= _COMPRESS_FROM:
-        body, packed = gzip.compress(body, compresslevel=3), b"Content-Encoding: gzip\r\n"
-    head = f"POST /api/v1/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n".encode()
-    return head + packed + b"Content-Length: %d\r\n\r\n" % len(body) + body
+        body = packed(body, "zstd")
+        head += "Content-Encoding: zstd\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def _template(record: dict[str, Any]) -> bytes:

@@ -30,7 +30,7 @@ class StepClock:
         if compiler is None:
             missing("no C compiler: apt-get install gcc")
         library, self._file = folder / "step_clock.so", folder / "step_clock"
-        command = [str(compiler), "-O2", "-shared", "-fPIC", "-o", library, SOURCE, "-ldl"]
+        command = [str(compiler), "-O2", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"]
         subprocess.run(command, check=True, capture_output=True)
         self._file.write_bytes(struct.pack("=q", 0))
         self.environment = {"LD_PRELOAD": str(library), "STEP_CLOCK": str(self._file)}

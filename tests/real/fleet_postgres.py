@@ -42,7 +42,7 @@ class FleetPostgres:
 
     def ready(self) -> bool:
         """Whether it takes connections."""
-        command = [self.server.bin / "pg_isready", "-q", "-h", self.server.folder]
+        command = [str(self.server.bin / "pg_isready"), "-q", "-h", str(self.server.folder)]
         return subprocess.run(command, env=_environment(), check=False).returncode == 0
 
     def rows(self, query: str, *values: object) -> list[tuple[object, ...]]:
@@ -89,7 +89,7 @@ def fleet_postgres(fleet: Fleet, **settings: str) -> Iterator[FleetPostgres]:
         fleet.add(program)
         found = FleetPostgres(program, Postgres(folder, binaries))
         wait_for("PostgreSQL answers", found.ready)
-        create = [binaries / "createdb", "-h", folder, "-U", "postgres", "foreshock"]
+        create = [str(binaries / "createdb"), "-h", str(folder), "-U", "postgres", "foreshock"]
         subprocess.run(create, check=True, env=_environment(), capture_output=True)
         try:
             yield found
