@@ -2,7 +2,7 @@
 
 PostgreSQL: four senders, as a cluster has many, against one COPY into a plain table `LIKE events INCLUDING ALL`:
 the same columns and indexes, but no partitions to find for each row, which makes it the harder one to come near.
-SQLite: one sender, against sqlite3's executemany into a table of the same schema in a file of its own, with the same
+SQLite: four senders, against sqlite3's executemany into a table of the same schema in a file of its own, with the same
 pragmas and as many rows a commit.
 The events are a fleet in trouble: each of 400 nodes repeats a fault every eight seconds, so that all of them go through
 the intake into 400 incidents while the requests are answered.
@@ -60,7 +60,7 @@ def _on_sqlite(folder: Path) -> Result:
     path, twin = folder / "x.db", folder / "twin.db"
     with serve(f"sqlite:///{path}", folder) as server:
         _send(server, batches[:1], 1)
-        ours = seconds(lambda: _send(server, batches[1:], 1))
+        ours = seconds(lambda: _send(server, batches[1:], SENDERS))
     with sqlite3.connect(path) as source:
         rows = source.execute("SELECT * FROM events").fetchall()
         made = "SELECT sql FROM sqlite_master WHERE tbl_name = 'events' AND sql IS NOT NULL"
@@ -69,7 +69,7 @@ def _on_sqlite(folder: Path) -> Result:
         raise RuntimeError(f"{len(rows)} of {EVENTS} events arrived")
     source.close()
     theirs = seconds(lambda: _insert(twin, [text for (text,) in schema], rows))
-    return _result((WHAT_SQLITE, BUDGET_SQLITE), ours * EVENTS / (EVENTS - BATCH), theirs, "one sender")
+    return _result((WHAT_SQLITE, BUDGET_SQLITE), ours * EVENTS / (EVENTS - BATCH), theirs, f"{SENDERS} senders")
 
 
 def _result(named: tuple[str, str], ours: float, theirs: float, senders: str) -> Result:

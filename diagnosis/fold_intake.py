@@ -21,7 +21,6 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from diagnosis.fault import Fault, decode_faults, encode_faults
 from diagnosis.incident import faults_of
 from diagnosis.incidents_table import merge_faults
-from store.database import writing
 from store.event import Event
 from store.intake import (
     MOST_EVENTS,
@@ -35,6 +34,7 @@ from store.intake import (
     set_aside,
     unpack,
 )
+from store.transaction import in_turn
 
 # Waits of `fold_everything` while another process folds.
 _PAUSE_S = 0.1
@@ -68,7 +68,7 @@ def fold_intake(engine: sa.Engine, most_events: int = MOST_EVENTS) -> int:
             return 0
     batches: list[Batch] = []
     try:
-        with writing(engine).begin() as connection:
+        with in_turn(engine) as connection:
             if not _alone(connection):
                 return 0
             batches = oldest_batches(connection, most_events)
@@ -114,13 +114,13 @@ def _faults(batch: Batch) -> list[Fault]:
 def _fold_one(engine: sa.Engine, batch: Batch) -> int:
     """Fold one row by itself, or set it aside."""
     try:
-        with writing(engine).begin() as connection:
+        with in_turn(engine) as connection:
             return _fold(connection, read_batches(connection, [batch.seq])) if _alone(connection) else 0
     except Exception as error:
         if not _is_of_the_rows(error):
             raise
         _log.exception("row %d of the intake, %d events, is in no incident: it is set aside", batch.seq, batch.count)
-        with writing(engine).begin() as connection:
+        with in_turn(engine) as connection:
             set_aside(connection, batch, f"{type(error).__name__}: {error}")
     return 0
 

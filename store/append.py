@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from store import schema
+from store.bulk_rows import bound
 from store.copy_events import copy_new
 from store.event import Event, RecordError, format_time, with_id
 from store.event_rows import COLUMNS, sqlite_rows
@@ -128,11 +129,7 @@ def upsert_last_seen(connection: sa.Connection, newest: Mapping[str, datetime]) 
         connection.exec_driver_sql(statement, (names, moments))
     else:
         statement = f"INSERT INTO nodes (node, last_seen) VALUES (?, ?) {upsert}"  # noqa: S608
-        connection.exec_driver_sql(statement, [(node, _bound(moment)) for node, moment in rows])
-
-
-def _bound(moment: datetime) -> Any:
-    return schema.UtcTime().process_bind_param(moment, sqlite.dialect())
+        connection.exec_driver_sql(statement, [(node, bound(moment)) for node, moment in rows])
 
 
 def append_outages(connection: sa.Connection, outages: Iterable[Outage]) -> None:

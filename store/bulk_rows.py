@@ -31,7 +31,7 @@ def insert_rows(
         return
     marks = ", ".join("?" * len(columns))
     statement = f"INSERT INTO {table.name} ({names}) VALUES ({marks})"  # noqa: S608  # our own names
-    connection.exec_driver_sql(statement, [tuple(map(_bound, row)) for row in rows])
+    connection.exec_driver_sql(statement, [tuple(map(bound, row)) for row in rows])
 
 
 def copy_rows(connection: sa.Connection, statement: str, rows: Iterable[Sequence[Any]]) -> None:
@@ -56,5 +56,6 @@ def told(statement: str, error: psycopg.Error) -> sa.exc.DBAPIError:
     )
 
 
-def _bound(value: Any) -> Any:
+def bound(value: Any) -> Any:
+    """A value as SQLite holds it: a moment as microseconds since 1970."""
     return (value - _EPOCH) // _US if isinstance(value, datetime) else value
