@@ -131,8 +131,10 @@ def take_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rej
     """Store telemetry roll-ups; one of a node and hour that is there is replaced."""
     state.metrics.rejected.labels("telemetry").inc(len(rejected))
     if rollups:
+        received = state.clock()
+        ensure_days(state.engine, {rollup.time.date() for rollup in rollups}, ("telemetry",), now=received)
         with writing(state.engine).begin() as connection:
-            append_rollups(connection, rollups, received=state.clock())
+            append_rollups(connection, rollups, received=received)
         state.news.set()
     return Taken(len(rollups), 0, rejected[:MAX_REJECTED_SHOWN])
 

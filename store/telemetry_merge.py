@@ -7,12 +7,13 @@ devices stay. So do columns that the new roll-up leaves empty. `samples` and `gp
 sees GPUs. The same roll-up twice changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
 from store import schema
 from store.telemetry import Rollup
@@ -21,11 +22,8 @@ _KEYS = ("node", "time")
 _COUNTS = ("samples", "gpus_seen")
 _NAMES = tuple(f.name for f in fields(Rollup))
 _GAUGES = tuple(name for name in _NAMES if name not in (*_KEYS, *_COUNTS, "devices"))
-
-# Objects of objects, joined down to the measure. SQLite's json_patch does that by itself (RFC 7396).
-_JOINED = """(SELECT json_object_agg(key, CASE WHEN old.value IS NULL THEN new.value
-WHEN new.value IS NULL THEN old.value ELSE old.value || new.value END) FROM jsonb_each(telemetry.devices::jsonb) AS old
-FULL JOIN jsonb_each(excluded.devices::jsonb) AS new USING (key))"""
+# Roll-ups of one statement, each of 10 KB or so.
+_AT_ONCE = 500
 
 
 def merge_rollups(connection: sa.Connection, rollups: Sequence[Rollup]) -> None:
@@ -34,19 +32,54 @@ def merge_rollups(connection: sa.Connection, rollups: Sequence[Rollup]) -> None:
         return
     # In one order, so that two writers of the same rows wait for each other and never in a circle.
     ordered = sorted(rollups, key=lambda rollup: (rollup.node, rollup.time))
-    connection.execute(_statement(connection), [{name: getattr(one, name) for name in _NAMES} for one in ordered])
+    if connection.dialect.name == "postgresql":
+        for part in _apart(ordered):
+            connection.exec_driver_sql(_MERGE, (orjson.dumps(part).decode(),))
+    else:
+        connection.execute(_sqlite_merge(), [{name: getattr(one, name) for name in _NAMES} for one in ordered])
 
 
-def _statement(connection: sa.Connection) -> Any:
-    on_postgres = connection.dialect.name == "postgresql"
+def _apart(ordered: Sequence[Rollup]) -> Iterator[list[Rollup]]:
+    """The same in parts that hold no node and hour twice: a statement may change a row but once."""
+    part: list[Rollup] = []
+    for rollup in ordered:
+        again = bool(part) and (part[-1].node, part[-1].time) == (rollup.node, rollup.time)
+        if again or len(part) == _AT_ONCE:
+            yield part
+            part = []
+        part.append(rollup)
+    yield part
+
+
+def _sqlite_merge() -> Any:
     table = schema.telemetry
-    statement: Any = (postgresql if on_postgres else sqlite).insert(table)
+    statement = sqlite.insert(table)
     new = statement.excluded
     sees_gpus = sa.or_(new.gpus_seen > 0, table.c.gpus_seen == 0)
     changed: dict[str, Any] = {name: sa.case((sees_gpus, new[name]), else_=table.c[name]) for name in _COUNTS}
     changed |= {name: sa.func.coalesce(new[name], table.c[name]) for name in _GAUGES}
-    joined: Any = sa.text(_JOINED) if on_postgres else sa.func.json_patch(table.c.devices, new.devices)
+    # Joined down to the measure by itself (RFC 7396).
+    joined = sa.func.json_patch(table.c.devices, new.devices)
     changed["devices"] = sa.case(
         (new.devices.is_(sa.null()), table.c.devices), (table.c.devices.is_(sa.null()), new.devices), else_=joined
     )
     return statement.on_conflict_do_update(index_elements=_KEYS, set_=changed)
+
+
+# Written once, and one document: to build the statement and send values one by one cost more than all of its work.
+_COUNT = "CASE WHEN excluded.gpus_seen > 0 OR telemetry.gpus_seen = 0 THEN excluded.{0} ELSE telemetry.{0} END"
+_MERGE = f"""
+INSERT INTO telemetry ({", ".join(_NAMES)})
+SELECT {", ".join(_NAMES)} FROM json_to_recordset(%s::json) AS told(node text, time timestamptz, samples int,
+    gpus_seen int, {", ".join(f"{name} float8" for name in _GAUGES)}, devices json)
+ORDER BY node COLLATE "C", time
+ON CONFLICT (node, time) DO UPDATE SET
+    {", ".join(f"{name} = {_COUNT.format(name)}" for name in _COUNTS)},
+    {", ".join(f"{name} = coalesce(excluded.{name}, telemetry.{name})" for name in _GAUGES)},
+    devices = CASE WHEN excluded.devices IS NULL THEN telemetry.devices
+        WHEN telemetry.devices IS NULL THEN excluded.devices
+        ELSE (SELECT json_object_agg(key, CASE WHEN old.value IS NULL THEN new.value
+            WHEN new.value IS NULL THEN old.value ELSE old.value || new.value END)
+            FROM jsonb_each(telemetry.devices::jsonb) AS old
+            FULL JOIN jsonb_each(excluded.devices::jsonb) AS new USING (key)) END
+"""  # noqa: S608  # our own names
