@@ -62,9 +62,14 @@ def sidecar(file: Path | None, **options: Any) -> None:
             raise ConfigError(error.message) from error
 
     stop, again = threading.Event(), threading.Event()
+
+    def end() -> None:
+        stop.set()
+        again.set()  # what waits for this one sees the other
+
     with (
         _logging(),
-        _on_signals({signal.SIGTERM: stop.set, signal.SIGINT: stop.set, signal.SIGHUP: again.set}),
+        _on_signals({signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: again.set}),
         Notifier(os.environ.get("NOTIFY_SOCKET")) as notifier,
     ):
         try:

@@ -2,7 +2,7 @@
 
     collector.open(position)            # as saved with the events of the last time, or None
     while not stopped:
-        collected = collector.collect(5.0)     # waits at most that long, and no longer than to `collector.wake.set()`
+        collected = collector.collect(30.0)     # waits at most that long, and no longer than to `wake.set()`
         sink.append(collector.spec, collected)     # events and position together, on disk
 
 A collector keeps no promise about disks or servers: it says what it saw and where it stands. Events and position are

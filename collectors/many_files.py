@@ -127,7 +127,7 @@ class FilesCollector:
         if collected.lines:
             self._heard[path] = now
         idle_s = _LOOK_S if now - self._heard[path] > _IDLE_S else 0.0
-        self._turn_due[path] = now if collected.lines else now + max(file.look_in_s, idle_s)
+        self._turn_due[path] = now if collected.lines else _next(now, max(file.look_in_s, idle_s))
         return collected
 
     def _fail(self, path: str, said: str) -> None:
@@ -149,7 +149,7 @@ class FilesCollector:
         self._looked = now
         if not self._changes.sees(self._folder) and not glob.has_magic(str(self._pattern.parent)):
             self._folder = self._changes.watch_folder(self._pattern.parent, _FOLDER)
-        self._look_due = now + (UNHEARD_S if self._changes.sees(self._folder) else _LOOK_S)
+        self._look_due = _next(now, UNHEARD_S if self._changes.sees(self._folder) else _LOOK_S)
         chosen = self._chosen()
         for path in [path for path in self._files if path not in chosen]:
             self._leave(path)
@@ -179,6 +179,11 @@ class FilesCollector:
             message = "source %s: of %d files the %d that were written to last are read: give a narrower pattern"
             _LOG.warning(message, self._spec, len(whole), MOST_FILES)
         return set(sorted(whole, key=_written_s, reverse=True)[:MOST_FILES])
+
+
+def _next(now_s: float, every_s: float) -> float:
+    """The next of moments that lie so far apart, the same for all files: waking is what a quiet file costs."""
+    return (now_s // every_s + 1) * every_s if every_s > 0 else now_s
 
 
 def _written_s(path: str) -> float:

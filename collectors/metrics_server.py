@@ -6,7 +6,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from collectors.metrics import SidecarMetrics
+from collectors.wake import Wake
 
+_LONG_S = 3600.0  # a wait that a request or the close ends
 _LANDING = b"""<!doctype html><title>Foreshock sidecar</title><h1>Foreshock sidecar</h1>
 <p><a href="/metrics">Metrics</a></p>
 """
@@ -24,14 +26,21 @@ class MetricsServer:
         self._server = ThreadingHTTPServer((host, port), _handler(metrics))
         self._server.daemon_threads = True
         self.port = self._server.server_port
-        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._wake = Wake()
+        self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._wake.set()
         self._thread.join()
+        self._server.server_close()
+
+    def _serve(self) -> None:
+        """As `serve_forever`, which wakes twice a second to see whether it is to end."""
+        while not self._wake.is_set:
+            if self._wake.wait(_LONG_S, self._server.fileno()):
+                self._server.handle_request()
 
 
 def _handler(metrics: SidecarMetrics) -> type[BaseHTTPRequestHandler]:

@@ -33,16 +33,16 @@ class Configuration(Generic[Settings]):
         """`load` raises ConfigError; `asked` is set by SIGHUP; `tell` hears of a reload's begin and end."""
         self._file = file
         self._load = load
-        self._asked = asked
+        self.asked = asked
         self._tell = tell
         self._stamp = self._stamp_now()
         self._looked = time.monotonic()
 
     def look(self, metrics: SidecarMetrics, apply: Callable[[Settings], None]) -> None:
-        """Read and apply it if it changed; else, or where it cannot be used, leave all as it is. Call each second."""
+        """Read and apply it if it changed; else, or where it cannot be used, leave all as it is."""
         if not self._is_due():
             return
-        self._asked.clear()
+        self.asked.clear()
         self._tell(True)
         try:
             apply(self._load())
@@ -58,11 +58,11 @@ class Configuration(Generic[Settings]):
 
     def _is_due(self) -> bool:
         now = time.monotonic()
-        if not self._asked.is_set() and now - self._looked < _LOOK_S:
+        if not self.asked.is_set() and now - self._looked < _LOOK_S:
             return False
         self._looked = now
         before, self._stamp = self._stamp, self._stamp_now()
-        return self._asked.is_set() or (self._stamp != before and self._stamp is not None)
+        return self.asked.is_set() or (self._stamp != before and self._stamp is not None)
 
     def _stamp_now(self) -> tuple[int, int, int] | None:
         """What changes with the file; None where it is not there: an editor may be about to put it back."""

@@ -12,7 +12,7 @@ from collectors.spool import SpoolFullError
 
 _LOG = logging.getLogger("foreshock.sidecar")
 # A turn waits no longer than this; a stop ends it at once. The first is short, so that what is well is soon called so.
-TURN_S = 5.0
+TURN_S = 30.0
 _FIRST_TURN_S = 0.5
 _HEALTHY_S = 60.0  # after so long without a failure the next one waits little again
 

@@ -32,6 +32,8 @@ _LOG = logging.getLogger("foreshock.sidecar")
 _SAVE_POSITIONS_S = 10.0
 _TEXTFILE_S = 15.0
 _TOLD_S = 60.0
+_LOOK_S = 5.0
+_SYNC_S = 1.0
 _JOIN_S = 2.0
 _FLUSH_S = 2.0
 # What is taken up at the start alone.
@@ -46,7 +48,8 @@ def run(
 ) -> None:
     """Run until the stop event, then bring to the server what is there, within a few seconds.
 
-    `alive` is called about every second while it works (a service manager's watchdog).
+    With a configuration, whoever sets the stop event sets its `asked` after it: that ends the wait.
+    `alive` is called every few seconds while it works (a service manager's watchdog).
 
     Raises:
         SourceError: a SPEC is not understood.
@@ -59,7 +62,13 @@ def run(
         shipping = _thread(sidecar.shipper.run, stop, "shipper")
         beating = _thread(sidecar.heart.run, stop, "heartbeat")
         sidecar.start()
-        while not stop.wait(1.0):
+        wait_s = _SYNC_S  # that it is ready is said soon
+        attention = stop if configuration is None else configuration.asked
+        while True:
+            attention.wait(wait_s)
+            if stop.is_set():
+                break
+            wait_s = sidecar.look_in_s
             sidecar.look()
             if configuration is not None:
                 configuration.look(sidecar.metrics, sidecar.apply)
@@ -146,8 +155,13 @@ class Sidecar:
         if settings.textfile != before.textfile and before.textfile is not None:
             TextFile(before.textfile).remove()
 
+    @property
+    def look_in_s(self) -> float:
+        """Seconds to the next look; appends that are not synced at once are synced by it."""
+        return _SYNC_S if self._settings.spool_fsync_s else _LOOK_S
+
     def look(self) -> None:
-        """Once a second: sources that hang, what need not wait for an append, the text file."""
+        """At an interval: sources that hang, what need not wait for an append, the text file."""
         self.sources.look()
         now = time.monotonic()
         try:

@@ -2,7 +2,7 @@
 
 sources = Sources(spool, metrics, turn_limit_s=60.0)
 sources.change([Source("kmsg"), Source("scrape:http://...", interval_s=30.0)], settings)
-sources.look()          # each second: a source that hangs is opened anew beside the thread that hangs
+sources.look()          # at an interval: a source that hangs is opened anew beside the thread that hangs
 sources.stop()
 """
 
