@@ -15,6 +15,7 @@ import shutil
 import time
 from datetime import UTC, datetime
 
+from collectors import repeats
 from collectors.collector import Collected, Position, SourceError, SourceSettings
 from collectors.command import PATH, Command, Outcome
 from collectors.device_events import exporter_event
@@ -59,6 +60,7 @@ class ExecCollector:
         self._due = 0.0
         self._failures = 0
         self._told: str | None = None
+        self._left_out_told = False
 
     @property
     def spec(self) -> str:
@@ -76,6 +78,7 @@ class ExecCollector:
         state = position or {}
         self._repeats = Repeats(state.get("repeats"))
         self._failures = int(state.get("failures", 0))
+        self._left_out_told = bool(state.get("left_out"))
         self._due = time.monotonic()
 
     def collect(self, wait_s: float) -> Collected:
@@ -114,11 +117,16 @@ class ExecCollector:
         events = self._judge_run(failed, outcome.trouble or "")
         if not failed:
             events += self._repeats.add(printed, self._began, f"{self._spec}:{self._began.isoformat()}")
+            events += self._left_out()
         return Collected(
             events=tuple(events),
             lines=outcome.output.count(b"\n"),
             errors=len(broken) + (outcome.trouble is not None),
-            position={"repeats": self._repeats.state(), "failures": self._failures},
+            position={
+                "repeats": self._repeats.state(),
+                "failures": self._failures,
+                "left_out": self._left_out_told,
+            },
         )
 
     def _decoded(self, output: bytes, broken: list[ParseError]) -> list[Event]:
@@ -141,6 +149,18 @@ class ExecCollector:
         if before >= _FAILURES and not failed:
             return [self._event("exporter_up", "The program ends well again")]
         return []
+
+    def _left_out(self) -> list[Event]:
+        """Tell once that the program prints more counters than are followed."""
+        if not self._repeats.left_out or self._left_out_told:
+            return []
+        self._left_out_told = True
+        message = (
+            f"{self._repeats.left_out} counters are not followed: {repeats.MOST_COUNTERS} of one program are. "
+            "Run it on parts of the fabric"
+        )
+        _LOG.warning("source %s: %s", self._spec, message)
+        return [self._event("measures_left_out", message)]
 
     def _event(self, kind: str, message: str) -> Event:
         return exporter_event(self._settings.node, self._began, kind, message, self._spec, "exec")

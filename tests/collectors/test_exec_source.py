@@ -178,6 +178,24 @@ def test_failures_are_counted_and_one_that_stays_is_an_event(make: Callable[...,
     assert complaining.last.errors == 1
 
 
+def test_counters_beyond_what_is_followed_are_told_once(
+    make: Callable[..., Runner], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also over a restart; what is followed is followed on."""
+    monkeypatch.setattr("collectors.repeats.MOST_COUNTERS", 1)
+    printed = tmp_path / "printed"
+    head = 'Errors for 0x506b4b0300c5b2a4 "leaf-01"\n   GUID 0x506b4b0300c5b2a4 port 3: '
+    line = head + "[SymbolErrorCounter == {}] [LinkDownedCounter == 2]\n"
+    printed.write_text(line.format(5))
+    runner = make(f"ibqueryerrors:cat {printed}")
+    assert [(event.kind, "1 counters are not" in event.message) for event in runner.run()] == [
+        ("measures_left_out", True)
+    ]
+    runner.restart()
+    printed.write_text(line.format(8))
+    assert [(event.kind, event.attributes["count"]) for event in runner.run()] == [("counter", 3)]
+
+
 def test_a_stop_ends_the_program(make: Callable[..., Runner]) -> None:
     """And never waits for it: a turn is short, however long the program runs."""
     runner = make("kernel:sleep 300")
