@@ -14,7 +14,7 @@ from collectors.tail import MARK_BYTES, FilePosition, LineSplitter, mark_of
 from parsers.parser import Parser, clean
 from store.event import Event
 
-_CHUNK = 256 * 1024
+_CHUNK = 64 * 1024  # a flood of faults takes some twenty times as much memory, decoded and encoded
 # What a parser is shown again after a restart: the beginning (a header names columns) and the end.
 _HEAD_BYTES = 16 * 1024
 _REHEARSE_BYTES = 64 * 1024
