@@ -4,7 +4,7 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +66,18 @@ class Following:
         end = time.monotonic() + DEADLINE_S
         while time.monotonic() < end:
             collected = self.collector.collect(DEADLINE_S)
-            if collected.events:
+            if collected.events and time.monotonic() < end:  # the look at the end of a turn hears nothing
                 return pids(collected.events)
         raise AssertionError("nothing was heard")
+
+    def after(self, act: Callable[..., object], *arguments: object) -> list[Any]:
+        """The same, where something is done while it waits."""
+        timer = threading.Timer(0.05, act, arguments)
+        timer.start()
+        try:
+            return self.next()
+        finally:
+            timer.join()
 
     def settle(self) -> None:
         """Turns enough that nothing is left to do but wait for changes."""
@@ -169,33 +178,34 @@ def test_a_file_system_that_is_not_known_to_tell_is_not_trusted(place: str, expe
 def test_a_line_is_read_when_it_is_written(following: Following, tmp_path: Path, no_second_look: None) -> None:
     """Nothing but the writing ends these waits, of an hour each."""
     for number in (2, 3):
-        threading.Timer(0.02, append, (tmp_path / "kern.log", xid(number))).start()
-        assert following.next() == [number]
+        assert following.after(append, tmp_path / "kern.log", xid(number)) == [number]
 
 
 def test_a_renamed_file_and_its_heir_are_both_heard(following: Following, tmp_path: Path, no_second_look: None) -> None:
     """logrotate's `create`: the old one is still written to for a moment."""
     log = tmp_path / "kern.log"
-    log.rename(tmp_path / "kern.log.1")
-    append(tmp_path / "kern.log.1", xid(2))
+    append(log, xid(2))
+
+    def rename() -> None:
+        log.rename(tmp_path / "kern.log.1")
+        append(tmp_path / "kern.log.1", xid(3))
+
     assert following.next() == [2]
     following.settle()
-    append(log, xid(3))
-    assert following.next() == [3]
+    assert following.after(rename) == [3]
     following.settle()
-    append(log, xid(4))
-    assert following.next() == [4], "the heir is heard as the first one was"
+    assert following.after(append, log, xid(4)) == [4]
+    following.settle()
+    assert following.after(append, log, xid(5)) == [5], "the heir is heard as the first one was"
 
 
 def test_a_truncated_file_is_heard(following: Following, tmp_path: Path, no_second_look: None) -> None:
     """logrotate's `copytruncate`."""
     os.truncate(tmp_path / "kern.log", 0)
     following.settle()
-    append(tmp_path / "kern.log", xid(2))
-    assert following.next() == [2]
+    assert following.after(append, tmp_path / "kern.log", xid(2)) == [2]
     following.settle()
-    append(tmp_path / "kern.log", xid(3))
-    assert following.next() == [3]
+    assert following.after(append, tmp_path / "kern.log", xid(3)) == [3]
 
 
 def test_a_file_and_its_folder_that_come_later_are_heard(tmp_path: Path, no_second_look: None) -> None:
@@ -205,11 +215,16 @@ def test_a_file_and_its_folder_that_come_later_are_heard(tmp_path: Path, no_seco
     following.settle()
     folder.mkdir()
     following.settle()
-    append(folder / "kern.log", xid(1))
-    assert following.next() == [1]
+    assert following.after(append, folder / "kern.log", xid(1)) == [1]
     following.settle()
-    append(folder / "kern.log", xid(2))
-    assert following.next() == [2]
+    assert following.after(append, folder / "kern.log", xid(2)) == [2]
+    (folder / "kern.log").unlink()
+    folder.rmdir()
+    following.settle()
+    folder.mkdir()
+    following.settle()
+    assert isinstance(following.collector, follow.FileCollector)
+    assert following.collector.look_in_s == LONG_S, "the new folder is heard as the first one was"
     following.collector.close()
 
 
@@ -225,11 +240,9 @@ def test_new_files_of_a_pattern_are_heard_and_quiet_ones_have_no_turn(
     turns: list[str] = []
     turn = many_files.FilesCollector._turn
     monkeypatch.setattr(many_files.FilesCollector, "_turn", lambda self, path: turns.append(path) or turn(self, path))
-    append(tmp_path / "run3.log", xid(3))
-    assert following.next() == [3]
+    assert following.after(append, tmp_path / "run3.log", xid(3)) == [3]
     following.settle()
-    append(tmp_path / "run1.log", xid(4))
-    assert following.next() == [4]
+    assert following.after(append, tmp_path / "run1.log", xid(4)) == [4]
     assert str(tmp_path / "run2.log") not in turns
     following.collector.close()
 
@@ -254,11 +267,9 @@ def test_without_a_watch_files_are_polled_and_that_is_said_once(
     setattr(spent, call, refuse)
     monkeypatch.setattr(changes, "_LIBC", spent)
     following = Following(f"file:{tmp_path}/kern.log:kernel")
-    append(tmp_path / "kern.log", xid(1))
-    assert following.next() == [1]
+    assert following.after(append, tmp_path / "kern.log", xid(1)) == [1]
     following.settle()
-    append(tmp_path / "kern.log", xid(2))
-    assert following.next() == [2]
+    assert following.after(append, tmp_path / "kern.log", xid(2)) == [2]
     following.collector.close()
     assert [record.getMessage() for record in caplog.records if "inotify" in record.getMessage()] == [
         "this user's inotify is used up (sysctl fs.inotify): files are looked at again and again"
@@ -271,8 +282,7 @@ def test_what_is_heard_is_looked_at_now_and_then_all_the_same(
     """Not every write is told (a mapping's is not): nothing is said of this one, and it is read."""
     monkeypatch.setattr(follow, "UNHEARD_S", 0.05)
     monkeypatch.setattr(Changes, "_touched", lambda _self, _data: set())
-    append(tmp_path / "kern.log", xid(2))
-    assert following.next() == [2]
+    assert following.after(append, tmp_path / "kern.log", xid(2)) == [2]
 
 
 @pytest.mark.parametrize("pattern", ["kern.log", "*.log"])

@@ -1,16 +1,19 @@
 """One thread per source."""
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from collectors.backoff import Backoff
-from collectors.collector import Collected, Position, SourceError
+from collectors.collector import Collected, Position, SourceError, SourceSettings
 from collectors.metrics import SidecarMetrics
+from collectors.registry import make_collector
 from collectors.runner import Runner, stalled
 from collectors.spool import SpoolFullError
 from collectors.wake import Wake
@@ -170,3 +173,40 @@ def test_a_turn_that_hangs_is_seen_from_outside(stop: threading.Event) -> None:
     stop.set()
     runner.join(5)
     assert not stalled(runner, 60, time.monotonic() + 120)
+
+
+class Telling(Memory):
+    """A sink that says when the first turn was saved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = threading.Event()
+
+    def append(self, spec: str, collected: Collected) -> None:
+        """Keep it, and say so."""
+        super().append(spec, collected)
+        self.first.set()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "file:{folder}/kern.log:kernel",
+        "file:{folder}/*.log:kernel",
+        "exec:sinfo:true",
+        "scrape:http://127.0.0.1:1/metrics",
+        "infiniband:{folder}",
+        pytest.param("kmsg", marks=pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="no /dev/kmsg")),
+    ],
+)
+def test_a_stop_ends_a_turn_of_an_hour_at_once(tmp_path: Path, spec: str) -> None:
+    """A quiet source waits long and is left without delay; its thread and its descriptors go."""
+    (tmp_path / "kern.log").touch()
+    collector = make_collector(spec.format(folder=tmp_path), SourceSettings(node="n1", interval_s=3600.0))
+    sink = Telling()
+    runner = Runner(collector, sink, SidecarMetrics().source(collector.spec), turn_s=3600.0)
+    runner.start()
+    assert sink.first.wait(20)
+    runner.stop()
+    runner.join(20)
+    assert not runner.is_alive()

@@ -1,6 +1,7 @@
 """Sources that are changed while others go on, and sources that hang."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -160,3 +161,23 @@ def test_a_source_with_a_long_time_limit_of_its_own_is_not_given_up_early(
 
     assert until(seen)
     assert metrics.registry.get_sample_value("foreshock_sidecar_source_stalled", {"source": "a"}) == 0
+
+
+def test_a_source_that_waits_is_no_source_that_hangs(made: tuple[Sources, Sink, SidecarMetrics], until: Until) -> None:
+    """A turn waits half the limit at most; a limit that is lowered holds for what is opened from then on."""
+    sources, sink, metrics = made
+    sources.turn_limit_s = 600.0
+    Counter.hang_at = {"a": 1}
+    sources.change([Source("a")], COMMON)
+    runner = sources._running["a"].runner
+    assert 2 * runner.turn_s <= sources.turn_limit_s
+    sources.turn_limit_s = runner.turn_s / 10
+    assert until(lambda: sink.saved)
+
+    def stalled_after(turns: float) -> float | None:
+        runner.turn_began = time.monotonic() - turns * runner.turn_s
+        sources.look()
+        return metrics.registry.get_sample_value("foreshock_sidecar_source_stalled", {"source": "a"})
+
+    assert stalled_after(1.5) == 0
+    assert until(lambda: stalled_after(2.5))
