@@ -279,3 +279,11 @@ def test_a_real_fault_trace_arrives_whole(engine: sa.Engine) -> None:
     assert sum(outage.start == outage.end for outage in outages) == 14
     summed = sum((outage.end - outage.start).total_seconds() for outage in outages if outage.end) / 86400
     assert round(summed, 1) == 3232.4
+
+
+def test_jobs_are_taken_before_the_logs(tmp_path: Path, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server on the same database may make incidents meanwhile: they tell how large the job on their node was."""
+    taken: list[str] = []
+    monkeypatch.setattr(ingest_write, "note_ingested", lambda _connection, file: taken.append(file.path))
+    ingest_archive(engine, build(tmp_path / "a"))
+    assert taken.index("jobs.csv") < min(place for place, path in enumerate(taken) if path.startswith("kernel/"))
