@@ -14,6 +14,7 @@ from schedulers.turn import run_policy
 from store import schema
 from store.database import writing
 from store.lease import acquire, release
+from store.partitions import DIVIDED
 from store.retention import prune
 
 from .conftest import NOW, QUIET, Clock
@@ -93,4 +94,4 @@ def test_hints_live_and_end_on_either_database(any_engine: sa.Engine, clock: Clo
     with writing(any_engine).begin() as connection:
         row = {"node": "n1", "horizon_h": 24, "time": NOW, "score": 0.5, "reasons": [], "model": "m"}
         connection.execute(schema.scores.insert().values(**row))
-    assert prune(any_engine, NOW) == {"events": 1, "telemetry": 0, "scores": 0}
+    assert prune(any_engine, dict.fromkeys(DIVIDED, NOW)) == {"events": 1, "telemetry": 0, "scores": 0}

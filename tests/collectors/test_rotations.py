@@ -311,6 +311,7 @@ def test_a_damaged_archive_is_a_gap_and_stops_nothing(plain: Log) -> None:
     os.truncate(archive, archive.stat().st_size // 2)
     log.write()
     log.start()
+    log.read(40)  # through the noise
     log.settle()
     log.stop()
     assert len(log.gaps) == 1
@@ -376,7 +377,7 @@ def test_rights_that_are_lost_and_come_back_lose_nothing(plain: Log, tmp_path: P
         pytest.skip("only root can become a user that is refused")
     log = plain
     log.write()
-    for folder in (tmp_path, *tmp_path.parents[:2]):
+    for folder in (tmp_path, *(parent for parent in tmp_path.parents if "pytest-" in str(parent))):
         folder.chmod(0o755)
     os.seteuid(65534)
     try:
