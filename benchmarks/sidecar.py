@@ -144,8 +144,8 @@ def _dcgm_page() -> bytes:
         lines += [f"# HELP {name} {name}", f"# TYPE {name} gauge"]
         lines += [
             f'{name}{{gpu="{gpu}",UUID="GPU-{gpu:08x}-2051-db6c-0430-ffc457bff834",'
-            f'pci_bus_id="00000000:{gpu + 1:02X}:00.0",device="nvidia{gpu}",modelName="NVIDIA H100 80GB HBM3",Hostname="gpu-017",'
-            f'DCGM_FI_DRIVER_VERSION="550.54.15"}} {40 + gpu}'
+            f'pci_bus_id="00000000:{gpu + 1:02X}:00.0",device="nvidia{gpu}",modelName="NVIDIA H100 80GB HBM3",'
+            f'Hostname="gpu-017",DCGM_FI_DRIVER_VERSION="550.54.15"}} {40 + gpu}'
             for gpu in range(GPUS)
         ]
     return ("\n".join(lines) + "\n").encode()

@@ -127,7 +127,7 @@ def test_incidents_are_found_by_when_they_showed(any_engine: sa.Engine) -> None:
         {"xid:79": 4},
     )  # fmt: skip
     with writing(any_engine).begin() as connection:
-        row = {name: getattr(incident, name) for name in schema.incidents.columns.keys() if name not in ("device", "heads")}  # noqa: SIM118
+        row = {column.name: getattr(incident, column.name, None) for column in schema.incidents.columns}
         device = {"type": "gpu", "pci": None, "index": 3, "uuid": None, "port": None}
         connection.execute(sa.insert(schema.incidents), [{**row, "device": device}])
     with any_engine.begin() as connection:
