@@ -23,10 +23,11 @@ _STEP = (
 
 
 class Feed(Protocol):
-    """One source that is written to. `written` are the serials so far."""
+    """One source that is written to. `written` are the serials so far, `moments` when each was written (Unix time)."""
 
     name: str
     written: list[int]
+    moments: list[float]
 
     def write(self, count: int) -> None:
         """Write so many lines."""
@@ -47,6 +48,7 @@ class KernelLog:
         self.path = path
         self.name = name
         self.written: list[int] = []
+        self.moments: list[float] = []
         self._file: FileIO | None = None
 
     def write(self, count: int) -> None:
@@ -59,6 +61,7 @@ class KernelLog:
         file.write(data[:70])
         file.write(data[70:])
         self.written += range(first, first + count)
+        self.moments += [time.time()] * count
 
     def close(self) -> None:
         """Let go of the file; the next line opens it anew."""
@@ -95,6 +98,7 @@ class TrainingLog:
         self.path = path
         self.name = path.stem
         self.written: list[int] = []
+        self.moments: list[float] = []
 
     def write(self, count: int) -> None:
         """One iteration a line."""
@@ -104,6 +108,7 @@ class TrainingLog:
         with self.path.open("ab", buffering=0) as file:
             file.write("".join(lines).encode())
         self.written += range(first, first + count)
+        self.moments += [time.time()] * count
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -115,6 +120,7 @@ class KernelRing:
     def __init__(self, name: str) -> None:
         self.name = name
         self.written: list[int] = []
+        self.moments: list[float] = []
 
     def write(self, count: int) -> None:
         """Records of one GPU each."""
@@ -123,6 +129,7 @@ class KernelRing:
             with KMSG.open("wb", buffering=0) as device:
                 device.write(f"<3>{text}\n".encode())
             self.written.append(serial)
+            self.moments.append(time.time())
 
     def close(self) -> None:
         """Nothing is held open."""

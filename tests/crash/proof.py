@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 
 from crash.feeds import Feed, TrainingLog, checksum
 
@@ -12,6 +13,7 @@ from store.sources import NO_FAULT
 Rows = Callable[[str], Sequence[Sequence[object]]]
 
 _KERNEL = "SELECT attributes->>'pid' FROM events WHERE kind = 'xid' AND attributes->>'process' = '{name}'"
+_GAPS = "SELECT message FROM events WHERE kind IN ('collector_gap', 'spool_loss') LIMIT 20"
 _TRAINING = "SELECT attributes->>'iteration' FROM events WHERE kind = 'iteration' AND run = '{name}'"
 
 
@@ -35,8 +37,17 @@ def differences(rows: Rows, feeds: Iterable[Feed]) -> list[str]:
         found.append(
             f"{feed.name}: {len(feed.written)} written, {len(held)} stored; {len(missing)} missing {spans(missing)}, "
             f"{len(doubled)} doubled {spans(doubled)}, {len(strange)} never written {spans(strange)}"
+            f"{written_at(feed, [*missing, *doubled])}"
         )
+    if found:
+        found += [f"told of as lost: {row[0]}" for row in rows(_GAPS)]
     return found
+
+
+def written_at(feed: Feed, serials: Sequence[int], most: int = 5) -> str:
+    """When the first few of these lines were written."""
+    moments = [datetime.fromtimestamp(feed.moments[serial], UTC) for serial in serials[:most]]
+    return "; written at " + ", ".join(f"{moment:%H:%M:%S.%f}" for moment in moments) if moments else ""
 
 
 def arrived(rows: Rows, feeds: Iterable[Feed]) -> int:

@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections import Counter
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,8 @@ class Rounds:
     def _one(self) -> None:
         chosen = self._random.choices(("sidecar", "server", "postmaster", "backend", "freeze"), (35, 25, 12, 16, 12))[0]
         self.done[chosen] += 1
+        with (self._programs.folder / "rounds.log").open("a") as log:
+            log.write(f"{datetime.now(UTC):%H:%M:%S.%f} {chosen}\n")
         if chosen == "sidecar":
             self._random.choice(self._agents).kill()
         elif chosen == "server":

@@ -16,13 +16,13 @@ def rows(tmp_path: Path) -> Iterator[Rows]:
     with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
         connection.executescript(
             """
-            CREATE TABLE events (kind, severity, source, run, attributes);
+            CREATE TABLE events (kind, severity, source, run, attributes, message);
             CREATE TABLE incidents (count);
             CREATE TABLE intake (seq);
             INSERT INTO events VALUES
-              ('xid', 'error', 'kernel', NULL, '{"pid": 0, "process": "f"}'),
-              ('xid', 'error', 'kernel', NULL, '{"pid": 1, "process": "f"}'),
-              ('iteration', 'info', 'training', 'run1', '{"iteration": 0}');
+              ('xid', 'error', 'kernel', NULL, '{"pid": 0, "process": "f"}', ''),
+              ('xid', 'error', 'kernel', NULL, '{"pid": 1, "process": "f"}', ''),
+              ('iteration', 'info', 'training', 'run1', '{"iteration": 0}', '');
             INSERT INTO incidents VALUES (2);
             """
         )
