@@ -213,7 +213,8 @@ def _beside(tally: Tally, watch: Watch, phase: str, length_s: float) -> str:
         waits = list(tally.acknowledged_s)
         parts.append(
             f"{len(waits) / length_s:.0f} events/s, each acknowledged p50 {_ms(quantile(waits, 0.5))}, "
-            f"p99 {_ms(quantile(waits, 0.99))} after it was made"
+            f"p99 {_ms(quantile(waits, 0.99))} after it was made, "
+            f"the last {max(0.0, tally.wall_s - STEADY_S - BURST_S):.0f} s after the burst"
         )
     busy = {name: used / length_s for name, used in watch.cpu.get(phase, {}).items()}
     parts.append(f"processors {_listed(busy, 2)}")
