@@ -1,19 +1,20 @@
-"""What comes in, into the store: one transaction a request; a record that does not fit leaves the others alone."""
+"""What comes in, into the store: whole requests, together with others; a bad record leaves the others alone."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from api.body import Entry, records
-from api.state import State
+from api.state import NewById, State
 from diagnosis.fold_intake import put_faults
 from store.append import append_events, append_outages, append_rollups, upsert_last_seen
 from store.database import writing
-from store.event import Event, RecordError, from_wire
+from store.event import Event, RecordError, from_wire, with_id
 from store.event_json import MAX_MESSAGE, MAX_NAME, decode_events
 from store.outage import Outage
 from store.partitions import ensure_days
@@ -112,6 +113,14 @@ def take_events(state: State, events: Sequence[Event], rejected: Sequence[Reject
 
 
 def _append(state: State, events: Sequence[Event]) -> Sequence[Event]:
+    """Append events, together with those of other requests that wait; returns those of these that were new."""
+    own = [with_id(event) for event in events]
+    new = state.joint_events.write(own, partial(_append_all, state))
+    # Of two requests with the same event at the same moment one has it new.
+    return [event for event in (new.pop(name, None) for name in {event.id: None for event in own}) if event is not None]
+
+
+def _append_all(state: State, events: Sequence[Event]) -> NewById:
     rules, received = state.rules(), state.clock()
     judged = [rules.judge(event) for event in events] if rules.faults else events
     days = {received.date(), *(event.time.date() for event in events if event.time is not None)}
@@ -124,19 +133,22 @@ def _append(state: State, events: Sequence[Event]) -> Sequence[Event]:
     new, faults = transact(state.engine, work)
     if faults:
         state.faults.set()
-    return new
+    return {event.id: event for event in new}
 
 
 def take_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rejected]) -> Taken:
     """Store telemetry roll-ups; one of a node and hour that is there is replaced."""
     state.metrics.rejected.labels("telemetry").inc(len(rejected))
     if rollups:
-        received = state.clock()
-        ensure_days(state.engine, {rollup.time.date() for rollup in rollups}, ("telemetry",), now=received)
-        with writing(state.engine).begin() as connection:
-            append_rollups(connection, rollups, received=received)
+        state.joint_rollups.write(rollups, partial(_append_rollups, state))
         state.news.set()
     return Taken(len(rollups), 0, rejected[:MAX_REJECTED_SHOWN])
+
+
+def _append_rollups(state: State, rollups: Sequence[Rollup]) -> None:
+    received = state.clock()
+    ensure_days(state.engine, {rollup.time.date() for rollup in rollups}, ("telemetry",), now=received)
+    transact(state.engine, lambda connection: append_rollups(connection, rollups, received=received))
 
 
 def take_outages(state: State, outages: Sequence[Outage], rejected: Sequence[Rejected]) -> Taken:

@@ -44,7 +44,7 @@ class Limits:
     bytes_per_s: float = 100.0e6  # of bodies as sent, packed
     burst_s: float = 15.0  # how many seconds' worth may come at once
     bodies_bytes: int = 64 * 1024 * 1024  # of all bodies in memory at a time, as sent; never less than one may have
-    max_writes: int = 8  # requests that write at a time
+    max_writes: int = 12  # requests that write at a time; they share transactions
     max_reads: int = 12
     slot_wait_s: float = 2.0  # how long a request waits for one of those
     body_s: float = 60.0  # a body that is not there by then is given up

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from api.metrics import Metrics
 from api.problem import Problem
 
-# Whoever waits holds a body in memory.
-_WAITING_PER_SLOT = 4
+# Whoever waits holds a body in memory, as it was sent; `BodyRoom` bounds those.
+WAITING_PER_SLOT = 48
 _MOST_RETRY_AFTER_S = 5
 
 
@@ -52,7 +52,7 @@ class Slots:
             self._free.release()
 
     async def _wait(self) -> None:
-        if self.waiting >= self.limit * _WAITING_PER_SLOT:
+        if self.waiting >= self.limit * WAITING_PER_SLOT:
             raise self._refusal()
         self.waiting += 1
         try:
@@ -65,7 +65,7 @@ class Slots:
 
     def _refusal(self) -> Problem:
         self.metrics.shed.labels(f"{self.kind}s").inc()
-        queue = self.waiting / (self.limit * _WAITING_PER_SLOT)
+        queue = self.waiting / (self.limit * WAITING_PER_SLOT)
         detail = f"the server is busy: {self.limit} requests {self.kind} at a time, {self.waiting} wait: try again"
         return Problem(503, detail, {"Retry-After": retry_after(queue)})
 

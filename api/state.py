@@ -4,16 +4,22 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import sqlalchemy as sa
 from fastapi import Depends, Request
 
 from api.heartbeats import Heartbeats
+from api.joint import JointWrites
 from api.kept import KeptAnswer
 from api.metrics import Metrics
 from api.settings import ApiSettings
 from parsers.rules import RulesSource, no_rules
+from store.database import is_away
+from store.event import Event
+from store.telemetry import Rollup
+
+NewById: TypeAlias = dict[str | None, Event]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,10 @@ class State:
     # A large fabric's is megabytes, and changes when somebody moves a cable.
     topology: KeptAnswer = field(default_factory=lambda: KeptAnswer(keep_s=30.0))
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
+    joint_events: JointWrites[Event, dict[str | None, Event]] = field(
+        default_factory=lambda: JointWrites(5_000, is_away)
+    )
+    joint_rollups: JointWrites[Rollup, None] = field(default_factory=lambda: JointWrites(500, is_away))
 
 
 async def _state(request: Request) -> State:

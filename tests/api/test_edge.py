@@ -22,7 +22,7 @@ from api.limits import RateLimiter
 from api.metrics import Metrics
 from api.problem import Problem
 from api.settings import Limits, Token
-from api.shedding import Slots, retry_after
+from api.shedding import WAITING_PER_SLOT, Slots, retry_after
 from api.unavailable import why_unavailable
 
 from .conftest import QUIET, Clock
@@ -144,9 +144,9 @@ def test_one_waits_for_a_slot_and_the_rest_are_refused_at_once() -> None:
 
         first = asyncio.ensure_future(work("first"))
         await entered.wait()
-        waiting = [asyncio.ensure_future(work(f"w{number}")) for number in range(4)]
+        waiting = [asyncio.ensure_future(work(f"w{number}")) for number in range(WAITING_PER_SLOT)]
         await asyncio.sleep(0)
-        assert (slots.waiting, metrics.in_flight.labels("write")._value.get()) == (4, 1)
+        assert (slots.waiting, metrics.in_flight.labels("write")._value.get()) == (WAITING_PER_SLOT, 1)
         await work("beyond")
         leave.set()
         await asyncio.gather(first, *waiting)
@@ -154,7 +154,7 @@ def test_one_waits_for_a_slot_and_the_rest_are_refused_at_once() -> None:
         return log
 
     log = asyncio.run(scene())
-    assert log == ["first works", "beyond 503", "w0 works", "w1 works", "w2 works", "w3 works"]
+    assert log == ["first works", "beyond 503", *(f"w{number} works" for number in range(WAITING_PER_SLOT))]
     assert metrics.shed.labels("writes")._value.get() == 1
 
 
