@@ -16,8 +16,9 @@ from api.shedding import BodyRoom, Slots, retry_after
 # Probes and scrapes that may wait for a database at a time: one that hangs must not take every thread.
 _PROBES = 4
 _PROBE_WAIT_S = 1.0
-# Senders wait 10 s for an answer: a request that the event loop comes to so late is not begun.
-_MOST_BEHIND_S = 1.0
+# Senders wait 10 s for an answer: a request that the event loop comes to so late is not begun. Loading a library may
+# hold it up for a second.
+_MOST_BEHIND_S = 2.5
 
 
 @dataclass(frozen=True, slots=True)
