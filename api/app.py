@@ -108,7 +108,6 @@ def create_app(settings: ApiSettings, engine: sa.Engine, clock: Callable[[], dat
     if followed is not None:
         state.metrics.watch_rules(followed)
     state.metrics.registry.register(metrics.StoreCollector(state))
-
     edge = make_edge(settings, state.metrics)
 
     @asynccontextmanager

@@ -23,7 +23,7 @@ from store.retention import Keep
 
 LEASE = "loops"
 _WAIT_S = 1.0
-_JOIN_S = 3.0
+_JOIN_S = 10.0
 # How often a change of the rules is written down; it holds from the next event on.
 RULES_S = 2.0
 # How often each process looks for events that came in through another; its own wake it.

@@ -20,6 +20,7 @@ PARTS = {
     "auto": "finds the format",
     "device_page": "of the exporters",
     "exporters": "of the exporters",
+    "kept_metrics": "of the exporters",
     "exposition": "of the exporters",
     "ascend_agents": "of ascend",
     "ascend_cann": "of ascend",
