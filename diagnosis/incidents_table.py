@@ -22,13 +22,12 @@ from diagnosis.blast import with_blast_radius
 from diagnosis.fault import Fault, fault_from
 from diagnosis.incident import NODE_GAP, Group, fault_group, faults_of, gap_of
 from store import schema
-from store.bulk_rows import insert_rows
+from store.bulk_rows import among, insert_rows
 from store.event import Event
 from store.incident import Incident
 
 # More nodes than this are read with one query over the whole window.
 _MANY = 5_000
-_FETCH = 10_000
 _PLAIN = tuple(column.name for column in fields(Incident) if column.name not in ("device", "kinds"))
 _COLUMNS = (*_PLAIN, "device", "kinds", "heads")
 _plain = attrgetter(*_PLAIN)
@@ -54,7 +53,8 @@ def merge_faults(connection: sa.Connection, faults: Iterable[Fault]) -> list[Inc
     made = {fault.id: fault for fault in changed}
     found = [fault.incident() for fault in made.values()]
     found = with_blast_radius(connection, sorted(found, key=lambda incident: (incident.start, incident.id)))
-    _remove(connection, gone)
+    if gone:
+        _remove(connection, gone)
     insert_rows(connection, schema.incidents, _COLUMNS, [_row(incident, made[incident.id]) for incident in found])
     return found
 
@@ -68,9 +68,8 @@ def _stored(connection: sa.Connection, groups: dict[Group, list[Fault]]) -> dict
     nodes = {group[0] for group in groups}
     if len(nodes) <= _MANY:
         named = [node for node in nodes if node is not None]
-        query = query.where(
-            table.c.node.in_(named) | table.c.node.is_(None) if None in nodes else table.c.node.in_(named)
-        )
+        theirs = among(connection, table.c.node, named)
+        query = query.where(theirs | table.c.node.is_(None) if None in nodes else theirs)
     found: dict[Group, list[Fault]] = defaultdict(list)
     for row in connection.execute(query).mappings():
         fault = fault_from(dict(row))
@@ -112,11 +111,9 @@ def _clusters(faults: Iterable[Fault], gap: timedelta) -> Iterator[list[Fault]]:
         yield cluster
 
 
-def _remove(connection: sa.Connection, gone: Iterable[str]) -> None:
+def _remove(connection: sa.Connection, gone: set[str]) -> None:
     table = schema.incidents
-    names = sorted(gone)
-    for start in range(0, len(names), _FETCH):
-        connection.execute(sa.delete(table).where(table.c.id.in_(names[start : start + _FETCH])))
+    connection.execute(sa.delete(table).where(among(connection, table.c.id, gone)))
 
 
 def _row(incident: Incident, fault: Fault) -> tuple[Any, ...]:

@@ -124,9 +124,9 @@ def upsert_last_seen(connection: sa.Connection, newest: Mapping[str, datetime]) 
     newer = "WHERE nodes.last_seen IS NULL OR nodes.last_seen < excluded.last_seen"
     upsert = f"ON CONFLICT (node) DO UPDATE SET last_seen = excluded.last_seen {newer}"
     if connection.dialect.name == "postgresql":
-        names, moments = (list(column) for column in zip(*rows, strict=True))
-        statement = f"INSERT INTO nodes (node, last_seen) SELECT * FROM unnest(%s::text[], %s::timestamptz[]) {upsert}"  # noqa: S608
-        connection.exec_driver_sql(statement, (names, moments))
+        told = "SELECT row->>0, (row->>1)::timestamptz FROM json_array_elements(%s::json) AS listed (row)"
+        statement = f"INSERT INTO nodes (node, last_seen) {told} {upsert}"  # our own names
+        connection.exec_driver_sql(statement, (orjson.dumps(rows).decode(),))
     else:
         statement = f"INSERT INTO nodes (node, last_seen) VALUES (?, ?) {upsert}"  # noqa: S608
         connection.exec_driver_sql(statement, [(node, bound(moment)) for node, moment in rows])
