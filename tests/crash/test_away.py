@@ -62,10 +62,8 @@ def test_a_full_disk_stops_the_sources_and_loses_nothing(tmp_path: Path, small_d
         assert any(small_disk.iterdir())
 
 
-@pytest.mark.parametrize(
-    "limit",
-    [pytest.param("268435456", id="room for all"), pytest.param("1000000", id="a spool of 1 MB", marks=LONG)],
-)
+@LONG
+@pytest.mark.parametrize("limit", ["268435456", "1000000"], ids=["room for all", "a spool of 1 MB"])
 def test_a_server_that_was_away_gets_everything_once(tmp_path: Path, limit: str) -> None:
     """Some ten megabytes of events wait, or their lines where the spool has no room; the sidecar is killed too."""
     log = KernelLog(tmp_path / "kern.log", "filefeed")

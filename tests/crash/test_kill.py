@@ -95,7 +95,7 @@ def test_every_line_is_in_a_sqlite_file_once_whatever_is_killed(tmp_path: Path) 
         server = programs.server(f"sqlite:///{file}")
         programs.sidecar([server.url], NODE, *sources_of(feeds))
         with Load(feeds, SEED):
-            for _ in range(min(10, ROUNDS // 2)):
+            for _ in range(min(10, ROUNDS // 3)):
                 time.sleep(chance.uniform(1.0, 3.5))
                 server.kill()
                 time.sleep(chance.uniform(0.0, 0.5))

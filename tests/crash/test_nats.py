@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from crash.feeds import Load
-from crash.scene import NODE, ROUNDS, SEED, feeds_in, settle, sources_of
+from crash.scene import LONG, NODE, ROUNDS, SEED, feeds_in, settle, sources_of
 from real.fleet import fleet
 from real.fleet_postgres import fleet_postgres
 
 pytestmark = [pytest.mark.crash, pytest.mark.integration, pytest.mark.xdist_group("crash")]
 
 
+@LONG
 def test_every_line_comes_through_the_queue_once_whatever_is_killed(tmp_path: Path) -> None:
     """kill -9 of nats-server, consumer, sidecar or a backend of PostgreSQL; a server beside makes the incidents."""
     pytest.importorskip("nats")
