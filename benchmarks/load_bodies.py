@@ -23,10 +23,9 @@ from store.telemetry import Rollup, hour_of
 GPUS = 8
 PREFIX = "load-"
 _COMPRESS_FROM = 1024  # as the sidecar's transport
-# Errors a million GPU hours: Delta's A100s for Xid 31, 74, 119, 122, 63, 94, 95, 48 and Fire-Flyer's application
-# Xids 43, 13, 45 (arXiv 2503.11901; arXiv 2408.14158).
+# Errors a million GPU hours, of the hardware's and the applications' Xids together: FIELD D3.
 XIDS_PER_M_GPU_H = 923 + 200 + 402 + 8 + 3.5 + 1.35 + 1.15 + 0.1 + 50 + 0.5 + 2.7
-# Link flaps a link and day: HPN (SIGCOMM 2024) reports 5,000 to 60,000 a day; the upper end is about one a link.
+# Link flaps a link and day: 5,000 to 60,000 a day are told of one cluster (FIELD D4), at most about one a link.
 FLAPS_PER_LINK_DAY = 1.0
 # A fault is seen by each GPU of its node, a flap is two lines.
 LINES_PER_XID, LINES_PER_FLAP, LINKS = 8, 2, 8
