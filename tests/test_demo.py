@@ -98,11 +98,12 @@ def test_the_cluster_moves(demo: Demo) -> None:
 
 
 def test_the_ledger_of_the_replayed_run_grows(demo: Demo) -> None:
-    """Wall time is split without a rest, and goes on."""
-    run = demo.get("cluster")["run"]
-    before = demo.get(f"runs/{run}/goodput")
+    """Wall time is split without a rest, and goes on, once the loop has made the first one."""
+    path = f"runs/{demo.get('cluster')['run']}/goodput"
+    await_value(lambda: httpx2.get(f"{demo.address('API')}/api/v1/{path}", timeout=30.0).status_code == 200)
+    before = demo.get(path)
     assert sum(before["buckets"].values()) == pytest.approx(before["wall_s"], abs=1e-6)
-    assert await_value(lambda: demo.get(f"runs/{run}/goodput")["wall_s"] > before["wall_s"])
+    assert await_value(lambda: demo.get(path)["wall_s"] > before["wall_s"])
 
 
 @pytest.mark.skipif(not os.access("/dev/kmsg", os.W_OK), reason="/dev/kmsg is not writable here: run as root")

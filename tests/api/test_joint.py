@@ -50,7 +50,7 @@ def queued(writes: JointWrites[int, int], count: int) -> None:
 
 
 def test_who_comes_while_others_write_is_written_with_the_others_that_wait() -> None:
-    """Two write at a time; the five that come meanwhile are one transaction, in their order."""
+    """Two write at a time; the five that come meanwhile are one transaction."""
     writes, store = joint(), Recorder()
     with ThreadPoolExecutor(8) as pool:
         first = [pool.submit(writes.write, [n], store.write) for n in (1, 2)]
@@ -63,7 +63,7 @@ def test_who_comes_while_others_write_is_written_with_the_others_that_wait() -> 
         store.free.set()
         assert [done.result(30) for done in first] == [1, 1]
         assert {done.result(30) for done in later} == {10}
-    assert sorted(store.together) == [[1], [2], [3, 3, 4, 4, 5, 5, 6, 6, 7, 7]]
+    assert sorted(map(sorted, store.together)) == [[1], [2], [3, 3, 4, 4, 5, 5, 6, 6, 7, 7]]
 
 
 def test_a_transaction_holds_no_more_than_its_limit_but_any_one_request() -> None:
