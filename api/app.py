@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -11,7 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api import openapi, problem
 from api.deadline import AnswerWithin
-from api.edge import make_edge
+from api.edge import Edge, make_edge
 from api.heartbeats import HeartbeatWriter
 from api.lean import LeanRoutes, body_route, packed_route
 from api.loops import make_loops
@@ -92,23 +92,8 @@ _TAGS = [
 ]
 
 
-def create_app(settings: ApiSettings, engine: sa.Engine, clock: Callable[[], datetime]) -> FastAPI:
-    """The API over a migrated database.
-
-    Args:
-        settings: tokens, policy, limits.
-        engine: of a database whose schema is the newest.
-        clock: the present, aware UTC; a replay hands in its own.
-
-    Raises:
-        RulesError: the site's rules cannot be read.
-    """
-    followed = None if settings.rules is None else RulesFile(settings.rules)
-    state = State(settings, engine, clock, rules=no_rules if followed is None else followed.current)
-    if followed is not None:
-        state.metrics.watch_rules(followed)
-    state.metrics.registry.register(metrics.StoreCollector(state))
-    edge = make_edge(settings, state.metrics)
+def _lifespan(state: State, edge: Edge) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """What runs beside the requests, from the first to the last of them."""
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -122,12 +107,39 @@ def create_app(settings: ApiSettings, engine: sa.Engine, clock: Callable[[], dat
         await run_in_threadpool(loops.stop)
         await run_in_threadpool(writer.stop, _JOIN_S)
 
+    return lifespan
+
+
+def create_app(
+    settings: ApiSettings,
+    engine: sa.Engine,
+    clock: Callable[[], datetime],
+    wall: Callable[[], datetime] | None = None,
+) -> FastAPI:
+    """The API over a migrated database.
+
+    Args:
+        settings: tokens, policy, limits.
+        engine: of a database whose schema is the newest.
+        clock: the present, aware UTC; a replay hands in its own.
+        wall: the present of the sidecars, where `clock` is a replay's.
+
+    Raises:
+        RulesError: the site's rules cannot be read.
+    """
+    followed = None if settings.rules is None else RulesFile(settings.rules)
+    rules_source = no_rules if followed is None else followed.current
+    state = State(settings, engine, clock, rules=rules_source, wall=wall or clock)
+    if followed is not None:
+        state.metrics.watch_rules(followed)
+    state.metrics.registry.register(metrics.StoreCollector(state))
+    edge = make_edge(settings, state.metrics)
     app = FastAPI(
         title="Foreshock",
         version="1",
         description="Which device is failing, which node fails next and why, and where the training hours went.",
         openapi_tags=_TAGS,
-        lifespan=lifespan,
+        lifespan=_lifespan(state, edge),
     )
     app.state.foreshock = state
     app.state.edge = edge

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, TypeAlias
 
 import sqlalchemy as sa
@@ -26,6 +26,7 @@ NewById: TypeAlias = dict[str | None, Event]
 class State:
     """One server's state.
 
+    `clock` is the present of the cluster, which a replay hands in; `wall` is that of the sidecars, which live now.
     `news` is set when records came in that scores may depend on, `faults` when some are to become incidents.
     """
 
@@ -39,6 +40,7 @@ class State:
     # A large fabric's is megabytes, and changes when somebody moves a cable.
     topology: KeptAnswer = field(default_factory=lambda: KeptAnswer(keep_s=30.0))
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
+    wall: Callable[[], datetime] = lambda: datetime.now(UTC)
     joint_events: JointWrites[Event, dict[str | None, Event]] = field(
         default_factory=lambda: JointWrites(5_000, is_away)
     )

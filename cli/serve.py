@@ -50,7 +50,7 @@ def serve(url: str, host: str, port: int, file: Path | None, replay_clock: str |
         )
     engine = open_store(url, create=True)
     try:
-        app = create_app(settings, engine, _clock(replay_clock))
+        app = create_app(settings, engine, _clock(replay_clock), wall=real_clock)
     except RulesError as error:
         raise Failure(str(error)) from error
     config = uvicorn.Config(

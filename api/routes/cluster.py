@@ -48,7 +48,7 @@ def get_cluster(_who: Reader, server: Server) -> Response:
                 "target": TARGET,
                 "model": _model(connection),
                 "sources": sources,
-                "sidecars": count_sidecars(connection, now),
+                "sidecars": count_sidecars(connection, server.wall()),
             }
         )
 

@@ -59,7 +59,7 @@ async def post_heartbeats(_who: Ingester, server: Server, packed: Packed, reques
 
 
 def _take(request: Request, server: State, packed: bytes) -> Response:
-    now = server.clock()
+    now = server.wall()
     reports, rejected = sift(records(unpack(request, server, packed)), lambda value: read_heartbeat(value, now))
     server.metrics.rejected.labels("heartbeats").inc(len(rejected))
     if server.heartbeats.put(reports):

@@ -34,7 +34,7 @@ def get_sidecars(_who: Reader, server: Server, asked: Annotated[SidecarQuery, Qu
     """
     after = decode(asked.cursor).id if asked.cursor else ""
     with server.engine.connect() as connection:
-        rows = sidecar_page(connection, server.clock(), asked.state, after, asked.limit + 1)
+        rows = sidecar_page(connection, server.wall(), asked.state, after, asked.limit + 1)
     kept = rows[: asked.limit]
     following = Cursor(NO_TIME, kept[-1]["node"]).encode() if len(rows) > asked.limit else None
     return listing([_shown(row) for row in kept], following)

@@ -45,7 +45,7 @@ def source(**changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def state(any_engine: sa.Engine, clock: Clock) -> State:
     """A server's state."""
-    return State(QUIET, any_engine, clock)
+    return State(QUIET, any_engine, clock, wall=clock)
 
 
 @pytest.fixture
@@ -120,6 +120,20 @@ def test_three_intervals_without_a_word_are_silence(client: TestClient, state: S
     assert shown(client, state="ok") == {"slow": "ok"}
     with state.engine.connect() as connection:
         assert count_sidecars(connection, clock()) == {"known": 3, "silent": 1, "troubled": 1}
+
+
+def test_a_replay_that_runs_ahead_makes_no_sidecar_silent(engine: sa.Engine, clock: Clock) -> None:
+    """Sidecars live now: their silence is theirs, whatever the clock of the replayed cluster says."""
+    wall = Clock(clock() + timedelta(days=7))
+    client = TestClient(create_app(QUIET, engine, clock, wall=wall))
+    heartbeats: Heartbeats = client.app.state.foreshock.heartbeats  # type: ignore[attr-defined]
+    send(client, beat(interval_s=10))
+    heartbeats.write(engine)
+    clock.forward(seconds=36_000)
+    assert shown(client) == {"gpu-017": "ok"}
+    assert client.get("/api/v1/cluster").json()["sidecars"] == {"known": 1, "silent": 0, "troubled": 0}
+    wall.forward(seconds=31)
+    assert shown(client) == {"gpu-017": "silent"}
 
 
 def test_pages_of_sidecars_are_whole(client: TestClient, state: State) -> None:
