@@ -14,22 +14,21 @@ class KeptAnswer:
     keep_s: float
     monotonic: Callable[[], float] = time.monotonic
     _made: float = float("-inf")
-    _body: bytes | None = None
-    _tag: str = ""
+    _kept: tuple[bytes, str] | None = None  # with its tag: who reads while another is made shall not mix the two
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, make: Callable[[], bytes]) -> tuple[bytes, str]:
         """The answer and its ETag."""
-        body, tag = self._body, self._tag
-        if body is not None and self.monotonic() - self._made < self.keep_s:
-            return body, tag
-        if not self._lock.acquire(blocking=body is None) and body is not None:
-            return body, tag
+        kept = self._kept
+        if kept is not None and self.monotonic() - self._made < self.keep_s:
+            return kept
+        if not self._lock.acquire(blocking=kept is None) and kept is not None:
+            return kept
         try:
-            if self._body is None or self.monotonic() - self._made >= self.keep_s:
+            if self._kept is None or self.monotonic() - self._made >= self.keep_s:
                 fresh = make()
-                self._tag = f'"{hashlib.blake2b(fresh, digest_size=12).hexdigest()}"'
-                self._body, self._made = fresh, self.monotonic()
-            return self._body, self._tag
+                self._kept = fresh, f'"{hashlib.blake2b(fresh, digest_size=12).hexdigest()}"'
+                self._made = self.monotonic()
+            return self._kept
         finally:
             self._lock.release()

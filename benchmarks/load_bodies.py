@@ -7,7 +7,7 @@ own node, time, serial (`pid`) and id. Rates: `events_a_second`.
 import hashlib
 import random
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -137,8 +137,3 @@ def _devices(chance: random.Random) -> bytes:
             for name in _MEASURES
         }
     return orjson.dumps(values)
-
-
-def utc_now() -> datetime:
-    """The present."""
-    return datetime.now(UTC)

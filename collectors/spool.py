@@ -32,7 +32,7 @@ __all__ = ["QUEUES", "Pending", "Queue", "Spool", "SpoolBusyError", "SpoolFullEr
 
 _LOG = logging.getLogger("foreshock.sidecar")
 _CANNOT_WAIT = frozenset({"kmsg"})  # what these read is overwritten while it waits
-_TICK_S = 1.0  # `keep_up` comes about so often
+_TICK_S = 1.0  # how often `keep_up` comes where appends are synced later
 _LOSS_BYTES = 1000  # an event that tells a loss has no more
 
 
@@ -95,7 +95,7 @@ class Spool:
             self.news.set()
 
     def keep_up(self) -> None:
-        """What need not wait for an append: syncing, losses to tell. Call it each second.
+        """What need not wait for an append: syncing, losses to tell. Call it each second where appends are not synced.
 
         Raises:
             SpoolFullError: a loss has no room to be told yet.

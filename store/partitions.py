@@ -137,11 +137,6 @@ def name_of(table: str, day: date) -> str:
     return f"{table}_p{day:%Y%m%d}"
 
 
-def create_other(connection: sa.Connection, table: str) -> None:
-    """The partition of rows that no day's own takes."""
-    connection.execute(sa.text(f"CREATE TABLE {table}_other PARTITION OF {table} DEFAULT"))
-
-
 def create_day(connection: sa.Connection, table: str, day: date) -> None:
     """Make the partition of a day, in the caller's transaction; rows of it that lie in `X_other` move over.
 

@@ -7,7 +7,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from store import schema
-from store.hint import OPEN_STATES
 from store.incident import Incident
 from store.look_back import backwards
 from store.read import incident_of
@@ -96,14 +95,6 @@ def unrepaired_faults(connection: sa.Connection, since: datetime, now: datetime)
         if incident.node is not None and (incident.node not in repaired or repaired[incident.node] < incident.end):
             found[incident.node] = incident
     return found
-
-
-def open_hints(connection: sa.Connection, node: str | None = None) -> dict[str, Any]:
-    """Each node's open hint (`node id action state`); the newest, should there be several."""
-    table = schema.hints
-    query = sa.select(table.c.node, table.c.id, table.c.action, table.c.state).where(table.c.state.in_(OPEN_STATES))
-    rows = connection.execute(_of(query, table.c.node, node).order_by(table.c.created, table.c.id)).all()
-    return {row.node: row for row in rows}
 
 
 def last_reports(connection: sa.Connection, at: datetime, window: timedelta) -> datetime | None:

@@ -18,7 +18,6 @@ from store.database import writing
 from store.partitions import LOCK, Partition, partitions
 from store.rollup_days import DAYS, adding, summary
 
-PRUNED = (schema.events, schema.telemetry, schema.scores)
 # Rows a step. Scores have no index by time alone, so that each step looks at all of them: fewer and larger steps.
 _STEP_ROWS = {"events": 20_000, "telemetry": 20_000, "scores": 200_000}
 _log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ write_sidecars(connection, [SidecarReport("gpu-017", now, now, "0.1.0", started,
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import orjson
 import sqlalchemy as sa
@@ -16,7 +16,6 @@ from store import schema
 from store.append import upsert_last_seen
 
 SidecarState: TypeAlias = Literal["ok", "troubled", "silent"]
-SIDECAR_STATES: tuple[SidecarState, ...] = get_args(SidecarState)
 # A sidecar that missed this many heartbeats in a row is silent.
 SILENT_INTERVALS = 3.0
 _MICROS = 1e6

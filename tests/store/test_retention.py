@@ -14,8 +14,8 @@ from store import retention, schema
 from store.append import append_events, append_rollups
 from store.database import writing
 from store.event import Event
-from store.partitions import ensure_days, name_of, partitions
-from store.retention import MINIMUM, PRUNED, Keep, count_old, prune, too_short
+from store.partitions import DIVIDED, ensure_days, name_of, partitions
+from store.retention import MINIMUM, Keep, count_old, prune, too_short
 from store.telemetry import Rollup
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
@@ -161,7 +161,7 @@ def test_limits_say_what_goes(engine: sa.Engine) -> None:
     """None is for ever; each has its own; what the model looks back on is the least."""
     assert Keep().before(NOW) == {}
     assert Keep(events_days=30, scores_days=5).before(NOW) == {"events": NOW - 30 * DAY, "scores": NOW - 5 * DAY}
-    assert {f"{table.name}_days" for table in PRUNED} == set(Keep.__slots__)
+    assert {f"{table}_days" for table in DIVIDED} == set(Keep.__slots__)
     assert too_short(Keep()) is None
     assert too_short(MINIMUM) is None
     assert too_short(Keep(events_days=28)) == "events_days"
