@@ -132,7 +132,10 @@ def test_a_standby_is_named(client: TestClient, server: Postgres) -> None:
         name = connection.scalar(sa.text("SELECT current_database()"))
         connection.execute(sa.text(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'))
         connection.commit()
-    engine.dispose()
+        # Sessions of before may still write: all of them end. The server's loops hold some, so the pool stays.
+        others = "datname = current_database() AND pid <> pg_backend_pid()"
+        connection.execute(sa.text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"))
+        connection.invalidate()
     answer = client.post(EVENTS, json=[event(1)])
     refused(answer)
     assert "read-only" in answer.json()["detail"]

@@ -17,7 +17,7 @@ from crash.scene import NODE, ROUNDS, SEED, feeds_in, settle, sources_of
 from real.fleet import Fleet, Program, fleet
 from real.fleet_postgres import FleetPostgres, fleet_postgres
 
-pytestmark = [pytest.mark.crash, pytest.mark.integration, pytest.mark.xdist_group("crash")]
+pytestmark = [pytest.mark.crash, pytest.mark.integration, pytest.mark.xdist_group("kmsg")]
 
 
 class Rounds:
