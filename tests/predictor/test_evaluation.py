@@ -1,4 +1,6 @@
-"""The figures, on grids small enough to count by hand."""
+"""The figures, on fleets small enough to count by hand."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,25 +22,26 @@ DAY = 24 * HOUR_MS
 
 
 def judged(scores: list[list[float]], positive: list[list[int]], known: list[list[int]] | None = None) -> Judged:
-    """Daily moments; every positive's outage begins twelve hours later."""
-    grid, hits = np.array(scores), np.array(positive, dtype=bool)
-    mask = np.ones_like(hits) if known is None else np.array(known, dtype=bool)
-    moments = np.arange(len(scores), dtype=np.int64) * DAY
-    starts = np.where(hits, moments[:, None] + 12 * HOUR_MS, np.nan)
-    return Judged(moments, grid, Labels(mask, mask, hits & mask, starts))
+    """Daily moments, a line each; every positive's outage begins twelve hours later."""
+    hits = np.array(positive, dtype=bool).ravel()
+    mask = np.ones_like(hits) if known is None else np.array(known, dtype=bool).ravel()
+    time_ms = np.repeat(np.arange(len(scores), dtype=np.int64) * DAY, len(scores[0]))
+    node = np.tile(np.arange(len(scores[0]), dtype=np.int64), len(scores))
+    starts = np.where(hits, time_ms + 12.0 * HOUR_MS, np.nan)
+    return Judged(time_ms, node, np.array(scores, dtype=float).ravel(), Labels(mask, mask, hits & mask, starts))
 
 
 def test_the_highest_scores_of_each_moment_are_flagged() -> None:
     """Per moment, rounded up; unknown cells take no place."""
     found = judged([[1, 2, 3, 4], [9, 8, 7, 6]], [[0] * 4] * 2, [[1, 1, 1, 0], [1, 1, 1, 1]])
-    assert flagged_share(found, 0.25).tolist() == [[0, 0, 1, 0], [1, 0, 0, 0]]
+    assert flagged_share(found, 0.25).tolist() == [0, 0, 1, 0, 1, 0, 0, 0]
     assert flagged_share(found, 0.5).sum() == 4
 
 
 def test_equal_scores_share_the_places() -> None:
     """A constant score has no luck."""
     found = judged([[5, 5, 5, 7]], [[1, 0, 0, 0]])
-    assert flagged_share(found, 0.5).tolist() == [[pytest.approx(1 / 3)] * 3 + [1]]
+    assert flagged_share(found, 0.5).tolist() == [pytest.approx(1 / 3)] * 3 + [1]
     constant = judged([[1.0] * 100] * 3, [[1] + [0] * 99] * 3)
     skill = discrimination(constant)
     assert skill["roc_auc"] == 0.5
@@ -78,11 +81,9 @@ def test_lead_time_runs_from_the_first_flag() -> None:
     scores = [[9.0] + [1.0] * 19] * 2
     found = judged(scores, [[1] + [0] * 19] * 2)
     starts = np.where(found.labels.positive, 36.0 * HOUR_MS, np.nan)
-    one = Judged(
-        found.moments_ms, found.scores, Labels(found.labels.at_risk, found.known, found.labels.positive, starts)
-    )
+    one = replace(found, labels=replace(found.labels, next_start_ms=starts))
     assert lead_times(one)["p50"] == 36.0
-    assert outages_of(one.labels) == 1
+    assert outages_of(one) == 1
 
 
 def test_a_node_that_stays_flagged_is_one_cordon() -> None:
