@@ -76,3 +76,24 @@ def test_a_grid_ends_at_its_last_moment() -> None:
     """Backwards from the last, ascending; empty when that lies before the start."""
     assert grid(day(0), day(1.25), 12.0) == (day(0.25), day(0.75), day(1.25))
     assert grid(day(1), day(0), 12.0) == ()
+
+
+@pytest.mark.parametrize(
+    ("horizon_h", "every_h", "fold_days"), [(24, 12.0, 14.0), (168, 24.0, 14.0), (720, 168.0, 60.0)]
+)
+def test_learning_and_folds_keep_to_the_horizon(horizon_h: int, every_h: float, fold_days: float) -> None:
+    """Rows closer to each other than the answer is long say the same again; both can be set."""
+    settings = BacktestSettings(horizon_h)
+    assert (settings.learn_every_h, settings.fold_length) == (every_h, timedelta(days=fold_days))
+    chosen = BacktestSettings(horizon_h, learn_cadence_h=6, fold_days=1)
+    assert (chosen.learn_every_h, chosen.fold_length) == (6, timedelta(days=1))
+    found = plan((day(0), day(400)), settings)
+    assert {b - a for a, b in zip(found.learn, found.learn[1:], strict=False)} == {timedelta(hours=every_h)}
+
+
+def test_a_longer_purge_can_be_asked_for() -> None:
+    """As long as the longest window of the features, to see whether nearness in time flatters."""
+    settings = BacktestSettings(least_purge_h=28 * 24 + 12)
+    found = plan(SPAN, settings)
+    assert settings.purge_h == 684
+    assert found.folds[0].test_start - found.folds[0].train_end == timedelta(hours=684)
