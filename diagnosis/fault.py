@@ -8,16 +8,17 @@ Joining is associative and commutative: however events arrive, the same incident
 Each event may be handed in once; nothing here can tell that it was counted before.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 import orjson
 
 from diagnosis.root import Head, badness, head_of, kind_key, root
-from store.event import Event, event_id
+from store.event import NAMING, Event, event_id
 from store.incident import Incident
 from store.read import incident_of
 
@@ -51,14 +52,17 @@ class Fault:
         """How many events it is."""
         return sum(self.kinds.values())
 
-    def join(self, other: "Fault") -> None:
-        """Take another part of the same fault in; no event may be in both."""
-        if (other.start, other.id) < (self.start, self.id):
-            self.start, self.id = other.start, other.id
-        self.end = max(self.end, other.end)
-        for kind, count in other.kinds.items():
-            self.kinds[kind] = self.kinds.get(kind, 0) + count
-        self.heads = _kept([*self.heads, *other.heads])
+    def join(self, *others: "Fault") -> None:
+        """Take other parts of the same fault in; no event may be in two."""
+        heads = self.heads
+        for other in others:
+            if (other.start, other.id) < (self.start, self.id):
+                self.start, self.id = other.start, other.id
+            self.end = max(self.end, other.end)
+            for kind, count in other.kinds.items():
+                self.kinds[kind] = self.kinds.get(kind, 0) + count
+            heads = heads + other.heads
+        self.heads = _kept(heads)
 
     def incident(self) -> Incident:
         """What all of it comes to."""
@@ -88,23 +92,57 @@ class Fault:
         return None if told else orjson.dumps(self.heads).decode()
 
 
+class FaultTally:
+    """The events of one fault, counted as they come in time order; of those alike only the first is kept."""
+
+    __slots__ = ("_alike", "_first", "_start", "end")
+
+    def __init__(self, first: Event, time: datetime) -> None:
+        self._first, self._start = first, time
+        self._alike: dict[tuple[object, ...], list[Any]] = {}  # what may be another candidate: [its first event, count]
+        self.end = time
+
+    def add(self, event: Event, time: datetime) -> None:
+        """Count an event; the first one, too."""
+        self.end = time
+        device, attributes = event.device, event.attributes
+        name, label = map(attributes.get, NAMING)
+        what = (event.kind, event.code, event.severity, event.source, attributes.get("caused_by") is None, name, label)
+        key = (what, device.type, device.pci, device.uuid, device.index, device.port)
+        known = self._alike.get(key)
+        if known is None:
+            self._alike[key] = [event, 1]
+        else:
+            known[1] += 1
+
+    def fault(self) -> Fault:
+        """What they come to."""
+        first = self._first
+        kinds: dict[str, int] = {}
+        for event, count in self._alike.values():
+            kind = kind_key(event.kind, event.code)
+            kinds[kind] = kinds.get(kind, 0) + count
+        heads = _kept([head_of(event, when(event)) for event, _ in self._alike.values()])
+        return Fault(first.id or event_id(first), first.node, self._start, self.end, kinds, heads)
+
+
 def fault_of(events: Sequence[Event]) -> Fault:
     """The fault of events of one group, at least one, all with a time, in time order."""
-    first, last = events[0], events[-1]
-    if first.time is None or last.time is None:
-        raise ValueError(f"the event {first.id} bears no time")
-    kinds: dict[tuple[str, int | None], int] = {}
+    tally = FaultTally(events[0], when(events[0]))
     for event in events:
-        key = event.kind, event.code
-        kinds[key] = kinds.get(key, 0) + 1
-    return Fault(
-        id=first.id or event_id(first),
-        node=first.node,
-        start=first.time,
-        end=last.time,
-        kinds={kind_key(kind, code): count for (kind, code), count in kinds.items()},
-        heads=_kept([head_of(event, event.time) for event in _different(events) if event.time is not None]),
-    )
+        tally.add(event, when(event))
+    return tally.fault()
+
+
+def when(event: Event) -> datetime:
+    """The time of an event that has one.
+
+    Raises:
+        ValueError: it has none; callers have filtered those.
+    """
+    if event.time is None:
+        raise ValueError(f"the event {event.id} bears no time")
+    return event.time
 
 
 def fault_from(row: Mapping[str, Any]) -> Fault:
@@ -115,11 +153,12 @@ def fault_from(row: Mapping[str, Any]) -> Fault:
 
 
 _FAULTS = msgspec.json.Decoder(list[Fault])
+_ENCODER = msgspec.json.Encoder()
 
 
 def encode_faults(faults: Sequence[Fault]) -> bytes:
     """Faults as a JSON array."""
-    return orjson.dumps(faults)
+    return _ENCODER.encode(faults)
 
 
 def decode_faults(text: bytes) -> list[Fault]:
@@ -134,26 +173,21 @@ def decode_faults(text: bytes) -> list[Fault]:
         raise FaultError(f"this is no JSON of faults: {error}") from error
 
 
-def _different(events: Sequence[Event]) -> Iterable[Event]:
-    """The first of each that may be another candidate: in a flood, few of very many."""
-    if len(events) == 1:
-        return events
-    seen: dict[tuple[object, ...], Event] = {}
-    for event in events:
-        device = event.device
-        where = (device.type, device.pci, device.uuid, device.index, device.port, event.name())
-        key = (event.kind, event.code, event.severity, event.source, event.attributes.get("caused_by") is None, *where)
-        if key not in seen:
-            seen[key] = event
-    return seen.values()
-
-
 def _kept(heads: list[Head]) -> list[Head]:
     """The earliest of each different thing, by their time; of too many, the worst."""
     if len(heads) == 1:
         return heads
-    found: dict[tuple[object, ...], Head] = {}
+    alike: dict[tuple[object, ...], Head] = {}
     for head in sorted(heads, key=_moment):
+        device = head.device
+        what = (head.kind, head.code, head.severity, head.follows, head.name, head.source)
+        key = (what, device.type, device.pci, device.uuid, device.index, device.port)
+        if key not in alike:
+            alike[key] = head
+    if len(alike) == 1:
+        return list(alike.values())
+    found: dict[tuple[object, ...], Head] = {}
+    for head in alike.values():
         key = (head.kind, head.code, head.severity, head.follows, head.device.key(), head.name, head.second_hand)
         found.setdefault(key, head)
     kept = list(found.values())
@@ -162,8 +196,7 @@ def _kept(heads: list[Head]) -> list[Head]:
     return kept
 
 
-def _moment(head: Head) -> tuple[datetime, str]:
-    return head.time, head.id
+_moment = attrgetter("time", "id")
 
 
 def _present(incident: Incident) -> Head:

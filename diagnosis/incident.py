@@ -6,12 +6,11 @@ Events of one node less than a minute apart are one incident; events that name n
 code are the same and they are less than 5 s apart. The grouping does not depend on the order of the input.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from diagnosis.fault import Fault, fault_of
+from diagnosis.fault import Fault, FaultTally, when
 from diagnosis.root import kind_key
 from store.event import Device, Event
 from store.incident import Incident
@@ -65,41 +64,17 @@ def coalesce(events: Iterable[Event]) -> list[Incident]:
 
 def faults_of(events: Iterable[Event]) -> list[Fault]:
     """What events in any order come to. Those that are no fault or bear no time come to nothing."""
-    return [fault_of(part) for group, own in grouped(events).items() for part in parts(own, gap_of(group))]
+    made: list[FaultTally] = []
+    open_tallies: dict[Group, FaultTally] = {}
+    for event in sorted((event for event in events if event.time is not None and is_fault(event)), key=_order):
+        time, group = when(event), event_group(event)
+        tally = open_tallies.get(group)
+        if tally is None or time - tally.end > gap_of(group):
+            tally = open_tallies[group] = FaultTally(event, time)
+            made.append(tally)
+        tally.add(event, time)
+    return [tally.fault() for tally in made]
 
 
-def grouped(events: Iterable[Event]) -> dict[Group, list[Event]]:
-    """The dated fault events of each group, by time."""
-    groups: dict[Group, list[Event]] = defaultdict(list)
-    for event in events:
-        if event.time is not None and is_fault(event):
-            groups[event_group(event)].append(event)
-    for own in groups.values():
-        own.sort(key=lambda event: (event.time, event.id or "", event.line or 0))
-    return groups
-
-
-def parts(events: Sequence[Event], gap: timedelta) -> Iterator[list[Event]]:
-    """Events in time order, cut where nothing happened for longer than `gap`."""
-    part: list[Event] = []
-    last = datetime.min.replace(tzinfo=UTC)
-    for event in events:
-        moment = when(event)
-        if part and moment - last > gap:
-            yield part
-            part = []
-        part.append(event)
-        last = moment
-    if part:
-        yield part
-
-
-def when(event: Event) -> datetime:
-    """The time of an event that has one.
-
-    Raises:
-        ValueError: it has none; callers have filtered those.
-    """
-    if event.time is None:
-        raise ValueError(f"the event {event.id} bears no time")
-    return event.time
+def _order(event: Event) -> tuple[datetime | None, str, int]:
+    return event.time, event.id or "", event.line or 0

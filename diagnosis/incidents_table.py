@@ -91,8 +91,7 @@ def _joined(group: Group, stored: Sequence[Fault], new: Sequence[Fault], changed
         if all(id(fault) in known for fault in cluster):
             continue
         gone.update(fault.id for fault in cluster if id(fault) in known)
-        for fault in cluster[1:]:
-            cluster[0].join(fault)
+        cluster[0].join(*cluster[1:])
         changed.append(cluster[0])
     return gone
 

@@ -10,8 +10,8 @@ from fault_events import at, lost_port, xid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagnosis.fault import MAX_HEADS, fault_from, fault_of
-from diagnosis.incident import coalesce, gap_of, is_fault, when
+from diagnosis.fault import MAX_HEADS, fault_from, fault_of, when
+from diagnosis.incident import coalesce, gap_of, is_fault
 from diagnosis.root import kind_key
 from store.event import Device, Event, Severity
 from store.incident import Incident

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from fault_events import at, iteration, job, lost_port, xid
 
-from diagnosis.incident import coalesce, is_fault, when
+from diagnosis.fault import when
+from diagnosis.incident import coalesce, is_fault
 from store.event import Device, Event
 
 

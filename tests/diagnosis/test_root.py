@@ -3,7 +3,7 @@
 import pytest
 from fault_events import lost_port, xid
 
-from diagnosis.incident import when
+from diagnosis.fault import when
 from diagnosis.root import Head, badness, head_of, is_consequence, kind_key, not_machine, root
 from store.event import Event
 
