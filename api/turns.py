@@ -15,7 +15,7 @@ from schedulers.turn import run_policy
 from store.database import writing
 from store.partitions import KEEP_AHEAD, ensure_days
 from store.read import newest_time
-from store.read_models import newest_model
+from store.read_models import newest_champion
 from store.read_states import newest_scoring
 from store.retention import prune
 from store.rules_log import note_rules
@@ -44,7 +44,7 @@ class Turns:
         """Score every node, if there is a model and something has changed since the last time."""
         now = self._state.clock()
         with self._state.engine.connect() as connection:
-            model, newest = newest_model(connection), newest_time(connection)
+            model, newest = newest_champion(connection), newest_time(connection)
             scored = newest_scoring(connection, _HORIZON_H, now)
         if model is None or newest is None:
             return

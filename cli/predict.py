@@ -23,7 +23,7 @@ from predictor.labels import HORIZONS_H
 from predictor.reading import data_span
 from predictor.scoring import score_nodes
 from store.event import RecordError, format_time, parse_time
-from store.read_scores import newest_model
+from store.read_scores import serving_model
 from store.score import Score
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def train(url: str, until: datetime | None, as_json: bool) -> None:
     except (NoDataError, ModelError) as error:
         raise Failure(str(error)) from error
     with engine.connect() as connection:
-        stored = [newest_model(connection, horizon_h) for horizon_h in HORIZONS_H]
+        stored = [serving_model(connection, horizon_h) for horizon_h in HORIZONS_H]
     rows = [
         {
             "model": model.id,
@@ -106,7 +106,7 @@ def score(url: str, at: datetime | None, top: int, as_json: bool) -> None:
         if span is None:
             raise Failure(f"{url} holds no data: run `foreshock ingest` first")
         moment = at or _just_after(span[1])
-        model = newest_model(connection, HORIZONS_H[0], moment)
+        model = serving_model(connection, HORIZONS_H[0], moment)
     if model is not None and model.trained_until > moment:
         click.echo(f"Note: model {model.id} learned until {format_time(model.trained_until)}, after --at", err=True)
     try:

@@ -1,25 +1,27 @@
 """Scoring: every node at risk at a moment, both horizons, with reasons, saved in the store."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from predictor.features import NAMES, feature_grid
+from predictor.feature import Feature
+from predictor.features import aligned, features_of, matrix
 from predictor.forest import Forest, ModelError, from_bytes
 from predictor.history import Floats, History, to_ms
 from predictor.labels import HORIZONS_H, at_risk
 from predictor.precursor_features import incidents
 from predictor.reading import read_history
 from predictor.reasons import contributions, strongest
+from predictor.rows import every
 from predictor.wording import MAX_EVENTS, Subject, describe
 from store import schema
 from store.database import writing
 from store.model import StoredModel
-from store.read_scores import newest_model
+from store.read_scores import serving_model
 from store.save_scores import save_scores
 from store.score import Reason, Score
 
@@ -32,6 +34,7 @@ class _Asked:
     history: History
     outage_events: Mapping[int, tuple[str, ...]]
     nodes: tuple[int, ...]
+    features: tuple[Feature, ...]
     rows: NDArray[np.float32]
 
 
@@ -45,30 +48,37 @@ def score_nodes(engine: sa.Engine, at: datetime) -> list[Score]:
         ModelError: there is no model, or the stored one cannot be used.
     """
     with engine.connect() as connection:
-        models = [model for horizon_h in HORIZONS_H if (model := newest_model(connection, horizon_h, at)) is not None]
+        models = [model for horizon_h in HORIZONS_H if (model := serving_model(connection, horizon_h, at)) is not None]
         if not models:
             raise ModelError("there is no model yet: run `foreshock train` first")
         history = read_history(connection, at, at, with_ids=True)
         outage_events = _outage_events(connection, history, at)
-    moment = np.array([to_ms(at)], dtype=np.int64)
-    nodes = np.flatnonzero(at_risk(history.fleet, history.outages, moment)[0])
-    rows = feature_grid(history, moment)[0][nodes]
-    asked = _Asked(at, history, outage_events, tuple(nodes.tolist()), rows)
+    asked_of = every(len(history.fleet.names), [at])
+    asked_of = asked_of.only(at_risk(history.fleet, history.outages, asked_of))
+    features, nodes = features_of(history), tuple(asked_of.node.tolist())
+    asked = _Asked(at, history, outage_events, nodes, features, matrix(history, asked_of))
     scores: list[Score] = []
     floor = np.zeros(len(nodes))
     for model in sorted(models, key=lambda model: model.horizon_h):
         forest = _load(model)
-        floor = np.maximum(forest.probability(rows), floor)
-        scores += _scores(asked, model, forest, floor)
+        known = _known_to(model, asked)
+        floor = np.maximum(forest.probability(known.rows), floor)
+        scores += _scores(known, model, forest, floor)
     with writing(engine).begin() as connection:
         save_scores(connection, scores)
     return scores
 
 
 def _load(model: StoredModel) -> Forest:
-    if model.features != NAMES:
-        raise ModelError(f"model {model.id} was trained on other features: train again with `foreshock train`")
     return from_bytes(model.blob, model.sha256)
+
+
+def _known_to(model: StoredModel, asked: _Asked) -> _Asked:
+    """The columns that a model learned from; one that is not told any more is unknown."""
+    by_name = {feature.name: feature for feature in asked.features}
+    names = tuple(by_name)
+    features = tuple(by_name.get(name) or Feature(name, name.partition(".")[0], None) for name in model.features)
+    return replace(asked, features=features, rows=aligned(asked.rows, names, model.features))
 
 
 def _outage_events(connection: sa.Connection, history: History, at: datetime) -> dict[int, tuple[str, ...]]:
@@ -89,11 +99,12 @@ def _outage_events(connection: sa.Connection, history: History, at: datetime) ->
 
 
 def _scores(asked: _Asked, model: StoredModel, forest: Forest, probability: Floats) -> list[Score]:
-    moved = contributions(forest, asked.rows, probability)
+    moved = contributions(forest, asked.rows, probability, asked.features)
     opens = incidents(asked.history.precursors)
+    names = [feature.name for feature in asked.features]
     found = []
     for row, node in enumerate(asked.nodes):
-        features = dict(zip(NAMES, asked.rows[row].tolist(), strict=True))
+        features = dict(zip(names, asked.rows[row].tolist(), strict=True))
         subject = Subject(asked.history, opens, asked.outage_events, to_ms(asked.at), node, features)
         found.append(
             Score(

@@ -1,4 +1,4 @@
-"""Reads of what the predictor made: the newest scores, a node's score over time, the newest model."""
+"""Reads of what the predictor made: the newest scores, a node's score over time, the models that make them."""
 
 from datetime import datetime
 from typing import Any
@@ -49,17 +49,37 @@ def score_of(row: Any) -> Score:
     )
 
 
-def newest_model(connection: sa.Connection, horizon_h: int, at: datetime | None = None) -> StoredModel | None:
-    """The newest model of a horizon; with `at`, the newest that had learned from nothing later, if there is one."""
+def serving_model(connection: sa.Connection, horizon_h: int, at: datetime | None = None) -> StoredModel | None:
+    """The champion of a horizon; with `at`, one that was champion and had learned from nothing later, if there is one.
+
+    Challengers, and what was rejected, never serve.
+    """
     table = schema.models
     query = sa.select(table).where(table.c.horizon_h == horizon_h)
-    order = (table.c.trained_until.desc(), table.c.created.desc(), table.c.id)
+    champions = query.where(table.c.role == "champion")
+    newest = (table.c.trained_until.desc(), table.c.created.desc(), table.c.id)
+    tries = [champions]
     if at is not None:
-        row = connection.execute(query.where(table.c.trained_until <= at).order_by(*order).limit(1)).mappings().first()
+        known = table.c.trained_until <= at
+        tries = [champions.where(known), query.where(table.c.role == "retired", known), champions]
+    for one in tries:
+        row = connection.execute(one.order_by(*newest).limit(1)).mappings().first()
         if row is not None:
             return _model_of(row)
-    row = connection.execute(query.order_by(*order).limit(1)).mappings().first()
+    return None
+
+
+def read_model(connection: sa.Connection, ident: str) -> StoredModel | None:
+    """The model of an id."""
+    row = connection.execute(sa.select(schema.models).where(schema.models.c.id == ident)).mappings().first()
     return None if row is None else _model_of(row)
+
+
+def challengers(connection: sa.Connection, horizon_h: int) -> list[StoredModel]:
+    """The models of a horizon that are on trial, the oldest first."""
+    table = schema.models
+    query = sa.select(table).where(table.c.horizon_h == horizon_h, table.c.role == "challenger")
+    return [_model_of(row) for row in connection.execute(query.order_by(table.c.created, table.c.id)).mappings()]
 
 
 def _model_of(row: Any) -> StoredModel:

@@ -1,14 +1,16 @@
-"""The SQL schema, on one page. SQLite and PostgreSQL alike; `migrations/` brings a database here."""
+"""The SQL schema, on one page but for `model_tables.py`. SQLite and PostgreSQL alike; `migrations/` leads here."""
 
 import sqlalchemy as sa
 
+from store.metadata import metadata as metadata
+from store.model_tables import keys as keys
+from store.model_tables import models as models
+from store.model_tables import scorings as scorings
 from store.partial import LONG, NAMED
 from store.utc_time import UtcTime as UtcTime
 
 # On PostgreSQL the large tables are a table a day: `store/partitions.py`.
 BY_DAY = "RANGE (time)"
-
-metadata = sa.MetaData(naming_convention={"ix": "ix_%(table_name)s_%(column_0_N_name)s", "pk": "pk_%(table_name)s"})
 
 nodes = sa.Table(
     "nodes",
@@ -137,19 +139,6 @@ incidents = sa.Table(
     sa.Index(None, "end"),
     sa.Index(None, "severity", "start"),
     sa.Index("ix_incidents_long", "end", postgresql_where=LONG["postgresql"], sqlite_where=LONG["sqlite"]),
-)
-
-models = sa.Table(
-    "models",
-    metadata,
-    sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("created", UtcTime, nullable=False),
-    sa.Column("trained_until", UtcTime, nullable=False),
-    sa.Column("horizon_h", sa.Integer, nullable=False),
-    sa.Column("features", sa.JSON, nullable=False),
-    sa.Column("metrics", sa.JSON, nullable=False),
-    sa.Column("blob", sa.LargeBinary, nullable=False),
-    sa.Column("sha256", sa.Text, nullable=False),
 )
 
 scores = sa.Table(

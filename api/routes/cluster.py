@@ -14,7 +14,7 @@ from api.state import Server
 from api.wire import ClusterOut
 from goodput.stored import account_of
 from store.read_fleet import count_states
-from store.read_models import newest_model
+from store.read_models import newest_champion
 from store.read_overview import count_incidents, newest_run, recent_sources
 from store.sidecars import count_sidecars
 
@@ -54,7 +54,7 @@ def get_cluster(_who: Reader, server: Server) -> Response:
 
 
 def _model(connection: sa.Connection) -> dict[str, Any] | None:
-    row = newest_model(connection)
+    row = newest_champion(connection)
     if row is None:
         return None
     return {"id": row.id, "created": row.created, "trained_until": row.trained_until, "metrics": row.metrics}

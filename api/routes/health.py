@@ -11,7 +11,7 @@ from api.state import Server, State
 from api.wire import CheckOut
 from store.database import newest_revision, revision
 from store.intake import Waiting, read_waiting
-from store.read_models import newest_model
+from store.read_models import newest_champion
 
 router = APIRouter(tags=["health"])
 
@@ -56,7 +56,7 @@ def run_checks(server: State) -> dict[str, str]:
         checks["migrations"] = "ok"
         with server.engine.connect() as connection:
             checks["intake"] = _intake(read_waiting(connection), server.clock())
-            model = newest_model(connection)
+            model = newest_champion(connection)
             checks["model"] = "none yet: run `foreshock train`" if model is None else "ok"
     except SQLAlchemyError as error:
         checks["database"] = f"failed: {type(error).__name__}"

@@ -24,7 +24,7 @@ from store import schema
 from store.database import writing
 from store.event import Device, Event
 from store.model import StoredModel
-from store.read_scores import latest_scores, newest_model, score_history
+from store.read_scores import latest_scores, score_history, serving_model
 from store.save_scores import save_model, save_scores
 from store.score import Reason, Score
 
@@ -45,7 +45,7 @@ def test_training_registers_a_model_of_each_horizon(engine: sa.Engine) -> None:
     with engine.connect() as connection:
         assert connection.scalar(sa.select(sa.func.count()).select_from(schema.models)) == 2
         for horizon_h in (24, 168):
-            model = newest_model(connection, horizon_h)
+            model = serving_model(connection, horizon_h)
             assert model is not None
             assert model.id in names
             assert model.features == NAMES
@@ -120,7 +120,7 @@ def test_scoring_without_a_model_says_how_to_get_one(engine: sa.Engine) -> None:
 def test_a_model_of_other_features_or_damaged_is_refused(trained: sa.Engine) -> None:
     """A program that has moved on asks for new training."""
     with writing(trained).begin() as connection:
-        model = newest_model(connection, 24)
+        model = serving_model(connection, 24)
         assert model is not None
         save_model(connection, replace(model, features=("other",)))
     with pytest.raises(ModelError, match="other features"):
@@ -136,7 +136,7 @@ def test_a_group_that_is_at_its_reference_contributes_nothing(trained: sa.Engine
     score_nodes(trained, day(59))
     with trained.connect() as connection:
         rows = build(connection, [day(59)]).to_numpy()
-        model = newest_model(connection, 24)
+        model = serving_model(connection, 24)
     assert model is not None
     forest = from_bytes(model.blob, model.sha256)
     quiet = references(rows)[None, :]
@@ -171,14 +171,14 @@ def test_the_latest_scores_are_those_of_the_newest_scoring(engine: sa.Engine) ->
 def test_the_newest_model_that_knew_nothing_later_is_preferred(engine: sa.Engine) -> None:
     """By the end of its data; where all are later, the newest all the same."""
     with writing(engine).begin() as connection:
-        assert newest_model(connection, 24) is None
+        assert serving_model(connection, 24) is None
         for number in (1, 2):
             until = day(10 * number)
             model = StoredModel(f"m{number}", until + timedelta(hours=1), until, 24, ("x",), {"rows": 1}, b"1", "s")
             save_model(connection, model)
-        ids = [getattr(newest_model(connection, 24, at), "id", None) for at in (None, day(25), day(15), day(5))]
+        ids = [getattr(serving_model(connection, 24, at), "id", None) for at in (None, day(25), day(15), day(5))]
         assert ids == ["m2", "m2", "m1", "m2"]
-        assert newest_model(connection, 168) is None
+        assert serving_model(connection, 168) is None
 
 
 def test_a_missing_gpu_is_told_with_its_time(trained: sa.Engine) -> None:

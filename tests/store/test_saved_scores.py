@@ -15,10 +15,10 @@ from store.job import Job
 from store.model import StoredModel
 from store.node import Node
 from store.outage import Outage
-from store.read_models import newest_model as newest_of_all
+from store.read_models import newest_champion
 from store.read_node import node_scores
 from store.read_overview import newest_run, recent_sources
-from store.read_scores import latest_scores, newest_model, score_history
+from store.read_scores import latest_scores, score_history, serving_model
 from store.read_states import last_reports, newest_scores, newest_scoring, nodes_out, score_reasons, unrepaired_faults
 from store.save_scores import save_model, save_scores
 from store.schema import incidents
@@ -110,23 +110,23 @@ def test_a_node_s_scores_over_time_join_both_horizons(connection: sa.Connection)
 
 def test_a_model_comes_back_byte_for_byte_and_may_be_replaced(connection: sa.Connection) -> None:
     """By its id."""
-    assert newest_model(connection, 24) is None
+    assert serving_model(connection, 24) is None
     save_model(connection, model())
-    assert newest_model(connection, 24) == model()
+    assert serving_model(connection, 24) == model()
     save_model(connection, replace(model(), blob=b"new", metrics={}))
-    assert newest_model(connection, 24) == replace(model(), blob=b"new", metrics={})
-    assert newest_model(connection, 168) is None
+    assert serving_model(connection, 24) == replace(model(), blob=b"new", metrics={})
+    assert serving_model(connection, 168) is None
 
 
 def test_the_newest_model_is_the_one_that_learned_most(connection: sa.Connection) -> None:
     """As of a moment only what could have been known; failing that, the newest after all."""
     for one in (model("old", until=48, created=1), model("new", until=2, created=3), model("week", horizon_h=168)):
         save_model(connection, one)
-    assert getattr(newest_model(connection, 24), "id", None) == "new"
-    assert getattr(newest_model(connection, 24, NOW - 2 * HOUR), "id", None) == "new"
-    assert getattr(newest_model(connection, 24, NOW - 3 * HOUR), "id", None) == "old"
-    assert getattr(newest_model(connection, 24, NOW - 99 * HOUR), "id", None) == "new"
-    assert getattr(newest_of_all(connection), "id", None) == "week"
+    assert getattr(serving_model(connection, 24), "id", None) == "new"
+    assert getattr(serving_model(connection, 24, NOW - 2 * HOUR), "id", None) == "new"
+    assert getattr(serving_model(connection, 24, NOW - 3 * HOUR), "id", None) == "old"
+    assert getattr(serving_model(connection, 24, NOW - 99 * HOUR), "id", None) == "new"
+    assert getattr(newest_champion(connection), "id", None) == "week"
 
 
 def test_an_outage_holds_its_node_out_from_start_to_end(connection: sa.Connection) -> None:

@@ -1,0 +1,58 @@
+"""The control group: a few nodes, drawn by chance anew each period, of which nothing is asked for their score alone.
+
+Were every node that looks bad taken out of use, nobody would know any more which of them would have failed, and a
+model trained on that is blind to what its own hints prevented (FIELD A2, A3.4).
+
+A node is drawn by a keyed hash of its name and the period: every server that shares the database draws the same, and
+who does not know the key can neither foresee nor choose it.
+"""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from store import schema
+from store.database import writing
+
+_NAME = "control"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WHOLE = 2.0**64
+
+
+@dataclass(frozen=True, slots=True)
+class ControlGroup:
+    """Who is in it: `share` of all nodes, drawn anew every `period`."""
+
+    key: bytes
+    share: float
+    period: timedelta
+
+    def holds(self, node: str, now: datetime) -> bool:
+        """Whether a node is in the group of the period that a moment lies in."""
+        if self.share <= 0.0:
+            return False
+        text = f"{self.number(now)} {node}".encode()
+        drawn = hashlib.blake2b(text, digest_size=8, key=self.key).digest()
+        return int.from_bytes(drawn) / _WHOLE < self.share
+
+    def number(self, now: datetime) -> int:
+        """Which period a moment lies in."""
+        return (now - _EPOCH) // self.period
+
+
+def control_key(engine: sa.Engine) -> bytes:
+    """The key that all servers of a database share; made by the first that asks."""
+    query = sa.select(schema.keys.c.key).where(schema.keys.c.name == _NAME)
+    with engine.connect() as connection:
+        found = connection.scalar(query)
+    if found is not None:
+        return bytes(found)
+    with writing(engine).begin() as connection:
+        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+        made = dialect.insert(schema.keys).values(name=_NAME, key=secrets.token_bytes(32))
+        connection.execute(made.on_conflict_do_nothing())
+        return bytes(connection.scalar(query) or b"")
