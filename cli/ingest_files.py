@@ -73,8 +73,9 @@ def take(task: Task) -> Taken:
         telemetry = read_telemetry(part.path)
     except RecordError as error:
         return Taken(task, PartRecords(broken=str(error)))
-    skipped = telemetry.skipped
-    return Taken(task, PartRecords(skipped=skipped, first_skip="rows without time, node or gpu"), telemetry)
+    skips = [*telemetry.left_out[:1], *(["rows without time, node or gpu"] if telemetry.skipped else [])]
+    skipped = telemetry.skipped + len(telemetry.left_out)
+    return Taken(task, PartRecords(skipped=skipped, first_skip="; ".join(skips) or None), telemetry)
 
 
 def in_order(executor: Executor | None, step: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:

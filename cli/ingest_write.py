@@ -1,6 +1,6 @@
 """The writer of `foreshock ingest`: one transaction a file, so that a broken-off ingest leaves whole files behind."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -52,7 +52,9 @@ class Writer:
         """Write a file's records, and that it was taken unless it is broken."""
         digest = taken.task.digest
         events, name = taken.records.events, digest.part.name
+        devices = None
         if taken.telemetry is not None:
+            devices = self.carry.devices(taken.telemetry)
             events = tuple(self.carry.follow(taken.telemetry, digest.part.relative))
             if taken.task.only_carry:
                 return
@@ -62,7 +64,7 @@ class Writer:
         tally.skipped += taken.records.skipped
         ensure_days(self.engine, _days(events, taken.telemetry), ("events", "telemetry"))
         with writing(self.engine).begin() as connection:
-            self._write_state(connection, taken, tally)
+            self._write_state(connection, taken, devices, tally)
             self._write_events(connection, events, self.tally("counters") if name == "telemetry" else tally)
             if taken.records.broken is not None:
                 tally.broken += 1
@@ -80,7 +82,9 @@ class Writer:
         tally.new += len(taken.new)
         tally.known += len(events) - len(taken.new)
 
-    def _write_state(self, connection: sa.Connection, taken: Taken, tally: Tally) -> None:
+    def _write_state(
+        self, connection: sa.Connection, taken: Taken, devices: Sequence[str | None] | None, tally: Tally
+    ) -> None:
         """Nodes, cables and roll-ups: rows that a later word replaces."""
         records, telemetry = taken.records, taken.telemetry
         if records.nodes:
@@ -93,7 +97,7 @@ class Writer:
                 tally.records += len(records.links)
         if telemetry is not None and len(telemetry.rollups.node):
             with _counted(connection, _rows_between(telemetry.rollups), tally):
-                tally.records += insert_rollups(connection, telemetry.nodes, telemetry.rollups)
+                tally.records += insert_rollups(connection, telemetry.nodes, telemetry.rollups, devices)
 
     def make_incidents(self) -> int:
         """Incidents of what was taken, now or before an ingest was broken off. Returns how many there are more."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from store.event import Action, Cause, Device, Event, Severity, event_id
 from store.telemetry import COUNTER_EVENTS, rise_in_words
+from store.telemetry_devices import DeviceCarry
 from store.telemetry_rollup import moment_of
 from store.telemetry_table import COUNTER_NAMES, GPU_SLOTS, HOUR_US, Rises, TelemetryFile
 
@@ -40,6 +41,12 @@ class Carry:
     seen: np.ndarray[Any, np.dtype[np.bool_]] = field(default_factory=lambda: np.zeros(0, dtype=bool))
     missing: np.ndarray[Any, np.dtype[np.bool_]] = field(default_factory=lambda: np.zeros(0, dtype=bool))
     slots: dict[int, int] = field(default_factory=dict)  # node number * GPU_SLOTS + gpu -> row of the arrays
+
+    measures: DeviceCarry = field(default_factory=DeviceCarry)
+
+    def devices(self, file: TelemetryFile) -> tuple[str | None, ...] | None:
+        """What the next file tells of devices, as JSON of each of its roll-ups; None where it tells nothing."""
+        return None if file.devices is None else self.measures.follow(file.devices, self._rows(file))
 
     def follow(self, file: TelemetryFile, name: str) -> list[Event]:
         """The events of the next file; `name` (its path in the archive) tells its events' ids from others'."""

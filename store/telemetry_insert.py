@@ -1,53 +1,68 @@
 """Writing roll-ups in bulk: a year of a cluster is millions of rows, too many for one statement a row.
 
-An archive tells nothing of single devices: what a sidecar told of an hour's devices stays.
+What an archive tells of single devices joins what a sidecar told of the same hour: a measure told of again is replaced.
 SQLite takes them through its own executemany, PostgreSQL through COPY into a temporary table.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from store import schema
 from store.append import upsert_last_seen
+from store.telemetry_merge import JOINED_DEVICES
 from store.telemetry_rollup import RollupTable, moment_of
 
+# Keys, samples, gpus_seen, gauges and, last, devices: rows are made in this order.
 _COLUMNS = tuple(column.name for column in schema.telemetry.columns)
 _KEYS = ("node", "time")
-_VALUES = tuple(name for name in _COLUMNS if name not in (*_KEYS, "samples", "gpus_seen"))
+_GAUGES = tuple(name for name in _COLUMNS if name not in (*_KEYS, "samples", "gpus_seen", "devices"))
 _REPLACED = tuple(name for name in _COLUMNS if name not in (*_KEYS, "devices"))
 
 
-def insert_rollups(connection: sa.Connection, nodes: tuple[str, ...], table: RollupTable) -> int:
+def insert_rollups(
+    connection: sa.Connection, nodes: tuple[str, ...], table: RollupTable, devices: Sequence[str | None] | None = None
+) -> int:
     """Write roll-ups; those of the same node and hour are replaced. Returns how many.
 
     Args:
         nodes: the names that `table.node` indexes.
+        devices: JSON of each roll-up's devices, where something is told of them.
     """
     if not len(table.node):
         return 0
+    told = devices or [None] * len(table.node)
     if connection.dialect.name == "postgresql":
-        _copy(connection, _rows(nodes, table, [moment_of(us) for us in table.time_us.tolist()]))
+        _copy(connection, _rows(nodes, table, [moment_of(us) for us in table.time_us.tolist()], told))
     else:
         marks = ", ".join("?" * len(_COLUMNS))
-        statement = f"INSERT INTO telemetry ({', '.join(_COLUMNS)}) VALUES ({marks}) {_REPLACE}"  # noqa: S608  # our own names
-        connection.exec_driver_sql(statement, list(_rows(nodes, table, table.time_us.tolist())))
+        statement = f"INSERT INTO telemetry ({', '.join(_COLUMNS)}) VALUES ({marks}) {_REPLACE['sqlite']}"  # noqa: S608  # our own names
+        connection.exec_driver_sql(statement, list(_rows(nodes, table, table.time_us.tolist(), told)))
     _note_seen(connection, nodes, table)
     return len(table.node)
 
 
-_REPLACE = f"ON CONFLICT (node, time) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _REPLACED)}"
+_PATCHED = """CASE WHEN excluded.devices IS NULL THEN telemetry.devices
+    WHEN telemetry.devices IS NULL THEN excluded.devices
+    ELSE json_patch(telemetry.devices, excluded.devices) END"""
+_SET = ", ".join(f"{name} = excluded.{name}" for name in _REPLACED)
+_REPLACE = {
+    dialect: f"ON CONFLICT (node, time) DO UPDATE SET {_SET}, devices = {joined}"
+    for dialect, joined in (("sqlite", _PATCHED), ("postgresql", JOINED_DEVICES))
+}
 
 
-def _rows(nodes: tuple[str, ...], table: RollupTable, times: list[Any]) -> Iterator[tuple[Any, ...]]:
+def _rows(
+    nodes: tuple[str, ...], table: RollupTable, times: list[Any], devices: Sequence[str | None]
+) -> Iterator[tuple[Any, ...]]:
     nothing = [None] * len(times)
-    values = [
+    gauges = [
         [None if v != v else v for v in table.values[name].tolist()] if name in table.values else nothing
-        for name in _VALUES
+        for name in _GAUGES
     ]
     names = [nodes[number] for number in table.node.tolist()]
-    return zip(names, times, table.samples.tolist(), table.gpus_seen.tolist(), *values, strict=True)
+    return zip(names, times, table.samples.tolist(), table.gpus_seen.tolist(), *gauges, devices, strict=True)
 
 
 def _copy(connection: sa.Connection, rows: Iterator[tuple[Any, ...]]) -> None:
@@ -58,7 +73,8 @@ def _copy(connection: sa.Connection, rows: Iterator[tuple[Any, ...]]) -> None:
         for row in rows:
             copy.write_row(row)
     names = ", ".join(_COLUMNS)
-    connection.exec_driver_sql(f"INSERT INTO telemetry ({names}) SELECT {names} FROM rollups_in {_REPLACE}")  # noqa: S608
+    replace = _REPLACE["postgresql"]
+    connection.exec_driver_sql(f"INSERT INTO telemetry ({names}) SELECT {names} FROM rollups_in {replace}")  # noqa: S608
 
 
 def _note_seen(connection: sa.Connection, nodes: tuple[str, ...], table: RollupTable) -> None:

@@ -68,6 +68,12 @@ def _sqlite_merge() -> Any:
 
 # Written once, and one document: to build the statement and send values one by one cost more than all of its work.
 _COUNT = "CASE WHEN excluded.gpus_seen > 0 OR telemetry.gpus_seen = 0 THEN excluded.{0} ELSE telemetry.{0} END"
+JOINED_DEVICES = """CASE WHEN excluded.devices IS NULL THEN telemetry.devices
+        WHEN telemetry.devices IS NULL THEN excluded.devices
+        ELSE (SELECT json_object_agg(key, CASE WHEN old.value IS NULL THEN new.value
+            WHEN new.value IS NULL THEN old.value ELSE old.value || new.value END)
+            FROM jsonb_each(telemetry.devices::jsonb) AS old
+            FULL JOIN jsonb_each(excluded.devices::jsonb) AS new USING (key)) END"""
 _MERGE = f"""
 INSERT INTO telemetry ({", ".join(_NAMES)})
 SELECT {", ".join(_NAMES)} FROM json_to_recordset(%s::json) AS told(node text, time timestamptz, samples int,
@@ -76,10 +82,5 @@ ORDER BY node COLLATE "C", time
 ON CONFLICT (node, time) DO UPDATE SET
     {", ".join(f"{name} = {_COUNT.format(name)}" for name in _COUNTS)},
     {", ".join(f"{name} = coalesce(excluded.{name}, telemetry.{name})" for name in _GAUGES)},
-    devices = CASE WHEN excluded.devices IS NULL THEN telemetry.devices
-        WHEN telemetry.devices IS NULL THEN excluded.devices
-        ELSE (SELECT json_object_agg(key, CASE WHEN old.value IS NULL THEN new.value
-            WHEN new.value IS NULL THEN old.value ELSE old.value || new.value END)
-            FROM jsonb_each(telemetry.devices::jsonb) AS old
-            FULL JOIN jsonb_each(excluded.devices::jsonb) AS new USING (key)) END
+    devices = {JOINED_DEVICES}
 """  # noqa: S608  # our own names

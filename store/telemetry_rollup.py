@@ -60,14 +60,14 @@ def roll_up(node: Ints, gpu: Ints, time_us: Ints, gauges: Mapping[str, Floats]) 
     order = np.lexsort((gpu, hour, node))
     node, gpu, hour = node[order], gpu[order], hour[order]
     columns = {name: column[order] for name, column in gauges.items()}
-    starts = _starts(node, hour)
-    by_gpu = _starts(node, hour, gpu)
+    starts = group_starts(node, hour)
+    by_gpu = group_starts(node, hour, gpu)
     gpu_starts = np.searchsorted(by_gpu, starts)
     return RollupTable(
         node=node[starts],
         time_us=hour[starts] * HOUR_US,
-        samples=_sizes(starts, len(node)),
-        gpus_seen=_sizes(gpu_starts, len(by_gpu)),
+        samples=group_sizes(starts, len(node)),
+        gpus_seen=group_sizes(gpu_starts, len(by_gpu)),
         values=_values(columns, starts, by_gpu, gpu_starts) if len(node) else {},
     )
 
@@ -76,23 +76,23 @@ def _values(columns: Mapping[str, Floats], starts: Ints, by_gpu: Ints, gpu_start
     found = {}
     if "gpu_temp_c" in columns:
         temp = columns["gpu_temp_c"]
-        means = _mean(temp, by_gpu)
-        found["gpu_temp_mean_c"] = _mean(temp, starts)
+        means = group_means(temp, by_gpu)
+        found["gpu_temp_mean_c"] = group_means(temp, starts)
         found["gpu_temp_max_c"] = np.fmax.reduceat(temp, starts)
         found["gpu_temp_spread_c"] = np.fmax.reduceat(means, gpu_starts) - np.fmin.reduceat(means, gpu_starts)
     if "memory_temp_c" in columns:
         found["memory_temp_max_c"] = np.fmax.reduceat(columns["memory_temp_c"], starts)
     if "power_w" in columns:
-        found["power_mean_w"] = _mean(columns["power_w"], starts)
+        found["power_mean_w"] = group_means(columns["power_w"], starts)
         found["power_max_w"] = np.fmax.reduceat(columns["power_w"], starts)
     if "gpu_util_ratio" in columns:
-        found["gpu_util_mean"] = _mean(columns["gpu_util_ratio"], starts)
+        found["gpu_util_mean"] = group_means(columns["gpu_util_ratio"], starts)
     if "sm_clock_mhz" in columns:
         found["sm_clock_min_mhz"] = np.fmin.reduceat(columns["sm_clock_mhz"], starts)
     return found
 
 
-def _starts(*columns: Ints) -> Ints:
+def group_starts(*columns: Ints) -> Ints:
     """Where groups of equal neighbours begin."""
     if not len(columns[0]):
         return np.empty(0, dtype=np.int64)
@@ -104,12 +104,12 @@ def _starts(*columns: Ints) -> Ints:
     return begins
 
 
-def _sizes(starts: Ints, total: int) -> Ints:
+def group_sizes(starts: Ints, total: int) -> Ints:
     sizes: Ints = np.diff(np.r_[starts, total])
     return sizes
 
 
-def _mean(values: Floats, starts: Ints) -> Floats:
+def group_means(values: Floats, starts: Ints) -> Floats:
     """The mean of what is known; NaN where nothing is."""
     known = ~np.isnan(values)
     total = np.add.reduceat(np.where(known, values, 0.0), starts)
@@ -125,15 +125,15 @@ def find_gaps(keys: Ints, starts: Ints, time_us: Ints, slots: int) -> GpuGaps:
         keys: node * slots + gpu, sorted; `starts` is where each begins in `time_us` (sorted within a key).
         slots: the factor of a key.
     """
-    key = np.repeat(keys, _sizes(starts, len(time_us)))
+    key = np.repeat(keys, group_sizes(starts, len(time_us)))
     hour = time_us // HOUR_US
-    first = _starts(key, hour)  # one entry a key and hour in which it was seen
+    first = group_starts(key, hour)  # one entry a key and hour in which it was seen
     seen_key, seen_hour, seen_us = key[first], hour[first], time_us[first]
     node_hour, node_last_us, place = _node_hours(key // slots, hour, time_us, seen_key // slots, seen_hour)
     node_of_hour = node_hour[0]
     is_first = np.r_[True, seen_key[1:] != seen_key[:-1]] if len(seen_key) else np.empty(0, dtype=bool)
     is_last = np.r_[seen_key[1:] != seen_key[:-1], True] if len(seen_key) else np.empty(0, dtype=bool)
-    begins = _starts(node_of_hour)
+    begins = group_starts(node_of_hour)
     ends = np.r_[begins[1:], len(node_of_hour)] - 1
     owner = np.searchsorted(node_of_hour[begins], seen_key // slots)
     inner = np.flatnonzero(~is_first & (place != np.r_[-2, place[:-1]] + 1)) if len(place) else place
@@ -155,7 +155,7 @@ def _node_hours(
     """The hours in which each node reported, the last sample of each, and the place of each (node, hour) seen."""
     order = np.lexsort((time_us, hour, node))
     node, hour, time_us = node[order], hour[order], time_us[order]
-    starts = _starts(node, hour)
+    starts = group_starts(node, hour)
     ends = np.r_[starts[1:], len(node)] - 1 if len(node) else starts
     low = hour.min() if len(hour) else 0
     span = (hour.max() - low + 1) if len(hour) else 1

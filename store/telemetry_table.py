@@ -4,12 +4,16 @@
     2025-03-01 04:00:00+00:00 gpu-017  3    61.0                  4
 
 `summarise` gives the file's roll-ups, the rises of its counters and the gaps of its GPUs, with what
-`store.telemetry_carry` needs to join it to the file before. Columns that are no DCGM field of ours are not read.
+`store.telemetry_carry` needs to join it to the file before. Columns of numbers that are no DCGM field of ours become
+what is told of single devices (`store.telemetry_devices`); text, booleans and times are passed over.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,6 +24,8 @@ import pyarrow.parquet as pq
 
 from store.event import RecordError
 from store.telemetry import COUNTER_EVENTS, COUNTERS, GAUGES, ROLLUP_S
+from store.telemetry_columns import other_columns
+from store.telemetry_devices import DeviceTable, devices_of
 from store.telemetry_rollup import GpuGaps, RollupTable, find_gaps, roll_up
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -50,6 +56,9 @@ class Samples:
     gauges: Mapping[str, Floats]
     counters: Mapping[str, Floats]
     skipped: int = 0  # rows without a time, node or GPU
+    # Each other measure's column by its name, read when it is called: together they may be too large.
+    measures: Mapping[str, Callable[[], Floats]] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()  # a sentence of each column of numbers that is not among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +92,8 @@ class TelemetryFile:
     rises: Rises
     edges: Edges
     gaps: GpuGaps
+    devices: DeviceTable | None = None
+    left_out: tuple[str, ...] = ()  # a sentence each: columns that had to be left out
 
 
 def read_telemetry(path: Path) -> TelemetryFile:
@@ -91,7 +102,8 @@ def read_telemetry(path: Path) -> TelemetryFile:
     Raises:
         RecordError: it is no Parquet file, lacks a column, or is larger than MAX_ROWS.
     """
-    return summarise(read_samples(path))
+    with _named_errors():
+        return summarise(read_samples(path))
 
 
 def read_samples(path: Path) -> Samples:
@@ -100,17 +112,25 @@ def read_samples(path: Path) -> Samples:
     Raises:
         RecordError: as `read_telemetry`.
     """
-    try:
+    with _named_errors():
         file = pq.ParquetFile(path)
         if file.metadata.num_rows > MAX_ROWS:
             raise RecordError(f"{file.metadata.num_rows} rows are more than {MAX_ROWS}: split the file by time")
-        names = set(file.schema_arrow.names)
-        missing = {"time", "node", "gpu"} - names
+        names = Counter(file.schema_arrow.names)
+        missing = {"time", "node", "gpu"} - set(names)
         if missing:
             raise RecordError(f"no column {', '.join(sorted(missing))}: the table needs time, node and gpu")
         wanted = ["time", "node", "gpu", *(f for f in (*GAUGES, *COUNTERS) if f in names)]
-        return _samples(file.read(columns=wanted, use_threads=False))
-    except (pa.ArrowException, OSError) as error:
+        if twice := [name for name in wanted if names[name] > 1]:
+            raise RecordError(f"two columns {', '.join(twice)}: leave one of each")
+        return _samples(file, file.read(columns=wanted, use_threads=False))
+
+
+@contextmanager
+def _named_errors() -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise RecordError(f"no readable Parquet table ({_first_line(error)}): write it anew") from error
 
 
@@ -132,10 +152,10 @@ def first_moment(path: Path) -> int:
     return min((int(moment.timestamp() * 1e6) for moment in moments), default=0)
 
 
-def _samples(table: pa.Table) -> Samples:
+def _samples(file: pq.ParquetFile, table: pa.Table) -> Samples:
     rows = table.num_rows
-    for name in ("time", "node", "gpu"):
-        table = table.filter(pc.is_valid(table[name]))
+    valid = pc.and_(pc.and_(pc.is_valid(table["time"]), pc.is_valid(table["node"])), pc.is_valid(table["gpu"]))
+    table = table.filter(valid)
     node = table["node"].combine_chunks()
     if not pa.types.is_dictionary(node.type):
         node = node.cast(pa.string()).dictionary_encode()
@@ -144,6 +164,7 @@ def _samples(table: pa.Table) -> Samples:
     if len(gpu) and not (gpu.min() >= 0 and gpu.max() < GPU_SLOTS):
         raise RecordError(f"a gpu index is outside 0..{GPU_SLOTS - 1}: write the index within its node")
     columns = set(table.column_names)
+    measures, left_out = other_columns(file.schema_arrow)
     return Samples(
         nodes=tuple(names),
         node=node.indices.to_numpy(zero_copy_only=False).astype(np.int64),
@@ -152,6 +173,8 @@ def _samples(table: pa.Table) -> Samples:
         gauges={name: _gauge(table[field]) * factor for field, (name, factor) in GAUGES.items() if field in columns},
         counters={name: _counter(table[field]) for name, field in COUNTER_FIELDS.items() if field in columns},
         skipped=rows - table.num_rows,
+        measures={name: partial(_measure, file, column, valid) for name, column in measures.items()},
+        left_out=left_out,
     )
 
 
@@ -181,6 +204,13 @@ def _counter(column: pa.ChunkedArray) -> Floats:
     return values
 
 
+def _measure(file: pq.ParquetFile, column: tuple[str, float], valid: pa.ChunkedArray) -> Floats:
+    field_name, factor = column
+    values = _floats(file.read(columns=[field_name], use_threads=False)[field_name].filter(valid))
+    values[np.isin(values, _BLANKS) | (values >= _BLANK_INT64) | ~np.isfinite(values)] = np.nan
+    return values if factor == 1 else values * factor
+
+
 def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
@@ -195,6 +225,8 @@ def summarise(samples: Samples) -> TelemetryFile:
         samples.counters[name][order] if name in samples.counters else np.full(len(key), np.nan)
         for name in COUNTER_NAMES
     ]
+    measures = {name: partial(_in_order, read, order) for name, read in samples.measures.items()}
+    devices = devices_of(key, time_us, GPU_SLOTS, measures)
     rises, edges = _follow(columns, np.searchsorted(keys, key), time_us, len(keys))
     return TelemetryFile(
         nodes=samples.nodes,
@@ -205,7 +237,13 @@ def summarise(samples: Samples) -> TelemetryFile:
         rises=Rises(rises.counter, keys[rises.key], rises.time_us, rises.count),
         edges=edges,
         gaps=find_gaps(keys, starts, time_us, GPU_SLOTS),
+        devices=devices,
+        left_out=samples.left_out if devices is None else samples.left_out + devices.left_out,
     )
+
+
+def _in_order(read: Callable[[], Floats], order: Ints) -> Floats:
+    return read()[order]
 
 
 def _ordered(columns: Mapping[str, Floats], order: Ints) -> dict[str, Floats]:
