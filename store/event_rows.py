@@ -1,10 +1,12 @@
 """Events as rows of the table `events`: tuples for SQLite's executemany, text for PostgreSQL's COPY."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 from typing import Any
 
+import msgspec
 import orjson
 
 from store.event import Device, Event
@@ -45,39 +47,31 @@ def sqlite_rows(events: Sequence[Event], received: datetime) -> Iterator[tuple[A
 def copy_text(events: Sequence[Event], received: datetime) -> bytes:
     """Rows in the order of COLUMNS, in COPY's text format. NUL characters, which no text can hold there, are left out.
 
-    What repeats (names, devices) is escaped once; what does not, all in one go.
+    It is made a column at a time: what repeats (names) is escaped once, and what does not, all in one go.
     """
     names = _Escaped({None: "\\N"})
-    devices: dict[Any, str] = {}
-    now = received.isoformat()
-    flat: list[str] = []
-    for event in events:
-        flat += (event.id or "", event.message, _json(event.attributes))
-    own = iter(_escaped_each(flat))
-    lines = [
-        "\t".join(
-            (
-                next(own),
-                now if event.time is None else event.time.isoformat(),
-                now,
-                names[event.node],
-                names[event.run()],
-                names[event.source],
-                names[event.kind],
-                names[event.code],
-                event.severity,
-                event.cause,
-                event.action,
-                names[_device(event.device, devices)],
-                next(own),
-                next(own),
-                names[event.file],
-                names[event.line],
-            )
-        )
-        for event in events
-    ]
-    return ("\n".join(lines) + "\n").encode()
+    columns: tuple[Iterable[str], ...] = (
+        _escaped_each([event.id or "" for event in events]),
+        _times([event.time or received for event in events]),
+        repeat(received.isoformat()),
+        map(names.__getitem__, [event.node for event in events]),
+        map(names.__getitem__, [event.run() for event in events]),
+        map(names.__getitem__, [event.source for event in events]),
+        map(names.__getitem__, [event.kind for event in events]),
+        map(names.__getitem__, [event.code for event in events]),
+        [event.severity for event in events],
+        [event.cause for event in events],
+        [event.action for event in events],
+        _escaped_lines(_ENCODER.encode_lines([event.device for event in events])),
+        _escaped_each([event.message for event in events]),
+        _escaped_lines(_json_lines([event.attributes for event in events])),
+        map(names.__getitem__, [event.file for event in events]),
+        ["\\N" if event.line is None else str(event.line) for event in events],
+    )
+    return ("\n".join(map("\t".join, zip(*columns, strict=False))) + "\n").encode()
+
+
+_ENCODER = msgspec.json.Encoder()
 
 
 class _Escaped(dict[Any, str]):
@@ -98,6 +92,23 @@ def _escaped_each(texts: list[str]) -> list[str]:
 
 def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _times(moments: list[datetime]) -> list[str]:
+    """RFC 3339."""
+    return _ENCODER.encode_lines(moments).decode().replace('"', "").split("\n")
+
+
+def _json_lines(attributes: list[Mapping[str, Any]]) -> bytes:
+    try:
+        return _ENCODER.encode_lines(attributes)
+    except (TypeError, ValueError, OverflowError):  # an integer of more than 64 bits, a mapping that is no dict
+        return "\n".join(map(_json, attributes)).encode()
+
+
+def _escaped_lines(lines: bytes) -> list[str]:
+    """Lines of JSON, in which no control character stands as itself."""
+    return lines.decode().replace("\\", "\\\\").split("\n")
 
 
 def _device(device: Device, known: dict[Any, str]) -> str:
