@@ -19,6 +19,7 @@ from cli.open import open_store
 from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from predictor.folds import BacktestSettings, NoDataError
 from predictor.forest import ModelError
+from predictor.history import from_ms
 from predictor.labels import HORIZONS_H
 from predictor.reading import data_span
 from predictor.scoring import score_nodes
@@ -221,8 +222,9 @@ def _write_scores(found: "Backtest", path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(("time", "node", "score"))
-        for row, node in zip(*np.nonzero(np.isfinite(found.scores)), strict=True):
-            writer.writerow((format_time(found.moments[row]), found.nodes[node], f"{found.scores[row, node]:.8g}"))
+        for row in np.flatnonzero(np.isfinite(found.scores)):
+            moment = format_time(from_ms(int(found.rows.time_ms[row])))
+            writer.writerow((moment, found.nodes[found.rows.node[row]], f"{found.scores[row]:.8g}"))
 
 
 def _print_report(report: dict[str, Any]) -> None:

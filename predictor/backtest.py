@@ -3,31 +3,36 @@
 report = backtest(engine, BacktestSettings(horizon_h=24))   # DESIGN section 3, `foreshock backtest --json`
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
 
 from predictor.baselines import BASELINES
-from predictor.dataset import Cube, Progress, build_cube
-from predictor.evaluation import Judged, calibration, discrimination, false_cordons, lead_times, outages_of, ratio
+from predictor.dataset import Dataset, Population, Sample, dataset, read_population, rows_at, sample
+from predictor.evaluation import Judged
 from predictor.folds import BacktestSettings, Fold, NoDataError, Plan, plan
-from predictor.history import DAY_MS, Bools, Floats, Ints, from_ms, to_ms
-from predictor.labels import Labels, label
+from predictor.forest import Forest
+from predictor.history import DAY_MS, Bools, Floats, Ints, to_ms
+from predictor.labels import label
 from predictor.model import TooFewPositivesError, fit
 from predictor.reading import data_span
+from predictor.rows import Rows
+from predictor.summary import summarise
+
+Progress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Backtest:
-    """A report, and the scores behind it: (moments, nodes), NaN where a node was not at risk."""
+    """A report, and the scores behind it, one entry a row; NaN where no model could say anything."""
 
     report: dict[str, Any]
-    moments: tuple[datetime, ...]
     nodes: tuple[str, ...]
+    rows: Rows
     scores: Floats
 
 
@@ -42,7 +47,7 @@ def backtest(engine: sa.Engine, settings: BacktestSettings) -> dict[str, Any]:
 
 
 def run_backtest(engine: sa.Engine, settings: BacktestSettings, progress: Progress | None = None) -> Backtest:
-    """Evaluate over all folds. `progress` is told how much is done, of how much: reading is one half, folds the other.
+    """Evaluate over all folds. `progress` is told how much is done, of how much.
 
     Raises:
         NoDataError: there is too little data.
@@ -53,52 +58,72 @@ def run_backtest(engine: sa.Engine, settings: BacktestSettings, progress: Progre
         planned = plan(span, settings)
         if span is None:
             raise NoDataError("the database is empty")
-        cube = build_cube(connection, sorted({*planned.learn, *planned.test}), _half(progress, 0.0))
-    if not cube.fleet.names:
-        raise NoDataError("the database knows no node: run `foreshock ingest` first")
-    labels = label(cube.fleet, cube.outages, cube.moments_ms, settings.horizon_h, to_ms(span[1]))
-    scores, skipped = _score_folds(cube, labels, planned, settings, _half(progress, 0.5))
-    test = np.isin(cube.moments_ms, [to_ms(moment) for moment in planned.test])
-    judged = Judged(cube.moments_ms[test], scores[test], rows_of(labels, test))
-    ranks = {name: rank(cube)[test] for name, rank in BASELINES.items()}
-    folds = [fold for fold in planned.folds if fold not in skipped]
-    report = summarise(judged, ranks, settings, folds)
-    return Backtest(report, tuple(map(from_ms, judged.moments_ms)), cube.fleet.names, np.asarray(judged.scores))
+        population = read_population(connection, to_ms(span[1]))
+        if not population.fleet.names:
+            raise NoDataError("the database knows no node: run `foreshock ingest` first")
+        learned = sample(population, planned.learn, settings.horizon_h)
+        asked = rows_at(population, planned.test)
+        both = dataset(connection, population, _joined(learned.rows, asked))
+    learn_values, values = both.values[: len(learned.rows)], both.values[len(learned.rows) :]
+    judging = Dataset(both.fleet, both.outages, asked, both.features, values)
+    scores, skipped = _score_folds(_Lesson(learned, learn_values), judging, planned, settings, progress)
+    return _judge(population, judging, scores, settings, [fold for fold in planned.folds if fold not in skipped])
 
 
-def _half(progress: Progress | None, begun: float) -> Progress | None:
-    """A progress that fills one half of another's, in thousandths."""
-    if progress is None:
-        return None
-    return lambda done, whole: progress(round(1000 * (begun + 0.5 * done / whole)), 1000)
+@dataclass(frozen=True, slots=True)
+class _Lesson:
+    """The rows that every fold learns from a part of, with their features."""
+
+    sample: Sample
+    values: NDArray[np.float32]
+
+
+def _joined(first: Rows, second: Rows) -> Rows:
+    return Rows(np.concatenate([first.node, second.node]), np.concatenate([first.time_ms, second.time_ms]))
+
+
+def _judge(
+    population: Population, judging: Dataset, scores: Floats, settings: BacktestSettings, folds: list[Fold]
+) -> Backtest:
+    rows = judging.rows
+    labels = label(population.fleet, population.outages, rows, settings.horizon_h, population.end_ms)
+    ranks = {name: rank(judging) for name, rank in BASELINES.items()}
+    report = summarise(Judged(rows.time_ms, rows.node, scores, labels), ranks, settings, folds)
+    return Backtest(report, population.fleet.names, rows, scores)
 
 
 def _score_folds(
-    cube: Cube, labels: Labels, planned: Plan, settings: BacktestSettings, progress: Progress | None
+    lesson: _Lesson, judging: Dataset, planned: Plan, settings: BacktestSettings, progress: Progress | None
 ) -> tuple[Floats, list[Fold]]:
-    """Scores of every test moment, each from a model that learned before its fold; and the folds that could not."""
-    learn = np.isin(cube.moments_ms, [to_ms(moment) for moment in planned.learn])
-    test = np.isin(cube.moments_ms, [to_ms(moment) for moment in planned.test])
-    scores = np.full(labels.at_risk.shape, np.nan)
+    """The score of every test row, from a model that learned before its fold; and the folds that could not."""
+    scores = np.full(len(judging.rows), np.nan)
     skipped: list[Fold] = []
     failure: TooFewPositivesError | None = None
     for number, fold in enumerate(planned.folds, start=1):
-        kept = learn & learned_by(cube.moments_ms, fold, settings)
-        rows = labels.known & kept[:, None]
         try:
-            forest = fit(cube.values[rows], labels.positive[rows])
+            forest = _fit(lesson, judging, fold, settings)
         except TooFewPositivesError as error:
             failure = error
             skipped.append(fold)
             continue
         if progress is not None:
             progress(number, len(planned.folds))
-        judged = test & (cube.moments_ms >= to_ms(fold.test_start)) & (cube.moments_ms < to_ms(fold.test_end))
-        cells = labels.at_risk & judged[:, None]
-        scores[cells] = forest.probability(cube.values[cells])
+        time_ms = judging.rows.time_ms
+        judged = (time_ms >= to_ms(fold.test_start)) & (time_ms < to_ms(fold.test_end))
+        scores[judged] = forest.probability(judging.values[judged])
     if failure is not None and len(skipped) == len(planned.folds):
         raise failure
     return scores, skipped
+
+
+def _fit(lesson: _Lesson, judging: Dataset, fold: Fold, settings: BacktestSettings) -> Forest:
+    kept = learned_by(lesson.sample.rows.time_ms, fold, settings)
+    return fit(
+        lesson.values[kept],
+        lesson.sample.labels.positive[kept],
+        judging.features,
+        negative_share=lesson.sample.negative_share,
+    )
 
 
 def learned_by(moments_ms: Ints, fold: Fold, settings: BacktestSettings) -> Bools:
@@ -108,43 +133,3 @@ def learned_by(moments_ms: Ints, fold: Fold, settings: BacktestSettings) -> Bool
     if settings.learn_days is not None:
         kept &= moments_ms > last - int(settings.learn_days * DAY_MS)
     return kept
-
-
-def rows_of(labels: Labels, moments: Bools) -> Labels:
-    """The labels of some moments."""
-    return Labels(
-        at_risk=labels.at_risk[moments],
-        known=labels.known[moments],
-        positive=labels.positive[moments],
-        next_start_ms=labels.next_start_ms[moments],
-    )
-
-
-def summarise(
-    judged: Judged, ranks: Mapping[str, Any], settings: BacktestSettings, folds: list[Fold]
-) -> dict[str, Any]:
-    """The report of DESIGN; baselines are judged on the very same cells."""
-    known = judged.known
-    rows, positives = int(known.sum()), int((judged.labels.positive & known).sum())
-    seen = Labels(judged.labels.at_risk, known, judged.labels.positive & known, judged.labels.next_start_ms)
-    judged = Judged(judged.moments_ms, judged.scores, seen)
-    skill = discrimination(judged)
-    prevalence = ratio(positives, rows)
-    precision = skill["average_precision"]
-    return {
-        "horizon_h": settings.horizon_h,
-        "purge_h": settings.purge_h,
-        "cadence_h": settings.cadence_h,
-        "folds": [fold.to_json() for fold in folds],
-        "nodes": int(known.any(axis=0).sum()),
-        "rows": rows,
-        "positives": positives,
-        "outages": outages_of(seen),
-        "prevalence": prevalence,
-        **skill,
-        "lift": precision / prevalence if precision is not None and prevalence else None,
-        "lead_time_h": lead_times(judged),
-        "false_cordons_per_1000_node_days": false_cordons(judged, settings.cadence_h),
-        "calibration": calibration(judged),
-        "baselines": {name: discrimination(Judged(judged.moments_ms, rank, seen)) for name, rank in ranks.items()},
-    }

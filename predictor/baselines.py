@@ -4,25 +4,25 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from predictor.dataset import Cube
-from predictor.features import NAMES
-from predictor.history import Grid
+from predictor.dataset import Dataset
+from predictor.history import Floats
+
+_SIGNS = ("hardware_xid_7d", "row_remap_7d", "memory_7d", "link_flap_7d")
 
 
-def _column(cube: Cube, name: str) -> Grid:
-    return np.nan_to_num(cube.values[:, :, NAMES.index(name)])
+def _column(rows: Dataset, name: str) -> Floats:
+    return np.nan_to_num(rows.column(name)).astype(np.float64)
 
 
-def history_count(cube: Cube) -> Grid:
+def history_count(rows: Dataset) -> Floats:
     """Unplanned outages of the last 28 days, and all of them: a lemon fails again."""
-    return _column(cube, "outages_28d") + _column(cube, "outages_all")
+    return _column(rows, "outages_28d") + _column(rows, "outages_all")
 
 
-def rules(cube: Cube) -> Grid:
+def rules(rows: Dataset) -> Floats:
     """1 where the last 7 days had a hardware Xid, a row remapping, an uncorrectable memory error or a link flap."""
-    signs = ("hardware_xid_7d", "row_remap_7d", "memory_7d", "link_flap_7d")
-    fired: Grid = np.max([_column(cube, name) > 0 for name in signs], axis=0).astype(np.float32)
+    fired: Floats = np.max([_column(rows, name) > 0 for name in _SIGNS], axis=0).astype(np.float64)
     return fired
 
 
-BASELINES: Mapping[str, Callable[[Cube], Grid]] = {"history_count": history_count, "rules": rules}
+BASELINES: Mapping[str, Callable[[Dataset], Floats]] = {"history_count": history_count, "rules": rules}

@@ -1,11 +1,12 @@
-"""As-of datasets: one row per (moment, node at risk), one column per feature.
+"""As-of datasets: one row per node at risk and moment, one column per feature.
 
     frame = build(connection, [datetime(2025, 3, 1, tzinfo=UTC)])   # MultiIndex (time, node)
 
-`Cube` is the same on a dense grid, which training and backtests slice by time without copying frames about.
+A `Dataset` is the same as plain arrays. Its rows are asked for one by one: of the rows to learn from, where hardly
+one in a hundred is positive, a share of the negatives is enough, and only for these features are computed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,54 +15,87 @@ import pandas as pd
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from predictor.features import NAMES, feature_grid
-from predictor.history import HOUR_MS, Fleet, Ints, OutageLog, to_ms
-from predictor.labels import at_risk
+from predictor.feature import Feature
+from predictor.features import features_of, matrix
+from predictor.history import Fleet, OutageLog, from_ms
+from predictor.labels import Labels, at_risk, label
 from predictor.reading import read_fleet, read_history, read_outage_log
+from predictor.rows import Rows, every
 
-# What is read at once: at most this many node-hours (40 bytes each) and this many moments.
-_CHUNK_NODE_HOURS = 12_000_000
-_CHUNK_MOMENTS = 256
-
-Progress = Callable[[int, int], None]
+# Rows to learn from: as many negatives as this are enough for every fold (a fit draws at most 20,000 a booster).
+MOST_NEGATIVES = 100_000
+_SEED = 11
 
 
 @dataclass(frozen=True, slots=True)
-class Cube:
-    """Features of every moment and node: `values` is (moments, nodes, features), float32, NaN where unknown."""
+class Dataset:
+    """Features of rows: `values` is (rows, features), float32, NaN where unknown."""
 
-    moments_ms: Ints
     fleet: Fleet
     outages: OutageLog  # whole, the future included: for labels alone
+    rows: Rows
+    features: tuple[Feature, ...]
     values: NDArray[np.float32]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The features' names, in the order of the columns."""
+        return tuple(feature.name for feature in self.features)
 
-def build_cube(connection: sa.Connection, moments: Sequence[datetime], progress: Progress | None = None) -> Cube:
-    """The features at moments (ascending), read from the store in steps.
+    def column(self, name: str) -> NDArray[np.float32]:
+        """One feature of every row."""
+        return self.values[:, self.names.index(name)]
 
-    Args:
-        progress: told how many moments are done, and of how many.
-    """
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """Who can fail, and when they did: what rows are chosen by, before any feature is computed."""
+
+    fleet: Fleet
+    outages: OutageLog
+    end_ms: int  # the last moment that the data speak of
+
+
+def read_population(connection: sa.Connection, end_ms: int) -> Population:
+    """Every node, and every outage, the future included."""
     fleet = read_fleet(connection)
-    values = np.empty((len(moments), len(fleet.names), len(NAMES)), dtype=np.float32)
-    moments_ms: Ints = np.array([to_ms(moment) for moment in moments], dtype=np.int64)
-    for part in _chunks(moments_ms, len(fleet.names)):
-        history = read_history(connection, moments[part][0], moments[part][-1])
-        values[part] = feature_grid(history, moments_ms[part])
-        if progress is not None:
-            progress(part.stop, len(moments))
-    return Cube(moments_ms, fleet, read_outage_log(connection, fleet), values)
+    return Population(fleet, read_outage_log(connection, fleet), end_ms)
 
 
-def _chunks(moments_ms: Ints, nodes: int) -> Iterator[slice]:
-    """Runs of moments that are read together."""
-    longest_ms = max(_CHUNK_NODE_HOURS // max(nodes, 1), 24) * HOUR_MS
-    start = 0
-    while start < len(moments_ms):
-        end = int(np.searchsorted(moments_ms, moments_ms[start] + longest_ms, side="right"))
-        end = min(end, start + _CHUNK_MOMENTS)
-        yield slice(start, min(end, len(moments_ms)))
-        start = end
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Rows to learn from: all positives and a share of the negatives, so that a model must take the share back."""
+
+    rows: Rows
+    labels: Labels
+    negative_share: float
+
+
+def sample(population: Population, moments: Sequence[datetime], horizon_h: int, most: int = MOST_NEGATIVES) -> Sample:
+    """The rows of moments whose answer is known: every positive, at most `most` negatives, drawn by a fixed seed."""
+    rows = every(len(population.fleet.names), moments)
+    labels = label(population.fleet, population.outages, rows, horizon_h, population.end_ms)
+    negatives = np.flatnonzero(labels.known & ~labels.positive)
+    drawn = negatives
+    if len(negatives) > most:
+        drawn = np.random.default_rng(_SEED).choice(negatives, size=most, replace=False)
+    kept = np.sort(np.concatenate([np.flatnonzero(labels.positive), drawn]))
+    share = len(drawn) / len(negatives) if len(negatives) else 1.0
+    return Sample(rows.only(kept), labels.only(kept), share)
+
+
+def rows_at(population: Population, moments: Sequence[datetime]) -> Rows:
+    """Every row of some moments whose node is at risk."""
+    rows = every(len(population.fleet.names), moments)
+    return rows.only(at_risk(population.fleet, population.outages, rows))
+
+
+def dataset(connection: sa.Connection, population: Population, rows: Rows) -> Dataset:
+    """The features of rows (ordered by time)."""
+    if not len(rows):
+        raise ValueError("a dataset of no rows")
+    span = (from_ms(int(rows.time_ms.min())), from_ms(int(rows.time_ms.max())))
+    return Dataset(population.fleet, population.outages, rows, *_values(connection, span, rows))
 
 
 def build(connection: sa.Connection, moments: Sequence[datetime], nodes: Sequence[str] | None = None) -> pd.DataFrame:
@@ -72,12 +106,22 @@ def build(connection: sa.Connection, moments: Sequence[datetime], nodes: Sequenc
         nodes: only these; neighbours still count where they are not among them.
     """
     ordered = sorted(set(moments))
-    cube = build_cube(connection, ordered)
-    kept = at_risk(cube.fleet, cube.outages, cube.moments_ms)
+    population = read_population(connection, 0)
+    rows = rows_at(population, ordered)
+    names = np.array(population.fleet.names, dtype=object)
     if nodes is not None:
-        kept &= np.isin(np.array(cube.fleet.names, dtype=object), list(nodes))[None, :]
-    row, column = np.nonzero(kept)
-    times = pd.DatetimeIndex(ordered, tz="UTC")[row] if ordered else pd.DatetimeIndex([], tz="UTC")
-    names = np.array(cube.fleet.names, dtype=object)[column]
-    index = pd.MultiIndex.from_arrays([times, names], names=["time", "node"])
-    return pd.DataFrame(cube.values[row, column], index=index, columns=list(NAMES))
+        rows = rows.only(np.isin(names[rows.node], list(nodes)))
+    features, values = _values(connection, ordered, rows)
+    times = pd.to_datetime(rows.time_ms, unit="ms", utc=True)
+    index = pd.MultiIndex.from_arrays([times, names[rows.node]], names=["time", "node"])
+    return pd.DataFrame(values, index=index, columns=[feature.name for feature in features])
+
+
+def _values(
+    connection: sa.Connection, moments: Sequence[datetime], rows: Rows
+) -> tuple[tuple[Feature, ...], NDArray[np.float32]]:
+    """The features of rows and their values; of no moment there are none."""
+    if not moments:
+        return (), np.empty((0, 0), dtype=np.float32)
+    history = read_history(connection, moments[0], moments[-1])
+    return features_of(history), matrix(history, rows)

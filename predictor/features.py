@@ -4,6 +4,7 @@ Every feature is as of a moment t and uses only what was known then: events with
 ended by t, outages begun before t (an end at or after t is hidden). `tests/predictor/test_leakage.py` proves it.
 
 To add one: write it in a module with FEATURES and `compute`, or a new module, and list that module in MAKERS.
+A numeric column of telemetry needs none of that: `measure_features` makes features of whatever there is.
 """
 
 from types import ModuleType
@@ -11,21 +12,42 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor import neighbour_features, outage_features, precursor_features, telemetry_features
+from predictor import measure_features, neighbour_features, outage_features, precursor_features, telemetry_features
 from predictor.feature import Feature
-from predictor.history import History, Ints
+from predictor.history import History
+from predictor.rows import Rows
 
 MAKERS: tuple[ModuleType, ...] = (outage_features, precursor_features, telemetry_features, neighbour_features)
-FEATURES: tuple[Feature, ...] = tuple(feature for maker in MAKERS for feature in maker.FEATURES)
-NAMES: tuple[str, ...] = tuple(feature.name for feature in FEATURES)
-BY_NAME: dict[str, Feature] = {feature.name: feature for feature in FEATURES}
+# What every history has; the measures of its telemetry come on top.
+FIXED: tuple[Feature, ...] = tuple(feature for maker in MAKERS for feature in maker.FEATURES)
 
 
-def feature_grid(history: History, moments_ms: Ints) -> NDArray[np.float32]:
-    """Every feature at every moment of every node: (moments, nodes, features), in the order of NAMES."""
-    grid = np.empty((len(moments_ms), len(history.fleet.names), len(NAMES)), dtype=np.float32)
-    position = {name: i for i, name in enumerate(NAMES)}
-    for maker in MAKERS:
-        for name, values in maker.compute(history, moments_ms).items():
-            grid[:, :, position[name]] = values
-    return grid
+def features_of(history: History) -> tuple[Feature, ...]:
+    """The columns of `matrix`, in order."""
+    return FIXED + measure_features.features_of(history)
+
+
+def matrix(history: History, rows: Rows) -> NDArray[np.float32]:
+    """Every feature of every row: (rows, features), in the order of `features_of`; NaN where unknown."""
+    names = [feature.name for feature in features_of(history)]
+    position = {name: i for i, name in enumerate(names)}
+    found = np.empty((len(rows), len(names)), dtype=np.float32)
+    # By subject and time, so that neighbouring rows look at neighbouring entries: five times as fast.
+    order = np.lexsort((rows.time_ms, rows.node))
+    sorted_rows = rows.only(order)
+    for maker in (*MAKERS, measure_features):
+        for name, values in maker.compute(history, sorted_rows).items():
+            found[order, position[name]] = values
+    return found
+
+
+def aligned(values: NDArray[np.float32], names: tuple[str, ...], wanted: tuple[str, ...]) -> NDArray[np.float32]:
+    """The columns that a model knows, in its order; NaN where the history has no such column (yet, or any more)."""
+    if names == wanted:
+        return values
+    position = {name: i for i, name in enumerate(names)}
+    found = np.full((len(values), len(wanted)), np.nan, dtype=np.float32)
+    for i, name in enumerate(wanted):
+        if name in position:
+            found[:, i] = values[:, position[name]]
+    return found

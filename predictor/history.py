@@ -4,7 +4,7 @@ Times are int64 milliseconds since 1970 (UTC), rounded down: an event in the mil
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
-Grid: TypeAlias = NDArray[np.float32]  # (moments, nodes)
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -43,7 +42,8 @@ def from_ms(value: int) -> datetime:
 class Fleet:
     """The nodes, by name; the arrays have one entry a node.
 
-    `leaf` and `rack` are group numbers, -1 unknown; `gpus` is NaN where unknown.
+    `leaf`, `rack` and `model` are group numbers, -1 unknown; models are numbered in the order of their names, so that
+    those of one maker are neighbours. `gpus` is NaN where unknown.
     `until_ms` decides who is at risk and what is censored, and is never a feature: it knows the future.
     """
 
@@ -53,6 +53,7 @@ class Fleet:
     gpus: Floats
     since_ms: Ints
     until_ms: Ints
+    model: Ints
 
     @property
     def index(self) -> Mapping[str, int]:
@@ -104,23 +105,58 @@ TELEMETRY_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class TelemetryGrid:
-    """Roll-ups on a grid of whole hours: `values` is (nodes, hours, TELEMETRY_COLUMNS), NaN where nobody measured."""
+class Telemetry:
+    """Roll-ups of whole hours, sorted by (node, time). `time_ms` is the END of the hour: only then it is known.
 
-    first_hour: int  # hours since 1970
+    `values` is (entries, TELEMETRY_COLUMNS), NaN where nobody measured. `lit_ms` are the ends of the hours in which
+    the fleet was listened to, ascending: an hour that is dark for all says nothing of one node.
+    """
+
+    node: Ints
+    time_ms: Ints
     values: NDArray[np.float32]
+    lit_ms: Ints
 
     def column(self, name: str) -> NDArray[np.float32]:
-        """One quantity, (nodes, hours)."""
-        return self.values[:, :, TELEMETRY_COLUMNS.index(name)]
+        """One quantity of every entry."""
+        return self.values[:, TELEMETRY_COLUMNS.index(name)]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One numeric measure of many devices, sorted by (subject, device, time).
+
+    One entry an hour in which it was told; `time_ms` is the END of the hour. `last` and `high` are the hour's.
+    """
+
+    subject: Ints
+    device: Ints
+    time_ms: Ints
+    last: NDArray[np.float32]
+    high: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Which attempts held which nodes: one entry an attempt and node. `end_ms` is FAR_FUTURE_MS while one runs."""
+
+    node: Ints
+    attempt: Ints
+    start_ms: Ints
+    end_ms: Ints
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All that features are made of. `start_ms` is the first moment that the store speaks of."""
+    """All that features are made of. `start_ms` is the first moment that the store speaks of.
+
+    `measures` are numeric telemetry columns that no roll-up has a column for, by name.
+    """
 
     fleet: Fleet
     precursors: Precursors
     outages: OutageLog
-    telemetry: TelemetryGrid
+    telemetry: Telemetry
+    jobs: Jobs
     start_ms: int
+    measures: Mapping[str, Series] = field(default_factory=dict)

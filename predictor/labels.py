@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from predictor.history import HOUR_MS, Bools, Fleet, Floats, Ints, OutageLog
-from predictor.windows import WindowIndex
+from predictor.history import FAR_FUTURE_MS, HOUR_MS, Bools, Fleet, Floats, Ints, OutageLog
+from predictor.rows import Rows
+from predictor.windows import Timeline
 
 # A day to act at once, a week to plan a repair: the horizons that models are trained for.
 HORIZONS_H = (24, 168)
@@ -21,42 +22,48 @@ BLACKOUT_MS = 10 * 60_000
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Answers on a grid (moments, nodes). `next_start_ms` is the outage that made a row positive, NaN elsewhere."""
+    """Answers, one entry a row. `next_start_ms` is the outage that made a row positive, NaN elsewhere."""
 
     at_risk: Bools
     known: Bools  # at risk and not censored
     positive: Bools
     next_start_ms: Floats
 
-
-def at_risk(fleet: Fleet, outages: OutageLog, moments_ms: Ints) -> Bools:
-    """Which nodes are in service and not out, (moments, nodes)."""
-    moments = moments_ms[:, None]
-    serving = (fleet.since_ms[None, :] <= moments) & (moments < fleet.until_ms[None, :])
-    return serving & ~_out(outages, moments_ms, len(fleet.names))
+    def only(self, kept: Bools | Ints) -> "Labels":
+        """Those that a mask or a list of positions keeps."""
+        return Labels(self.at_risk[kept], self.known[kept], self.positive[kept], self.next_start_ms[kept])
 
 
-def _out(outages: OutageLog, moments_ms: Ints, size: int) -> Bools:
-    """Which nodes have an outage open: begun at or before t and not ended by t."""
-    out = np.zeros((len(moments_ms), size), dtype=np.bool_)
-    for row, moment in enumerate(moments_ms):
-        out[row, outages.node[(outages.start_ms <= moment) & (outages.end_ms > moment)]] = True
-    return out
+def at_risk(fleet: Fleet, outages: OutageLog, rows: Rows) -> Bools:
+    """Whether each row's node is in service and not out."""
+    serving: Bools = (fleet.since_ms[rows.node] <= rows.time_ms) & (rows.time_ms < fleet.until_ms[rows.node])
+    lasting = outages.only(outages.end_ms > outages.start_ms)
+    begun = Timeline.of(lasting.node, lasting.start_ms)
+    closed = lasting.only(lasting.end_ms < FAR_FUTURE_MS)
+    ended = Timeline.of(closed.node, closed.end_ms)
+    # Open: begun at or before t and not ended by t.
+    risky: Bools = serving & (_so_far(begun, rows) == _so_far(ended, rows))
+    return risky
 
 
-def label(fleet: Fleet, outages: OutageLog, moments_ms: Ints, horizon_h: int, end_ms: int) -> Labels:
-    """The labels of every moment and node.
+def _so_far(line: Timeline, rows: Rows) -> Ints:
+    """How many entries of each row's node lie at or before its moment."""
+    begun = line.before(rows.node, np.full(len(rows), line.base_ms, dtype=np.int64))
+    return line.before(rows.node, rows.time_ms + 1) - begun
+
+
+def label(fleet: Fleet, outages: OutageLog, rows: Rows, horizon_h: int, end_ms: int) -> Labels:
+    """The label of every row.
 
     Args:
         outages: all outages, planned ones among them.
         end_ms: the last moment that the data speak of.
     """
-    size = len(fleet.names)
-    risky = at_risk(fleet, outages, moments_ms)
-    next_start = _first_start(outages.only(~outages.planned), moments_ms + BLACKOUT_MS, size)
-    horizon_end = moments_ms[:, None] + horizon_h * HOUR_MS
+    risky = at_risk(fleet, outages, rows)
+    next_start = _first_start(outages.only(~outages.planned), rows, BLACKOUT_MS)
+    horizon_end = rows.time_ms + horizon_h * HOUR_MS
     positive = next_start <= horizon_end  # a comparison with NaN is False
-    uncensored = (horizon_end <= end_ms) & (positive | (horizon_end <= fleet.until_ms[None, :]))
+    uncensored = (horizon_end <= end_ms) & (positive | (horizon_end <= fleet.until_ms[rows.node]))
     return Labels(
         at_risk=risky,
         known=risky & uncensored,
@@ -65,16 +72,13 @@ def label(fleet: Fleet, outages: OutageLog, moments_ms: Ints, horizon_h: int, en
     )
 
 
-def _first_start(unplanned: OutageLog, after_ms: Ints, size: int) -> Floats:
-    """The start of each node's first outage that begins after a moment, (moments, nodes); NaN where none does."""
-    index = WindowIndex.of(unplanned.node, unplanned.start_ms)
-    found = np.full((len(after_ms), size), np.nan)
-    if not len(index.present):
-        return found
-    # Strictly after: the first event that is not before the next millisecond.
-    position = index.before(after_ms + 1)
-    group_end = np.searchsorted(index.keys, (np.arange(len(index.present)) + 1) * index.span_ms, side="left")
-    exists = position < group_end[None, :]
-    starts = index.times_ms[np.minimum(position, len(index.times_ms) - 1)].astype(np.float64)
-    found[:, index.present] = np.where(exists, starts, np.nan)
-    return found
+def _first_start(unplanned: OutageLog, rows: Rows, after_ms: int) -> Floats:
+    """The start of each node's first outage that begins later than `after_ms` after its moment; NaN where none does."""
+    line = Timeline.of(unplanned.node, unplanned.start_ms)
+    if not len(line.keys):
+        return np.full(len(rows), np.nan)
+    # Strictly after: the first entry that is not before the next millisecond.
+    position = line.before(rows.node, rows.time_ms + after_ms + 1)
+    found = np.minimum(position, len(line.keys) - 1)
+    its = (position < len(line.keys)) & (unplanned.node[line.order[found]] == rows.node)
+    return np.where(its, line.times_ms[found].astype(np.float64), np.nan)

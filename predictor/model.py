@@ -6,6 +6,7 @@ Features that can only speak for an outage are held monotonic, so that 180 posit
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from predictor.features import FEATURES
+from predictor.feature import Feature
 from predictor.forest import Forest, ModelError
 from predictor.history import Bools, Ints
 
@@ -47,8 +48,17 @@ class TooFewPositivesError(ModelError):
         )
 
 
-def fit(rows: NDArray[np.float32], positive: Bools, settings: FitSettings | None = None) -> Forest:
-    """A forest that gives the probability of a positive. `rows` is (n, features) in the order of FEATURES.
+def fit(
+    rows: NDArray[np.float32],
+    positive: Bools,
+    features: Sequence[Feature],
+    settings: FitSettings | None = None,
+    negative_share: float = 1.0,
+) -> Forest:
+    """A forest that gives the probability of a positive. `rows` is (n, features).
+
+    Args:
+        negative_share: the rows hold this share of all negatives; it is taken back.
 
     Raises:
         TooFewPositivesError: there are fewer than MIN_POSITIVES of them, or no negatives.
@@ -65,13 +75,13 @@ def fit(rows: NDArray[np.float32], positive: Bools, settings: FitSettings | None
     for member in range(settings.members):
         kept = _sample(positive, wanted, generator)
         columns = telling(rows[kept])
-        booster = _booster(settings, member, positives, columns)
+        booster = _booster(settings, member, positives, [features[column] for column in columns])
         # Threads only wait for each other on data this small, and on a busy machine they wait long.
         with threadpool_limits(1, user_api="openmp"):
             booster.fit(rows[kept][:, columns], positive[kept])
         boosters.append((booster, columns))
     # Of the negatives a share was drawn: the odds of a positive seem higher by its inverse (King and Zeng 2001).
-    return replace(average(boosters), offset=math.log(wanted / negatives))
+    return replace(average(boosters), offset=math.log(wanted / negatives * negative_share))
 
 
 def telling(rows: NDArray[np.float32]) -> Ints:
@@ -87,7 +97,9 @@ def _sample(positive: Bools, wanted: int, generator: np.random.Generator) -> Int
     return np.sort(np.concatenate([np.flatnonzero(positive), drawn]))
 
 
-def _booster(settings: FitSettings, member: int, positives: int, columns: Ints) -> HistGradientBoostingClassifier:
+def _booster(
+    settings: FitSettings, member: int, positives: int, features: Sequence[Feature]
+) -> HistGradientBoostingClassifier:
     return HistGradientBoostingClassifier(
         learning_rate=settings.learning_rate,
         max_iter=settings.trees,
@@ -96,7 +108,7 @@ def _booster(settings: FitSettings, member: int, positives: int, columns: Ints) 
         min_samples_leaf=min(settings.min_leaf_rows, max(5, positives)),
         l2_regularization=settings.l2,
         max_features=settings.feature_share,
-        monotonic_cst=[FEATURES[column].monotonic for column in columns],
+        monotonic_cst=[feature.monotonic for feature in features],
         early_stopping=False,
         random_state=settings.seed + member,
     )

@@ -1,4 +1,4 @@
-"""Features of the neighbourhood: what befell the other nodes of the same leaf and rack in the last 24 hours.
+"""Features of the neighbourhood: what befell the other nodes of the same leaf and rack lately.
 
 Failures come in groups (a leaf switch, a PDU, a driver; FIELD D4, D7): the node's own share is taken out.
 """
@@ -6,41 +6,39 @@ Failures come in groups (a leaf switch, a PDU, a driver; FIELD D4, D7): the node
 import numpy as np
 
 from predictor.families import FAMILY_INDEX
-from predictor.feature import NAN, Feature
-from predictor.history import DAY_MS, Grid, History, Ints
-from predictor.windows import WindowIndex, spread
+from predictor.feature import Feature
+from predictor.history import DAY_MS, Floats, History, Ints
+from predictor.rows import Rows
+from predictor.windows import Timeline
 
 FEATURES: tuple[Feature, ...] = (
     Feature("leaf_outages_24h", "neighbours", monotonic=1),
+    Feature("leaf_outages_28d", "neighbours", monotonic=1),
     Feature("leaf_flaps_24h", "neighbours", monotonic=1),
     Feature("rack_outages_24h", "neighbours", monotonic=1),
+    Feature("rack_outages_28d", "neighbours", monotonic=1),
 )
 
 
-def compute(history: History, moments_ms: Ints) -> dict[str, Grid]:
-    """Every neighbour feature, each (moments, nodes); NaN where a node's leaf or rack is unknown."""
+def compute(history: History, rows: Rows) -> dict[str, Floats]:
+    """Every neighbour feature; NaN where a node's leaf or rack is unknown."""
     fleet, events = history.fleet, history.precursors
     unplanned = history.outages.only(~history.outages.planned)
     flapped = events.family == FAMILY_INDEX["link_flap"]
-    outages = _last_day(unplanned.node, unplanned.start_ms, moments_ms, len(fleet.names))
-    flaps = _last_day(events.node[flapped], events.time_ms[flapped], moments_ms, len(fleet.names))
-    return {
-        "leaf_outages_24h": others(outages, fleet.leaf),
-        "leaf_flaps_24h": others(flaps, fleet.leaf),
-        "rack_outages_24h": others(outages, fleet.rack),
+    found = {
+        "leaf_flaps_24h": _others(events.node[flapped], events.time_ms[flapped], rows, fleet.leaf, 1),
     }
+    for name, group in (("leaf", fleet.leaf), ("rack", fleet.rack)):
+        found[f"{name}_outages_24h"] = _others(unplanned.node, unplanned.start_ms, rows, group, 1)
+        found[f"{name}_outages_28d"] = _others(unplanned.node, unplanned.start_ms, rows, group, 28)
+    return found
 
 
-def _last_day(node: Ints, time_ms: Ints, moments_ms: Ints, size: int) -> Grid:
-    index = WindowIndex.of(node, time_ms)
-    return spread(index.sums(moments_ms, DAY_MS), index.present, size, 0.0)
-
-
-def others(values: Grid, group: Ints) -> Grid:
-    """The sum over the other nodes of each node's group, (moments, nodes); NaN outside any group."""
-    known = group >= 0
-    if not known.any():
-        return np.full_like(values, NAN)
-    member = (group[:, None] == np.arange(int(group.max()) + 1)[None, :]).astype(np.float32)
-    totals = values @ member
-    return np.where(known, totals[:, np.maximum(group, 0)] - values, NAN).astype(np.float32)
+def _others(node: Ints, time_ms: Ints, rows: Rows, group: Ints, window_d: int) -> Floats:
+    """How many entries the other nodes of each row's group have in the window."""
+    grouped = group[node] >= 0
+    together = Timeline.of(group[node][grouped], time_ms[grouped])
+    own = Timeline.of(node, time_ms)
+    all_of_it = together.count(group[rows.node], rows.time_ms, window_d * DAY_MS)
+    mine = own.count(rows.node, rows.time_ms, window_d * DAY_MS)
+    return np.where(group[rows.node] >= 0, all_of_it - mine, np.nan)

@@ -1,7 +1,8 @@
-"""Features of precursor events: how many, how recent, how concentrated, for each family.
+"""Features of precursor events: how many, how recent, how concentrated, whether they grow, for each family.
 
-For the family `ecc_sbe`: `ecc_sbe_1d _7d _28d` (events), `ecc_sbe_age_d` (days since the last one, NaN: none in
-28 days), `ecc_sbe_sum_7d _sum_28d` (errors, where events carry a count) and `ecc_sbe_device_7d` (most of one device).
+For the family `ecc_sbe`: `ecc_sbe_6h _1d _7d _28d` (events), `ecc_sbe_age_d` (days since the last one, NaN: none in
+28 days), `ecc_sbe_sum_1d _sum_7d _sum_28d` (errors, where events carry a count), `ecc_sbe_device_7d` (most of one
+device) and `ecc_sbe_growth` (log of the last day's rate over that of the week before).
 Concentration: few GPUs give nearly all errors (FIELD D5, D6), a decoy spreads over the node.
 """
 
@@ -9,56 +10,68 @@ import numpy as np
 
 from predictor.families import FAMILIES, INCIDENT, Family
 from predictor.feature import NAN, Feature
-from predictor.history import DAY_MS, EVENT_WINDOW_MS, INCIDENT_GAP_MS, Bools, Grid, History, Ints, Precursors
-from predictor.windows import WindowIndex, days, largest, spread
+from predictor.history import DAY_MS, EVENT_WINDOW_MS, HOUR_MS, INCIDENT_GAP_MS, Bools, Floats, History, Precursors
+from predictor.rows import Rows
+from predictor.windows import Parts, Timeline, largest_of_row
 
 WINDOWS_D = (1, 7, 28)
 
 
 def _features_of(family: Family) -> list[Feature]:
-    up = 1 if family.rising else 0
-    found = [Feature(f"{family.name}_{window}d", family.name, monotonic=up) for window in WINDOWS_D]
-    found.append(Feature(f"{family.name}_age_d", family.name, reference=NAN, monotonic=-up))
+    name, up = family.name, 1 if family.rising else 0
+    found = [Feature(f"{name}_6h", name, monotonic=up)]
+    found += [Feature(f"{name}_{window}d", name, monotonic=up) for window in WINDOWS_D]
+    found += [Feature(f"{name}_age_d", name, reference=NAN, monotonic=-up), Feature(f"{name}_growth", name)]
     if family.counted:
-        found += [Feature(f"{family.name}_sum_{window}d", family.name, monotonic=up) for window in (7, 28)]
+        found += [Feature(f"{name}_sum_{window}d", name, monotonic=up) for window in WINDOWS_D]
     if family.per_device:
-        found.append(Feature(f"{family.name}_device_7d", family.name, monotonic=up))
+        found.append(Feature(f"{name}_device_7d", name, monotonic=up))
     return found
 
 
 FEATURES: tuple[Feature, ...] = tuple(feature for family in (*FAMILIES, INCIDENT) for feature in _features_of(family))
 
 
-def compute(history: History, moments_ms: Ints) -> dict[str, Grid]:
-    """Every precursor feature, each (moments, nodes)."""
+def compute(history: History, rows: Rows) -> dict[str, Floats]:
+    """Every precursor feature."""
     events, found = history.precursors, {}
     for number, family in enumerate(FAMILIES):
-        found.update(_family_grids(history, moments_ms, family, events.family == number))
-    found.update(_family_grids(history, moments_ms, INCIDENT, incidents(events)))
+        found.update(_of_family(history, rows, family, events.family == number))
+    found.update(_of_family(history, rows, INCIDENT, incidents(events)))
     return found
 
 
-def _family_grids(history: History, moments_ms: Ints, family: Family, kept: Bools) -> dict[str, Grid]:
-    events, size = history.precursors, len(history.fleet.names)
+def _of_family(history: History, rows: Rows, family: Family, kept: Bools) -> dict[str, Floats]:
+    events, name = history.precursors, family.name
     node, time_ms, weight = events.node[kept], events.time_ms[kept], events.weight[kept]
-    index = WindowIndex.of(node, time_ms)
-    found = {
-        f"{family.name}_{window}d": spread(index.sums(moments_ms, window * DAY_MS), index.present, size, 0.0)
-        for window in WINDOWS_D
-    }
-    age_d = days(index.age_ms(moments_ms, EVENT_WINDOW_MS))
-    found[f"{family.name}_age_d"] = spread(age_d, index.present, size, NAN)
+    line = Timeline.of(node, time_ms)
+    found = {f"{name}_{window}d": line.count(rows.node, rows.time_ms, window * DAY_MS) for window in WINDOWS_D}
+    found[f"{name}_6h"] = line.count(rows.node, rows.time_ms, 6 * HOUR_MS)
+    found[f"{name}_age_d"] = line.age_d(rows.node, rows.time_ms, EVENT_WINDOW_MS)
+    amounts = [found[f"{name}_{window}d"] for window in WINDOWS_D]
     if family.counted:
-        weighed = WindowIndex.of(node, time_ms, weight)
-        for window in (7, 28):
-            sums = weighed.sums(moments_ms, window * DAY_MS)
-            found[f"{family.name}_sum_{window}d"] = spread(sums, weighed.present, size, 0.0)
+        running = line.running(weight)
+        amounts = [line.sums(rows.node, rows.time_ms, window * DAY_MS, running) for window in WINDOWS_D]
+        found |= {f"{name}_sum_{window}d": sums for window, sums in zip(WINDOWS_D, amounts, strict=True)}
+    found[f"{name}_growth"] = _growth(amounts[0], amounts[1])
     if family.per_device:
-        devices = max(len(events.devices), 1)
-        single = WindowIndex.of(node * devices + events.device[kept], time_ms, weight if family.counted else None)
-        most = largest(single.sums(moments_ms, 7 * DAY_MS), single.present // devices, size)
-        found[f"{family.name}_device_7d"] = most
+        found[f"{name}_device_7d"] = _most_of_a_device(history, rows, kept, family.counted)
     return found
+
+
+def _growth(day: Floats, week: Floats) -> Floats:
+    """How fast it grows: the log of the last day over the daily mean of the six before, half an event added to both."""
+    return np.log((day + 0.5) / (np.maximum(week - day, 0.0) / 6 + 0.5))
+
+
+def _most_of_a_device(history: History, rows: Rows, kept: Bools, counted: bool) -> Floats:
+    """The most that one device of the node gave in 7 days; events that name no device are one together."""
+    events = history.precursors
+    parts = Parts.number(events.node[kept], events.device[kept], len(history.fleet.names))
+    line = Timeline.of(parts.of, events.time_ms[kept])
+    row, part = parts.each(rows.node)
+    running = line.running(events.weight[kept] if counted else np.ones(int(kept.sum())))
+    return largest_of_row(line.sums(part, rows.time_ms[row], 7 * DAY_MS, running), row, len(rows), 0.0)
 
 
 def incidents(events: Precursors) -> Bools:

@@ -3,6 +3,7 @@
 A year of a large fleet is millions of rows; making a frozen dataclass of each would cost more than all the rest.
 """
 
+from array import array
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,21 +23,42 @@ from predictor.history import (
     TELEMETRY_WINDOW_H,
     Fleet,
     History,
+    Ints,
+    Jobs,
     OutageLog,
     Precursors,
-    TelemetryGrid,
+    Telemetry,
     from_ms,
     to_ms,
 )
 from predictor.told import Told
 from store import schema
-from store.event import NAMING
+from store.event import NAMING, RecordError
+from store.hostlist import expand
 from store.read import read_nodes
 from store.sources import NO_SIGN
 
 _FETCH = 20_000
+_NOTHING = np.empty(0, dtype=np.int64)
 # Kinds that say nothing of a node's health, and are many.
 _SILENT_KINDS = ("telemetry", "link_up", "port_discovered", "gpu_returned")
+
+
+class Columns:
+    """Rows gathered column by column in 8 bytes a figure: millions of tuples would take all memory."""
+
+    def __init__(self, types: str) -> None:
+        self._columns: list[array[Any]] = [array(kind) for kind in types]
+
+    def add(self, row: tuple[float, ...]) -> None:
+        """One row, a figure for each column."""
+        for column, value in zip(self._columns, row, strict=True):
+            column.append(value)
+
+    def arrays(self) -> list[np.ndarray[Any, Any]]:
+        """The columns as NumPy arrays that share their memory."""
+        found = self._columns
+        return [np.frombuffer(column, column.typecode) if column else np.empty(0, column.typecode) for column in found]
 
 
 def read_history(connection: sa.Connection, first: datetime, last: datetime, with_ids: bool = False) -> History:
@@ -48,13 +70,15 @@ def read_history(connection: sa.Connection, first: datetime, last: datetime, wit
     fleet = read_fleet(connection)
     first_ms, last_ms = to_ms(first), to_ms(last)
     span = data_span(connection)
+    hours = (first_ms // HOUR_MS - TELEMETRY_WINDOW_H, last_ms // HOUR_MS)
     return History(
         fleet=fleet,
         precursors=read_precursors(
             connection, fleet, (first_ms - EVENT_WINDOW_MS - INCIDENT_GAP_MS, last_ms), with_ids
         ),
         outages=read_outage_log(connection, fleet, last_ms),
-        telemetry=read_telemetry(connection, fleet, first_ms // HOUR_MS - TELEMETRY_WINDOW_H, last_ms // HOUR_MS),
+        telemetry=read_telemetry(connection, fleet, *hours),
+        jobs=read_jobs(connection, fleet, hours[0] * HOUR_MS, last_ms),
         start_ms=first_ms if span is None else min(to_ms(span[0]), first_ms),
     )
 
@@ -69,12 +93,19 @@ def read_fleet(connection: sa.Connection) -> Fleet:
         gpus=np.array([np.nan if node.gpus is None else node.gpus for node in nodes], dtype=np.float64),
         since_ms=_times([node.in_service_since for node in nodes], FAR_PAST_MS),
         until_ms=_times([node.in_service_until for node in nodes], FAR_FUTURE_MS),
+        model=_ranks([node.gpu_model for node in nodes]),
     )
 
 
 def _groups(names: Sequence[str | None]) -> np.ndarray[Any, np.dtype[np.int64]]:
     numbers: dict[str, int] = {}
     return np.array([-1 if name is None else numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
+
+
+def _ranks(names: Sequence[str | None]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Names numbered in their order, -1 for none."""
+    ranks = {name: i for i, name in enumerate(sorted({name for name in names if name is not None}))}
+    return np.array([-1 if name is None else ranks[name] for name in names], dtype=np.int64)
 
 
 def _times(moments: Sequence[datetime | None], missing: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -94,7 +125,7 @@ def read_precursors(connection: sa.Connection, fleet: Fleet, window_ms: tuple[in
     meaning: dict[tuple[Any, ...], tuple[int, bool]] = {}
     devices: dict[tuple[str, str | None], int] = {}
     told = Told()
-    rows: list[tuple[int, int, int, float, int, bool]] = []
+    rows = Columns("qqqdqb")
     ids: list[str] = []
     for row in connection.execute(_precursor_query(connection, window_ms, with_ids)):
         what = (row[2], row[3], row[4], row[5])
@@ -108,17 +139,17 @@ def read_precursors(connection: sa.Connection, fleet: Fleet, window_ms: tuple[in
             continue
         weight = 1.0 if row[6] is None else float(row[6])
         device = devices.setdefault((row[7], row[8]), len(devices))
-        rows.append((node, row[1], family, weight, device, serious))
+        rows.add((node, row[1], family, weight, device, serious))
         if with_ids:
             ids.append(row[10])
-    columns = list(zip(*rows, strict=True)) or [()] * 6
+    columns = rows.arrays()
     return Precursors(
-        node=np.array(columns[0], dtype=np.int64),
-        time_ms=np.array(columns[1], dtype=np.int64),
-        family=np.array(columns[2], dtype=np.int64),
-        weight=np.array(columns[3], dtype=np.float64),
-        device=np.array(columns[4], dtype=np.int64),
-        serious=np.array(columns[5], dtype=np.bool_),
+        node=columns[0],
+        time_ms=columns[1],
+        family=columns[2],
+        weight=columns[3],
+        device=columns[4],
+        serious=columns[5].astype(np.bool_),
         devices=tuple(_device_name(*told_of) for told_of in devices),
         ids=tuple(ids),
     )
@@ -185,24 +216,62 @@ def read_outage_log(connection: sa.Connection, fleet: Fleet, until_ms: int | Non
     )
 
 
-def read_telemetry(connection: sa.Connection, fleet: Fleet, first_hour: int, end_hour: int) -> TelemetryGrid:
+def read_telemetry(connection: sa.Connection, fleet: Fleet, first_hour: int, end_hour: int) -> Telemetry:
     """Roll-ups of the hours first_hour <= h < end_hour (hours since 1970); all of them have ended by end_hour."""
     table = schema.telemetry
-    hours = max(end_hour - first_hour, 0)
-    values = np.full((len(fleet.names), hours, len(TELEMETRY_COLUMNS)), np.nan, dtype=np.float32)
-    query = sa.select(
-        table.c.node, _ms(connection, table.c.time), *(table.c[name] for name in TELEMETRY_COLUMNS)
-    ).where(table.c.time >= from_ms(first_hour * HOUR_MS), table.c.time < from_ms(end_hour * HOUR_MS))
-    query = query.where(table.c.samples > 0)  # a source without GPUs says nothing of how many there are
+    query = (
+        sa.select(table.c.node, _ms(connection, table.c.time), *(table.c[name] for name in TELEMETRY_COLUMNS))
+        .where(table.c.time >= from_ms(first_hour * HOUR_MS), table.c.time < from_ms(end_hour * HOUR_MS))
+        .where(table.c.samples > 0)  # a source without GPUs says nothing of how many there are
+    )
     index = fleet.index
+    nodes, ends, cells = [_NOTHING], [_NOTHING], [np.empty((0, len(TELEMETRY_COLUMNS)), dtype=np.float32)]
     for part in connection.execute(query.execution_options(yield_per=_FETCH)).partitions():
         names, times, *columns = zip(*part, strict=True)
         node = np.fromiter((index.get(name, -1) for name in names), dtype=np.int64, count=len(names))
-        hour = np.array(times, dtype=np.int64) // HOUR_MS - first_hour
         known = node >= 0
-        cells = np.array(columns, dtype=np.float32).T
-        values[node[known], hour[known]] = cells[known]
-    return TelemetryGrid(first_hour=first_hour, values=values)
+        nodes.append(node[known])
+        ends.append((np.array(times, dtype=np.int64)[known] // HOUR_MS + 1) * HOUR_MS)
+        cells.append(np.array(columns, dtype=np.float32).T[known])
+    node, end_ms = np.concatenate(nodes), np.concatenate(ends)
+    order = np.lexsort((end_ms, node))
+    return Telemetry(node[order], end_ms[order], np.concatenate(cells)[order], lit_hours(end_ms))
+
+
+def lit_hours(end_ms: Ints) -> Ints:
+    """The ends of the hours in which half as many nodes reported as in the best hour of the week up to then."""
+    ends, reporters = np.unique(end_ms, return_counts=True)
+    if not len(ends):
+        return _NOTHING
+    first = np.searchsorted(ends, ends - 7 * 24 * HOUR_MS, side="right")
+    best = [reporters[start : i + 1].max() for i, start in enumerate(first)]
+    lit: Ints = ends[2 * reporters >= np.array(best)]
+    return lit
+
+
+def read_jobs(connection: sa.Connection, fleet: Fleet, first_ms: int, last_ms: int) -> Jobs:
+    """The attempts that held nodes between two moments; a host list that cannot be read holds none."""
+    table = schema.jobs
+    query = (
+        sa.select(_ms(connection, table.c.start), _ms(connection, table.c.end), table.c.node_list)
+        .where(table.c.start < from_ms(last_ms))
+        .where(table.c.end.is_(None) | (table.c.end >= from_ms(first_ms)))
+        .order_by(table.c.start, table.c.job_id, table.c.attempt)
+    )
+    index = fleet.index
+    rows = Columns("qqqq")
+    for attempt, (start, end, node_list) in enumerate(connection.execute(query)):
+        for name in _hosts(node_list):
+            if name in index:
+                rows.add((index[name], attempt, start, FAR_FUTURE_MS if end is None else end))
+    return Jobs(*rows.arrays())
+
+
+def _hosts(node_list: str) -> list[str]:
+    try:
+        return expand(node_list)
+    except RecordError:
+        return []
 
 
 def data_span(connection: sa.Connection) -> tuple[datetime, datetime] | None:

@@ -5,25 +5,24 @@ asked again. Exact for this model, cheap (only groups in which something happene
 Two groups that say the same thing hide each other a little: their contributions need not add up to the score.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.features import FEATURES
+from predictor.feature import Feature
 from predictor.forest import Forest
 from predictor.history import Bools, Floats, Ints
 
-GROUPS: tuple[str, ...] = tuple(dict.fromkeys(feature.group for feature in FEATURES))
 MAX_REASONS = 5
 # What moves a score by less than this share of it is noise to a reader.
 MIN_SHARE = 0.05
 
 
-def references(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+def references(rows: NDArray[np.float32], features: Sequence[Feature]) -> NDArray[np.float32]:
     """The value of each feature where nothing has happened; the fleet's median of `rows` where none is fixed."""
-    found = np.empty(len(FEATURES), dtype=np.float32)
-    for i, feature in enumerate(FEATURES):
+    found = np.empty(len(features), dtype=np.float32)
+    for i, feature in enumerate(features):
         if feature.reference is not None:
             found[i] = feature.reference
         else:
@@ -32,13 +31,15 @@ def references(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return found
 
 
-def contributions(forest: Forest, rows: NDArray[np.float32], probability: Floats) -> dict[str, Floats]:
+def contributions(
+    forest: Forest, rows: NDArray[np.float32], probability: Floats, features: Sequence[Feature]
+) -> dict[str, Floats]:
     """By group, by how much each row's probability falls when the group is set to its reference; (rows,) each."""
-    reference = references(rows)
+    reference = references(rows, features)
     changed = ~((rows == reference) | (np.isnan(rows) & np.isnan(reference)))
     found = {}
-    for group in GROUPS:
-        columns: Ints = np.array([i for i, feature in enumerate(FEATURES) if feature.group == group], dtype=np.int64)
+    for group in dict.fromkeys(feature.group for feature in features):
+        columns: Ints = np.array([i for i, feature in enumerate(features) if feature.group == group], dtype=np.int64)
         asked: Bools = changed[:, columns].any(axis=1)
         without = rows[asked]
         without[:, columns] = reference[columns]

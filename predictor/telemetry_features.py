@@ -1,30 +1,41 @@
-"""Features of telemetry: levels, trends, and what is missing.
+"""Features of telemetry: levels, trends, how far a node is from its peers, and what is missing.
 
 Only hours that have ended count: at 10:20 the newest is 09:00-10:00.
+Peers are the other nodes of the leaf, which breathe the same air, and those of the job, which do the same work.
 Vanished telemetry is itself a precursor (FIELD A1, "GPUs fail quietly"): gaps are features and are never filled with 0.
-A gap of the whole fleet (a collector that restarts) is subtracted from a node's own.
+An hour in which nobody listened (a collector that restarts) is no gap of a node.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.feature import Feature
-from predictor.history import HOUR_MS, Floats, Grid, History, Ints, TelemetryGrid
+from predictor.history import DAY_MS, HOUR_MS, Bools, Floats, History, Ints, Telemetry
+from predictor.rows import Rows
+from predictor.windows import Timeline, largest_within
 
-DAY_H, WEEK_H = 24, 168
+WEEK_MS = 7 * DAY_MS
+# Before the last day: what is usual for the node itself.
+USUAL_MS = DAY_MS + WEEK_MS
 
 FEATURES: tuple[Feature, ...] = (
     Feature("gpu_temp_max_c", "temperature", reference=None, monotonic=1),
     Feature("gpu_temp_mean_c", "temperature", reference=None, monotonic=1),
     Feature("gpu_temp_trend_c", "temperature", reference=None, monotonic=1),
-    Feature("gpu_temp_above_fleet_c", "temperature", reference=None, monotonic=1),
+    Feature("gpu_temp_above_leaf_c", "temperature", reference=None, monotonic=1),
+    Feature("gpu_temp_above_job_c", "temperature", reference=None, monotonic=1),
     Feature("gpu_temp_spread_c", "temperature", reference=None, monotonic=1),
     Feature("gpu_temp_spread_trend_c", "temperature", reference=None, monotonic=1),
     Feature("memory_temp_max_c", "temperature", reference=None, monotonic=1),
     Feature("power_mean_w", "power", reference=None),
     Feature("power_trend_w", "power", reference=None),
     Feature("power_max_w", "power", reference=None),
+    Feature("power_above_leaf_w", "power", reference=None),
+    Feature("power_above_job_w", "power", reference=None),
     Feature("gpu_util_mean", "load", reference=None),
+    Feature("gpu_util_above_job", "load", reference=None),
     Feature("sm_clock_min_mhz", "load", reference=None),
     Feature("telemetry_gap_24h", "telemetry_gap"),
     Feature("telemetry_gap_7d", "telemetry_gap"),
@@ -32,101 +43,146 @@ FEATURES: tuple[Feature, ...] = (
     Feature("gpus_missing", "gpu_missing", monotonic=1),
     Feature("gpus_missing_24h", "gpu_missing", monotonic=1),
 )
+_PEERED = (("gpu_temp_mean_c", "gpu_temp_above", "_c"), ("power_mean_w", "power_above", "_w"))
 
 
-def compute(history: History, moments_ms: Ints) -> dict[str, Grid]:
-    """Every telemetry feature, each (moments, nodes); NaN where nothing was measured."""
-    grid = history.telemetry
-    end = np.clip(moments_ms // HOUR_MS - grid.first_hour, 0, grid.values.shape[1])
-    found = _levels(grid, end) | _gaps(grid, end) | _missing_gpus(grid, end, history.fleet.gpus)
-    return {name: values.astype(np.float32) for name, values in found.items()}
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The entries of each row's windows: [day, end) is the last 24 hours, [usual, day) the week before."""
+
+    telemetry: Telemetry
+    usual: Ints
+    day: Ints
+    end: Ints
+
+    def mean(self, name: str, before: bool = False) -> Floats:
+        """The mean of the last day, or of the week before it; NaN where nothing was measured."""
+        first, end = (self.usual, self.day) if before else (self.day, self.end)
+        return _mean(self.telemetry.column(name), first, end)
+
+    def high(self, name: str) -> Floats:
+        """The highest of the last day."""
+        return largest_within(self.telemetry.column(name), self.day, self.end)
+
+    def trend(self, name: str) -> Floats:
+        """The last day's mean less that of the week before."""
+        return self.mean(name) - self.mean(name, before=True)
 
 
-def _mean(values: NDArray[np.float32], start: Ints, end: Ints) -> Floats:
-    """The mean of the hours start <= h < end that were measured, (moments, nodes)."""
-    known = np.isfinite(values)
-    totals = np.cumsum(np.where(known, values, 0.0), axis=1, dtype=np.float64)
-    counts = np.cumsum(known, axis=1, dtype=np.float64)
+def compute(history: History, rows: Rows) -> dict[str, Floats]:
+    """Every telemetry feature; NaN where nothing was measured."""
+    telemetry = history.telemetry
+    line = Timeline.of(telemetry.node, telemetry.time_ms)
+    # An hour that ends at the very moment has ended: the windows are (t - w, t].
+    now = rows.time_ms + 1
+    usual, day, end = (line.before(rows.node, now - back) for back in (USUAL_MS, DAY_MS, 0))
+    asked = _Asked(telemetry, usual, day, end)
+    found = _levels(asked) | _gaps(asked, rows) | _missing_gpus(asked, rows, history.fleet.gpus)
+    return found | _against_peers(history, rows, asked)
+
+
+def _mean(values: NDArray[np.float32], first: Ints, end: Ints) -> Floats:
+    """The mean of the measured values[first:end], one a row."""
+    total, count = _sums(values, first, end)
     with np.errstate(invalid="ignore"):
-        means: Floats = (_between(totals, start, end) / _between(counts, start, end)).T
+        means: Floats = total / count
     return means
 
 
-def _between(running: Floats, start: Ints, end: Ints) -> Floats:
-    """Differences of running sums along the hours, (nodes, moments)."""
-    padded = np.concatenate([np.zeros((running.shape[0], 1)), running], axis=1)
-    found: Floats = padded[:, end] - padded[:, np.maximum(start, 0)]
-    return found
+def _sums(values: NDArray[np.float32], first: Ints, end: Ints) -> tuple[Floats, Floats]:
+    """The sum and number of the measured values[first:end], one a row."""
+    total = np.concatenate([[0.0], np.cumsum(np.nan_to_num(values), dtype=np.float64)])
+    count = np.concatenate([[0.0], np.cumsum(np.isfinite(values), dtype=np.float64)])
+    return total[end] - total[first], count[end] - count[first]
 
 
-def _max(values: NDArray[np.float32], start: Ints, end: Ints) -> Floats:
-    """The largest measured value of the hours, (moments, nodes)."""
-    found = np.full((len(end), values.shape[0]), np.nan)
-    for row, (first, last) in enumerate(zip(np.maximum(start, 0), end, strict=True)):
-        if last > first:
-            found[row] = np.fmax.reduce(values[:, first:last], axis=1)
-    return found
-
-
-def _above_median(values: Floats) -> Floats:
-    """How far each node lies above its fleet's median at the moment."""
-    found = np.full_like(values, np.nan)
-    for row, level in enumerate(values):
-        known = np.isfinite(level)
-        if known.any():
-            found[row] = level - np.median(level[known])
-    return found
-
-
-def _levels(grid: TelemetryGrid, end: Ints) -> dict[str, Floats]:
+def _levels(asked: _Asked) -> dict[str, Floats]:
     """Temperature, power and load of the last 24 hours, and against the node's own week before."""
-    day, week = end - DAY_H, end - DAY_H - WEEK_H
-    mean_c = _mean(grid.column("gpu_temp_mean_c"), day, end)
-    spread_c = _mean(grid.column("gpu_temp_spread_c"), day, end)
-    power_w = _mean(grid.column("power_mean_w"), day, end)
     return {
-        "gpu_temp_max_c": _max(grid.column("gpu_temp_max_c"), day, end),
-        "gpu_temp_mean_c": mean_c,
-        "gpu_temp_trend_c": mean_c - _mean(grid.column("gpu_temp_mean_c"), week, day),
-        "gpu_temp_above_fleet_c": _above_median(mean_c),
-        "gpu_temp_spread_c": spread_c,
-        "gpu_temp_spread_trend_c": spread_c - _mean(grid.column("gpu_temp_spread_c"), week, day),
-        "memory_temp_max_c": _max(grid.column("memory_temp_max_c"), day, end),
-        "power_mean_w": power_w,
-        "power_trend_w": power_w - _mean(grid.column("power_mean_w"), week, day),
-        "power_max_w": _max(grid.column("power_max_w"), day, end),
-        "gpu_util_mean": _mean(grid.column("gpu_util_mean"), day, end),
-        "sm_clock_min_mhz": _mean(grid.column("sm_clock_min_mhz"), day, end),
+        "gpu_temp_max_c": asked.high("gpu_temp_max_c"),
+        "gpu_temp_mean_c": asked.mean("gpu_temp_mean_c"),
+        "gpu_temp_trend_c": asked.trend("gpu_temp_mean_c"),
+        "gpu_temp_spread_c": asked.mean("gpu_temp_spread_c"),
+        "gpu_temp_spread_trend_c": asked.trend("gpu_temp_spread_c"),
+        "memory_temp_max_c": asked.high("memory_temp_max_c"),
+        "power_mean_w": asked.mean("power_mean_w"),
+        "power_trend_w": asked.trend("power_mean_w"),
+        "power_max_w": asked.high("power_max_w"),
+        "gpu_util_mean": asked.mean("gpu_util_mean"),
+        "sm_clock_min_mhz": asked.mean("sm_clock_min_mhz"),
     }
 
 
-def _gaps(grid: TelemetryGrid, end: Ints) -> dict[str, Floats]:
-    """The share of hours without a roll-up beyond the fleet's own, and of samples below the node's usual number.
-
-    A node that gave no telemetry in the 8 days before has none to miss: NaN.
-    """
-    samples = grid.column("samples")
-    seen = np.isfinite(samples)
-    hours = seen.astype(np.float32)
-    watched = np.isfinite(_mean(samples, end - DAY_H - WEEK_H, end))
+def _against_peers(history: History, rows: Rows, asked: _Asked) -> dict[str, Floats]:
+    """The node's last day less that of the leaf's other nodes, and less that of all nodes of its job."""
+    telemetry, leaf = history.telemetry, history.fleet.leaf
+    # Nodes of no known leaf are each other's peers.
+    of_leaf = Timeline.of(leaf[telemetry.node] + 1, telemetry.time_ms)
+    asked_leaf = of_leaf.within(leaf[rows.node] + 1, rows.time_ms + 1, DAY_MS)
+    attempt, now = _attempts(history, telemetry.node, telemetry.time_ms, HOUR_MS), rows.time_ms
+    held = attempt >= 0
+    of_job = Timeline.of(attempt[held], telemetry.time_ms[held])
+    asked_job = of_job.within(_attempts(history, rows.node, now, 0), now + 1, DAY_MS)
     found = {}
-    for name, window in (("telemetry_gap_24h", DAY_H), ("telemetry_gap_7d", WEEK_H)):
-        gap = 1.0 - _mean(hours, end - window, end)
-        usual = np.array([np.median(row[kept]) if kept.any() else 0.0 for row, kept in zip(gap, watched, strict=True)])
-        found[name] = np.where(watched, gap - usual[:, None], np.nan)
-    lately = _mean(samples, end - DAY_H, end)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found["samples_lost_24h"] = 1.0 - lately / _mean(samples, end - DAY_H - WEEK_H, end - DAY_H)
+    for name, prefix, unit in _PEERED:
+        column = telemetry.column(name)
+        own_total, own_count = _sums(column, asked.day, asked.end)
+        total, count = _sums(column[of_leaf.order], *asked_leaf)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            others = np.where(count > own_count, (total - own_total) / (count - own_count), np.nan)
+        found[f"{prefix}_leaf{unit}"] = asked.mean(name) - others
+        found[f"{prefix}_job{unit}"] = asked.mean(name) - _mean(column[held][of_job.order], *asked_job)
+    load = telemetry.column("gpu_util_mean")[held][of_job.order]
+    found["gpu_util_above_job"] = asked.mean("gpu_util_mean") - _mean(load, *asked_job)
     return found
 
 
-def _missing_gpus(grid: TelemetryGrid, end: Ints, gpus: Floats) -> dict[str, Floats]:
+def _attempts(history: History, node: Ints, at: Ints, whole_ms: int) -> Ints:
+    """The attempt that held each node from at - whole_ms until `at`; -1 where none did."""
+    jobs = history.jobs
+    line = Timeline.of(jobs.node, jobs.start_ms)
+    if not len(line.keys):
+        return np.full(len(node), -1, dtype=np.int64)
+    last = line.before(node, at - whole_ms + 1) - 1
+    job = line.order[np.maximum(last, 0)]
+    holds: Bools = (last >= 0) & (jobs.node[job] == node) & (jobs.end_ms[job] >= at)
+    return np.where(holds, jobs.attempt[job], -1)
+
+
+def _gaps(asked: _Asked, rows: Rows) -> dict[str, Floats]:
+    """The share of listened-to hours without a roll-up, and of samples below the node's usual number.
+
+    A node that gave no telemetry in the 8 days before has none to miss: NaN.
+    """
+    telemetry, now = asked.telemetry, rows.time_ms + 1
+    watched = asked.end > asked.usual
+    found = {}
+    for name, window, first in (
+        ("telemetry_gap_24h", DAY_MS, asked.day),
+        ("telemetry_gap_7d", WEEK_MS, asked.end),
+    ):
+        if window == WEEK_MS:
+            line = Timeline.of(telemetry.node, telemetry.time_ms)
+            first = line.before(rows.node, now - WEEK_MS)
+        lit = np.searchsorted(telemetry.lit_ms, now) - np.searchsorted(telemetry.lit_ms, now - window)
+        gap = np.maximum(lit - (asked.end - first), 0) / (window / HOUR_MS)
+        found[name] = np.where(watched, gap, np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found["samples_lost_24h"] = 1.0 - asked.mean("samples") / asked.mean("samples", before=True)
+    return found
+
+
+def _missing_gpus(asked: _Asked, rows: Rows, gpus: Floats) -> dict[str, Floats]:
     """GPUs that a node should have and telemetry did not show: in the newest hour, and on average over 24 hours."""
-    seen = grid.column("gpus_seen")
-    most = _max(seen, end - DAY_H - WEEK_H, end)
-    expected = np.fmax(gpus[None, :], most)
-    newest = _mean(seen, end - 1, end)
+    telemetry = asked.telemetry
+    seen = telemetry.column("gpus_seen")
+    most = largest_within(seen, asked.usual, asked.end)
+    expected = np.fmax(gpus[rows.node], most)
+    # The newest hour is the last that has ended; a node that did not report in it shows nothing at all.
+    fresh = telemetry.time_ms[np.maximum(asked.end - 1, 0)] if len(seen) else np.zeros(len(rows), dtype=np.int64)
+    told = (asked.end > asked.usual) & (fresh == rows.time_ms // HOUR_MS * HOUR_MS)
+    newest = np.where(told, seen[np.maximum(asked.end - 1, 0)] if len(seen) else np.nan, np.nan)
     return {
         "gpus_missing": np.where(np.isnan(most), np.nan, np.maximum(expected - newest, 0.0)),
-        "gpus_missing_24h": np.where(np.isnan(most), np.nan, np.maximum(expected - _mean(seen, end - DAY_H, end), 0.0)),
+        "gpus_missing_24h": np.where(np.isnan(most), np.nan, np.maximum(expected - asked.mean("gpus_seen"), 0.0)),
     }

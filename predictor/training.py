@@ -6,13 +6,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from predictor.dataset import Cube, Progress, build_cube
+from predictor.backtest import Progress
+from predictor.dataset import Dataset, Population, Sample, dataset, read_population, sample
 from predictor.evaluation import Judged, discrimination, ratio
-from predictor.features import NAMES
 from predictor.folds import NoDataError, grid
 from predictor.forest import digest, to_bytes
 from predictor.history import HOUR_MS, from_ms, to_ms
-from predictor.labels import HORIZONS_H, Labels, label
+from predictor.labels import HORIZONS_H
 from predictor.model import TooFewPositivesError, fit
 from predictor.reading import data_span
 from store.database import writing
@@ -47,60 +47,65 @@ def train(
         moments = grid(span[0] + timedelta(days=1), end - timedelta(hours=min(horizons_h)), LEARN_CADENCE_H)
         if not moments:
             raise NoDataError(f"the data from {span[0]:%Y-%m-%d} to {end:%Y-%m-%d} are too short to learn from")
-        cube = build_cube(connection, moments, progress)
-    models = [_fit_horizon(cube, horizon_h, end) for horizon_h in horizons_h]
+        population = read_population(connection, to_ms(end))
+        models = []
+        for number, horizon_h in enumerate(horizons_h, start=1):
+            learned = sample(population, moments, horizon_h)
+            if not len(learned.rows):
+                raise NoDataError(f"the data from {span[0]:%Y-%m-%d} to {end:%Y-%m-%d} are too short to learn from")
+            models.append(_fit_horizon(population, learned, dataset(connection, population, learned.rows), horizon_h))
+            if progress is not None:
+                progress(number, len(horizons_h))
     with writing(engine).begin() as connection:
         for model in models:
             save_model(connection, model)
     return [model.id for model in models]
 
 
-def _fit_horizon(cube: Cube, horizon_h: int, end: datetime) -> StoredModel:
+def _fit_horizon(population: Population, learned: Sample, data: Dataset, horizon_h: int) -> StoredModel:
     """The model of one horizon, with its hold-out figures."""
-    labels = label(cube.fleet, cube.outages, cube.moments_ms, horizon_h, to_ms(end))
-    forest = fit(cube.values[labels.known], labels.positive[labels.known])
+    forest = fit(data.values, learned.labels.positive, data.features, negative_share=learned.negative_share)
     blob = to_bytes(forest)
     sha256 = digest(blob)
-    rows, positives = int(labels.known.sum()), int(labels.positive.sum())
+    rows, positives = len(data.rows), int(learned.labels.positive.sum())
     return StoredModel(
         id=f"gbt-{horizon_h}h-{sha256[:12]}",
         created=datetime.now(UTC),
-        trained_until=end,
+        trained_until=from_ms(population.end_ms),
         horizon_h=horizon_h,
-        features=NAMES,
+        features=data.names,
         metrics={
             "rows": rows,
             "positives": positives,
-            "prevalence": ratio(positives, rows),
-            "nodes": len(cube.fleet.names),
-            "holdout": _holdout(cube, labels, horizon_h),
+            "prevalence": ratio(positives, positives + (rows - positives) / learned.negative_share),
+            "nodes": len(population.fleet.names),
+            "holdout": _holdout(learned, data, horizon_h),
         },
         blob=blob,
         sha256=sha256,
     )
 
 
-def _holdout(cube: Cube, labels: Labels, horizon_h: int) -> dict[str, Any] | None:
-    """How a model of the first three quarters does on the last; None where those hold too few outages."""
-    cut = int(cube.moments_ms[0] + (cube.moments_ms[-1] - cube.moments_ms[0]) * (1 - HOLDOUT_SHARE))
-    early = cube.moments_ms <= cut - (horizon_h + 12) * HOUR_MS
-    late = cube.moments_ms > cut
-    rows = labels.known & early[:, None]
+def _holdout(learned: Sample, data: Dataset, horizon_h: int) -> dict[str, Any] | None:
+    """How a model of the first three quarters does on the last; None where those hold too few outages.
+
+    Where negatives were drawn, they stand for all of them: ranking figures hold, precision is of the drawn rows.
+    """
+    time_ms = data.rows.time_ms
+    cut = int(time_ms[0] + (time_ms[-1] - time_ms[0]) * (1 - HOLDOUT_SHARE))
+    early, late = time_ms <= cut - (horizon_h + 12) * HOUR_MS, time_ms > cut
     try:
-        forest = fit(cube.values[rows], labels.positive[rows])
+        forest = fit(
+            data.values[early], learned.labels.positive[early], data.features, negative_share=learned.negative_share
+        )
     except TooFewPositivesError:
         return None
-    known = labels.known[late]
-    scores = forest.probability(cube.values[late].reshape(-1, cube.values.shape[2])).reshape(known.shape)
-    judged = Judged(
-        cube.moments_ms[late],
-        scores,
-        Labels(labels.at_risk[late], known, labels.positive[late], labels.next_start_ms[late]),
-    )
-    positives = int(labels.positive[late].sum())
+    labels = learned.labels.only(late)
+    scores = forest.probability(data.values[late])
+    positives = int(labels.positive.sum())
     return {
         "since": from_ms(cut).isoformat(),
         "positives": positives,
-        "prevalence": ratio(positives, int(known.sum())),
-        **discrimination(judged),
+        "prevalence": ratio(positives, len(scores)),
+        **discrimination(Judged(time_ms[late], data.rows.node[late], scores, labels)),
     }

@@ -1,82 +1,118 @@
-"""Counting in windows that end just before a moment, for many groups and moments at once.
+"""Asking what happened in a window that ends just before a moment, for many groups and moments at once.
 
-    index = WindowIndex.of(groups=node, times_ms=time, weights=count)
-    index.sums(moments_ms, 7 * DAY_MS)   # (moments, groups present): what happened in [t - 7 d, t)
+    line = Timeline.of(groups=node, times_ms=time)
+    line.count(rows.node, rows.time_ms, 7 * DAY_MS)   # how many in [t - 7 d, t), one figure a row
 
-Events are sorted once by (group, time); a window is then two binary searches and a difference of running sums.
+What happened is sorted once by (group, time); a window is then two binary searches.
+A group below 0 stands for none: nothing ever happened in it.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from predictor.history import DAY_MS, Floats, Grid, Ints
+from predictor.history import DAY_MS, Floats, Ints
+
+# Longer than any history, short enough to subtract.
+EVER_MS = 2**50
 
 
 @dataclass(frozen=True, slots=True)
-class WindowIndex:
-    """Events of several groups, sorted; `present` are the groups that have any, in order."""
+class Timeline:
+    """What happened, sorted. `order` gives the sorted entries' positions in the arrays that it was made of."""
 
-    present: Ints
-    keys: Ints  # rank of the group * span + time since base, ascending
+    keys: Ints  # group * span + time since base, ascending
     times_ms: Ints
-    running: Floats  # running sum of the weights, one longer than keys
+    order: Ints
     base_ms: int
     span_ms: int
 
     @classmethod
-    def of(cls, groups: Ints, times_ms: Ints, weights: Floats | None = None) -> "WindowIndex":
-        """Sort events into an index. All three have one entry an event; without weights each counts one."""
+    def of(cls, groups: Ints, times_ms: Ints) -> "Timeline":
+        """Sort entries, one group (>= 0) and time each. Groups times the span of time must stay below 2**63."""
         if not len(groups):
             nothing = np.empty(0, dtype=np.int64)
-            return cls(nothing, nothing, nothing, np.zeros(1), 0, 1)
-        present, rank = np.unique(groups, return_inverse=True)
+            return cls(nothing, nothing, nothing, 0, 2)
         base, span = int(times_ms.min()), int(times_ms.max() - times_ms.min()) + 2
-        keys = rank * span + (times_ms - base)
+        keys = groups * span + (times_ms - base)
         order = np.argsort(keys, kind="stable")
-        counted = np.ones(len(groups)) if weights is None else weights[order]
-        running = np.concatenate([[0.0], np.cumsum(counted)])
-        return cls(present, keys[order], times_ms[order], running, base, span)
+        return cls(keys[order], times_ms[order], order, base, span)
 
-    def before(self, moments_ms: Ints) -> Ints:
-        """How many sorted events lie before each moment, (moments, groups): those of lower groups included."""
+    def before(self, groups: Ints, moments_ms: Ints) -> Ints:
+        """How many sorted entries lie before each (group, moment); those of lower groups are counted in."""
         offset = np.clip(moments_ms - self.base_ms, 0, self.span_ms - 1)
-        rank = np.arange(len(self.present), dtype=np.int64)
-        return np.searchsorted(self.keys, rank[None, :] * self.span_ms + offset[:, None], side="left")
+        return np.searchsorted(self.keys, groups * self.span_ms + offset, side="left")
 
-    def sums(self, moments_ms: Ints, window_ms: int) -> Floats:
-        """The weights of the events in [t - window, t), (moments, groups)."""
-        totals: Floats = self.running[self.before(moments_ms)] - self.running[self.before(moments_ms - window_ms)]
-        return totals
+    def within(self, groups: Ints, moments_ms: Ints, window_ms: int) -> tuple[Ints, Ints]:
+        """The sorted entries of [t - window, t): the first, and the one after the last."""
+        return self.before(groups, moments_ms - window_ms), self.before(groups, moments_ms)
 
-    def age_ms(self, moments_ms: Ints, window_ms: int) -> Floats:
-        """Milliseconds since the last event of the window, (moments, groups); NaN where there is none."""
-        end = self.before(moments_ms)
-        found = end > self.before(moments_ms - window_ms)
+    def count(self, groups: Ints, moments_ms: Ints, window_ms: int) -> Floats:
+        """How many entries lie in [t - window, t)."""
+        first, end = self.within(groups, moments_ms, window_ms)
+        return (end - first).astype(np.float64)
+
+    def age_d(self, groups: Ints, moments_ms: Ints, window_ms: int = EVER_MS) -> Floats:
+        """Days since the last entry of [t - window, t); NaN where there is none."""
+        first, end = self.within(groups, moments_ms, window_ms)
         last = self.times_ms[np.maximum(end - 1, 0)] if len(self.times_ms) else np.zeros_like(end)
-        return np.where(found, moments_ms[:, None] - last, np.nan)
+        return np.where(end > first, (moments_ms - last) / DAY_MS, np.nan)
+
+    def running(self, weights: Floats | NDArray[np.float32]) -> Floats:
+        """Running sums of weights given in the order of the entries that the line was made of; NaN counts as nothing.
+
+        One longer than the line: `running[end] - running[first]` is the sum of a window.
+        """
+        return np.concatenate([[0.0], np.cumsum(np.nan_to_num(weights[self.order]), dtype=np.float64)])
+
+    def sums(self, groups: Ints, moments_ms: Ints, window_ms: int, running: Floats) -> Floats:
+        """The weights of [t - window, t)."""
+        first, end = self.within(groups, moments_ms, window_ms)
+        total: Floats = running[end] - running[first]
+        return total
 
 
-def spread(values: Floats, present: Ints, size: int, fill: float) -> Grid:
-    """(moments, groups present) laid out over all groups 0 .. size - 1, `fill` where a group has nothing."""
-    grid = np.full((values.shape[0], size), fill, dtype=np.float32)
-    grid[:, present] = values
-    return grid
+def largest_within(values: NDArray[np.float32], first: Ints, end: Ints) -> Floats:
+    """The largest of values[first:end], NaN aside, one a row; NaN where there is none. Fast where `first` ascends."""
+    padded = np.append(values, np.float32(np.nan))
+    bounds = np.empty(2 * len(first), dtype=np.int64)
+    bounds[0::2], bounds[1::2] = first, np.maximum(end, first)
+    if not len(bounds):
+        return np.empty(0)
+    return np.where(end > first, np.fmax.reduceat(padded, bounds)[::2].astype(np.float64), np.nan)
 
 
-def largest(values: Floats, owner: Ints, size: int) -> Grid:
-    """The largest value among the groups of each owner, (moments, owners); 0 where an owner has none.
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The devices of each subject that anything is known of, renumbered so that those of one are neighbours.
 
-    `owner` must ascend (devices sorted by their node).
+    `of` gives each entry's part; the parts of subject n are first[n] .. first[n + 1] - 1.
     """
-    grid = np.zeros((values.shape[0], size), dtype=np.float32)
-    if len(owner):
-        first = np.flatnonzero(np.concatenate([[True], owner[1:] != owner[:-1]]))
-        grid[:, owner[first]] = np.maximum.reduceat(values, first, axis=1)
-    return grid
+
+    of: Ints
+    first: Ints
+
+    @classmethod
+    def number(cls, subject: Ints, device: Ints, subjects: int) -> "Parts":
+        """Number the (subject, device) pairs of entries."""
+        most = int(device.max()) + 1 if len(device) else 1
+        present, rank = np.unique(subject * most + device, return_inverse=True)
+        return cls(rank.astype(np.int64), np.searchsorted(present // most, np.arange(subjects + 1)))
+
+    def each(self, subjects: Ints) -> tuple[Ints, Ints]:
+        """Every part of every row's subject: the row's position, ascending, and the part."""
+        count = self.first[subjects + 1] - self.first[subjects]
+        row = np.repeat(np.arange(len(subjects), dtype=np.int64), count)
+        begun = np.cumsum(count) - count
+        part = np.arange(len(row), dtype=np.int64) - np.repeat(begun - self.first[subjects], count)
+        return row, part
 
 
-def days(milliseconds: Floats | Ints) -> Floats:
-    """Milliseconds as days."""
-    found: Floats = milliseconds / DAY_MS
+def largest_of_row(values: Floats, row: Ints, size: int, fill: float) -> Floats:
+    """The largest value of each row, NaN aside; `row` ascends; `fill` where a row has none."""
+    found = np.full(size, fill)
+    if len(row):
+        first = np.flatnonzero(np.concatenate([[True], row[1:] != row[:-1]]))
+        found[row[first]] = np.fmax.reduceat(values, first)
     return found

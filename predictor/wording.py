@@ -12,6 +12,7 @@ import numpy as np
 
 from predictor.families import FAMILIES, FAMILY_INDEX, INCIDENT, Family
 from predictor.history import DAY_MS, HOUR_MS, Bools, History, Ints
+from predictor.measure_features import SUFFIXES
 from predictor.precursor_features import WINDOWS_D
 
 MAX_EVENTS = 20
@@ -35,6 +36,8 @@ def describe(group: str, subject: Subject) -> tuple[str, tuple[str, ...]]:
     """What a group of features says of a node, and the ids of the events behind it, newest last."""
     if group in _WORDS:
         return _WORDS[group](subject)
+    if group not in FAMILY_INDEX and group != INCIDENT.name:
+        return _measure(group, subject)
     family = INCIDENT if group == INCIDENT.name else FAMILIES[FAMILY_INDEX[group]]
     return _precursors(family, subject)
 
@@ -118,6 +121,20 @@ def _telemetry_gap(subject: Subject) -> tuple[str, tuple[str, ...]]:
     return f"telemetry gaps of {subject.features['telemetry_gap_7d'] * 168:.0f} h in 7 days", ()
 
 
+def _measure(name: str, subject: Subject) -> tuple[str, tuple[str, ...]]:
+    """What a numeric measure without words of its own says: its value, and how it rose."""
+    value = {suffix: subject.features.get(f"{name}.{suffix}", float("nan")) for suffix in SUFFIXES}
+    if np.isnan(value["last"]):
+        return f"{name} was never told", ()
+    text = f"{name} at {value['last']:.6g}"
+    for window in (1, 7, 28):
+        if value[f"up_{window}d"] > 0:
+            return f"{text}, up by {value[f'up_{window}d']:.6g} in {_span(window)}", ()
+    if not np.isnan(value["rise_age_d"]):
+        return f"{text}, last rose {value['rise_age_d']:.0f} days ago", ()
+    return text, ()
+
+
 def _measured(subject: Subject, parts: Sequence[tuple[str, str]], nothing: str) -> tuple[str, tuple[str, ...]]:
     """What was measured, in words; a feature that nobody measured is not spoken of."""
     values = [(words, subject.features[name]) for words, name in parts]
@@ -127,7 +144,7 @@ def _measured(subject: Subject, parts: Sequence[tuple[str, str]], nothing: str) 
 def _temperature(subject: Subject) -> tuple[str, tuple[str, ...]]:
     parts = (
         ("hottest GPU {:.0f} °C in 24 h", "gpu_temp_max_c"),
-        ("mean {:+.0f} °C against the fleet", "gpu_temp_above_fleet_c"),
+        ("mean {:+.0f} °C against the leaf's other nodes", "gpu_temp_above_leaf_c"),
         ("{:.0f} °C between GPUs", "gpu_temp_spread_c"),
     )
     return _measured(subject, parts, "no GPU temperature in 24 h")
@@ -167,6 +184,11 @@ def _age(subject: Subject) -> tuple[str, tuple[str, ...]]:
     return f"in service for {subject.features['service_age_d']:.0f} days", ()
 
 
+def _model(subject: Subject) -> tuple[str, tuple[str, ...]]:
+    hazard = subject.features["model_hazard"]
+    return f"nodes of its model have {1000 * hazard:.2g} unplanned outages in 1000 days", ()
+
+
 _WORDS: Mapping[str, Callable[[Subject], tuple[str, tuple[str, ...]]]] = {
     "outages": _outages,
     "gpu_missing": _gpu_missing,
@@ -177,4 +199,5 @@ _WORDS: Mapping[str, Callable[[Subject], tuple[str, tuple[str, ...]]]] = {
     "neighbours": _neighbours,
     "maintenance": _maintenance,
     "age": _age,
+    "model": _model,
 }

@@ -1,0 +1,103 @@
+"""Features of any numeric measure that telemetry holds, without code of its own: SMART values, optics, other makers'.
+
+For a measure `m`, each the largest among the node's devices:
+
+    m.last      its last value, however old: a row stands until the next one
+    m.high_7d   the highest of the last 7 days
+    m.mean_1d   the mean of the last day
+    m.up_1d _7d _28d   by how much it rose, falls (a counter that began anew) left out
+    m.rises_28d how often it rose
+    m.rise_age_d  days since it last rose
+    m.untold_d  days since the newest hour in which any device told it
+
+It counts only hours that have ended. A measure that never differs gives no features.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from predictor.feature import NAN, Feature
+from predictor.history import DAY_MS, Floats, History, Ints, Series
+from predictor.rows import Rows
+from predictor.windows import EVER_MS, Parts, Timeline, largest_of_row, largest_within
+
+# A site's exporter may tell hundreds; those with most entries are kept.
+MAX_MEASURES = 64
+_RISE_DAYS = (1, 7, 28)
+SUFFIXES = (
+    *("last", "high_7d", "mean_1d"),
+    *(f"up_{window}d" for window in _RISE_DAYS),
+    *("rises_28d", "rise_age_d", "untold_d"),
+)
+
+
+def features_of(history: History) -> tuple[Feature, ...]:
+    """The features of the history's measures."""
+    return tuple(
+        Feature(f"{name}.{suffix}", name, reference=NAN if suffix in ("rise_age_d", "untold_d") else None)
+        for name in chosen(history.measures)
+        for suffix in SUFFIXES
+    )
+
+
+def chosen(measures: Mapping[str, Series]) -> list[str]:
+    """The measures that differ at all; of very many, those with most entries; by name."""
+    differing = [name for name, series in measures.items() if _differs(series)]
+    most = sorted(differing, key=lambda name: (-len(measures[name].last), name))[:MAX_MEASURES]
+    return sorted(most)
+
+
+def _differs(series: Series) -> bool:
+    return len(series.last) > 0 and bool(np.fmin.reduce(series.last) < np.fmax.reduce(series.last))
+
+
+def compute(history: History, rows: Rows) -> dict[str, Floats]:
+    """Every feature of every measure; NaN where it was never told."""
+    found: dict[str, Floats] = {}
+    for name in chosen(history.measures):
+        found |= _of_measure(name, history.measures[name], rows, len(history.fleet.names))
+    return found
+
+
+def _of_measure(name: str, series: Series, rows: Rows, subjects: int) -> dict[str, Floats]:
+    parts = Parts.number(series.subject, series.device, subjects)
+    line = Timeline.of(parts.of, series.time_ms)
+    row, part = parts.each(rows.node)
+    now = rows.time_ms[row] + 1  # an hour that ends at the very moment has ended
+    end = line.before(part, now)
+    begun = line.before(part, np.full(len(part), line.base_ms, dtype=np.int64))
+    told = end > begun
+    last, high = series.last[line.order].astype(np.float64), series.high[line.order]
+    newest = np.maximum(end - 1, 0)
+
+    def most(values: Floats) -> Floats:
+        return largest_of_row(np.where(told, values, np.nan), row, len(rows), NAN)
+
+    found = {f"{name}.last": most(last[newest])}
+    found[f"{name}.high_7d"] = most(largest_within(high, line.before(part, now - 7 * DAY_MS), end))
+    day = line.before(part, now - DAY_MS)
+    running = line.running(series.last)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found[f"{name}.mean_1d"] = most((running[end] - running[day]) / (end - day))
+    found |= {f"{name}.{suffix}": most(values) for suffix, values in _rises(line, series, part, now).items()}
+    untold_d = (now - 1 - line.times_ms[newest]) / DAY_MS
+    found[f"{name}.untold_d"] = -most(-untold_d)
+    return found
+
+
+def _rises(line: Timeline, series: Series, part: Ints, now: Ints) -> dict[str, Floats]:
+    """How far, how often and how long ago each part rose; the first entry of a part rises from nothing known."""
+    last = series.last[line.order].astype(np.float64)
+    group = line.keys // line.span_ms
+    by = np.zeros(len(last))
+    by[1:] = np.where(group[1:] == group[:-1], np.maximum(last[1:] - last[:-1], 0.0), 0.0)
+    total = np.concatenate([[0.0], np.cumsum(by)])
+    end = line.before(part, now)
+    found = {}
+    for window in _RISE_DAYS:
+        found[f"up_{window}d"] = total[end] - total[line.before(part, now - window * DAY_MS)]
+    rose = Timeline.of(group[by > 0], line.times_ms[by > 0])
+    found["rises_28d"] = rose.count(part, now, 28 * DAY_MS)
+    found["rise_age_d"] = rose.age_d(part, now, EVER_MS)
+    return found
