@@ -1,6 +1,6 @@
 """Hearing that files change, by Linux's inotify: a file that is quiet costs nothing. No content, only whose turn it is.
 
-    changes = Changes(wake, pause_s=0.1)
+    changes = Changes(wake, pause_s=0.25)
     seen = changes.watch_file(path, "a")       # None: not to be had here, so poll
     changes.wait(2.0)                          # {"a"} as soon as it was written to
 
@@ -68,14 +68,16 @@ class Changes:
 
     def wait(self, wait_s: float) -> set[str]:
         """The owners of what changed, as soon as something did; at most `wait_s`, and no longer than to the wake."""
-        end = time.monotonic() + wait_s
-        self.wake.wait(min(wait_s, self._ended + self._pause_s - time.monotonic()))
+        now = time.monotonic()
+        end = now + wait_s
         touched: set[str] = set()
-        while not touched and not self.wake.is_set and (rest_s := end - time.monotonic()) > 0:
+        while not touched and not self.wake.is_set and now < end:
             descriptors = () if self._descriptor < 0 else (self._descriptor,)
-            if self.wake.wait(rest_s, *descriptors):
+            if self.wake.wait(end - now, *descriptors):
+                self.wake.wait(self._ended + self._pause_s - time.monotonic())
                 touched = self._touched(os.read(self._descriptor, _BUFFER_BYTES))
-        self._ended = time.monotonic()
+            now = time.monotonic()
+        self._ended = now
         return touched
 
     def close(self) -> None:

@@ -48,7 +48,7 @@ class SourceSettings:
 
     node: str
     zone: tzinfo = field(default=UTC)
-    poll_interval_s: float = 0.1
+    poll_interval_s: float = 0.25
     scrape_interval_s: float = 15.0
     rollup_interval_s: float = 300.0
     rotation_grace_s: float = 5.0

@@ -30,6 +30,8 @@ class Decoder:
             self._take(self._parser.feed(text, line))
         except ParseError:
             self.errors += 1
+        if not getattr(self._parser, "holds", True):
+            self.flushed_line = line
 
     def flush(self) -> None:
         """The source is quiet: nothing more belongs to what is held back."""
@@ -43,7 +45,7 @@ class Decoder:
 
     @property
     def holding(self) -> bool:
-        """Whether lines were fed since the last flush: the parser may hold something back."""
+        """Whether the parser may hold something back of the lines that were fed since the last flush."""
         return self._line > self.flushed_line
 
     def rehearse(self, lines: Sequence[tuple[int, str]], flushed_line: int) -> None:

@@ -40,6 +40,7 @@ class FileTail:
         if position.offset:
             self._rehearse(position)
         self.lines = 0
+        self._at_end = False
         self.broken = False  # it cannot be read any further
 
     @property
@@ -64,15 +65,21 @@ class FileTail:
             return True
         if size < self._splitter.read_offset:
             return False
-        return self._mark() == self._position.mark
+        return self._mark(self._position.offset) == self._position.mark
 
     def read(self) -> bool:
         """Decode what was appended, at most one chunk; False where there is nothing new."""
         data = self._content.read_at(self._splitter.read_offset, _CHUNK)
+        self._at_end = len(data) < _CHUNK
         if not data:
             return False
         self._feed(self._splitter.feed(data))
         return True
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last read came to the end and nothing of it is held back: there is no more to do before a change."""
+        return self._at_end and not self._decoder.holding
 
     def finish(self) -> None:
         """No more will be appended: the last line need not end."""
@@ -90,10 +97,12 @@ class FileTail:
 
     def position(self) -> FilePosition:
         """Where it stands: after the last whole line."""
-        if self._position.offset != self._splitter.offset:
-            self._position = replace(self._position, offset=self._splitter.offset, line=self._splitter.line)
-            self._position = replace(self._position, mark=self._mark())
-        self._position = replace(self._position, flushed_line=self._decoder.flushed_line)
+        before, read, flushed_line = self._position, self._splitter, self._decoder.flushed_line
+        if before.offset != read.offset:
+            mark = self._mark(read.offset)
+            self._position = replace(before, offset=read.offset, line=read.line, flushed_line=flushed_line, mark=mark)
+        elif before.flushed_line != flushed_line:
+            self._position = replace(before, flushed_line=flushed_line)
         return self._position
 
     def close(self) -> None:
@@ -105,8 +114,7 @@ class FileTail:
         for number, raw in lines:
             self._decoder.feed(clean(raw), number)
 
-    def _mark(self) -> int:
-        offset = self._position.offset
+    def _mark(self, offset: int) -> int:
         start = max(0, offset - MARK_BYTES)
         return mark_of(self._content.read_at(start, offset - start))
 

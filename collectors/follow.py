@@ -100,13 +100,20 @@ class FileCollector:
         deadline = time.monotonic() + wait_s
         if self._day != datetime.now(UTC).date():
             self._renew()
+        if self._settled:  # whatever was there had been read
+            self._wait(deadline)
         while True:
             self._find()
             read = self._read_tails()
             events, lines, errors = self._take()
-            rest_s = deadline - time.monotonic()
-            if read or events or rest_s <= 0 or self.wake.is_set:
+            if read or events or time.monotonic() >= deadline or self.wake.is_set:
                 return Collected(events=events, lines=lines, errors=errors, position=self._position())
+            self._wait(deadline)
+
+    def _wait(self, deadline: float) -> None:
+        """For something to look at; no longer than to a moment of the monotonic clock."""
+        rest_s = deadline - time.monotonic()
+        if rest_s > 0:
             self._changes.wait(min(rest_s, self.look_in_s))
 
     @property
@@ -211,7 +218,7 @@ class FileCollector:
         self._retiring = kept
         if self._current is not None:
             if self._current.read():
-                read, self._read_at, self._settled = True, now, False
+                read, self._read_at, self._settled = True, now, self._current.settled
             elif not self._settled and now - self._read_at >= self._settings.poll_interval_s:
                 self._current.flush()
                 self._settled = True

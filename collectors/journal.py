@@ -126,6 +126,8 @@ class JournalCollector:
                 self._cursor = self._place = cursor
                 self._held.append(cursor)
             self._decoder.feed(clean(raw), number)
+            if not self._decoder.holding:
+                self._held.clear()
         return len(lines)
 
     def _is_new(self, cursor: str, number: int, text: str) -> bool:

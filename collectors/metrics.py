@@ -50,13 +50,15 @@ class SourceMetrics:
 
     def set_up(self, up: bool) -> None:
         """Whether it was readable at its last turn."""
-        self.is_up = up
-        self._up.set(up)
+        if up != self.is_up:
+            self.is_up = up
+            self._up.set(up)
 
     def set_blocked(self, blocked: bool) -> None:
         """Whether it waits for room in the spool."""
-        self.is_blocked = blocked
-        self._blocked.set(blocked)
+        if blocked != self.is_blocked:
+            self.is_blocked = blocked
+            self._blocked.set(blocked)
 
     def _add(self, name: str, count: int) -> None:
         if count:

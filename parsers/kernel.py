@@ -16,7 +16,7 @@ from parsers.kernel_messages.decoder import MessageDecoder
 from parsers.kernel_messages.registry import FAMILIES
 from parsers.parser import Context, Format
 from parsers.prefix import PrefixReader
-from parsers.signs import Signs, any_of
+from parsers.signs import Signs, holds_any
 from parsers.stamp import Stamps
 from store.event import Event
 
@@ -24,7 +24,7 @@ from store.event import Event
 # `kernel_messages/gpu_names.py` learns from, and journald's message as an array of bytes, which hides all others.
 _OWN_SIGNS = ("NVRM: loading NVIDIA UNIX", "NVRM: The NVIDIA GPU", "Xid (PCI:", '"MESSAGE":[')
 SIGNS: tuple[str, ...] = tuple(dict.fromkeys((*_OWN_SIGNS, *(sign for family in FAMILIES for sign in family.signs))))
-_SIGN = any_of(SIGNS)
+_SIGN = holds_any(SIGNS)
 # Lines that belong to a record of several lines: journalctl -o export, verbose, json-pretty; dmesg -J, reltime.
 _PART = ("_", "    ", "\t", "SYSLOG_IDENTIFIER=", "MESSAGE=", "[ +", "[  +", "[+")
 _FIELD = re.compile(r"[A-Z][A-Z0-9_]{0,62}=", re.ASCII)
@@ -58,6 +58,11 @@ class KernelParser:
             return held
         record = record_from_json(text, self._reader) if text.startswith("{") else self._reader.read(text)
         return held if record is None else [*held, *self._messages.decode(record, line)]
+
+    @property
+    def holds(self) -> bool:
+        """Whether a flush would give anything: of nearly all lines nothing is held back."""
+        return bool(self._fields or self._messages.holds)
 
     def flush(self) -> Iterable[Event]:
         """The record whose fields are still held, and the faults whose details might still have come."""

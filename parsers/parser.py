@@ -49,7 +49,10 @@ class Context:
 
 
 class Parser(Protocol):
-    """One format's decoder. It may hold state across lines (an event that spans several)."""
+    """One format's decoder. It may hold state across lines (an event that spans several).
+
+    One that can tell whether a flush would give anything says so by `holds`, a bool; of others it is not known.
+    """
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """Decode one line, without its end; `line` is its 1-based number.

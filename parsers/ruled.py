@@ -59,6 +59,11 @@ class RuledParser:
                 raise
         yield from found
 
+    @property
+    def holds(self) -> bool:
+        """Whether the format may hold something back."""
+        return bool(getattr(self._inner, "holds", True))
+
     def flush(self) -> Iterator[Event]:
         """What the format held back."""
         yield from map(self._renewed().judge, self._inner.flush())

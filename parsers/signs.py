@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 _Tree: TypeAlias = dict[str, "_Tree"]
+# The letters of the kernel logs among our fixtures, the commonest first; those that are not here are common as well.
+_RARE = " 0e:nitr,laodusc1p2m3fgk4-.75vhb_98y6}{wCTRPINM()EX=[]VSULG+ADFOWZ/><BHj'*qK;\\Yx#`!Q|@z$"
 # Matches no line.
 NEVER = r"(?!)"
 
@@ -48,8 +50,25 @@ def any_of(literals: Iterable[str]) -> re.Pattern[str]:
     return re.compile(_branches(tree) if tree else NEVER)
 
 
+def holds_any(literals: Iterable[str]) -> re.Pattern[str]:
+    """A pattern that finds whether a text holds one of the literals, not where: of quiet logs several times faster.
+
+    A search tries every place with a letter that a literal begins with, and together they begin with nearly all. So it
+    looks for each from its rarest letter on, and then whether the rest stands before that.
+    """
+    tree: _Tree = {}
+    for literal in set(literals):
+        node = tree
+        for letter in literal[max(range(len(literal)), key=lambda place: _RARE.find(literal[place])) :]:
+            node = node.setdefault(letter, {})
+        node.setdefault("", {})[literal] = {}
+    return re.compile(_branches(tree) if tree else NEVER)
+
+
 def _branches(tree: _Tree) -> str:
-    if "" in tree:
+    ends = tree.get("")
+    if ends == {}:
         return ""
-    ways = [re.escape(letter) + _branches(below) for letter, below in tree.items()]
+    ways = [f"(?<={re.escape(literal)})" for literal in ends or ()]
+    ways += [re.escape(letter) + _branches(below) for letter, below in tree.items() if letter]
     return ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"

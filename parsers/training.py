@@ -16,7 +16,7 @@ from datetime import datetime
 
 from parsers.launcher import Launched, launched
 from parsers.parser import Context, Format, ParseError
-from parsers.signs import Signs, any_of
+from parsers.signs import Signs, holds_any
 from parsers.stamp import Stamps
 from parsers.trainers.checkpoints import Checkpoints
 from parsers.trainers.progress import Progress
@@ -31,7 +31,7 @@ from store.event import Attribute, Event
 
 # Lines without any of these say nothing.
 LITERALS = tuple(dict.fromkeys([*(sign for trainer in TRAINERS for sign in trainer.signs), *SIGNS, *BOX_SIGNS]))
-_SIGN = any_of(LITERALS)
+_SIGN = holds_any(LITERALS)
 # What only the trainer itself prints: it has the log from then on.
 _LEADS = frozenset({"spoke", "initialized", "iteration"})
 _SAVES = frozenset({"saving", "scheduled", "saved"})

@@ -62,6 +62,11 @@ class MessageDecoder:
                 yield from self._released(event)
                 yield from self._merged(family, event)
 
+    @property
+    def holds(self) -> bool:
+        """Whether there are any."""
+        return bool(self._held)
+
     def flush(self) -> list[Event]:
         """The faults held: nothing more belongs to them."""
         held, self._held = self._held, []

@@ -19,7 +19,12 @@ from store.event import Event
 SETTINGS = SourceSettings(node="gpu-017")
 
 
-def entry(number: int) -> str:
+LOST = "NVRM: Xid (PCI:0000:0f:00): 79, pid={number}, name=x, GPU has fallen off the bus."
+# More of it may come, so that it is held back.
+AER = "pcieport 0000:00:{number:02x}.0: AER: Uncorrected (Fatal) error received: id=0008"
+
+
+def entry(number: int, message: str = LOST) -> str:
     """One line of `journalctl -o json`."""
     fields = {
         "__CURSOR": f"s=abc;i={number:x}",
@@ -27,7 +32,7 @@ def entry(number: int) -> str:
         "_TRANSPORT": "kernel",
         "_HOSTNAME": "gpu-017",
         "SYSLOG_IDENTIFIER": "kernel",
-        "MESSAGE": f"NVRM: Xid (PCI:0000:0f:00): 79, pid={number}, name=x, GPU has fallen off the bus.",
+        "MESSAGE": message.format(number=number),
     }
     return json.dumps(fields)
 
@@ -95,16 +100,20 @@ def quiet(collector: JournalCollector) -> Position | None:
 def test_what_the_parser_held_back_at_a_crash_is_shown_to_it_again(
     journalctl: Path, collector: JournalCollector
 ) -> None:
-    """The position names the first entry since the last flush; all up to the last one are decoded in silence."""
-    say(journalctl, entry(1), entry(2))
+    """The position names the first entry that matters to it; all up to the last one are decoded in silence."""
+    say(journalctl, entry(1), entry(2, AER), entry(3))
     collector.open(None)
-    _events, position = turns(collector, 2)
-    assert position == {"cursor": "s=abc;i=2", "held": "s=abc;i=1"}
+    collected = collector.collect(10)
+    assert collected.lines == 3
+    position = collected.position
+    assert position == {"cursor": "s=abc;i=3", "held": "s=abc;i=2"}
     collector.close()
-    say(journalctl, entry(1), entry(2), entry(3))
+    say(journalctl, entry(2, AER), entry(3), entry(4))
     collector.open(position)
-    assert [event.attributes["pid"] for event in turns(collector, 1)[0]] == [3]
-    assert "--cursor s=abc;i=1" in (journalctl.parent / "arguments").read_text().splitlines()[1]
+    events, _position = turns(collector, 2)
+    assert [event.kind for event in events] == ["xid", "pcie_aer"]
+    assert [event.attributes.get("pid") for event in events] == [4, None]
+    assert "--cursor s=abc;i=2" in (journalctl.parent / "arguments").read_text().splitlines()[1]
 
 
 def test_entries_that_were_vacuumed_away_unread_are_a_gap(journalctl: Path, collector: JournalCollector) -> None:
