@@ -30,6 +30,7 @@ COMMANDS = {
     "goodput": "cli.goodput",
     "hints": "cli.hints",
     "ingest": "cli.ingest",
+    "lemons": "cli.lemons",
     "parse": "cli.parse",
     "rules": "cli.rules",
     "score": "cli.predict",

@@ -1,0 +1,83 @@
+"""`foreshock lemons`: which nodes should go to repair, and the table for their vendor."""
+
+from pathlib import Path
+
+import click
+import orjson
+
+from cli.errors import Failure
+from cli.open import open_store
+from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from predictor.lemon_export import report_json, rma_csv, rma_rows
+from predictor.lemon_signals import WINDOW_D
+from predictor.lemons import FALSE_SHARE, TIMES, Lemon, RepairList, repair_list
+from store.event import RecordError, parse_time
+from store.read import newest_time
+
+
+@click.command()
+@DB_OPTION
+@click.option("--at", metavar="T", help="As of this time, RFC 3339 (default: the newest record).")
+@click.option(
+    "--rma",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the parts for their vendor to this file, .csv or .json.",
+)
+@JSON_OPTION
+def lemons(url: str, at: str | None, rma: Path | None, as_json: bool) -> None:
+    """List the nodes that should go to repair: those that fail far more often than their fleet."""
+    try:
+        moment = None if at is None else parse_time(at)
+    except RecordError as error:
+        raise Failure(f"--at: {error}") from error
+    if rma is not None and rma.suffix not in (".csv", ".json"):
+        raise Failure(f"--rma {rma}: name a file that ends in .csv or .json")
+    with open_store(url).begin() as connection:
+        moment = moment or newest_time(connection)
+        if moment is None:
+            raise Failure("the database holds no records: run `foreshock ingest` first")
+        report = repair_list(connection, moment)
+    if rma is not None:
+        _write(rma, report)
+    if as_json:
+        print_json(report_json(report))
+        return
+    _print(report)
+
+
+def _write(path: Path, report: RepairList) -> None:
+    text = (
+        rma_csv(report)
+        if path.suffix == ".csv"
+        else orjson.dumps(rma_rows(report), option=orjson.OPT_INDENT_2).decode()
+    )
+    try:
+        path.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise Failure(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _print(report: RepairList) -> None:
+    if not report.items:
+        click.echo(f"no node of {report.nodes} stands out in the {WINDOW_D} days before {report.at:%Y-%m-%d %H:%M}Z")
+        return
+    click.echo(
+        f"{report.found} of {report.nodes} nodes for repair, as of {report.at:%Y-%m-%d %H:%M}Z: they fail at {TIMES:g} "
+        f"times the fleet's rate or more, but for at most {FALSE_SHARE:.0%} of the list"
+    )
+    print_table([_row(lemon) for lemon in report.items], ["node", "sure", "rate", "outages", "part", "next step"])
+    for lemon in report.items:
+        click.echo(f"\n{lemon.node}:")
+        for line in lemon.lines:
+            click.echo(f"  {line.text}")
+
+
+def _row(lemon: Lemon) -> dict[str, object]:
+    return {
+        "node": lemon.node,
+        "sure": f"{lemon.probability:.0%}",
+        "rate": f"{lemon.times_fleet:.0f}x",
+        "outages": lemon.signals["outages"],
+        "part": None if lemon.part is None else lemon.part.words,
+        "next step": lemon.next_step,
+    }
