@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from judged_rows import judged
 
 from predictor.evaluation import (
-    Judged,
     calibration,
     discrimination,
     false_cordons,
@@ -16,19 +16,6 @@ from predictor.evaluation import (
     ratio,
 )
 from predictor.history import HOUR_MS
-from predictor.labels import Labels
-
-DAY = 24 * HOUR_MS
-
-
-def judged(scores: list[list[float]], positive: list[list[int]], known: list[list[int]] | None = None) -> Judged:
-    """Daily moments, a line each; every positive's outage begins twelve hours later."""
-    hits = np.array(positive, dtype=bool).ravel()
-    mask = np.ones_like(hits) if known is None else np.array(known, dtype=bool).ravel()
-    time_ms = np.repeat(np.arange(len(scores), dtype=np.int64) * DAY, len(scores[0]))
-    node = np.tile(np.arange(len(scores[0]), dtype=np.int64), len(scores))
-    starts = np.where(hits, time_ms + 12.0 * HOUR_MS, np.nan)
-    return Judged(time_ms, node, np.array(scores, dtype=float).ravel(), Labels(mask, mask, hits & mask, starts))
 
 
 def test_the_highest_scores_of_each_moment_are_flagged() -> None:

@@ -6,24 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged_rows import random_fleet
 
 from predictor.evaluation import TOPS, Judged, discrimination
-from predictor.history import DAY_MS
 from predictor.intervals import drawn_figures, interval, node_weights, with_intervals
 from predictor.labels import Labels
-
-
-def fleet(nodes: int, moments: int, seed: int, levels: int = 6, rate: float = 0.2, skill: float = 1.0) -> Judged:
-    """Scores of few levels (many ties) that tell something of the answers."""
-    random = np.random.default_rng(seed)
-    time_ms = np.repeat(np.arange(moments, dtype=np.int64) * DAY_MS, nodes)
-    node = np.tile(np.arange(nodes, dtype=np.int64), moments)
-    positive = random.random(len(node)) < rate
-    positive[0] = True
-    positive[-1] = False
-    scores = np.floor(levels * np.clip(random.random(len(node)) + 0.3 * skill * positive, 0, 1.3)) / levels
-    known = np.ones(len(node), dtype=bool)
-    return Judged(time_ms, node, scores, Labels(known, known, positive, np.where(positive, time_ms + 1.0, np.nan)))
 
 
 def repeated(judged: Judged, weights: np.ndarray) -> Judged:
@@ -38,7 +25,7 @@ def repeated(judged: Judged, weights: np.ndarray) -> Judged:
 @given(st.integers(2, 25), st.integers(1, 6), st.integers(0, 10_000), st.sampled_from([2, 6, 1000]))
 def test_a_draw_is_the_fleet_with_its_nodes_repeated(nodes: int, moments: int, seed: int, levels: int) -> None:
     """Every figure, by the code that has no weights and that scikit-learn has a part in."""
-    judged = fleet(nodes, moments, seed, levels)
+    judged = random_fleet(nodes, moments, seed, levels)
     weights = node_weights(nodes, 3, seed)
     drawn = drawn_figures(judged, weights)
     for draw in range(3):
@@ -52,7 +39,7 @@ def test_a_draw_is_the_fleet_with_its_nodes_repeated(nodes: int, moments: int, s
                 assert drawn[f"{figure} {top}"][draw] == pytest.approx(plain[figure][str(top)])
 
 
-def test_every_draw_has_as_many_nodes_as_the_fleet() -> None:
+def test_every_draw_has_as_many_nodes_as_the_random_fleet() -> None:
     """With replacement; the same seed draws the same."""
     weights = node_weights(50, 20, 3)
     assert weights.shape == (50, 20)
@@ -66,7 +53,7 @@ def test_intervals_hold_the_figure_and_narrow_with_more_nodes() -> None:
     """Four times the nodes, about half the width."""
     widths = {}
     for nodes in (60, 240):
-        judged = fleet(nodes, 10, 1)
+        judged = random_fleet(nodes, 10, 1)
         found = with_intervals(judged, {}, None)["intervals"]
         plain = discrimination(judged)
         for figure in ("roc_auc", "average_precision"):
@@ -80,7 +67,7 @@ def test_intervals_hold_the_figure_and_narrow_with_more_nodes() -> None:
 
 def test_rows_of_one_node_are_not_separate_evidence() -> None:
     """Ten times the same rows of the same nodes: the interval stays as wide."""
-    once = fleet(60, 4, 2)
+    once = random_fleet(60, 4, 2)
     many = repeated(once, np.full(60, 10))
     width = [np.diff(with_intervals(found, {}, None)["intervals"]["roc_auc"])[0] for found in (once, many)]
     assert width[1] == pytest.approx(width[0], rel=0.05)
@@ -90,14 +77,14 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
     """A ranking without skill has AUC 0.5: some 95 of 100 intervals hold it."""
     held = 0
     for seed in range(60):
-        low, high = with_intervals(fleet(80, 3, seed, 1000, skill=0.0), {}, None)["intervals"]["roc_auc"]
+        low, high = with_intervals(random_fleet(80, 3, seed, 1000, skill=0.0), {}, None)["intervals"]["roc_auc"]
         held += low <= 0.5 <= high
     assert held >= 52
 
 
 def test_a_ranking_is_compared_on_the_same_draws() -> None:
     """A baseline equal to the model has a gain of nothing at all; a useless one is beaten for sure."""
-    judged = fleet(80, 6, 5)
+    judged = random_fleet(80, 6, 5)
     ranks = {"same": judged.scores, "nothing": np.zeros(len(judged.scores))}
     same = with_intervals(judged, ranks, "same")
     assert same["gain"]["average_precision"] == [0.0, 0.0]
@@ -107,7 +94,7 @@ def test_a_ranking_is_compared_on_the_same_draws() -> None:
 
 def test_without_positives_there_are_no_intervals() -> None:
     """None, beside figures that are None."""
-    judged = fleet(10, 2, 1)
+    judged = random_fleet(10, 2, 1)
     quiet = replace(judged, labels=replace(judged.labels, positive=np.zeros(20, dtype=bool)))
     assert with_intervals(quiet, {"rules": quiet.scores}, None) == {
         "bootstrap": None, "intervals": None, "baselines": {"rules": None}, "gain": None,
