@@ -119,14 +119,12 @@ def _within_limits(names: tuple[str, ...], gpu: Ints, hours: int) -> tuple[tuple
 def _summed(values: Floats, hours: _Hours) -> _Sums:
     known = np.flatnonzero(~np.isnan(values))
     low, high = np.fmin.reduceat(values, hours.starts), np.fmax.reduceat(values, hours.starts)
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = group_means(values, hours.starts)
-    lies_within = (mean >= low) & (mean <= high)  # a sum of many rounds, or is too large for a number
+    mean = np.clip(group_means(values, hours.starts), low, high)  # the sum of many rounds
     last = np.full(len(low), np.nan)
     last[hours.hour_of_row[known]] = values[known]  # in order of time: the last one stays
     differs = (values[known][1:] != values[known][:-1]) & (hours.key[known][1:] == hours.key[known][:-1])
     changes = np.bincount(hours.hour_of_row[known][1:][differs], minlength=len(low))
-    return _Sums(low, high, np.where(lies_within, mean, low / 2 + high / 2), last, changes)
+    return _Sums(low, high, mean, last, changes)
 
 
 def _edges(values: Floats, hours: _Hours, keys: Ints) -> tuple[Floats, Ints, Floats]:

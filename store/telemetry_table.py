@@ -207,7 +207,7 @@ def _counter(column: pa.ChunkedArray) -> Floats:
 def _measure(file: pq.ParquetFile, column: tuple[str, float], valid: pa.ChunkedArray) -> Floats:
     field_name, factor = column
     values = _floats(file.read(columns=[field_name], use_threads=False)[field_name].filter(valid))
-    values[np.isin(values, _BLANKS) | (values >= _BLANK_INT64) | ~np.isfinite(values)] = np.nan
+    values[np.isin(values, _BLANKS) | (np.abs(values) >= _BLANK_INT64)] = np.nan
     return values if factor == 1 else values * factor
 
 
