@@ -91,7 +91,7 @@ def _rises(line: Timeline, series: Series, part: Ints, now: Ints) -> dict[str, F
     last = series.last[line.order].astype(np.float64)
     group = line.keys // line.span_ms
     by = np.zeros(len(last))
-    by[1:] = np.where(group[1:] == group[:-1], np.maximum(last[1:] - last[:-1], 0.0), 0.0)
+    by[1:] = np.where(group[1:] == group[:-1], np.maximum(np.nan_to_num(last[1:] - last[:-1]), 0.0), 0.0)
     total = np.concatenate([[0.0], np.cumsum(by)])
     end = line.before(part, now)
     found = {}

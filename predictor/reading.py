@@ -19,6 +19,7 @@ from predictor.history import (
     FAR_PAST_MS,
     HOUR_MS,
     INCIDENT_GAP_MS,
+    MEASURE_WINDOW_MS,
     TELEMETRY_COLUMNS,
     TELEMETRY_WINDOW_H,
     Fleet,
@@ -31,6 +32,7 @@ from predictor.history import (
     from_ms,
     to_ms,
 )
+from predictor.measures import read_measures
 from predictor.told import Told
 from store import schema
 from store.event import NAMING, RecordError
@@ -80,6 +82,8 @@ def read_history(connection: sa.Connection, first: datetime, last: datetime, wit
         telemetry=read_telemetry(connection, fleet, *hours),
         jobs=read_jobs(connection, fleet, hours[0] * HOUR_MS, last_ms),
         start_ms=first_ms if span is None else min(to_ms(span[0]), first_ms),
+        # A row stands until the next one, however long that takes.
+        measures=read_measures(connection, fleet.index, first_ms - MEASURE_WINDOW_MS, hours[1] * HOUR_MS),
     )
 
 

@@ -12,6 +12,7 @@ from predictor.labels import label
 from predictor.model import TooFewPositivesError
 from predictor.reading import read_fleet, read_outage_log
 from predictor.report import to_html
+from predictor.rows import every
 from store import schema
 from store.database import writing
 
@@ -43,14 +44,14 @@ def test_every_node_at_risk_is_scored_at_every_moment(engine: sa.Engine) -> None
     told: list[tuple[int, int]] = []
     moments = (day(40), day(50.5), day(59.9))
     found = run_backtest(engine, BacktestSettings(moments=moments), lambda done, of: told.append((done, of)))
-    assert found.moments == moments
+    assert sorted(set(found.rows.time_ms.tolist())) == [to_ms(moment) for moment in moments]
     with engine.connect() as connection:
         fleet = read_fleet(connection)
-        at = np.array([to_ms(moment) for moment in moments])
-        risky = label(fleet, read_outage_log(connection, fleet), at, 24, to_ms(day(60))).at_risk
-    np.testing.assert_array_equal(np.isfinite(found.scores), risky)
-    assert ((found.scores[risky] > 0) & (found.scores[risky] < 1)).all()
-    assert told[-1] == (1000, 1000)
+        asked = every(len(fleet.names), moments)
+        risky = asked.only(label(fleet, read_outage_log(connection, fleet), asked, 24, to_ms(day(60))).at_risk)
+    np.testing.assert_array_equal(found.rows.node, risky.node)
+    assert ((found.scores > 0) & (found.scores < 1)).all()
+    assert told[-1][0] == told[-1][1]
 
 
 def test_scores_do_not_depend_on_what_came_later(engine: sa.Engine) -> None:

@@ -4,21 +4,22 @@ import sqlalchemy as sa
 from fleet_store import day, node, outage, put, sbe, xid
 
 from predictor.baselines import BASELINES, history_count, rules
-from predictor.dataset import Cube, build_cube
+from predictor.dataset import Dataset, dataset, read_population, rows_at
 from store.event import Device, Event
 
 
-def cube(engine: sa.Engine) -> Cube:
+def rows(engine: sa.Engine) -> Dataset:
     """The fleet on day 60."""
     with engine.connect() as connection:
-        return build_cube(connection, [day(60)])
+        population = read_population(connection, 0)
+        return dataset(connection, population, rows_at(population, [day(60)]))
 
 
 def test_the_count_ranks_recent_lemons_first(engine: sa.Engine) -> None:
     """An outage of the last 28 days counts twice, a planned one never."""
     put(engine, [node(name) for name in "abcd"])
     put(engine, outages=[outage("b", 5), outage("c", 50), outage("d", 50, planned=True)])
-    assert history_count(cube(engine)).tolist() == [[0, 1, 2, 0]]
+    assert history_count(rows(engine)).tolist() == [0, 1, 2, 0]
 
 
 def test_the_rules_fire_on_hardware_only(engine: sa.Engine) -> None:
@@ -27,11 +28,11 @@ def test_the_rules_fire_on_hardware_only(engine: sa.Engine) -> None:
     events = [xid("a", 59, 79), xid("b", 59, 63), xid("c", 59, 48), flap]
     events += [xid("e", 59, 31, "application"), sbe("f", 59), xid("g", 50, 79)]
     put(engine, [node(name) for name in "abcdefg"], events=events)
-    assert rules(cube(engine)).tolist() == [[1, 1, 1, 1, 0, 0, 0]]
+    assert rules(rows(engine)).tolist() == [1, 1, 1, 1, 0, 0, 0]
 
 
-def test_every_baseline_scores_every_cell(engine: sa.Engine) -> None:
-    """The same grid as the model's, nothing missing."""
+def test_every_baseline_scores_every_row(engine: sa.Engine) -> None:
+    """As the model does, nothing missing."""
     put(engine, [node("a"), node("b")])
     for baseline in BASELINES.values():
-        assert baseline(cube(engine)).tolist() == [[0, 0]]
+        assert baseline(rows(engine)).tolist() == [0, 0]

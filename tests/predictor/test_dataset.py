@@ -1,4 +1,4 @@
-"""Datasets: rows, nodes, chunks, an empty store."""
+"""Datasets: rows, nodes, samples, an empty store."""
 
 import numpy as np
 import pandas as pd
@@ -6,8 +6,8 @@ import pytest
 import sqlalchemy as sa
 from fleet_store import day, fill, node, outage, put, xid
 
-from predictor import dataset
-from predictor.dataset import build, build_cube
+from predictor.dataset import build, dataset, read_population, rows_at, sample
+from predictor.history import to_ms
 from predictor.reading import data_span
 from store.append import append_events
 from store.database import writing
@@ -32,17 +32,35 @@ def test_some_nodes_have_the_rows_they_have_among_all(engine: sa.Engine) -> None
     pd.testing.assert_frame_equal(some, everybody.loc[(slice(None), ["gpu-003", "gpu-007"]), :])
 
 
-def test_reading_in_steps_changes_nothing(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few moments are read at once; progress tells of every step."""
-    fill(engine, nodes=10, days=20)
-    moments = [day(5 + i / 2) for i in range(20)]
-    told: list[tuple[int, int]] = []
+def test_a_sample_has_every_positive_and_a_known_share_of_the_rest(engine: sa.Engine) -> None:
+    """The same ones every time; of few rows, all."""
+    fill(engine, nodes=30, days=40)
+    moments = [day(2 + i) for i in range(35)]
     with engine.connect() as connection:
-        whole = build_cube(connection, moments)
-        monkeypatch.setattr(dataset, "_CHUNK_MOMENTS", 7)
-        steps = build_cube(connection, moments, lambda done, of: told.append((done, of)))
-    np.testing.assert_array_equal(whole.values, steps.values)
-    assert told == [(7, 20), (14, 20), (20, 20)]
+        population = read_population(connection, to_ms(day(40)))
+    whole = sample(population, moments, 24)
+    part = sample(population, moments, 24, most=100)
+    positives = int(whole.labels.positive.sum())
+    assert positives == int(part.labels.positive.sum()) > 0
+    assert whole.negative_share == 1.0
+    assert len(part.rows) == positives + 100
+    assert part.negative_share == pytest.approx(100 / (len(whole.rows) - positives))
+    assert (np.diff(part.rows.time_ms) >= 0).all()
+    np.testing.assert_array_equal(sample(population, moments, 24, most=100).rows.node, part.rows.node)
+    assert part.labels.known.all()
+
+
+def test_rows_alone_have_what_they_have_among_others(engine: sa.Engine) -> None:
+    """A dataset is a function of each of its rows; in whatever order they are asked for."""
+    fill(engine, nodes=20, days=30)
+    with engine.connect() as connection:
+        population = read_population(connection, to_ms(day(30)))
+        rows = rows_at(population, [day(10), day(25), day(29)])
+        order = np.random.default_rng(3).permutation(len(rows))[:17]
+        whole = dataset(connection, population, rows)
+        some = dataset(connection, population, rows.only(order))
+    np.testing.assert_array_equal(whole.values[order], some.values)
+    assert whole.column("outages_all").tolist() == whole.values[:, whole.names.index("outages_all")].tolist()
 
 
 def test_an_empty_store_gives_an_empty_dataset(engine: sa.Engine) -> None:

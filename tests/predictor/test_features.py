@@ -10,7 +10,7 @@ from fleet_store import day, node, outage, put, rollup, sbe, xid
 
 from predictor.dataset import build
 from predictor.families import FAMILIES, family_of, is_serious
-from predictor.features import BY_NAME, FEATURES, NAMES
+from predictor.features import FIXED
 from store.event import Device, Event
 
 
@@ -22,10 +22,11 @@ def at(engine: sa.Engine, moment_d: float) -> pd.DataFrame:
 
 def test_every_feature_has_one_name_and_one_column(engine: sa.Engine) -> None:
     """Names are unique, and the dataset has exactly these."""
-    assert len(set(NAMES)) == len(NAMES) == len(FEATURES)
+    names = [feature.name for feature in FIXED]
+    assert len(set(names)) == len(names)
     put(engine, [node("a")])
     frame = at(engine, 3)
-    assert list(frame.columns) == list(NAMES)
+    assert list(frame.columns) == names
     assert frame.index.tolist() == ["a"]
 
 
@@ -33,7 +34,7 @@ def test_a_quiet_node_has_the_reference_of_every_feature(engine: sa.Engine) -> N
     """Where nothing has happened, features are what the reasons compare with."""
     put(engine, [node("a")])
     row = at(engine, 3).loc["a"]
-    for name, feature in BY_NAME.items():
+    for name, feature in ((feature.name, feature) for feature in FIXED):
         if feature.reference is not None and feature.group not in ("telemetry_gap", "gpu_missing", "neighbours"):
             assert row[name] == pytest.approx(feature.reference, nan_ok=True), name
 
@@ -71,7 +72,7 @@ def test_history_counts_unplanned_outages_only(engine: sa.Engine) -> None:
     assert row["repair_age_d"] == pytest.approx(19)
     assert row["out_share_28d"] == pytest.approx(1.5 / 28)
     assert (row["planned_28d"], row["driver_age_d"]) == (1, 1)
-    assert row["outage_hazard"] == pytest.approx((0.12 + 2) / (0.12 / 3.8e-3 + 95), rel=1e-3)
+    assert row["outage_hazard"] == pytest.approx((0.12 + 2) / (0.12 / (3 / (1 / 3.8e-3 + 190)) + 95), rel=1e-3)
     assert row["outage_hazard"] > frame.loc["b", "outage_hazard"]
 
 
@@ -81,17 +82,17 @@ def test_age_is_unknown_where_nobody_says_since_when(engine: sa.Engine) -> None:
     frame = at(engine, 30)
     assert np.isnan(frame.loc["a", "service_age_d"])
     assert frame.loc["b", "service_age_d"] == 30
-    assert not any("until" in name for name in NAMES)
+    assert not any("until" in name for name in frame.columns)
 
 
 def test_telemetry_levels_and_trends(engine: sa.Engine) -> None:
-    """The last day against the week before, and against the fleet."""
+    """The last day against the week before, and against the others of the leaf."""
     hours = [d + h / 24 for d in range(20, 30) for h in range(24)]
     warm = [rollup("a", h, 50.0 if h < 29 else 58.0) for h in hours]
     put(engine, [node("a"), node("b"), node("c")], rollups=warm + [rollup(n, h) for h in hours for n in ("b", "c")])
     frame = at(engine, 30)
     assert frame.loc["a", ["gpu_temp_mean_c", "gpu_temp_max_c", "gpu_temp_trend_c"]].tolist() == [58, 63, 8]
-    assert frame["gpu_temp_above_fleet_c"].tolist() == [8, 0, 0]
+    assert frame["gpu_temp_above_leaf_c"].tolist() == [8, -4, -4]
     assert frame["telemetry_gap_24h"].tolist() == [0, 0, 0]
 
 

@@ -7,14 +7,18 @@ from sqlalchemy import Engine
 from predictor.history import to_ms
 from predictor.labels import Labels, label
 from predictor.reading import read_fleet, read_outage_log
+from predictor.rows import every
 
 
 def labels_at(engine: Engine, moments_d: list[float], horizon_h: int = 24, end_d: float = 100) -> Labels:
-    """The labels of the whole fleet."""
-    moments = np.array([to_ms(day(d)) for d in moments_d])
+    """The labels of the whole fleet, (moments, nodes)."""
     with engine.connect() as connection:
         fleet = read_fleet(connection)
-        return label(fleet, read_outage_log(connection, fleet), moments, horizon_h, to_ms(day(end_d)))
+        rows = every(len(fleet.names), [day(d) for d in moments_d])
+        found = label(fleet, read_outage_log(connection, fleet), rows, horizon_h, to_ms(day(end_d)))
+    shape = (len(moments_d), len(fleet.names))
+    columns = (found.at_risk, found.known, found.positive, found.next_start_ms)
+    return Labels(*(column.reshape(shape) for column in columns))
 
 
 def test_an_unplanned_outage_within_the_horizon_is_positive(engine: Engine) -> None:

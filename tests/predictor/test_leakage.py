@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-import numpy as np
 import pandas as pd
 import pytest
 import sqlalchemy as sa
@@ -11,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from predictor.dataset import build
-from predictor.features import NAMES, feature_grid
-from predictor.history import to_ms
+from predictor.features import FIXED, matrix
 from predictor.reading import read_history
+from predictor.rows import every
 from store import schema
 from store.database import writing
 
@@ -71,9 +70,10 @@ def test_the_end_of_an_outage_is_hidden_until_it_has_come(engine: sa.Engine) -> 
     put(engine, [node("a"), node("b")], outages=[outage("a", 10, 48), outage("b", 10, None)], events=[xid("a", 5, 79)])
     with engine.connect() as connection:
         during = day(11)
-        grid = feature_grid(read_history(connection, during, during), np.array([to_ms(during)]))
+        values = matrix(read_history(connection, during, during), every(2, [during]))
+    names = [feature.name for feature in FIXED]
     for name in ("out_share_28d", "repair_age_d"):
-        a, b = grid[0, :, NAMES.index(name)]
+        a, b = values[:, names.index(name)]
         assert a == pytest.approx(b, nan_ok=True)
 
 

@@ -10,7 +10,17 @@ from fleet_store import day, node, outage, put, rollup, sbe, xid
 
 from predictor.families import FAMILIES
 from predictor.history import FAR_FUTURE_MS, FAR_PAST_MS, HOUR_MS, TELEMETRY_COLUMNS, from_ms, to_ms
-from predictor.reading import data_span, read_fleet, read_history, read_outage_log, read_precursors, read_telemetry
+from predictor.reading import (
+    data_span,
+    lit_hours,
+    read_fleet,
+    read_history,
+    read_outage_log,
+    read_precursors,
+    read_telemetry,
+)
+from store import schema
+from store.database import writing
 from store.event import Device, Event
 
 
@@ -171,16 +181,31 @@ def test_a_driver_change_is_a_planned_outage_for_it(engine: sa.Engine) -> None:
     assert log.only(log.planned).start_ms.tolist() == [to_ms(day(1)), to_ms(day(3))]
 
 
-def test_telemetry_lies_on_whole_hours_and_gaps_stay_gaps(engine: sa.Engine) -> None:
-    """Nodes by row, hours by column; what nobody measured is NaN; strangers are passed over."""
-    put(engine, [node("a"), node("b")], rollups=[rollup("a", 1 + h / 24, 50 + h) for h in (0, 1, 3)])
+def test_telemetry_is_known_when_its_hour_has_ended(engine: sa.Engine) -> None:
+    """One entry a node and hour, by node and time; gaps stay gaps; strangers are passed over."""
+    put(
+        engine,
+        [node("a"), node("b")],
+        rollups=[rollup("b", 1, 40), *(rollup("a", 1 + h / 24, 50 + h) for h in (3, 0, 1))],
+    )
+    with writing(engine).begin() as connection:
+        connection.execute(schema.nodes.delete().where(schema.nodes.c.node == "b"))
     first = to_ms(day(1)) // HOUR_MS
     with engine.connect() as connection:
-        grid = read_telemetry(connection, read_fleet(connection), first, first + 3)
+        found = read_telemetry(connection, read_fleet(connection), first, first + 3)
         nothing = read_telemetry(connection, read_fleet(connection), first, first - 5)
-    assert grid.values.shape == (2, 3, len(TELEMETRY_COLUMNS))
-    np.testing.assert_array_equal(grid.column("gpu_temp_mean_c"), [[50, 51, np.nan], [np.nan] * 3])
-    assert nothing.values.shape[1] == 0
+    assert found.time_ms.tolist() == [to_ms(day(1 + h / 24)) for h in (1, 2)]
+    assert found.column("gpu_temp_mean_c").tolist() == [50, 51]
+    assert found.node.tolist() == [0, 0]
+    assert nothing.values.shape == (0, len(TELEMETRY_COLUMNS))
+
+
+def test_an_hour_that_is_dark_for_all_is_not_lit() -> None:
+    """Half of the best hour of the week up to then is enough; a fleet that grows later changes nothing."""
+    ends = [HOUR_MS * hour for hour, reporters in ((1, 4), (2, 2), (3, 1), (4, 4), (500, 1)) for _ in range(reporters)]
+    assert (lit_hours(np.array(ends)) // HOUR_MS).tolist() == [1, 2, 4, 500]
+    assert lit_hours(np.array(ends[:6])).tolist() == [HOUR_MS, 2 * HOUR_MS]
+    assert len(lit_hours(np.empty(0, dtype=np.int64))) == 0
 
 
 def test_a_history_reads_nothing_at_or_after_its_last_moment(engine: sa.Engine) -> None:
@@ -191,7 +216,7 @@ def test_a_history_reads_nothing_at_or_after_its_last_moment(engine: sa.Engine) 
         history = read_history(connection, day(8), day(10))
     assert history.precursors.time_ms.max() < to_ms(day(10))
     assert history.outages.start_ms.tolist() == [to_ms(day(9))]
-    assert history.telemetry.first_hour + history.telemetry.values.shape[1] == to_ms(day(10)) // HOUR_MS
+    assert history.telemetry.time_ms.tolist() == [to_ms(day(9.5)) + HOUR_MS]
     assert history.start_ms == to_ms(day(1))
 
 
