@@ -26,9 +26,14 @@ class KeptAnswer:
             return kept
         try:
             if self._kept is None or self.monotonic() - self._made >= self.keep_s:
-                fresh = make()
-                self._kept = fresh, f'"{hashlib.blake2b(fresh, digest_size=12).hexdigest()}"'
-                self._made = self.monotonic()
+                return self.renew(make)
             return self._kept
         finally:
             self._lock.release()
+
+    def renew(self, make: Callable[[], bytes]) -> tuple[bytes, str]:
+        """Make the answer now, however old the one of before is."""
+        fresh = make()
+        self._kept = kept = fresh, f'"{hashlib.blake2b(fresh, digest_size=12).hexdigest()}"'
+        self._made = self.monotonic()
+        return kept

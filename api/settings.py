@@ -30,6 +30,7 @@ class Intervals:
     policy_s: float = 10.0
     dispatch_s: float = 2.0
     ledgers_s: float = 5.0
+    lemons_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)

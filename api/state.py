@@ -39,6 +39,8 @@ class State:
     rules: RulesSource = no_rules
     # A large fabric's is megabytes, and changes when somebody moves a cable.
     topology: KeptAnswer = field(default_factory=lambda: KeptAnswer(keep_s=30.0))
+    # A loop makes it anew (`api/lemons.py`): a request makes it only where there is none yet.
+    lemons: KeptAnswer = field(default_factory=lambda: KeptAnswer(keep_s=float("inf")))
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
     wall: Callable[[], datetime] = lambda: datetime.now(UTC)
     joint_events: JointWrites[Event, dict[str | None, Event]] = field(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from api.ledgers import LedgerTurns
+from api.lemons import LemonTurns
 from api.state import State
 from diagnosis.fold_intake import fold_intake
 from predictor.scoring import score_nodes
@@ -35,6 +36,7 @@ class Turns:
         self._state = state
         self._newest: datetime | None = None
         self._ledgers = LedgerTurns(state.engine, state.clock)
+        self._lemons = LemonTurns(state)
         self._schedulers = tuple(SCHEDULERS["webhook"](webhook) for webhook in state.settings.webhooks)
         self._dispatch = Dispatch(
             state.engine, self._schedulers, state.settings.mode, jitter, wall=lambda: datetime.now(UTC)
@@ -78,6 +80,10 @@ class Turns:
     def ledgers(self, keep_on: Callable[[], bool]) -> None:
         """Compute the ledgers of the runs that have news."""
         self._ledgers.turn(keep_on)
+
+    def lemons(self, _keep_on: Callable[[], bool]) -> None:
+        """Keep the repair list ready."""
+        self._lemons.turn()
 
     def rules(self, _keep_on: Callable[[], bool]) -> None:
         """Write down the rules in force, where they are not those of before."""
