@@ -8,7 +8,7 @@ Joining is associative and commutative: however events arrive, the same incident
 Each event may be handed in once; nothing here can tell that it was counted before.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
@@ -18,14 +18,11 @@ import msgspec
 import orjson
 
 from diagnosis.root import Head, badness, head_of, kind_key, root
-from store.event import NAMING, Event, event_id
+from store.event import NAMING, Device, Event, event_id
 from store.incident import Incident
-from store.read import incident_of
 
 # Different things that may name one incident: a node of eight GPUs with a dozen codes each. Beyond, the worst stay.
 MAX_HEADS = 128
-
-_HEADS = msgspec.json.Decoder(list[Head])
 
 
 class FaultError(ValueError):
@@ -145,11 +142,26 @@ def when(event: Event) -> datetime:
     return event.time
 
 
-def fault_from(row: Mapping[str, Any]) -> Fault:
-    """The fault of a row of `incidents`."""
-    incident = incident_of(row)
-    heads = _HEADS.decode(row["heads"]) if row["heads"] else [_present(incident)]
-    return Fault(incident.id, incident.node, incident.start, incident.end, incident.kinds, heads)
+# What `fault_from` wants of `incidents`, in this order; `device` and `kinds` as text.
+FAULT_COLUMNS = (
+    *("id", "node", "start", "end", "kinds", "heads"),
+    *("kind", "code", "severity", "cause", "action", "device", "message", "source", "name"),
+)
+_HEADS = msgspec.json.Decoder(list[Head])
+_KINDS = msgspec.json.Decoder(dict[str, int])
+_DEVICE = msgspec.json.Decoder(Device)
+
+
+def fault_from(row: Sequence[Any]) -> Fault:
+    """The fault of a row of `incidents`, of FAULT_COLUMNS."""
+    name, node, start, end, kinds, heads, *words = row
+    if not heads:
+        kind, code, severity, cause, action, device, message, source, called = words
+        where = _DEVICE.decode(device)
+        found = [Head(start, kind, code, severity, cause, action, where, message, source, called, id=name)]
+    else:
+        found = _HEADS.decode(heads)
+    return Fault(name, node, start, end, _KINDS.decode(kinds), found)
 
 
 _FAULTS = msgspec.json.Decoder(list[Fault])
@@ -188,8 +200,8 @@ def _kept(heads: list[Head]) -> list[Head]:
         return list(alike.values())
     found: dict[tuple[object, ...], Head] = {}
     for head in alike.values():
-        key = (head.kind, head.code, head.severity, head.follows, head.device.key(), head.name, head.second_hand)
-        found.setdefault(key, head)
+        same = (head.kind, head.code, head.severity, head.follows, head.device.key(), head.name, head.second_hand)
+        found.setdefault(same, head)
     kept = list(found.values())
     if len(kept) > MAX_HEADS:
         kept = sorted(sorted(kept, key=lambda head: -badness(head.severity))[:MAX_HEADS], key=_moment)
@@ -197,20 +209,3 @@ def _kept(heads: list[Head]) -> list[Head]:
 
 
 _moment = attrgetter("time", "id")
-
-
-def _present(incident: Incident) -> Head:
-    """The head that an incident has."""
-    return Head(
-        time=incident.start,
-        kind=incident.kind,
-        code=incident.code,
-        severity=incident.severity,
-        cause=incident.cause,
-        action=incident.action,
-        device=incident.device,
-        message=incident.message,
-        source=incident.source,
-        name=incident.name,
-        id=incident.id,
-    )

@@ -19,7 +19,7 @@ import orjson
 import sqlalchemy as sa
 
 from diagnosis.blast import with_blast_radius
-from diagnosis.fault import Fault, fault_from
+from diagnosis.fault import FAULT_COLUMNS, Fault, fault_from
 from diagnosis.incident import NODE_GAP, Group, fault_group, faults_of, gap_of
 from store import schema
 from store.bulk_rows import among, insert_rows
@@ -31,6 +31,10 @@ _MANY = 5_000
 _PLAIN = tuple(column.name for column in fields(Incident) if column.name not in ("device", "kinds"))
 _COLUMNS = (*_PLAIN, "device", "kinds", "heads")
 _plain = attrgetter(*_PLAIN)
+_STORED = [
+    sa.cast(schema.incidents.c[name], sa.Text) if name in ("device", "kinds") else schema.incidents.c[name]
+    for name in FAULT_COLUMNS
+]
 
 
 def update_incidents(connection: sa.Connection, events: Iterable[Event]) -> list[Incident]:
@@ -64,15 +68,15 @@ def _stored(connection: sa.Connection, groups: dict[Group, list[Fault]]) -> dict
     table = schema.incidents
     first = min(fault.start for new in groups.values() for fault in new) - NODE_GAP
     last = max(fault.end for new in groups.values() for fault in new) + NODE_GAP
-    query = sa.select(table).where(table.c.end >= first, table.c.start <= last)
+    query = sa.select(*_STORED).where(table.c.end >= first, table.c.start <= last)
     nodes = {group[0] for group in groups}
     if len(nodes) <= _MANY:
         named = [node for node in nodes if node is not None]
         theirs = among(connection, table.c.node, named)
         query = query.where(theirs | table.c.node.is_(None) if None in nodes else theirs)
     found: dict[Group, list[Fault]] = defaultdict(list)
-    for row in connection.execute(query).mappings():
-        fault = fault_from(dict(row))
+    for row in connection.execute(query):
+        fault = fault_from(row)
         found[fault_group(fault)].append(fault)
     return found
 

@@ -7,7 +7,9 @@ then the records are read one by one, and those that are bad are named.
 """
 
 import re
+from collections.abc import Collection
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
@@ -34,47 +36,48 @@ def decode_events(body: bytes) -> list[Event] | None:
     try:
         text = body.strip()
         events = _MANY.decode(text) if text.startswith(b"[") else _ONE.decode_lines(text)
-        return events if all(map(_fits, events)) else None
+        return events if _fit(events) else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError):
         return None
 
 
-def _fits(event: Event) -> bool:
-    """Whether an event is one that every database takes. Its time is put into UTC."""
-    time = event.time
-    if time is not None:
-        if time.tzinfo is not UTC:
-            _set(event, "time", _utc(time))
-        if not 1970 <= time.year < 9998:
-            return False
-    device = event.device
+def _fit(events: list[Event]) -> bool:
+    """Whether events are such as every database takes; looked at a field at a time. Their times are put into UTC."""
+    for event in events:
+        if event.time is not None and event.time.tzinfo is not UTC:
+            _set(event, "time", _utc(event.time))
+    times = [event.time for event in events if event.time is not None]
+    if times and not 1970 <= min(times).year <= max(times).year < 9998:
+        return False
+    kinds, devices = {event.kind for event in events}, [event.device for event in events]
+    attributes = [event.attributes for event in events]
+    # A larger integer is a float to one of two readers.
+    integers = {value for each in attributes for value in each.values() if value.__class__ is int}
     return (
-        0 < len(event.source) <= MAX_NAME
-        and 0 < len(event.kind) <= MAX_NAME
-        and event.kind != "telemetry"
-        and (event.node is None or 0 < len(event.node) <= MAX_NAME)
-        and (event.id is None or 0 < len(event.id) <= MAX_NAME)
-        and len(event.message) <= MAX_MESSAGE
-        and device.type != ""
-        and (event.code is None or -(2**63) <= event.code < 2**63)
-        and (event.line is None or -(2**63) <= event.line < 2**63)
-        and (device.index is None or -(2**63) <= device.index < 2**63)
-        and (device.port is None or -(2**63) <= device.port < 2**63)
-        and _plain(event)
+        "telemetry" not in kinds
+        and _are_names(kinds | {event.source for event in events})
+        and _are_names({event.node for event in events} - {None})
+        and _are_names({event.id for event in events} - {None})
+        and _are_names({each["run"] for each in attributes if isinstance(each.get("run"), str)})
+        and max((len(event.message) for event in events), default=0) <= MAX_MESSAGE
+        and all(device.type != "" for device in devices)
+        and _are_integers(integers | {event.code for event in events} | {event.line for event in events})
+        and _are_integers({device.index for device in devices} | {device.port for device in devices})
     )
+
+
+def _are_names(texts: Collection[Any]) -> bool:
+    return not texts or 0 < min(map(len, texts)) <= max(map(len, texts)) <= MAX_NAME
+
+
+def _are_integers(values: set[Any]) -> bool:
+    """Of 64 bits, apart from None."""
+    found = values - {None}
+    return not found or -(2**63) <= min(found) <= max(found) < 2**63
 
 
 def _utc(time: datetime) -> datetime:
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-
-
-def _plain(event: Event) -> bool:
-    """Attributes that both readers read alike (a larger integer is a float to one of them), and a run with a name."""
-    for value in event.attributes.values():
-        if value.__class__ is int and not -(2**63) <= value < 2**63:
-            return False
-    run = event.attributes.get("run")
-    return not isinstance(run, str) or 0 < len(run) <= MAX_NAME
 
 
 # A frozen record that nobody else has seen yet.
