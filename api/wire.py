@@ -116,7 +116,10 @@ class HintMark(BaseModel):
 
 
 class NodeOut(BaseModel):
-    """A node, its state and its risk; a score is null until a model has scored it."""
+    """A node, its state and its risk; a score is null until a model has scored it.
+
+    `control`: nothing is asked of the scheduler for its score alone, to see what comes.
+    """
 
     node: str = Field(examples=["gpu-017"])
     rack: str | None
@@ -131,6 +134,7 @@ class NodeOut(BaseModel):
     scored_at: datetime | None
     reasons: list[ReasonOut]
     hint: HintMark | None
+    control: bool
 
 
 class OutageOut(BaseModel):
@@ -147,7 +151,7 @@ class OutageOut(BaseModel):
 
 
 class HintOut(BaseModel):
-    """What is asked of a scheduler."""
+    """What is asked of a scheduler. `evidence.control`: it is only written down, to see what comes of the node."""
 
     id: str
     node: str

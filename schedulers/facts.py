@@ -14,7 +14,10 @@ HOLDING = ("cordon", "drain")  # what keeps work off a node, and so costs budget
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """One node as of now. `score` is that of 24 h or None; `fault` a confirmed one that is not repaired yet."""
+    """One node as of now. `score` is that of 24 h or None; `fault` a confirmed one that is not repaired yet.
+
+    `control`: nothing is asked of the scheduler for its score alone.
+    """
 
     node: str
     rack: str | None = None
@@ -24,6 +27,7 @@ class NodeFacts:
     reasons: tuple[str, ...] = ()
     fault: Incident | None = None
     out: bool = False
+    control: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +55,13 @@ def acted(hint: Hint) -> datetime:
 
 def holds(hint: Hint) -> bool:
     """Whether an open hint keeps work off its node, or would."""
-    return hint.state in OPEN_STATES and hint.action in HOLDING
+    return hint.state in OPEN_STATES and hint.action in HOLDING and not hint.is_control
 
 
 def acted_within(hints: Sequence[Hint], now: datetime, window_s: float) -> list[Hint]:
     """The cordons and drains of a window, whatever has become of them."""
     since = now - timedelta(seconds=window_s)
-    return [hint for hint in hints if hint.action in HOLDING and acted(hint) >= since]
+    return [hint for hint in hints if hint.action in HOLDING and not hint.is_control and acted(hint) >= since]
 
 
 def closed_at(hint: Hint) -> datetime | None:

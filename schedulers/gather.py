@@ -6,16 +6,17 @@ import sqlalchemy as sa
 
 from schedulers.facts import Inputs, NodeFacts
 from schedulers.settings import Policy
+from store.control import ControlGroup
 from store.hint_log import recent_hints
-from store.read_states import newest_scores, node_rows, nodes_out, score_reasons, unrepaired_faults
+from store.read_states import newest_scores, node_places, nodes_out, score_reasons, unrepaired_faults
 
 _HORIZON_H = 24
 # A score that is older than this says nothing of now.
 _STALE = timedelta(hours=24)
 
 
-def gather(connection: sa.Connection, policy: Policy, now: datetime) -> Inputs:
-    """What the policy looks at, as of a moment."""
+def gather(connection: sa.Connection, policy: Policy, now: datetime, group: ControlGroup | None = None) -> Inputs:
+    """What the policy looks at, as of a moment. Without a `group` no node is left alone for control."""
     moment, scores = newest_scores(connection, _HORIZON_H, now)
     if moment is None or moment <= now - _STALE:
         scores = {}
@@ -23,18 +24,20 @@ def gather(connection: sa.Connection, policy: Policy, now: datetime) -> Inputs:
     reasons = score_reasons(connection, _HORIZON_H, risky)
     faults = unrepaired_faults(connection, now - timedelta(seconds=policy.healthy_s), now)
     out = nodes_out(connection, now)
+    # By place, for there are as many as nodes.
     nodes = [
         NodeFacts(
-            node=row.node,
-            rack=row.rack,
-            leaf=row.leaf,
-            driver=row.driver,
-            score=scores.get(row.node),
-            reasons=tuple(str(reason.get("text", "")) for reason in reasons.get(row.node, ())[:5]),
-            fault=faults.get(row.node),
-            out=row.node in out,
+            node,
+            rack,
+            leaf,
+            driver,
+            scores.get(node),
+            tuple(str(reason.get("text", "")) for reason in reasons[node][:5]) if node in reasons else (),
+            faults.get(node),
+            node in out,
+            group is not None and group.holds(node, now),
         )
-        for row in node_rows(connection)
+        for node, rack, leaf, driver in node_places(connection)
     ]
     window = timedelta(seconds=max(3600.0, policy.breaker.window_s))
     return Inputs(now, nodes, tuple(recent_hints(connection, now, window)))

@@ -4,7 +4,8 @@
 
 What is wanted of a node follows from its confirmed fault or its score; one open hint a node, which is escalated in
 place, renewed while its ground lasts, and released when the node is well again. A cordon that budgets or the breaker
-refuse becomes an `avoid`, with the reason in its evidence.
+refuse becomes an `avoid`, with the reason in its evidence. What the score alone asks of a node of the control group is
+written down as a shadow, in every mode, and costs no budget.
 """
 
 import hashlib
@@ -43,12 +44,17 @@ class _Wish:
     reason: str
     evidence: dict[str, Any]
 
+    @property
+    def is_control(self) -> bool:
+        """Whether it is to be written down and not to be asked."""
+        return "control" in self.evidence
+
 
 def decide(inputs: Inputs, policy: Policy) -> Decision:
     """The hints of this moment. Confirmed faults are served before scores, higher scores before lower ones."""
     standing = inputs.open_by_node()
     refused = inputs.refused_by_node()
-    wishes = [wish for facts in inputs.nodes if (wish := _wish(facts, policy)) is not None]
+    wishes = [wish for facts in inputs.nodes if (wish := _wish(facts, policy, standing.get(facts.node))) is not None]
     wishes = [wish for wish in wishes if not _refused(wish, refused.get(wish.facts.node))]
     wishes.sort(key=lambda wish: (wish.facts.fault is None, -(wish.facts.score or 0.0), wish.facts.node))
     known = {facts.node: facts for facts in inputs.nodes}
@@ -59,7 +65,7 @@ def decide(inputs: Inputs, policy: Policy) -> Decision:
     return Decision(tuple(changed), tuple(released))
 
 
-def _wish(facts: NodeFacts, policy: Policy) -> _Wish | None:
+def _wish(facts: NodeFacts, policy: Policy, standing: Hint | None) -> _Wish | None:
     """What a node calls for; nothing when it is out already: somebody is at it."""
     if facts.out:
         return None
@@ -76,7 +82,9 @@ def _wish(facts: NodeFacts, policy: Policy) -> _Wish | None:
     reason = f"foreshock: risk {100 * facts.score:.0f} % within 24 h" + (
         f": {facts.reasons[0][:200]}" if facts.reasons else ""
     )
-    return _Wish(facts, asked, reason, score)
+    # What was asked before the node was drawn runs its course.
+    is_left_alone = facts.control and (standing is None or standing.state == "shadow")
+    return _Wish(facts, asked, reason, {**score, "control": True} if is_left_alone else score)
 
 
 def _by_score(score: float | None, policy: Policy) -> HintAction | None:
@@ -103,11 +111,12 @@ def _within_limits(wishes: Sequence[_Wish], inputs: Inputs, policy: Policy) -> l
     """The wishes, with those for a cordon turned down to `avoid` where a limit forbids it."""
     standing = inputs.open_by_node()
     budget = Budget(inputs, policy)
-    calling = [wish for wish in wishes if wish.action in HOLDING and not _held(standing.get(wish.facts.node), policy)]
+    free = {wish.facts.node for wish in wishes if wish.is_control or _held(standing.get(wish.facts.node), policy)}
+    calling = [wish for wish in wishes if wish.action in HOLDING and wish.facts.node not in free]
     trips = tripped(inputs, [wish.facts for wish in calling], policy)
     granted = []
     for wish in wishes:
-        if wish.action not in HOLDING or _held(standing.get(wish.facts.node), policy):
+        if wish.action not in HOLDING or wish.facts.node in free:
             granted.append(wish)
             continue
         why = next((trips[group] for group in groups(wish.facts) if group in trips), None)
@@ -130,7 +139,7 @@ def _change(wish: _Wish, standing: Any, inputs: Inputs, policy: Policy) -> tuple
     now, hint = inputs.now, standing.get(wish.facts.node)
     until = now + timedelta(seconds=policy.validity_s)
     evidence = {**wish.evidence, "acted": format_time(now)}
-    state = _STATE[policy.mode]
+    state: HintState = "shadow" if wish.is_control else _STATE[policy.mode]
     if hint is None:
         ident = hashlib.blake2b(f"{wish.facts.node} {format_time(now)}".encode(), digest_size=8).hexdigest()
         made = Hint(ident, wish.facts.node, wish.action, state, wish.reason, OWNER, now, until, evidence)
@@ -138,8 +147,10 @@ def _change(wish: _Wish, standing: Any, inputs: Inputs, policy: Policy) -> tuple
     anew = replace(hint, action=wish.action, state=state, reason=wish.reason, valid_until=until, evidence=evidence)
     if _RANK[wish.action] > _RANK[hint.action]:
         return anew, "escalated"
-    if hint.state == "shadow" and policy.mode != "shadow":
+    if hint.state == "shadow" and state != "shadow":
         return anew, "out of the shadow"
+    if wish.is_control and not hint.is_control:
+        return replace(hint, evidence={**hint.evidence, "control": True}), "left alone"
     if "held" in evidence and "held" not in hint.evidence and wish.action == hint.action:
         return replace(hint, evidence={**hint.evidence, "held": evidence["held"]}), "held back"
     if hint.valid_until - now < timedelta(seconds=policy.validity_s / 2):

@@ -48,6 +48,18 @@ class Breaker:
 
 
 @dataclass(frozen=True, slots=True)
+class Control:
+    """How many nodes of which nothing is asked for their score alone, and for how long the same ones.
+
+    Without them nobody knows what hints prevent, and a model learns that what it flags does not fail (FIELD A2, A3.4:
+    2 to 5 %). Confirmed faults are never left alone.
+    """
+
+    percent: float = 3.0  # of the nodes; 0: none
+    period_days: float = 28.0
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """When to ask what of a scheduler, under which budgets."""
 
@@ -55,6 +67,7 @@ class Policy:
     thresholds: Thresholds = field(default_factory=Thresholds)
     budgets: Budgets = field(default_factory=Budgets)
     breaker: Breaker = field(default_factory=Breaker)
+    control: Control = field(default_factory=Control)
     validity_s: float = 24 * 3600.0
     # How long a node must have shown no fatal fault before its cordon is released.
     healthy_s: float = 24 * 3600.0

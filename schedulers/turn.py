@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from schedulers.gather import gather
 from schedulers.policy import Decision, decide
 from schedulers.settings import Policy
+from store.control import ControlGroup, control_key
 from store.database import writing
 from store.hint import OPEN_STATES, Hint
 from store.hint_log import ACTOR_POLICY, close_hint, read_hints, save_hint
@@ -17,17 +18,19 @@ def run_policy(engine: sa.Engine, policy: Policy, now: datetime) -> Decision:
 
     Nearly every turn changes nothing: that is found out by reading, without holding up those who write.
     """
+    group = ControlGroup.of(control_key(engine), policy.control.percent, policy.control.period_days)
     with engine.connect() as connection:
-        if not _lapsed(connection, now) and decide(gather(connection, policy, now), policy) == Decision():
+        if not _lapsed(connection, now) and decide(gather(connection, policy, now, group), policy) == Decision():
             return Decision()
     with writing(engine).begin() as connection:
         for hint in _lapsed(connection, now):
             close_hint(connection, hint, "expired", now, ACTOR_POLICY)
-        decision = decide(gather(connection, policy, now), policy)
+        decision = decide(gather(connection, policy, now, group), policy)
         for hint in decision.released:
             close_hint(connection, hint, "released", now, ACTOR_POLICY)
         for hint, word in decision.changed:
-            save_hint(connection, hint, now, {"change": word, **_held(hint.evidence.get("held"))})
+            control = {"control": True} if hint.evidence.get("control") else {}
+            save_hint(connection, hint, now, {"change": word, **control, **_held(hint.evidence.get("held"))})
     return decision
 
 

@@ -31,10 +31,15 @@ class ControlGroup:
     share: float
     period: timedelta
 
+    @classmethod
+    def of(cls, key: bytes | None, percent: float, period_days: float) -> "ControlGroup | None":
+        """The group of some settings; None where nobody is drawn, or nobody has made a key yet."""
+        if key is None or percent <= 0.0 or period_days <= 0.0:
+            return None
+        return cls(key, percent / 100.0, timedelta(days=period_days))
+
     def holds(self, node: str, now: datetime) -> bool:
         """Whether a node is in the group of the period that a moment lies in."""
-        if self.share <= 0.0:
-            return False
         text = f"{self.number(now)} {node}".encode()
         drawn = hashlib.blake2b(text, digest_size=8, key=self.key).digest()
         return int.from_bytes(drawn) / _WHOLE < self.share
@@ -44,15 +49,20 @@ class ControlGroup:
         return (now - _EPOCH) // self.period
 
 
+def read_control_key(connection: sa.Connection) -> bytes | None:
+    """The key that all servers of a database share; None while no policy has run there."""
+    found = connection.scalar(sa.select(schema.keys.c.key).where(schema.keys.c.name == _NAME))
+    return None if found is None else bytes(found)
+
+
 def control_key(engine: sa.Engine) -> bytes:
-    """The key that all servers of a database share; made by the first that asks."""
-    query = sa.select(schema.keys.c.key).where(schema.keys.c.name == _NAME)
+    """The same; made by the first that asks."""
     with engine.connect() as connection:
-        found = connection.scalar(query)
+        found = read_control_key(connection)
     if found is not None:
-        return bytes(found)
+        return found
     with writing(engine).begin() as connection:
         dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
         made = dialect.insert(schema.keys).values(name=_NAME, key=secrets.token_bytes(32))
         connection.execute(made.on_conflict_do_nothing())
-        return bytes(connection.scalar(query) or b"")
+        return read_control_key(connection) or b""

@@ -27,3 +27,8 @@ class Hint:
     created: datetime
     valid_until: datetime
     evidence: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is only written down, in every mode, to see what comes of a node that is left alone."""
+        return bool(self.evidence.get("control"))

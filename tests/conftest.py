@@ -8,7 +8,8 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 from real.postgres import Postgres, postgres
 
-from store.database import migrate, open_database
+from store import schema
+from store.database import migrate, open_database, writing
 
 # A parameter of tests that run on PostgreSQL too; one process of a parallel run has them all, and so one server.
 ON_POSTGRES = pytest.param("postgresql", marks=[pytest.mark.integration, pytest.mark.xdist_group("postgresql")])
@@ -18,11 +19,18 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 
 
+def prepare(engine: sa.Engine) -> None:
+    """Migrate a fresh database; its control group is the same in every run, and in no test's way."""
+    migrate(engine)
+    with writing(engine).begin() as connection:
+        connection.execute(schema.keys.insert().values(name="control", key=b"the same in every run".ljust(32)))
+
+
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[sa.Engine]:
     """A fresh SQLite database, migrated."""
     engine = open_database(f"sqlite:///{tmp_path / 'foreshock.db'}")
-    migrate(engine)
+    prepare(engine)
     yield engine
     engine.dispose()
 
@@ -38,7 +46,7 @@ def postgres_server() -> Iterator[Postgres]:
 def postgres_engine(postgres_server: Postgres) -> Iterator[sa.Engine]:
     """A fresh PostgreSQL database, migrated."""
     engine = open_database(postgres_server.new_database())
-    migrate(engine)
+    prepare(engine)
     yield engine
     engine.dispose()
 

@@ -20,7 +20,7 @@ from cli.ports import free_port
 from dashboard.client import Trouble
 from dashboard.panels import Site
 from diagnosis.incidents_table import update_incidents
-from schedulers.settings import Policy
+from schedulers.settings import Control, Policy
 from schedulers.turn import run_policy
 from store.append import append_events, append_jobs, append_nodes, append_outages, append_rollups, upsert_last_seen
 from store.database import writing
@@ -39,7 +39,7 @@ SETTINGS = ApiSettings(
         Token("eye", hashlib.sha256(b"look").hexdigest(), frozenset({"read"})),
         Token("hand", hashlib.sha256(b"touch").hexdigest(), frozenset({"read", "act"})),
     ),
-    policy=Policy(mode="approve"),
+    policy=Policy(mode="approve", control=Control(percent=0.0)),
     intervals=Intervals(score_s=0, policy_s=0, dispatch_s=0),
 )
 

@@ -13,7 +13,7 @@ from real.postgres import Postgres
 
 from store import database, schema
 from store.append import append_outages
-from store.control import ControlGroup, control_key
+from store.control import ControlGroup, control_key, read_control_key
 from store.database import migrate, open_database, writing
 from store.hint_log import audit_page
 from store.model import StoredModel
@@ -166,7 +166,10 @@ def test_what_a_model_said_comes_back(connection: sa.Connection) -> None:
 
 
 def test_every_server_of_a_database_has_the_same_key(any_engine: sa.Engine) -> None:
-    """Whoever asks first makes it; another database has another."""
+    """Whoever asks first makes it."""
+    with writing(any_engine).begin() as connection:
+        connection.execute(schema.keys.delete())
+        assert read_control_key(connection) is None
     key = control_key(any_engine)
     again = open_database(any_engine.url.render_as_string(hide_password=False))
     assert control_key(again) == key
@@ -188,7 +191,9 @@ def test_the_control_group_is_a_share_of_the_nodes_drawn_anew_each_period() -> N
         assert len(found & drawn) < 0.1 * len(drawn)
     after = {name for name in names if group.holds(name, begin + group.period)}
     assert len(after & drawn) < 0.1 * len(drawn)
-    assert not any(replace(group, share=0.0).holds(name, NOW) for name in names[:100])
+    assert ControlGroup.of(group.key, 3.0, 28.0) == group
+    assert ControlGroup.of(group.key, 0.0, 28.0) is None
+    assert ControlGroup.of(group.key, 3.0, 0.0) is None
     assert drawn <= {name for name in names if replace(group, share=0.05).holds(name, NOW)}
 
 

@@ -37,7 +37,7 @@ def upgrade() -> None:
 def _columns() -> list[sa.Column[object]]:
     texts = [sa.Column(name, sa.Text, nullable=False, server_default=text) for name, text in _TEXTS.items()]
     documents = [sa.Column(name, sa.JSON, nullable=False, server_default="{}") for name in _DOCUMENTS]
-    return [*texts, *documents, sa.Column("since", UtcTime)]  # type: ignore[list-item]  # of any type
+    return [*texts, *documents, sa.Column("since", UtcTime)]
 
 
 def _extend(connection: sa.Connection) -> None:
