@@ -25,6 +25,7 @@ from dashboard.answers import (
     Run,
 )
 from dashboard.decoding import AnswerError, decode
+from dashboard.repair_answers import RepairList
 from dashboard.sidecars import Sidecar
 
 T = TypeVar("T")
@@ -114,6 +115,10 @@ class Client:
     def spares_advice(self) -> SparesAdvice:
         """How many spare nodes the cluster should keep, with the measured inputs."""
         return self._record(SparesAdvice, self._get("advice/spares"))
+
+    def lemons(self) -> RepairList:
+        """The nodes that should go to repair, the worst first."""
+        return self._record(RepairList, self._get("lemons"))
 
     def hints(self) -> list[Hint]:
         """The newest thousand hints, newest first."""

@@ -195,6 +195,41 @@ SIDECAR = {
         "rejected": 0,
     },
 }
+LEMON = {
+    "node": "gpu-017",
+    "rack": "rack-01",
+    "leaf": "leaf-1",
+    "gpu_model": "H100-SXM5-80GB",
+    "driver": "550.54.15",
+    "probability": 0.993,
+    "times_fleet": 12.8,
+    "signals": {"outages": 4, "excluded_jobs": None},
+    "part": {"words": "gpu 0000:0f:00.0", "type": "gpu", "pci": "0000:0f:00.0", "uuid": "GPU-7", "serial": None}
+    | {"far_end": None, "days": 3, "of_days": 4},
+    "codes": {"xid 79": 3},
+    "first_seen": "2025-03-09T00:00:00Z",
+    "last_seen": "2025-03-29T03:08:00Z",
+    "evidence": [
+        {"signal": "failures", "text": "4 unplanned outages in 28 days", "events": ["e1"], "incidents": [], "jobs": []},
+        {"signal": "fault_days", "text": "xid 79 (3)", "events": [], "incidents": list("abcde"), "jobs": ["17"]},
+    ],
+    "repairs": [
+        {"start": "2025-03-20T00:00:00Z", "end": "2025-03-20T02:00:00Z", "reason": "Xid 79", "planned": False}
+        | {"came_back": True},
+        {"start": "2025-03-29T03:09:00Z", "end": None, "reason": "", "planned": None, "came_back": False},
+    ],
+    "next_step": "Exchange gpu 0000:0f:00.0: the same fault came back after a repair.",
+}
+REPAIR = {
+    "at": "2025-03-29T03:11:30Z",
+    "window_days": 28,
+    "nodes": 12_500,
+    "found": 1,
+    "times_fleet": 4.0,
+    "false_share": 0.1,
+    "items": [LEMON],
+    "next_cursor": None,
+}
 AUDIT = {
     "seq": 1,
     "time": "2025-03-29T03:08:01Z",
@@ -262,6 +297,7 @@ def api() -> Iterator[CannedApi]:
             "hints": listed(HINT),
             "audit": listed(AUDIT),
             "sidecars": listed(SIDECAR),
+            "lemons": REPAIR,
         }
     )
 

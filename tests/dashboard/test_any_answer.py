@@ -11,6 +11,7 @@ READS = {
     "node": ("nodes", "cluster", "nodes/gpu-017"),
     "goodput": ("runs", "cluster", "runs/llm-70b/goodput", "advice/checkpoint", "advice/spares"),
     "hints": ("cluster", "hints", "audit"),
+    "repair": ("cluster", "lemons"),
 }
 ADVICE = ("advice/checkpoint", "advice/spares")
 # Without these a record says nothing: a server that sends null for them is not Foreshock's.
@@ -44,6 +45,10 @@ KEYS = {
     "mttr_s",
     "lost_s",
     "items",
+    "at",
+    "probability",
+    "times_fleet",
+    "words",
 }
 
 

@@ -30,10 +30,15 @@ def evil(body: Any, names: set[str]) -> Any:
     return body
 
 
-FREE = {"message", "text", "reason", "owner", "rack", "leaf", "gpu_model", "driver", "actor", "pci", "uuid", "user"}
+FREE = {"message", "text", "reason", "owner", "rack", "leaf", "gpu_model", "driver", "actor", "pci", "uuid", "user"} | {
+    "words",
+    "serial",
+    "far_end",
+    "next_step",
+}
 
 
-@pytest.mark.parametrize("page", ["cluster", "node", "goodput", "hints", "collection"])
+@pytest.mark.parametrize("page", ["cluster", "node", "goodput", "hints", "repair", "collection"])
 def test_free_text_is_never_markup(drawn: Opened, api: Any, page: str) -> None:
     """In every field that holds words of others, on every page, helps included."""
     api.answers = {path: evil(body, FREE) for path, body in api.answers.items()}

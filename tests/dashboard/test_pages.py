@@ -11,7 +11,7 @@ from dashboard.panels import Site
 from dashboard.views import hints
 
 APP = Path(hints.__file__).parents[1] / "app.py"
-PAGES = ("cluster", "node", "goodput", "hints", "collection")
+PAGES = ("cluster", "node", "goodput", "hints", "repair", "collection")
 
 
 @pytest.fixture
@@ -72,6 +72,7 @@ def test_an_empty_cluster_says_what_to_do_instead_of_empty_charts(opened: Any, a
     """Nothing is known yet."""
     for path in ("nodes", "events", "incidents", "runs", "hints", "audit"):
         api.answers[path] = {"items": [], "next_cursor": None}
+    api.answers["lemons"] = api.answers["lemons"] | {"items": [], "found": 0, "nodes": 0}
     api.answers["cluster"] = {"now": "2025-03-29T03:12:00Z", "mode": "shadow", "nodes": 0}
     drawn = opened(page)
     assert not drawn.exception

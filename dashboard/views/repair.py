@@ -1,0 +1,125 @@
+"""The Repair page: which nodes should go to repair, what to do with each, and the evidence."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import streamlit as st
+
+from dashboard import frames, panels, words
+from dashboard.frames import Row
+from dashboard.panels import Site
+from dashboard.repair_answers import Evidence, Lemon, Part, Repair, RepairList
+
+SHOWN = 25
+
+
+def page(site: Site) -> None:
+    """The whole page."""
+    _live(site)
+
+
+@st.fragment(run_every=panels.REFRESH_S)
+def _live(site: Site) -> None:
+    with panels.troubles():
+        cluster = site.client.cluster()
+        report = site.client.lemons()
+        panels.banner(*headline(report))
+        panels.as_of(cluster)
+        st.caption(basis(report))
+        for lemon in report.items[:SHOWN]:
+            _card(site, lemon, report.at)
+        if report.found > SHOWN:
+            st.caption(f"and {report.found - SHOWN:,} more: `foreshock lemons` shows all")
+        if not report.items:
+            panels.empty("A node appears here when it fails again and again while its neighbours do not.")
+        else:
+            st.caption("For the vendor: `foreshock lemons --rma parts.csv` writes the parts with numbers and evidence.")
+
+
+def headline(report: RepairList) -> tuple[str, str]:
+    """How many nodes, and the first of them."""
+    if not report.nodes:
+        return "info", "No node is known yet: start `foreshock sidecar` on one, or `foreshock ingest` an archive."
+    if not report.items:
+        return "success", f"No node of {report.nodes:,} needs repair: none fails more than chance allows."
+    worst = report.items[0]
+    count = words.many(report.found, "node")
+    text = f"{count} should go to repair. The worst: {words.plain(worst.node)}, {rate(worst)}."
+    return "warning", text
+
+
+def rate(lemon: Lemon) -> str:
+    """How much worse than the fleet, in words."""
+    return f"it fails {lemon.times_fleet:.0f} times as often as the fleet"
+
+
+def basis(report: RepairList) -> str:
+    """What the list promises, and how old it is."""
+    text = f"Made {words.utc(report.at)} from the last {report.window_days} days"
+    if report.times_fleet is None or report.false_share is None:
+        return f"{text}."
+    return (
+        f"{text}. Listed are nodes that fail at least {report.times_fleet:g} times as often as the average node; "
+        f"up to {words.share(report.false_share, 0)} of them may be here by bad luck alone."
+    )
+
+
+def _card(site: Site, lemon: Lemon, now: datetime) -> None:
+    with st.container(border=True, gap="small"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            panels.node_link(site, lemon.node)
+            st.badge(f"{lemon.times_fleet:.0f} x the fleet", color="red" if lemon.probability >= 0.9 else "orange")
+            st.markdown(place(lemon), width="content")
+        st.markdown(f"**Do:** {words.plain(lemon.next_step) or 'no advice'}")
+        st.markdown("\n".join(f"- {sentence(one)}" for one in lemon.evidence) or "no evidence given")
+        with st.expander("Part, repairs and records", key=f"lemon_{lemon.node}"):
+            st.markdown(numbers(lemon.part))
+            if lemon.repairs:
+                frames.show(repair_rows(lemon.repairs, now), f"repairs_{lemon.node}", {"again": "Fault came back"}, 6)
+            st.caption("Records: " + (records(lemon.evidence) or "none"))
+
+
+def place(lemon: Lemon) -> str:
+    """Where it stands and how sure that is."""
+    rack = f"rack {words.plain(lemon.rack)} · " if lemon.rack else ""
+    return f"{rack}{words.share(lemon.probability, 0)} sure"
+
+
+def sentence(one: Evidence) -> str:
+    """A sentence of the server, as plain text with a capital."""
+    return words.plain(one.text[:1].upper() + one.text[1:])
+
+
+def numbers(part: Part | None) -> str:
+    """By which numbers a vendor knows the part."""
+    if part is None:
+        return "No single part stands out: the faults are spread, or no source names a device."
+    told = {"PCI": part.pci, "UUID": part.uuid, "serial": part.serial, "far end": part.far_end}
+    known = [f"{name} {words.plain(value)}" for name, value in told.items() if value]
+    share = f", bad on {part.days} of the {part.of_days} days with a fault" if part.days and part.of_days else ""
+    return f"**{words.plain(part.words)}**{share}" + (f" ({', '.join(known)})" if known else "")
+
+
+def repair_rows(repairs: Sequence[Repair], now: datetime) -> list[Row]:
+    """Times out of service, the newest first."""
+    return [
+        {
+            "began": words.when(one.start, now),
+            "lasted": "still out" if one.end is None else words.duration((one.end - one.start).total_seconds()),
+            "why": one.reason or words.DASH,
+            "planned": {True: "planned", False: "unplanned", None: words.DASH}[one.planned],
+            "again": "yes" if one.came_back else "no",
+        }
+        for one in sorted(repairs, key=lambda repair: repair.start, reverse=True)
+    ]
+
+
+def records(evidence: Sequence[Evidence]) -> str:
+    """The newest ids behind the sentences, at most three of each kind, for who looks them up."""
+    parts = []
+    for noun, kind in (("incident", "incidents"), ("event", "events"), ("job", "jobs")):
+        ids = [key for one in evidence for key in getattr(one, kind)]
+        if ids:
+            more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
+            parts.append(f"{noun} {', '.join(words.plain(key) for key in ids[-3:])}{more}")
+    return "; ".join(parts)

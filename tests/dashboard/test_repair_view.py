@@ -1,0 +1,74 @@
+"""The Repair page: what it says of each node, and of a fleet in which none stands out."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from drawn_page import Opened, failing, seen
+
+from dashboard.repair_answers import Evidence, Lemon, Part, RepairList
+from dashboard.views import repair as view
+
+
+def test_the_page_says_what_to_do_before_it_says_why(drawn: Opened, api: Any) -> None:
+    """Who is called at night reads the first line of a card: the step, then the evidence."""
+    shown = drawn("repair")
+    assert failing(shown) == []
+    said = seen(shown)
+    assert "1 node should go to repair. The worst: gpu-017, it fails 13 times as often as the fleet." in said
+    step = said.index("**Do:** Exchange gpu 0000:0f:00.0: the same fault came back after a repair.")
+    assert step < said.index("4 unplanned outages in 28 days")
+    assert "rack rack-01 · 99 % sure" in said
+    assert "gpu 0000:0f:00.0**, bad on 3 of the 4 days with a fault (PCI 0000:0f:00.0, UUID GPU-7)" in said
+    assert "up to 10 % of them may be here by bad luck alone" in said
+
+
+def test_repairs_say_whether_the_fault_came_back(drawn: Opened, api: Any) -> None:
+    """The newest first; one that lasts is still out."""
+    rows = drawn("repair").dataframe[0].value
+    assert rows["lasted"].tolist() == ["still out", "2.0 h"]
+    assert rows["again"].tolist() == ["no", "yes"]
+
+
+def test_a_fleet_without_lemons_is_good_news(drawn: Opened, api: Any) -> None:
+    """And says what would bring a node here."""
+    api.answers["lemons"] = api.answers["lemons"] | {"items": [], "found": 0}
+    shown = drawn("repair")
+    assert "No node of 12,500 needs repair" in shown.success[0].value
+    assert "A node appears here when it fails again and again" in seen(shown)
+
+
+def test_more_than_a_page_of_nodes_are_counted(drawn: Opened, api: Any) -> None:
+    """Nobody works through more at a time."""
+    lemon = api.answers["lemons"]["items"][0]
+    many = [lemon | {"node": f"gpu-{i:03}"} for i in range(view.SHOWN + 2)]
+    api.answers["lemons"] = api.answers["lemons"] | {"items": many, "found": len(many)}
+    assert "and 2 more: `foreshock lemons` shows all" in seen(drawn("repair"))
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [
+        (None, "No single part stands out: the faults are spread, or no source names a device."),
+        (Part("disk nvme0"), "**disk nvme0**"),
+        (Part("gpu 3", serial="S1", days=2, of_days=2), "**gpu 3**, bad on 2 of the 2 days with a fault (serial S1)"),
+    ],
+    ids=["none", "named", "numbered"],
+)
+def test_a_part_is_told_by_all_its_numbers(part: Part | None, says: str) -> None:
+    """What is not known is left out."""
+    assert view.numbers(part) == says
+
+
+def test_many_records_are_counted_not_listed() -> None:
+    """The newest three of each kind."""
+    lines = [Evidence("a", events=("e1",)), Evidence("b", incidents=tuple("abcde"), jobs=("17",))]
+    assert view.records(lines) == "incident c, d, e and 2 more; event e1; job 17"
+    assert view.records([]) == ""
+
+
+def test_a_server_that_promises_nothing_is_not_quoted() -> None:
+    """Without the multiple and the share the page makes no claim."""
+    report = RepairList(at=datetime(2025, 3, 1, tzinfo=UTC), items=(Lemon("n", 0.9, 5.0),), found=1, nodes=9)
+    assert view.basis(report).endswith("from the last 28 days.")
+    assert view.headline(report)[0] == "warning"
