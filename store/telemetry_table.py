@@ -154,8 +154,9 @@ def first_moment(path: Path) -> int:
 
 def _samples(file: pq.ParquetFile, table: pa.Table) -> Samples:
     rows = table.num_rows
-    valid = pc.and_(pc.and_(pc.is_valid(table["time"]), pc.is_valid(table["node"])), pc.is_valid(table["gpu"]))
-    table = table.filter(valid)
+    valid = _valid(table)
+    if valid is not None:
+        table = table.filter(valid)
     node = table["node"].combine_chunks()
     if not pa.types.is_dictionary(node.type):
         node = node.cast(pa.string()).dictionary_encode()
@@ -176,6 +177,15 @@ def _samples(file: pq.ParquetFile, table: pa.Table) -> Samples:
         measures={name: partial(_measure, file, column, valid) for name, column in measures.items()},
         left_out=left_out,
     )
+
+
+def _valid(table: pa.Table) -> pa.ChunkedArray | None:
+    """Which rows can be placed; None where all can."""
+    keys = [table[name] for name in ("time", "node", "gpu")]
+    if not any(column.null_count for column in keys):
+        return None
+    time, node, gpu = map(pc.is_valid, keys)
+    return pc.and_(pc.and_(time, node), gpu)
 
 
 def _time_us(column: pa.ChunkedArray) -> Ints:
@@ -204,9 +214,10 @@ def _counter(column: pa.ChunkedArray) -> Floats:
     return values
 
 
-def _measure(file: pq.ParquetFile, column: tuple[str, float], valid: pa.ChunkedArray) -> Floats:
-    field_name, factor = column
-    values = _floats(file.read(columns=[field_name], use_threads=False)[field_name].filter(valid))
+def _measure(file: pq.ParquetFile, measure: tuple[str, float], valid: pa.ChunkedArray | None) -> Floats:
+    name, factor = measure
+    column = file.read(columns=[name], use_threads=False)[name]
+    values = _floats(column if valid is None else column.filter(valid))
     values[np.isin(values, _BLANKS) | (np.abs(values) >= _BLANK_INT64)] = np.nan
     return values if factor == 1 else values * factor
 
