@@ -13,6 +13,7 @@ from pydantic import BeforeValidator
 
 from api.problem import Problem
 from store.event import RecordError, parse_time
+from store.read_json import moment_of
 
 MAX_LIMIT = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -62,18 +63,20 @@ def decode_seq(cursor: str | None) -> int | None:
     return int(text)
 
 
-def page_of(rows: Sequence[Any], limit: int, newest: bool, time: str = "time") -> tuple[Sequence[Any], str | None]:
-    """A page of at most `limit` out of rows read one beyond it, and the cursor of the next.
+def page_of(
+    rows: Sequence[dict[str, Any]], limit: int, newest: bool, time: str = "time"
+) -> tuple[Sequence[dict[str, Any]], str | None]:
+    """A page of at most `limit` out of objects read one beyond it, and the cursor of the next.
 
-    Rows are oldest first; `newest` means that the page was read from the end and the next one lies before it.
-    `time` is the column that orders them, beside `id`.
+    Objects are oldest first; `newest` means that the page was read from the end and the next one lies before it.
+    `time` is what orders them, beside `id`.
     """
     more = len(rows) > limit
     kept = rows[-limit:] if newest else rows[:limit]
     if not more:
         return kept, None
     edge = kept[0] if newest else kept[-1]
-    return kept, Cursor(getattr(edge, time), edge.id, newest).encode()
+    return kept, Cursor(moment_of(edge, time), edge["id"], newest).encode()
 
 
 def _moment(value: Any) -> Any:

@@ -8,7 +8,7 @@ hardware incident that no outage has ended), at_risk (its risk of 24 h is at the
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -16,11 +16,13 @@ import sqlalchemy as sa
 
 from store import schema
 from store.hint import OPEN_STATES
+from store.read_json import read_shown
 
 DAY_H, WEEK_H = 24, 168
 # A hint keeps work off its node: ours, sent or about to be.
 HOLDING_ACTIONS, HOLDING_STATES = ("cordon", "drain"), ("approved", "sent")
 _NO_SCORE = -1.0  # sorts behind every score
+_SHOWN = ("node", "rack", "leaf", "gpu_model", "gpus", "driver", "last_seen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,38 @@ class NodePage:
     limit: int | None = None
 
 
-def node_page(connection: sa.Connection, fleet: Fleet, page: NodePage) -> Sequence[Any]:
-    """Rows of `nodes` with `state score_24h score_7d hint_id hint_action hint_state`.
+def node_page(connection: sa.Connection, fleet: Fleet, page: NodePage) -> list[dict[str, Any]]:
+    """Nodes as objects of an answer: the columns of `nodes`, `state score_24h score_7d reasons hint_id hint_action
+    hint_state`, and `rank`.
 
     A page after a node that is gone is empty: who pages must not begin again.
     """
+    shown = _page(fleet, page).subquery("page")
+    # The page alone is joined with what no state follows from.
+    day, week = _scores(fleet, DAY_H), _scores(fleet, WEEK_H)
+    joined = shown.outerjoin(day, day.c.node == shown.c.node).outerjoin(week, week.c.node == shown.c.node)
+    whole = sa.select(shown, day.c.reasons, week.c.score.label("score_7d")).select_from(joined).subquery()
+    return read_shown(connection, whole, *_order(whole, page))
+
+
+def node_risks(connection: sa.Connection, fleet: Fleet) -> Sequence[Any]:
+    """Of every node, by name: `node state score_24h score_7d`."""
+    states, week = _states(fleet, None).subquery(), _scores(fleet, WEEK_H)
+    query = sa.select(states.c.node, states.c.state, states.c.score_24h, week.c.score.label("score_7d"))
+    joined = states.outerjoin(week, week.c.node == states.c.node)
+    return connection.execute(query.select_from(joined).order_by(states.c.node)).all()
+
+
+def count_states(connection: sa.Connection, fleet: Fleet) -> dict[str, tuple[int, int | None]]:
+    """How many nodes are in each state that any is in, and their GPUs (None where no node's are known)."""
+    states = _states(fleet, None).subquery()
+    query = sa.select(states.c.state, sa.func.count(), sa.func.sum(states.c.gpus)).group_by(states.c.state)
+    found = connection.execute(query)
+    return {state: (count, None if gpus is None else int(gpus)) for state, count, gpus in found}
+
+
+def _page(fleet: Fleet, page: NodePage) -> sa.Select[Any]:
+    """The nodes of a page."""
     states = _states(fleet, page.node).cte("fleet")
     query = sa.select(states)
     if page.state is not None:
@@ -60,25 +89,17 @@ def node_page(connection: sa.Connection, fleet: Fleet, page: NodePage) -> Sequen
         if page.by_score:
             behind = sa.or_(states.c.rank < mark, sa.and_(states.c.rank == mark, states.c.node > page.after))
         query = query.where(behind)
-    order = (states.c.rank.desc(), states.c.node) if page.by_score else (states.c.node,)
-    query = query.order_by(*order)
-    return connection.execute(query if page.limit is None else query.limit(page.limit)).all()
+    return query.order_by(*_order(states, page)).limit(page.limit)
 
 
-def count_states(connection: sa.Connection, fleet: Fleet) -> dict[str, tuple[int, int | None]]:
-    """How many nodes are in each state that any is in, and their GPUs (None where no node's are known)."""
-    # No state follows from the week's scores: they are not joined.
-    states = _states(replace(fleet, scored={DAY_H: fleet.scored.get(DAY_H)}), None).subquery()
-    query = sa.select(states.c.state, sa.func.count(), sa.func.sum(states.c.gpus)).group_by(states.c.state)
-    found = connection.execute(query)
-    return {state: (count, None if gpus is None else int(gpus)) for state, count, gpus in found}
+def _order(states: sa.FromClause, page: NodePage) -> tuple[sa.ColumnElement[Any], ...]:
+    return (states.c.rank.desc(), states.c.node) if page.by_score else (states.c.node,)
 
 
 def _states(fleet: Fleet, node: str | None) -> sa.Select[Any]:
-    """Each node (or one) with its state and scores; `rank` is what the list by risk is sorted by."""
+    """Each node (or one) with its state and its score of 24 h; `rank` is what the list by risk is sorted by."""
     nodes = schema.nodes
-    out, faulty, hints = _out(fleet), _faulty(fleet), _open_hints()
-    day, week = _scores(fleet, DAY_H), _scores(fleet, WEEK_H)
+    out, faulty, hints, day = _out(fleet), _faulty(fleet), _open_hints(), _scores(fleet, DAY_H)
     holding = hints.c.action.in_(HOLDING_ACTIONS) & hints.c.state.in_(HOLDING_STATES)
     judged = [
         (out.c.node.is_not(None), "out"),
@@ -89,13 +110,12 @@ def _states(fleet: Fleet, node: str | None) -> sa.Select[Any]:
     if fleet.silent_before is not None:
         judged.append((nodes.c.last_seen.is_(None) | (nodes.c.last_seen < fleet.silent_before), "silent"))
     joined: sa.FromClause = nodes
-    for other in (out, faulty, hints, day, week):
+    for other in (out, faulty, hints, day):
         joined = joined.outerjoin(other, other.c.node == nodes.c.node)
     query = sa.select(
-        nodes,
+        *(nodes.c[name] for name in _SHOWN),
         sa.case(*((rule, sa.literal(name)) for rule, name in judged), else_=sa.literal("ok")).label("state"),
         day.c.score.label("score_24h"),
-        week.c.score.label("score_7d"),
         sa.func.coalesce(day.c.score, _NO_SCORE).label("rank"),
         hints.c.id.label("hint_id"),
         hints.c.action.label("hint_action"),
@@ -143,7 +163,7 @@ def _open_hints() -> sa.Subquery:
 def _scores(fleet: Fleet, horizon_h: int) -> sa.Subquery:
     """Each node's score of the newest scoring; one that was not scored then has none, rather than an old one."""
     table, moment = schema.scores, fleet.scored.get(horizon_h)
-    query = sa.select(table.c.node, table.c.score)
+    query = sa.select(table.c.node, table.c.score, table.c.reasons)
     if moment is None:
         return query.where(sa.false()).subquery(f"score_{horizon_h}")
     return query.where(table.c.horizon_h == horizon_h, table.c.time == moment).subquery(f"score_{horizon_h}")

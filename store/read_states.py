@@ -7,18 +7,17 @@ from typing import Any
 import sqlalchemy as sa
 
 from store import schema
+from store.bulk_rows import among
 from store.incident import Incident
 from store.look_back import backwards
 from store.read import incident_of
 from store.read_pages import between
 
-_AT_ONCE = 1_000  # nodes of one query
 
-
-def node_rows(connection: sa.Connection, node: str | None = None) -> Sequence[Any]:
-    """Rows of `nodes`, all or one, by name."""
-    query = sa.select(schema.nodes).order_by(schema.nodes.c.node)
-    return connection.execute(_of(query, schema.nodes.c.node, node)).all()
+def node_places(connection: sa.Connection) -> Sequence[Any]:
+    """Every node's (name, rack, leaf, driver), by name: no more, for they are many and asked for often."""
+    nodes = schema.nodes.c
+    return connection.execute(sa.select(nodes.node, nodes.rack, nodes.leaf, nodes.driver).order_by(nodes.node)).all()
 
 
 def newest_scores(
@@ -57,13 +56,10 @@ def score_reasons(
     found: dict[str, list[Any]] = {node: [] for node, _time in keys}
     for moment in {time for _node, time in keys}:
         nodes = [node for node, time in keys if time == moment]
-        for first in range(0, len(nodes), _AT_ONCE):
-            query = sa.select(scores.c.node, scores.c.reasons).where(
-                scores.c.horizon_h == horizon_h,
-                scores.c.time == moment,
-                scores.c.node.in_(nodes[first : first + _AT_ONCE]),
-            )
-            found.update((node, reasons or []) for node, reasons in connection.execute(query))
+        query = sa.select(scores.c.node, scores.c.reasons).where(
+            scores.c.horizon_h == horizon_h, scores.c.time == moment, among(connection, scores.c.node, nodes)
+        )
+        found.update((node, reasons or []) for node, reasons in connection.execute(query).all())
     return found
 
 

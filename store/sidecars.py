@@ -14,6 +14,7 @@ from sqlalchemy.dialects import sqlite
 
 from store import schema
 from store.append import upsert_last_seen
+from store.read_json import read_shown
 
 SidecarState: TypeAlias = Literal["ok", "troubled", "silent"]
 # A sidecar that missed this many heartbeats in a row is silent.
@@ -83,7 +84,8 @@ def sidecar_page(
     query = sa.select(table, told.label("state")).where(table.c.node > after)
     if state is not None:
         query = query.where(told == state)
-    return [dict(row) for row in connection.execute(query.order_by(table.c.node).limit(limit)).mappings()]
+    page = query.order_by(table.c.node).limit(limit).subquery()
+    return read_shown(connection, page, page.c.node)
 
 
 def count_sidecars(connection: sa.Connection, now: datetime) -> dict[str, int]:

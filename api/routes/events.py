@@ -8,14 +8,14 @@ from pydantic import BaseModel, Field
 from api.auth import Ingester, Reader
 from api.body import Body
 from api.ingest import events_of, take_events
-from api.meaning import meaning_of
+from api.meaning import with_meaning
 from api.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
 from api.reply import listing, reply
 from api.routes.bodies import records_body
 from api.state import Server
 from api.wire import EventOut, Page, TakenOut
-from store.event import Device, Event, format_time, to_wire
-from store.read import Window, event_of
+from store.event import Device, Event, to_wire
+from store.read import Window
 from store.read_pages import event_page
 
 router = APIRouter(tags=["events"])
@@ -76,6 +76,7 @@ def get_events(_who: Reader, server: Server, asked: Annotated[EventQuery, Query(
     return listing([_shown(row) for row in items], following)
 
 
-def _shown(row: Any) -> dict[str, Any]:
-    event = event_of(row)
-    return to_wire(event) | {"received": format_time(row.received), "meaning": meaning_of(event)}
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    if row["file"] is None:
+        del row["file"]
+    return with_meaning(row)

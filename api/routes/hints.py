@@ -15,7 +15,6 @@ from api.wire import HintOut, Page
 from schedulers.verdict import VerdictError, approve, withdraw
 from store.database import writing
 from store.hint import OPEN_STATES, HintState
-from store.hint_log import hint_of
 from store.read_pages import hint_page
 
 router = APIRouter(tags=["hints"])
@@ -40,7 +39,7 @@ def get_hints(_who: Reader, server: Server, asked: Annotated[HintQuery, Query()]
     with server.engine.connect() as connection:
         rows = hint_page(connection, states, asked.node, mark, asked.limit + 1)
     items, following = page_of(rows, asked.limit, newest=True, time="created")
-    return listing([asdict(hint_of(row._mapping)) for row in items], following)
+    return listing(items, following)
 
 
 @router.post(

@@ -6,13 +6,13 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
 from api.auth import Reader
-from api.meaning import incident_in_words
+from api.meaning import with_meaning
 from api.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
 from api.reply import listing
 from api.state import Server
 from api.wire import IncidentOut, Page
 from store.event import Severity
-from store.read import Window, incident_of
+from store.read import Window
 from store.read_pages import incident_page
 
 router = APIRouter(tags=["incidents"])
@@ -39,4 +39,4 @@ def get_incidents(_who: Reader, server: Server, asked: Annotated[IncidentQuery, 
     with server.engine.connect() as connection:
         rows = incident_page(connection, window, asked.severity, asked.limit + 1, newest)
     items, following = page_of(rows, asked.limit, newest, "start")
-    return listing([incident_in_words(incident_of(row._mapping)) for row in items], following)
+    return listing([with_meaning(row) for row in items], following)

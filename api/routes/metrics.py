@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
-from typing import get_args
+from typing import Any, get_args
 
 from fastapi import APIRouter, Response
 from prometheus_client import generate_latest
@@ -11,11 +11,12 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.edge import ProbeSlot
-from api.nodes import NodeState, NodeView, node_views
+from api.nodes import NodeState, present
 from api.state import Server, State
 from store.hint import HINT_ACTIONS, OPEN_STATES, HintAction, HintState
 from store.hint_log import read_hints
 from store.intake import Waiting, read_waiting
+from store.read_fleet import node_risks
 
 router = APIRouter(tags=["health"])
 
@@ -49,7 +50,8 @@ class StoreCollector:
         up = GaugeMetricFamily("foreshock_database_up", "Whether the database answered this scrape.")
         try:
             with self._state.engine.connect() as connection:
-                views = node_views(connection, self._state.settings, self._state.clock())
+                now = self._state.clock()
+                views = node_risks(connection, present(connection, self._state.settings, now))
                 waiting = read_waiting(connection)
                 hints = Counter((hint.action, hint.state) for hint in read_hints(connection, states=OPEN_STATES))
         except SQLAlchemyError:
@@ -64,7 +66,7 @@ class StoreCollector:
         yield from _intake(waiting, self._state.clock())
 
 
-def _risks(views: Iterable[NodeView]) -> Metric:
+def _risks(views: Iterable[Any]) -> Metric:
     risk = GaugeMetricFamily(
         "foreshock_node_failure_risk_ratio",
         "Probability of an unplanned outage of a node within a horizon.",
@@ -77,7 +79,7 @@ def _risks(views: Iterable[NodeView]) -> Metric:
     return risk
 
 
-def _states(views: Iterable[NodeView]) -> Metric:
+def _states(views: Iterable[Any]) -> Metric:
     found = Counter(view.state for view in views)
     states = GaugeMetricFamily("foreshock_nodes", "Nodes by state.", labels=["state"])
     for state in get_args(NodeState):

@@ -1,17 +1,14 @@
 """`GET /nodes` and `GET /nodes/{node}`: how each node is, and how likely it fails."""
 
-from collections.abc import Sequence
-from dataclasses import fields
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import sqlalchemy as sa
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
 from api.auth import Reader
 from api.meaning import incident_in_words
-from api.nodes import HORIZONS_H, NO_TIME, NodeState, NodeView, node_views
+from api.nodes import NO_TIME, NodeState, node_objects
 from api.paging import MAX_LIMIT, Cursor, CursorText, decode
 from api.problem import Problem
 from api.reply import listing, reply
@@ -21,12 +18,10 @@ from store.append import MAX_AHEAD
 from store.read import read_incidents, read_outages
 from store.read_fleet import NodePage
 from store.read_node import node_hints, node_scores, node_telemetry
-from store.read_states import score_reasons
 
 router = APIRouter(tags=["nodes"])
 
 _PAST = timedelta(days=30)
-_SHOWN = tuple(field.name for field in fields(NodeView))
 
 
 class NodeQuery(BaseModel):
@@ -48,17 +43,9 @@ def get_nodes(_who: Reader, server: Server, asked: Annotated[NodeQuery, Query()]
         limit=asked.limit + 1,
     )
     with server.engine.connect() as connection:
-        views = node_views(connection, server.settings, server.clock(), page)
-        kept = views[: asked.limit]
-        items = _with_reasons(connection, kept)
-    return listing(items, Cursor(NO_TIME, kept[-1].node).encode() if len(views) > asked.limit else None)
-
-
-def _with_reasons(connection: sa.Connection, views: Sequence[NodeView]) -> list[dict[str, Any]]:
-    keys = [(view.node, view.scored_at) for view in views if view.scored_at is not None]
-    reasons = score_reasons(connection, HORIZONS_H[0], keys)
-    # Not dataclasses.asdict: it copies every value, which is most of the cost of a page of a thousand.
-    return [{name: getattr(view, name) for name in _SHOWN} | {"reasons": reasons.get(view.node, [])} for view in views]
+        found = node_objects(connection, server.settings, server.clock(), page)
+    kept = found[: asked.limit]
+    return listing(kept, Cursor(NO_TIME, kept[-1]["node"]).encode() if len(found) > asked.limit else None)
 
 
 @router.get("/nodes/{node}", operation_id="get_node", summary="One node with its past", response_model=NodeDetail)
@@ -67,7 +54,7 @@ def get_node(_who: Reader, server: Server, node: Annotated[str, Path(max_length=
     now = server.clock()
     since = now - _PAST
     with server.engine.connect() as connection:
-        found = node_views(connection, server.settings, now, NodePage(node=node)) if "\x00" not in node else []
+        found = node_objects(connection, server.settings, now, NodePage(node=node)) if "\x00" not in node else []
         if not found:
             raise Problem(404, f"no node {node!r} has been heard of")
         outages = read_outages(connection, until=now, node=node)
@@ -80,4 +67,4 @@ def get_node(_who: Reader, server: Server, node: Annotated[str, Path(max_length=
             "telemetry": node_telemetry(connection, node, since),
             "scores": node_scores(connection, node, since),
         }
-        return reply(_with_reasons(connection, found)[0] | past)
+        return reply(found[0] | past)

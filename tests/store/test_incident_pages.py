@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from store import schema
 from store.database import writing
 from store.read import Window
+from store.read_json import moment_of
 from store.read_pages import incident_page
 
 NOON = datetime.fromisoformat("2025-03-01T12:00:00+00:00")
@@ -49,11 +50,11 @@ def test_what_showed_since_a_moment_is_listed_once_by_its_start(
                 for _ in range(len(rows) + 1):
                     window = Window(at(since), None if until is None else at(until), after=mark)
                     page = incident_page(connection, window, severity, limit, newest)
-                    found = [*(row.id for row in page), *found] if newest else [*found, *(row.id for row in page)]
+                    found = [*(row["id"] for row in page), *found] if newest else [*found, *(row["id"] for row in page)]
                     if len(page) < limit:
                         break
                     edge = page[0] if newest else page[-1]
-                    mark = (edge.start, edge.id)
+                    mark = (moment_of(edge, "start"), edge["id"])
                 assert found == [ident for _start, ident in expected]
 
 

@@ -138,8 +138,8 @@ def test_the_database_judges_as_the_rules_do(any_engine: sa.Engine, drawn: dict[
         fill(connection, drawn)
         rows = node_page(connection, fleet, NodePage())
         expected = {node: judged(drawn, node, seen) for node, seen in drawn["nodes"]}
-        assert {row.node: (row.state, row.hint_id) for row in rows} == expected
-        assert [row.node for row in rows] == sorted(expected)
+        assert {row["node"]: (row["state"], row["hint_id"]) for row in rows} == expected
+        assert [row["node"] for row in rows] == sorted(expected)
         found = [state for state, _hint in expected.values()]
         counted = {state: (found.count(state), 8 * found.count(state)) for state in found}
         assert count_states(connection, fleet) == counted
@@ -156,7 +156,7 @@ def walked(connection: sa.Connection, fleet: Fleet, page: NodePage) -> list[str]
     for _ in range(len(NAMES) + 1):
         after = names[-1] if names else None
         rows = node_page(connection, fleet, NodePage(page.by_score, page.state, None, after, page.limit))
-        names += [row.node for row in rows]
+        names += [row["node"] for row in rows]
         if not rows:
             return names
     pytest.fail("the pages do not end")
