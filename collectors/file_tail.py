@@ -78,7 +78,7 @@ class FileTail:
 
     @property
     def settled(self) -> bool:
-        """Whether the last read came to the end and nothing of it is held back: there is no more to do before a change."""
+        """Whether the last read came to the end and nothing of it is held back: nothing is to do before a change."""
         return self._at_end and not self._decoder.holding
 
     def finish(self) -> None:

@@ -29,7 +29,7 @@ from parsers.rules_file import RulesFile
 __all__ = ["DEFAULT_PORT", "SidecarSettings", "run"]
 
 _LOG = logging.getLogger("foreshock.sidecar")
-_SAVE_POSITIONS_S = 10.0
+_SAVE_POSITIONS_S = 30.0
 _TEXTFILE_S = 15.0
 _TOLD_S = 60.0
 _LOOK_S = 5.0

@@ -107,8 +107,7 @@ class Spool:
                 self._sync()
             if not self._state_saved:
                 self._save_state()
-            losses = self._losses.due(self._node)
-            if losses:
+            if losses := self._losses.due(self._node):
                 self._make_room(_LOSS_BYTES * len(losses))
                 self._append_events([], {}, losses)
         if losses:
@@ -124,11 +123,11 @@ class Spool:
             if self._unsaved:
                 queue = self._queues["events"]
                 idle = queue.acknowledged == queue.log.end
-                positions = {spec: self._positions[spec] for spec in sorted(self._unsaved)}
-                self._append("events", [encode(time.time(), positions)], sync=True)
+                moved = {spec: self._positions[spec] for spec in self._unsaved}
+                self._append("events", [encode(time.time(), moved)], sync=True)
                 self._unsaved.clear()
-                if idle:  # nothing waits: this record is nothing to send
-                    self._acknowledge("events", queue.log.end)
+                if idle:  # this record is nothing to send, nor is it after a restart
+                    self._acknowledge("events", queue.log.end, save=False)
 
     def pending(self, queue: Queue, max_items: int, max_bytes: int) -> Pending:
         """The oldest items that the server has not acknowledged: at least one record, up to about these limits.
@@ -167,8 +166,8 @@ class Spool:
         """Bytes that a crash or the disk made unreadable since this spool was opened, torn tails among them."""
         with self._lock:
             self._note_damage()
-            damaged = sum(count for (_queue, reason), count in self._losses.totals.items() if reason == "damaged")
-            return damaged + sum(queue.log.torn_bytes for queue in self._queues.values())
+            torn = sum(queue.log.torn_bytes for queue in self._queues.values())
+            return torn + sum(self._losses.totals[queue, "damaged"] for queue in QUEUES)
 
     def close(self) -> None:
         """Save the positions and let another process have the folder."""
@@ -273,21 +272,22 @@ class Spool:
         for queue in self._queues.values():
             queue.note_damage()
 
-    def _acknowledge(self, queue: Queue, cursor: Cursor) -> None:
+    def _acknowledge(self, queue: Queue, cursor: Cursor, save: bool = True) -> None:
         """Never fails: on a full disk it is deleting what the server has that makes room."""
-        before, self._queues[queue].acknowledged = self._queues[queue].acknowledged, cursor
+        goes = cursor.segment != self._queues[queue].acknowledged.segment
+        self._queues[queue].acknowledged = cursor
         with suppress(OSError):
-            self._save_state()
-        if cursor.segment != before.segment:
+            if save or goes:  # unsaved, what was sent last is sent again: that changes nothing
+                self._save_state(sync=goes)
+        if goes:
             with suppress(OSError):
                 self._queues[queue].acknowledge(cursor)
             self._take_reserve()
 
-    def _save_state(self) -> None:
+    def _save_state(self, sync: bool = True) -> None:
         self._state_saved = False
-        places = {queue: self._queues[queue].acknowledged for queue in QUEUES}
-        state = SpoolState(places, self._losses.open_losses())
-        self._reserve.spend(lambda: state.write(self._state_file))
+        state = SpoolState({queue: self._queues[queue].acknowledged for queue in QUEUES}, self._losses.open_losses())
+        self._reserve.spend(lambda: state.write(self._state_file, sync))
         self._state_saved = True
 
     def _sync(self) -> None:

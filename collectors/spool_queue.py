@@ -48,7 +48,7 @@ class SpoolQueue:
 
     def oldest_at(self) -> float | None:
         """When the oldest thing that waits was written (Unix time)."""
-        for payload, _end in self.log.read(self.acknowledged):
+        for payload, _end in self._waiting():
             record = None if payload is None else decode(payload)
             if record is not None and record.items:
                 return record.at
@@ -59,7 +59,7 @@ class SpoolQueue:
         items: list[bytes] = []
         size = 0
         cursor = self.acknowledged
-        for record, end in self._records(self.log.read(cursor)):
+        for record, end in self._records(self._waiting()):
             length = sum(map(len, record.items))
             if items and (len(items) + len(record.items) > max_items or size + length > max_bytes):
                 break
@@ -111,6 +111,10 @@ class SpoolQueue:
         """Count what reading has found unreadable since the last time."""
         self._losses.add(self.name, "damaged", self.log.damaged_bytes - self._damage_told)
         self._damage_told = self.log.damaged_bytes
+
+    def _waiting(self) -> Iterable[tuple[bytes | None, Cursor]]:
+        """What was not acknowledged; where that is nothing, as nearly always, no file is opened to see it."""
+        return self.log.read(self.acknowledged) if self.log.end > self.acknowledged else ()
 
     def _without_infos(self, number: int) -> int:
         records = [record for record, _end in self._records(self.log.read_segment(number))]

@@ -6,6 +6,7 @@ A flipped digit would make unsent events look sent: a file whose checksum does n
 """
 
 import fcntl
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ import orjson
 from collectors.losses import Loss, Losses, Queue
 from collectors.segments import Cursor, write_atomically
 
+# So that its size stays the same, and it can be written over.
+_LEAST_BYTES = 512
 QUEUES: tuple[Queue, ...] = ("events", "telemetry")
 
 
@@ -35,16 +38,18 @@ class SpoolState:
     places: Mapping[Queue, Cursor]
     lost: Sequence[Loss]
 
-    def write(self, path: Path) -> None:
-        """Replace the file.
+    def write(self, path: Path, sync: bool) -> None:
+        """Write the file; with `sync`, or where it tells of losses, wait until the disk has it.
 
         Raises:
-            OSError: the disk is full or broken; the old file stays.
+            OSError: the disk is full or broken; the old file stays, or is one whose checksum does not fit.
         """
         said: dict[str, Any] = {queue: [place.segment, place.offset] for queue, place in self.places.items()}
         said["lost"] = [asdict(loss) for loss in self.lost]
         said["check"] = _check(said)
-        write_atomically(path, orjson.dumps(said))
+        data = orjson.dumps(said).ljust(_LEAST_BYTES)
+        if sync or self.lost or not _overwrite(path, data):
+            write_atomically(path, data)
 
 
 def read_state(path: Path) -> SpoolState:
@@ -56,6 +61,18 @@ def read_state(path: Path) -> SpoolState:
         return SpoolState(places, Losses(said["lost"]).open_losses())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return SpoolState(dict.fromkeys(QUEUES, Cursor()), ())
+
+
+def _overwrite(path: Path, data: bytes) -> bool:
+    """Put new content over the old in one step, at a tenth of the cost of a new file; False where the sizes differ."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.fstat(descriptor).st_size == len(data) and os.pwrite(descriptor, data, 0) == len(data)
+    finally:
+        os.close(descriptor)
 
 
 def _verify(said: Mapping[str, Any], check: int) -> None:

@@ -53,7 +53,7 @@ _STATE = re.compile(r"(?P<id>\d{1,2}): ?(?P<word>\w{1,32})", re.ASCII)
 _RATE = re.compile(r"(?P<gb>\d{1,5}(?:\.\d{1,3})?) Gb/sec(?: \((?P<width>\d{1,2}X)(?: (?P<speed>\w{1,8}))?)?", re.ASCII)
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _GUID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){3}", re.ASCII)
-_COUNT = re.compile(r"\d{1,20}", re.ASCII)
+_MOST_DIGITS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +107,15 @@ def _port(device: str, port: str, pci: str | None, guid: str | None) -> Port:
 
 
 def _counters(port: str) -> dict[str, float]:
-    found = {}
+    found: dict[str, float] = {}
+    try:
+        folder = os.open(port, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return found
     for file, name in _FIELDS.items():
-        text = _text(f"{port}/{file}")
-        if _COUNT.fullmatch(text):
-            found[name] = float(text)
+        if (raw := _read(file, folder)).isdigit() and len(raw) <= _MOST_DIGITS:
+            found[name] = float(raw)
+    os.close(folder)
     for words, size in (("xmit_words", "xmit_bytes"), ("rcv_words", "rcv_bytes")):
         if words in found:
             found[size] = found.pop(words) * _WORD_BYTES
@@ -126,15 +130,20 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _text(path: str) -> str:
-    """A file's first bytes as text; empty where there are none. A node has hundreds: opened without ceremony."""
+    """A file's first bytes as text; empty where there are none."""
+    return _read(path).decode("ascii", errors="replace")
+
+
+def _read(path: str, folder: int | None = None) -> bytes:
+    """A file's first bytes, of a path in a folder. A node has hundreds of files: opened without ceremony."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
         try:
-            return os.read(descriptor, _MOST_BYTES).decode("ascii", errors="replace").strip()
+            return os.read(descriptor, _MOST_BYTES).strip()
         finally:
             os.close(descriptor)
     except OSError:
-        return ""
+        return b""
 
 
 def _pci(device: Path) -> str | None:

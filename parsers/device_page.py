@@ -87,8 +87,10 @@ class Scraped:
     def see(self, place: Place) -> None:
         """What the labels tell of the device; not every series tells all."""
         known, told = self.device, place.device
-        self.device = replace(known, pci=told.pci or known.pci, uuid=told.uuid or known.uuid)
-        self.about.update(place.about)
+        if told.pci not in (None, known.pci) or told.uuid not in (None, known.uuid):
+            self.device = replace(known, pci=told.pci or known.pci, uuid=told.uuid or known.uuid)
+        if place.about:
+            self.about.update(place.about)
 
     def put(self, name: str, value: float | None, metric: Metric, instance: str) -> None:
         """One more value. An instance's never replaces the device's own; a sum with an unknown part is unknown."""
