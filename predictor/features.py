@@ -17,6 +17,9 @@ from predictor.feature import Feature
 from predictor.history import History
 from predictor.rows import Rows
 
+# What a new event or outage changes at once, and what only a new hour of telemetry does.
+EVENTFUL: tuple[ModuleType, ...] = (outage_features, precursor_features, neighbour_features)
+HOURLY: tuple[ModuleType, ...] = (telemetry_features, measure_features)
 MAKERS: tuple[ModuleType, ...] = (outage_features, precursor_features, telemetry_features, neighbour_features)
 # What every history has; the measures of its telemetry come on top.
 FIXED: tuple[Feature, ...] = tuple(feature for maker in MAKERS for feature in maker.FEATURES)

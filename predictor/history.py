@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
+Grid: TypeAlias = NDArray[np.float32]  # (rows, features)
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -74,7 +75,7 @@ class Precursors:
     device: Ints
     serious: Bools
     devices: tuple[str, ...]  # as an operator names it: "GPU 3", "GPU 0000:0f:00.0", ""
-    ids: tuple[str, ...] = ()  # only where they were asked for
+    ids: NDArray[np.object_]
 
 
 @dataclass(frozen=True, slots=True)

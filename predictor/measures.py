@@ -122,11 +122,12 @@ class _Gathered:
             self.device.append(self.devices.setdefault(device, len(self.devices)))
             self.time_ms.append(time_ms)
             for name, (_, high, _, last, _) in measures.items():
+                if last is None or high is None or name in _ELSEWHERE:
+                    continue
                 figured = self.figured.get(name) or self._figured(name)
-                if last is not None and high is not None:
-                    figured.hour.append(hour)
-                    figured.last.append(last)
-                    figured.high.append(high)
+                figured.hour.append(hour)
+                figured.last.append(last)
+                figured.high.append(high)
 
     def _figured(self, name: str) -> _Figured:
         """A place for a measure that was not met before; one that is thrown away, beyond MAX_NAMES."""

@@ -3,16 +3,13 @@
 A year of a large fleet is millions of rows; making a frozen dataclass of each would cost more than all the rest.
 """
 
-from array import array
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
-import orjson
 import sqlalchemy as sa
 
-from predictor.families import FAMILY_INDEX, family_of, is_serious
 from predictor.history import (
     EVENT_WINDOW_MS,
     FAR_FUTURE_MS,
@@ -33,51 +30,25 @@ from predictor.history import (
     to_ms,
 )
 from predictor.measures import read_measures
-from predictor.told import Told
+from predictor.precursor_log import Columns, PrecursorLog, milliseconds, precursor_query
 from store import schema
-from store.event import NAMING, RecordError
+from store.event import RecordError
 from store.hostlist import expand
 from store.read import read_nodes
-from store.sources import NO_SIGN
 
 _FETCH = 20_000
 _NOTHING = np.empty(0, dtype=np.int64)
-# Kinds that say nothing of a node's health, and are many.
-_SILENT_KINDS = ("telemetry", "link_up", "port_discovered", "gpu_returned")
 
 
-class Columns:
-    """Rows gathered column by column in 8 bytes a figure: millions of tuples would take all memory."""
-
-    def __init__(self, types: str) -> None:
-        self._columns: list[array[Any]] = [array(kind) for kind in types]
-
-    def add(self, row: tuple[float, ...]) -> None:
-        """One row, a figure for each column."""
-        for column, value in zip(self._columns, row, strict=True):
-            column.append(value)
-
-    def arrays(self) -> list[np.ndarray[Any, Any]]:
-        """The columns as NumPy arrays that share their memory."""
-        found = self._columns
-        return [np.frombuffer(column, column.typecode) if column else np.empty(0, column.typecode) for column in found]
-
-
-def read_history(connection: sa.Connection, first: datetime, last: datetime, with_ids: bool = False) -> History:
-    """All that features between two moments need: nothing at or after `last` is read.
-
-    Args:
-        with_ids: read the events' ids too (for reasons).
-    """
+def read_history(connection: sa.Connection, first: datetime, last: datetime) -> History:
+    """All that features between two moments need: nothing at or after `last` is read."""
     fleet = read_fleet(connection)
     first_ms, last_ms = to_ms(first), to_ms(last)
     span = data_span(connection)
     hours = (first_ms // HOUR_MS - TELEMETRY_WINDOW_H, last_ms // HOUR_MS)
     return History(
         fleet=fleet,
-        precursors=read_precursors(
-            connection, fleet, (first_ms - EVENT_WINDOW_MS - INCIDENT_GAP_MS, last_ms), with_ids
-        ),
+        precursors=read_precursors(connection, fleet, (first_ms - EVENT_WINDOW_MS - INCIDENT_GAP_MS, last_ms)),
         outages=read_outage_log(connection, fleet, last_ms),
         telemetry=read_telemetry(connection, fleet, *hours),
         jobs=read_jobs(connection, fleet, hours[0] * HOUR_MS, last_ms),
@@ -116,90 +87,24 @@ def _times(moments: Sequence[datetime | None], missing: int) -> np.ndarray[Any, 
     return np.array([missing if moment is None else to_ms(moment) for moment in moments], dtype=np.int64)
 
 
-def _ms(connection: sa.Connection, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    """A time column as a plain number of milliseconds, computed by the database."""
-    if connection.dialect.name == "postgresql":
-        return sa.cast(sa.func.floor(sa.func.extract("epoch", column) * 1000), sa.BigInteger)
-    return sa.type_coerce(column, sa.BigInteger) // 1000
-
-
-def read_precursors(connection: sa.Connection, fleet: Fleet, window_ms: tuple[int, int], with_ids: bool) -> Precursors:
+def read_precursors(connection: sa.Connection, fleet: Fleet, window_ms: tuple[int, int]) -> Precursors:
     """Precursor events of known nodes with window_ms[0] <= time < window_ms[1], in order of time."""
-    index = fleet.index
-    meaning: dict[tuple[Any, ...], tuple[int, bool]] = {}
-    devices: dict[tuple[str, str | None], int] = {}
-    told = Told()
-    rows = Columns("qqqdqb")
-    ids: list[str] = []
-    for row in connection.execute(_precursor_query(connection, window_ms, with_ids)):
-        what = (row[2], row[3], row[4], row[5])
-        if what not in meaning:
-            meaning[what] = (FAMILY_INDEX.get(family_of(*what) or "", -1), is_serious(row[4], row[5]))
-        family, serious = meaning[what]
-        node = index.get(row[0])
-        if node is None or (family < 0 and not serious):
-            continue
-        if told.already(node, family, row[9], row[1]):
-            continue
-        weight = 1.0 if row[6] is None else float(row[6])
-        device = devices.setdefault((row[7], row[8]), len(devices))
-        rows.add((node, row[1], family, weight, device, serious))
-        if with_ids:
-            ids.append(row[10])
-    columns = rows.arrays()
-    return Precursors(
-        node=columns[0],
-        time_ms=columns[1],
-        family=columns[2],
-        weight=columns[3],
-        device=columns[4],
-        serious=columns[5].astype(np.bool_),
-        devices=tuple(_device_name(*told_of) for told_of in devices),
-        ids=tuple(ids),
-    )
-
-
-def _precursor_query(connection: sa.Connection, window_ms: tuple[int, int], with_ids: bool) -> sa.Select[Any]:
-    """Columns: node, time, kind, code, severity, cause, count, device, its name, source and, if asked for, id."""
-    table = schema.events
-    query = (
-        sa.select(
-            table.c.node,
-            _ms(connection, table.c.time),
-            table.c.kind,
-            table.c.code,
-            table.c.severity,
-            table.c.cause,
-            table.c.attributes["count"].as_float(),
-            sa.cast(table.c.device, sa.Text),
-            sa.func.coalesce(*(table.c.attributes[key].as_string() for key in NAMING)),
-            table.c.source,
-            *((table.c.id,) if with_ids else ()),
-        )
-        .where(table.c.time >= from_ms(window_ms[0]), table.c.time < from_ms(window_ms[1]))
-        .where(table.c.node.is_not(None), table.c.source.not_in(sorted(NO_SIGN)), table.c.kind.not_in(_SILENT_KINDS))
-        .order_by(table.c.time, table.c.id)
-    )
-    return query.execution_options(yield_per=_FETCH)
-
-
-def _device_name(text: str, name: str | None) -> str:
-    """How an operator calls a device: `GPU 3`, `port 7`, by its name `disk nvme0`; empty for the node itself."""
-    device = orjson.loads(text)
-    if not isinstance(device, dict) or device.get("type") in (None, "node"):
-        return ""
-    kind = {"gpu": "GPU", "hca": "HCA", "npu": "NPU", "nvswitch": "NVSwitch"}.get(device["type"], device["type"])
-    for key in ("index", "pci", "uuid", "port"):
-        if device.get(key) is not None:
-            return f"{kind} {device[key]}"
-    return f"{kind} {name}" if name else ""
+    first, last = (from_ms(moment) for moment in window_ms)
+    time, ident = schema.events.c.time, schema.events.c.id
+    log = PrecursorLog()
+    log.take(connection.execute(precursor_query(connection, first).where(time < last).order_by(time, ident)))
+    return log.precursors(fleet, *window_ms)
 
 
 def read_outage_log(connection: sa.Connection, fleet: Fleet, until_ms: int | None = None) -> OutageLog:
     """Outages that began before `until_ms`; an end at or after it is hidden, since nobody knew it then."""
     table = schema.outages
     query = sa.select(
-        table.c.node, _ms(connection, table.c.start), _ms(connection, table.c.end), table.c.planned, table.c.cause
+        table.c.node,
+        milliseconds(connection, table.c.start),
+        milliseconds(connection, table.c.end),
+        table.c.planned,
+        table.c.cause,
     ).order_by(table.c.start, table.c.node)
     if until_ms is not None:
         query = query.where(table.c.start < from_ms(until_ms))
@@ -221,25 +126,30 @@ def read_outage_log(connection: sa.Connection, fleet: Fleet, until_ms: int | Non
 
 
 def read_telemetry(connection: sa.Connection, fleet: Fleet, first_hour: int, end_hour: int) -> Telemetry:
-    """Roll-ups of the hours first_hour <= h < end_hour (hours since 1970); all of them have ended by end_hour."""
+    """Known nodes' roll-ups of the hours first_hour <= h < end_hour (hours since 1970): all have ended by end_hour."""
+    names = dict(fleet.index)
+    found = read_rollups(connection, names, first_hour, end_hour)
+    kept = np.flatnonzero(found.node < len(fleet.names))
+    order = kept[np.lexsort((found.time_ms[kept], found.node[kept]))]
+    time_ms = found.time_ms[order]
+    return Telemetry(found.node[order], time_ms, found.values[order], lit_hours(time_ms))
+
+
+def read_rollups(connection: sa.Connection, names: dict[str, int], first_hour: int, end_hour: int) -> Telemetry:
+    """Roll-ups of the hours first_hour <= h < end_hour, in any order; a node that `names` does not know is added."""
     table = schema.telemetry
     query = (
-        sa.select(table.c.node, _ms(connection, table.c.time), *(table.c[name] for name in TELEMETRY_COLUMNS))
+        sa.select(table.c.node, milliseconds(connection, table.c.time), *(table.c[name] for name in TELEMETRY_COLUMNS))
         .where(table.c.time >= from_ms(first_hour * HOUR_MS), table.c.time < from_ms(end_hour * HOUR_MS))
         .where(table.c.samples > 0)  # a source without GPUs says nothing of how many there are
     )
-    index = fleet.index
     nodes, ends, cells = [_NOTHING], [_NOTHING], [np.empty((0, len(TELEMETRY_COLUMNS)), dtype=np.float32)]
     for part in connection.execute(query.execution_options(yield_per=_FETCH)).partitions():
-        names, times, *columns = zip(*part, strict=True)
-        node = np.fromiter((index.get(name, -1) for name in names), dtype=np.int64, count=len(names))
-        known = node >= 0
-        nodes.append(node[known])
-        ends.append((np.array(times, dtype=np.int64)[known] // HOUR_MS + 1) * HOUR_MS)
-        cells.append(np.array(columns, dtype=np.float32).T[known])
-    node, end_ms = np.concatenate(nodes), np.concatenate(ends)
-    order = np.lexsort((end_ms, node))
-    return Telemetry(node[order], end_ms[order], np.concatenate(cells)[order], lit_hours(end_ms))
+        told, times, *columns = zip(*part, strict=True)
+        nodes.append(np.array([names.setdefault(name, len(names)) for name in told], dtype=np.int64))
+        ends.append((np.array(times, dtype=np.int64) // HOUR_MS + 1) * HOUR_MS)
+        cells.append(np.array(columns, dtype=np.float32).T)
+    return Telemetry(np.concatenate(nodes), np.concatenate(ends), np.concatenate(cells), _NOTHING)
 
 
 def lit_hours(end_ms: Ints) -> Ints:
@@ -257,7 +167,7 @@ def read_jobs(connection: sa.Connection, fleet: Fleet, first_ms: int, last_ms: i
     """The attempts that held nodes between two moments; a host list that cannot be read holds none."""
     table = schema.jobs
     query = (
-        sa.select(_ms(connection, table.c.start), _ms(connection, table.c.end), table.c.node_list)
+        sa.select(milliseconds(connection, table.c.start), milliseconds(connection, table.c.end), table.c.node_list)
         .where(table.c.start < from_ms(last_ms))
         .where(table.c.end.is_(None) | (table.c.end >= from_ms(first_ms)))
         .order_by(table.c.start, table.c.job_id, table.c.attempt)

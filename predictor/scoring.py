@@ -15,7 +15,7 @@ from predictor.history import Floats, History, to_ms
 from predictor.labels import HORIZONS_H, at_risk
 from predictor.precursor_features import incidents
 from predictor.reading import read_history
-from predictor.reasons import contributions, strongest
+from predictor.reasons import Explained, explain, references
 from predictor.rows import every
 from predictor.wording import MAX_EVENTS, Subject, describe
 from store import schema
@@ -51,7 +51,7 @@ def score_nodes(engine: sa.Engine, at: datetime) -> list[Score]:
         models = [model for horizon_h in HORIZONS_H if (model := serving_model(connection, horizon_h, at)) is not None]
         if not models:
             raise ModelError("there is no model yet: run `foreshock train` first")
-        history = read_history(connection, at, at, with_ids=True)
+        history = read_history(connection, at, at)
         outage_events = _outage_events(connection, history, at)
     asked_of = every(len(history.fleet.names), [at])
     asked_of = asked_of.only(at_risk(history.fleet, history.outages, asked_of))
@@ -99,7 +99,7 @@ def _outage_events(connection: sa.Connection, history: History, at: datetime) ->
 
 
 def _scores(asked: _Asked, model: StoredModel, forest: Forest, probability: Floats) -> list[Score]:
-    moved = contributions(forest, asked.rows, probability, asked.features)
+    explained = explain(forest, asked.rows, asked.features, references(asked.rows, asked.features))
     opens = incidents(asked.history.precursors)
     names = [feature.name for feature in asked.features]
     found = []
@@ -112,19 +112,21 @@ def _scores(asked: _Asked, model: StoredModel, forest: Forest, probability: Floa
                 time=asked.at,
                 horizon_h=model.horizon_h,
                 score=float(probability[row]),
-                reasons=_reasons(strongest(moved, row, float(probability[row])), subject, float(probability[row])),
+                reasons=_reasons(explained, row, subject, float(probability[row])),
                 model=model.id,
             )
         )
     return found
 
 
-def _reasons(groups: list[tuple[str, float]], subject: Subject, probability: float) -> tuple[Reason, ...]:
-    """The reasons, strongest first; a score that nothing raised is the fleet's base rate."""
+def _reasons(explained: Explained, row: int, subject: Subject, score: float) -> tuple[Reason, ...]:
+    """The reasons, strongest first, and what they leave of the score: they add up to it."""
+    groups = explained.strongest(row)
     if not groups:
-        return (Reason("no sign of trouble in 28 days: the base rate of nodes like it", probability),)
+        return (Reason("no sign of trouble in 28 days: the base rate of nodes like it", score),)
     found = []
     for group, contribution in groups:
         text, events = describe(group, subject)
         found.append(Reason(text, contribution, events))
-    return tuple(found)
+    rest = score - sum(contribution for _, contribution in groups)
+    return (*found, Reason("the base rate, and everything else that raises or lowers it", rest))

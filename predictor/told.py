@@ -1,27 +1,27 @@
 """What several sources tell within a minute counts once: an Xid of the kernel log that two detectors repeat is one Xid.
 
-    told = Told()
-    told.already(node=3, family=7, source="kernel", time_ms=1_000)      # False: the first to say so
-    told.already(node=3, family=7, source="gpud", time_ms=1_500)        # True: gpud repeats the kernel
-    told.already(node=3, family=7, source="kernel", time_ms=1_600)      # True: it says what gpud just said
+    kernel 1.000 s, gpud 1.500 s, kernel 1.600 s      the first counts; gpud repeats it, and so does the kernel's second
 
 It looks back only: what is said later changes nothing that was counted before.
 """
 
-from dataclasses import dataclass, field
+import numpy as np
 
-from predictor.history import INCIDENT_GAP_MS
+from predictor.history import INCIDENT_GAP_MS, Bools, Ints
 
 
-@dataclass(slots=True)
-class Told:
-    """When each source last spoke of a node and family."""
-
-    _last: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
-
-    def already(self, node: int, family: int, source: str, time_ms: int) -> bool:
-        """Whether another source told the same within the minute before; events are given in order of time."""
-        spoke = self._last.setdefault((node, family), {})
-        repeated = any(other != source and time_ms - then <= INCIDENT_GAP_MS for other, then in spoke.items())
-        spoke[source] = time_ms
-        return repeated
+def repeated(node: Ints, family: Ints, source: Ints, time_ms: Ints) -> Bools:
+    """Whether another source told the same of the node in the minute before; entries are given in order of time."""
+    order = np.lexsort((family, node))  # stable: each node's family stays in order of time
+    node, family, source, time_ms = node[order], family[order], source[order], time_ms[order]
+    place = np.arange(len(order), dtype=np.int64)
+    same = np.zeros(len(order), dtype=np.bool_)
+    same[1:] = (node[1:] == node[:-1]) & (family[1:] == family[:-1])
+    # Where a source takes the word, the entry before it is the last that another source said.
+    takes = ~same
+    takes[1:] |= source[1:] != source[:-1]
+    began = np.maximum.accumulate(np.where(takes, place, 0))
+    other = np.maximum(began - 1, 0)
+    found = np.zeros(len(order), dtype=np.bool_)
+    found[order] = same[began] & (time_ms - time_ms[other] <= INCIDENT_GAP_MS)
+    return found

@@ -63,7 +63,7 @@ def _precursors(family: Family, subject: Subject) -> tuple[str, tuple[str, ...]]
     else:
         place = f" on {device}"
     text = f"{amount} {family.noun}{'' if amount == 1 else 's'}{place} in {_span(window_d)}"
-    return text, tuple(events.ids[at] for at in shown[-MAX_EVENTS:]) if events.ids else ()
+    return text, tuple(events.ids[at] for at in shown[-MAX_EVENTS:]) if len(events.ids) else ()
 
 
 def _telling_window(age_ms: Ints) -> int:
@@ -109,7 +109,7 @@ def _gpu_missing(subject: Subject) -> tuple[str, tuple[str, ...]]:
 
 def _ids(subject: Subject, mine: Ints) -> tuple[str, ...]:
     events = subject.history.precursors
-    return tuple(events.ids[at] for at in mine[-MAX_EVENTS:]) if events.ids else ()
+    return tuple(events.ids[at] for at in mine[-MAX_EVENTS:]) if len(events.ids) else ()
 
 
 def _telemetry_gap(subject: Subject) -> tuple[str, tuple[str, ...]]:

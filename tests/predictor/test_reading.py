@@ -24,11 +24,11 @@ from store.database import writing
 from store.event import Device, Event
 
 
-def precursors(engine: sa.Engine, first_d: float = 0, last_d: float = 100, with_ids: bool = False):  # type: ignore[no-untyped-def]
+def precursors(engine: sa.Engine, first_d: float = 0, last_d: float = 100):  # type: ignore[no-untyped-def]
     """The precursor events of a window."""
     with engine.connect() as connection:
         fleet = read_fleet(connection)
-        return read_precursors(connection, fleet, (to_ms(day(first_d)), to_ms(day(last_d))), with_ids)
+        return read_precursors(connection, fleet, (to_ms(day(first_d)), to_ms(day(last_d))))
 
 
 def test_the_fleet_is_by_name_with_groups_and_unknowns(engine: sa.Engine) -> None:
@@ -62,11 +62,10 @@ def test_only_precursors_of_known_nodes_are_read(engine: sa.Engine) -> None:
         Event(day(7), "a", "opensm", "link_down", severity="warning", cause="fabric", device=device),
     ]
     put(engine, [node("a")], events=events)
-    found = precursors(engine, with_ids=True)
+    found = precursors(engine)
     assert [FAMILIES[i].name for i in found.family] == ["hardware_xid", "link_flap"]
     assert found.serious.tolist() == [True, False]
     assert len(found.ids) == 2
-    assert precursors(engine).ids == ()
 
 
 def test_a_window_is_half_open(engine: sa.Engine) -> None:

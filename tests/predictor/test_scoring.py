@@ -187,7 +187,7 @@ def test_a_missing_gpu_is_told_with_its_time(trained: sa.Engine) -> None:
     put(trained, events=[gone], rollups=[rollup("gpu-002", 59 + h / 24, gpus_seen=7) for h in range(13, 16)])
     with trained.connect() as connection:
         at = day(59 + 15 / 24)
-        history = read_history(connection, at, at, with_ids=True)
+        history = read_history(connection, at, at)
     grid = feature_grid(history, np.array([to_ms(at)]))[0]
     position = history.fleet.index["gpu-002"]
     features = dict(zip(NAMES, grid[position].tolist(), strict=True))

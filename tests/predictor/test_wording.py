@@ -20,7 +20,7 @@ def subject(engine: sa.Engine, moment_d: float, name: str = "a", **changed: floa
     """A node at a moment, as scoring sees it; `changed` overrides features."""
     moment = day(moment_d)
     with engine.connect() as connection:
-        history = read_history(connection, moment, moment, with_ids=True)
+        history = read_history(connection, moment, moment)
     at = np.array([to_ms(moment)])
     position = history.fleet.index[name]
     features = dict(zip(NAMES, feature_grid(history, at)[0, position].tolist(), strict=True))

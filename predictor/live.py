@@ -1,0 +1,160 @@
+"""What is known of the fleet now, kept in memory, so that a score costs what is new and not what is old.
+
+    live = Live(engine)
+    look = live.look(now)      # the first reads 28 days, later ones only what has come since
+
+What arrives is found by when it was received, so that a sidecar's events of yesterday count as soon as they come.
+Telemetry speaks of whole hours: its features are computed once for each reading of it.
+The fleet and its outages are small and read anew each time.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from predictor import features
+from predictor.feature import Feature
+from predictor.history import (
+    EVENT_WINDOW_MS,
+    HOUR_MS,
+    INCIDENT_GAP_MS,
+    MEASURE_WINDOW_MS,
+    TELEMETRY_WINDOW_H,
+    Fleet,
+    Floats,
+    Grid,
+    History,
+    Series,
+    from_ms,
+    to_ms,
+)
+from predictor.labels import at_risk
+from predictor.measures import read_measures
+from predictor.precursor_log import PrecursorLog, milliseconds, precursor_query
+from predictor.reading import data_span, read_fleet, read_jobs, read_outage_log
+from predictor.rows import Rows, every
+from predictor.telemetry_log import TelemetryLog
+from store import schema
+
+# A transaction that began before another may commit after it: this much is read twice (ids tell what is known).
+OVERLAP_MS = 120_000
+# Roll-ups of an hour still come for a while after it has ended.
+TELEMETRY_EVERY = timedelta(minutes=20)
+MEASURES_EVERY = timedelta(hours=6)
+FORGET_EVERY_MS = 24 * HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The nodes at risk at one moment, their features, and what these were made of."""
+
+    history: History
+    rows: Rows
+    features: tuple[Feature, ...]
+    values: Grid
+
+
+@dataclass(frozen=True, slots=True)
+class _Hourly:
+    """What changes by the hour: a history without events and outages, and telemetry's features of every node."""
+
+    at: datetime
+    history: History
+    names: tuple[str, ...]
+    values: Grid
+
+    def serves(self, at: datetime, fleet: Fleet) -> bool:
+        """Whether no other hour has ended since, no late roll-ups may have come, and the nodes are the same."""
+        same_hour = to_ms(self.at) // HOUR_MS == to_ms(at) // HOUR_MS
+        fresh = timedelta() <= at - self.at < TELEMETRY_EVERY
+        return same_hour and fresh and self.history.fleet.names == fleet.names
+
+
+class Live:
+    """The history of now, for one thread. A moment may not lie before an earlier one by more than a day."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._log = PrecursorLog()
+        self._mark: int | None = None
+        self._forgot_ms = 0
+        self._telemetry = TelemetryLog()
+        self._measures: dict[str, Series] = {}
+        self._measures_at: datetime | None = None
+        self._hourly: _Hourly | None = None
+
+    def look(self, at: datetime, wanted: Collection[str] = ()) -> Look:
+        """Every node at risk at a moment, and its features.
+
+        Args:
+            wanted: the features that models ask for: measures that none of them knows are not read.
+        """
+        at_ms = to_ms(at)
+        with self._engine.connect() as connection:
+            self._read_events(connection, at_ms)
+            fleet = read_fleet(connection)
+            outages = read_outage_log(connection, fleet, at_ms)
+            if self._hourly is None or not self._hourly.serves(at, fleet):
+                self._hourly = self._of_the_hour(connection, fleet, at, wanted)
+        hourly = self._hourly
+        precursors = self._log.precursors(fleet, at_ms - EVENT_WINDOW_MS - INCIDENT_GAP_MS, at_ms)
+        history = replace(hourly.history, fleet=fleet, precursors=precursors, outages=outages)
+        everybody = every(len(fleet.names), [at])
+        kept = at_risk(fleet, outages, everybody)
+        rows, told = everybody.only(kept), features.features_of(history)
+        place = {feature.name: i for i, feature in enumerate(told)}
+        values = np.empty((len(rows), len(told)), dtype=np.float32)
+        values[:, [place[name] for name in hourly.names]] = hourly.values[kept]
+        for maker in features.EVENTFUL:
+            for name, column in maker.compute(history, rows).items():
+                values[:, place[name]] = column
+        return Look(history, rows, told, values)
+
+    def _read_events(self, connection: sa.Connection, at_ms: int) -> None:
+        """Take what has come since the last time."""
+        since_ms = at_ms - EVENT_WINDOW_MS - INCIDENT_GAP_MS
+        table, on_postgres = schema.events, connection.dialect.name == "postgresql"
+        # SQLite numbers rows as they come; PostgreSQL has an index of when they came.
+        mark: Any = milliseconds(connection, table.c.received) if on_postgres else sa.literal_column("events._rowid_")
+        query = precursor_query(connection, from_ms(since_ms)).add_columns(mark)
+        if self._mark is not None and on_postgres:
+            query = query.where(table.c.received >= from_ms(self._mark - OVERLAP_MS))
+        elif self._mark is not None:
+            query = query.where(mark > self._mark)
+        for part in connection.execute(query.order_by(table.c.time, table.c.id)).partitions():
+            self._log.take(part)
+            self._mark = max(self._mark or 0, *(row[-1] for row in part))
+        if at_ms - self._forgot_ms > FORGET_EVERY_MS:
+            self._log.forget(since_ms)
+            self._forgot_ms = at_ms
+
+    def _of_the_hour(self, connection: sa.Connection, fleet: Fleet, at: datetime, wanted: Collection[str]) -> _Hourly:
+        """Read the telemetry that has come, and make the features of all nodes from it."""
+        at_ms = to_ms(at)
+        first_hour, end_hour = at_ms // HOUR_MS - TELEMETRY_WINDOW_H, at_ms // HOUR_MS
+        self._telemetry.read(connection, first_hour, end_hour)
+        due = self._measures_at is None or not timedelta() <= at - self._measures_at < MEASURES_EVERY
+        if due and any("." in name for name in wanted):
+            self._measures = read_measures(connection, fleet.index, at_ms - MEASURE_WINDOW_MS, end_hour * HOUR_MS)
+            self._measures_at = at
+        span = data_span(connection)
+        history = History(
+            fleet=fleet,
+            precursors=PrecursorLog().precursors(fleet, 0, 0),
+            outages=read_outage_log(connection, fleet, 0),
+            telemetry=self._telemetry.telemetry(fleet, first_hour, end_hour),
+            jobs=read_jobs(connection, fleet, first_hour * HOUR_MS, at_ms),
+            start_ms=at_ms if span is None else min(to_ms(span[0]), at_ms),
+            measures=self._measures,
+        )
+        columns: dict[str, Floats] = {}
+        for maker in features.HOURLY:
+            columns |= maker.compute(history, every(len(fleet.names), [at]))
+        values = np.empty((len(fleet.names), len(columns)), dtype=np.float32)
+        for place, column in enumerate(columns.values()):
+            values[:, place] = column
+        return _Hourly(at, history, tuple(columns), values)

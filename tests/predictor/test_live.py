@@ -1,0 +1,74 @@
+"""What is kept in memory gives what the whole store gives."""
+
+from datetime import datetime, timedelta
+
+import numpy as np
+import sqlalchemy as sa
+from fleet_store import day, fill, node, outage, put, rollup, sbe, xid
+
+from predictor.features import matrix
+from predictor.live import Live, Look
+from predictor.reading import read_history
+from store import schema
+from store.append import append_events
+from store.database import writing
+
+AT = day(40) + timedelta(hours=10, minutes=20)
+
+
+def assert_as_read_anew(engine: sa.Engine, look: Look, at: datetime) -> None:
+    """Feature by feature, and the events' ids."""
+    with engine.connect() as connection:
+        history = read_history(connection, at, at)
+    whole = matrix(history, look.rows)
+    for column, feature in enumerate(look.features):
+        np.testing.assert_array_equal(look.values[:, column], whole[:, column], feature.name)
+    assert set(look.history.precursors.ids) == set(history.precursors.ids)
+
+
+def test_it_follows_what_comes(any_engine: sa.Engine) -> None:
+    """Events, late ones too, outages, repairs, hours of telemetry, a new node: as if all were read anew."""
+    engine = any_engine
+    fill(engine, nodes=12, days=40)
+    live = Live(engine)
+    assert_as_read_anew(engine, live.look(AT), AT)
+    late = [sbe("gpu-003", 39.9, 3, 40), xid("gpu-003", 30, 79), xid("gpu-005", 40.43, 48)]
+    put(engine, [node("stranger")], events=[*late, sbe("stranger", 40.43)], outages=[outage("gpu-006", 40.2, None)])
+    at = AT + timedelta(minutes=1)
+    look = live.look(at)
+    assert look.rows.node.tolist() == [i for i in range(13) if i != 6]
+    assert_as_read_anew(engine, look, at)
+    put(engine, rollups=[rollup("gpu-001", 40 + 10 / 24, 80.0), rollup("gpu-002", 40 + 9 / 24, 81.0)])
+    with writing(engine).begin() as connection:
+        connection.execute(schema.outages.update().where(schema.outages.c.node == "gpu-006").values(end=day(40.44)))
+    for hours in (1, 2, 30, 24 * 20):
+        at = AT + timedelta(hours=hours)
+        assert_as_read_anew(engine, live.look(at), at)
+
+
+def test_what_was_committed_late_is_found(any_engine: sa.Engine) -> None:
+    """Received before the newest that was read, stored after it."""
+    put(any_engine, [node("a")])
+    live = Live(any_engine)
+    with writing(any_engine).begin() as connection:
+        append_events(connection, [xid("a", 39, 79)], received=day(40))
+    assert len(live.look(AT).history.precursors.ids) == 1
+    with writing(any_engine).begin() as connection:
+        append_events(connection, [xid("a", 38, 79)], received=day(40) - timedelta(seconds=90))
+    assert len(live.look(AT).history.precursors.ids) == 2
+
+
+def test_old_events_are_given_back(engine: sa.Engine) -> None:
+    """Once a day; those in the window stay."""
+    put(engine, [node("a")], events=[xid("a", d, 79) for d in (13, 39)])
+    live = Live(engine)
+    live.look(AT)
+    later = AT + timedelta(days=2)
+    assert len(live.look(later).history.precursors.ids) == 1
+    assert len(live._log._ids) == 1
+    assert_as_read_anew(engine, live.look(later), later)
+
+
+def test_an_empty_store_has_nobody_to_look_at(engine: sa.Engine) -> None:
+    """No node, no row; no error."""
+    assert len(Live(engine).look(AT).rows) == 0
