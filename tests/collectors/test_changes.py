@@ -169,6 +169,17 @@ def test_two_waits_end_apart_so_that_lines_are_read_together(tmp_path: Path) -> 
     assert ended[1] - ended[0] >= 0.05
 
 
+def test_a_quiet_wait_is_one_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pause is made only where something was heard soon after the last: waking is what a quiet file costs."""
+    slow = Changes(Wake(), 0.05)
+    waits: list[float] = []
+    monkeypatch.setattr(Wake, "wait", lambda _self, wait_s, *_descriptors: waits.append(wait_s) or time.sleep(wait_s))
+    for _ in range(2):
+        assert slow.wait(0.1) == set()
+    assert len(waits) == 2
+    slow.close()
+
+
 @pytest.mark.parametrize(("place", "expected"), [("/proc/self", False), ("/sys", False), ("/no/such/place", False)])
 def test_a_file_system_that_is_not_known_to_tell_is_not_trusted(place: str, expected: bool) -> None:
     """Whatever is in /proc changes without a word."""
@@ -179,6 +190,23 @@ def test_a_line_is_read_when_it_is_written(following: Following, tmp_path: Path,
     """Nothing but the writing ends these waits, of an hour each."""
     for number in (2, 3):
         assert following.after(append, tmp_path / "kern.log", xid(number)) == [number]
+
+
+def test_quiet_lines_are_one_look_each_and_what_is_held_back_is_one_more(
+    following: Following, tmp_path: Path, no_second_look: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read to its end with nothing held back, the file is looked at when it was written to, and then alone."""
+    looks: list[int] = []
+    find = follow.FileCollector._find
+    monkeypatch.setattr(follow.FileCollector, "_find", lambda self: looks.append(1) or find(self))
+    for _ in range(3):
+        append(tmp_path / "kern.log", "2025-03-01T04:05:06+00:00 gpu-017 kernel: usb 1-1: new device\n")
+        assert following.collector.collect(DEADLINE_S).lines == 1
+    assert len(looks) == 3
+    append(tmp_path / "kern.log", "[ 1.0] pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: id=0008\n")
+    assert following.collector.collect(DEADLINE_S).events == ()
+    assert [event.kind for event in following.collector.collect(DEADLINE_S).events] == ["pcie_aer"]
+    assert len(looks) > 4
 
 
 def test_a_renamed_file_and_its_heir_are_both_heard(following: Following, tmp_path: Path, no_second_look: None) -> None:

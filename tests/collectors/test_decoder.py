@@ -108,3 +108,31 @@ def test_an_id_does_not_depend_on_an_estimated_time_where_the_origin_is_known() 
     second = replace(first, time=datetime(2025, 3, 1, tzinfo=UTC))
     assert number(first, "boot:1").id == number(second, "boot:1").id
     assert number(first, "").id != number(second, "").id
+
+
+class TellingParser(PairParser):
+    """As the other, and says whether it holds anything."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether a line waits for its second."""
+        return self.held is not None
+
+
+def test_a_parser_that_says_so_holds_nothing_back_after_most_lines() -> None:
+    """Then nobody need wait for silence to flush it; a broken line changes nothing of that."""
+    one = Decoder(TellingParser(), lambda line: f"here:{line}")
+    for line, (text, holding) in enumerate((("quiet", False), ("begin", True), ("broken", True), ("end", False)), 1):
+        one.feed(text, line)
+        assert one.holding is holding
+        assert one.flushed_line == (1 if holding else line)
+    assert [event.message for event in one.take()] == ["quiet", "begin end"]
+
+
+def test_what_such_a_parser_held_at_a_crash_is_found_again() -> None:
+    """The line after which it held nothing is where it is shown them from."""
+    after = Decoder(TellingParser(), lambda line: f"here:{line}")
+    after.rehearse([(1, "quiet"), (2, "begin")], flushed_line=1)
+    assert after.holding
+    after.feed("end", 3)
+    assert [event.message for event in after.take()] == ["begin end"]

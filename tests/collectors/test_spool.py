@@ -159,6 +159,51 @@ def test_a_damaged_acknowledgement_sends_again_rather_than_loses(
     assert messages(opened()) == [1]
 
 
+def test_what_the_server_took_is_noted_without_a_new_file(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is the disk waited for: each request would cost as much again. A restart sends none of it twice."""
+    spool = opened()
+    state = tmp_path / "acknowledged.json"
+    spool.append(SPEC, collected(1))
+    spool.acknowledge("events", spool.pending("events", 10, 10**6).cursor)
+    before, synced = state.stat(), list[int]()
+    spool.append(SPEC, collected(2))
+    monkeypatch.setattr("collectors.segments.os.fsync", synced.append)
+    spool.acknowledge("events", spool.pending("events", 10, 10**6).cursor)
+    assert (state.stat().st_ino, state.stat().st_size) == (before.st_ino, before.st_size)
+    assert synced == []
+    assert messages(opened()) == []
+
+
+def test_a_note_of_another_size_is_written_anew(opened: Opened, tmp_path: Path) -> None:
+    """As an older release left it, or one that tells of many losses."""
+    spool = opened()
+    spool.append(SPEC, collected(1))
+    spool.acknowledge("events", spool.pending("events", 10, 10**6).cursor)
+    state = tmp_path / "acknowledged.json"
+    state.write_bytes(state.read_bytes().rstrip())
+    spool.append(SPEC, collected(2))
+    spool.acknowledge("events", spool.pending("events", 10, 10**6).cursor)
+    assert messages(opened()) == []
+
+
+def test_positions_alone_are_nothing_to_send_also_after_a_crash(opened: Opened) -> None:
+    """They wait for nobody, whether or not that was noted."""
+    spool = opened()
+    spool.append(SPEC, collected(1, place=1))
+    spool.acknowledge("events", spool.pending("events", 10, 10**6).cursor)
+    spool.append(SPEC, Collected(position={"place": 2}))
+    spool.save_positions()
+    assert spool.backlog_bytes("events") == 0
+    assert spool.oldest_s() == 0.0
+    again = opened()
+    assert again.position(SPEC) == {"place": 2}
+    assert messages(again) == []
+    again.acknowledge("events", again.pending("events", 10, 10**6).cursor)
+    assert again.backlog_bytes("events") == 0
+
+
 def test_a_full_spool_takes_no_event_and_loses_none(opened: Opened) -> None:
     """The source waits; once the server took something there is room."""
     spool = opened(20_000)

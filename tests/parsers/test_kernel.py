@@ -1,13 +1,17 @@
 """The kernel parser: which lines it takes, and records over several lines."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from parsers.kernel import SIGNS, KernelParser
-from parsers.parser import MAX_LINE, Context, ParseError, parse
+from parsers.parser import MAX_LINE, Context, ParseError, Parser, parse
+from parsers.ruled import make_parser
+from parsers.rules import NO_RULES
 from store.event import Event
 
+FIXTURES = sorted((Path(__file__).parents[2] / "fixtures/kernel").glob("*.log"))
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, x"
 
 
@@ -148,3 +152,20 @@ def test_a_cut_object_is_counted_and_the_next_line_is_read() -> None:
     lines = ['{"MESSAGE":"NVRM: Xid (PCI', XID]
     events = list(parse(KernelParser(Context()), lines, on_error))
     assert (errors, [event.line for event in events]) == ([1], [2])
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("under_rules", [False, True])
+def test_it_says_whether_a_flush_would_give_anything(path: Path, under_rules: bool) -> None:
+    """After each line: one parser is asked, another is flushed."""
+    rules = (lambda: NO_RULES) if under_rules else None
+    asked: Parser = make_parser("kernel", Context(node="gpu-017", year=2026), rules)
+    lines: list[str] = []
+    for text in path.read_text(errors="replace").splitlines()[:20]:
+        lines.append(text)
+        list(asked.feed(text, len(lines)))
+        holds = bool(getattr(asked, "holds"))  # noqa: B009 - no parser must have it
+        flushed = make_parser("kernel", Context(node="gpu-017", year=2026), rules)
+        for number, line in enumerate(lines, start=1):
+            list(flushed.feed(line, number))
+        assert bool(list(flushed.flush())) == holds
