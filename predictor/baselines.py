@@ -26,3 +26,5 @@ def rules(rows: Dataset) -> Floats:
 
 
 BASELINES: Mapping[str, Callable[[Dataset], Floats]] = {"history_count": history_count, "rules": rules}
+# What each goes by, for a model that serves in place of the trees.
+COLUMNS: Mapping[str, tuple[str, ...]] = {"history": ("outages_28d", "outages_all"), "rules": _SIGNS}

@@ -10,7 +10,7 @@ Scorecards). Pure functions over matrices: the store is not asked.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, TypeAlias
 
@@ -33,17 +33,24 @@ _PRESENT, _GONE, _ABSENT = 0.2, 0.1, 0.01
 _MOST_NAMED = 10
 
 
-def profile(values: NDArray[np.float32], names: Sequence[str], weights: Floats, late: Bools) -> dict[str, Any]:
+def profile(
+    values: NDArray[np.float32],
+    names: Sequence[str],
+    weights: Floats,
+    late: Bools,
+    used: Collection[str] | None = None,
+) -> dict[str, Any]:
     """How each feature was spread over the rows that a model learned from.
 
     Args:
         weights: of each row: drawn negatives stand for those that were not drawn.
         late: the later half of the rows. What moved during the training already, an age say, is no news afterwards.
+        used: what the model asks; None is all. Of the others it is kept alone how many rows had them.
     """
     found = {}
     for column, name in enumerate(names):
         value = values[:, column]
-        known = value[np.isfinite(value)]
+        known = value[np.isfinite(value)] if used is None or name in used else np.empty(0)
         edges = np.unique(np.quantile(known, np.linspace(0, 1, PARTS + 1)[1:-1])) if len(known) else np.empty(0)
         early, later = (_shares(_counts(value, edges, weights * half)) for half in (~late, late))
         whole = _shares(_counts(value, edges, weights))
@@ -118,7 +125,7 @@ def compare(then: Profile, now: Mapping[str, Floats], nodes: tuple[int, int]) ->
             vanished.append(name)
         elif was_known < _ABSENT and known >= _PRESENT:
             appeared.append(name)
-        elif one is not None and was_known >= _ABSENT:
+        elif one is not None and one["edges"]:
             index = psi(np.asarray(one["share"]), _shares(counts))
             limit = max(SHIFT, 2.0 * one["own"], _by_chance(len(counts), nodes, len(now)))
             if index > limit:

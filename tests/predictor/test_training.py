@@ -1,0 +1,188 @@
+"""Training: what is learned, from what, how it was judged, and which role it gets."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from fleet_store import RECEIVED, day, fill, node, outage, put, xid
+
+from predictor.control import Acted, read_acted, uncertain
+from predictor.folds import NoDataError
+from predictor.history import HOUR_MS, to_ms
+from predictor.labels import Labels
+from predictor.model import TooFewPositivesError
+from predictor.reading import read_fleet
+from predictor.registry import MOST_CHALLENGERS, register
+from predictor.rows import Rows
+from predictor.training import TrainSettings, _choice, train
+from store import schema
+from store.database import writing
+from store.hint import Hint
+from store.hint_log import audit_page, change_state, close_hint, save_hint
+from store.model import StoredModel
+from store.read_models import list_models
+from store.read_scores import challengers, read_model, serving_model
+
+HOUR = timedelta(hours=1)
+DAY = TrainSettings(horizons_h=(24,))
+MODEL = StoredModel("m0", day(1), day(1), 24, ("a",), {}, b"0", "digest")
+
+
+def roles(engine: sa.Engine) -> dict[str, str]:
+    """The role of each model."""
+    with engine.connect() as connection:
+        return {row["id"]: row["role"] for row in list_models(connection)}
+
+
+def test_training_registers_a_champion_of_each_horizon_with_all_that_it_was_made_of(engine: sa.Engine) -> None:
+    """Data, code, hold-out with intervals and baselines, profile; the same data give the same id, and no second row."""
+    fill(engine, nodes=24, days=40)
+    names = train(engine)
+    assert train(engine) == names
+    assert roles(engine) == dict.fromkeys(names, "champion")
+    with engine.connect() as connection:
+        for horizon_h in (24, 168):
+            model = serving_model(connection, horizon_h)
+            assert model is not None
+            assert model.metrics["positives"] == model.data["positives"] >= 8
+            assert len(model.data["sha256"]) == 64
+            assert model.code.startswith("0.")
+            assert set(model.profile) >= set(model.features)
+            holdout = model.metrics["holdout"]
+            low, high = holdout["intervals"]["average_precision"]
+            assert low <= holdout["average_precision"] <= high
+            assert set(holdout["baselines"]) == {"history_count", "rules"}
+            assert "average precision on the last quarter" in model.why
+            assert model.by == "train"
+
+
+def test_training_until_a_moment_sees_nothing_later(engine: sa.Engine) -> None:
+    """The same model, to the byte, as from a store that ends there."""
+    fill(engine, nodes=24, days=40)
+    names = train(engine, until=day(30), settings=DAY)
+    with writing(engine).begin() as connection:
+        connection.execute(schema.models.delete())
+        for table, column in ((schema.events, "time"), (schema.telemetry, "time"), (schema.outages, "start")):
+            connection.execute(table.delete().where(table.c[column] >= day(30)))
+    put(engine, outages=[outage("gpu-001", 30, 1, planned=True)])  # the data end where they ended for the first
+    assert train(engine, until=day(30), settings=DAY) == names
+
+
+def test_training_needs_data_and_outages(engine: sa.Engine) -> None:
+    """An empty store, a short one, a quiet one: each is told apart."""
+    with pytest.raises(NoDataError, match="foreshock ingest"):
+        train(engine)
+    put(engine, [node("a")], events=[xid("a", 0, 31, "application"), xid("a", 1, 31, "application")])
+    with pytest.raises(NoDataError, match="too short"):
+        train(engine)
+    put(engine, events=[xid("a", 30, 31, "application")])
+    with pytest.raises(TooFewPositivesError, match="are needed"):
+        train(engine)
+    assert roles(engine) == {}
+
+
+def test_a_window_and_other_data_make_another_model_that_may_be_a_challenger(engine: sa.Engine) -> None:
+    """It serves nobody; the digest of the data tells the two apart."""
+    fill(engine, nodes=24, days=40)
+    first = train(engine, until=day(35), settings=DAY)
+    second = train(engine, settings=replace(DAY, learn_days=30, role="challenger", by="server", now=day(60)))
+    assert roles(engine) == {**dict.fromkeys(first, "champion"), **dict.fromkeys(second, "challenger")}
+    with engine.connect() as connection:
+        models = [read_model(connection, ident) for ident in (first[0], second[0])]
+        assert [entry["subject"] for entry in audit_page(connection, 1, None, None)] == second
+    old, new = models
+    assert old is not None
+    assert new is not None
+    assert new.data["sha256"] != old.data["sha256"]
+    assert new.data["since"] >= day(9).isoformat() > old.data["since"]
+    assert (new.by, new.since) == ("server", day(60))
+
+
+def test_where_a_baseline_ranks_better_it_serves(monkeypatch: pytest.MonkeyPatch, engine: sa.Engine) -> None:
+    """A model of its signs alone; with few outages chance decides, and the trees serve."""
+    found = {"average_precision": 0.1, "positives": 50, "baselines": {}}
+    found["baselines"] = {"history_count": {"average_precision": 0.2}, "rules": {"average_precision": 0.05}}
+    kind, why = _choice(found)
+    assert (kind, "history_count, which serves instead" in why) == ("history", True)
+    assert _choice({**found, "average_precision": 0.3})[0] == "gbt"
+    assert _choice({**found, "positives": 29})[0] == "gbt"
+    assert _choice(None)[0] == "gbt"
+    fill(engine, nodes=24, days=40)
+    monkeypatch.setattr("predictor.training._choice", lambda _holdout: ("rules", "as told"))
+    train(engine, settings=DAY)
+    with engine.connect() as connection:
+        model = serving_model(connection, 24)
+    assert model is not None
+    assert (model.kind, model.why, model.id[:9]) == ("rules", "as told, the first of its horizon", "rules-24h")
+    assert model.features == ("hardware_xid_7d", "row_remap_7d", "memory_7d", "link_flap_7d")
+
+
+def test_more_challengers_than_a_few_let_the_oldest_go(engine: sa.Engine) -> None:
+    """And a model that is known keeps its role, unless it is to be the champion."""
+    with writing(engine).begin() as connection:
+        for i in range(MOST_CHALLENGERS + 2):
+            model = replace(MODEL, id=f"m{i}", created=day(i))
+            assert register(connection, model, "challenger", "t", day(i)) == ("challenger" if i else "champion")
+        assert [model.id for model in challengers(connection, 24)] == ["m2", "m3", "m4"]
+        rejected = read_model(connection, "m1")
+        assert rejected is not None
+        assert (rejected.role, "newer ones" in rejected.why) == ("rejected", True)
+        assert register(connection, replace(MODEL, id="m1"), "challenger", "t", day(9)) == "rejected"
+        assert register(connection, replace(MODEL, id="m3"), "champion", "t", day(9)) == "champion"
+    assert roles(engine) == {
+        "m0": "retired",
+        "m1": "rejected",
+        "m2": "challenger",
+        "m3": "champion",
+        "m4": "challenger",
+    }
+
+
+def hint(connection: sa.Connection, name: str, at_d: float, action: str = "cordon", sent: bool = True) -> Hint:
+    """A hint for a day that a scheduler took, or not."""
+    made = Hint(f"h-{name}-{at_d}", name, action, "approved", "r", "foreshock", day(at_d), day(at_d + 1))  # type: ignore[arg-type]  # words
+    save_hint(connection, made, day(at_d), {})
+    return change_state(connection, made, "sent", day(at_d) + HOUR, "dispatch") if sent else made
+
+
+def test_only_what_a_scheduler_took_makes_a_row_uncertain(any_engine: sa.Engine) -> None:
+    """From then until the hint ends; a watch asks nothing, a shadow and a hint of an unknown node neither."""
+    put(any_engine, [node(name) for name in ("a", "b", "c", "d")])
+    with writing(any_engine).begin() as connection:
+        hint(connection, "a", 1)
+        close_hint(connection, hint(connection, "b", 1), "released", day(1.5), "policy")
+        hint(connection, "c", 1, sent=False)
+        hint(connection, "d", 1, "watch")
+        hint(connection, "z", 1)
+        fleet = read_fleet(connection)
+        acted = read_acted(connection, fleet)
+    spans = {fleet.names[n]: (s, e) for n, s, e in zip(acted.node, acted.start_ms, acted.end_ms, strict=True)}
+    begin = to_ms(day(1) + HOUR)
+    assert spans == {"a": (begin, to_ms(day(2))), "b": (begin, to_ms(day(1.5)))}
+
+
+def test_a_row_is_uncertain_where_no_outage_came_and_a_hint_lay_in_its_horizon() -> None:
+    """Before and after it is not; with an outage it counts."""
+    hours = np.array([0, 10, 23, 30, 49, 10, 10])
+    rows = Rows(np.array([0, 0, 0, 0, 0, 1, 0]), hours * HOUR_MS)
+    positive = np.array([False] * 6 + [True])
+    known = np.ones(7, dtype=np.bool_)
+    acted = Acted(np.array([0]), np.array([30 * HOUR_MS]), np.array([49 * HOUR_MS]))
+    found = uncertain(rows, Labels(known, known, positive, np.full(7, np.nan)), acted, 24)
+    assert found.tolist() == [False, True, True, True, False, False, False]
+
+
+def test_nodes_that_were_acted_on_are_left_out_of_training(engine: sa.Engine) -> None:
+    """All the rest stays; the control group's rows do."""
+    fill(engine, nodes=24, days=40)
+    (before,) = train(engine, settings=DAY)
+    with writing(engine).begin() as connection:
+        for at_d in range(5, 25):
+            hint(connection, "gpu-003", at_d)
+            hint(connection, "gpu-004", at_d, sent=False)
+    (after,) = train(engine, settings=replace(DAY, role="challenger", now=RECEIVED))
+    with engine.connect() as connection:
+        rows = [getattr(read_model(connection, ident), "data", {})["rows"] for ident in (before, after)]
+    assert 30 <= rows[0] - rows[1] <= 44
