@@ -11,8 +11,8 @@ from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from predictor.lemon_export import report_json, rma_csv, rma_rows
 from predictor.lemon_signals import WINDOW_D
 from predictor.lemons import FALSE_SHARE, TIMES, Lemon, RepairList, repair_list
+from predictor.reading import data_span
 from store.event import RecordError, parse_time
-from store.read import newest_time
 
 
 @click.command()
@@ -33,10 +33,10 @@ def lemons(url: str, at: str | None, rma: Path | None, as_json: bool) -> None:
     if rma is not None and rma.suffix not in (".csv", ".json"):
         raise Failure(f"--rma {rma}: name a file that ends in .csv or .json")
     with open_store(url).begin() as connection:
-        moment = moment or newest_time(connection)
-        if moment is None:
+        span = data_span(connection)
+        if span is None:
             raise Failure("the database holds no records: run `foreshock ingest` first")
-        report = repair_list(connection, moment)
+        report = repair_list(connection, moment or span[1])
     if rma is not None:
         _write(rma, report)
     if as_json:

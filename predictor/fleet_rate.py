@@ -2,10 +2,11 @@
 
     excess(counts=[0, 1, 6], exposure=[28, 28, 28], times=4.0).probability    # -> near 0, below 0.9, near 1
 
-Each node's count is Poisson; the nodes' rates are spread by a gamma whose mean is the fleet's and whose shape the
-counts themselves tell (FIELD D6: about 0.12 where a few nodes fail again and again, large where all are alike). The
-uncertainty of the shape is averaged over, so that a small or quiet fleet makes nobody sure. In a fleet of equals the
-shape is large and no count of thousands is called bad by chance: no threshold has to be set for a cluster.
+Each node's count is Poisson. The nodes' rates, as multiples of the fleet's mean, are spread by a gamma of mean 1, whose
+shape the counts themselves tell (FIELD D6: about 0.12 where a few nodes fail again and again, large where all are
+alike), and a few stand apart, anywhere above `times`: how few, the counts tell too (FIELD D6: 1.2 % in one fleet). The
+uncertainty of both is averaged over, so that a small or quiet fleet makes nobody sure, and thousands of alike nodes no
+lemon: no threshold has to be set for a cluster.
 """
 
 import math
@@ -18,6 +19,10 @@ from predictor.history import Floats, Ints
 # Candidates of the gamma's shape, and what is believed of it beforehand: around FIELD D6, wide.
 _SHAPES = np.geomspace(0.04, 100.0, 24)
 _BELIEVED = np.exp(-0.5 * (np.log(_SHAPES / 0.2) / 1.5) ** 2)
+# Candidates of the share of nodes that stand apart; each power of ten is believed as much as another.
+_APART = np.geomspace(1e-4, 0.05, 10)
+# They fail up to so many times more than the least of them.
+_APART_SPAN = 25.0
 # Rates as multiples of the fleet's mean, for the posterior's integral.
 _MULTIPLES = np.geomspace(1e-3, 1e4, 700)
 # Exposures are rounded to this share of their mean: alike nodes are then computed once.
@@ -55,21 +60,51 @@ def excess(counts: Ints, exposure: Floats, times: float) -> Excess:
     pairs = np.stack([counts[watched], np.maximum(np.round(exposure[watched] / step), 1.0)], axis=1)
     kinds, kind_of, alike = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
     count, expected = kinds[:, 0], kinds[:, 1] * step * mean
-    evidence = np.array([_log_likelihood(shape, count, expected) @ alike for shape in _SHAPES]) + np.log(_BELIEVED)
+    gamma = np.array([_gamma_likelihood(shape, count, expected) for shape in _SHAPES])
+    apart = _apart_likelihood(count, expected, times)
+    # (shapes, shares, kinds of node): how likely each count is under each candidate.
+    likelihood = (1.0 - _APART)[None, :, None] * gamma[:, None, :] + _APART[None, :, None] * apart
+    evidence = np.log(likelihood) @ alike + np.log(_BELIEVED)[:, None]
     weight = np.exp(evidence - evidence.max())
     weight /= weight.sum()
-    probability, multiple = _posterior(count, expected, weight, times)
-    found = Excess(mean, float(_SHAPES[weight.argmax()]), exposure * mean, nothing.copy(), nothing.copy())
-    found.probability[watched] = probability[kind_of.ravel()]
+    stands = (weight[:, :, None] * (_APART[None, :, None] * apart / likelihood)).sum(axis=(0, 1))
+    high, multiple = _posterior(count, expected, weight.sum(axis=1), times)
+    high, multiple = (
+        (1.0 - stands) * high + stands,
+        (1.0 - stands) * multiple + stands * _apart_mean(count, expected, times),
+    )
+    found = Excess(mean, float(_SHAPES[weight.sum(axis=1).argmax()]), exposure * mean, nothing.copy(), nothing.copy())
+    found.probability[watched] = high[kind_of.ravel()]
     found.multiple[watched] = multiple[kind_of.ravel()]
     return found
 
 
-def _log_likelihood(shape: float, count: Floats, expected: Floats) -> Floats:
+def _gamma_likelihood(shape: float, count: Floats, expected: Floats) -> Floats:
     """Negative binomial: a Poisson whose rate is gamma distributed; one entry a kind of node."""
     shared = expected / (shape + expected)
     lgamma = np.array([math.lgamma(n + shape) - math.lgamma(shape) - math.lgamma(n + 1.0) for n in count])
-    found: Floats = lgamma + shape * np.log1p(-shared) + count * np.log(shared)
+    found: Floats = np.exp(lgamma + shape * np.log1p(-shared) + count * np.log(shared))
+    return np.maximum(found, 1e-300)
+
+
+def _apart_density(count: Floats, expected: Floats, times: float) -> tuple[Floats, Floats]:
+    """Multiples of those that stand apart, each as believable as another, and how likely the counts are under each."""
+    multiples = np.geomspace(times, times * _APART_SPAN, 60)
+    rate = expected[:, None] * multiples[None, :]
+    lgamma = np.array([math.lgamma(n + 1.0) for n in count])
+    density: Floats = np.exp(count[:, None] * np.log(rate) - rate - lgamma[:, None])
+    return multiples, density
+
+
+def _apart_likelihood(count: Floats, expected: Floats, times: float) -> Floats:
+    found: Floats = _apart_density(count, expected, times)[1].mean(axis=1)
+    return np.maximum(found, 1e-300)
+
+
+def _apart_mean(count: Floats, expected: Floats, times: float) -> Floats:
+    """The multiple of a node, should it stand apart."""
+    multiples, density = _apart_density(count, expected, times)
+    found: Floats = (density @ multiples) / np.maximum(density.sum(axis=1), 1e-300)
     return found
 
 
