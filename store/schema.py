@@ -50,6 +50,12 @@ events = sa.Table(
     sa.Index(None, "node", "time"),
     sa.Index(None, "kind", "time"),
     sa.Index("ix_events_named_run", "run", "time", postgresql_where=NAMED, sqlite_where=NAMED),
+    sa.Index(
+        "ix_events_received",
+        "received",
+        postgresql_using="brin",
+        postgresql_with={"pages_per_range": 16, "autosummarize": "on"},
+    ).ddl_if(dialect="postgresql"),
     postgresql_partition_by=BY_DAY,
 )
 

@@ -9,11 +9,11 @@ import sqlalchemy as sa
 from alembic import op
 
 from store.brief import briefly
+from store.online_index import TRIES, build_index
 
 revision = "0005"
 down_revision = "0004"
 
-_TRIES = 600
 _LONG = {"postgresql": "\"end\" - start > interval '1 hour'", "sqlite": '"end" - start > 3600000000'}
 _NAMED = "run IS NOT NULL"
 # Name, table, columns, and of which rows.
@@ -39,9 +39,9 @@ def upgrade() -> None:
     with op.get_context().autocommit_block():
         engine = op.get_bind().engine
         for name, table, columns, where in _NEW:
-            _build(engine, name, table, f"({columns}){_where(where, 'postgresql')}")
+            build_index(engine, name, table, f"({columns}){_where(where, 'postgresql')}")
         for name in _OLD:
-            briefly(engine, partial(_run, statement=f"DROP INDEX IF EXISTS {name}"), _TRIES)
+            briefly(engine, partial(_run, statement=f"DROP INDEX IF EXISTS {name}"), TRIES)
 
 
 def downgrade() -> None:
@@ -58,40 +58,3 @@ def _where(where: str, dialect: str) -> str:
 
 def _run(connection: sa.Connection, statement: str) -> None:
     connection.execute(sa.text(statement))
-
-
-def _build(engine: sa.Engine, name: str, table: str, what: str) -> None:
-    """One index: of a divided table the whole's first, then each part's, which joins it."""
-    with engine.connect() as plain:
-        connection = plain.execution_options(isolation_level="AUTOCOMMIT")
-        parts = connection.scalars(
-            sa.text(
-                "SELECT relid::regclass::text FROM pg_partition_tree(to_regclass(:table)) WHERE isleaf AND level > 0"
-            ),
-            {"table": table},
-        ).all()
-        if not parts:
-            _build_part(connection, name, table, what)
-            return
-        briefly(engine, partial(_run, statement=f"CREATE INDEX IF NOT EXISTS {name} ON ONLY {table} {what}"), _TRIES)
-        for part in parts:
-            if not connection.scalar(sa.text(_HAS), {"part": part, "whole": name}):
-                own = f"{part}_{name.removeprefix(f'ix_{table}_')}"
-                _build_part(connection, own, part, what)
-                briefly(engine, partial(_run, statement=f"ALTER INDEX {name} ATTACH PARTITION {own}"), _TRIES)
-
-
-# A part that was made meanwhile has its index already.
-_HAS = """SELECT EXISTS (SELECT FROM pg_inherits JOIN pg_index ON indexrelid = inhrelid
-          WHERE inhparent = to_regclass(:whole) AND indrelid = to_regclass(:part))"""
-
-
-def _build_part(connection: sa.Connection, name: str, table: str, what: str) -> None:
-    """An index made while the table is written; one that was cut off is made anew."""
-    valid = connection.scalar(
-        sa.text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"), {"name": name}
-    )
-    if valid is False:
-        connection.execute(sa.text(f"DROP INDEX CONCURRENTLY {name}"))
-    if not valid:
-        connection.execute(sa.text(f"CREATE INDEX CONCURRENTLY {name} ON {table} {what}"))
