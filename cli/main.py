@@ -19,7 +19,7 @@ from cli.errors import Failure
 # name: module under `cli` that holds a click command or group of the same name (with - for _).
 COMMANDS = {
     "advise": "cli.goodput",
-    "backtest": "cli.predict",
+    "backtest": "cli.backtest",
     "consume": "cli.consume",
     "dashboard": "cli.dashboard",
     "db": "cli.db",
@@ -31,6 +31,7 @@ COMMANDS = {
     "hints": "cli.hints",
     "ingest": "cli.ingest",
     "lemons": "cli.lemons",
+    "models": "cli.models",
     "parse": "cli.parse",
     "rules": "cli.rules",
     "score": "cli.predict",

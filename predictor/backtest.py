@@ -1,9 +1,12 @@
 """The backtest: what the predictor would have said at each moment of the past, judged by what came.
 
 report = backtest(engine, BacktestSettings(horizon_h=24))   # DESIGN section 3, `foreshock backtest --json`
+
+What `leakage.py` checks is checked before anything is reported: features before models are fitted, folds before each
+fit, the scores at the end.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -11,6 +14,7 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
+from predictor.asof import reader
 from predictor.baselines import BASELINES
 from predictor.dataset import Dataset, Population, Sample, dataset, read_population, rows_at, sample
 from predictor.evaluation import Judged
@@ -18,6 +22,7 @@ from predictor.folds import BacktestSettings, Fold, NoDataError, Plan, plan
 from predictor.forest import Forest
 from predictor.history import DAY_MS, Bools, Floats, Ints, to_ms
 from predictor.labels import label
+from predictor.leakage import check_features, check_look_ahead, check_model, check_purge
 from predictor.model import TooFewPositivesError, fit
 from predictor.reading import data_span
 from predictor.rows import Rows
@@ -28,21 +33,19 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Backtest:
-    """A report, and the scores behind it, one entry a row; NaN where no model could say anything."""
+    """A report, and what it was made from: scores are NaN where no model could say anything.
+
+    `judged` has every row at risk, `ranks` the score of each baseline, one entry a row.
+    """
 
     report: dict[str, Any]
     nodes: tuple[str, ...]
-    rows: Rows
-    scores: Floats
+    judged: Judged
+    ranks: Mapping[str, Floats]
 
 
 def backtest(engine: sa.Engine, settings: BacktestSettings) -> dict[str, Any]:
-    """The report alone.
-
-    Raises:
-        NoDataError: there is too little data.
-        TooFewPositivesError: no fold has enough outages to learn from.
-    """
+    """The report alone; raises what `run_backtest` raises."""
     return run_backtest(engine, settings).report
 
 
@@ -52,6 +55,7 @@ def run_backtest(engine: sa.Engine, settings: BacktestSettings, progress: Progre
     Raises:
         NoDataError: there is too little data.
         TooFewPositivesError: no fold has enough outages to learn from.
+        LeakageError: something has seen the future.
     """
     with engine.connect() as connection:
         span = data_span(connection)
@@ -64,8 +68,10 @@ def run_backtest(engine: sa.Engine, settings: BacktestSettings, progress: Progre
         learned = sample(population, planned.learn, settings.horizon_h)
         asked = rows_at(population, planned.test)
         both = dataset(connection, population, _joined(learned.rows, asked))
-    learn_values, values = both.values[: len(learned.rows)], both.values[len(learned.rows) :]
-    judging = Dataset(both.fleet, both.outages, asked, both.features, values)
+        learn_values, values = both.values[: len(learned.rows)], both.values[len(learned.rows) :]
+        judging = Dataset(both.fleet, both.outages, asked, both.features, values)
+        check_features(learn_values, _unscored(learned), both.features)
+        check_look_ahead(reader(connection), values, asked, both.features)
     scores, skipped = _score_folds(_Lesson(learned, learn_values), judging, planned, settings, progress)
     return _judge(population, judging, scores, settings, [fold for fold in planned.folds if fold not in skipped])
 
@@ -78,6 +84,12 @@ class _Lesson:
     values: NDArray[np.float32]
 
 
+def _unscored(learned: Sample) -> Judged:
+    """Rows to learn from and their answers."""
+    rows = learned.rows
+    return Judged(rows.time_ms, rows.node, np.zeros(len(rows)), learned.labels)
+
+
 def _joined(first: Rows, second: Rows) -> Rows:
     return Rows(np.concatenate([first.node, second.node]), np.concatenate([first.time_ms, second.time_ms]))
 
@@ -88,8 +100,9 @@ def _judge(
     rows = judging.rows
     labels = label(population.fleet, population.outages, rows, settings.horizon_h, population.end_ms)
     ranks = {name: rank(judging) for name, rank in BASELINES.items()}
-    report = summarise(Judged(rows.time_ms, rows.node, scores, labels), ranks, settings, folds)
-    return Backtest(report, population.fleet.names, rows, scores)
+    judged = Judged(rows.time_ms, rows.node, scores, labels)
+    check_model(judged)
+    return Backtest(summarise(judged, ranks, settings, folds), population.fleet.names, judged, ranks)
 
 
 def _score_folds(
@@ -118,6 +131,7 @@ def _score_folds(
 
 def _fit(lesson: _Lesson, judging: Dataset, fold: Fold, settings: BacktestSettings) -> Forest:
     kept = learned_by(lesson.sample.rows.time_ms, fold, settings)
+    check_purge(fold, lesson.sample.rows.time_ms[kept], settings.horizon_h)
     return fit(
         lesson.values[kept],
         lesson.sample.labels.positive[kept],

@@ -34,12 +34,13 @@ def curves(judged: Judged, ranks: Mapping[str, Floats]) -> dict[str, Any]:
 
 def _lines(judged: Judged) -> dict[str, Points]:
     positive = judged.labels.positive
+    # The last point that scikit-learn gives, no recall at precision 1, is nobody's threshold.
     precision, recall, _ = precision_recall_curve(positive, judged.scores, drop_intermediate=True)
     false, right, _ = roc_curve(positive, judged.scores)
     total = float(positive.sum())
     top = [(share, float(flagged_share(judged, share)[positive].sum() / total)) for share in SHARES]
     return {
-        "precision_recall": _thinned(recall[::-1], precision[::-1]),
+        "precision_recall": _thinned(recall[-2::-1], precision[-2::-1]),
         "roc": _thinned(false, right),
         "recall_at_top": top,
     }
@@ -47,7 +48,9 @@ def _lines(judged: Judged) -> dict[str, Points]:
 
 def _thinned(across: Floats, up: Floats) -> Points:
     """At most so many points, evenly over the length of the line, its ends among them."""
+    if len(across) <= _POINTS:
+        return [(float(x), float(y)) for x, y in zip(across, up, strict=True)]
     length = np.concatenate([[0.0], np.cumsum(np.hypot(np.diff(across), np.diff(up)))])
-    wanted = np.linspace(0.0, length[-1], min(_POINTS, len(across)))
+    wanted = np.linspace(0.0, length[-1], _POINTS)
     kept = np.unique(np.clip(np.searchsorted(length, wanted), 0, len(across) - 1))
     return [(float(across[i]), float(up[i])) for i in kept]

@@ -96,7 +96,6 @@ def replay(judged: Judged, policy: Policy, settings: CostSettings) -> dict[str, 
     count = int(avoided.sum())
     saved = count * settings.failure_gpu_h
     return {
-        "policy": str(policy),
         "outages": len(outage_ms),
         "failures_avoided": count,
         "share_avoided": ratio(count, len(outage_ms)),

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from fleet_store import day, fill
 
 from cli.main import foreshock
-from cli.predict import _bar
+from cli.predict import bar
 from store.event import format_time
 
 
@@ -143,14 +143,14 @@ def test_a_progress_bar_shows_on_a_terminal_only(url: str, monkeypatch: pytest.M
     """On stderr, so that JSON on stdout stays clean."""
     stream = Terminal()
     monkeypatch.setattr("sys.stderr", stream)
-    with _bar("Learning") as progress:
+    with bar("Learning") as progress:
         assert progress is not None
         progress(1, 4)
         progress(4, 4)
     assert "Learning" in stream.getvalue()
     assert "100%" in stream.getvalue()
     monkeypatch.setattr("sys.stderr", io.StringIO())
-    with _bar("Learning") as progress:
+    with bar("Learning") as progress:
         assert progress is None
 
 

@@ -44,13 +44,13 @@ def test_every_node_at_risk_is_scored_at_every_moment(engine: sa.Engine) -> None
     told: list[tuple[int, int]] = []
     moments = (day(40), day(50.5), day(59.9))
     found = run_backtest(engine, BacktestSettings(moments=moments), lambda done, of: told.append((done, of)))
-    assert sorted(set(found.rows.time_ms.tolist())) == [to_ms(moment) for moment in moments]
+    assert sorted(set(found.judged.time_ms.tolist())) == [to_ms(moment) for moment in moments]
     with engine.connect() as connection:
         fleet = read_fleet(connection)
         asked = every(len(fleet.names), moments)
         risky = asked.only(label(fleet, read_outage_log(connection, fleet), asked, 24, to_ms(day(60))).at_risk)
-    np.testing.assert_array_equal(found.rows.node, risky.node)
-    assert ((found.scores > 0) & (found.scores < 1)).all()
+    np.testing.assert_array_equal(found.judged.node, risky.node)
+    assert ((found.judged.scores > 0) & (found.judged.scores < 1)).all()
     assert told[-1][0] == told[-1][1]
 
 
@@ -58,11 +58,11 @@ def test_scores_do_not_depend_on_what_came_later(engine: sa.Engine) -> None:
     """The same fold on a store that ends at its last moment: the very same scores."""
     fill(engine, nodes=32)
     moments = (day(45), day(46))
-    whole = run_backtest(engine, BacktestSettings(moments=moments)).scores
+    whole = run_backtest(engine, BacktestSettings(moments=moments)).judged.scores
     with writing(engine).begin() as connection:
         for table, column in ((schema.events, "time"), (schema.telemetry, "time"), (schema.outages, "start")):
             connection.execute(table.delete().where(table.c[column] >= day(46)))
-    np.testing.assert_array_equal(run_backtest(engine, BacktestSettings(moments=moments)).scores, whole)
+    np.testing.assert_array_equal(run_backtest(engine, BacktestSettings(moments=moments)).judged.scores, whole)
 
 
 def test_a_store_without_outages_cannot_be_learned_from(engine: sa.Engine) -> None:

@@ -45,11 +45,11 @@ def outage(node: str, at_h: float, kind: str, warning_h: float | None = None) ->
 
 
 def test_failures_are_told_by_class_and_by_precursor(tmp_path: Path) -> None:
-    """Half of the memory faults had a precursor: the class is predictable; hosts' is not."""
+    """Half of the memory faults had a precursor: the class is predictable; hosts' is not, whatever they had."""
     scores = [[9.0, *[1.0] * 18, 2.0], [1.0] * 18 + [8.0, 9.0], [9.0] + [1.0] * 19]
     hits = [[1] + [0] * 19, [0] * 18 + [1, 0], [0, 1] + [0] * 18]
     # Half a second off: the archive tells seconds.
-    outages = [outage("n0", 12.0001, "hbm", 2.0), outage("n18", 36, "hbm"), outage("n1", 60, "host")]
+    outages = [outage("n0", 12.0001, "hbm", 2.0), outage("n18", 36, "hbm"), outage("n1", 60, "host", 40)]
     truth = read_truth(write(tmp_path, [*outages, outage("elsewhere", 1, "host")]), NAMES)
     found = against_truth(moved(judged(scores, hits)), truth, REPORT)
     assert found["unmatched_rows"] == 0
@@ -58,10 +58,9 @@ def test_failures_are_told_by_class_and_by_precursor(tmp_path: Path) -> None:
     # One place a moment: n0 has it on the first day; n18 stands behind n19 on the second.
     assert found["predictable"]["recall_at_top"]["0.05"] == 0.5
     assert (found["predictable"]["outages"], found["predictable"]["foreseen"]) == (2, 0.5)
-    assert found["with_precursor"]["foreseen"] == 1.0
-    # The precursor began two hours after the moment.
-    assert found["precursor_begun"]["rows"] == 0
-    assert found["precursor_begun"]["foreseen"] is None
+    assert (found["with_precursor"]["outages"], found["with_precursor"]["foreseen"]) == (2, 0.5)
+    # The memory's began two hours after the moment, the host's eight hours before it.
+    assert (found["precursor_begun"]["rows"], found["precursor_begun"]["foreseen"]) == (1, 0.0)
     assert found["classes"]["host"]["recall_at_top"]["0.05"] == 0.0
     assert found["oracle"]["average_precision_ratio"] == pytest.approx(0.25)
     assert found["oracle"]["lift_ratio"] == pytest.approx(0.5)

@@ -1,0 +1,142 @@
+"""Plots as inline SVG: axes, lines, dots with whiskers, bars. No script, no network, readable in light and dark.
+
+A mark is drawn in a box of `WIDTH` x `HEIGHT`; colours come from the classes `c0` .. `c4` of the page's style sheet.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+WIDTH, HEIGHT = 470, 300
+LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 44
+
+STYLE = (
+    "svg{width:100%;height:auto;max-width:34rem;display:block}svg text{font:11px system-ui,sans-serif;fill:var(--dim)}"
+    ".grid{stroke:var(--line);stroke-width:1}.frame{stroke:var(--dim);stroke-width:1;fill:none}"
+    ".c0{stroke:var(--c0);fill:var(--c0)}.c1{stroke:var(--c1);fill:var(--c1)}.c2{stroke:var(--c2);fill:var(--c2)}"
+    ".c3{stroke:var(--c3);fill:var(--c3)}.c4{stroke:var(--c4);fill:var(--c4)}"
+    "polyline{fill:none!important;stroke-width:2;stroke-linejoin:round}polyline.c0{stroke-width:3}"
+    "polyline.dash{stroke-dasharray:5 4;stroke-width:1.5}rect{stroke:none}.whisker{stroke-width:1.5}"
+)
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One side of a plot: what is on it, from where to where, in even or in tenfold steps."""
+
+    title: str
+    low: float
+    high: float
+    log: bool = False
+    write: Callable[[float], str] = "{:g}".format
+
+    def place(self, value: float) -> float:
+        """Where a value stands, 0 to 1; what lies outside is put on the edge."""
+        low, high = self.low, self.high
+        if self.log:
+            low, high, value = (math.log10(max(one, 1e-12)) for one in (low, high, value))
+        return min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 0.5
+
+    def ticks(self) -> list[float]:
+        """Round values along the axis."""
+        if self.log:
+            first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+            steps = (1, 2, 5) if last - first <= 3 else (1,)
+            return [s * 10.0**e for e in range(first, last + 1) for s in steps if self._holds(s * 10.0**e)]
+        wide = (self.high - self.low) / 5 or 1.0
+        size = 10.0 ** math.floor(math.log10(wide))
+        step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor >= wide * 0.999)
+        first = math.ceil(self.low / step - 1e-9)
+        return [i * step for i in range(first, first + 12) if self._holds(i * step)]
+
+    def _holds(self, value: float) -> bool:
+        slack = 1e-9 * (abs(self.low) + abs(self.high))
+        return self.low - slack <= value <= self.high + slack
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Two axes; its methods give marks, `drawn` puts them together."""
+
+    across: Axis
+    up: Axis
+
+    def _x(self, value: float) -> float:
+        return LEFT + self.across.place(value) * (WIDTH - LEFT - RIGHT)
+
+    def _y(self, value: float) -> float:
+        return HEIGHT - BOTTOM - self.up.place(value) * (HEIGHT - TOP - BOTTOM)
+
+    def line(self, points: Iterable[Point], colour: str) -> str:
+        """A line through points."""
+        path = " ".join(f"{self._x(x):.1f},{self._y(y):.1f}" for x, y in points)
+        return f'<polyline class="{colour}" points="{path}"/>'
+
+    def dot(self, point: Point, colour: str, title: str = "") -> str:
+        """A dot that says something when pointed at."""
+        x, y = self._x(point[0]), self._y(point[1])
+        return f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"><title>{escape(title)}</title></circle>'
+
+    def whisker(self, x: float, interval: Sequence[float] | None, colour: str) -> str:
+        """How sure a value is."""
+        if interval is None:
+            return ""
+        at, low, high = self._x(x), self._y(interval[0]), self._y(interval[1])
+        return (
+            f'<line class="{colour} whisker" x1="{at:.1f}" x2="{at:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
+            f'<line class="{colour} whisker" x1="{at - 4:.1f}" x2="{at + 4:.1f}" y1="{low:.1f}" y2="{low:.1f}"/>'
+            f'<line class="{colour} whisker" x1="{at - 4:.1f}" x2="{at + 4:.1f}" y1="{high:.1f}" y2="{high:.1f}"/>'
+        )
+
+    def box(self, across: Point, up: Point, colour: str, title: str = "") -> str:
+        """A filled rectangle between two values of each axis."""
+        left, right = self._x(across[0]), self._x(across[1])
+        low, high = self._y(up[0]), self._y(up[1])
+        return (
+            f'<rect class="{colour}" x="{left:.1f}" y="{high:.1f}" width="{max(right - left, 0.5):.1f}" '
+            f'height="{max(low - high, 0.0):.1f}"><title>{escape(title)}</title></rect>'
+        )
+
+    def note(self, point: Point, text: str, anchor: str = "middle", shift: Point = (0.0, 7.0)) -> str:
+        """A few words at a point; `shift` is in pixels, rightwards and upwards."""
+        x, y = self._x(point[0]) + shift[0], self._y(point[1]) - shift[1]
+        return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+    def drawn(self, label: str, marks: Iterable[str]) -> str:
+        """The whole plot; `label` is what a screen reader says."""
+        return (
+            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">'
+            f"{self._frame()}{''.join(marks)}</svg>"
+        )
+
+    def _frame(self) -> str:
+        bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
+        parts = []
+        for value in self.across.ticks():
+            x, text = self._x(value), escape(self.across.write(value))
+            parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}"/>')
+            parts.append(f'<text x="{x:.1f}" y="{bottom + 15}" text-anchor="middle">{text}</text>')
+        for value in self.up.ticks():
+            y, text = self._y(value), escape(self.up.write(value))
+            parts.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
+        middle = (TOP + bottom) / 2
+        parts.append(f'<path class="frame" d="M{LEFT} {TOP}V{bottom}H{right}"/>')
+        parts.append(
+            f'<text x="{(LEFT + right) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{escape(self.across.title)}</text>'
+            f'<text transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">{escape(self.up.title)}</text>'
+        )
+        return "".join(parts)
+
+
+def legend(names: Sequence[tuple[str, str]]) -> str:
+    """Names beside their colours, as (name, class)."""
+    parts = [
+        f'<span><svg class="key" viewBox="0 0 22 8"><polyline class="{colour}" points="1,4 21,4"/></svg>'
+        f"{escape(name)}</span>"
+        for name, colour in names
+    ]
+    return f'<p class="legend">{"".join(parts)}</p>'

@@ -1,0 +1,156 @@
+"""What a backtest refuses to report."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from fleet_store import day
+from judged_rows import random_fleet
+
+from predictor.evaluation import Judged
+from predictor.feature import Feature
+from predictor.folds import Fold
+from predictor.history import Ints, to_ms
+from predictor.leakage import (
+    LeakageError,
+    check_features,
+    check_look_ahead,
+    check_model,
+    check_purge,
+    doubts,
+)
+from predictor.rows import Rows, every
+
+FOLD = Fold(day(30), day(31.5), day(40))
+FEATURES = (Feature("past", "history"), Feature("future", "history"))
+NAMES = ("past", "future")
+
+
+def learned(*days: float) -> Ints:
+    """Moments learned from."""
+    return np.array([to_ms(day(d)) for d in days])
+
+
+def test_learning_up_to_a_purge_before_the_test_is_honest() -> None:
+    """A horizon and twelve hours; a fold that learned from nothing has seen nothing."""
+    check_purge(FOLD, learned(10, 30), 24)
+    check_purge(FOLD, learned(), 24)
+
+
+@pytest.mark.parametrize(("last", "horizon_h"), [(30.01, 24), (31.5, 24), (35, 24), (30, 25)])
+def test_learning_from_answers_of_the_judged_time_is_refused(last: float, horizon_h: int) -> None:
+    """The fold, the moment and the remedy are named."""
+    with pytest.raises(LeakageError, match=r"the fold judged from 2025-02-01T12:00.*--purge-h") as refused:
+        check_purge(FOLD, learned(1, last, 5), horizon_h)
+    assert f"{horizon_h + 12} h" in str(refused.value)
+
+
+def fleet_rows(moments: int = 12, size: int = 60) -> tuple[Rows, np.ndarray]:
+    """Rows, and two features of them."""
+    rows = every(size, [day(10) + timedelta(days=d) for d in range(moments)])
+    past = (rows.time_ms % 1003 + rows.node).astype(np.float32)
+    return rows, np.stack([past, np.where(rows.node % 3, past / 7, np.nan)], axis=1).astype(np.float32)
+
+
+def test_features_that_stay_the_same_when_the_history_ends_are_honest() -> None:
+    """Missing is as missing as before; a sample of the rows is asked, moment by moment."""
+    rows, values = fleet_rows()
+    asked: list[int] = []
+
+    def again(some: Rows) -> tuple[tuple[str, ...], np.ndarray]:
+        assert len(np.unique(some.time_ms)) == 1
+        asked.append(len(some))
+        at = np.flatnonzero(np.isin(rows.time_ms, some.time_ms) & np.isin(rows.node, some.node))
+        return NAMES, values[at] * np.float32(1 + 1e-6)
+
+    check_look_ahead(again, values, rows, FEATURES)
+    assert len(asked) == 3
+    assert sum(asked) < len(rows) / 3
+
+
+@pytest.mark.parametrize("change", [lambda x: x + 1, lambda x: np.full_like(x, np.nan)], ids=["other", "missing"])
+def test_a_feature_that_differs_when_the_history_ends_is_refused(change: object) -> None:
+    """By its name, with both values and the moment."""
+    rows, values = fleet_rows()
+
+    def again(some: Rows) -> tuple[tuple[str, ...], np.ndarray]:
+        at = np.flatnonzero(np.isin(rows.time_ms, some.time_ms) & np.isin(rows.node, some.node))
+        found = values[at].copy()
+        found[:, 1] = change(found[:, 1])  # type: ignore[operator]
+        return NAMES, found
+
+    with pytest.raises(LeakageError, match=r"feature 'future' knows the future: at 2025-01-11T00:00"):
+        check_look_ahead(again, values, rows, FEATURES)
+
+
+def test_features_are_compared_by_their_names() -> None:
+    """A history that ends early has columns in another order, and lacks those that nobody had measured yet."""
+    rows, values = fleet_rows()
+
+    def again(some: Rows) -> tuple[tuple[str, ...], np.ndarray]:
+        at = np.flatnonzero(np.isin(rows.time_ms, some.time_ms) & np.isin(rows.node, some.node))
+        return ("new", "past"), values[at][:, [1, 0]]
+
+    check_look_ahead(again, values, rows, FEATURES)
+
+
+def test_no_row_has_nothing_to_ask() -> None:
+    """No crash."""
+    rows, values = fleet_rows()
+    none = np.zeros(0, dtype=np.int64)
+    check_look_ahead(lambda some: (NAMES, values[: len(some)]), values[:0], rows.only(none), FEATURES)
+
+
+def two_features(fleet: Judged, leak: np.ndarray) -> np.ndarray:
+    """An honest feature and a leak."""
+    return np.stack([fleet.scores, leak], axis=1).astype(np.float32)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_hours_to_the_next_outage_are_refused_as_a_feature(sign: int) -> None:
+    """Low or high, known or missing for those that never fail."""
+    fleet = random_fleet(100, 20, 1, rate=0.03)
+    hours = np.random.default_rng(1).uniform(0, 24, len(fleet.scores))
+    leak = sign * np.where(fleet.labels.positive, hours, 24 + 100 * hours)
+    with pytest.raises(LeakageError, match=r"feature 'future' alone tells who fails with ROC AUC 1\.0000"):
+        check_features(two_features(fleet, leak), fleet, FEATURES)
+    check_features(two_features(fleet, fleet.scores), fleet, FEATURES)
+
+
+@pytest.mark.parametrize("missing_for", [True, False])
+def test_a_column_that_is_only_there_for_those_that_fail_is_refused(missing_for: bool) -> None:
+    """Whether it is missing tells it, whatever its value is."""
+    fleet = random_fleet(100, 20, 1, rate=0.03)
+    leak = np.where(fleet.labels.positive == missing_for, np.nan, np.random.default_rng(1).random(len(fleet.scores)))
+    with pytest.raises(LeakageError, match="'future'"):
+        check_features(two_features(fleet, leak), fleet, FEATURES)
+
+
+def test_rows_without_an_answer_prove_nothing() -> None:
+    """Unknown rows are left out, and a few positives may be luck."""
+    fleet = random_fleet(100, 20, 1, rate=0.03)
+    leak = np.where(fleet.labels.positive, 1.0, 0.0)
+    few = np.flatnonzero(fleet.labels.positive)[19:]
+    known = fleet.labels.known.copy()
+    known[few] = False
+    check_features(two_features(fleet, leak), replace(fleet, labels=replace(fleet.labels, known=known)), FEATURES)
+
+
+def test_positives_of_few_nodes_prove_nothing() -> None:
+    """Four lemons that stand out may be known by anything."""
+    fleet = random_fleet(100, 20, 1)
+    positive = fleet.node < 4
+    lemons = replace(fleet, labels=replace(fleet.labels, positive=positive))
+    check_model(replace(lemons, scores=positive.astype(float)))
+
+
+def test_a_model_beyond_belief_is_refused() -> None:
+    """And one that is only good is not; from 0.95 on it is doubted in the report."""
+    fleet = random_fleet(100, 20, 2, rate=0.03)
+    noise = np.random.default_rng(1).random(len(fleet.scores))
+    check_model(replace(fleet, scores=fleet.labels.positive + 1.3 * noise))
+    with pytest.raises(LeakageError, match="the model tells who fails with ROC AUC"):
+        check_model(replace(fleet, scores=fleet.labels.positive + 0.99 * noise))
+    assert doubts(0.949) == doubts(None) == []
+    assert "0.961" in doubts(0.961)[0]
