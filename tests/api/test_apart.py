@@ -1,0 +1,80 @@
+"""What takes long is made in another process: the same bytes, and an error where it made none."""
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+import orjson
+import pytest
+import sqlalchemy as sa
+from real.programs import wait_for
+
+from api import lemons
+from api.apart import ApartError, made_apart
+from api.lemons import LemonTurns, listed, made
+from api.state import State
+from store import schema
+from store.append import append_nodes
+from store.database import writing
+from store.node import Node
+
+from .conftest import NOW, QUIET, Clock
+
+
+def told(connection: sa.Connection, now: datetime) -> bytes:
+    """Who makes it, of what, as of when."""
+    nodes = connection.scalar(sa.select(sa.func.count()).select_from(schema.nodes))
+    return orjson.dumps([os.getpid(), nodes, now])
+
+
+def broken(_connection: sa.Connection, _now: datetime) -> bytes:
+    """Fails."""
+    raise ZeroDivisionError
+
+
+def gone(_connection: sa.Connection, _now: datetime) -> bytes:
+    """Is killed."""
+    os.kill(os.getpid(), 9)
+    return b""
+
+
+def add_nodes(engine: sa.Engine, count: int) -> None:
+    """So many nodes, of which nothing else is known."""
+    with writing(engine).begin() as connection:
+        append_nodes(connection, [Node(f"gpu-{number:03}") for number in range(count)])
+
+
+def test_it_is_made_by_another_process_of_the_same_database(any_engine: sa.Engine) -> None:
+    """As of the moment that was handed in."""
+    add_nodes(any_engine, 3)
+    process, nodes, now = orjson.loads(made_apart(told, any_engine.url, NOW))
+    assert process != os.getpid()
+    assert (nodes, datetime.fromisoformat(now)) == (3, NOW)
+    wait_for("that process is gone", lambda: not Path(f"/proc/{process}").exists())
+
+
+@pytest.mark.parametrize("make", [broken, gone])
+def test_a_process_that_fails_is_an_error_that_names_what_it_was_to_make(engine: sa.Engine, make: object) -> None:
+    """Whether it says why or not; nobody waits for it."""
+    with pytest.raises(ApartError, match=getattr(make, "__name__", "")):
+        made_apart(make, engine.url, NOW)  # type: ignore[arg-type]  # one of the functions above
+
+
+@pytest.mark.parametrize("nodes", [3, 4])
+def test_the_repair_list_of_a_large_fleet_is_made_apart(
+    engine: sa.Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch, nodes: int
+) -> None:
+    """The same list; that of a small one costs less than a process does."""
+    begun: list[object] = []
+
+    def counted(make: object, url: sa.URL, now: datetime) -> bytes:
+        begun.append(make)
+        return made_apart(listed, url, now)
+
+    monkeypatch.setattr(lemons, "APART", 3)
+    monkeypatch.setattr(lemons, "made_apart", counted)
+    add_nodes(engine, nodes)
+    state = State(QUIET, engine, clock)
+    LemonTurns(state).turn()
+    assert state.lemons.get(lambda: b"")[0] == made(state)
+    assert begun == ([listed] if nodes > 3 else [])
