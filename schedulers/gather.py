@@ -35,7 +35,8 @@ def gather(connection: sa.Connection, policy: Policy, now: datetime, group: Cont
             tuple(str(reason.get("text", "")) for reason in reasons[node][:5]) if node in reasons else (),
             faults.get(node),
             node in out,
-            group is not None and group.holds(node, now),
+            # Drawn among those alone of which their score asks something: a draw costs, and nodes are many.
+            group is not None and node in reasons and group.holds(node, now),
         )
         for node, rack, leaf, driver in node_places(connection)
     ]
