@@ -5,6 +5,7 @@ fresh = copy_new(connection, events, received, undated={"2f1c..."})
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -82,13 +83,15 @@ def _known(cursor: psycopg.Cursor[Any], events: Sequence[Event]) -> set[str]:
     if not times:
         return set()
     first, last = min(times), max(times)
+    # In the order of the index, whose pages are then at hand.
+    events = sorted(events, key=attrgetter("id"))
     ids = [event.id for event in events]
     asked = {"first": first - _SLACK, "last": last + _SLACK}
     # Not prepared: a plan for any bounds would be one for every day there is.
     if last - first <= _FEW_DAYS:
         cursor.execute(_KNOWN, {**asked, "ids": _json(ids)}, prepare=False)
     else:
-        cursor.execute(_KNOWN_AROUND, {**asked, "ids": ids, "times": times}, prepare=False)
+        cursor.execute(_KNOWN_AROUND, {**asked, "ids": ids, "times": [event.time for event in events]}, prepare=False)
     return {row[0] for row in cursor}
 
 
@@ -115,7 +118,6 @@ def _copied(cursor: psycopg.Cursor[Any], events: Sequence[Event], received: date
         cursor.execute("ROLLBACK TO SAVEPOINT events_in")
         taken = _staged(cursor, text)
         events = [event for event in events if event.id in taken]
-    cursor.execute("RELEASE SAVEPOINT events_in")
     return events
 
 
