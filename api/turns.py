@@ -24,8 +24,9 @@ from store.rules_log import note_rules
 # Features age even when nothing comes in: silence is a sign, too.
 _RESCORE = timedelta(hours=1)
 _HORIZON_H = 24
-# The longest rest between two folds.
-_REST_S = 0.25
+# Between two folds, in a flood: so many times as long as the last one took, and no longer than this.
+_REST = 3.0
+_REST_S = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -94,7 +95,8 @@ class Turns:
     def incidents(self, keep_on: Callable[[], bool]) -> None:
         """Make incidents of the fault events that came in, until none waits.
 
-        After each fold as much time is left to the requests: in a flood both want the same processor.
+        After each fold some time is left to the requests: in a flood both want the same processor, and a fold of
+        more faults costs less for each.
         """
         while keep_on():
             began = time.perf_counter()
@@ -102,7 +104,7 @@ class Turns:
             if not folded:
                 return
             self._state.metrics.folded.inc(folded)
-            time.sleep(min(time.perf_counter() - began, _REST_S))
+            time.sleep(min(_REST * (time.perf_counter() - began), _REST_S))
 
     def dispatch(self, keep_on: Callable[[], bool]) -> None:
         """Send what is owed."""
