@@ -3,6 +3,7 @@
 Several small boosters are averaged, each on all positives and a random part of the negatives. What that does to
 the odds is known exactly and taken back: probabilities keep their scale. (Weights do the same, nine times slower.)
 Features that can only speak for an outage are held monotonic, so that 180 positives cannot teach nonsense.
+A tree asks features of one block alone (`blocks`): the log-odds are a sum over blocks, and a reason is exact.
 """
 
 import math
@@ -10,20 +11,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from predictor.bins import Bins
 from predictor.feature import Feature
 from predictor.forest import Forest, ModelError
-from predictor.history import Bools, Ints
+from predictor.history import Bools, Floats, Grid, Ints
+from predictor.trees import Grown, average
 
 MIN_POSITIVES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class FitSettings:
-    """How much capacity a model has. Tuned on simulated clusters of 64 to 400 nodes; see docs/predictor.md."""
+    """How much capacity a model has; see docs/prediction.md for how these were chosen.
+
+    Attributes:
+        leaves: of one tree, at most `forest.MOST_LEAVES`.
+        half_life_d: a row this many days older counts half (`lesson.weights`); None lets all count the same.
+        alone: groups never interact; False lets all features interact.
+    """
 
     members: int = 4
     trees: int = 120
@@ -32,6 +40,8 @@ class FitSettings:
     min_leaf_rows: int = 40
     l2: float = 1.0
     feature_share: float = 0.3
+    half_life_d: float | None = None
+    alone: bool = True
     negatives_per_positive: int = 20
     least_negatives: int = 2_000
     most_negatives: int = 20_000
@@ -49,16 +59,18 @@ class TooFewPositivesError(ModelError):
 
 
 def fit(
-    rows: NDArray[np.float32],
+    values: Grid,
     positive: Bools,
     features: Sequence[Feature],
     settings: FitSettings | None = None,
     negative_share: float = 1.0,
+    weight: Floats | None = None,
 ) -> Forest:
-    """A forest that gives the probability of a positive. `rows` is (n, features).
+    """A forest that gives the probability of a positive. `values` is (rows, features), NaN where unknown.
 
     Args:
         negative_share: the rows hold this share of all negatives; it is taken back.
+        weight: how much each row counts; None lets all count the same.
 
     Raises:
         TooFewPositivesError: there are fewer than MIN_POSITIVES of them, or no negatives.
@@ -67,28 +79,46 @@ def fit(
     positives = int(positive.sum())
     if positives < MIN_POSITIVES or positives == len(positive):
         raise TooFewPositivesError(positives, len(positive))
+    counts = np.ones(len(positive)) if weight is None else weight
     generator = np.random.default_rng(settings.seed)
-    negatives = len(positive) - positives
-    ample = min(positives * settings.negatives_per_positive, settings.most_negatives)
-    wanted = min(negatives, max(ample, positives, settings.least_negatives))
-    boosters = []
-    for member in range(settings.members):
-        kept = _sample(positive, wanted, generator)
-        columns = telling(rows[kept])
-        booster = _booster(settings, member, positives, [features[column] for column in columns])
-        # Threads only wait for each other on data this small, and on a busy machine they wait long.
-        with threadpool_limits(1, user_api="openmp"):
-            booster.fit(rows[kept][:, columns], positive[kept])
-        boosters.append((booster, columns))
+    wanted = _negatives(settings, positives, len(positive) - positives)
+    drawn = [_sample(positive, wanted, generator) for _ in range(settings.members)]
+    union = np.unique(np.concatenate(drawn))
+    bins = Bins.of(values[union])
+    codes, grown = bins.codes(values[union]), []
+    for member, kept in enumerate(drawn):
+        at = np.searchsorted(union, kept)
+        grown.append(_grow(codes[at], positive[kept], counts[kept], features, (settings, member)))
     # Of the negatives a share was drawn: the odds of a positive seem higher by its inverse (King and Zeng 2001).
-    return replace(average(boosters), offset=math.log(wanted / negatives * negative_share))
+    share = np.mean([counts[kept][~positive[kept]].sum() for kept in drawn]) / counts[~positive].sum()
+    return replace(average(grown, bins), offset=math.log(share * negative_share))
 
 
-def telling(rows: NDArray[np.float32]) -> Ints:
+def telling(rows: Grid) -> Ints:
     """The columns that hold at least two different measured values: the others cannot split anything."""
     low, high = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)
     columns: Ints = np.flatnonzero(low < high)
     return columns
+
+
+def blocks(features: Sequence[Feature], columns: Ints) -> list[list[int]]:
+    """Which of some columns may meet in one tree, as positions in `columns`: disjoint, and all of them together.
+
+    Groups are blocks of their own, which costs nothing on simulated clusters; the measures that telemetry happens
+    to hold (`measure.suffix`) are one block, since counters of one device mean more together (docs/prediction.md).
+    """
+    found: dict[str, list[int]] = {}
+    for position, column in enumerate(columns.tolist()):
+        feature = features[column]
+        measure = feature.name.startswith(f"{feature.group}.")
+        found.setdefault("" if measure else feature.group, []).append(position)
+    return list(found.values())
+
+
+def _negatives(settings: FitSettings, positives: int, negatives: int) -> int:
+    """How many negatives each booster draws."""
+    ample = min(positives * settings.negatives_per_positive, settings.most_negatives)
+    return min(negatives, max(ample, positives, settings.least_negatives))
 
 
 def _sample(positive: Bools, wanted: int, generator: np.random.Generator) -> Ints:
@@ -97,47 +127,26 @@ def _sample(positive: Bools, wanted: int, generator: np.random.Generator) -> Int
     return np.sort(np.concatenate([np.flatnonzero(positive), drawn]))
 
 
-def _booster(
-    settings: FitSettings, member: int, positives: int, features: Sequence[Feature]
-) -> HistGradientBoostingClassifier:
-    return HistGradientBoostingClassifier(
+def _grow(
+    codes: Grid, positive: Bools, counts: Floats, features: Sequence[Feature], member: tuple[FitSettings, int]
+) -> Grown:
+    """One booster of the forest, by its number."""
+    settings, number = member
+    columns = telling(codes)
+    booster = HistGradientBoostingClassifier(
         learning_rate=settings.learning_rate,
         max_iter=settings.trees,
         max_leaf_nodes=settings.leaves,
         # A leaf of a small fleet must be able to hold its few positives' neighbourhood.
-        min_samples_leaf=min(settings.min_leaf_rows, max(5, positives)),
+        min_samples_leaf=min(settings.min_leaf_rows, max(5, int(positive.sum()))),
         l2_regularization=settings.l2,
         max_features=settings.feature_share,
-        monotonic_cst=[feature.monotonic for feature in features],
+        monotonic_cst=[features[column].monotonic for column in columns],
+        interaction_cst=blocks(features, columns) if settings.alone else None,
         early_stopping=False,
-        random_state=settings.seed + member,
+        random_state=settings.seed + number,
     )
-
-
-def average(boosters: list[tuple[HistGradientBoostingClassifier, Ints]]) -> Forest:
-    """The mean log-odds of boosters, each with the columns that it learned from, as one forest.
-
-    Trees are taken from scikit-learn's fitted objects; a test holds the forest to `decision_function`.
-    """
-    parts, features = [], []
-    for booster, columns in boosters:
-        for grown in booster._predictors:
-            parts.append(grown[0].nodes)
-            features.append(columns[grown[0].nodes["feature_idx"]])
-    sizes = np.array([len(part) for part in parts], dtype=np.int64)
-    roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-    nodes = np.concatenate(parts)
-    shift = np.repeat(roots, sizes)
-    itself = np.arange(len(nodes), dtype=np.int64)
-    leaf = nodes["is_leaf"].astype(np.bool_)
-    return Forest(
-        feature=np.where(leaf, 0, np.concatenate(features)).astype(np.int64),
-        threshold=np.where(leaf, np.inf, nodes["num_threshold"]),
-        missing_left=nodes["missing_go_to_left"].astype(np.bool_),
-        left=np.where(leaf, itself, nodes["left"] + shift),
-        right=np.where(leaf, itself, nodes["right"] + shift),
-        value=np.where(leaf, nodes["value"], 0.0) / len(boosters),
-        roots=roots,
-        depth=int(nodes["depth"].max()),
-        baseline=float(np.mean([booster._baseline_prediction.item() for booster, _ in boosters])),
-    )
+    # Threads only wait for each other on data this small, and on a busy machine they wait long.
+    with threadpool_limits(1, user_api="openmp"):
+        booster.fit(codes[:, columns], positive, sample_weight=counts)
+    return Grown(booster, columns)
