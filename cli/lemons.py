@@ -9,7 +9,7 @@ from cli.errors import Failure
 from cli.open import open_store
 from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from predictor.lemon_export import report_json, rma_csv, rma_rows
-from predictor.lemon_signals import WINDOW_D
+from predictor.lemon_records import WINDOW_D
 from predictor.lemons import FALSE_SHARE, TIMES, Lemon, RepairList, repair_list
 from predictor.reading import data_span
 from store.event import RecordError, parse_time

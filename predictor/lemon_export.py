@@ -6,7 +6,8 @@ from collections import Counter
 from typing import Any
 
 from predictor.lemon_parts import Part
-from predictor.lemon_signals import JUDGED, MEMORY_D, WINDOW_D
+from predictor.lemon_records import MEMORY_D, WINDOW_D
+from predictor.lemon_signals import JUDGED
 from predictor.lemons import FALSE_SHARE, TIMES, Lemon, RepairList
 from store.event import format_time
 

@@ -1,6 +1,6 @@
-"""What the repair list counts, read from the store in four plain selects: faults, outages, jobs.
+"""What the repair list counts, read from the store in a few plain selects: faults, outages, jobs.
 
-    records = read_records(connection, at, days=90)
+    records = read_records(connection, at)
 
 A fault is an incident of the machine: an Xid that is no application's, or anything serious of hardware, fabric, driver
 or host. A fault or outage that three nodes of a leaf, or many of the fleet, share within ten minutes is the switch's or
@@ -29,6 +29,8 @@ _TOGETHER, _OF_LEAF, _OF_FLEET, _OF_FLEET_SHARE = timedelta(minutes=10), 3, 10, 
 BEFORE_END, AFTER_END = timedelta(minutes=10), timedelta(minutes=5)
 FAILED_STATES = ("FAILED", "NODE_FAIL", "BOOT_FAIL")
 _STORAGE_OF_A_NODE = "disk"
+# What is judged (Meta's snapshot, FIELD A1), and how far back outages are remembered.
+WINDOW_D, MEMORY_D = 28, 90
 # So many names go into one query.
 NAMES_AT_A_TIME = 400
 
@@ -104,9 +106,13 @@ class SingleJobs:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All of it, by node, in order of time. `jobs` is None where the store holds none: unknown is not zero."""
+    """All of it, by node, in order of time: faults and jobs since `first`, outages since `since`.
+
+    `jobs` is None where the store holds none: unknown is not zero.
+    """
 
     at: datetime
+    first: datetime
     since: datetime
     nodes: Mapping[str, Node]
     faults: Mapping[str, Sequence[Fault]]
@@ -115,24 +121,33 @@ class Records:
     single: Mapping[str, SingleJobs]
 
 
-def read_records(connection: sa.Connection, at: datetime, days: int) -> Records:
-    """What befell every node in the days before a moment."""
-    since = at - timedelta(days=days)
+def read_records(connection: sa.Connection, at: datetime) -> Records:
+    """What befell every node before a moment: in the window, and its outages for longer."""
+    first, since = at - timedelta(days=WINDOW_D), at - timedelta(days=MEMORY_D)
     nodes = {node.node: node for node in read_nodes(connection)}
-    faults = _own([fault for fault in _faults(connection, since, at) if fault.node in nodes], nodes)
+    faults = _own([fault for fault in _faults(connection, first, at) if fault.node in nodes], nodes)
     absences = [absence for absence in _absences(connection, since, at) if absence.node in nodes]
     unplanned = _own([absence for absence in absences if not absence.planned], nodes)
-    kept = sorted([*unplanned, *(a for a in absences if a.planned)], key=lambda a: a.start)
+    kept = sorted([*unplanned, *(absence for absence in absences if absence.planned)], key=lambda one: one.start)
     has_jobs = connection.scalar(sa.select(sa.literal(1)).select_from(schema.jobs).limit(1)) is not None
     return Records(
         at,
+        first,
         since,
         nodes,
         _by_node(faults),
         _by_node(kept),
-        _jobs(connection, since, at) if has_jobs else None,
-        _single(connection, at - timedelta(days=min(days, 28)), at) if has_jobs else {},
+        _jobs(connection, first, at) if has_jobs else None,
+        _single(connection, first, at) if has_jobs else {},
     )
+
+
+def earlier_faults(connection: sa.Connection, records: Records, nodes: Sequence[str]) -> dict[str, list[Fault]]:
+    """The faults of a few nodes between the beginning of the memory and that of the window."""
+    found: list[Fault] = []
+    for i in range(0, len(nodes), NAMES_AT_A_TIME):
+        found += _faults(connection, records.since, records.first, nodes[i : i + NAMES_AT_A_TIME])
+    return _by_node([fault for fault in found if fault.end < records.first])
 
 
 def _by_node(found: Sequence[Any]) -> dict[str, list[Any]]:
@@ -142,7 +157,9 @@ def _by_node(found: Sequence[Any]) -> dict[str, list[Any]]:
     return by_node
 
 
-def _faults(connection: sa.Connection, since: datetime, at: datetime) -> list[Fault]:
+def _faults(
+    connection: sa.Connection, since: datetime, at: datetime, nodes: Sequence[str] | None = None
+) -> list[Fault]:
     table = schema.incidents
     query = (
         sa.select(
@@ -155,6 +172,8 @@ def _faults(connection: sa.Connection, since: datetime, at: datetime) -> list[Fa
         .where(sa.or_(table.c.severity.in_(("error", "fatal")), table.c.kind == "xid"))
         .order_by(table.c.start, table.c.id)
     )
+    if nodes is not None:
+        query = query.where(table.c.node.in_(nodes))
     found = []
     for key, node, start, end, kind, code, severity, cause, action, device, name, message in connection.execute(query):
         family = family_of(kind, code, severity, cause)

@@ -13,10 +13,8 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from predictor.history import Floats, Ints
-from predictor.lemon_records import AFTER_END, BEFORE_END, Absence, Fault, JobEnd, Records, hosts_of
+from predictor.lemon_records import AFTER_END, BEFORE_END, MEMORY_D, WINDOW_D, Absence, Fault, JobEnd, Records, hosts_of
 
-WINDOW_D = 28
-MEMORY_D = 90
 _DAY = timedelta(days=1)
 
 
@@ -66,9 +64,8 @@ class Counts:
 
 def count(records: Records) -> Counts:
     """Count everything, as of `records.at`."""
-    first = records.at - WINDOW_D * _DAY
-    told = {name: _told(records, name, first) for name in records.nodes}
-    _blame(records, told, first)
+    told = {name: _told(records, name) for name in records.nodes}
+    _blame(records, told)
     names = tuple(records.nodes)
     counts = {signal.name: np.zeros(len(names), dtype=np.int64) for signal in JUDGED}
     exposure = {signal.name: np.zeros(len(names)) for signal in JUDGED}
@@ -79,47 +76,44 @@ def count(records: Records) -> Counts:
         counts["fault_days"][i] = _days(one.faults, records.at)
         counts["flap_days"][i] = _days(one.flaps, records.at)
         counts["single_job_failures"][i] = len(single.failed) if single else 0
-        exposure["failures"][i] = _served_days(records, name, first)
+        exposure["failures"][i] = _served_days(records, name, records.first)
         exposure["failures_90d"][i] = _served_days(records, name, records.since)
         exposure["single_job_failures"][i] = single.ended if single else 0
     exposure["fault_days"] = exposure["flap_days"] = exposure["failures"]
     return Counts(names, told, counts, exposure)
 
 
-def _told(records: Records, name: str, first: datetime) -> Told:
+def _told(records: Records, name: str) -> Told:
     absences = records.absences.get(name, ())
     bad = [absence for absence in absences if absence.failed]
     faults = records.faults.get(name, ())
-    recent = [fault for fault in faults if fault.end >= first]
-    serious = [fault for fault in recent if fault.serious]
+    serious = [fault for fault in faults if fault.serious]
     return Told(
-        outages=[absence for absence in bad if absence.start >= first],
+        outages=[absence for absence in bad if absence.start >= records.first],
         faults=[fault for fault in serious if fault.family != "link_flap"],
         flaps=[fault for fault in serious if fault.family == "link_flap"],
-        remembered=[fault for fault in faults if fault.serious and fault.family != "link_flap"],
-        signs=[fault for fault in recent if not fault.serious],
-        recurrences=_recurrences(faults, bad, first),
+        signs=[fault for fault in faults if not fault.serious],
         failures_90d=len(bad),
         repairs=list(absences),
     )
 
 
-def _recurrences(
-    faults: Sequence[Fault], bad: Sequence[Absence], first: datetime
-) -> list[tuple[Fault, datetime, Fault]]:
-    """Faults of the window whose device had said the same before a repair ended."""
-    ends = sorted(absence.end for absence in bad if absence.end is not None)
-    found, last = [], dict[tuple[str, str], Fault]()
-    for fault in faults:
-        if not fault.serious:
-            continue
+def remember(told: Told, earlier: Sequence[Fault]) -> None:
+    """Add what earlier faults say of a node: which part it was before, and what came back after a repair."""
+    serious = sorted(
+        [*(fault for fault in earlier if fault.serious), *told.faults, *told.flaps], key=lambda fault: fault.start
+    )
+    told.remembered = [fault for fault in serious if fault.family != "link_flap"]
+    ends = sorted(absence.end for absence in told.repairs if absence.failed and absence.end is not None)
+    recent = {fault.id for fault in (*told.faults, *told.flaps)}
+    last: dict[tuple[str, str], Fault] = {}
+    for fault in serious:
         before = last.get((fault.part, fault.what))
-        if before is not None and fault.start >= first:
+        if before is not None and fault.id in recent:
             ended = ends[bisect_left(ends, before.start) : bisect_left(ends, fault.start)]
             if ended:
-                found.append((before, ended[-1], fault))
+                told.recurrences.append((before, ended[-1], fault))
         last[fault.part, fault.what] = fault
-    return found
 
 
 def _days(faults: Sequence[Fault], at: datetime) -> int:
@@ -138,7 +132,7 @@ def _served_days(records: Records, name: str, first: datetime) -> float:
     return max((end - begin - out) / _DAY, 0.0)
 
 
-def _blame(records: Records, told: Mapping[str, Told], first: datetime) -> None:
+def _blame(records: Records, told: Mapping[str, Told]) -> None:
     """Give every failed job of several nodes to the nodes of it that broke just then."""
     breaks = [(a.start, name, True) for name, one in told.items() for a in one.outages]
     breaks += [(f.start, name, False) for name, one in told.items() for f in (*one.faults, *one.flaps)]
@@ -147,7 +141,7 @@ def _blame(records: Records, told: Mapping[str, Told], first: datetime) -> None:
     kept: dict[str, frozenset[str]] = {}
     for job in records.jobs or ():
         near = breaks[bisect_left(starts, job.end - BEFORE_END) : bisect_right(starts, job.end + AFTER_END)]
-        if not near or job.end < first:
+        if not near:
             continue
         hosts = hosts_of(job, kept)
         blamed = {name for _, name, _ in near if name in hosts}

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from predictor.lemon_parts import Part
-from predictor.lemon_records import Absence, Fault, SingleJobs
-from predictor.lemon_signals import MEMORY_D, WINDOW_D, Told
+from predictor.lemon_records import MEMORY_D, WINDOW_D, Absence, Fault, SingleJobs
+from predictor.lemon_signals import Told
 
 MAX_IDS = 20
 _SHOWN_CODES = 4

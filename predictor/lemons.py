@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from predictor.fleet_rate import Excess, excess
 from predictor.history import Bools, Floats
 from predictor.lemon_parts import Part, culprit_of, identified
-from predictor.lemon_records import Absence, Records, outage_ids, read_records
-from predictor.lemon_signals import JUDGED, MEMORY_D, Counts, Told, count
+from predictor.lemon_records import Absence, Records, earlier_faults, outage_ids, read_records
+from predictor.lemon_signals import JUDGED, Counts, Told, count, remember
 from predictor.lemon_words import Line, Standing, lines_of, next_step
 from store.node import Node
 
@@ -75,13 +75,16 @@ class RepairList:
 
 def repair_list(connection: sa.Connection, at: datetime) -> RepairList:
     """The list as of a moment. An empty store gives an empty one."""
-    records = read_records(connection, at, MEMORY_D)
+    records = read_records(connection, at)
     counts = count(records)
     judged = {signal.name: excess(counts.count[signal.name], counts.exposure[signal.name], TIMES) for signal in JUDGED}
     listed = _listed(counts, judged)
     standings = {name: _standings(counts, judged, i) for i, name in enumerate(counts.names) if listed[i]}
     order = sorted(standings, key=lambda name: (*(-value for value in _gravity(standings[name])), name))
     shown = order[:MOST]
+    earlier = earlier_faults(connection, records, shown)
+    for name in shown:
+        remember(counts.told[name], earlier.get(name, ()))
     parts = identified(connection, {name: culprit_of(counts.told[name]) for name in shown})
     ids = outage_ids(connection, shown, records.since, at)
     items = tuple(
