@@ -131,6 +131,7 @@ def make_loops(state: State) -> LoopRunner:
             Loop("policy", every.policy_s, turns.policy),
             Loop("dispatch", every.dispatch_s, turns.dispatch),
             Loop("ledgers", every.ledgers_s, turns.ledgers),
+            Loop("models", every.models_s, turns.models),
             Loop("lemons", every.lemons_s, turns.lemons, leased=False),
             Loop("incidents", INCIDENTS_S, turns.incidents, leased=False, wake=state.faults),
             *([Loop("rules", RULES_S, turns.rules)] if state.settings.rules else []),

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
+from predictor.trial_settings import TrialSettings
 from schedulers.settings import Mode, Policy, WebhookSettings
 from store.retention import Keep
 
@@ -31,6 +32,7 @@ class Intervals:
     dispatch_s: float = 2.0
     ledgers_s: float = 5.0
     lemons_s: float = 60.0
+    models_s: float = 300.0  # how often it is looked whether models are to be judged or trained
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,16 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Training:
+    """How the server keeps its models fresh, once `foreshock train` has made the first."""
+
+    every_days: float = 7.0  # 0: it never trains by itself
+    least_outages: int = 10  # unplanned ones since the last training: less is no news
+    window_days: int | None = 365  # learn from so many days; null: from all
+    within_s: float = 3600.0  # a training that takes longer is given up
+
+
+@dataclass(frozen=True, slots=True)
 class ApiSettings:
     """The server's settings. Without tokens every caller may do all: for loopback alone."""
 
@@ -63,6 +75,8 @@ class ApiSettings:
     keep: Keep = field(default_factory=Keep)  # of events, telemetry and scores; for ever, unless it says so
     body_limit_bytes: int = 32 * 1024 * 1024  # of a request body, packed and unpacked alike
     limits: Limits = field(default_factory=Limits)
+    training: Training = field(default_factory=Training)
+    trial: TrialSettings = field(default_factory=TrialSettings)
     rules: Path | None = None  # the site's own reading of faults
     silent_after_s: float = 900.0  # a node not heard of for this long is silent, while others report
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from api.ledgers import LedgerTurns
 from api.lemons import LemonTurns
 from api.state import State
+from api.upkeep import Upkeep
 from diagnosis.fold_intake import fold_intake
 from predictor.scoring import score_nodes
 from schedulers.dispatch import Dispatch, run_dispatch
@@ -38,6 +39,7 @@ class Turns:
         self._newest: datetime | None = None
         self._ledgers = LedgerTurns(state.engine, state.clock)
         self._lemons = LemonTurns(state)
+        self._upkeep = Upkeep(state)
         self._schedulers = tuple(SCHEDULERS["webhook"](webhook) for webhook in state.settings.webhooks)
         self._dispatch = Dispatch(
             state.engine, self._schedulers, state.settings.mode, jitter, wall=lambda: datetime.now(UTC)
@@ -81,6 +83,10 @@ class Turns:
     def ledgers(self, keep_on: Callable[[], bool]) -> None:
         """Compute the ledgers of the runs that have news."""
         self._ledgers.turn(keep_on)
+
+    def models(self, keep_on: Callable[[], bool]) -> None:
+        """Judge and train, if that is due."""
+        self._upkeep.turn(keep_on)
 
     def lemons(self, _keep_on: Callable[[], bool]) -> None:
         """Keep the repair list ready."""

@@ -25,7 +25,7 @@ from store.retention import MINIMUM, Keep, too_short
 
 _PREFIX = "FORESHOCK_"
 _POLICY = tuple(f.name for f in fields(Policy))
-_SERVER = ("intervals", "limits", "keep", "body_limit_bytes", "rules", "silent_after_s")
+_SERVER = ("intervals", "limits", "keep", "training", "trial", "body_limit_bytes", "rules", "silent_after_s")
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _MIN_TOKEN = 16
 
@@ -111,6 +111,8 @@ def _check_policy(policy: Policy, place: str) -> None:
         raise Failure(f"{place}, thresholds: watch <= avoid <= cordon <= 1 must hold: they are probabilities")
     if limits.release_ratio >= 1.0:
         raise Failure(f"{place}, thresholds, release_ratio: must be under 1, or hints flap")
+    if policy.control.percent > 50.0:
+        raise Failure(f"{place}, control, percent: at most 50 % of the nodes may be left alone")
     if policy.validity_s <= 0:
         raise Failure(f"{place}, validity_s: a hint must be valid for a while")
 

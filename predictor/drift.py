@@ -83,7 +83,8 @@ def spread(then: Profile, values: NDArray[np.float32], names: Sequence[str]) -> 
 def _counts(value: NDArray[np.float32], edges: Floats, weights: Floats) -> Floats:
     known = np.isfinite(value)
     part: Ints = np.where(known, np.searchsorted(edges, np.where(known, value, 0.0), side="left"), len(edges) + 1)
-    return np.bincount(part, weights=weights, minlength=len(edges) + 2)
+    found: Floats = np.bincount(part, weights=weights, minlength=len(edges) + 2).astype(np.float64)
+    return found
 
 
 def _shares(counts: Floats) -> Floats:

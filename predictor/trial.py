@@ -27,6 +27,7 @@ from predictor.intervals import drawn_figures, node_weights
 from predictor.labels import HORIZONS_H, Labels, at_risk, label
 from predictor.reading import read_history
 from predictor.rows import Rows, every
+from predictor.trial_settings import TrialSettings
 from store.database import writing
 from store.model import StoredModel
 from store.model_roles import give_role, save_checks
@@ -38,19 +39,6 @@ BY = "trial"
 _SETTLES = timedelta(hours=6)
 # Drift is told of a week's scorings together: a job that ends is no drift.
 _DRIFT_OVER = timedelta(days=7)
-
-
-@dataclass(frozen=True, slots=True)
-class TrialSettings:
-    """When a challenger has been judged enough, and how long anything said is kept for judging."""
-
-    every_h: float = 12.0
-    least_days: float = 14.0
-    most_days: float = 56.0
-    least_outages: int = 20
-    sure: float = 0.9
-    keep_days: float = 70.0
-    calibration_days: float = 28.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +91,7 @@ def _on_trial(connection: sa.Connection, horizon_h: int) -> list[StoredModel]:
 def judge(engine: sa.Engine, now: datetime, settings: TrialSettings | None = None) -> list[Verdict]:
     """Look at every challenger, promote or reject it, and note what was found of champions and challengers."""
     settings = settings or TrialSettings()
-    verdicts = []
+    verdicts: list[Verdict] = []
     with engine.connect() as connection:
         population = read_population(connection, to_ms(now - _SETTLES))
         for horizon_h in HORIZONS_H:
@@ -158,7 +146,7 @@ def _judge_horizon(engine: sa.Engine, court: _Court) -> Iterator[Verdict]:
         return
     champion, *others = models
     found: dict[str, dict[str, Any]] = {model.id: checks(court, model) for model in models}
-    verdicts = []
+    verdicts: list[Verdict] = []
     for other in others:
         verdict, trial = _compare(court, champion, other, found[other.id]["calibration"])
         found[other.id]["trial"] = {**trial, "against": champion.id}

@@ -12,7 +12,7 @@ from api.app import create_app
 from api.settings import ApiSettings, Intervals
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
-QUIET = ApiSettings(intervals=Intervals(score_s=0, policy_s=0, dispatch_s=0, ledgers_s=0, lemons_s=0))
+QUIET = ApiSettings(intervals=Intervals(score_s=0, policy_s=0, dispatch_s=0, ledgers_s=0, lemons_s=0, models_s=0))
 
 
 class Clock:

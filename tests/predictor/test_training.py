@@ -116,7 +116,7 @@ def test_where_a_baseline_ranks_better_it_serves(monkeypatch: pytest.MonkeyPatch
         model = serving_model(connection, 24)
     assert model is not None
     assert (model.kind, model.why, model.id[:9]) == ("rules", "as told, the first of its horizon", "rules-24h")
-    assert model.features == ("hardware_xid_7d", "row_remap_7d", "memory_7d", "link_flap_7d")
+    assert set(model.features) == {"hardware_xid_7d", "row_remap_7d", "memory_7d", "link_flap_7d"}
 
 
 def test_more_challengers_than_a_few_let_the_oldest_go(engine: sa.Engine) -> None:
