@@ -7,6 +7,7 @@ with writing(engine).begin() as connection:
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Any
 
 import orjson
@@ -109,11 +110,8 @@ def _decoded(events: Iterable[Event], kind: str, decode: Any) -> list[Any]:
 
 def _note_seen(connection: sa.Connection, events: Sequence[Event], received: datetime) -> None:
     """Every node that is heard of is known, with the time of its newest event."""
-    newest: dict[str, datetime] = {}
-    for event in events:
-        if event.node:
-            newest[event.node] = max(event.time or received, newest.get(event.node, event.time or received))
-    upsert_last_seen(connection, newest)
+    moments = sorted(((event.time or received, event.node) for event in events if event.node), key=itemgetter(0))
+    upsert_last_seen(connection, {node: moment for moment, node in moments})
 
 
 def upsert_last_seen(connection: sa.Connection, newest: Mapping[str, datetime]) -> None:

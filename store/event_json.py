@@ -23,6 +23,7 @@ _ONE = msgspec.json.Decoder(Event)
 _MANY = msgspec.json.Decoder(list[Event])
 # A key or a NUL that is written with an escape.
 _ESCAPED = b"\\u00"
+_TIME = b'"time":"'
 # More digits than a microsecond's would be rounded, not cut; a small z is no zone.
 _OTHER_TIME = re.compile(
     rb'"time"\s*:\s*"(?!\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:?\d\d)?")', re.ASCII
@@ -31,7 +32,7 @@ _OTHER_TIME = re.compile(
 
 def decode_events(body: bytes) -> list[Event] | None:
     """The events of a JSON array or of NDJSON; None where anything is not as it should be."""
-    if _ESCAPED in body or _OTHER_TIME.search(body):
+    if _ESCAPED in body or _has_other_time(body):
         return None
     try:
         text = body.strip()
@@ -39,6 +40,15 @@ def decode_events(body: bytes) -> list[Event] | None:
         return events if _fit(events) else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError):
         return None
+
+
+def _has_other_time(body: bytes) -> bool:
+    """Whether a time may be one that `from_wire` reads otherwise, or not at all."""
+    _, *after = body.split(_TIME)
+    # 2025-03-01T04:05:06.789000Z, which `format_time` writes, is told by its length: the decoder looks at the rest.
+    if all(text[19:20] == b"." and text[26:28] == b'Z"' for text in after) and body.count(b'"time"') == len(after):
+        return False
+    return _OTHER_TIME.search(body) is not None
 
 
 def _fit(events: list[Event]) -> bool:

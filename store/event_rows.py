@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from store.event import Device, Event
+from store.event import Event
 
 COLUMNS = (
     *("id", "time", "received", "node", "run", "source", "kind", "code"),
@@ -20,28 +20,27 @@ _US = timedelta(microseconds=1)
 
 
 def sqlite_rows(events: Sequence[Event], received: datetime) -> Iterator[tuple[Any, ...]]:
-    """Rows in the order of COLUMNS; times as microseconds since 1970."""
-    devices: dict[Any, str] = {}
+    """Rows in the order of COLUMNS; times as microseconds since 1970. Made a column at a time."""
     now = (received - _EPOCH) // _US
-    for event in events:
-        yield (
-            event.id,
-            now if event.time is None else (event.time - _EPOCH) // _US,
-            now,
-            event.node,
-            event.run(),
-            event.source,
-            event.kind,
-            event.code,
-            event.severity,
-            event.cause,
-            event.action,
-            _device(event.device, devices),
-            event.message,
-            _json(event.attributes),
-            event.file,
-            event.line,
-        )
+    return zip(
+        [event.id for event in events],
+        [now if event.time is None else (event.time - _EPOCH) // _US for event in events],
+        repeat(now),
+        [event.node for event in events],
+        [event.run() for event in events],
+        [event.source for event in events],
+        [event.kind for event in events],
+        [event.code for event in events],
+        [event.severity for event in events],
+        [event.cause for event in events],
+        [event.action for event in events],
+        _ENCODER.encode_lines([event.device for event in events]).decode().split("\n"),
+        [event.message for event in events],
+        _json_lines([event.attributes for event in events]).decode().split("\n"),
+        [event.file for event in events],
+        [event.line for event in events],
+        strict=False,  # what repeats has no end, and lines have one more
+    )
 
 
 def copy_text(events: Sequence[Event], received: datetime) -> bytes:
@@ -68,6 +67,7 @@ def copy_text(events: Sequence[Event], received: datetime) -> bytes:
         map(names.__getitem__, [event.file for event in events]),
         ["\\N" if event.line is None else str(event.line) for event in events],
     )
+    # What repeats has no end, and lines of JSON have one more.
     return ("\n".join(map("\t".join, zip(*columns, strict=False))) + "\n").encode()
 
 
@@ -109,14 +109,6 @@ def _json_lines(attributes: list[Mapping[str, Any]]) -> bytes:
 def _escaped_lines(lines: bytes) -> list[str]:
     """Lines of JSON, in which no control character stands as itself."""
     return lines.decode().replace("\\", "\\\\").split("\n")
-
-
-def _device(device: Device, known: dict[Any, str]) -> str:
-    key = (device.type, device.pci, device.index, device.uuid, device.port)
-    text = known.get(key)
-    if text is None:
-        text = known[key] = orjson.dumps(device).decode()
-    return text
 
 
 def _json(attributes: Mapping[str, Any]) -> str:
