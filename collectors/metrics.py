@@ -7,63 +7,11 @@ from platform import python_version
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.process_collector import ProcessCollector
 
-from collectors.collector import Collected
+from collectors.source_metrics import SourceFigures, SourceMetrics
 from collectors.version import installed_version
 
 _PREFIX = "foreshock_sidecar"
 _LATENCY_S = (0.01, 0.05, 0.25, 1.0, 5.0)
-
-
-class SourceMetrics:
-    """The figures of one source; its totals are what heartbeats say of it."""
-
-    def __init__(self, metrics: "SidecarMetrics", spec: str) -> None:
-        self.spec = spec
-        self.is_up = False
-        self.is_blocked = False
-        self.totals = {"lines": 0, "events": 0, "errors": 0, "lost": 0, "failures": 0}
-        self._up = metrics.up.labels(spec)
-        self._blocked = metrics.blocked.labels(spec)
-        self.stalled = metrics.stalled.labels(spec)
-        self._last_event = metrics.last_event.labels(spec)
-        self._counters = {
-            "lines": metrics.lines.labels(spec),
-            "events": metrics.events.labels(spec),
-            "errors": metrics.errors.labels(spec),
-            "lost": metrics.lost.labels(spec),
-            "failures": metrics.failures.labels(spec),
-        }
-
-    def count(self, collected: Collected) -> None:
-        """Add one turn."""
-        if collected.events:
-            self._last_event.set_to_current_time()
-        self._add("lines", collected.lines)
-        self._add("events", len(collected.events))
-        self._add("errors", collected.errors)
-        self._add("lost", collected.lost)
-
-    def failed(self) -> None:
-        """It could not be read."""
-        self.set_up(False)
-        self._add("failures", 1)
-
-    def set_up(self, up: bool) -> None:
-        """Whether it was readable at its last turn."""
-        if up != self.is_up:
-            self.is_up = up
-            self._up.set(up)
-
-    def set_blocked(self, blocked: bool) -> None:
-        """Whether it waits for room in the spool."""
-        if blocked != self.is_blocked:
-            self.is_blocked = blocked
-            self._blocked.set(blocked)
-
-    def _add(self, name: str, count: int) -> None:
-        if count:
-            self.totals[name] += count
-            self._counters[name].inc(count)
 
 
 class SidecarMetrics:
@@ -77,21 +25,9 @@ class SidecarMetrics:
         self.started_at = time.time()
         self.version = installed_version()
         self.sources: dict[str, SourceMetrics] = {}
+        self.registry.register(SourceFigures(self.sources))
         build = self._gauge("build_info", "Which release this is.", "version", "python_version")
         build.labels(self.version, python_version()).set(1)
-        self.up = self._gauge("source_up", "Whether the source was readable at its last turn.", "source")
-        self.blocked = self._gauge("source_blocked", "Whether the source waits for room in the spool.", "source")
-        self.stalled = self._gauge("source_stalled", "Threads of the source that hang past the deadline.", "source")
-        self.last_event = self._gauge(
-            "source_last_event_timestamp_seconds",
-            "When the source last gave an event; 0: not yet.",
-            "source",
-        )
-        self.lines = self._counter("lines", "Lines, records or samples read.", "source")
-        self.events = self._counter("events", "Events that they gave.", "source")
-        self.errors = self._counter("parse_errors", "Lines of the right format that were broken.", "source")
-        self.lost = self._counter("lost_records", "Records that a source dropped before they were read.", "source")
-        self.failures = self._counter("source_failures", "Times that a source failed and was opened anew.", "source")
         self.shipped = self._counter("shipped_items", "Events and roll-ups that the server has taken.", "queue")
         self.rejected = self._counter("rejected_items", "Those it refused for good, kept in rejected.jsonl.", "queue")
         self.requests = self._counter("requests", "Requests to the server.", "queue")
@@ -123,16 +59,12 @@ class SidecarMetrics:
     def source(self, spec: str) -> SourceMetrics:
         """The figures of one source: the same each time."""
         if spec not in self.sources:
-            self.sources[spec] = SourceMetrics(self, spec)
+            self.sources[spec] = SourceMetrics(spec)
         return self.sources[spec]
 
     def forget(self, spec: str) -> None:
         """Show no figures of a source that is no longer read."""
-        if self.sources.pop(spec, None) is not None:
-            for metric in (self.up, self.blocked, self.stalled, self.last_event, self.lines, self.events):
-                metric.remove(spec)
-            for metric in (self.errors, self.lost, self.failures):
-                metric.remove(spec)
+        self.sources.pop(spec, None)
 
     def reloaded(self) -> None:
         """The configuration in force is the newest one."""

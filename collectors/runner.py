@@ -7,7 +7,7 @@ from typing import Protocol
 
 from collectors.backoff import Backoff
 from collectors.collector import Collected, Collector, Position, SourceError
-from collectors.metrics import SourceMetrics
+from collectors.source_metrics import SourceMetrics
 from collectors.spool import SpoolFullError
 
 _LOG = logging.getLogger("foreshock.sidecar")

@@ -92,7 +92,7 @@ class Sources:
             limit_s = max(self.turn_limit_s, 2 * (running.source.timeout_s or 0.0), 2 * running.runner.turn_s)
             is_stalled = stalled(running.runner, limit_s, now)
             metrics = self._metrics.source(spec)
-            metrics.stalled.set(len(hanging) + is_stalled)
+            metrics.stalled = len(hanging) + is_stalled
             if not is_stalled:
                 running.told = False
                 continue
