@@ -10,7 +10,7 @@ from api.lemons import LemonTurns
 from api.state import State
 from api.upkeep import Upkeep
 from diagnosis.fold_intake import fold_intake
-from predictor.scoring import score_nodes
+from predictor.scoring import Scorer
 from schedulers.dispatch import Dispatch, run_dispatch
 from schedulers.registry import SCHEDULERS
 from schedulers.turn import run_policy
@@ -40,6 +40,7 @@ class Turns:
         self._ledgers = LedgerTurns(state.engine, state.clock)
         self._lemons = LemonTurns(state)
         self._upkeep = Upkeep(state)
+        self._scorer = Scorer(state.engine)
         self._schedulers = tuple(SCHEDULERS["webhook"](webhook) for webhook in state.settings.webhooks)
         self._dispatch = Dispatch(
             state.engine, self._schedulers, state.settings.mode, jitter, wall=lambda: datetime.now(UTC)
@@ -58,7 +59,7 @@ class Turns:
             return
         self._state.news.clear()
         try:
-            scores = score_nodes(self._state.engine, now)
+            scores = self._scorer.score(now)
         except Exception:
             self._state.news.set()
             raise

@@ -1,29 +1,37 @@
-"""Scoring: every node at risk at a moment, both horizons, with reasons, saved in the store."""
+"""Scoring: every node at risk at a moment, both horizons, with reasons, saved in the store.
+
+scorer = Scorer(engine)
+scorer.score(now)      # again and again: the cost follows what is new
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 
 from predictor.feature import Feature
-from predictor.features import aligned, features_of, matrix
+from predictor.features import aligned
 from predictor.forest import Forest, ModelError, from_bytes
-from predictor.history import Floats, History, to_ms
-from predictor.labels import HORIZONS_H, at_risk
+from predictor.history import DAY_MS, Bools, Floats, Grid, History, Ints, to_ms
+from predictor.labels import HORIZONS_H
+from predictor.live import Live
 from predictor.precursor_features import incidents
-from predictor.reading import read_history
 from predictor.reasons import Explained, explain, references
-from predictor.rows import every
 from predictor.wording import MAX_EVENTS, Subject, describe
 from store import schema
 from store.database import writing
 from store.model import StoredModel
-from store.read_scores import serving_model
-from store.save_scores import save_scores
+from store.read_scores import scoring_times, serving_model
+from store.save_scores import forget_scoring, save_scores
 from store.score import Reason, Score
+
+# Scorings older than this are kept by the hour: their first of each. Pages of a list that was begun still find theirs.
+ALL_KEPT = timedelta(minutes=15)
+_THINNED_OVER = timedelta(hours=2)
+_QUIET = "no sign of trouble in 28 days: the base rate of nodes like it"
+_REST = "the base rate, and everything else that raises or lowers it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,45 +40,110 @@ class _Asked:
 
     at: datetime
     history: History
+    incident: Bools
+    by_node: Ints  # positions of the precursors of 28 days, sorted by node, each node's in order of time
+    first: Ints  # where each node's begin in `by_node`
     outage_events: Mapping[int, tuple[str, ...]]
     nodes: tuple[int, ...]
     features: tuple[Feature, ...]
-    rows: NDArray[np.float32]
+    rows: Grid
+
+    def subject(self, row: int, names: list[str]) -> Subject:
+        """One row's node, with what its reasons are worded from."""
+        node = self.nodes[row]
+        return Subject(
+            self.history,
+            self.incident,
+            self.outage_events.get(node, ()),
+            to_ms(self.at),
+            self.by_node[self.first[node] : self.first[node + 1]],
+            dict(zip(names, self.rows[row].tolist(), strict=True)),
+        )
 
 
 def score_nodes(engine: sa.Engine, at: datetime) -> list[Score]:
-    """Score every node that is in service and not out at a moment, and save the scores.
+    """Score every node once: `Scorer.score` of a scorer that knows nothing yet."""
+    return Scorer(engine).score(at)
 
-    The newest model that had learned from nothing later than `at` is used, else the newest one.
-    The score of a longer horizon is never below that of a shorter one.
 
-    Raises:
-        ModelError: there is no model, or the stored one cannot be used.
-    """
-    with engine.connect() as connection:
-        models = [model for horizon_h in HORIZONS_H if (model := serving_model(connection, horizon_h, at)) is not None]
+class Scorer:
+    """Scores the fleet again and again. Not for several threads at once."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._live = Live(engine)
+        self._forests: dict[str, Forest] = {}
+        self._outages = -1
+        self._outage_events: dict[int, tuple[str, ...]] = {}
+        self._saved: list[datetime] | None = None
+
+    def score(self, at: datetime) -> list[Score]:
+        """Score every node that is in service and not out at a moment, and save the scores.
+
+        The newest model that had learned from nothing later than `at` is used, else the newest one.
+        The score of a longer horizon is never below that of a shorter one.
+
+        Raises:
+            ModelError: there is no model, or the stored one cannot be used.
+        """
+        with self._engine.connect() as connection:
+            found = [serving_model(connection, horizon_h, at) for horizon_h in HORIZONS_H]
+        models = sorted((model for model in found if model is not None), key=lambda model: model.horizon_h)
         if not models:
             raise ModelError("there is no model yet: run `foreshock train` first")
-        history = read_history(connection, at, at)
-        outage_events = _outage_events(connection, history, at)
-    asked_of = every(len(history.fleet.names), [at])
-    asked_of = asked_of.only(at_risk(history.fleet, history.outages, asked_of))
-    features, nodes = features_of(history), tuple(asked_of.node.tolist())
-    asked = _Asked(at, history, outage_events, nodes, features, matrix(history, asked_of))
-    scores: list[Score] = []
-    floor = np.zeros(len(nodes))
-    for model in sorted(models, key=lambda model: model.horizon_h):
-        forest = _load(model)
-        known = _known_to(model, asked)
-        floor = np.maximum(forest.probability(known.rows), floor)
-        scores += _scores(known, model, forest, floor)
-    with writing(engine).begin() as connection:
-        save_scores(connection, scores)
-    return scores
+        asked = self._ask(at, {name for model in models for name in model.features})
+        self._forests = {model.id: self._forests.get(model.id) or _load(model) for model in models}
+        scores: list[Score] = []
+        floor = np.zeros(len(asked.nodes))
+        for model in models:
+            known = _known_to(model, asked)
+            explained = explain(self._forests[model.id], known.rows, known.features, _references(known))
+            floor = np.maximum(explained.probability, floor)
+            scores += _scores(known, model, explained, floor)
+        self._save(scores, at)
+        return scores
+
+    def _ask(self, at: datetime, wanted: set[str]) -> _Asked:
+        look = self._live.look(at, wanted)
+        precursors = look.history.precursors
+        recent = np.flatnonzero(precursors.time_ms >= to_ms(at) - 28 * DAY_MS)
+        by_node = recent[np.argsort(precursors.node[recent], kind="stable")]
+        first = np.searchsorted(precursors.node[by_node], np.arange(len(look.history.fleet.names) + 1))
+        if len(look.history.outages.node) != self._outages:
+            with self._engine.connect() as connection:
+                self._outage_events = _outage_events(connection, look.history, at)
+            self._outages = len(look.history.outages.node)
+        nodes = tuple(look.rows.node.tolist())
+        events = self._outage_events
+        return _Asked(
+            at, look.history, incidents(precursors), by_node, first, events, nodes, look.features, look.values
+        )
+
+    def _save(self, scores: list[Score], at: datetime) -> None:
+        """Save a scoring; of those that nobody pages through any more, the first of each hour stays."""
+        with writing(self._engine).begin() as connection:
+            if self._saved is None:
+                self._saved = scoring_times(connection, at - _THINNED_OVER, at)
+            save_scores(connection, scores)
+            kept: list[datetime] = []
+            thinned: list[datetime] = []
+            for moment in self._saved:
+                first = not kept or _hour(kept[-1]) != _hour(moment)
+                (kept if first or moment >= at - ALL_KEPT else thinned).append(moment)
+            for moment in thinned:
+                forget_scoring(connection, moment)
+        self._saved = [moment for moment in kept if moment >= at - _THINNED_OVER] + [at]
+
+
+def _hour(moment: datetime) -> datetime:
+    return moment.replace(minute=0, second=0, microsecond=0)
 
 
 def _load(model: StoredModel) -> Forest:
-    return from_bytes(model.blob, model.sha256)
+    forest = from_bytes(model.blob, model.sha256)
+    if len(forest.feature) and int(forest.feature.max()) >= len(model.features):
+        raise ModelError(f"model {model.id} asks for features that it does not name: run `foreshock train` again")
+    return forest
 
 
 def _known_to(model: StoredModel, asked: _Asked) -> _Asked:
@@ -98,35 +171,36 @@ def _outage_events(connection: sa.Connection, history: History, at: datetime) ->
     return {node: tuple(ids[-MAX_EVENTS:]) for node, ids in found.items()}
 
 
-def _scores(asked: _Asked, model: StoredModel, forest: Forest, probability: Floats) -> list[Score]:
-    explained = explain(forest, asked.rows, asked.features, references(asked.rows, asked.features))
-    opens = incidents(asked.history.precursors)
+def _references(asked: _Asked) -> Grid:
+    return references(asked.rows, asked.features)
+
+
+def _scores(asked: _Asked, model: StoredModel, explained: Explained, probability: Floats) -> list[Score]:
     names = [feature.name for feature in asked.features]
+    told = _Words(asked, names)
     found = []
     for row, node in enumerate(asked.nodes):
-        features = dict(zip(names, asked.rows[row].tolist(), strict=True))
-        subject = Subject(asked.history, opens, asked.outage_events, to_ms(asked.at), node, features)
-        found.append(
-            Score(
-                node=asked.history.fleet.names[node],
-                time=asked.at,
-                horizon_h=model.horizon_h,
-                score=float(probability[row]),
-                reasons=_reasons(explained, row, subject, float(probability[row])),
-                model=model.id,
-            )
-        )
+        score = float(probability[row])
+        reasons = told.reasons(explained, row, score)
+        name = asked.history.fleet.names[node]
+        found.append(Score(name, asked.at, model.horizon_h, score, reasons, model.id))
     return found
 
 
-def _reasons(explained: Explained, row: int, subject: Subject, score: float) -> tuple[Reason, ...]:
-    """The reasons, strongest first, and what they leave of the score: they add up to it."""
-    groups = explained.strongest(row)
-    if not groups:
-        return (Reason("no sign of trouble in 28 days: the base rate of nodes like it", score),)
-    found = []
-    for group, contribution in groups:
-        text, events = describe(group, subject)
-        found.append(Reason(text, contribution, events))
-    rest = score - sum(contribution for _, contribution in groups)
-    return (*found, Reason("the base rate, and everything else that raises or lowers it", rest))
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Reasons in words."""
+
+    asked: _Asked
+    names: list[str]
+
+    def reasons(self, explained: Explained, row: int, score: float) -> tuple[Reason, ...]:
+        """The reasons, strongest first, and what they leave of the score: they add up to it."""
+        groups = explained.strongest(row)
+        if not groups:
+            return (Reason(_QUIET, score),)
+        subject, found = self.asked.subject(row, self.names), []
+        for group, contribution in groups:
+            text, events = describe(group, subject)
+            found.append(Reason(text, contribution, events))
+        return (*found, Reason(_REST, score - sum(contribution for _, contribution in groups)))

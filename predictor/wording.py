@@ -22,13 +22,13 @@ _DOMINANT = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One node at one moment: its features by name, its position, and what is known of the fleet."""
+    """One node at one moment: its features by name, its events, and what is known of the fleet."""
 
     history: History
     incident: Bools  # which events open a serious incident
-    outage_events: Mapping[int, tuple[str, ...]]  # ids of the outage events of each node, newest last
+    outage_events: tuple[str, ...]  # ids of the node's outage events, newest last
     moment_ms: int
-    node: int
+    mine: Ints  # the node's events of the last 28 days, newest last
     features: Mapping[str, float]
 
 
@@ -44,9 +44,9 @@ def describe(group: str, subject: Subject) -> tuple[str, tuple[str, ...]]:
 
 def _precursors(family: Family, subject: Subject) -> tuple[str, tuple[str, ...]]:
     events = subject.history.precursors
-    kept = subject.incident if family is INCIDENT else events.family == FAMILY_INDEX[family.name]
-    recent = events.time_ms >= subject.moment_ms - 28 * DAY_MS
-    mine = np.flatnonzero(kept & recent & (events.node == subject.node))
+    mine = subject.mine
+    kept = subject.incident[mine] if family is INCIDENT else events.family[mine] == FAMILY_INDEX[family.name]
+    mine = mine[kept]
     if not len(mine):
         return f"no {family.noun} in 28 days", ()
     window_d = _telling_window(subject.moment_ms - events.time_ms[mine])
@@ -80,7 +80,7 @@ def _span(window_d: int) -> str:
 
 def _outages(subject: Subject) -> tuple[str, tuple[str, ...]]:
     features = subject.features
-    ids = subject.outage_events.get(subject.node, ())[-MAX_EVENTS:]
+    ids = subject.outage_events[-MAX_EVENTS:]
     for window in (7, 28, 90):
         count = int(features[f"outages_{window}d"])
         if count and count >= features["outages_all"] / 2:
@@ -94,7 +94,7 @@ def _outages(subject: Subject) -> tuple[str, tuple[str, ...]]:
 
 def _gpu_missing(subject: Subject) -> tuple[str, tuple[str, ...]]:
     events = subject.history.precursors
-    mine = np.flatnonzero((events.family == FAMILY_INDEX["gpu_missing"]) & (events.node == subject.node))
+    mine = subject.mine[events.family[subject.mine] == FAMILY_INDEX["gpu_missing"]]
     missing_now = subject.features["gpus_missing"]
     if len(mine) and missing_now > 0:
         last = mine[-1]

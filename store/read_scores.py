@@ -35,6 +35,13 @@ def score_history(connection: sa.Connection, node: str, since: datetime) -> list
     return [score_of(row) for row in connection.execute(query.order_by(table.c.time, table.c.horizon_h))]
 
 
+def scoring_times(connection: sa.Connection, since: datetime, until: datetime) -> list[datetime]:
+    """The moments of scorings in [since, until), oldest first."""
+    table = schema.scores
+    query = sa.select(table.c.time).where(table.c.time >= since, table.c.time < until).distinct()
+    return list(connection.scalars(query.order_by(table.c.time)))
+
+
 def score_of(row: Any) -> Score:
     """The score of a row of `scores`."""
     return Score(

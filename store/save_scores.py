@@ -2,32 +2,51 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from store import schema
+from store.bulk_rows import insert_rows
 from store.model import StoredModel
 from store.score import Score
+
+_COLUMNS = ("node", "horizon_h", "time", "score", "reasons", "model")
 
 
 def save_scores(connection: sa.Connection, scores: Iterable[Score]) -> int:
     """Save scores; a later score of the same node, horizon and moment replaces the earlier one. Returns how many."""
-    rows = [
-        {
-            "node": score.node,
-            "horizon_h": score.horizon_h,
-            "time": score.time,
-            "score": score.score,
-            "reasons": [{**asdict(reason), "events": list(reason.events)} for reason in score.reasons],
-            "model": score.model,
-        }
-        for score in scores
-    ]
-    unique = {(row["node"], row["horizon_h"], row["time"]): row for row in rows}
-    _upsert(connection, schema.scores, list(unique.values()))
+    unique = {(score.node, score.horizon_h, score.time): score for score in scores}
+    moments = {(horizon_h, moment) for _node, horizon_h, moment in unique}
+    if any(_is_scored(connection, *moment) for moment in moments):
+        _upsert(connection, schema.scores, [{**asdict(one), "reasons": _wire(one)} for one in unique.values()])
+    else:
+        rows = [
+            (one.node, one.horizon_h, one.time, one.score, orjson.dumps(one.reasons).decode(), one.model)
+            for one in unique.values()
+        ]
+        insert_rows(connection, schema.scores, _COLUMNS, rows)
     return len(unique)
+
+
+def _is_scored(connection: sa.Connection, horizon_h: int, moment: datetime) -> bool:
+    table = schema.scores
+    found = sa.select(table.c.node).where(table.c.horizon_h == horizon_h, table.c.time == moment).limit(1)
+    return connection.scalar(found) is not None
+
+
+def _wire(score: Score) -> list[dict[str, Any]]:
+    return [{**asdict(reason), "events": list(reason.events)} for reason in score.reasons]
+
+
+def forget_scoring(connection: sa.Connection, moment: datetime) -> None:
+    """Let go of the scores of one moment, of every horizon."""
+    table = schema.scores
+    horizons = sa.select(schema.models.c.horizon_h)
+    connection.execute(table.delete().where(table.c.time == moment, table.c.horizon_h.in_(horizons)))
 
 
 def save_model(connection: sa.Connection, model: StoredModel) -> None:

@@ -8,23 +8,23 @@ import pytest
 import sqlalchemy as sa
 from fleet_store import START, day, fill, node, outage, put, rollup, sbe, xid
 
-from predictor.dataset import build
-from predictor.features import FEATURES, NAMES, feature_grid
+from predictor.features import FIXED, features_of, matrix
 from predictor.folds import NoDataError
-from predictor.forest import ModelError, from_bytes
+from predictor.forest import ModelError
 from predictor.history import to_ms
 from predictor.model import TooFewPositivesError
 from predictor.precursor_features import incidents
 from predictor.reading import read_history
-from predictor.reasons import GROUPS, MAX_REASONS, contributions, references, strongest
-from predictor.scoring import score_nodes
+from predictor.reasons import MAX_REASONS
+from predictor.rows import every
+from predictor.scoring import Scorer, score_nodes
 from predictor.training import train
 from predictor.wording import Subject, describe
 from store import schema
 from store.database import writing
 from store.event import Device, Event
 from store.model import StoredModel
-from store.read_scores import latest_scores, score_history, serving_model
+from store.read_scores import latest_scores, score_history, scoring_times, serving_model
 from store.save_scores import save_model, save_scores
 from store.score import Reason, Score
 
@@ -48,7 +48,7 @@ def test_training_registers_a_model_of_each_horizon(engine: sa.Engine) -> None:
             model = serving_model(connection, horizon_h)
             assert model is not None
             assert model.id in names
-            assert model.features == NAMES
+            assert model.features == tuple(feature.name for feature in FIXED)
             assert model.metrics["positives"] >= 8
             assert set(model.metrics) >= {"rows", "prevalence", "holdout"}
 
@@ -123,7 +123,7 @@ def test_a_model_of_other_features_or_damaged_is_refused(trained: sa.Engine) -> 
         model = serving_model(connection, 24)
         assert model is not None
         save_model(connection, replace(model, features=("other",)))
-    with pytest.raises(ModelError, match="other features"):
+    with pytest.raises(ModelError, match="does not name"):
         score_nodes(trained, day(59))
     with writing(trained).begin() as connection:
         save_model(connection, replace(model, blob=model.blob[:-1]))
@@ -131,23 +131,40 @@ def test_a_model_of_other_features_or_damaged_is_refused(trained: sa.Engine) -> 
         score_nodes(trained, day(59))
 
 
-def test_a_group_that_is_at_its_reference_contributes_nothing(trained: sa.Engine) -> None:
-    """Contributions belong to what happened; the strongest come first, at most five."""
-    score_nodes(trained, day(59))
-    with trained.connect() as connection:
-        rows = build(connection, [day(59)]).to_numpy()
+def test_a_measure_that_is_told_no_more_is_unknown(trained: sa.Engine) -> None:
+    """A model that learned from it goes on without, and says so in the feature's own name."""
+    with writing(trained).begin() as connection:
         model = serving_model(connection, 24)
-    assert model is not None
-    forest = from_bytes(model.blob, model.sha256)
-    quiet = references(rows)[None, :]
-    probability = forest.probability(quiet)
-    assert all(values[0] == 0 for values in contributions(forest, quiet, probability).values())
-    moved = contributions(forest, rows, forest.probability(rows))
-    assert set(moved) == set(GROUPS) == {feature.group for feature in FEATURES}
-    for row in range(len(rows)):
-        found = strongest(moved, row, 0.01)
-        assert len(found) <= MAX_REASONS
-        assert [by for _, by in found] == sorted((by for _, by in found), reverse=True)
+        assert model is not None
+        save_model(connection, replace(model, features=(*model.features, "optics_w.last")))
+    assert len(score_nodes(trained, day(59))) > 0
+
+
+def test_reasons_add_up_to_the_score_and_cite_events_that_exist(trained: sa.Engine) -> None:
+    """Of every node and horizon; at most five and the rest; strongest first."""
+    scores = score_nodes(trained, day(59))
+    with trained.connect() as connection:
+        known = set(connection.scalars(sa.select(schema.events.c.id)))
+    assert {score.horizon_h for score in scores} == {24, 168}
+    for one in scores:
+        assert sum(reason.contribution for reason in one.reasons) == pytest.approx(one.score, abs=1e-9)
+        strongest = [reason.contribution for reason in one.reasons[:-1]]
+        assert strongest == sorted(strongest, reverse=True)
+        assert len(strongest) <= MAX_REASONS
+        assert known >= {event for reason in one.reasons for event in reason.events}
+    assert any(reason.events for one in scores for reason in one.reasons)
+
+
+def test_scorings_are_thinned_to_one_an_hour(trained: sa.Engine) -> None:
+    """The last quarter of an hour is whole; a scorer that begins anew takes up where the one before was."""
+    begun = day(59)
+    scorer = Scorer(trained)
+    for minutes in range(0, 110, 10):
+        scorer.score(begun + timedelta(minutes=minutes))
+    Scorer(trained).score(begun + timedelta(minutes=110))
+    with trained.connect() as connection:
+        kept = scoring_times(connection, begun, begun + timedelta(days=1))
+    assert [(moment - begun) // timedelta(minutes=1) for moment in kept] == [0, 60, 100, 110]
 
 
 def score(name: str, at_d: float, value: float, horizon_h: int = 24) -> Score:
@@ -188,12 +205,14 @@ def test_a_missing_gpu_is_told_with_its_time(trained: sa.Engine) -> None:
     with trained.connect() as connection:
         at = day(59 + 15 / 24)
         history = read_history(connection, at, at)
-    grid = feature_grid(history, np.array([to_ms(at)]))[0]
     position = history.fleet.index["gpu-002"]
-    features = dict(zip(NAMES, grid[position].tolist(), strict=True))
-    subject = Subject(history, incidents(history.precursors), {}, to_ms(at), position, features)
+    names = [feature.name for feature in features_of(history)]
+    row = matrix(history, every(len(history.fleet.names), [at]))[position]
+    features = dict(zip(names, row.tolist(), strict=True))
+    mine = np.flatnonzero(history.precursors.node == position)
+    subject = Subject(history, incidents(history.precursors), (), to_ms(at), mine, features)
     text, events = describe("gpu_missing", subject)
     assert text == "GPU 5 missing from telemetry since 3 h"
     assert len(events) == 1
-    for group in GROUPS:
+    for group in dict.fromkeys(feature.group for feature in FIXED):
         assert describe(group, subject)[0]

@@ -7,11 +7,11 @@ import pytest
 import sqlalchemy as sa
 from fleet_store import day, node, outage, put, rollup, sbe, xid
 
-from predictor.features import NAMES, feature_grid
+from predictor.features import FIXED, features_of, matrix
 from predictor.history import to_ms
 from predictor.precursor_features import incidents
 from predictor.reading import read_history
-from predictor.reasons import GROUPS
+from predictor.rows import every
 from predictor.wording import MAX_EVENTS, Subject, describe
 from store.event import Device, Event
 
@@ -21,12 +21,13 @@ def subject(engine: sa.Engine, moment_d: float, name: str = "a", **changed: floa
     moment = day(moment_d)
     with engine.connect() as connection:
         history = read_history(connection, moment, moment)
-    at = np.array([to_ms(moment)])
     position = history.fleet.index[name]
-    features = dict(zip(NAMES, feature_grid(history, at)[0, position].tolist(), strict=True))
-    return Subject(
-        history, incidents(history.precursors), {position: ("o1", "o2")}, to_ms(moment), position, features | changed
-    )
+    names = [feature.name for feature in features_of(history)]
+    row = matrix(history, every(len(history.fleet.names), [moment]))[position]
+    features = dict(zip(names, row.tolist(), strict=True))
+    mine = np.flatnonzero(history.precursors.node == position)
+    opens = incidents(history.precursors)
+    return Subject(history, opens, ("o1", "o2"), to_ms(moment), mine, features | changed)
 
 
 def said(engine: sa.Engine, group: str, moment_d: float = 30, **changed: float) -> str:
@@ -37,7 +38,7 @@ def said(engine: sa.Engine, group: str, moment_d: float = 30, **changed: float) 
 def test_every_group_has_words(engine: sa.Engine) -> None:
     """Even of a node of which nothing is known."""
     put(engine, [node("a", leaf=None, rack=None, gpus=None, in_service_since=None)])
-    for group in GROUPS:
+    for group in dict.fromkeys(feature.group for feature in FIXED):
         text, events = describe(group, subject(engine, 30))
         assert text
         assert events == (("o1", "o2") if group == "outages" else ())
@@ -127,8 +128,8 @@ CASES: Mapping[str, tuple[str, dict[str, float], str]] = {
     ),
     "heat": (
         "temperature",
-        {"gpu_temp_max_c": 84.2, "gpu_temp_above_fleet_c": 6, "gpu_temp_spread_c": 11},
-        "hottest GPU 84 °C in 24 h, mean +6 °C against the fleet, 11 °C between GPUs",
+        {"gpu_temp_max_c": 84.2, "gpu_temp_above_leaf_c": 6, "gpu_temp_spread_c": 11},
+        "hottest GPU 84 °C in 24 h, mean +6 °C against the leaf's other nodes, 11 °C between GPUs",
     ),
     "power": (
         "power",
@@ -152,7 +153,7 @@ CASES: Mapping[str, tuple[str, dict[str, float], str]] = {
     ),
     "no temperature": (
         "temperature",
-        {"gpu_temp_max_c": float("nan"), "gpu_temp_above_fleet_c": float("nan"), "gpu_temp_spread_c": float("nan")},
+        {"gpu_temp_max_c": float("nan"), "gpu_temp_above_leaf_c": float("nan"), "gpu_temp_spread_c": float("nan")},
         "no GPU temperature in 24 h",
     ),
     "no week before": (
@@ -179,6 +180,8 @@ def test_without_ids_there_is_still_a_text(engine: sa.Engine) -> None:
     put(engine, [node("a")], events=[xid("a", 29.5, 79)])
     with engine.connect() as connection:
         history = read_history(connection, day(30), day(30))
-    plain = Subject(history, incidents(history.precursors), {}, to_ms(day(30)), 0, {"gpus_missing": 0.0})
-    assert describe("hardware_xid", plain) == ("1 GPU hardware fault on GPU 0000:0f:00.0 in 24 h", ())
+    mine = np.arange(len(history.precursors.node))
+    plain = Subject(history, incidents(history.precursors), (), to_ms(day(30)), mine, {"gpus_missing": 0.0})
+    text, events = describe("hardware_xid", plain)
+    assert (text, len(events)) == ("1 GPU hardware fault on GPU 0000:0f:00.0 in 24 h", 1)
     assert describe("incident", plain)[0] == "1 serious incident on GPU 0000:0f:00.0 in 24 h"
