@@ -34,13 +34,14 @@ def curves(judged: Judged, ranks: Mapping[str, Floats]) -> dict[str, Any]:
 
 def _lines(judged: Judged) -> dict[str, Points]:
     positive = judged.labels.positive
-    # The last point that scikit-learn gives, no recall at precision 1, is nobody's threshold.
     precision, recall, _ = precision_recall_curve(positive, judged.scores, drop_intermediate=True)
+    # Without recall a precision says nothing, least of all the 1 that scikit-learn ends with.
+    told = np.flatnonzero(recall > 0)[::-1]
     false, right, _ = roc_curve(positive, judged.scores)
     total = float(positive.sum())
     top = [(share, float(flagged_share(judged, share)[positive].sum() / total)) for share in SHARES]
     return {
-        "precision_recall": _thinned(recall[-2::-1], precision[-2::-1]),
+        "precision_recall": _thinned(recall[told], precision[told]),
         "roc": _thinned(false, right),
         "recall_at_top": top,
     }

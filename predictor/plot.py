@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 470, 300
-LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 44
+LEFT, RIGHT, TOP, BOTTOM = 58, 22, 12, 44
 
 STYLE = (
     "svg{width:100%;height:auto;max-width:34rem;display:block}svg text{font:11px system-ui,sans-serif;fill:var(--dim)}"

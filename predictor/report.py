@@ -1,28 +1,12 @@
 """The backtest as one page: figures, plots, and what each means to an operator. No scripts, nothing from elsewhere."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from predictor import plot, report_plots
+from predictor import report_plots
+from predictor.page import figure, page, section, table
 from predictor.report_plots import percent, thousands
-
-_STYLE = (
-    ":root{--ink:#1f2428;--dim:#59636e;--line:#e3e6ea;--paper:#fff;--c0:#d6403b;--c1:#2f6fb5;--c2:#c98500;--c3:#2e8b57;"
-    "--c4:#9aa4af;--mark:#fff4e0}@media(prefers-color-scheme:dark){:root{--ink:#e3e6ea;--dim:#9aa4af;--line:#333a42;"
-    "--paper:#15191d;--c0:#ff6b64;--c1:#6aa9f0;--c2:#e8b04b;--c3:#63c08d;--c4:#6b7580;--mark:#3a2f1a}}"
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:var(--ink);"
-    "background:var(--paper)}h1{font-size:1.6rem;margin-bottom:.2rem}h2{margin:2.2rem 0 .2rem;font-size:1.15rem}"
-    "p{color:var(--dim);margin:.2rem 0 .8rem;max-width:60rem}p.verdict{color:var(--ink);font-size:1.05rem}"
-    "p.doubt{background:var(--mark);color:var(--ink);padding:.6rem .9rem;border-left:4px solid var(--c2)}"
-    "table{border-collapse:collapse;margin:.5rem 0 1rem;font-variant-numeric:tabular-nums;display:block;"
-    "overflow-x:auto}"
-    "td,th{padding:.25rem .8rem;border-bottom:1px solid var(--line);text-align:right;vertical-align:top}"
-    "th{color:var(--dim);font-weight:600}td:first-child,th:first-child{text-align:left}small{color:var(--dim);white-space:nowrap}"
-    ".pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(24rem,1fr));gap:0 2rem}"
-    "p.legend{font-size:12px;display:flex;gap:1.2rem;flex-wrap:wrap}.key{display:inline-block;width:22px;height:8px;"
-    "margin-right:.4rem}.none{stroke:none;fill:none}"
-)
 
 
 def to_html(report: Mapping[str, Any], lines: Mapping[str, Any] | None = None) -> str:
@@ -42,38 +26,7 @@ def to_html(report: Mapping[str, Any], lines: Mapping[str, Any] | None = None) -
         _what_if(report),
         _folds(report),
     ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Foreshock backtest</title>'
-        f"<style>{_STYLE}{plot.STYLE}</style></head>\n<body>{''.join(sections)}</body></html>\n"
-    )
-
-
-def figure(value: Any) -> str:
-    """A figure for people; a dash where there is none."""
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return escape(str(value))
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """An HTML table."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in header)
-    lines = "\n".join("<tr>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>\n{lines}</table>\n"
-
-
-def _cell(value: Any) -> str:
-    """A figure, or a figure and its interval as (value, [low, high])."""
-    if not isinstance(value, tuple):
-        return figure(value)
-    middle, sure = value
-    return figure(middle) if sure is None else f"{figure(middle)}<br><small>{sure[0]:.3g} to {sure[1]:.3g}</small>"
-
-
-def _section(title: str, said: str, *parts: str) -> str:
-    return f"<h2>{escape(title)}</h2><p>{escape(said)}</p>{''.join(parts)}\n"
+    return page("Foreshock backtest", sections)
 
 
 def _headline(report: Mapping[str, Any]) -> str:
@@ -134,7 +87,7 @@ def _ranking(report: Mapping[str, Any], lines: Mapping[str, Any] | None) -> str:
             [name.replace("_", " "), *((judged[key], sure.get(key)) for key in ("roc_auc", "average_precision"))]
             + [(judged[key][top], sure[key].get(top)) for key in ("recall_at_top", "precision_at_top") for top in tops]
         )
-    return _section(
+    return section(
         "How many failures stand among the riskiest nodes",
         "If you watch this share of the nodes, this share of the failures happens under your eyes; what needs no "
         "learning (counting past outages, simple rules) is drawn beside the model.",
@@ -146,12 +99,12 @@ def _ranking(report: Mapping[str, Any], lines: Mapping[str, Any] | None) -> str:
 def _curves(report: Mapping[str, Any], lines: Mapping[str, Any] | None) -> str:
     if lines is None:
         return ""
-    first = _section(
+    first = section(
         "Precision over recall",
         "To find this share of the failures by one threshold, so many of your alarms will be right.",
         report_plots.precision_recall(report, lines),
     )
-    second = _section(
+    second = section(
         "False alarms",
         "To find this share of the failures, so many of the healthy rows are alarmed as well; the diagonal is chance.",
         report_plots.roc(report, lines),
@@ -162,14 +115,14 @@ def _curves(report: Mapping[str, Any], lines: Mapping[str, Any] | None) -> str:
 def _probabilities(report: Mapping[str, Any], lines: Mapping[str, Any] | None) -> str:
     if lines is None:
         return ""
-    first = _section(
+    first = section(
         "Does 2 % mean two in a hundred?",
         "Dots on the dashed line: scores can be taken at their word. Beside each dot: failures / rows. "
         f"Brier skill {figure(report['brier_skill'])}, log loss skill {figure(report['log_loss_skill'])} "
         "(1 is perfect, 0 knows the prevalence only).",
         report_plots.reliability(report),
     )
-    second = _section(
+    second = section(
         "How early",
         "Hours from a node's first place in the top 5 % within the horizon to its failure; "
         f"half of those foreseen had {figure(report['lead_time_h']['p50'])} h or more.",
@@ -200,7 +153,7 @@ def _truth(report: Mapping[str, Any]) -> str:
         if oracle
         else ""
     )
-    return _section(
+    return section(
         "What could be known",
         f"This cluster is simulated: its truth says which failures had a precursor at all.{best}",
         table(("failures", "outages", "had a precursor", "recall, top 5%", "foreseen at least once"), rows),
@@ -221,7 +174,7 @@ def _cost(report: Mapping[str, Any]) -> str:
     keys = ("threshold", "actions", "failures_met", "precision", "saved_gpu_h", "spent_gpu_h", "net_gpu_h")
     rows = [(name, *(point[key] for key in keys)) if point else (name, "act on none") for name, point in points.items()]
     header = ("act", "from score", "actions", "failures met", "precision", "GPU-h saved", "GPU-h spent", "GPU-h left")
-    return _section("What acting is worth", said, report_plots.cost(report), table(header, rows))
+    return section("What acting is worth", said, report_plots.cost(report), table(header, rows))
 
 
 def _what_if(report: Mapping[str, Any]) -> str:
@@ -230,16 +183,27 @@ def _what_if(report: Mapping[str, Any]) -> str:
         return ""
     keys = ("failures_avoided", "share_avoided", "cordons", "cordons_per_day", "share_of_cordons_right",
             "node_hours_wasted", "refused_by_budget", "net_gpu_h")  # fmt: skip
-    header = ("policy", "ranking", *(key.replace("_", " ") for key in keys))
+    header = (
+        "policy",
+        "ranking",
+        "avoided",
+        "of all",
+        "cordons",
+        "a day",
+        "right",
+        "wasted node-h",
+        "refused",
+        "GPU-h left",
+    )
     rows = [
-        (one["policy"], name.replace("_", " "), *(found[key] for key in keys))
+        (one["policy"].replace(",", ", "), name.replace("_", " "), *(found[key] for key in keys))
         for one in replays
         for name, found in one["rankings"].items()
     ]
-    return _section(
+    return section(
         "What if",
         "The past replayed under a policy, assuming that a job does not run on a node while it is held: an outage that "
-        "begins within a hold is avoided, holding what does not fail is wasted.",
+        "begins within a hold is avoided, holding what does not fail is wasted; the budget refuses what is too much.",
         table(header, rows),
     )
 
@@ -251,7 +215,7 @@ def _folds(report: Mapping[str, Any]) -> str:
         [fold[key][:16].replace("T", " ") for key in ("train_end", "test_start", "test_end")]
         for fold in report["folds"]
     ]
-    return _section(
+    return section(
         "Folds",
         "Each model learned from all before a gap and was judged on what came after it, as it would be in operation.",
         report_plots.folds(report),

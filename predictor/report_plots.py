@@ -36,7 +36,7 @@ def precision_recall(report: Mapping[str, Any], lines: Mapping[str, Any]) -> str
     """Precision over recall; its axis is logarithmic, for failures are rare."""
     base = report["prevalence"]
     plot = Plot(Axis("share of failures found", 0, 1, write=percent), Axis("precision", base / 2, 1, True, percent))
-    marks = [plot.line([(0, base), (1, base)], "c4 dash"), plot.note((1, base), "chance", "end")]
+    marks = [plot.line([(0, base), (1, base)], "c4 dash"), plot.note((0, base), "chance", "start", (4, 5))]
     marks += _each(plot, lines, "precision_recall")
     return plot.drawn("precision over recall", marks) + legend(names(lines))
 
