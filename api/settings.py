@@ -62,6 +62,7 @@ class Training:
     least_outages: int = 10  # unplanned ones since the last training: less is no news
     window_days: int | None = 365  # learn from so many days; null: from all
     within_s: float = 3600.0  # a training that takes longer is given up
+    nice: int = 10  # how far training and judging give way to requests: 0 (not at all) to 19
 
 
 @dataclass(frozen=True, slots=True)

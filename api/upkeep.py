@@ -54,7 +54,7 @@ class Upkeep:
             ChildError: either failed; it is tried again, a training after a day.
         """
         if self.is_judging_due():
-            arguments = ["models", "judge", "--at", format_time(self.state.clock()), "--background"]
+            arguments = ["models", "judge", "--at", format_time(self.state.clock()), *self._aside()]
             trial = self.state.settings.trial
             for name in trial.__dataclass_fields__:
                 arguments += [f"--{name.replace('_', '-')}", str(getattr(trial, name))]
@@ -90,7 +90,7 @@ class Upkeep:
         if not acquire(self.state.engine, _LEASE, self.holder, None, _LEASE_S):
             return
         self._note("started", {})
-        arguments = ["train", "--until", format_time(self.state.clock()), "--role", "challenger", "--background"]
+        arguments = ["train", "--until", format_time(self.state.clock()), "--role", "challenger", *self._aside()]
         if settings.window_days is not None:
             arguments += ["--window-days", str(settings.window_days)]
         try:
@@ -101,6 +101,9 @@ class Upkeep:
         finally:
             release(self.state.engine, _LEASE, self.holder)
         self._note("trained", {})
+
+    def _aside(self) -> list[str]:
+        return ["--background", str(self.state.settings.training.nice)]
 
     def _renew(self) -> None:
         acquire(self.state.engine, _LEASE, self.holder, None, _LEASE_S)

@@ -87,6 +87,23 @@ def database(url: str) -> Check:
     return Check("database", "ok", f"schema {at}")
 
 
+def models(url: str) -> Check:
+    """Whether there is a model, and whether it can be trusted."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from store.database import DatabaseError, open_database
+    from store.read_models import model_trouble
+
+    try:
+        with open_database(url).connect() as connection:
+            trouble = model_trouble(connection)
+    except (DatabaseError, SQLAlchemyError) as error:
+        return Check("models", "wrong", str(error).splitlines()[0])
+    if trouble is None:
+        return Check("models", "ok", "they look as when they were trained")
+    return Check("models", "absent" if trouble.startswith("none yet") else "wrong", trouble)
+
+
 def server(url: str) -> Check:
     """Whether the API is ready."""
     ready = f"{url.rstrip('/')}/readyz"
@@ -106,7 +123,11 @@ def server(url: str) -> Check:
 def doctor(db_url: str | None, server_url: str | None, as_json: bool) -> None:
     """Check this installation and say what is wrong. Exit 3 if anything is."""
     found = [*installation(), *sources()]
-    asked: list[tuple[Callable[[str], Check], str | None]] = [(database, db_url), (server, server_url)]
+    asked: list[tuple[Callable[[str], Check], str | None]] = [
+        (database, db_url),
+        (models, db_url),
+        (server, server_url),
+    ]
     found += [check(url) for check, url in asked if url is not None]
     rows = [asdict(check) for check in found]
     if as_json:

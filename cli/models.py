@@ -7,7 +7,7 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from cli.background import give_way, user_name
+from cli.background import BACKGROUND_OPTION, give_way, user_name
 from cli.errors import Failure
 from cli.open import open_store
 from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
@@ -106,14 +106,14 @@ def retire_command(ident: str, url: str, why: str) -> None:
 @click.option("--sure", type=click.FloatRange(0.0, 1.0), default=TrialSettings().sure, show_default=True)
 @click.option("--keep-days", type=_DAYS, default=TrialSettings().keep_days, show_default=True)
 @click.option("--calibration-days", type=_DAYS, default=TrialSettings().calibration_days, show_default=True)
-@click.option("--background", is_flag=True, hidden=True, help="Give way to others, and end with the parent.")
+@BACKGROUND_OPTION
 @JSON_OPTION
-def judge_command(url: str, at: datetime | None, background: bool, as_json: bool, **chosen: Any) -> None:
+def judge_command(url: str, at: datetime | None, background: int | None, as_json: bool, **chosen: Any) -> None:
     """Have every model score beside the champion, and judge them by what came; the server does so by itself."""
     from predictor.trial import judge, score_beside
 
-    if background:
-        give_way()
+    if background is not None:
+        give_way(background)
     settings, now = TrialSettings(**chosen), at or datetime.now(UTC)
     engine = open_store(url)
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from cli.background import give_way, user_name
+from cli.background import BACKGROUND_OPTION, give_way, user_name
 from cli.errors import Failure
 from cli.open import open_store
 from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
@@ -66,15 +66,17 @@ def bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
     show_default=True,
     help="A challenger serves once it has shown itself better.",
 )
-@click.option("--background", is_flag=True, hidden=True, help="Give way to others, and end with the parent.")
+@BACKGROUND_OPTION
 @JSON_OPTION
-def train(url: str, until: datetime | None, as_json: bool, background: bool, **chosen: Any) -> None:
+def train(url: str, until: datetime | None, as_json: bool, background: int | None, **chosen: Any) -> None:
     """Fit a model for 24 hours and one for 7 days, judge them on a hold-out, and register them."""
     from predictor.training import TrainSettings
     from predictor.training import train as learn
 
-    settings = TrainSettings(chosen["window_days"], role=chosen["role"], by=give_way() if background else user_name())
-    if background and until is not None:
+    settings = TrainSettings(
+        chosen["window_days"], role=chosen["role"], by=user_name() if background is None else give_way(background)
+    )
+    if background is not None and until is not None:
         settings = replace(settings, now=until)
     engine = open_store(url)
     try:

@@ -61,3 +61,24 @@ def count_outages(connection: sa.Connection, since: datetime, until: datetime) -
     table = schema.outages
     query = sa.select(sa.func.count()).where(table.c.start >= since, table.c.start < until, table.c.planned.is_(False))
     return int(connection.scalar(query.select_from(table)) or 0)
+
+
+def model_trouble(connection: sa.Connection) -> str | None:
+    """What is wrong with the models that serve, in words; None where nothing is."""
+    champions, last = list_models(connection, role="champion"), last_training(connection)
+    if not champions:
+        return "none yet: run `foreshock train`"
+    said = []
+    if last is not None and last.outcome == "failed":
+        said.append(f"the last training failed: {str(last.detail.get('why', ''))[-200:]}")
+    for model in champions:
+        for name, meaning in _DRIFTS.items():
+            if model["checks"].get(name, {}).get("state") == "drifted":
+                said.append(f"{model['id']}: {meaning}")
+    return "; ".join(said) or None
+
+
+_DRIFTS = {
+    "drift": "the nodes no longer look as those did that it learned from",
+    "calibration": "outages do not come as often as it says",
+}

@@ -11,7 +11,7 @@ from api.state import Server, State
 from api.wire import CheckOut
 from store.database import newest_revision, revision
 from store.intake import Waiting, read_waiting
-from store.read_models import newest_champion
+from store.read_models import model_trouble
 
 router = APIRouter(tags=["health"])
 
@@ -56,8 +56,7 @@ def run_checks(server: State) -> dict[str, str]:
         checks["migrations"] = "ok"
         with server.engine.connect() as connection:
             checks["intake"] = _intake(read_waiting(connection), server.clock())
-            model = newest_champion(connection)
-            checks["model"] = "none yet: run `foreshock train`" if model is None else "ok"
+            checks["model"] = model_trouble(connection) or "ok"
     except SQLAlchemyError as error:
         checks["database"] = f"failed: {type(error).__name__}"
     return checks

@@ -11,12 +11,14 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.edge import ProbeSlot
+from api.model_gauges import model_gauges
 from api.nodes import NodeState, present
 from api.state import Server, State
 from store.hint import HINT_ACTIONS, OPEN_STATES, HintAction, HintState
 from store.hint_log import read_hints
 from store.intake import Waiting, read_waiting
 from store.read_fleet import node_risks
+from store.read_models import last_training, list_models
 
 router = APIRouter(tags=["health"])
 
@@ -53,6 +55,7 @@ class StoreCollector:
                 now = self._state.clock()
                 views = node_risks(connection, present(connection, self._state.settings, now))
                 waiting = read_waiting(connection)
+                models, last = list_models(connection), last_training(connection)
                 hints = Counter((hint.action, hint.state) for hint in read_hints(connection, states=OPEN_STATES))
         except SQLAlchemyError:
             up.add_metric([], 0.0)
@@ -64,6 +67,7 @@ class StoreCollector:
         yield _states(views)
         yield _hints(hints)
         yield from _intake(waiting, self._state.clock())
+        yield from model_gauges(models, last)
 
 
 def _risks(views: Iterable[Any]) -> Metric:

@@ -12,14 +12,19 @@ from api.state import Server
 from api.wire import Page, ScoreOut
 from store.read_pages import score_page
 from store.read_states import newest_scoring
+from store.scorings import newest_scoring_of
 
 router = APIRouter(tags=["scores"])
 
 
 class ScoreQuery(BaseModel):
-    """Which scores: those of the newest scoring no later than `at` (default: now)."""
+    """Which scores: those of the newest scoring no later than `at` (default: now).
+
+    `model`: what this one said when it was last judged, a challenger's too, with no reasons; the horizon is its own.
+    """
 
     at: Moment | None = None
+    model: Name | None = None
     horizon_h: int = Field(default=24, ge=1, le=8760)
     node: Name | None = None
     limit: int = Field(default=100, ge=1, le=MAX_LIMIT)
@@ -30,6 +35,8 @@ class ScoreQuery(BaseModel):
 def get_scores(_who: Reader, server: Server, asked: Annotated[ScoreQuery, Query()]) -> Response:
     """The scores of one moment, by node. The pages of one list are of one moment, even when a new scoring comes."""
     cursor = decode(asked.cursor) if asked.cursor else None
+    if asked.model is not None:
+        return _said_by(asked.model, server, asked, cursor)
     with server.engine.connect() as connection:
         moment = cursor.time if cursor else newest_scoring(connection, asked.horizon_h, asked.at or server.clock())
         if moment is None:
@@ -38,3 +45,25 @@ def get_scores(_who: Reader, server: Server, asked: Annotated[ScoreQuery, Query(
         rows = score_page(connection, asked.horizon_h, moment, (asked.node, after), asked.limit + 1)
     kept = rows[: asked.limit]
     return listing(kept, Cursor(moment, kept[-1]["node"]).encode() if len(rows) > asked.limit else None)
+
+
+def _said_by(model: str, server: Server, asked: ScoreQuery, cursor: Cursor | None) -> Response:
+    """One page of a model's own newest scoring, of those that are kept to judge it."""
+    with server.engine.connect() as connection:
+        said = newest_scoring_of(connection, model, cursor.time if cursor else asked.at or server.clock())
+    if said is None:
+        return listing([])
+    after = cursor.id if cursor else ""
+    nodes = [node for node in sorted(said.scores) if node > after and asked.node in (None, node)]
+    rows = [
+        {
+            "node": node,
+            "time": said.time,
+            "horizon_h": said.horizon_h,
+            "score": said.scores[node],
+            "reasons": [],
+            "model": model,
+        }
+        for node in nodes[: asked.limit]
+    ]
+    return listing(rows, Cursor(said.time, rows[-1]["node"]).encode() if len(nodes) > asked.limit else None)

@@ -1,0 +1,41 @@
+"""`GET /models`: which model serves, which are on trial, what they were made of, and how the last training went."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel
+
+from api.auth import Reader
+from api.reply import reply
+from api.state import Server
+from api.wire_models import ModelsOut
+from store.model import ModelRole
+from store.read_models import LastTraining, last_training, list_models
+
+router = APIRouter(tags=["scores"])
+
+
+class ModelQuery(BaseModel):
+    """Which models."""
+
+    role: ModelRole | None = None
+
+
+@router.get("/models", operation_id="get_models", summary="List models", response_model=ModelsOut)
+def get_models(_who: Reader, server: Server, asked: Annotated[ModelQuery, Query()]) -> Response:
+    """Those that serve first, by horizon, then those on trial, then the newest of the others; all in one page."""
+    control = server.settings.policy.control
+    with server.engine.connect() as connection:
+        found, last = list_models(connection, asked.role), last_training(connection)
+    return reply(
+        {
+            "items": found,
+            "next_cursor": None,
+            "training": None if last is None else _told(last),
+            "control": {"percent": control.percent, "period_days": control.period_days},
+        }
+    )
+
+
+def _told(last: LastTraining) -> dict[str, Any]:
+    return {"time": last.time, "outcome": last.outcome, "by": last.by, "why": last.detail.get("why")}
