@@ -54,6 +54,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
     metavar="P",
     help="Replay a policy: top=1%|threshold=.02,hold_h=24,budget=5%.",
 )
+@click.option("--links", is_flag=True, help="Judge links, which flap or die, in place of nodes.")
 @click.option("--truth", "truth_dir", type=click.Path(path_type=Path), help="Folder `truth` of a simulated cluster.")
 @click.option("--scores", "scores_file", type=click.Path(path_type=Path), help="Write time,node,score to this CSV.")
 @click.option("--html", "html_file", type=click.Path(path_type=Path), help="Write the report as a page.")
@@ -83,18 +84,20 @@ def _judged(url: str, chosen: dict[str, Any]) -> "Backtest":
     from predictor.backtest import run_backtest
     from predictor.cost import CostSettings
     from predictor.leakage import LeakageError
+    from predictor.subjects import LINKS, NODES
     from predictor.truth import TruthError
     from predictor.what_if import PolicyError, parse_policy
     from predictor.worth import Worth, with_worth
 
     moments_file, truth = chosen.pop("moments_file"), chosen.pop("truth_dir")
+    subjects = LINKS if chosen.pop("links") else NODES
     policies, costs = chosen.pop("policies"), ("job_gpus", "mtt_checkpoint_h", "restart_h", "action_h", "averted")
     settings = CostSettings(**{name: chosen.pop(name) for name in costs})
     try:
         worth = Worth(settings, tuple(parse_policy(text) for text in policies), truth)
         moments = None if moments_file is None else read_moments(moments_file)
         with bar("Looking back") as progress:
-            found = run_backtest(open_store(url), BacktestSettings(moments=moments, **chosen), progress)
+            found = run_backtest(open_store(url), BacktestSettings(moments=moments, **chosen), progress, subjects)
         return with_worth(found, worth)
     except (NoDataError, ModelError, PolicyError, TruthError) as error:
         raise Failure(str(error)) from error

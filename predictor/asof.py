@@ -7,6 +7,7 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
+from predictor.dataset import Reader
 from predictor.features import features_of, matrix
 from predictor.history import FAR_FUTURE_MS, from_ms
 from predictor.reading import read_history
@@ -15,7 +16,7 @@ from predictor.rows import Rows
 Reading = tuple[tuple[str, ...], NDArray[np.float32]]
 
 
-def reader(connection: sa.Connection) -> Callable[[Rows], Reading]:
+def reader(connection: sa.Connection, read: Reader = read_history) -> Callable[[Rows], Reading]:
     """A function from rows of one moment to the names of the features and their values, (rows, features).
 
     It reads the store up to that moment and no further. Nobody knows then how long a node will serve, so that its end
@@ -24,7 +25,7 @@ def reader(connection: sa.Connection) -> Callable[[Rows], Reading]:
 
     def compute(rows: Rows) -> Reading:
         moment_ms = int(rows.time_ms[0])
-        history = read_history(connection, from_ms(moment_ms), from_ms(moment_ms))
+        history = read(connection, from_ms(moment_ms), from_ms(moment_ms))
         until_ms = np.where(history.fleet.until_ms > moment_ms, FAR_FUTURE_MS, history.fleet.until_ms)
         history = replace(history, fleet=replace(history.fleet, until_ms=until_ms))
         return tuple(feature.name for feature in features_of(history)), matrix(history, rows)

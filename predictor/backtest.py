@@ -15,8 +15,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from predictor.asof import reader
-from predictor.baselines import BASELINES
-from predictor.dataset import Dataset, Population, Sample, dataset, read_population, rows_at, sample
+from predictor.dataset import Dataset, Population, Sample, dataset, rows_at, sample
 from predictor.evaluation import Judged
 from predictor.folds import BacktestSettings, Fold, NoDataError, Plan, plan
 from predictor.forest import Forest
@@ -26,6 +25,7 @@ from predictor.leakage import check_features, check_look_ahead, check_model, che
 from predictor.model import TooFewPositivesError, fit
 from predictor.reading import data_span
 from predictor.rows import Rows
+from predictor.subjects import NODES, Subjects
 from predictor.summary import summarise
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -49,7 +49,9 @@ def backtest(engine: sa.Engine, settings: BacktestSettings) -> dict[str, Any]:
     return run_backtest(engine, settings).report
 
 
-def run_backtest(engine: sa.Engine, settings: BacktestSettings, progress: Progress | None = None) -> Backtest:
+def run_backtest(
+    engine: sa.Engine, settings: BacktestSettings, progress: Progress | None = None, subjects: Subjects = NODES
+) -> Backtest:
     """Evaluate over all folds. `progress` is told how much is done, of how much.
 
     Raises:
@@ -62,18 +64,21 @@ def run_backtest(engine: sa.Engine, settings: BacktestSettings, progress: Progre
         planned = plan(span, settings)
         if span is None:
             raise NoDataError("the database is empty")
-        population = read_population(connection, to_ms(span[1]))
+        population = subjects.population(connection, to_ms(span[1]))
         if not population.fleet.names:
-            raise NoDataError("the database knows no node: run `foreshock ingest` first")
+            raise NoDataError(f"the database knows no {subjects.noun}: run `foreshock ingest` first")
         learned = sample(population, planned.learn, settings.horizon_h)
         asked = rows_at(population, planned.test)
-        both = dataset(connection, population, _joined(learned.rows, asked))
+        both = dataset(connection, population, _joined(learned.rows, asked), subjects.history)
         learn_values, values = both.values[: len(learned.rows)], both.values[len(learned.rows) :]
         judging = Dataset(both.fleet, both.outages, asked, both.features, values)
         check_features(learn_values, _unscored(learned), both.features)
-        check_look_ahead(reader(connection), values, asked, both.features)
+        check_look_ahead(reader(connection, subjects.history), values, asked, both.features)
     scores, skipped = _score_folds(_Lesson(learned, learn_values), judging, planned, settings, progress)
-    return _judge(population, judging, scores, settings, [fold for fold in planned.folds if fold not in skipped])
+    ranks = {name: rank(judging) for name, rank in subjects.baselines.items()}
+    return _judge(
+        population, (judging, ranks), scores, settings, [fold for fold in planned.folds if fold not in skipped]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +100,15 @@ def _joined(first: Rows, second: Rows) -> Rows:
 
 
 def _judge(
-    population: Population, judging: Dataset, scores: Floats, settings: BacktestSettings, folds: list[Fold]
+    population: Population,
+    asked: tuple[Dataset, Mapping[str, Floats]],
+    scores: Floats,
+    settings: BacktestSettings,
+    folds: list[Fold],
 ) -> Backtest:
+    judging, ranks = asked
     rows = judging.rows
     labels = label(population.fleet, population.outages, rows, settings.horizon_h, population.end_ms)
-    ranks = {name: rank(judging) for name, rank in BASELINES.items()}
     judged = Judged(rows.time_ms, rows.node, scores, labels)
     check_model(judged)
     return Backtest(summarise(judged, ranks, settings, folds), population.fleet.names, judged, ranks)

@@ -6,9 +6,10 @@ A `Dataset` is the same as plain arrays. Its rows are asked for one by one: of t
 one in a hundred is positive, a share of the negatives is enough, and only for these features are computed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from predictor.feature import Feature
 from predictor.features import features_of, matrix
-from predictor.history import Fleet, OutageLog, from_ms
+from predictor.history import Fleet, History, OutageLog, from_ms
 from predictor.labels import Labels, at_risk, label
 from predictor.reading import read_fleet, read_history, read_outage_log
 from predictor.rows import Rows, every
@@ -25,6 +26,8 @@ from predictor.rows import Rows, every
 # Rows to learn from: as many negatives as this are enough for every fold (a fit draws at most 20,000 a booster).
 MOST_NEGATIVES = 100_000
 _SEED = 11
+
+Reader: TypeAlias = Callable[[sa.Connection, datetime, datetime], History]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +93,12 @@ def rows_at(population: Population, moments: Sequence[datetime]) -> Rows:
     return rows.only(at_risk(population.fleet, population.outages, rows))
 
 
-def dataset(connection: sa.Connection, population: Population, rows: Rows) -> Dataset:
-    """The features of rows (ordered by time)."""
+def dataset(connection: sa.Connection, population: Population, rows: Rows, read: Reader = read_history) -> Dataset:
+    """The features of rows (ordered by time); `read` reads the history of what the rows are of."""
     if not len(rows):
         raise ValueError("a dataset of no rows")
     span = (from_ms(int(rows.time_ms.min())), from_ms(int(rows.time_ms.max())))
-    return Dataset(population.fleet, population.outages, rows, *_values(connection, span, rows))
+    return Dataset(population.fleet, population.outages, rows, *_values(connection, span, rows, read))
 
 
 def build(connection: sa.Connection, moments: Sequence[datetime], nodes: Sequence[str] | None = None) -> pd.DataFrame:
@@ -118,10 +121,10 @@ def build(connection: sa.Connection, moments: Sequence[datetime], nodes: Sequenc
 
 
 def _values(
-    connection: sa.Connection, moments: Sequence[datetime], rows: Rows
+    connection: sa.Connection, moments: Sequence[datetime], rows: Rows, read: Reader = read_history
 ) -> tuple[tuple[Feature, ...], NDArray[np.float32]]:
     """The features of rows and their values; of no moment there are none."""
     if not moments:
         return (), np.empty((0, 0), dtype=np.float32)
-    history = read_history(connection, moments[0], moments[-1])
+    history = read(connection, moments[0], moments[-1])
     return features_of(history), matrix(history, rows)
