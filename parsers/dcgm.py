@@ -11,7 +11,7 @@ A page that is cut short gives what was whole.
 """
 
 import re
-from functools import partial
+from functools import lru_cache, partial
 
 from parsers.device_page import Exporter, PageParser, Place, samples_of_lines
 from parsers.exposition import Point
@@ -25,6 +25,8 @@ from store.telemetry import Sample
 BLANKS = frozenset(float(first + i) for first in (2147483632, 9223372036854775792, 140737488355328) for i in range(4))
 UTIL_RATIO = "DCGM_FI_DEV_GPU_UTIL_RATIO"
 
+# GPUs remembered: those of one node, or of a file that holds some nodes' pages.
+_REMEMBERED = 1024
 _SWITCH = re.compile(r"(?:nvswitch)?(\d{1,9})", re.ASCII)
 _GPU = re.compile(r"\d{1,9}", re.ASCII)
 _DEVICE = re.compile(r"nvidia(\d{1,9})", re.ASCII)
@@ -37,19 +39,19 @@ def _place(point: Point, _context: Context) -> Place | None:
     if "nvswitch" in labels:
         switch = _SWITCH.fullmatch(labels["nvswitch"])
         return Place(Device(type="nvswitch", index=int(switch[1])), node) if switch else None
-    index = _GPU.fullmatch(labels.get("gpu", "")) or _DEVICE.fullmatch(labels.get("device", ""))
+    names = (labels.get("gpu", ""), labels.get("device", ""))
+    uuid = labels.get("UUID") or labels.get("uuid") or None
+    return _gpu(names, labels.get("pci_bus_id", ""), uuid, node, labels.get("GPU_I_ID", ""))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _gpu(names: tuple[str, str], pci: str, uuid: str | None, node: str | None, instance: str) -> Place | None:
+    """A GPU: all its series say the same of it. `names` are the labels `gpu` and `device`; either may be empty."""
+    index = _GPU.fullmatch(names[0]) or _DEVICE.fullmatch(names[1])
     if index is None:
         return None
-    return Place(
-        Device(
-            type="gpu",
-            pci=canonical(labels.get("pci_bus_id", "")),
-            index=int(index[index.lastindex or 0]),
-            uuid=labels.get("UUID") or labels.get("uuid") or None,
-        ),
-        node,
-        instance=labels.get("GPU_I_ID", ""),
-    )
+    device = Device(type="gpu", pci=canonical(pci), index=int(index[index.lastindex or 0]), uuid=uuid)
+    return Place(device, node, instance=instance)
 
 
 def _value(point: Point) -> float | None:
