@@ -20,7 +20,7 @@ import numpy as np
 from predictor.feature import NAN, Feature
 from predictor.history import DAY_MS, Floats, History, Ints, Series
 from predictor.rows import Rows
-from predictor.windows import EVER_MS, Parts, Timeline, largest_of_row, largest_within
+from predictor.windows import EVER_MS, Parts, Timeline, largest_of_row, largest_within, sum_within
 
 # A site's exporter may tell hundreds; those with most entries are kept.
 MAX_MEASURES = 64
@@ -77,9 +77,9 @@ def _of_measure(name: str, series: Series, rows: Rows, subjects: int) -> dict[st
     found = {f"{name}.last": most(last[newest])}
     found[f"{name}.high_7d"] = most(largest_within(high, line.before(part, now - 7 * DAY_MS), end))
     day = line.before(part, now - DAY_MS)
-    running = line.running(series.last)
+    total = sum_within(line.ordered(series.last), day, end)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found[f"{name}.mean_1d"] = most((running[end] - running[day]) / (end - day))
+        found[f"{name}.mean_1d"] = most(total / (end - day))
     found |= {f"{name}.{suffix}": most(values) for suffix, values in _rises(line, series, part, now).items()}
     untold_d = (now - 1 - line.times_ms[newest]) / DAY_MS
     found[f"{name}.untold_d"] = -most(-untold_d)
@@ -92,11 +92,7 @@ def _rises(line: Timeline, series: Series, part: Ints, now: Ints) -> dict[str, F
     group = line.keys // line.span_ms
     by = np.zeros(len(last))
     by[1:] = np.where(group[1:] == group[:-1], np.maximum(np.nan_to_num(last[1:] - last[:-1]), 0.0), 0.0)
-    total = np.concatenate([[0.0], np.cumsum(by)])
-    end = line.before(part, now)
-    found = {}
-    for window in _RISE_DAYS:
-        found[f"up_{window}d"] = total[end] - total[line.before(part, now - window * DAY_MS)]
+    found = {f"up_{window}d": line.sums(part, now, window * DAY_MS, by) for window in _RISE_DAYS}
     rose = Timeline.of(group[by > 0], line.times_ms[by > 0])
     found["rises_28d"] = rose.count(part, now, 28 * DAY_MS)
     found["rise_age_d"] = rose.age_d(part, now, EVER_MS)

@@ -50,8 +50,8 @@ def _of_family(history: History, rows: Rows, family: Family, kept: Bools) -> dic
     found[f"{name}_age_d"] = line.age_d(rows.node, rows.time_ms, EVENT_WINDOW_MS)
     amounts = [found[f"{name}_{window}d"] for window in WINDOWS_D]
     if family.counted:
-        running = line.running(weight)
-        amounts = [line.sums(rows.node, rows.time_ms, window * DAY_MS, running) for window in WINDOWS_D]
+        ordered = line.ordered(weight)
+        amounts = [line.sums(rows.node, rows.time_ms, window * DAY_MS, ordered) for window in WINDOWS_D]
         found |= {f"{name}_sum_{window}d": sums for window, sums in zip(WINDOWS_D, amounts, strict=True)}
     found[f"{name}_growth"] = _growth(amounts[0], amounts[1])
     if family.per_device:
@@ -70,8 +70,12 @@ def _most_of_a_device(history: History, rows: Rows, kept: Bools, counted: bool) 
     parts = Parts.number(events.node[kept], events.device[kept], len(history.fleet.names))
     line = Timeline.of(parts.of, events.time_ms[kept])
     row, part = parts.each(rows.node)
-    running = line.running(events.weight[kept] if counted else np.ones(int(kept.sum())))
-    return largest_of_row(line.sums(part, rows.time_ms[row], 7 * DAY_MS, running), row, len(rows), 0.0)
+    at = rows.time_ms[row]
+    if counted:
+        amount = line.sums(part, at, 7 * DAY_MS, line.ordered(events.weight[kept]))
+    else:
+        amount = line.count(part, at, 7 * DAY_MS)
+    return largest_of_row(amount, row, len(rows), 0.0)
 
 
 def incidents(events: Precursors) -> Bools:

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.feature import Feature
-from predictor.history import DAY_MS, HOUR_MS, Bools, Floats, History, Ints, Telemetry
+from predictor.fixed_point import fixed, to_float
+from predictor.history import DAY_MS, HOUR_MS, Floats, History, Ints, Telemetry
+from predictor.job_features import above_job, job_hours
 from predictor.rows import Rows
 from predictor.windows import Timeline, largest_within
 
@@ -43,7 +45,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature("gpus_missing", "gpu_missing", monotonic=1),
     Feature("gpus_missing_24h", "gpu_missing", monotonic=1),
 )
-_PEERED = (("gpu_temp_mean_c", "gpu_temp_above", "_c"), ("power_mean_w", "power_above", "_w"))
+_PEERED = (("gpu_temp_mean_c", "gpu_temp_above_leaf_c"), ("power_mean_w", "power_above_leaf_w"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def compute(history: History, rows: Rows) -> dict[str, Floats]:
     usual, day, end = (line.before(rows.node, now - back) for back in (USUAL_MS, DAY_MS, 0))
     asked = _Asked(telemetry, usual, day, end)
     found = _levels(asked) | _gaps(asked, rows) | _missing_gpus(asked, rows, history.fleet.gpus)
-    return found | _against_peers(history, rows, asked)
+    return found | _above_leaf(history, rows, asked) | above_job(found, history.jobs, rows, job_hours(history))
 
 
 def _mean(values: NDArray[np.float32], first: Ints, end: Ints) -> Floats:
@@ -91,9 +93,12 @@ def _mean(values: NDArray[np.float32], first: Ints, end: Ints) -> Floats:
 
 def _sums(values: NDArray[np.float32], first: Ints, end: Ints) -> tuple[Floats, Floats]:
     """The sum and number of the measured values[first:end], one a row."""
-    total = np.concatenate([[0.0], np.cumsum(np.nan_to_num(values), dtype=np.float64)])
-    count = np.concatenate([[0.0], np.cumsum(np.isfinite(values), dtype=np.float64)])
-    return total[end] - total[first], count[end] - count[first]
+    total, count = _running(fixed(values)), _running(np.isfinite(values).astype(np.int64))
+    return to_float(total[end] - total[first]), (count[end] - count[first]).astype(np.float64)
+
+
+def _running(whole: Ints) -> Ints:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(whole)])
 
 
 def _levels(asked: _Asked) -> dict[str, Floats]:
@@ -113,40 +118,21 @@ def _levels(asked: _Asked) -> dict[str, Floats]:
     }
 
 
-def _against_peers(history: History, rows: Rows, asked: _Asked) -> dict[str, Floats]:
-    """The node's last day less that of the leaf's other nodes, and less that of all nodes of its job."""
+def _above_leaf(history: History, rows: Rows, asked: _Asked) -> dict[str, Floats]:
+    """The node's last day less that of the leaf's other nodes."""
     telemetry, leaf = history.telemetry, history.fleet.leaf
     # Nodes of no known leaf are each other's peers.
-    of_leaf = Timeline.of(leaf[telemetry.node] + 1, telemetry.time_ms)
-    asked_leaf = of_leaf.within(leaf[rows.node] + 1, rows.time_ms + 1, DAY_MS)
-    attempt, now = _attempts(history, telemetry.node, telemetry.time_ms, HOUR_MS), rows.time_ms
-    held = attempt >= 0
-    of_job = Timeline.of(attempt[held], telemetry.time_ms[held])
-    asked_job = of_job.within(_attempts(history, rows.node, now, 0), now + 1, DAY_MS)
+    line = Timeline.of(leaf[telemetry.node] + 1, telemetry.time_ms)
+    asked_leaf = line.within(leaf[rows.node] + 1, rows.time_ms + 1, DAY_MS)
     found = {}
-    for name, prefix, unit in _PEERED:
-        column = telemetry.column(name)
+    for measured, name in _PEERED:
+        column = telemetry.column(measured)
         own_total, own_count = _sums(column, asked.day, asked.end)
-        total, count = _sums(column[of_leaf.order], *asked_leaf)
+        total, count = _sums(column[line.order], *asked_leaf)
         with np.errstate(invalid="ignore", divide="ignore"):
             others = np.where(count > own_count, (total - own_total) / (count - own_count), np.nan)
-        found[f"{prefix}_leaf{unit}"] = asked.mean(name) - others
-        found[f"{prefix}_job{unit}"] = asked.mean(name) - _mean(column[held][of_job.order], *asked_job)
-    load = telemetry.column("gpu_util_mean")[held][of_job.order]
-    found["gpu_util_above_job"] = asked.mean("gpu_util_mean") - _mean(load, *asked_job)
+        found[name] = asked.mean(measured) - others
     return found
-
-
-def _attempts(history: History, node: Ints, at: Ints, whole_ms: int) -> Ints:
-    """The attempt that held each node from at - whole_ms until `at`; -1 where none did."""
-    jobs = history.jobs
-    line = Timeline.of(jobs.node, jobs.start_ms)
-    if not len(line.keys):
-        return np.full(len(node), -1, dtype=np.int64)
-    last = line.before(node, at - whole_ms + 1) - 1
-    job = line.order[np.maximum(last, 0)]
-    holds: Bools = (last >= 0) & (jobs.node[job] == node) & (jobs.end_ms[job] >= at)
-    return np.where(holds, jobs.attempt[job], -1)
 
 
 def _gaps(asked: _Asked, rows: Rows) -> dict[str, Floats]:

@@ -59,28 +59,38 @@ class Timeline:
         last = self.times_ms[np.maximum(end - 1, 0)] if len(self.times_ms) else np.zeros_like(end)
         return np.where(end > first, (moments_ms - last) / DAY_MS, np.nan)
 
-    def running(self, weights: Floats | NDArray[np.float32]) -> Floats:
-        """Running sums of weights given in the order of the entries that the line was made of; NaN counts as nothing.
+    def ordered(self, weights: Floats | NDArray[np.float32]) -> Floats:
+        """Weights given in the order of the entries that the line was made of, in its own; NaN counts as nothing."""
+        return np.nan_to_num(weights[self.order]).astype(np.float64)
 
-        One longer than the line: `running[end] - running[first]` is the sum of a window.
-        """
-        return np.concatenate([[0.0], np.cumsum(np.nan_to_num(weights[self.order]), dtype=np.float64)])
-
-    def sums(self, groups: Ints, moments_ms: Ints, window_ms: int, running: Floats) -> Floats:
+    def sums(self, groups: Ints, moments_ms: Ints, window_ms: int, ordered: Floats) -> Floats:
         """The weights of [t - window, t)."""
-        first, end = self.within(groups, moments_ms, window_ms)
-        total: Floats = running[end] - running[first]
-        return total
+        return sum_within(ordered, *self.within(groups, moments_ms, window_ms))
+
+
+def sum_within(values: Floats, first: Ints, end: Ints) -> Floats:
+    """The sum of values[first:end], one a row.
+
+    Only these entries are added up: a difference of running sums would depend on all the others, by a rounding error.
+    """
+    return _reduced(np.add, np.append(values, 0.0), first, end, empty=0.0)
 
 
 def largest_within(values: NDArray[np.float32], first: Ints, end: Ints) -> Floats:
-    """The largest of values[first:end], NaN aside, one a row; NaN where there is none. Fast where `first` ascends."""
-    padded = np.append(values, np.float32(np.nan))
-    bounds = np.empty(2 * len(first), dtype=np.int64)
-    bounds[0::2], bounds[1::2] = first, np.maximum(end, first)
-    if not len(bounds):
+    """The largest of values[first:end], NaN aside, one a row; NaN where there is none."""
+    return _reduced(np.fmax, np.append(values, np.float32(np.nan)), first, end, empty=np.nan)
+
+
+def _reduced(how: np.ufunc, padded: Floats | NDArray[np.float32], first: Ints, end: Ints, empty: float) -> Floats:
+    """What `how` makes of padded[first:end], one a row, in order of `first`: what lies between is passed over once."""
+    if not len(first):
         return np.empty(0)
-    return np.where(end > first, np.fmax.reduceat(padded, bounds)[::2].astype(np.float64), np.nan)
+    order = np.argsort(first, kind="stable")
+    bounds = np.empty(2 * len(first), dtype=np.int64)
+    bounds[0::2], bounds[1::2] = first[order], np.maximum(end, first)[order]
+    found = np.empty(len(first))
+    found[order] = how.reduceat(padded, bounds)[::2]
+    return np.where(end > first, found, empty)
 
 
 @dataclass(frozen=True, slots=True)

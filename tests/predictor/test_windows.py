@@ -18,10 +18,10 @@ def test_counts_sums_and_ages_equal_a_plain_count(
     """For any events, groups, moments and window: [t - window, t); a group below 0 has nothing."""
     groups, times, weights = (np.array([e[i] for e in events], dtype=np.int64) for i in range(3))
     line = Timeline.of(groups, times)
-    running = line.running(weights.astype(np.float64))
+    ordered = line.ordered(weights.astype(np.float64))
     of, at = (np.array([a[i] for a in asked], dtype=np.int64) for i in range(2))
     counts, ages = line.count(of, at, window), line.age_d(of, at, window)
-    sums = line.sums(of, at, window, running)
+    sums = line.sums(of, at, window, ordered)
     for row, (group, moment) in enumerate(asked):
         inside = [(t, w) for g, t, w in events if g == group and moment - window <= t < moment]
         assert counts[row] == len(inside)
