@@ -79,6 +79,9 @@ def plain(key: str) -> str:
     return key.partition(":")[0]
 
 
+_REPORT_KEYS = frozenset(kind_key("xid", code) for code in REPORTS)
+
+
 def root(heads: Sequence[Head], kinds: Collection[str]) -> Head:
     """The head of an incident in which these kinds occurred: the worst, the machine's, a witness's, the earliest.
 
@@ -88,6 +91,7 @@ def root(heads: Sequence[Head], kinds: Collection[str]) -> Head:
     """
     if len(heads) == 1:
         return heads[0]
+    kinds = frozenset(kinds)
     seen = {kind_key(head.kind, head.code) for head in heads if not head.second_hand}
 
     def rank(head: Head) -> tuple[bool, bool, int, bool, bool, datetime]:
@@ -105,20 +109,23 @@ def root(heads: Sequence[Head], kinds: Collection[str]) -> Head:
 
 
 def is_consequence(head: Head, kinds: Collection[str]) -> bool:
-    """Whether another fault of the incident led to this one."""
-    others = {kind for kind in kinds if kind != kind_key(head.kind, head.code)}
-    if head.follows and others:
+    """Whether another fault of the incident led to this one.
+
+    Asked of each head of an incident of very many kinds: `kinds` is not gone through where it need not be.
+    """
+    own = kind_key(head.kind, head.code)
+    if head.follows and len(kinds) > (own in kinds):
         return True
-    if head.kind.endswith(_DETAIL) and any(plain(kind) == head.kind.removesuffix(_DETAIL) for kind in others):
-        return True
+    if head.kind.endswith(_DETAIL):
+        spelled_out = head.kind.removesuffix(_DETAIL)
+        return any(plain(kind) == spelled_out for kind in kinds)
     if head.kind == "alert" and head.code is not None:
-        return not others.isdisjoint({f"xid:{head.code}", f"sxid:{head.code}"})
+        return f"xid:{head.code}" in kinds or f"sxid:{head.code}" in kinds
     if head.kind != "xid" or head.code is None:
         return False
     if head.code in REPORTS:  # one report is no cause of another
-        faults = {kind for kind in others if kind.startswith(("xid:", "sxid:"))}
-        return bool(faults - {kind_key("xid", code) for code in REPORTS})
-    return not others.isdisjoint(CONSEQUENCE_OF.get(head.code, frozenset()))
+        return any(kind.startswith(("xid:", "sxid:")) and kind not in _REPORT_KEYS for kind in kinds)
+    return any(kind in kinds for kind in CONSEQUENCE_OF.get(head.code, ()))
 
 
 def badness(severity: Severity) -> int:
