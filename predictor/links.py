@@ -74,6 +74,7 @@ class Cabling:
             elif cable.far_port is not None:
                 self._by_port[f"{cable.far}/{cable.far_port}"] = cable.name
         self._switches = {cable.switch for cable in self.cables}
+        self._switches |= {cable.far for cable in self.cables if not cable.far_is_host}
         self._known: dict[tuple[str, str, str | None], str | None] = {}
         self.own: dict[str, str] = {}  # links beside the topology, and whose they are
 

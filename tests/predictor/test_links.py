@@ -1,0 +1,201 @@
+"""Links as subjects: which one an event speaks of, what counts as a loss, and that a backtest of them works."""
+
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from fleet_store import RECEIVED, day, node, outage
+
+from predictor.asof import reader
+from predictor.backtest import run_backtest
+from predictor.features import features_of, matrix
+from predictor.folds import BacktestSettings
+from predictor.history import DAY_MS, FAR_FUTURE_MS, to_ms
+from predictor.labels import label
+from predictor.links import link_history, link_population
+from predictor.rows import every
+from predictor.subjects import LINKS
+from store.append import append_events, append_links, append_nodes, append_outages
+from store.database import writing
+from store.event import Device, Event
+from store.outage import Outage
+
+
+def flap(host: str, at_d: float, port: str = "0xa1", kind: str = "port_removed", **more: Any) -> Event:
+    """A host's port that vanishes, as a subnet manager tells it."""
+    device = more.pop("device", Device("port", uuid=port))
+    return Event(day(at_d), host, "opensm", kind, None, "error", "fabric", "none", device, attributes=more)
+
+
+def put(engine: sa.Engine, events: list[Event], outages: list[Outage] | None = None, rails: int = 1) -> None:
+    """Four hosts on a leaf that has an uplink; hosts have as many cables as rails."""
+    hosts = [f"gpu-{i}" for i in range(4)]
+    cables = [
+        {"switch": f"leaf-{rail}", "port": i + 1, "peer": host, "peer_port": rail + 1, "peer_type": "hca"}
+        for rail in range(rails)
+        for i, host in enumerate(hosts)
+    ]
+    cables.append({"switch": "leaf-0", "port": 33, "peer": "spine-1", "peer_port": 1, "peer_type": "switch"})
+    cables.append({"switch": "spine-1", "port": 1, "peer": "leaf-0", "peer_port": 33, "peer_type": "switch"})
+    with writing(engine).begin() as connection:
+        append_nodes(connection, [node(host) for host in hosts])
+        append_links(connection, cables)
+        append_events(connection, events, RECEIVED)
+        append_outages(connection, outages or [])
+
+
+def losses(engine: sa.Engine) -> list[tuple[str, float, float, bool]]:
+    """(link, first day, minutes, excused) of every loss."""
+    with engine.connect() as connection:
+        found = link_population(connection, to_ms(day(100)))
+    names, log = found.fleet.names, found.outages
+    start_d = [(at - to_ms(day(0))) / DAY_MS for at in log.start_ms.tolist()]
+    minutes = ((log.end_ms - log.start_ms) / 60_000).tolist()
+    return list(zip([names[i] for i in log.node.tolist()], start_d, minutes, log.planned.tolist(), strict=True))
+
+
+def test_a_cable_is_named_by_its_switch_and_port_and_once(engine: sa.Engine) -> None:
+    """The uplink is in the topology from both its ends."""
+    put(engine, [])
+    with engine.connect() as connection:
+        fleet = link_population(connection, 0).fleet
+    assert fleet.names == ("leaf-0/1", "leaf-0/2", "leaf-0/3", "leaf-0/33", "leaf-0/4")
+    assert len(set(fleet.leaf.tolist())) == 1
+
+
+@pytest.mark.parametrize(
+    ("event", "link"),
+    [
+        (flap("gpu-2", 3), "leaf-0/3"),
+        (flap("leaf-0", 3, device=Device("port", port=33)), "leaf-0/33"),
+        (flap("spine-1", 3, device=Device("port", port=1)), "leaf-0/33"),
+        (flap("leaf-0", 3, device=Device("port", index=2)), "leaf-0/2"),
+    ],
+    ids=["host", "switch", "far end of an uplink", "index"],
+)
+def test_what_either_end_says_is_the_links(engine: sa.Engine, event: Event, link: str) -> None:
+    """The host's port, the switch's, the other switch's."""
+    put(engine, [event])
+    assert [found[0] for found in losses(engine)] == [link]
+
+
+def test_what_speaks_of_no_single_link_is_nobodys(engine: sa.Engine) -> None:
+    """A switch's unknown port, a host that no topology knows without a port, and what is no link's event."""
+    xid = Event(day(3), "gpu-1", "kernel", "xid", 79, "fatal", "hardware")
+    put(engine, [flap("leaf-0", 3, device=Device("port", port=99)), flap("gpu-9", 3, device=Device("node")), xid])
+    assert losses(engine) == []
+
+
+def test_of_a_host_with_several_cables_each_port_is_a_link_of_its_own(engine: sa.Engine) -> None:
+    """The topology does not say which is which: the port's name does, and the host's leaf is its."""
+    events = [flap("gpu-1", 3, name="mlx5_0"), flap("gpu-1", 4, name="mlx5_3"), flap("gpu-1", 5, name="mlx5_3")]
+    put(engine, events, rails=2)
+    assert [found[0] for found in losses(engine)] == ["gpu-1/mlx5_0", "gpu-1/mlx5_3", "gpu-1/mlx5_3"]
+
+
+def test_flaps_that_follow_closely_are_one_loss(engine: sa.Engine) -> None:
+    """Three in a quarter of an hour; one an hour later is another; another link's does not join."""
+    minutes = (0, 8, 15, 80)
+    events = [flap("gpu-1", 3 + minute / 1440) for minute in minutes] + [flap("gpu-2", 3 + 4 / 1440)]
+    put(engine, events)
+    found = losses(engine)
+    assert [(link, round(length)) for link, _, length, _ in found] == [
+        ("leaf-0/2", 16),
+        ("leaf-0/3", 1),
+        ("leaf-0/2", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("held", "excused"),
+    [
+        (outage("gpu-1", 2.9, 12, planned=True), True),
+        (outage("gpu-1", 3.003, 12, cause="host"), True),
+        (outage("gpu-1", 2.9, None, planned=True), True),
+        (outage("gpu-1", 3.003, 12, cause="fabric"), False),
+        (outage("gpu-2", 2.9, 12, planned=True), False),
+        (outage("gpu-1", 2.0, 12, planned=True), False),
+    ],
+    ids=["maintenance", "host died", "still out", "the link itself", "another host", "over"],
+)
+def test_a_loss_while_the_host_was_out_is_no_fault_of_the_link(engine: sa.Engine, held: Outage, excused: bool) -> None:
+    """Maintenance and a dead host take the link with them; a link that took its host out is to blame."""
+    put(engine, [flap("gpu-1", 3)], [held])
+    assert [found[3] for found in losses(engine)] == [excused]
+
+
+def test_features_know_of_no_outage_that_is_written_down_later(engine: sa.Engine) -> None:
+    """The host's death, told four minutes after its link's: hindsight is for labels alone."""
+    put(engine, [flap("gpu-1", 3)], [outage("gpu-1", 3.003, 12, cause="host")])
+    with engine.connect() as connection:
+        assert link_history(connection, day(4), day(4)).outages.planned.tolist() == [False]
+
+
+def test_nothing_at_or_after_the_moment_is_read(engine: sa.Engine) -> None:
+    """Not an event of the same millisecond, not the end of a loss that lasts."""
+    put(engine, [flap("gpu-1", 3), flap("gpu-1", 3 + 5 / 1440), flap("gpu-1", 4)])
+    with engine.connect() as connection:
+        history = link_history(connection, day(3), day(3) + timedelta(minutes=5, seconds=30))
+        assert history.outages.end_ms.tolist() == [FAR_FUTURE_MS]
+        assert len(history.precursors.node) == 2
+        assert len(link_history(connection, day(3), day(3)).precursors.node) == 0
+
+
+def test_a_link_that_flapped_has_the_features_of_it_and_a_label(engine: sa.Engine) -> None:
+    """Its flaps of the last week, its age, and whether it falls again; its neighbours hear of it."""
+    put(engine, [flap("gpu-1", at) for at in (10, 12, 14.5)] + [flap("gpu-3", 40)])
+    with engine.connect() as connection:
+        population = link_population(connection, to_ms(day(30)))
+        history = link_history(connection, day(14), day(14))
+        rows = every(len(population.fleet.names), [day(14)])
+        names = [feature.name for feature in features_of(history)]
+        values = matrix(history, rows)
+    mine = population.fleet.index["leaf-0/2"]
+    other = population.fleet.index["leaf-0/1"]
+    assert values[mine, names.index("link_flap_7d")] == 2
+    assert values[other, names.index("link_flap_7d")] == 0
+    assert values[mine, names.index("outages_28d")] == 2
+    answers = label(population.fleet, population.outages, rows, 24, population.end_ms)
+    assert answers.positive.tolist() == [i == mine for i in range(len(rows))]
+    assert answers.known.all()
+
+
+def chronic(engine: sa.Engine) -> None:
+    """Sixty days: one link flaps every other day, bit errors come before each loss, others flap once."""
+    random = np.random.default_rng(3)
+    events = []
+    for at in np.arange(2, 60, 2.0):
+        events += [flap("gpu-1", float(at)), flap("gpu-1", float(at) - 0.3, kind="bit_errors")]
+    events += [flap(f"gpu-{i}", float(random.uniform(2, 60))) for i in (0, 2, 3)]
+    put(engine, sorted(events, key=lambda event: event.time or day(0)))
+
+
+def test_a_backtest_of_links_ranks_the_chronic_one_first(engine: sa.Engine) -> None:
+    """The whole machinery, its look for leaks included, on either rule beside it."""
+    chronic(engine)
+    found = run_backtest(engine, BacktestSettings(horizon_h=48, test_start=day(40)), None, LINKS)
+    assert found.report["nodes"] == 5
+    assert found.report["roc_auc"] > 0.8
+    assert set(found.report["baselines"]) == {"history_count", "rules"}
+    assert found.report["baselines"]["rules"]["roc_auc"] > 0.8
+
+
+def test_the_features_of_a_moment_are_those_of_a_store_that_ends_there(engine: sa.Engine) -> None:
+    """What came later changes none: the look-ahead test of links."""
+    chronic(engine)
+    moments = [day(20), day(30.5), day(44)]
+    with engine.connect() as connection:
+        fleet = link_population(connection, 0).fleet
+        whole = link_history(connection, moments[0], moments[-1])
+        for moment in moments:
+            rows = every(len(fleet.names), [moment])
+            _, alone = reader(connection, link_history)(rows)
+            assert np.array_equal(matrix(whole, rows), alone, equal_nan=True)
+
+
+def test_links_are_read_alike_from_both_databases(any_engine: sa.Engine) -> None:
+    """JSON devices, times and names."""
+    put(any_engine, [flap("gpu-1", 3), flap("leaf-0", 4, device=Device("port", port=33))])
+    assert [(link, start) for link, start, *_ in losses(any_engine)] == [("leaf-0/2", 3.0), ("leaf-0/33", 4.0)]
