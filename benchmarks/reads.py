@@ -20,6 +20,7 @@ from real.programs import wait_for
 
 from benchmarks.fleet_rows import LONG_RUN, Size
 from benchmarks.fleet_year import fleet_year
+from benchmarks.processor import grown_s, program_s, sessions_s
 from benchmarks.read_paths import paths
 from benchmarks.result import Result, quantile
 
@@ -34,12 +35,17 @@ KEPT = "FORESHOCK_BENCH_YEAR"
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """How long one path took, in seconds: by one client alone, and by each of several at once."""
+    """How long one path took, in seconds: by one client alone, and by each of several at once.
+
+    `server_s` and `database_s` are the processor's, of one call by one client; loops beside it count as well.
+    """
 
     path: str
     size_bytes: int
     alone: Sequence[float]
     together: Sequence[float]
+    server_s: float
+    database_s: float
 
 
 def measure(folder: Path, size: Size | None = None, times: int = TIMES) -> Result:
@@ -49,7 +55,9 @@ def measure(folder: Path, size: Size | None = None, times: int = TIMES) -> Resul
     with fleet_year(kept, size) as url, serve(url, folder) as server:
         now = datetime.now(UTC)
         wait_for("the ledgers are computed", lambda: _ledgers_are_there(server), 300)
-        found = [_read(server, path, times) for path in paths(now, lambda path: server.get(PREFIX + path))]
+        postmaster = int((kept / "data/postmaster.pid").read_text().split()[0])
+        asked = paths(now, lambda path: server.get(PREFIX + path))
+        found = [_read((server, postmaster), path, times) for path in asked]
     print(table(found), file=sys.stderr)
     return _result(found, size)
 
@@ -67,7 +75,8 @@ def _result(found: Sequence[Read], size: Size | None) -> Result:
         None,
         verdict,
         f"the slowest of {len(found)} paths; {CLIENTS} clients at once: p95 {p95_together * 1000:.0f} ms "
-        f"({busiest.path}); PostgreSQL, one server process with its loops; hours of telemetry kept 30 days, "
+        f"({busiest.path}); load average {os.getloadavg()[1]:.1f}; PostgreSQL, "
+        "one server process with its loops; hours of telemetry kept 30 days, "
         "days before; an absolute budget, so no other program",
     )
 
@@ -77,13 +86,17 @@ def _ledgers_are_there(server: Running) -> bool:
     return bool(runs) and all(run["goodput"] is not None for run in runs if run["run"] != LONG_RUN)
 
 
-def _read(server: Running, path: str, times: int) -> Read:
+def _read(programs: tuple[Running, int], path: str, times: int) -> Read:
+    """`programs`: the server, and the number of its database's first process."""
+    server, postmaster = programs
     _timed(server, path, 1)
+    spent, sessions = program_s(server.pid), sessions_s(postmaster)
     alone, size_bytes = _timed(server, path, times)
+    server_s, database_s = program_s(server.pid) - spent, grown_s(sessions, sessions_s(postmaster))
     with ThreadPoolExecutor(CLIENTS) as pool:
         share = [pool.submit(_timed, server, path, max(2, times // CLIENTS)) for _ in range(CLIENTS)]
         together = [second for each in share for second in each.result()[0]]
-    return Read(path, size_bytes, alone, together)
+    return Read(path, size_bytes, alone, together, server_s / times, database_s / times)
 
 
 def _timed(server: Running, path: str, times: int) -> tuple[list[float], int]:
@@ -107,9 +120,10 @@ def _timed(server: Running, path: str, times: int) -> tuple[list[float], int]:
 
 def table(found: Sequence[Read]) -> str:
     """A Markdown table of every path, the slowest first."""
-    rows = ["| path | kB | p50 ms | p95 ms | p50, 4 clients | p95, 4 clients |", "|---|---|---|---|---|---|"]
+    heads = ("path", "kB", "p50 ms", "p95 ms", "p50, 4 clients", "p95, 4 clients", "server's processor", "PostgreSQL's")
+    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for read in sorted(found, key=lambda read: -quantile(list(read.alone), 0.95)):
         figures = (quantile(list(took), share) * 1000 for took in (read.alone, read.together) for share in (0.5, 0.95))
-        shown = " | ".join(f"{figure:.0f}" for figure in figures)
+        shown = " | ".join(f"{figure:.0f}" for figure in (*figures, read.server_s * 1000, read.database_s * 1000))
         rows.append(f"| `{read.path[:90]}` | {read.size_bytes / 1000:.0f} | {shown} |")
     return "\n".join(rows)
