@@ -41,6 +41,7 @@ class Changes:
         self.wake = wake
         self._pause_s = pause_s
         self._ended = float("-inf")
+        self._busy = False  # the last two waits heard something soon after each other
         self._descriptor = -1
         self._whose: dict[int, list[tuple[str, str | None]]] = {}  # of each watch: owners, and the name they want
         self._told = False
@@ -70,6 +71,9 @@ class Changes:
         """The owners of what changed, as soon as something did; at most `wait_s`, and no longer than to the wake."""
         now = time.monotonic()
         end = now + wait_s
+        if self._busy:  # something will be there: sleep once, and not until it comes and then to the pause's end
+            self.wake.wait(min(wait_s, self._ended + self._pause_s - now))
+            now = time.monotonic()
         touched: set[str] = set()
         while not touched and not self.wake.is_set and now < end:
             descriptors = () if self._descriptor < 0 else (self._descriptor,)
@@ -77,6 +81,7 @@ class Changes:
                 self.wake.wait(self._ended + self._pause_s - time.monotonic())
                 touched = self._touched(os.read(self._descriptor, _BUFFER_BYTES))
             now = time.monotonic()
+        self._busy = bool(touched) and now < self._ended + 2 * self._pause_s
         self._ended = now
         return touched
 

@@ -180,6 +180,28 @@ def test_a_quiet_wait_is_one_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     slow.close()
 
 
+def test_a_busy_log_ends_one_sleep_a_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its next line is sure to come meanwhile: what was written in the pause is told when that is over."""
+    slow = Changes(Wake(), 0.2)
+    path = tmp_path / "log"
+    path.touch()
+    slow.watch_file(path, "log")
+    slow._ended = time.monotonic()
+    append(path, "x")
+    assert slow.wait(DEADLINE_S) == {"log"}
+    assert slow._busy
+    slept: list[bool] = []
+    wait = Wake.wait
+    monkeypatch.setattr(Wake, "wait", lambda self, wait_s, *fds: (slept.append(not fds), wait(self, wait_s, *fds))[1])
+    append(path, "x")
+    assert slow.wait(DEADLINE_S) == {"log"}
+    assert slept[0], "the pause first"
+    append(path, "x")
+    assert slow.wait(0.001) == set(), "no longer than was asked"
+    assert slow.wait(DEADLINE_S) == {"log"}
+    slow.close()
+
+
 @pytest.mark.parametrize(("place", "expected"), [("/proc/self", False), ("/sys", False), ("/no/such/place", False)])
 def test_a_file_system_that_is_not_known_to_tell_is_not_trusted(place: str, expected: bool) -> None:
     """Whatever is in /proc changes without a word."""
