@@ -20,6 +20,7 @@ import sqlalchemy as sa
 
 from diagnosis.blast import with_blast_radius
 from diagnosis.fault import FAULT_COLUMNS, Fault, fault_from
+from diagnosis.grown import grow
 from diagnosis.incident import NODE_GAP, Group, fault_group, faults_of, gap_of
 from store import schema
 from store.bulk_rows import among, insert_rows
@@ -50,6 +51,7 @@ def merge_faults(connection: sa.Connection, faults: Iterable[Fault]) -> list[Inc
     if not groups:
         return []
     stored = _stored(connection, groups)
+    heads = {fault.id: fault.heads for faults in stored.values() for fault in faults}
     changed: list[Fault] = []
     gone: set[str] = set()
     for group, new in groups.items():
@@ -57,9 +59,14 @@ def merge_faults(connection: sa.Connection, faults: Iterable[Fault]) -> list[Inc
     made = {fault.id: fault for fault in changed}
     found = [fault.incident() for fault in made.values()]
     found = with_blast_radius(connection, sorted(found, key=lambda incident: (incident.start, incident.id)))
+    # In a flood most only count on; the heads of an incident of very many kinds are long.
+    grown = [incident for incident in found if heads.get(incident.id) == made[incident.id].heads]
+    grow(connection, grown)
+    gone.difference_update(incident.id for incident in grown)
     if gone:
         _remove(connection, gone)
-    insert_rows(connection, schema.incidents, _COLUMNS, [_row(incident, made[incident.id]) for incident in found])
+    others = [incident for incident in found if heads.get(incident.id) != made[incident.id].heads]
+    insert_rows(connection, schema.incidents, _COLUMNS, [_row(incident, made[incident.id]) for incident in others])
     return found
 
 
