@@ -116,6 +116,7 @@ class Node:
     scored_at: datetime | None = None
     reasons: tuple[Reason, ...] = ()
     hint: NodeHint | None = None
+    control: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import streamlit as st
 from dashboard import panels, words
 from dashboard.client import Address, Client, Trouble
 from dashboard.panels import Site
-from dashboard.views import cluster, collection, goodput, hints, node, repair
+from dashboard.views import cluster, collection, goodput, hints, models, node, repair
 
 # Streamlit leaves a sixth of the screen empty above the first line, and fades what is being asked again.
 STYLE = """
@@ -82,6 +82,7 @@ def main(argv: list[str]) -> None:
             st.Page(lambda: goodput.page(site), title="Goodput", icon=":material/timelapse:", url_path="goodput"),
             st.Page(lambda: hints.page(site), title="Hints", icon=":material/campaign:", url_path="hints"),
             st.Page(lambda: repair.page(site), title="Repair", icon=":material/build:", url_path="repair"),
+            st.Page(lambda: models.page(site), title="Models", icon=":material/model_training:", url_path="models"),
             st.Page(
                 lambda: collection.page(site), title="Collection", icon=":material/sensors:", url_path="collection"
             ),

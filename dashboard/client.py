@@ -25,6 +25,7 @@ from dashboard.answers import (
     Run,
 )
 from dashboard.decoding import AnswerError, decode
+from dashboard.model_answers import Models
 from dashboard.repair_answers import RepairList
 from dashboard.sidecars import Sidecar
 
@@ -99,6 +100,10 @@ class Client:
     def sidecars(self, state: str, limit: int) -> list[Sidecar]:
         """The sidecars in a state (ok, silent, troubled), by node; `limit` <= 1000."""
         return self._records(Sidecar, self._object(self._get("sidecars", {"state": state, "limit": str(limit)})))
+
+    def models(self) -> Models:
+        """Which models serve, which are on trial, and how the last training went."""
+        return self._record(Models, self._get("models"))
 
     def runs(self) -> list[Run]:
         """Every training run."""

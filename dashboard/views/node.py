@@ -91,6 +91,11 @@ def _facts(node: Node, cluster: Cluster) -> None:
     st.caption(" · ".join(words.plain(part) for part in parts if part))
     if node.hint is not None:
         st.info(f"{panels.hint_line(node.hint)}; see the page Hints", icon=":material/campaign:")
+    if node.control:
+        st.caption(
+            "In the control group: what its score alone asks for is written down and not asked of the scheduler, to "
+            "see what comes. A confirmed fault is acted on as everywhere."
+        )
 
 
 def _risk(node: Node, detail: NodeDetail, cluster: Cluster) -> None:

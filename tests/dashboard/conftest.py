@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx2
 import pytest
 import streamlit as st
+from canned_models import MODELS
 from drawn_page import Opened, draw_page
 
 from dashboard.client import Address, Client
@@ -298,6 +299,7 @@ def api() -> Iterator[CannedApi]:
             "audit": listed(AUDIT),
             "sidecars": listed(SIDECAR),
             "lemons": REPAIR,
+            "models": MODELS,
         }
     )
 

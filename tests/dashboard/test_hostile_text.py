@@ -33,12 +33,13 @@ def evil(body: Any, names: set[str]) -> Any:
 FREE = {"message", "text", "reason", "owner", "rack", "leaf", "gpu_model", "driver", "actor", "pci", "uuid", "user"} | {
     "words",
     "serial",
+    "why",
     "far_end",
     "next_step",
 }
 
 
-@pytest.mark.parametrize("page", ["cluster", "node", "goodput", "hints", "repair", "collection"])
+@pytest.mark.parametrize("page", ["cluster", "node", "goodput", "hints", "repair", "models", "collection"])
 def test_free_text_is_never_markup(drawn: Opened, api: Any, page: str) -> None:
     """In every field that holds words of others, on every page, helps included."""
     api.answers = {path: evil(body, FREE) for path, body in api.answers.items()}

@@ -11,7 +11,7 @@ from dashboard.panels import Site
 from dashboard.views import hints
 
 APP = Path(hints.__file__).parents[1] / "app.py"
-PAGES = ("cluster", "node", "goodput", "hints", "repair", "collection")
+PAGES = ("cluster", "node", "goodput", "hints", "repair", "models", "collection")
 
 
 @pytest.fixture
@@ -74,6 +74,7 @@ def test_an_empty_cluster_says_what_to_do_instead_of_empty_charts(opened: Any, a
         api.answers[path] = {"items": [], "next_cursor": None}
     api.answers["lemons"] = api.answers["lemons"] | {"items": [], "found": 0, "nodes": 0}
     api.answers["cluster"] = {"now": "2025-03-29T03:12:00Z", "mode": "shadow", "nodes": 0}
+    api.answers["models"] = {"items": [], "training": None}
     drawn = opened(page)
     assert not drawn.exception
     assert not drawn.get("plotly_chart")

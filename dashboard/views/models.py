@@ -1,0 +1,135 @@
+"""The Models page: which model says what the risk is, whether it still holds, and what is on trial to follow it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from dashboard import frames, panels, words
+from dashboard.answers import Cluster
+from dashboard.model_answers import Models, RegisteredModel
+from dashboard.panels import Site
+
+KINDS = {"gbt": "trees over all signs", "history": "outage history alone", "rules": "rules alone"}
+ROLES = {
+    "champion": "serves",
+    "challenger": "on trial",
+    "retired": "served before",
+    "rejected": "not shown to be better",
+}
+TRAININGS = {
+    "started": "began",
+    "trained": "was done",
+    "failed": "failed",
+    "put off": "was put off",
+}
+
+
+def page(site: Site) -> None:
+    """The whole page; everything on it moves."""
+    _live(site)
+
+
+@st.fragment(run_every=panels.REFRESH_S)
+def _live(site: Site) -> None:
+    with panels.troubles():
+        cluster, models = site.client.cluster(), site.client.models()
+        panels.banner(*headline(models))
+        panels.as_of(cluster)
+        _training(models, cluster)
+        if not models.items:
+            return
+        serving = [model for model in models.items if model.role == "champion"]
+        for model in serving:
+            _serving(model, cluster)
+        rest = [model for model in models.items if model.role != "champion"]
+        st.subheader("On trial, and before", anchor=False, help="a challenger's scores are seen by nobody")
+        if rest:
+            frames.show([_row(model, cluster) for model in rest], "models", {"why": "Why"})
+        else:
+            panels.empty("Nothing yet: once a week the server trains a challenger, where there is enough news.")
+
+
+def headline(models: Models) -> tuple[str, str]:
+    """Whether what the pages say of risk can be relied on."""
+    serving = [model for model in models.items if model.role == "champion"]
+    if not serving:
+        return "info", "No model yet: `foreshock train --db URL` fits one from the outages known so far."
+    trouble = [f"{words.plain(model.id)}: {text}" for model in serving for text in troubles(model)]
+    if models.training is not None and models.training.outcome == "failed":
+        trouble.append("the last training failed")
+    if trouble:
+        return "warning", f"{'; '.join(trouble)}."
+    tested = any(_state(model, name) == "ok" for model in serving for name in ("drift", "calibration"))
+    return "success", "The models hold." if tested else "The models serve; nothing has been judged yet."
+
+
+def troubles(model: RegisteredModel) -> list[str]:
+    """What was found against a model that serves, in words; Markdown."""
+    said = []
+    drift = _part(model, "drift")
+    if _state(model, "drift") == "drifted":
+        named = {
+            "vanished": drift.get("vanished"),
+            "new": drift.get("appeared"),
+            "shifted": [item.get("feature") for item in drift.get("features") or [] if isinstance(item, dict)],
+        }
+        parts = [f"{word}: {words.plain(', '.join(map(str, names[:3])))}" for word, names in named.items() if names]
+        said.append(f"the nodes no longer look as in its training ({'; '.join(parts) or 'no feature named'})")
+    if _state(model, "calibration") == "drifted":
+        come = _part(model, "calibration")
+        said.append(f"it expected {come.get('expected')} outage rows, {come.get('observed')} came")
+    return said
+
+
+def _part(model: RegisteredModel, name: str) -> Mapping[str, Any]:
+    found = model.checks.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _state(model: RegisteredModel, name: str) -> str:
+    return str(_part(model, name).get("state", "unknown"))
+
+
+def _training(models: Models, cluster: Cluster) -> None:
+    last = models.training
+    if last is not None:
+        why = f": {words.plain(last.why)}" if last.why else ""
+        what = TRAININGS.get(last.outcome, words.plain(last.outcome))
+        st.caption(f"The server's last training {what} {words.when(last.time, cluster.now)} UTC{why}")
+
+
+def _serving(model: RegisteredModel, cluster: Cluster) -> None:
+    st.subheader(f"Risk within {_horizon(model)}", anchor=False)
+    holdout = model.metrics.get("holdout")
+    figures = holdout if isinstance(holdout, dict) else {}
+    row = st.columns(4)
+    shown = (
+        ("Learned until", words.ago(model.trained_until, cluster.now), words.utc(model.trained_until)),
+        ("Goes by", KINDS.get(model.kind, model.kind), "what it was chosen for, below"),
+        ("ROC AUC, held out", _figure(figures.get("roc_auc")), "0.5 is chance; 0.83 is the best published"),
+        ("Drift", _state(model, "drift"), "whether the nodes look as in its training"),
+    )
+    for column, (label, value, meaning) in zip(row, shown, strict=True):
+        column.metric(label, value, help=meaning, border=True, height="stretch")
+    rows = model.data.get("rows")
+    learned = f"learned from {words.count(rows)} rows; " if isinstance(rows, int) else ""
+    st.caption(f"{words.plain(model.id)}: {learned}{words.plain(model.why)}")
+
+
+def _figure(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else words.DASH
+
+
+def _horizon(model: RegisteredModel) -> str:
+    return {24: "24 h", 168: "7 days"}.get(model.horizon_h, f"{model.horizon_h} h")
+
+
+def _row(model: RegisteredModel, cluster: Cluster) -> frames.Row:
+    return {
+        "model": model.id,
+        "horizon": _horizon(model),
+        "role": ROLES.get(model.role, model.role),
+        "since": words.when(model.since, cluster.now),
+        "why": model.why,
+    }

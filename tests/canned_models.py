@@ -1,0 +1,25 @@
+"""An answer of `GET /models`, for the dashboard's tests."""
+
+MODEL = {
+    "id": "gbt-24h-3f2a0c5a9b8e",
+    "horizon_h": 24,
+    "kind": "gbt",
+    "role": "champion",
+    "why": "trees: they beat both baselines",
+    "by": "train",
+    "since": "2025-03-28T00:00:00Z",
+    "created": "2025-03-28T00:00:00Z",
+    "trained_until": "2025-03-28T00:00:00Z",
+    "data": {"rows": 12345, "positives": 210},
+    "code": "0.1.0+5a9b8e4d1f8a",
+    "metrics": {"holdout": {"roc_auc": 0.842, "average_precision": 0.2}},
+    "checks": {"drift": {"state": "ok", "alarms": []}, "calibration": {"state": "unknown"}},
+    "sha256": "3f2a",
+    "bytes": 40000,
+}
+MODELS = {
+    "items": [MODEL, MODEL | {"id": "gbt-24h-new", "role": "challenger", "why": "3 outages in 2 days", "checks": {}}],
+    "next_cursor": None,
+    "training": {"time": "2025-03-28T00:00:00Z", "outcome": "trained", "by": "server", "why": None},
+    "control": {"percent": 3.0, "period_days": 28.0},
+}

@@ -1,0 +1,78 @@
+"""The Models page: which model serves, whether it holds, and what is on trial."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from drawn_page import Opened, failing, seen
+
+from dashboard.model_answers import LastTraining, Models, RegisteredModel
+from dashboard.views.models import headline, troubles
+
+NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
+SHIFTED = {"state": "drifted", "features": [{"feature": "gpu_temp_max_c", "psi": 2.0}], "vanished": [], "appeared": []}
+
+
+def model(role: str = "champion", **checks: Any) -> RegisteredModel:
+    """A model with what was found of it."""
+    return RegisteredModel("m1", 24, role, checks=checks)
+
+
+@pytest.mark.parametrize(
+    ("models", "says"),
+    [
+        (Models(), ("info", "No model yet")),
+        (Models((model("challenger"),)), ("info", "No model yet")),
+        (Models((model(),)), ("success", "nothing has been judged yet")),
+        (Models((model(drift={"state": "ok"}),)), ("success", "The models hold.")),
+        (Models((model(drift=SHIFTED),)), ("warning", "shifted: gpu")),
+        (Models((model(drift={"state": "ok"}),), LastTraining(NOW, "failed")), ("warning", "the last training failed")),
+        (Models((model(), model("challenger", drift=SHIFTED))), ("success", "nothing has been judged")),
+    ],
+)
+def test_the_headline_says_whether_the_risk_can_be_relied_on(models: Models, says: tuple[str, str]) -> None:
+    """Only of what serves."""
+    level, text = headline(models)
+    assert level == says[0]
+    assert says[1] in text
+
+
+def test_each_drift_is_said_with_what_moved() -> None:
+    """By name, three of a kind at most; nothing is made up where nothing is named."""
+    gone = {"state": "drifted", "vanished": ["a", "b", "c", "d"], "appeared": ["new"]}
+    (said,) = troubles(model(drift=gone))
+    assert said.endswith("(vanished: a, b, c; new: new)")
+    (said,) = troubles(model(calibration={"state": "drifted", "expected": 10.5, "observed": 44.0}))
+    assert said == "it expected 10.5 outage rows, 44.0 came"
+    (said,) = troubles(model(drift={"state": "drifted"}))
+    assert "no feature named" in said
+    assert troubles(model(drift="strange", calibration={"state": "unknown"})) == []
+
+
+def test_the_page_shows_what_serves_and_what_is_on_trial(drawn: Opened) -> None:
+    """With the reason of each role, and how the last training went."""
+    shown = drawn("models")
+    assert failing(shown) == []
+    text = seen(shown)
+    assert "The models hold." in text
+    assert "The server's last training was done" in text
+    assert "gbt-24h-3f2a0c5a9b8e: learned from 12,345 rows; trees: they beat both baselines" in text
+    (table,) = (frame.value for frame in shown.dataframe)
+    assert list(table["role"]) == ["on trial"]
+    assert list(table["why"]) == ["3 outages in 2 days"]
+
+
+def test_a_cluster_without_a_model_is_told_how_to_get_one(drawn: Opened, api: Any) -> None:
+    """And nothing else is on the page."""
+    api.answers["models"] = {"items": [], "next_cursor": None, "training": None}
+    shown = drawn("models")
+    assert failing(shown) == []
+    assert "foreshock train --db URL" in seen(shown)
+    assert not shown.dataframe
+
+
+def test_a_control_node_says_so(drawn: Opened, api: Any) -> None:
+    """On its own page."""
+    assert "control group" not in seen(drawn("node"))
+    api.answers["nodes/gpu-017"] = api.answers["nodes/gpu-017"] | {"control": True}
+    assert "In the control group" in seen(drawn("node"))
