@@ -27,7 +27,7 @@ _RESCORE = timedelta(hours=1)
 _HORIZON_H = 24
 # Between two folds, in a flood: so many times as long as the last one took, and no longer than this.
 _REST = 3.0
-_REST_S = 0.5
+_REST_S = 2.0
 _log = logging.getLogger(__name__)
 
 

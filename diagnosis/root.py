@@ -94,18 +94,13 @@ def root(heads: Sequence[Head], kinds: Collection[str]) -> Head:
     kinds = frozenset(kinds)
     seen = {kind_key(head.kind, head.code) for head in heads if not head.second_hand}
 
-    def rank(head: Head) -> tuple[bool, bool, int, bool, bool, datetime]:
-        echo = head.second_hand and kind_key(head.kind, head.code) in seen
-        return (
-            is_consequence(head, kinds),
-            echo,
-            -badness(head.severity),
-            not_machine(head),
-            head.second_hand,
-            head.time,
-        )
+    def rank(head: Head) -> tuple[bool, int, bool, bool, datetime]:
+        second_hand = head.second_hand
+        echo = second_hand and kind_key(head.kind, head.code) in seen
+        return echo, -badness(head.severity), not_machine(head), second_hand, head.time
 
-    return min(heads, key=rank)
+    ordered = sorted(heads, key=rank)
+    return next((head for head in ordered if not is_consequence(head, kinds)), ordered[0])
 
 
 def is_consequence(head: Head, kinds: Collection[str]) -> bool:
