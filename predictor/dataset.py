@@ -16,10 +16,12 @@ import pandas as pd
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
+from predictor.executor import Executor, Progress
 from predictor.feature import Feature
 from predictor.features import features_of, matrix
 from predictor.history import Fleet, History, OutageLog, from_ms
 from predictor.labels import Labels, at_risk, label
+from predictor.parts import can_share, values_in_parts
 from predictor.reading import read_fleet, read_history, read_outage_log
 from predictor.rows import Rows, every
 
@@ -93,10 +95,25 @@ def rows_at(population: Population, moments: Sequence[datetime]) -> Rows:
     return rows.only(at_risk(population.fleet, population.outages, rows))
 
 
-def dataset(connection: sa.Connection, population: Population, rows: Rows, read: Reader = read_history) -> Dataset:
-    """The features of rows (ordered by time); `read` reads the history of what the rows are of."""
+def dataset(
+    connection: sa.Connection,
+    population: Population,
+    rows: Rows,
+    read: Reader = read_history,
+    run: Executor | None = None,
+    progress: Progress | None = None,
+) -> Dataset:
+    """The features of rows (ordered by time).
+
+    Args:
+        read: reads the history of what the rows are of.
+        run: makes the features of nodes in parts, to the same bits; None, another `read`, or a database in memory
+            make all at once.
+    """
     if not len(rows):
         raise ValueError("a dataset of no rows")
+    if run is not None and read is read_history and can_share(connection):
+        return Dataset(population.fleet, population.outages, rows, *values_in_parts(connection, rows, run, progress))
     span = (from_ms(int(rows.time_ms.min())), from_ms(int(rows.time_ms.max())))
     return Dataset(population.fleet, population.outages, rows, *_values(connection, span, rows, read))
 

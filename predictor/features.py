@@ -7,6 +7,7 @@ To add one: write it in a module with FEATURES and `compute`, or a new module, a
 A numeric column of telemetry needs none of that: `measure_features` makes features of whatever there is.
 """
 
+from collections.abc import Sequence
 from types import ModuleType
 
 import numpy as np
@@ -30,16 +31,24 @@ def features_of(history: History) -> tuple[Feature, ...]:
     return FIXED + measure_features.features_of(history)
 
 
-def matrix(history: History, rows: Rows) -> NDArray[np.float32]:
-    """Every feature of every row: (rows, features), in the order of `features_of`; NaN where unknown."""
-    names = [feature.name for feature in features_of(history)]
+def matrix(history: History, rows: Rows, measures: Sequence[str] | None = None) -> NDArray[np.float32]:
+    """Every feature of every row: (rows, features), in the order of `features_of`; NaN where unknown.
+
+    Args:
+        measures: make features of these measures; None takes those that differ.
+    """
+    chosen = measure_features.chosen(history.measures) if measures is None else measures
+    names = [feature.name for feature in FIXED + measure_features.features_of_measures(chosen)]
     position = {name: i for i, name in enumerate(names)}
     found = np.empty((len(rows), len(names)), dtype=np.float32)
     # By subject and time, so that neighbouring rows look at neighbouring entries: five times as fast.
     order = np.lexsort((rows.time_ms, rows.node))
     sorted_rows = rows.only(order)
-    for maker in (*MAKERS, measure_features):
+    for maker in MAKERS:
         for name, values in maker.compute(history, sorted_rows).items():
+            found[order, position[name]] = values
+    for measure in chosen:
+        for name, values in measure_features.compute(history, sorted_rows, [measure]).items():
             found[order, position[name]] = values
     return found
 

@@ -91,7 +91,8 @@ def above_job(
 
 def _between(whole: Ints, first: Ints, end: Ints) -> Ints:
     running = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(whole)])
-    return running[end] - running[first]
+    between: Ints = running[end] - running[first]
+    return between
 
 
 def _attempts(jobs: Jobs, node: Ints, at: Ints, whole_ms: int) -> Ints:

@@ -13,7 +13,8 @@ For a measure `m`, each the largest among the node's devices:
 It counts only hours that have ended. A measure that never differs gives no features.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,30 +33,60 @@ SUFFIXES = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How often a measure was told, and between which values: what decides whether it becomes features."""
+
+    entries: int
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, series: Series) -> "Extent":
+        """That of one series; NaN where it holds nothing measured."""
+        if not len(series.last):
+            return cls(0, NAN, NAN)
+        return cls(len(series.last), float(np.fmin.reduce(series.last)), float(np.fmax.reduce(series.last)))
+
+    def joined(self, other: "Extent") -> "Extent":
+        """That of both together."""
+        low, high = float(np.fmin(self.low, other.low)), float(np.fmax(self.high, other.high))
+        return Extent(self.entries + other.entries, low, high)
+
+
 def features_of(history: History) -> tuple[Feature, ...]:
     """The features of the history's measures."""
+    return features_of_measures(chosen(history.measures))
+
+
+def features_of_measures(names: Iterable[str]) -> tuple[Feature, ...]:
+    """The features of some measures."""
     return tuple(
         Feature(f"{name}.{suffix}", name, reference=NAN if suffix in ("rise_age_d", "untold_d") else None)
-        for name in chosen(history.measures)
+        for name in names
         for suffix in SUFFIXES
     )
 
 
 def chosen(measures: Mapping[str, Series]) -> list[str]:
     """The measures that differ at all; of very many, those with most entries; by name."""
-    differing = [name for name, series in measures.items() if _differs(series)]
-    most = sorted(differing, key=lambda name: (-len(measures[name].last), name))[:MAX_MEASURES]
-    return sorted(most)
+    return choose({name: Extent.of(series) for name, series in measures.items()})
 
 
-def _differs(series: Series) -> bool:
-    return len(series.last) > 0 and bool(np.fmin.reduce(series.last) < np.fmax.reduce(series.last))
+def choose(extents: Mapping[str, Extent]) -> list[str]:
+    """The same, from what is known of each measure."""
+    return most_told({name: extent for name, extent in extents.items() if extent.low < extent.high})
 
 
-def compute(history: History, rows: Rows) -> dict[str, Floats]:
-    """Every feature of every measure; NaN where it was never told."""
+def most_told(extents: Mapping[str, Extent]) -> list[str]:
+    """Those with most entries, by name."""
+    return sorted(sorted(extents, key=lambda name: (-extents[name].entries, name))[:MAX_MEASURES])
+
+
+def compute(history: History, rows: Rows, names: Iterable[str] | None = None) -> dict[str, Floats]:
+    """Every feature of every measure (None: of those that are `chosen`); NaN where it was never told."""
     found: dict[str, Floats] = {}
-    for name in chosen(history.measures):
+    for name in chosen(history.measures) if names is None else names:
         found |= _of_measure(name, history.measures[name], rows, len(history.fleet.names))
     return found
 

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 
 from predictor.history import HOUR_MS, Ints, Series, from_ms
 from store import schema
+from store.bulk_rows import among
 from store.telemetry import COUNTERS, GAUGES
 
 _FETCH = 5_000
@@ -54,14 +55,21 @@ def read_measures(
     return read_measured(connection, fleet_index, first_ms, last_ms).series
 
 
-def read_measured(connection: sa.Connection, fleet_index: Mapping[str, int], first_ms: int, last_ms: int) -> Measured:
+def read_measured(
+    connection: sa.Connection, fleet_index: Mapping[str, int], first_ms: int, last_ms: int, stride_h: int | None = None
+) -> Measured:
     """What was told of the devices of known nodes in the hours that begin at `first_ms` or later and end by `last_ms`.
 
     Args:
         fleet_index: the number of each node that is wanted.
+        stride_h: these nodes are a part of the fleet, of whose hours so many are one (`stride_of` the whole); None:
+            they are the whole.
     """
     gathered = _Gathered()
-    for part in connection.execute(_query(connection, first_ms, last_ms)).partitions():
+    query = _query(connection, first_ms, last_ms, stride_h or stride_of(connection, first_ms, last_ms))
+    if stride_h is not None:
+        query = query.where(among(connection, schema.telemetry.c.node, fleet_index))
+    for part in connection.execute(query).partitions():
         for node, time_ms, text in part:
             subject = fleet_index.get(node)
             if subject is not None:
@@ -69,21 +77,26 @@ def read_measured(connection: sa.Connection, fleet_index: Mapping[str, int], fir
     return gathered.measured()
 
 
-def _query(connection: sa.Connection, first_ms: int, last_ms: int) -> sa.Select[Any]:
+def _wanted(first_ms: int, last_ms: int) -> tuple[sa.ColumnElement[bool], ...]:
+    time, devices = schema.telemetry.c.time, schema.telemetry.c.devices
+    return (time >= from_ms(first_ms), time <= from_ms(last_ms - HOUR_MS), devices.is_not(None))
+
+
+def stride_of(connection: sa.Connection, first_ms: int, last_ms: int) -> int:
+    """Of how many hours one is read, so that at most MAX_ROLLUPS are."""
+    wanted = _wanted(first_ms, last_ms)
+    count = connection.scalar(sa.select(sa.func.count()).select_from(schema.telemetry).where(*wanted)) or 0
+    return next((hours for hours in _STRIDES_H if count <= hours * MAX_ROLLUPS), 24)
+
+
+def _query(connection: sa.Connection, first_ms: int, last_ms: int, stride_h: int) -> sa.Select[Any]:
     """Node, start of the hour in ms, and the devices as text: nothing is decoded before it is known to be wanted."""
     table = schema.telemetry
     if connection.dialect.name == "postgresql":
         time_ms: sa.ColumnElement[Any] = sa.cast(sa.func.extract("epoch", table.c.time) * 1000, sa.BigInteger)
     else:
         time_ms = sa.type_coerce(table.c.time, sa.BigInteger) // 1000
-    wanted = (
-        table.c.time >= from_ms(first_ms),
-        table.c.time <= from_ms(last_ms - HOUR_MS),
-        table.c.devices.is_not(None),
-    )
-    count = connection.scalar(sa.select(sa.func.count()).select_from(table).where(*wanted)) or 0
-    query = sa.select(table.c.node, time_ms, sa.cast(table.c.devices, sa.Text)).where(*wanted)
-    stride_h = next((hours for hours in _STRIDES_H if count <= hours * MAX_ROLLUPS), 24)
+    query = sa.select(table.c.node, time_ms, sa.cast(table.c.devices, sa.Text)).where(*_wanted(first_ms, last_ms))
     if stride_h > 1:
         query = query.where(time_ms // HOUR_MS % stride_h == 0)
     return query.execution_options(yield_per=_FETCH)

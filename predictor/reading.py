@@ -32,6 +32,7 @@ from predictor.history import (
 from predictor.measures import read_measures
 from predictor.precursor_log import Columns, PrecursorLog, milliseconds, precursor_query
 from store import schema
+from store.bulk_rows import among
 from store.event import RecordError
 from store.hostlist import expand
 from store.read import read_nodes
@@ -87,12 +88,15 @@ def _times(moments: Sequence[datetime | None], missing: int) -> np.ndarray[Any, 
     return np.array([missing if moment is None else to_ms(moment) for moment in moments], dtype=np.int64)
 
 
-def read_precursors(connection: sa.Connection, fleet: Fleet, window_ms: tuple[int, int]) -> Precursors:
-    """Precursor events of known nodes with window_ms[0] <= time < window_ms[1], in order of time."""
+def read_precursors(
+    connection: sa.Connection, fleet: Fleet, window_ms: tuple[int, int], only: Sequence[str] | None = None
+) -> Precursors:
+    """Precursor events of known nodes (`only` some) with window_ms[0] <= time < window_ms[1], in order of time."""
     first, last = (from_ms(moment) for moment in window_ms)
     time, ident = schema.events.c.time, schema.events.c.id
     log = PrecursorLog()
-    log.take(connection.execute(precursor_query(connection, first).where(time < last).order_by(time, ident)))
+    query = precursor_query(connection, first).where(time < last).order_by(time, ident)
+    log.take(connection.execute(query if only is None else query.where(among(connection, schema.events.c.node, only))))
     return log.precursors(fleet, *window_ms)
 
 
@@ -125,17 +129,24 @@ def read_outage_log(connection: sa.Connection, fleet: Fleet, until_ms: int | Non
     )
 
 
-def read_telemetry(connection: sa.Connection, fleet: Fleet, first_hour: int, end_hour: int) -> Telemetry:
-    """Known nodes' roll-ups of the hours first_hour <= h < end_hour (hours since 1970): all have ended by end_hour."""
+def read_telemetry(
+    connection: sa.Connection, fleet: Fleet, first_hour: int, end_hour: int, only: Sequence[str] | None = None
+) -> Telemetry:
+    """Known nodes' roll-ups of the hours first_hour <= h < end_hour (hours since 1970): all have ended by end_hour.
+
+    Of some nodes alone (`only`), the lit hours are theirs.
+    """
     names = dict(fleet.index)
-    found = read_rollups(connection, names, first_hour, end_hour)
+    found = read_rollups(connection, names, first_hour, end_hour, only)
     kept = np.flatnonzero(found.node < len(fleet.names))
     order = kept[np.lexsort((found.time_ms[kept], found.node[kept]))]
     time_ms = found.time_ms[order]
     return Telemetry(found.node[order], time_ms, found.values[order], lit_hours(time_ms))
 
 
-def read_rollups(connection: sa.Connection, names: dict[str, int], first_hour: int, end_hour: int) -> Telemetry:
+def read_rollups(
+    connection: sa.Connection, names: dict[str, int], first_hour: int, end_hour: int, only: Sequence[str] | None = None
+) -> Telemetry:
     """Roll-ups of the hours first_hour <= h < end_hour, in any order; a node that `names` does not know is added."""
     table = schema.telemetry
     query = (
@@ -143,6 +154,8 @@ def read_rollups(connection: sa.Connection, names: dict[str, int], first_hour: i
         .where(table.c.time >= from_ms(first_hour * HOUR_MS), table.c.time < from_ms(end_hour * HOUR_MS))
         .where(table.c.samples > 0)  # a source without GPUs says nothing of how many there are
     )
+    if only is not None:
+        query = query.where(among(connection, table.c.node, only))
     nodes, ends, cells = [_NOTHING], [_NOTHING], [np.empty((0, len(TELEMETRY_COLUMNS)), dtype=np.float32)]
     for part in connection.execute(query.execution_options(yield_per=_FETCH)).partitions():
         told, times, *columns = zip(*part, strict=True)
@@ -154,7 +167,11 @@ def read_rollups(connection: sa.Connection, names: dict[str, int], first_hour: i
 
 def lit_hours(end_ms: Ints) -> Ints:
     """The ends of the hours in which half as many nodes reported as in the best hour of the week up to then."""
-    ends, reporters = np.unique(end_ms, return_counts=True)
+    return lit_of(*np.unique(end_ms, return_counts=True))
+
+
+def lit_of(ends: Ints, reporters: Ints) -> Ints:
+    """The same of hours that are counted already: their ends, ascending, and how many nodes reported in each."""
     if not len(ends):
         return _NOTHING
     first = np.searchsorted(ends, ends - 7 * 24 * HOUR_MS, side="right")

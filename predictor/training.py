@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from predictor.backtest import Progress
 from predictor.baselines import BASELINES, COLUMNS
 from predictor.control import read_acted, uncertain
 from predictor.dataset import Dataset, Population, Sample, dataset, read_population, sample
 from predictor.drift import profile
 from predictor.evaluation import Judged, discrimination, ratio
+from predictor.executor import Progress
 from predictor.folds import PURGE_MARGIN_H, NoDataError, grid
 from predictor.forest import Forest, digest, to_bytes
 from predictor.history import HOUR_MS, Bools, Floats, from_ms, to_ms
