@@ -112,8 +112,7 @@ class FileCollector:
 
     def _wait(self, deadline: float) -> None:
         """For something to look at; no longer than to a moment of the monotonic clock."""
-        rest_s = deadline - time.monotonic()
-        if rest_s > 0:
+        if (rest_s := deadline - time.monotonic()) > 0:
             self._changes.wait(min(rest_s, self.look_in_s))
 
     @property
@@ -243,14 +242,9 @@ class FileCollector:
         """Say that lines are missing; how many is not known. A table repeats itself: nothing of it is missing."""
         if self._format in _TABLES:
             return
-        event = gap(
-            self._settings.node,
-            datetime.now(UTC),
-            f"file:{place.identity}:{place.offset}:rest",
-            f"{self._path} {what}.",
-            {"origin": "file", "path": str(self._path)},
-        )
-        self._gaps.append(event)
+        more = {"origin": "file", "path": str(self._path)}
+        origin = f"file:{place.identity}:{place.offset}:rest"
+        self._gaps.append(gap(self._settings.node, datetime.now(UTC), origin, f"{self._path} {what}.", more))
 
     def _take(self) -> tuple[tuple[Event, ...], int, int]:
         events: tuple[Event, ...] = tuple(self._gaps)
