@@ -1,0 +1,126 @@
+"""Features of measures that nobody wrote code for: against plain loops, and never of the future."""
+
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+import sqlalchemy as sa
+from fleet_store import day, node, put, rollup
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from predictor.dataset import build
+from predictor.history import Series
+from predictor.measure_features import MAX_MEASURES, SUFFIXES, chosen
+from store import schema
+from store.database import writing
+from store.telemetry import Rollup
+
+NAMES = ("a", "b")
+MOMENTS_D = (12.0, 29.5, 41.26)
+# Of each hour: the node, the hour since day 0, and what its two drives told (None: nothing).
+HOURS = st.lists(
+    st.tuples(
+        st.sampled_from(NAMES),
+        st.integers(0, 44 * 24),
+        st.one_of(st.none(), st.integers(0, 9)),
+        st.one_of(st.none(), st.integers(0, 9)),
+    ),
+    max_size=40,
+)
+
+
+def told(name: str, hour: int, first: int | None, second: int | None) -> Rollup:
+    """An hour of two drives: `worn` and its highest, one above."""
+    values = {"disk:0": first, "disk:1": second}
+    devices = {
+        device: {"worn": [value, value + 1, value, value, 0]} for device, value in values.items() if value is not None
+    }
+    return replace(rollup(name, hour / 24), devices=devices)
+
+
+def frame_of(engine: sa.Engine, rollups: list[Rollup]) -> pd.DataFrame:
+    """The features at MOMENTS_D of a store that holds nothing else."""
+    with writing(engine).begin() as connection:
+        connection.execute(schema.telemetry.delete())
+    put(engine, [node(name) for name in NAMES], rollups=rollups)
+    with engine.connect() as connection:
+        return build(connection, [day(d) for d in MOMENTS_D])
+
+
+def plain(series: list[tuple[float, float]], now: float) -> dict[str, float]:
+    """What one drive's (day that its hour ended, value) say at a moment, in plain loops."""
+    past = [(at, value) for at, value in series if at <= now + 1e-9]
+    if not past:
+        return dict.fromkeys(SUFFIXES, np.nan)
+    rises = [(at, value - before) for (_, before), (at, value) in pairwise(past) if value > before]
+    recent = [value for at, value in past if at > now - 1 + 1e-9]
+    week = [value + 1 for at, value in past if at > now - 7 + 1e-9]
+    found = {"last": past[-1][1], "untold_d": now - past[-1][0]}
+    found["mean_1d"] = float(np.mean(recent)) if recent else np.nan
+    found["high_7d"] = max(week) if week else np.nan
+    for window in (1, 7, 28):
+        found[f"up_{window}d"] = sum(by for at, by in rises if at > now - window + 1e-9)
+    found["rises_28d"] = sum(at > now - 28 + 1e-9 for at, _ in rises)
+    found["rise_age_d"] = now - rises[-1][0] if rises else np.nan
+    return found
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(hours=HOURS)
+def test_they_are_those_of_a_plain_loop(
+    engine: sa.Engine, hours: list[tuple[str, int, int | None, int | None]]
+) -> None:
+    """Of each node the drive that says most; of how long it was silent, the one that spoke last."""
+    unique = {(name, hour): (first, second) for name, hour, first, second in hours}
+    frame = frame_of(engine, [told(name, hour, *values) for (name, hour), values in unique.items()])
+    values = [value for pair in unique.values() for value in pair if value is not None]
+    assert ("worn.last" in frame.columns) == (len(set(values)) > 1)
+    if "worn.last" not in frame.columns:
+        return
+    for now in MOMENTS_D:
+        for name in NAMES:
+            drives = []
+            for drive in (0, 1):
+                mine = sorted((hour, pair[drive]) for (n, hour), pair in unique.items() if n == name)
+                drives.append(plain([((hour + 1) / 24, v) for hour, v in mine if v is not None], now))
+            row = frame.loc[(day(now), name)]
+            for suffix in SUFFIXES:
+                both = [drive[suffix] for drive in drives if not np.isnan(drive[suffix])]
+                pick = min if suffix == "untold_d" else max
+                expected = pick(both) if both else np.nan
+                np.testing.assert_allclose(row[f"worn.{suffix}"], expected, rtol=1e-4, atol=1e-4, err_msg=suffix)
+
+
+def test_what_is_told_later_changes_nothing(engine: sa.Engine) -> None:
+    """Values, falls and new drives after the moment; only what differs at all decides that there are columns."""
+    past = [told("a", hour, hour % 7, None) for hour in range(0, 29 * 24, 5)]
+    before = frame_of(engine, past).loc[[day(12.0)]]
+    later = [told("a", 41 * 24 + hour, 9, 8) for hour in range(3)] + [told("b", 12 * 24, 5, 5)]
+    after = frame_of(engine, past + later).loc[[day(12.0)]]
+    pd.testing.assert_frame_equal(after, before)
+    assert before.loc[(day(12.0), "a"), "worn.rises_28d"] > 0
+
+
+def test_an_hour_counts_when_it_has_ended(engine: sa.Engine) -> None:
+    """Not a minute sooner."""
+    put(engine, [node("a")], rollups=[told("a", 5, 1, None), told("a", 6, 7, None)])
+    with engine.connect() as connection:
+        frame = build(connection, [day(0) + timedelta(hours=7, minutes=m) for m in (-1, 0)])
+    assert frame["worn.last"].tolist() == [1, 7]
+
+
+@pytest.mark.parametrize("count", [1, MAX_MEASURES + 5])
+def test_of_very_many_measures_those_told_most_are_kept(count: int) -> None:
+    """In order of their names, so that a model finds its columns."""
+
+    def series(entries: int, differs: bool) -> Series:
+        at = np.arange(entries, dtype=np.int64)
+        value = (at if differs else np.zeros(entries)).astype(np.float32)
+        return Series(at, at, at, value, value)
+
+    measures = {f"m{i:03d}": series(2 + i, differs=True) for i in range(count)} | {"still": series(999, differs=False)}
+    assert chosen(measures) == [f"m{i:03d}" for i in range(max(0, count - MAX_MEASURES), count)]
