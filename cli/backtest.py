@@ -85,7 +85,7 @@ def _judged(url: str, chosen: dict[str, Any]) -> "Backtest":
     from predictor.cost import CostSettings
     from predictor.leakage import LeakageError
     from predictor.subjects import LINKS, NODES
-    from predictor.truth import TruthError
+    from predictor.truth import TruthError, read_truth
     from predictor.what_if import PolicyError, parse_policy
     from predictor.worth import Worth, with_worth
 
@@ -96,6 +96,8 @@ def _judged(url: str, chosen: dict[str, Any]) -> "Backtest":
     try:
         worth = Worth(settings, tuple(parse_policy(text) for text in policies), truth)
         moments = None if moments_file is None else read_moments(moments_file)
+        if truth is not None:
+            read_truth(truth, ())  # said before minutes of work, not after
         with bar("Looking back") as progress:
             found = run_backtest(open_store(url), BacktestSettings(moments=moments, **chosen), progress, subjects)
         return with_worth(found, worth)

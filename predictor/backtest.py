@@ -6,9 +6,10 @@ What `leakage.py` checks is checked before anything is reported: features before
 fit, the scores at the end.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -17,18 +18,18 @@ from numpy.typing import NDArray
 from predictor.asof import reader
 from predictor.dataset import Dataset, Population, Sample, dataset, rows_at, sample
 from predictor.evaluation import Judged
+from predictor.executor import Executor, Here, Progress
+from predictor.feature import Feature
 from predictor.folds import BacktestSettings, Fold, NoDataError, Plan, plan
 from predictor.forest import Forest
-from predictor.history import DAY_MS, Bools, Floats, Ints, to_ms
+from predictor.history import DAY_MS, Bools, Floats, Grid, Ints, from_ms, to_ms
 from predictor.labels import label
-from predictor.leakage import check_features, check_look_ahead, check_model, check_purge
+from predictor.leakage import check_features, check_model, check_purge, check_readings
 from predictor.model import TooFewPositivesError, fit
 from predictor.reading import data_span
 from predictor.rows import Rows
 from predictor.subjects import NODES, Subjects
 from predictor.summary import summarise
-
-Progress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,13 @@ def backtest(engine: sa.Engine, settings: BacktestSettings) -> dict[str, Any]:
 
 
 def run_backtest(
-    engine: sa.Engine, settings: BacktestSettings, progress: Progress | None = None, subjects: Subjects = NODES
+    engine: sa.Engine,
+    settings: BacktestSettings,
+    progress: Progress | None = None,
+    subjects: Subjects = NODES,
+    run: Executor | None = None,
 ) -> Backtest:
-    """Evaluate over all folds. `progress` is told how much is done, of how much.
+    """Evaluate over all folds. `progress` is told how much is done, of how much; `run` does what can be done apart.
 
     Raises:
         NoDataError: there is too little data.
@@ -69,16 +74,24 @@ def run_backtest(
             raise NoDataError(f"the database knows no {subjects.noun}: run `foreshock ingest` first")
         learned = sample(population, planned.learn, settings.horizon_h)
         asked = rows_at(population, planned.test)
-        both = dataset(connection, population, _joined(learned.rows, asked), subjects.history)
+        both = dataset(
+            connection, population, _joined(learned.rows, asked), subjects.history, run, _half_of(progress, 0)
+        )
         learn_values, values = both.values[: len(learned.rows)], both.values[len(learned.rows) :]
         judging = Dataset(both.fleet, both.outages, asked, both.features, values)
         check_features(learn_values, _unscored(learned), both.features)
-        check_look_ahead(reader(connection, subjects.history), values, asked, both.features)
-    scores, skipped = _score_folds(_Lesson(learned, learn_values), judging, planned, settings, progress)
+        first = from_ms(int(min(learned.rows.time_ms.min(initial=asked.time_ms[0]), asked.time_ms[0])))
+        skewed = check_readings(
+            reader(connection, subjects.history),
+            lambda: reader(connection, subjects.history, first),
+            *(values, asked, both.features),
+        )
+    lesson = _Lesson(learned, learn_values, both.features, settings)
+    scores, skipped = _score_folds(lesson, judging, planned, run or Here(), _half_of(progress, 1))
     ranks = {name: rank(judging) for name, rank in subjects.baselines.items()}
-    return _judge(
-        population, (judging, ranks), scores, settings, [fold for fold in planned.folds if fold not in skipped]
-    )
+    folds = [fold for fold in planned.folds if fold not in skipped]
+    found = _judge(population, (judging, ranks), scores, settings, folds)
+    return replace(found, report=found.report | {"doubts": found.report["doubts"] + skewed})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +100,15 @@ class _Lesson:
 
     sample: Sample
     values: NDArray[np.float32]
+    features: tuple[Feature, ...]
+    settings: BacktestSettings
+
+
+def _half_of(progress: Progress | None, half: int) -> Progress | None:
+    """Progress of one half of the work (0: features, 1: folds), told as that of the whole."""
+    if progress is None:
+        return None
+    return lambda done, whole: progress(half * whole + done, 2 * whole)
 
 
 def _unscored(learned: Sample) -> Judged:
@@ -115,36 +137,38 @@ def _judge(
 
 
 def _score_folds(
-    lesson: _Lesson, judging: Dataset, planned: Plan, settings: BacktestSettings, progress: Progress | None
+    lesson: _Lesson, judging: Dataset, planned: Plan, run: Executor, progress: Progress | None
 ) -> tuple[Floats, list[Fold]]:
     """The score of every test row, from a model that learned before its fold; and the folds that could not."""
-    scores = np.full(len(judging.rows), np.nan)
-    skipped: list[Fold] = []
-    failure: TooFewPositivesError | None = None
-    for number, fold in enumerate(planned.folds, start=1):
-        try:
-            forest = _fit(lesson, judging, fold, settings)
-        except TooFewPositivesError as error:
-            failure = error
-            skipped.append(fold)
-            continue
-        if progress is not None:
-            progress(number, len(planned.folds))
-        time_ms = judging.rows.time_ms
-        judged = (time_ms >= to_ms(fold.test_start)) & (time_ms < to_ms(fold.test_end))
-        scores[judged] = forest.probability(judging.values[judged])
-    if failure is not None and len(skipped) == len(planned.folds):
-        raise failure
+    scores, time_ms = np.full(len(judging.rows), np.nan), judging.rows.time_ms
+    asked = [(time_ms >= to_ms(fold.test_start)) & (time_ms < to_ms(fold.test_end)) for fold in planned.folds]
+    items = [(fold, judging.values[rows]) for fold, rows in zip(planned.folds, asked, strict=True)]
+    found = run.map(partial(_score_fold, lesson), items, progress)
+    for rows, of_fold in zip(asked, found, strict=True):
+        if of_fold is not None:
+            scores[rows] = of_fold
+    skipped = [fold for fold, of_fold in zip(planned.folds, found, strict=True) if of_fold is None]
+    if skipped and len(skipped) == len(planned.folds):
+        _fit(lesson, skipped[-1])  # says what is wanting
     return scores, skipped
 
 
-def _fit(lesson: _Lesson, judging: Dataset, fold: Fold, settings: BacktestSettings) -> Forest:
-    kept = learned_by(lesson.sample.rows.time_ms, fold, settings)
-    check_purge(fold, lesson.sample.rows.time_ms[kept], settings.horizon_h)
+def _score_fold(lesson: _Lesson, asked: tuple[Fold, Grid]) -> Floats | None:
+    """The scores of a fold's rows, (rows, features); None where there is too little to learn from."""
+    fold, values = asked
+    try:
+        return _fit(lesson, fold).probability(values)
+    except TooFewPositivesError:
+        return None
+
+
+def _fit(lesson: _Lesson, fold: Fold) -> Forest:
+    kept = learned_by(lesson.sample.rows.time_ms, fold, lesson.settings)
+    check_purge(fold, lesson.sample.rows.time_ms[kept], lesson.settings.horizon_h)
     return fit(
         lesson.values[kept],
         lesson.sample.labels.positive[kept],
-        judging.features,
+        lesson.features,
         negative_share=lesson.sample.negative_share,
     )
 

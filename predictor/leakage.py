@@ -61,12 +61,10 @@ def check_purge(fold: Fold, learned_ms: Ints, horizon_h: int) -> None:
         )
 
 
-def check_look_ahead(
-    compute_asof: Callable[[Rows], tuple[tuple[str, ...], NDArray[np.float32]]],
-    values: NDArray[np.float32],
-    rows: Rows,
-    features: Sequence[Feature],
-) -> None:
+AsOf = Callable[[Rows], tuple[tuple[str, ...], NDArray[np.float32]]]
+
+
+def check_look_ahead(compute_asof: AsOf, values: NDArray[np.float32], rows: Rows, features: Sequence[Feature]) -> None:
     """Refuse a feature whose value changes when the history is read only up to the row's moment.
 
     Args:
@@ -78,21 +76,50 @@ def check_look_ahead(
     Raises:
         LeakageError: a feature differs.
     """
+    found = _difference(compute_asof, values, rows, features)
+    if found is not None:
+        name, how = found
+        raise LeakageError(
+            f"feature {name!r} knows the future: {how} when the history ends there; "
+            "look at what it reads after the moment"
+        )
+
+
+def check_readings(
+    live: AsOf, whole: Callable[[], AsOf], values: NDArray[np.float32], rows: Rows, features: Sequence[Feature]
+) -> list[str]:
+    """The same check by a live score's short reading; what differs there only because less was read is a doubt.
+
+    Args:
+        whole: makes a `compute_asof` that reads as far back as the backtest did; asked where the short one differs.
+
+    Raises:
+        LeakageError: a feature differs with the whole past as well.
+    """
+    found = _difference(live, values, rows, features)
+    if found is None:
+        return []
+    check_look_ahead(whole(), values, rows, features)
+    name, how = found
+    return [f"feature {name!r} is not what a live score would see: {how} when no more is read than then"]
+
+
+def _difference(
+    compute_asof: AsOf, values: NDArray[np.float32], rows: Rows, features: Sequence[Feature]
+) -> tuple[str, str] | None:
+    """The first feature that differs, and how."""
     position = {feature.name: i for i, feature in enumerate(features)}
     for at in _sample(rows):
-        names, again = compute_asof(rows.only(at))
+        names, asked = compute_asof(rows.only(at))
         for column, name in enumerate(names):
-            if name in position:
-                _compare(name, values[at, position[name]], again[:, column], rows.time_ms[at])
-
-
-def _compare(name: str, was: NDArray[np.float32], again: NDArray[np.float32], time_ms: Ints) -> None:
-    differing = np.flatnonzero(~np.isclose(again, was, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True))
-    for row in differing[:1]:
-        raise LeakageError(
-            f"feature {name!r} knows the future: at {format_time(from_ms(int(time_ms[row])))} it is {was[row]:g}, and "
-            f"{again[row]:g} when the history ends there; look at what it reads after the moment"
-        )
+            if name not in position:
+                continue
+            was, again = values[at, position[name]], asked[:, column]
+            same = np.isclose(again, was, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)
+            for row in np.flatnonzero(~same)[:1]:
+                moment = format_time(from_ms(int(rows.time_ms[at[row]])))
+                return name, f"at {moment} it is {was[row]:g}, and {again[row]:g}"
+    return None
 
 
 def _sample(rows: Rows) -> list[Ints]:

@@ -39,7 +39,7 @@ def with_worth(found: Backtest, worth: Worth) -> Backtest:
         "cost": cost(seen, worth.cost),
         "what_if": [_replayed(found, policy, worth.cost) for policy in worth.policies or (Policy(),)],
         "truth": truth,
-        "doubts": doubts(found.report["roc_auc"], oracle["average_precision_ratio"] if oracle else None),
+        "doubts": found.report["doubts"] + doubts(None, oracle["average_precision_ratio"] if oracle else None),
     }
     return replace(found, report=found.report | added)
 

@@ -160,3 +160,31 @@ class Terminal(io.StringIO):
     def isatty(self) -> bool:
         """Yes."""
         return True
+
+
+def test_backtest_tells_what_acting_is_worth(url: str, tmp_path: Path) -> None:
+    """Cost at the job's size, each policy under every ranking; without a truth its key is null."""
+    page = tmp_path / "report.html"
+    options = ("--job-gpus", "10000", "--policy", "top=5%,hold_h=48", "--policy", "threshold=0.05")
+    report = json.loads(good("backtest", "--db", url, *options, "--html", str(page), "--json"))
+    assert report["cost"]["break_even_precision"] == pytest.approx(0.00704)
+    assert [one["policy"] for one in report["what_if"]] == [
+        "top=5%,hold_h=48,budget=5%", "threshold=0.05,hold_h=24,budget=5%",
+    ]  # fmt: skip
+    assert list(report["what_if"][0]["rankings"]) == ["model", "history_count", "rules"]
+    assert list(report["what_if"][1]["rankings"]) == ["model"]
+    assert report["truth"] is None
+    assert report["intervals"]["roc_auc"][0] < report["roc_auc"] < report["intervals"]["roc_auc"][1]
+    assert "Precision over recall" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [("--policy", "top=9", "out of range"), ("--truth", "/nowhere", "cannot read /nowhere/outages.json")],
+)
+def test_bad_policies_and_truths_are_bad_input(url: str, option: str, value: str, said: str) -> None:
+    """Exit 2, and no report."""
+    result = run("backtest", "--db", url, "--fold-days", "40", option, value)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stdout == ""

@@ -1,5 +1,6 @@
 """What a backtest refuses to report."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -18,6 +19,7 @@ from predictor.leakage import (
     check_look_ahead,
     check_model,
     check_purge,
+    check_readings,
     doubts,
 )
 from predictor.rows import Rows, every
@@ -93,6 +95,24 @@ def test_features_are_compared_by_their_names() -> None:
         return ("new", "past"), values[at][:, [1, 0]]
 
     check_look_ahead(again, values, rows, FEATURES)
+
+
+def test_a_feature_that_only_lacks_what_lies_long_ago_is_doubted() -> None:
+    """A live score reads less of the past than a backtest: no leak, but the backtest's figures are not live ones."""
+    rows, values = fleet_rows()
+
+    def reading(missing: bool) -> Callable[[Rows], tuple[tuple[str, ...], np.ndarray]]:
+        def compute(some: Rows) -> tuple[tuple[str, ...], np.ndarray]:
+            at = np.flatnonzero(np.isin(rows.time_ms, some.time_ms) & np.isin(rows.node, some.node))
+            return NAMES, np.where(missing, np.nan, values[at])
+
+        return compute
+
+    said = check_readings(reading(True), lambda: reading(False), values, rows, FEATURES)
+    assert "'past' is not what a live score would see" in said[0]
+    assert check_readings(reading(False), pytest.fail, values, rows, FEATURES) == []
+    with pytest.raises(LeakageError, match="'past' knows the future"):
+        check_readings(reading(True), lambda: reading(True), values, rows, FEATURES)
 
 
 def test_no_row_has_nothing_to_ask() -> None:
