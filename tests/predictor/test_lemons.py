@@ -93,9 +93,13 @@ def test_what_is_held_against_nobody(engine: sa.Engine, outages: list[Outage]) -
     assert names(fleet(engine, outages)) == []
 
 
-def test_a_switch_that_fails_makes_no_lemons_of_its_nodes(engine: sa.Engine) -> None:
-    """Five times a whole leaf goes down at once: the leaf is bad, not thirty nodes."""
-    down = [outage(f"gpu-{i:03}", at + i / 50_000) for at in (74, 80, 86, 92, 98) for i in range(30)]
+@pytest.mark.parametrize(
+    ("nodes", "apart"), [(4, 1), (30, 1), (12, 30)], ids=["part of a leaf", "a leaf", "many leaves"]
+)
+def test_a_switch_that_fails_makes_no_lemons_of_its_nodes(engine: sa.Engine, nodes: int, apart: int) -> None:
+    """Five times they go down at once: a leaf or the site is bad, not its nodes."""
+    times = (74, 80, 86, 92, 98)
+    down = [outage(f"gpu-{apart * i % 300:03}", at + i / 50_000) for at in times for i in range(nodes)]
     assert names(fleet(engine, down)) == []
 
 
@@ -118,10 +122,10 @@ def test_a_fault_that_comes_back_after_a_repair_names_the_part(engine: sa.Engine
 
 
 def test_a_part_that_only_shares_the_blame_is_not_accused(engine: sa.Engine) -> None:
-    """Five faults of five devices point at none."""
+    """Two faults of one device and three of others point at none."""
     faults = [
         with_device(xid(BAD, at - 0.001, 79), Device("gpu", pci=f"0000:0{i}:00.0"))
-        for i, at in enumerate((74, 80, 86, 92, 98))
+        for i, at in zip((0, 0, 1, 2, 3), (74, 80, 86, 92, 98), strict=True)
     ]
     assert only(fleet(engine, OFTEN, faults)).part is None
 
@@ -240,6 +244,12 @@ def test_a_node_out_for_most_of_the_window_is_judged_by_the_days_it_served(engin
     assert lemon.repairs[-1].end is None
     line = texts(lemon)["failures"]
     assert float(line.rsplit("has ", 1)[1].split()[0]) < 0.05
+
+
+def test_a_time_out_before_the_window_takes_nothing_from_it_and_adds_nothing(engine: sa.Engine) -> None:
+    """A month in repair, two months ago."""
+    line = texts(only(fleet(engine, [outage(BAD, 20, 480), *OFTEN])))["failures"]
+    assert 0.1 < float(line.rsplit("has ", 1)[1].split()[0]) < 0.13
 
 
 def test_the_vendors_table_holds_the_part_and_obeys_no_log_line(engine: sa.Engine) -> None:
