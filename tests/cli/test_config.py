@@ -50,9 +50,15 @@ def test_the_example_shows_every_key_and_the_defaults() -> None:
     assert (webhook.name, webhook.send_shadow, webhook.timeout_s) == ("ops", False, 15.0)
     shown = yaml.safe_load(EXAMPLE.read_text())
     assert shown.keys() == {
-        *("mode", "thresholds", "budgets", "breaker", "validity_s", "healthy_s"),
+        *("mode", "thresholds", "budgets", "breaker", "control", "validity_s", "healthy_s", "training", "trial"),
         *("schedulers", "tokens", "intervals", "keep", "limits", "body_limit_bytes", "silent_after_s"),
     }
+
+
+def test_most_nodes_cannot_be_left_alone(tmp_path: Path) -> None:
+    """A control group is a few nodes."""
+    assert load(tmp_path, "control: {percent: 5}").policy.control.percent == 5.0
+    assert "control, percent" in refused(tmp_path, "control: {percent: 60}")
 
 
 def test_how_long_things_are_kept_may_be_said_and_not_be_too_short(tmp_path: Path) -> None:

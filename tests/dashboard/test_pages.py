@@ -80,7 +80,7 @@ def test_an_empty_cluster_says_what_to_do_instead_of_empty_charts(opened: Any, a
     assert not drawn.get("plotly_chart")
     assert not drawn.dataframe
     said = seen(drawn)
-    assert "foreshock sidecar" in said or "A hint appears when" in said
+    assert any(remedy in said for remedy in ("foreshock sidecar", "foreshock train", "A hint appears when"))
 
 
 def test_the_cluster_page_begins_with_the_answer(app: AppTest) -> None:
