@@ -1,11 +1,26 @@
 """Which event is the root of a fault."""
 
+from dataclasses import replace
+
 import pytest
 from fault_events import lost_port, xid
+from hypothesis import given
+from hypothesis import strategies as st
 
 from diagnosis.fault import when
-from diagnosis.root import Head, badness, head_of, is_consequence, kind_key, not_machine, root
-from store.event import Event
+from diagnosis.root import (
+    CONSEQUENCE_OF,
+    REPORTS,
+    Head,
+    badness,
+    head_of,
+    is_consequence,
+    kind_key,
+    not_machine,
+    plain,
+    root,
+)
+from store.event import SEVERITIES, Event
 
 
 def heads(*events: Event) -> list[Head]:
@@ -60,3 +75,35 @@ def test_what_is_compared() -> None:
     """Severities in their order, causes of the machine and others."""
     assert [badness(one.severity) for one in heads(xid(43, 0), xid(63, 0), xid(13, 0), xid(79, 0))] == [0, 1, 2, 3]
     assert [not_machine(one) for one in heads(xid(79, 0), xid(13, 0), xid(999, 0))] == [False, True, True]
+
+
+def others_say_so(head: Head, kinds: frozenset[str]) -> bool:
+    """What `is_consequence` answers, as it reads: by the kinds that are there beside the head's own."""
+    others = kinds - {kind_key(head.kind, head.code)}
+    if head.follows and others:
+        return True
+    if head.kind.endswith("_detail"):
+        return any(plain(kind) == head.kind.removesuffix("_detail") for kind in others)
+    if head.kind == "alert":
+        return not others.isdisjoint({f"xid:{head.code}", f"sxid:{head.code}"})
+    if head.kind == "xid" and head.code in REPORTS:
+        return bool({k for k in others if plain(k) in ("xid", "sxid")} - {f"xid:{code}" for code in REPORTS})
+    return head.kind == "xid" and not others.isdisjoint(CONSEQUENCE_OF.get(head.code or 0, frozenset()))
+
+
+told = st.tuples(
+    st.sampled_from(["xid", "sxid", "sxid_detail", "alert", "link_down"]), st.sampled_from([13, 31, 43, 45, 79, 119])
+)
+
+
+@given(st.lists(st.tuples(told, st.booleans(), st.integers(0, 3)), min_size=1, max_size=6))
+def test_an_incident_of_many_kinds_is_called_as_by_the_rule(lines: list[tuple[tuple[str, int], bool, int]]) -> None:
+    """The first that is no consequence by the rule's own words, of those in order of how grave they are."""
+    (like,) = heads(xid(79, 0))
+    many = [
+        replace(like, kind=kind, code=code, follows=follows, severity=SEVERITIES[badly], id=str(number))
+        for number, ((kind, code), follows, badly) in enumerate(lines)
+    ]
+    kinds = frozenset(kind_key(head.kind, head.code) for head in many)
+    assert [is_consequence(head, kinds) for head in many] == [others_say_so(head, kinds) for head in many]
+    assert root(many, kinds) == min(many, key=lambda head: (others_say_so(head, kinds), -badness(head.severity)))
