@@ -66,4 +66,4 @@ def _said_by(model: str, server: Server, asked: ScoreQuery, cursor: Cursor | Non
         }
         for node in nodes[: asked.limit]
     ]
-    return listing(rows, Cursor(said.time, rows[-1]["node"]).encode() if len(nodes) > asked.limit else None)
+    return listing(rows, Cursor(said.time, nodes[asked.limit - 1]).encode() if len(nodes) > asked.limit else None)
