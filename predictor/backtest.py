@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from predictor.asof import reader
+from predictor.choice import learn
 from predictor.dataset import Dataset, Population, Sample, dataset, rows_at, sample
 from predictor.evaluation import Judged
 from predictor.executor import Executor, Here, Progress
@@ -25,7 +26,8 @@ from predictor.forest import Forest
 from predictor.history import DAY_MS, Bools, Floats, Grid, Ints, from_ms, to_ms
 from predictor.labels import label
 from predictor.leakage import check_features, check_model, check_purge, check_readings
-from predictor.model import TooFewPositivesError, fit
+from predictor.lesson import Lesson
+from predictor.model import TooFewPositivesError
 from predictor.reading import data_span
 from predictor.rows import Rows
 from predictor.subjects import NODES, Subjects
@@ -165,12 +167,8 @@ def _score_fold(lesson: _Lesson, asked: tuple[Fold, Grid]) -> Floats | None:
 def _fit(lesson: _Lesson, fold: Fold) -> Forest:
     kept = learned_by(lesson.sample.rows.time_ms, fold, lesson.settings)
     check_purge(fold, lesson.sample.rows.time_ms[kept], lesson.settings.horizon_h)
-    return fit(
-        lesson.values[kept],
-        lesson.sample.labels.positive[kept],
-        lesson.features,
-        negative_share=lesson.sample.negative_share,
-    )
+    whole = Lesson(lesson.values, lesson.features, lesson.sample, lesson.settings.horizon_h)
+    return learn(whole.only(kept)).forest
 
 
 def learned_by(moments_ms: Ints, fold: Fold, settings: BacktestSettings) -> Bools:

@@ -133,6 +133,9 @@ def _grow(
     """One booster of the forest, by its number."""
     settings, number = member
     columns = telling(codes)
+    if not len(columns):
+        # Nothing tells rows apart: trees without a split say the base rate.
+        codes, columns = np.zeros_like(codes), np.zeros(1, dtype=np.int64)
     booster = HistGradientBoostingClassifier(
         learning_rate=settings.learning_rate,
         max_iter=settings.trees,

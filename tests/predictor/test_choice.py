@@ -1,0 +1,149 @@
+"""What serves: trees that beat both baselines, or the better baseline, in words."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from lessons import lesson
+
+from predictor import search as searching
+from predictor.baselines import history_count, rules
+from predictor.choice import baseline_forest, choose, learn
+from predictor.forest import digest, from_bytes, to_bytes
+from predictor.lesson import Lesson
+from predictor.model import FitSettings, TooFewPositivesError
+from predictor.reasons import explain, references
+
+QUICK = FitSettings(members=2, trees=40)
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No candidates: what is searched is tested elsewhere."""
+    monkeypatch.setattr(searching, "CANDIDATES", {})
+
+
+def figures(trees: tuple[float, float], history: tuple[float, float], fired: tuple[float, float]) -> dict[str, Any]:
+    """Average precision and recall of each, over a hundred outages."""
+    reached = {"trees": trees, "history_count": history, "rules": fired}
+    return {name: {"average_precision": ap, "recall": recall, "outages": 100} for name, (ap, recall) in reached.items()}
+
+
+def test_trees_serve_where_they_beat_both() -> None:
+    """The better baseline is named."""
+    kind, why = choose(figures((0.06, 0.4), (0.03, 0.3), (0.01, 0.2)))
+    assert kind == "gbt"
+    assert why == (
+        "trees: they beat both baselines on the last 2 folds: "
+        "AP 0.060 against 0.030, recall in the top 5% 0.40 against 0.30 (history only)"
+    )
+
+
+def test_a_baseline_that_is_not_beaten_serves_and_says_so() -> None:
+    """By average precision."""
+    kind, why = choose(figures((0.031, 0.3), (0.035, 0.33), (0.01, 0.2)))
+    assert kind == "history"
+    assert why.startswith("history only: the model did not beat it on the last 2 folds: AP 0.031 against 0.035, recall")
+    assert choose(figures((0.031, 0.3), (0.01, 0.3), (0.04, 0.3)))[0] == "rules"
+    assert choose(figures((0.031, 0.3), (0.05, 0.3), (0.04, 0.3)))[0] == "history"
+    assert choose(figures((0.031, 0.3), (0.031, 0.3), (0.01, 0.3)))[0] == "history"
+
+
+def test_a_recall_that_is_lower_beyond_chance_is_not_enough() -> None:
+    """One standard error of a hundred outages is 0.05."""
+    assert choose(figures((0.06, 0.36), (0.03, 0.4), (0.01, 0.2)))[0] == "gbt"
+    assert choose(figures((0.06, 0.34), (0.03, 0.4), (0.01, 0.2)))[0] == "history"
+
+
+def test_trees_are_learned_where_failures_have_signs() -> None:
+    """Chosen on rows that they had not seen, and better there."""
+    learned = learn(lesson(nodes=120, days=40, sign=0.5), QUICK)
+    assert learned.kind == "gbt"
+    assert learned.settings == QUICK
+    assert learned.figures["trees"]["average_precision"] > learned.figures["history_count"]["average_precision"]
+
+
+def misled(whole: Lesson) -> Lesson:
+    """A sign that told much in the first third, and from then on is shown by those that do not fail."""
+    late = whole.time_ms >= np.quantile(whole.time_ms, 0.35)
+    column = [feature.name for feature in whole.features].index("hardware_xid_1d")
+    values = whole.values.copy()
+    wrong = ~whole.positive & (np.random.default_rng(3).random(len(values)) < 0.2)
+    values[:, column] = np.where(late, wrong, values[:, column])
+    return replace(whole, values=values)
+
+
+def test_history_alone_serves_where_nothing_else_tells() -> None:
+    """The forest asks nothing else, and ranks as the count does."""
+    whole = misled(lesson(nodes=120, days=40, sign=0.6, lemon=0.6))
+    learned = learn(whole, QUICK)
+    assert learned.kind == "history"
+    assert learned.why.startswith("history only: the model did not beat it")
+    asked = {whole.features[column].group for column in learned.forest.feature}
+    assert asked == {"outages"}
+    said, count = learned.forest.probability(whole.values), history_count(whole)
+    assert said[count > 0].min() > said[count == 0].max()
+
+
+@pytest.mark.parametrize("kind", ["history", "rules"])
+def test_a_baseline_is_stored_and_explained_like_any_model(kind: Any) -> None:
+    """It serves in the trees' place."""
+    whole = lesson(nodes=60, days=40, sign=0.4, lemon=0.5)
+    forest = baseline_forest(whole, kind)
+    blob = to_bytes(forest)
+    explained = explain(
+        from_bytes(blob, digest(blob)), whole.values, whole.features, references(whole.values, whole.features)
+    )
+    np.testing.assert_array_equal(explained.probability, forest.probability(whole.values))
+    assert explained.probability.mean() == pytest.approx(whole.positive.mean(), rel=0.3)
+
+
+def test_rules_know_only_whether_a_sign_fired() -> None:
+    """How often does not count."""
+    whole = lesson(nodes=60, days=40)
+    column = [feature.name for feature in whole.features].index("hardware_xid_7d")
+    values = whole.values.copy()
+    values[:, column] = whole.column("hardware_xid_1d") * np.where(np.arange(len(values)) % 2, 1, 40)
+    fired = replace(whole, values=values)
+    said = baseline_forest(fired, "rules").probability(values)
+    assert len(set(said.tolist())) == 2
+    assert said[rules(fired) > 0].min() > 3 * said[rules(fired) == 0].max()
+
+
+def test_a_baseline_whose_signs_never_fired_says_the_base_rate() -> None:
+    """Disks have no Xids."""
+    whole = lesson(nodes=60, days=40)
+    said = baseline_forest(whole, "rules").probability(whole.values)
+    assert said == pytest.approx(np.full(len(said), whole.positive.mean()), rel=0.05)
+
+
+def test_too_few_outages_to_compare_is_said() -> None:
+    """The trees serve with the defaults, uncalibrated."""
+    learned = learn(lesson(nodes=12, days=40), QUICK)
+    assert learned.kind == "gbt"
+    assert "too few outages" in learned.why
+    assert learned.figures == {}
+    assert (learned.forest.slope, learned.settings) == (1.0, QUICK)
+
+
+def test_too_few_positives_are_refused() -> None:
+    """As by `fit`."""
+    with pytest.raises(TooFewPositivesError):
+        learn(lesson(nodes=2, days=10), QUICK)
+
+
+def test_what_is_too_bold_on_later_rows_is_calibrated() -> None:
+    """Trees that learn every chance by heart: the line acts on the probabilities, offset and all."""
+    bold = FitSettings(members=2, trees=80, leaves=16, learning_rate=0.4, min_leaf_rows=5, feature_share=1.0)
+    whole = lesson(nodes=120, days=40, sign=0.5)
+    names = [feature.name for feature in whole.features]
+    for name in ("power_mean_w", "power_trend_w", "power_max_w", "gpu_util_mean", "sm_clock_min_mhz", "driver_age_d"):
+        whole.values[:, names.index(name)] = np.random.default_rng(len(name)).normal(size=len(whole.values))
+    learned = learn(whole, bold)
+    assert learned.kind == "gbt"
+    assert learned.forest.slope < 0.9
+    unlearned = whole.fit(bold)
+    line = learned.forest.slope * unlearned.calibrated(unlearned.log_odds(whole.values[:50]))
+    by = learned.forest.calibrated(learned.forest.log_odds(whole.values[:50])) - line
+    np.testing.assert_allclose(by, by[0], atol=1e-9)
