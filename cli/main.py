@@ -31,6 +31,7 @@ COMMANDS = {
     "hints": "cli.hints",
     "ingest": "cli.ingest",
     "lemons": "cli.lemons",
+    "links": "cli.links",
     "models": "cli.models",
     "parse": "cli.parse",
     "rules": "cli.rules",

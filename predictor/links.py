@@ -66,6 +66,7 @@ class Cabling:
 
     def __init__(self, cables: Iterable[Cable]) -> None:
         self.cables = tuple(cables)
+        self._named = {cable.name: cable for cable in self.cables}
         self._by_port = {cable.name: cable.name for cable in self.cables}
         self._of_host: dict[str, list[str]] = {}
         for cable in self.cables:
@@ -77,6 +78,14 @@ class Cabling:
         self._switches |= {cable.far for cable in self.cables if not cable.far_is_host}
         self._known: dict[tuple[str, str, str | None], str | None] = {}
         self.own: dict[str, str] = {}  # links beside the topology, and whose they are
+
+    def ends(self, link: str) -> tuple[str, ...]:
+        """Both ends of a link, as an operator finds them; of a port beside the topology the near one alone."""
+        cable = self._named.get(link)
+        if cable is None:
+            return (link,)
+        far = cable.far if cable.far_port is None else f"{cable.far} port {cable.far_port}"
+        return (f"{cable.switch} port {link.rpartition('/')[2]}", far)
 
     def link(self, node: str, device: str, name: str | None) -> str | None:
         """The link of an event: of its node, its device as JSON, and the device's name. None: of no single one."""

@@ -28,6 +28,7 @@ EXPORTED = (
     schema.links,
     schema.incidents,
     schema.scores,
+    schema.link_scores,
     schema.hints,
     schema.audit,
     schema.rules,

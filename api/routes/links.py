@@ -1,0 +1,40 @@
+"""`GET /links`: which links will flap or die, as the last `foreshock links` said."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, Field
+
+from api.auth import Reader
+from api.reply import listing
+from api.state import Server
+from api.wire import Page
+from store.link_scores import link_score_page
+
+router = APIRouter(tags=["scores"])
+
+
+class LinkScoreOut(BaseModel):
+    """The probability that a link is lost within a horizon, with reasons that add up to it."""
+
+    link: str
+    ends: list[str]
+    horizon_h: int
+    time: str
+    score: float
+    reasons: list[dict[str, Any]]
+    model: str
+
+
+class LinkQuery(BaseModel):
+    """Which links: the likeliest to be lost first."""
+
+    horizon_h: int = Field(default=24, ge=1, le=8760)
+    limit: int = Field(default=100, ge=1, le=1000)
+
+
+@router.get("/links", operation_id="get_links", summary="Scores of links", response_model=Page[LinkScoreOut])
+def get_links(_who: Reader, server: Server, asked: Annotated[LinkQuery, Query()]) -> Response:
+    """The links of the last scoring, the likeliest to be lost first; none where `foreshock links` never ran."""
+    with server.engine.connect() as connection:
+        return listing(link_score_page(connection, asked.horizon_h, asked.limit))

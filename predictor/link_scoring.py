@@ -1,0 +1,143 @@
+"""Scores of links: how likely each is lost within a horizon, with reasons, learned from the store as it is.
+
+    scores = score_links(engine, at)      # saved too: `GET /api/v1/links`
+
+A fabric has too few losses for a registry of models to be worth it: each scoring learns anew from all that is known.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+import sqlalchemy as sa
+
+from predictor.dataset import Dataset, Population, dataset, rows_at, sample
+from predictor.families import FAMILIES, FAMILY_INDEX, INCIDENT
+from predictor.folds import NoDataError, grid
+from predictor.forest import digest, to_bytes
+from predictor.history import DAY_MS, HOUR_MS, History, Ints, to_ms
+from predictor.links import Cabling, link_history, link_population, read_cabling
+from predictor.model import fit
+from predictor.reading import data_span
+from predictor.reasons import Explained, explain, references
+from predictor.rows import Rows
+from store.database import writing
+from store.link_scores import LinkScore, save_link_scores
+from store.score import Reason
+
+LEARN_CADENCE_H = 12.0
+_MAX_EVENTS = 20
+_WINDOWS_D = (1, 7, 28)
+_REST = "the base rate of links, and everything else that raises or lowers it"
+
+
+def score_links(engine: sa.Engine, at: datetime, horizon_h: int = 24) -> list[LinkScore]:
+    """Score every link that is up at a moment, the likeliest to be lost first, and save the scores.
+
+    Raises:
+        NoDataError: no link is known, or too little of their past.
+        TooFewPositivesError: too few links were lost to learn from.
+    """
+    with engine.connect() as connection:
+        span = data_span(connection)
+        if span is None:
+            raise NoDataError("the database holds no records: run `foreshock ingest` first")
+        moments = grid(span[0] + timedelta(days=1), at - timedelta(hours=horizon_h), LEARN_CADENCE_H)
+        population = link_population(connection, to_ms(at))
+        if not moments or not population.fleet.names:
+            raise NoDataError("no link is known, or too little of their past: ingest the fabric's log and topology")
+        drawn = sample(population, moments, horizon_h)
+        asked = rows_at(population, [at])
+        both = Rows(
+            *(np.concatenate(pair) for pair in ((drawn.rows.node, asked.node), (drawn.rows.time_ms, asked.time_ms)))
+        )
+        data = dataset(connection, population, both, link_history)
+        learned = len(drawn.rows)
+        values = data.values[:learned]
+        forest = fit(values, drawn.labels.positive, data.features, negative_share=drawn.negative_share)
+        now = data.values[learned:]
+        explained = explain(forest, now, data.features, references(now, data.features))
+        case = _Case(data, asked, link_history(connection, at, at), read_cabling(connection))
+    model = f"links-{horizon_h}h-{digest(to_bytes(forest))[:12]}"
+    scores = [_score(case, population, explained, row, (at, horizon_h, model)) for row in range(len(asked))]
+    scores.sort(key=lambda score: (-score.score, score.link))
+    with writing(engine).begin() as connection:
+        save_link_scores(connection, horizon_h, scores)
+    return scores
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What reasons are worded from."""
+
+    data: Dataset
+    asked: Rows
+    history: History
+    cabling: Cabling
+
+
+def _score(
+    case: _Case, population: Population, explained: Explained, row: int, about: tuple[datetime, int, str]
+) -> LinkScore:
+    link = int(case.asked.node[row])
+    name = population.fleet.names[link]
+    at, horizon_h, model = about
+    features = dict(
+        zip(case.data.names, case.data.values[len(case.data.rows) - len(case.asked) + row].tolist(), strict=True)
+    )
+    reasons = [_reason(case, link, group, by, features) for group, by in explained.strongest(row)]
+    reasons.append(Reason(_REST, explained.rest(row)))
+    return LinkScore(
+        name, case.cabling.ends(name), horizon_h, at, float(explained.probability[row]), tuple(reasons), model
+    )
+
+
+def _reason(case: _Case, link: int, group: str, by: float, features: Mapping[str, float]) -> Reason:
+    """What a group of features says of a link, and the events behind it."""
+    if group in FAMILY_INDEX:
+        noun = FAMILIES[FAMILY_INDEX[group]].noun
+        return Reason(_counted(case, _mine(case, link, group), noun), by, _ids(case, link, group))
+    if group == INCIDENT.name:
+        return Reason(_counted(case, _mine(case, link, None), "serious event"), by, _ids(case, link, None))
+    if group == "outages":
+        times = int(features["outages_28d"])
+        text = f"lost {times} time{'' if times == 1 else 's'} in 28 days{_since(features['outage_age_d'] * 24)}"
+        return Reason(text, by, _ids(case, link, "link_flap"))
+    if group == "neighbours":
+        flaps = np.nan_to_num(features["leaf_flaps_24h"])
+        return Reason(f"{flaps:.0f} flaps of other links of its switch in 24 h", by)
+    return Reason(f"its {group.replace('_', ' ')} beside that of other links", by)
+
+
+def _mine(case: _Case, link: int, family: str | None) -> Ints:
+    """The link's events of 28 days: of a family, or all that are serious."""
+    events, at_ms = case.history.precursors, int(case.asked.time_ms[0])
+    kept = events.serious if family is None else events.family == FAMILY_INDEX[family]
+    return np.flatnonzero((events.node == link) & kept & (events.time_ms >= at_ms - _WINDOWS_D[-1] * DAY_MS))
+
+
+def _ids(case: _Case, link: int, family: str | None) -> tuple[str, ...]:
+    return tuple(case.history.precursors.ids[_mine(case, link, family)[-_MAX_EVENTS:]].tolist())
+
+
+def _counted(case: _Case, mine: Ints, noun: str) -> str:
+    """How many in the window that tells most, and how long ago the last was."""
+    if not len(mine):
+        return f"no {noun} in 28 days"
+    age_ms = int(case.asked.time_ms[0]) - case.history.precursors.time_ms[mine]
+    window_d = _window(age_ms)
+    count = int((age_ms <= window_d * DAY_MS).sum())
+    span = "24 h" if window_d == 1 else f"{window_d} days"
+    return f"{count} {noun}{'' if count == 1 else 's'} in {span}{_since(float(age_ms[-1]) / HOUR_MS)}"
+
+
+def _since(age_h: float) -> str:
+    if np.isnan(age_h):
+        return ""
+    return f", the last {age_h:.0f} h ago" if age_h < 48 else f", the last {age_h / 24:.0f} days ago"
+
+
+def _window(age_ms: Ints) -> int:
+    """The shortest window that holds half of the events, in days."""
+    return next((days for days in _WINDOWS_D if (age_ms <= days * DAY_MS).mean() >= 0.5), _WINDOWS_D[-1])
