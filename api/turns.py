@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 from api.ledgers import LedgerTurns
 from api.lemons import LemonTurns
+from api.score_apart import FleetScorer
 from api.state import State
 from api.upkeep import Upkeep
 from diagnosis.fold_intake import fold_intake
-from predictor.scoring import Scorer
 from schedulers.dispatch import Dispatch, run_dispatch
 from schedulers.registry import SCHEDULERS
 from schedulers.turn import run_policy
@@ -40,7 +40,7 @@ class Turns:
         self._ledgers = LedgerTurns(state.engine, state.clock)
         self._lemons = LemonTurns(state)
         self._upkeep = Upkeep(state)
-        self._scorer = Scorer(state.engine)
+        self._scorer = FleetScorer(state.engine)
         self._schedulers = tuple(SCHEDULERS["webhook"](webhook) for webhook in state.settings.webhooks)
         self._dispatch = Dispatch(
             state.engine, self._schedulers, state.settings.mode, jitter, wall=lambda: datetime.now(UTC)
@@ -64,7 +64,7 @@ class Turns:
             self._state.news.set()
             raise
         self._newest = newest
-        _log.info("scored %d times", len(scores))
+        _log.info("scored %d times", scores)
 
     def days(self, _keep_on: Callable[[], bool]) -> None:
         """Make the tables of today and the next days, before anybody writes to them."""
