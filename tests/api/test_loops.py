@@ -10,9 +10,9 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from api import turns as turns_module
 from api.app import create_app
 from api.loops import Loop, LoopRunner
+from api.score_apart import FleetScorer
 from api.settings import Intervals
 from api.state import State
 from api.turns import Turns
@@ -121,14 +121,14 @@ def test_scoring_waits_for_a_model_and_for_news(
     """And comes again after an hour of silence, which is a sign, too."""
     scored: list[object] = []
 
-    def score(engine: sa.Engine, at: object) -> list[object]:
+    def score(_scorer: FleetScorer, at: object) -> int:
         scored.append(at)
         row = {"node": "n1", "horizon_h": 24, "time": at, "score": 0.1, "reasons": [], "model": "m"}
         with writing(engine).begin() as connection:
             connection.execute(schema.scores.insert().values(**row))
-        return []
+        return 1
 
-    monkeypatch.setattr(turns_module, "score_nodes", score)
+    monkeypatch.setattr(FleetScorer, "score", score)
     turns = Turns(state, lambda: 0.0)
     turns.score(always)
     with writing(engine).begin() as connection:
@@ -158,7 +158,7 @@ def test_a_scoring_that_fails_is_tried_again(state: State, engine: sa.Engine) ->
         model = {"id": "m", "created": NOW, "trained_until": NOW, "horizon_h": 24, "features": [], "metrics": {}}
         connection.execute(schema.models.insert().values(**model, blob=b"x", sha256="y"))
     turns = Turns(state, lambda: 0.0)
-    with pytest.raises(ValueError, match="trained on other features"):
+    with pytest.raises(ValueError, match="is damaged"):
         turns.score(always)
     assert state.news.is_set()
 
