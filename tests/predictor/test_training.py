@@ -16,7 +16,7 @@ from predictor.model import TooFewPositivesError
 from predictor.reading import read_fleet
 from predictor.registry import MOST_CHALLENGERS, register
 from predictor.rows import Rows
-from predictor.training import TrainSettings, _choice, train
+from predictor.training import TrainSettings, train
 from store import schema
 from store.database import writing
 from store.hint import Hint
@@ -54,7 +54,7 @@ def test_training_registers_a_champion_of_each_horizon_with_all_that_it_was_made
             low, high = holdout["intervals"]["average_precision"]
             assert low <= holdout["average_precision"] <= high
             assert set(holdout["baselines"]) == {"history_count", "rules"}
-            assert "average precision on the last quarter" in model.why
+            assert model.why.endswith("the first of its horizon")
             assert model.by == "train"
 
 
@@ -100,23 +100,21 @@ def test_a_window_and_other_data_make_another_model_that_may_be_a_challenger(eng
     assert (new.by, new.since) == ("server", day(60))
 
 
-def test_where_a_baseline_ranks_better_it_serves(monkeypatch: pytest.MonkeyPatch, engine: sa.Engine) -> None:
-    """A model of its signs alone; with few outages chance decides, and the trees serve."""
-    found = {"average_precision": 0.1, "positives": 50, "baselines": {}}
-    found["baselines"] = {"history_count": {"average_precision": 0.2}, "rules": {"average_precision": 0.05}}
-    kind, why = _choice(found)
-    assert (kind, "history_count, which serves instead" in why) == ("history", True)
-    assert _choice({**found, "average_precision": 0.3})[0] == "gbt"
-    assert _choice({**found, "positives": 29})[0] == "gbt"
-    assert _choice(None)[0] == "gbt"
+def test_where_a_baseline_serves_its_kind_and_reason_are_kept(
+    monkeypatch: pytest.MonkeyPatch, engine: sa.Engine
+) -> None:
+    """Its name says so."""
+    monkeypatch.setattr("predictor.choice.choose", lambda _figures: ("rules", "as told"))
+    monkeypatch.setattr("predictor.search.LEAST_OUTAGES", 1)
+    monkeypatch.setattr("predictor.search.CANDIDATES", {})
     fill(engine, nodes=24, days=40)
-    monkeypatch.setattr("predictor.training._choice", lambda _holdout: ("rules", "as told"))
     train(engine, settings=DAY)
     with engine.connect() as connection:
         model = serving_model(connection, 24)
     assert model is not None
     assert (model.kind, model.why, model.id[:9]) == ("rules", "as told, the first of its horizon", "rules-24h")
-    assert set(model.features) == {"hardware_xid_7d", "row_remap_7d", "memory_7d", "link_flap_7d"}
+    assert model.metrics["last_folds"]["trees"]["outages"] >= 1
+    assert {one["edges"] != [] for name, one in model.profile.items() if name == "outages_28d"} == {False}
 
 
 def test_more_challengers_than_a_few_let_the_oldest_go(engine: sa.Engine) -> None:
