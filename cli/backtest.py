@@ -16,6 +16,7 @@ from cli.errors import CheckFailed, Failure
 from cli.open import open_store
 from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from cli.predict import Moment, bar
+from cli.workers import worker_options, workers
 from predictor.folds import BacktestSettings, NoDataError
 from predictor.forest import ModelError
 from predictor.history import from_ms
@@ -57,6 +58,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 @click.option("--links", is_flag=True, help="Judge links, which flap or die, in place of nodes.")
 @click.option("--truth", "truth_dir", type=click.Path(path_type=Path), help="Folder `truth` of a simulated cluster.")
 @click.option("--scores", "scores_file", type=click.Path(path_type=Path), help="Write time,node,score to this CSV.")
+@worker_options
 @click.option("--html", "html_file", type=click.Path(path_type=Path), help="Write the report as a page.")
 @JSON_OPTION
 def backtest(url: str, scores_file: Path | None, html_file: Path | None, as_json: bool, **chosen: Any) -> None:
@@ -98,8 +100,9 @@ def _judged(url: str, chosen: dict[str, Any]) -> "Backtest":
         moments = None if moments_file is None else read_moments(moments_file)
         if truth is not None:
             read_truth(truth, ())  # said before minutes of work, not after
-        with bar("Looking back") as progress:
-            found = run_backtest(open_store(url), BacktestSettings(moments=moments, **chosen), progress, subjects)
+        engine, where = open_store(url), (chosen.pop("processes"), chosen.pop("ray"))
+        with bar("Looking back") as progress, workers(engine, *where) as run:
+            found = run_backtest(engine, BacktestSettings(moments=moments, **chosen), progress, subjects, run)
         return with_worth(found, worth)
     except (NoDataError, ModelError, PolicyError, TruthError) as error:
         raise Failure(str(error)) from error

@@ -16,6 +16,7 @@ from cli.background import BACKGROUND_OPTION, give_way, user_name
 from cli.errors import Failure
 from cli.open import open_store
 from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.workers import worker_options, workers
 from predictor.folds import NoDataError
 from predictor.forest import ModelError
 from predictor.labels import HORIZONS_H
@@ -66,6 +67,7 @@ def bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
     show_default=True,
     help="A challenger serves once it has shown itself better.",
 )
+@worker_options
 @BACKGROUND_OPTION
 @JSON_OPTION
 def train(url: str, until: datetime | None, as_json: bool, background: int | None, **chosen: Any) -> None:
@@ -80,8 +82,8 @@ def train(url: str, until: datetime | None, as_json: bool, background: int | Non
         settings = replace(settings, now=until)
     engine = open_store(url)
     try:
-        with bar("Learning") as progress:
-            names = learn(engine, until, settings, progress)
+        with bar("Learning") as progress, workers(engine, chosen["processes"], chosen["ray"]) as run:
+            names = learn(engine, until, settings, progress, run)
     except (NoDataError, ModelError) as error:
         raise Failure(str(error)) from error
     with engine.connect() as connection:
