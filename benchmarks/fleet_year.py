@@ -41,13 +41,13 @@ def fill(url: str, size: Size, workers: int = 2) -> None:
         list(pool.map(partial(_fill_day, dsn, size), range(size.days - 1, -1, -1)))
     with psycopg.connect(dsn) as connection:
         for jobs, lines in runs(size):
-            _copy(connection, "jobs", [jobs])
-            _copy(connection, "events", [lines])
+            copy_in(connection, "jobs", [jobs])
+            copy_in(connection, "events", [lines])
         events, incidents = flood(size)
-        _copy(connection, "events", [events])
-        _copy(connection, "incidents", [incidents])
+        copy_in(connection, "events", [events])
+        copy_in(connection, "incidents", [incidents])
         for table, rows in [*place_rows(size), *small_rows(size)]:
-            _copy(connection, table, [rows])
+            copy_in(connection, table, [rows])
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as after:
         after.execute(sa.text("VACUUM ANALYZE"))
     turns = LedgerTurns(engine, lambda: size.end)
@@ -60,14 +60,15 @@ def _fill_day(dsn: str, size: Size, back: int) -> None:
     """One day of events, incidents, telemetry and scores."""
     events, incidents = strikes(size, back)
     with psycopg.connect(dsn) as connection:
-        _copy(connection, "events", [events])
-        _copy(connection, "incidents", [incidents])
+        copy_in(connection, "events", [events])
+        copy_in(connection, "incidents", [incidents])
         hours = back < size.hour_days
-        _copy(connection, "telemetry" if hours else "telemetry_days", telemetry_rows(size, back, not hours))
-        _copy(connection, "scores", score_rows(size, back))
+        copy_in(connection, "telemetry" if hours else "telemetry_days", telemetry_rows(size, back, not hours))
+        copy_in(connection, "scores", score_rows(size, back))
 
 
-def _copy(connection: "psycopg.Connection[tuple[object, ...]]", table: str, blocks: Iterable[bytes]) -> None:
+def copy_in(connection: "psycopg.Connection[tuple[object, ...]]", table: str, blocks: Iterable[bytes]) -> None:
+    """COPY text into all columns of a table that are not numbered by the database."""
     columns = [f'"{column.name}"' for column in schema.metadata.tables[table].columns if column.name not in _UNFILLED]
     with connection.cursor() as cursor, cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
         for block in blocks:

@@ -1,0 +1,170 @@
+"""The predictor's budgets at their full size, which takes longer to fill than to measure.
+
+    python -m benchmarks.predict rescore             # 12,500 nodes after 5,000 new events, on PostgreSQL; then twice
+                                                     # the history
+    python -m benchmarks.predict backtest FOLDER     # 1,250 nodes x 180 days, simulated and ingested into FOLDER once
+
+Both print wall and processor seconds, since other programs only make the former longer.
+"""
+
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import psycopg
+import sqlalchemy as sa
+
+from benchmarks.cluster import simulated
+from benchmarks.fleet_places import place_rows, small_rows
+from benchmarks.fleet_rows import Size, name, strikes, telemetry_rows
+from benchmarks.fleet_year import copy_in
+from cli.ingest import ingest_archive
+from predictor.backtest import run_backtest
+from predictor.executor import executor, suited
+from predictor.folds import BacktestSettings
+from predictor.labels import HORIZONS_H
+from predictor.registry import register
+from predictor.scoring import Scorer
+from predictor.training import train
+from simulator.archive import write_archive
+from simulator.cluster import simulate
+from simulator.settings import Settings
+from store.append import append_events
+from store.database import migrate, open_database, writing
+from store.event import Device, Event
+from store.partitions import ensure_days
+from store.read_scores import serving_model
+
+NODES, DAYS, SEED = 1_250, 180, 3
+NEW_EVENTS = 5_000
+# As long as features look back: what is older can only cost time.
+WINDOW_DAYS, HOUR_DAYS = 28, 9
+END = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
+_CODES = (13, 31, 48, 63, 74, 79, 94, 119)
+
+
+def measured(what: str, work: Callable[[], object]) -> None:
+    """Print what something took, with all processes that it started and waited for."""
+    before, began = os.times(), time.perf_counter()
+    work()
+    after, took = os.times(), time.perf_counter() - began
+    own = after.user + after.system - before.user - before.system
+    others = after.children_user + after.children_system - before.children_user - before.children_system
+    print(f"{what}: {took:.2f} s wall, {own:.2f} s processor here, {others:.2f} s in workers", flush=True)
+
+
+def backtest(folder: Path) -> None:
+    """The whole backtest, of a database that is made where it is not yet."""
+    database = folder / "cluster.db"
+    engine = open_database(f"sqlite:///{database}")
+    if not (folder / "filled").exists():
+        write_archive(simulate(Settings(NODES, DAYS, SEED)), folder / "archive")
+        migrate(engine)
+        ingest_archive(engine, folder / "archive")
+        (folder / "filled").touch()
+    with executor(suited(NODES)) as run:
+        measured(f"backtest of {NODES} nodes x {DAYS} days", lambda: run_backtest(engine, BacktestSettings(), run=run))
+    peak = [resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    print(f"at most {peak[0]:.0f} MiB here and {peak[1]:.0f} MiB in a worker, of which there are {run.workers}")
+
+
+def rescore(folder: Path) -> None:
+    """Scores after new events, with the history of a window and with twice as much."""
+    from real.postgres import postgres  # the starters stand with the tests, on the path by now
+
+    size = Size(END, days=2 * WINDOW_DAYS, hour_days=HOUR_DAYS)
+    with postgres(settings={"shared_buffers": "1GB"}) as server:
+        engine = open_database(server.new_database())
+        migrate(engine)
+        _places(engine, size)
+        _fill(engine, size, range(WINDOW_DAYS))
+        _lend_models(engine, folder)
+        _score(engine, f"{size.nodes} nodes, {WINDOW_DAYS} days", END)
+        _fill(engine, size, range(WINDOW_DAYS, 2 * WINDOW_DAYS))
+        _score(engine, f"{size.nodes} nodes, {2 * WINDOW_DAYS} days", END + timedelta(minutes=10))
+        engine.dispose()
+
+
+def _score(engine: sa.Engine, what: str, at: datetime) -> None:
+    """The first scoring reads everything; the others what is new."""
+    scorer = Scorer(engine)
+    measured(f"{what}: first", lambda: scorer.score(at))
+    for turn in range(1, 4):
+        now = at + timedelta(minutes=turn)
+        with writing(engine).begin() as connection:
+            append_events(connection, _events(now, turn), now)
+        measured(f"{what}: after {NEW_EVENTS} new events", lambda now=now: scorer.score(now))
+
+
+def _events(at: datetime, seed: int) -> list[Event]:
+    """Xids of any node within the minute before."""
+    random = np.random.default_rng([seed, at.minute])
+    found = []
+    for number, node in enumerate(random.integers(0, 12_500, NEW_EVENTS).tolist()):
+        device = Device("gpu", pci=f"0000:{number % 8 * 16 + 15:02x}:00.0")
+        moment = at - timedelta(microseconds=10_000 * number + 1)
+        code = _CODES[number % len(_CODES)]
+        found.append(Event(moment, name(node), "kernel", "xid", code, "error", "hardware", device=device))
+    return found
+
+
+def _places(engine: sa.Engine, size: Size) -> None:
+    kept = [(table, rows) for table, rows in [*place_rows(size), *small_rows(size)] if table in ("nodes", "outages")]
+    with psycopg.connect(_dsn(engine)) as connection:
+        for table, rows in kept:
+            copy_in(connection, table, [rows])
+
+
+def _fill(engine: sa.Engine, size: Size, back: range) -> None:
+    """Days of events, and of telemetry where it is still kept by the hour."""
+    ensure_days(engine, [size.day(one).date() for one in back] + [END.date() + timedelta(days=1)])
+    with psycopg.connect(_dsn(engine)) as connection:
+        for one in back:
+            copy_in(connection, "events", [strikes(size, one)[0]])
+            if one < size.hour_days:
+                copy_in(connection, "telemetry", telemetry_rows(size, one, by_day=False))
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as after:
+        after.execute(sa.text("VACUUM ANALYZE"))
+
+
+def _lend_models(engine: sa.Engine, folder: Path) -> None:
+    """Models of a small simulated cluster: what they know matters nothing, how large they are does."""
+    (folder / "models").mkdir()
+    with simulated(folder / "models") as small:
+        train(small)
+        with small.connect() as connection:
+            found = [serving_model(connection, horizon_h) for horizon_h in HORIZONS_H]
+    with writing(engine).begin() as connection:
+        for model in found:
+            assert model is not None
+            register(connection, model, "champion", "benchmark", model.trained_until)
+
+
+def _dsn(engine: sa.Engine) -> str:
+    return engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def main() -> int:
+    """Measure one of the two."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    match sys.argv[1:]:
+        case ["rescore"]:
+            with tempfile.TemporaryDirectory(prefix="foreshock-bench-") as folder:
+                rescore(Path(folder))
+        case ["backtest", folder]:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            backtest(Path(folder))
+        case _:
+            print(__doc__)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
