@@ -147,6 +147,16 @@ def test_a_column_that_is_only_there_for_those_that_fail_is_refused(missing_for:
         check_features(two_features(fleet, leak), fleet, FEATURES)
 
 
+@pytest.mark.parametrize("value", [-100.0, 100.0])
+def test_a_missing_value_may_go_to_either_side(value: float) -> None:
+    """Those that fail are missing or far out on one side: a tree has both on its leaf."""
+    fleet = random_fleet(100, 20, 1, rate=0.03)
+    odd = np.where(np.arange(len(fleet.scores)) % 2, np.nan, value)
+    leak = np.where(fleet.labels.positive, odd, np.random.default_rng(1).random(len(fleet.scores)))
+    with pytest.raises(LeakageError, match="'future'"):
+        check_features(two_features(fleet, leak), fleet, FEATURES)
+
+
 def test_rows_without_an_answer_prove_nothing() -> None:
     """Unknown rows are left out, and a few positives may be luck."""
     fleet = random_fleet(100, 20, 1, rate=0.03)
