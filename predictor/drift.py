@@ -1,6 +1,6 @@
 """Drift: whether the nodes of now look as those did that a model learned from, and fail as often as it says.
 
-    then = profile(values, names, weights, late)           # kept with the model
+    then = profile(values, names, weights, block)          # kept with the model
     now = spread(then, values_of_now, names)               # kept with each scoring, and added up over a week
     found = compare(then, now, nodes=(400, 380))           # {"state": "ok", ...}
 
@@ -17,12 +17,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.history import Bools, Floats, Ints
+from predictor.history import DAY_MS, Bools, Floats, Ints
 
 Profile: TypeAlias = Mapping[str, Mapping[str, Any]]
 Spread: TypeAlias = Mapping[str, Sequence[float]]
 
 SHIFT = 0.25
+# Drift is told of a week's scorings together: a job that ends is no drift.
+DRIFT_OVER_MS = 7 * DAY_MS
 PARTS = 10
 # A part that was empty shall not make the index infinite.
 _LEAST_SHARE = 1e-4
@@ -37,27 +39,29 @@ def profile(
     values: NDArray[np.float32],
     names: Sequence[str],
     weights: Floats,
-    late: Bools,
+    block: Ints,
     used: Collection[str] | None = None,
 ) -> dict[str, Any]:
     """How each feature was spread over the rows that a model learned from.
 
     Args:
         weights: of each row: drawn negatives stand for those that were not drawn.
-        late: the later half of the rows. What moved during the training already, an age say, is no news afterwards.
+        block: a number for the stretch of time that each row lies in, as long as drift is later told of together. What
+            moved so far within the training already is no news afterwards: an age, or a load that all nodes share.
         used: what the model asks; None is all. Of the others it is kept alone how many rows had them.
     """
     found = {}
+    blocks = [np.flatnonzero(block == number) for number in np.unique(block)]
     for column, name in enumerate(names):
         value = values[:, column]
         known = value[np.isfinite(value)] if used is None or name in used else np.empty(0)
         edges = np.unique(np.quantile(known, np.linspace(0, 1, PARTS + 1)[1:-1])) if len(known) else np.empty(0)
-        early, later = (_shares(_counts(value, edges, weights * half)) for half in (~late, late))
         whole = _shares(_counts(value, edges, weights))
+        parts = [_shares(_counts(value[one], edges, weights[one])) for one in blocks]
         found[name] = {
             "edges": [float(edge) for edge in edges],
             "share": [round(float(share), 6) for share in whole],
-            "own": round(psi(early, later), 4),
+            "own": round(max((psi(whole, part) for part in parts), default=0.0), 4),
         }
     return found
 

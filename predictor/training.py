@@ -16,7 +16,7 @@ from predictor.baselines import BASELINES
 from predictor.choice import learn
 from predictor.control import read_acted, uncertain
 from predictor.dataset import Dataset, Population, Sample, dataset, read_population, sample
-from predictor.drift import profile
+from predictor.drift import DRIFT_OVER_MS, profile
 from predictor.evaluation import Judged, discrimination, ratio
 from predictor.executor import Executor, Progress
 from predictor.folds import PURGE_MARGIN_H, NoDataError, grid
@@ -34,6 +34,8 @@ from store.model import ModelRole, StoredModel
 LEARN_CADENCE_H = 12.0
 # The last part of the data judges a model that learned from the rest: its figures are kept with the final model.
 HOLDOUT_SHARE = 0.25
+# A short training is cut into so many stretches all the same, to see what moves by itself.
+_LEAST_BLOCKS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,8 @@ def _model(lesson: Lesson, data: Dataset, end: datetime) -> StoredModel:
     blob = to_bytes(learned.forest)
     sha256 = digest(blob)
     rows, positives = len(data.rows), int(lesson.positive.sum())
-    late = lesson.time_ms > np.median(lesson.time_ms)
+    since_ms = lesson.time_ms - lesson.time_ms.min()
+    block = since_ms // max(min(DRIFT_OVER_MS, int(since_ms.max()) // _LEAST_BLOCKS + 1), 1)
     used = {data.names[column] for column in np.unique(learned.forest.feature)}
     return StoredModel(
         id=f"{learned.kind}-{lesson.horizon_h}h-{sha256[:12]}",
@@ -154,7 +157,7 @@ def _model(lesson: Lesson, data: Dataset, end: datetime) -> StoredModel:
         data=data_of(data, lesson.sample.labels),
         code=code_version(data.features),
         why=learned.why,
-        profile=profile(data.values, data.names, lesson.stands_for(), late, used),
+        profile=profile(data.values, data.names, lesson.stands_for(), block, used),
     )
 
 

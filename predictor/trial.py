@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from predictor.control import read_acted, uncertain
 from predictor.dataset import Population, read_population
-from predictor.drift import added, calibration, compare, spread
+from predictor.drift import DRIFT_OVER_MS, added, calibration, compare, spread
 from predictor.evaluation import Judged, outages_of
 from predictor.features import aligned, features_of, matrix
 from predictor.forest import from_bytes
@@ -37,8 +37,9 @@ from store.scorings import Scoring, drop_scorings, newest_moment, read_scorings,
 BY = "trial"
 # An outage may be told of late: what ended so recently is not taken for an answer yet.
 _SETTLES = timedelta(hours=6)
-# Drift is told of a week's scorings together: a job that ends is no drift.
-_DRIFT_OVER = timedelta(days=7)
+_DRIFT_OVER = timedelta(milliseconds=DRIFT_OVER_MS)
+# Of a week's scorings so many must be there: two days are like no week.
+_LEAST_SHARE = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,7 @@ def checks(court: _Court, model: StoredModel) -> dict[str, Any]:
         come = calibration(told[0].node, told[0].scores, told[0].labels.positive)
     recent = [one.spread for moment, one in said.items() if moment > court.now - _DRIFT_OVER and one.spread]
     looks: dict[str, Any] = {"state": "unknown", "alarms": []}
-    if recent and model.profile:
+    if recent and model.profile and len(recent) * timedelta(hours=settings.every_h) >= _LEAST_SHARE * _DRIFT_OVER:
         counts = added(recent)
         nodes = int(max(sum(one) for one in recent[-1].values()))
         looks = {**compare(model.profile, counts, (int(model.data.get("nodes", nodes)), nodes)), "moments": len(recent)}

@@ -20,14 +20,14 @@ def fleet(nodes: int, moments: int, seed: int, age: float = 0.0) -> Matrix:
     rows[:, 10:30] = random.poisson(0.05, size=(len(rows), 20))
     rows[:, 30:35][random.random((len(rows), 5)) < 0.4] = np.nan
     rows[:, 39] = age + np.repeat(np.arange(moments), nodes)
+    rows[:, 38] = np.repeat(random.normal(size=moments), nodes)  # a load that all nodes share at a moment
     return rows.astype(np.float32)
 
 
 def trained(nodes: int = 200) -> tuple[dict[str, Any], int]:
     """The profile of sixty moments, and of how many nodes."""
     rows = fleet(nodes, 60, 1)
-    late = np.arange(len(rows)) >= len(rows) // 2
-    return profile(rows, NAMES, np.ones(len(rows)), late), nodes
+    return profile(rows, NAMES, np.ones(len(rows)), np.arange(len(rows)) // (14 * nodes)), nodes
 
 
 def found(then: dict[str, Any], rows: Matrix, nodes: tuple[int, int], names: list[str] = NAMES) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def test_a_measure_that_nobody_had_and_that_comes_appeared() -> None:
     """It was a column already."""
     rows = fleet(50, 20, 1)
     rows[:, 0] = np.nan
-    then = profile(rows, NAMES, np.ones(len(rows)), np.arange(len(rows)) >= 500)
+    then = profile(rows, NAMES, np.ones(len(rows)), np.arange(len(rows)) // 250)
     assert found(then, fleet(50, 14, 2, age=20.0), (50, 50))["appeared"] == ["f0"]
 
 
@@ -89,10 +89,10 @@ def test_drawn_rows_stand_for_those_that_were_not() -> None:
     sick = random.normal(3, 1, (500, 1))
     well = random.normal(0, 1, (500, 1))
     weights = np.concatenate([np.ones(500), np.full(500, 99.0)])
-    then = profile(np.concatenate([sick, well]).astype(np.float32), ["x"], weights, np.arange(1000) % 2 == 1)
+    then = profile(np.concatenate([sick, well]).astype(np.float32), ["x"], weights, np.arange(1000) % 2)
     now = np.concatenate([random.normal(3, 1, (10, 1)), random.normal(0, 1, (990, 1))]).astype(np.float32)
     assert found(then, now, (1000, 1000), ["x"])["state"] == "ok"
-    unweighted = profile(np.concatenate([sick, well]).astype(np.float32), ["x"], np.ones(1000), weights > 1)
+    unweighted = profile(np.concatenate([sick, well]).astype(np.float32), ["x"], np.ones(1000), np.arange(1000) % 2)
     unweighted["x"]["own"] = 0.0
     assert found(unweighted, now, (1000, 1000), ["x"])["state"] == "drifted"
 

@@ -190,19 +190,23 @@ def test_every_model_scores_beside_twice_a_day_and_drift_is_seen(engine: sa.Engi
     (second,) = train(engine, until=day(30), settings=again)
     assert score_beside(engine, day(31)) == 2
     assert score_beside(engine, day(31.4)) == 0
-    for at_d in (31.5, 32, 32.5, 33):
+    for at_d in (32, 33, 34):
         assert score_beside(engine, day(at_d)) == 2
+    daily = TrialSettings(every_h=24)
+    judge(engine, day(34), daily)
+    assert checks(engine, first)["drift"]["state"] == "unknown"
+    assert score_beside(engine, day(35)) == 2
     with engine.connect() as connection:
         said = [list(read_scorings(connection, ident)) for ident in (first, second)]
     assert [set(one.scores) for one in said[0]] == [set(one.scores) for one in said[1]]
     assert said[0][0].scores != said[1][0].scores
-    judge(engine, day(33))
+    judge(engine, day(35), daily)
     assert checks(engine, first)["drift"]["state"] == "ok"
     with writing(engine).begin() as connection:
         connection.execute(sa.text("DELETE FROM telemetry"))
-    for at_d in (34, 36, 38, 40, 41):
+    for at_d in (37, 38, 39, 40, 41):
         score_beside(engine, day(at_d))
-    judge(engine, day(41.1))
+    judge(engine, day(42.9), daily)
     drift = checks(engine, first)["drift"]
     assert (drift["state"], "vanished" in drift["alarms"]) == ("drifted", True)
     assert any("temp" in name for name in drift["vanished"])
