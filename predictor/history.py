@@ -23,8 +23,8 @@ FAR_PAST_MS = -(2**62)
 # How far back features look at events and telemetry (28 days: Meta's lemon snapshot, FIELD A1 and A3.5).
 EVENT_WINDOW_MS = 28 * DAY_MS
 TELEMETRY_WINDOW_H = 8 * 24
-# A measure that is told only when it changes stands for as long as this.
-MEASURE_WINDOW_MS = 400 * DAY_MS
+# A measure that is told only when it changes stands for ever; retention decides how much there is to read.
+MEASURE_WINDOW_MS = 3650 * DAY_MS
 # Events closer than this to the one before are one incident (FIELD A3.3): that much more is read than the window.
 INCIDENT_GAP_MS = 60_000
 
