@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from sklearn.metrics import average_precision_score
 
 from predictor.baselines import BASELINES, COLUMNS
 from predictor.calibration import Line, calibrate
@@ -81,7 +82,9 @@ def _reached(judged: Lesson, scores: Floats) -> dict[str, Any]:
     rows = judged.sample.rows
     found = discrimination(Judged(rows.time_ms, rows.node, scores, judged.sample.labels))
     recall = found["recall_at_top"][str(FORESEEN_TOP)]
-    return {"average_precision": found["average_precision"], "recall": recall, "outages": len(set(judged.outages()))}
+    # Where negatives were drawn, precision is that of all of them.
+    precision = average_precision_score(judged.positive, scores, sample_weight=judged.stands_for())
+    return {"average_precision": float(precision), "recall": recall, "outages": len(set(judged.outages().tolist()))}
 
 
 def choose(figures: dict[str, Any]) -> tuple[Kind, str]:

@@ -10,6 +10,7 @@ from lessons import lesson
 from predictor import search as searching
 from predictor.baselines import history_count, rules
 from predictor.choice import baseline_forest, choose, learn
+from predictor.dataset import Sample
 from predictor.forest import digest, from_bytes, to_bytes
 from predictor.lesson import Lesson
 from predictor.model import FitSettings, TooFewPositivesError
@@ -72,6 +73,16 @@ def misled(whole: Lesson) -> Lesson:
     wrong = ~whole.positive & (np.random.default_rng(3).random(len(values)) < 0.2)
     values[:, column] = np.where(late, wrong, values[:, column])
     return replace(whole, values=values)
+
+
+def test_precision_is_that_of_all_rows_where_negatives_were_drawn() -> None:
+    """A fifth of them was kept: it is said as if none were missing."""
+    whole = lesson(nodes=120, days=40, sign=0.5)
+    kept = whole.positive | (np.arange(len(whole.positive)) % 5 == 0)
+    part = whole.only(kept)
+    drawn = replace(part, sample=Sample(part.sample.rows, part.sample.labels, 0.2))
+    of_all, of_drawn = (learn(one, QUICK).figures["rules"]["average_precision"] for one in (whole, drawn))
+    assert of_drawn == pytest.approx(of_all, rel=0.15)
 
 
 def test_history_alone_serves_where_nothing_else_tells() -> None:
