@@ -48,7 +48,12 @@ def put_fleet(engine: sa.Engine, temperatures: bool = True) -> None:
 
 
 def _rollup(name: str, number: int, hour: int, drawn: Floats | None) -> Rollup:
-    measures = {"wear": _of(number * hour % 97 / 7), "same": _of(3.0), "leaf": _of(float(number // _LEAF))}
+    # One raw value is so large that running sums over all devices would swallow the others'.
+    measures = {
+        "wear": _of(number * hour % 97 / 7 if number else 3e14 * hour),
+        "same": _of(3.0),
+        "leaf": _of(float(number // _LEAF)),
+    }
     if number // _LEAF == 2:
         measures["rare"] = _of(hour // 40 + 0.1)
     devices = {f"disk:{i}": measures for i in range(2)} if hour % 5 == number % 5 else None

@@ -37,7 +37,7 @@ def test_training_without_ray_names_the_extra(url: str, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "ray", None)
     for command in ("train", "backtest"):
         result = run(command, "--db", url, "--ray", "local")
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert "foreshock[ray]" in result.stderr
 
 

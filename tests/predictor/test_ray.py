@@ -50,8 +50,8 @@ def test_a_cluster_gives_the_same_bits(cluster: str, engine: sa.Engine) -> None:
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_backtest_on_a_cluster_reports_the_same(cluster: str, engine: sa.Engine) -> None:
     """Every score of every fold, to the last bit."""
-    fill(engine)
-    settings = BacktestSettings()
+    fill(engine, nodes=32, days=40)
+    settings = BacktestSettings(fold_days=10)
     here = run_backtest(engine, settings)
     with executor(ray=cluster) as run:
         there = run_backtest(engine, settings, run=run)
