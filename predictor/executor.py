@@ -9,6 +9,8 @@ wherever it runs. All of them must be picklable: functions of modules, arrays, r
 
 import logging
 import os
+import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -187,6 +189,8 @@ def _connected(address: str) -> Iterator[Any]:
         import ray
     except ImportError as error:
         raise ExecutorError("Ray is not installed here: pip install 'foreshock[ray]', or leave --ray out") from error
+    main_thread = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(
             address=address,
@@ -201,3 +205,5 @@ def _connected(address: str) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+        if main_thread:  # it takes SIGTERM for itself, and keeps it
+            signal.signal(signal.SIGTERM, before)

@@ -14,7 +14,7 @@ from real.ray_cluster import WORKERS, ray_cluster
 
 from predictor.backtest import run_backtest
 from predictor.dataset import dataset, read_population
-from predictor.executor import ExecutorError, executor
+from predictor.executor import Executor, ExecutorError, executor
 from predictor.folds import BacktestSettings
 from predictor.parts import values_in_parts
 
@@ -22,18 +22,18 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.xdist_group
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    """The address of a cluster for all tests of this file."""
-    with ray_cluster() as address:
-        yield address
+def run() -> Iterator[Executor]:
+    """One connection for all tests of this file: each makes the workers load everything anew."""
+    with ray_cluster() as address, executor(ray=address) as run:
+        yield run
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_cluster_gives_the_same_bits(cluster: str, engine: sa.Engine) -> None:
+def test_a_cluster_gives_the_same_bits(run: Executor, engine: sa.Engine) -> None:
     """Features in parts, the scores of every fold and so the report; in order, with errors told as they are here."""
     put_fleet(engine)
     rows = some_rows()
-    with engine.connect() as connection, executor(ray=cluster) as run:
+    with engine.connect() as connection:
         assert run.workers == WORKERS
         assert str(os.getpid()) not in run.map(os.readlink, ["/proc/self", "/proc/self"])
         assert run.map(partial(pow, 2), range(9)) == [2**number for number in range(9)]
@@ -48,13 +48,12 @@ def test_a_cluster_gives_the_same_bits(cluster: str, engine: sa.Engine) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_backtest_on_a_cluster_reports_the_same(cluster: str, engine: sa.Engine) -> None:
+def test_a_backtest_on_a_cluster_reports_the_same(run: Executor, engine: sa.Engine) -> None:
     """Every score of every fold, to the last bit."""
     fill(engine, nodes=32, days=40)
     settings = BacktestSettings(fold_days=10)
     here = run_backtest(engine, settings)
-    with executor(ray=cluster) as run:
-        there = run_backtest(engine, settings, run=run)
+    there = run_backtest(engine, settings, run=run)
     assert here.judged.scores.tobytes() == there.judged.scores.tobytes()
     assert here.report == there.report
     assert math.isfinite(here.report["roc_auc"])
