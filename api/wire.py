@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from api.nodes import NodeState
 from api.wire_sidecars import SidecarCounts
@@ -292,12 +292,3 @@ class ClusterOut(BaseModel):
     model: ModelOut | None
     sources: list[SourceOut]
     sidecars: SidecarCounts
-
-
-class CheckOut(BaseModel):
-    """Whether the server can do its work: each check by name."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ok", "checks": {"database": "ok"}}]})
-
-    status: str
-    checks: dict[str, str]

@@ -45,3 +45,16 @@ keys = sa.Table(  # secrets that every server of the database shares
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("key", sa.LargeBinary, nullable=False),
 )
+
+link_scores = sa.Table(  # each link's newest score; a scoring takes the place of the one before
+    "link_scores",
+    metadata,
+    sa.Column("link", sa.Text, primary_key=True),
+    sa.Column("horizon_h", sa.Integer, primary_key=True),
+    sa.Column("time", UtcTime, nullable=False),
+    sa.Column("score", sa.Float, nullable=False),
+    sa.Column("ends", sa.JSON, nullable=False),
+    sa.Column("reasons", sa.JSON, nullable=False),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Index(None, "horizon_h", "score"),
+)

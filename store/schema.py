@@ -4,6 +4,7 @@ import sqlalchemy as sa
 
 from store.metadata import metadata as metadata
 from store.model_tables import keys as keys
+from store.model_tables import link_scores as link_scores
 from store.model_tables import models as models
 from store.model_tables import scorings as scorings
 from store.partial import LONG, NAMED
@@ -158,19 +159,6 @@ scores = sa.Table(
     sa.Column("model", sa.Text, nullable=False),
     sa.Index(None, "horizon_h", "time"),
     postgresql_partition_by=BY_DAY,
-)
-
-link_scores = sa.Table(  # each link's newest score; a scoring takes the place of the one before
-    "link_scores",
-    metadata,
-    sa.Column("link", sa.Text, primary_key=True),
-    sa.Column("horizon_h", sa.Integer, primary_key=True),
-    sa.Column("time", UtcTime, nullable=False),
-    sa.Column("score", sa.Float, nullable=False),
-    sa.Column("ends", sa.JSON, nullable=False),
-    sa.Column("reasons", sa.JSON, nullable=False),
-    sa.Column("model", sa.Text, nullable=False),
-    sa.Index(None, "horizon_h", "score"),
 )
 
 hints = sa.Table(

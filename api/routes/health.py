@@ -3,12 +3,12 @@
 from datetime import datetime
 
 from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.edge import ProbeSlot
 from api.reply import reply
 from api.state import Server, State
-from api.wire import CheckOut
 from store.database import newest_revision, revision
 from store.intake import Waiting, read_waiting
 from store.read_models import model_trouble
@@ -17,6 +17,15 @@ router = APIRouter(tags=["health"])
 
 # Incidents follow events within a second; so much later something is wrong.
 _BEHIND_S = 10.0
+
+
+class CheckOut(BaseModel):
+    """Whether the server can do its work: each check by name."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ok", "checks": {"database": "ok"}}]})
+
+    status: str
+    checks: dict[str, str]
 
 
 @router.get("/livez", operation_id="livez", summary="Is the process alive", response_model=CheckOut)

@@ -134,7 +134,7 @@ def test_a_standby_is_named(client: TestClient, server: Postgres) -> None:
         connection.commit()
         # Sessions of before may still write: all of them end. The server's loops hold some, so the pool stays.
         others = "datname = current_database() AND pid <> pg_backend_pid()"
-        connection.execute(sa.text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"))
+        connection.execute(sa.text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"))  # noqa: S608
         connection.invalidate()
     answer = client.post(EVENTS, json=[event(1)])
     refused(answer)
