@@ -77,6 +77,7 @@ class PrecursorLog:
         self._nodes: dict[str, int] = {}
         self._meaning: dict[tuple[Any, ...], tuple[int, bool]] = {}
         self._devices: dict[tuple[str, str | None], int] = {}
+        self._device_names: list[str] = []
         self._sources: dict[str, int] = {}
 
     def take(self, rows: Iterable[Any]) -> int:
@@ -97,6 +98,8 @@ class PrecursorLog:
         node = self._nodes.setdefault(row[0], len(self._nodes))
         weight = 1.0 if row[6] is None else float(row[6])
         device = self._devices.setdefault((row[7], row[8]), len(self._devices))
+        if device == len(self._device_names):
+            self._device_names.append(device_name(row[7], row[8]))
         source = self._sources.setdefault(row[9], len(self._sources))
         self._columns.add((node, row[1], family, weight, device, serious, source))
 
@@ -116,7 +119,7 @@ class PrecursorLog:
             weight=weight[kept],
             device=device[kept],
             serious=serious[kept].astype(np.bool_),
-            devices=tuple(device_name(*told) for told in self._devices),
+            devices=tuple(self._device_names),
             ids=np.array(self._ids, dtype=object)[kept],
         )
 

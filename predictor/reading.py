@@ -35,7 +35,6 @@ from store import schema
 from store.bulk_rows import among
 from store.event import RecordError
 from store.hostlist import expand
-from store.read import read_nodes
 
 _FETCH = 20_000
 _NOTHING = np.empty(0, dtype=np.int64)
@@ -60,16 +59,20 @@ def read_history(connection: sa.Connection, first: datetime, last: datetime) -> 
 
 
 def read_fleet(connection: sa.Connection) -> Fleet:
-    """Every known node."""
-    nodes = read_nodes(connection)
+    """Every known node, by name."""
+    table = schema.nodes
+    since, until = (milliseconds(connection, table.c[name]) for name in ("in_service_since", "in_service_until"))
+    query = sa.select(table.c.node, table.c.leaf, table.c.rack, table.c.gpus, table.c.gpu_model, since, until)
+    rows = connection.execute(query.order_by(table.c.node)).all()
+    names, leaf, rack, gpus, model, begun, ended = zip(*rows, strict=True) if rows else ((),) * 7
     return Fleet(
-        names=tuple(node.node for node in nodes),
-        leaf=_groups([node.leaf for node in nodes]),
-        rack=_groups([node.rack for node in nodes]),
-        gpus=np.array([np.nan if node.gpus is None else node.gpus for node in nodes], dtype=np.float64),
-        since_ms=_times([node.in_service_since for node in nodes], FAR_PAST_MS),
-        until_ms=_times([node.in_service_until for node in nodes], FAR_FUTURE_MS),
-        model=_ranks([node.gpu_model for node in nodes]),
+        names=names,
+        leaf=_groups(leaf),
+        rack=_groups(rack),
+        gpus=np.array([np.nan if count is None else count for count in gpus], dtype=np.float64),
+        since_ms=np.array([FAR_PAST_MS if at is None else at for at in begun], dtype=np.int64),
+        until_ms=np.array([FAR_FUTURE_MS if at is None else at for at in ended], dtype=np.int64),
+        model=_ranks(model),
     )
 
 
@@ -82,10 +85,6 @@ def _ranks(names: Sequence[str | None]) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Names numbered in their order, -1 for none."""
     ranks = {name: i for i, name in enumerate(sorted({name for name in names if name is not None}))}
     return np.array([-1 if name is None else ranks[name] for name in names], dtype=np.int64)
-
-
-def _times(moments: Sequence[datetime | None], missing: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return np.array([missing if moment is None else to_ms(moment) for moment in moments], dtype=np.int64)
 
 
 def read_precursors(

@@ -52,6 +52,18 @@ class Explained:
         raised = [(group, by) for group, by in raised if by > 0 and by >= least]
         return sorted(raised, key=lambda item: (-item[1], item[0]))[:MAX_REASONS]
 
+    def all_strongest(self) -> list[list[tuple[str, float]]]:
+        """`strongest` of every row, at once."""
+        kept = (self.parts > 0) & (self.parts >= MIN_SHARE * self.probability)
+        row, group = np.nonzero(kept.T)
+        by = self.parts[group, row]
+        order = np.lexsort((np.argsort(np.argsort(self.groups))[group], -by, row))
+        found: list[list[tuple[str, float]]] = [[] for _ in range(self.parts.shape[1])]
+        for at, which, value in zip(row[order].tolist(), group[order].tolist(), by[order].tolist(), strict=True):
+            if len(found[at]) < MAX_REASONS:
+                found[at].append((self.groups[which], value))
+        return found
+
     def rest(self, row: int) -> float:
         """What the strongest leave of a row's score: the base, and everything else that raised or lowered it."""
         return float(self.probability[row]) - sum(by for _, by in self.strongest(row))

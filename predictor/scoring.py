@@ -4,8 +4,8 @@ scorer = Scorer(engine)
 scorer.score(now)      # again and again: the cost follows what is new
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -14,11 +14,11 @@ import sqlalchemy as sa
 from predictor.feature import Feature
 from predictor.features import aligned
 from predictor.forest import Forest, ModelError, from_bytes
-from predictor.history import DAY_MS, Bools, Floats, Grid, History, Ints, to_ms
+from predictor.history import DAY_MS, Bools, Grid, History, Ints, to_ms
 from predictor.labels import HORIZONS_H
 from predictor.live import Live
 from predictor.precursor_features import incidents
-from predictor.reasons import Explained, explain, references
+from predictor.reasons import explain, references
 from predictor.wording import MAX_EVENTS, Subject, describe
 from store import schema
 from store.database import writing
@@ -48,7 +48,7 @@ class _Asked:
     features: tuple[Feature, ...]
     rows: Grid
 
-    def subject(self, row: int, names: list[str]) -> Subject:
+    def subject(self, row: int, place: Mapping[str, int]) -> Subject:
         """One row's node, with what its reasons are worded from."""
         node = self.nodes[row]
         return Subject(
@@ -57,7 +57,7 @@ class _Asked:
             self.outage_events.get(node, ()),
             to_ms(self.at),
             self.by_node[self.first[node] : self.first[node + 1]],
-            dict(zip(names, self.rows[row].tolist(), strict=True)),
+            _Figures(place, self.rows[row]),
         )
 
 
@@ -95,11 +95,15 @@ class Scorer:
         self._forests = {model.id: self._forests.get(model.id) or _load(model) for model in models}
         scores: list[Score] = []
         floor = np.zeros(len(asked.nodes))
+        words = _Words(asked, {feature.name: place for place, feature in enumerate(asked.features)})
         for model in models:
             known = _known_to(model, asked)
             explained = explain(self._forests[model.id], known.rows, known.features, _references(known))
             floor = np.maximum(explained.probability, floor)
-            scores += _scores(known, model, explained, floor)
+            told = zip(asked.nodes, explained.all_strongest(), floor.tolist(), strict=True)
+            for row, (node, groups, value) in enumerate(told):
+                reasons = words.reasons(groups, row, value)
+                scores.append(Score(asked.history.fleet.names[node], at, model.horizon_h, value, reasons, model.id))
         self._save(scores, at)
         return scores
 
@@ -175,32 +179,40 @@ def _references(asked: _Asked) -> Grid:
     return references(asked.rows, asked.features)
 
 
-def _scores(asked: _Asked, model: StoredModel, explained: Explained, probability: Floats) -> list[Score]:
-    names = [feature.name for feature in asked.features]
-    told = _Words(asked, names)
-    found = []
-    for row, node in enumerate(asked.nodes):
-        score = float(probability[row])
-        reasons = told.reasons(explained, row, score)
-        name = asked.history.fleet.names[node]
-        found.append(Score(name, asked.at, model.horizon_h, score, reasons, model.id))
-    return found
+@dataclass(frozen=True, slots=True)
+class _Figures(Mapping[str, float]):
+    """One row's features by name, looked up only when a reason speaks of them."""
+
+    place: Mapping[str, int]
+    row: Grid
+
+    def __getitem__(self, name: str) -> float:
+        return float(self.row[self.place[name]])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.place)
+
+    def __len__(self) -> int:
+        return len(self.place)
 
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """Reasons in words."""
+    """Reasons in words. What a group says of a node is said once for all horizons."""
 
     asked: _Asked
-    names: list[str]
+    place: Mapping[str, int]
+    said: dict[tuple[int, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
 
-    def reasons(self, explained: Explained, row: int, score: float) -> tuple[Reason, ...]:
+    def reasons(self, groups: list[tuple[str, float]], row: int, score: float) -> tuple[Reason, ...]:
         """The reasons, strongest first, and what they leave of the score: they add up to it."""
-        groups = explained.strongest(row)
         if not groups:
             return (Reason(_QUIET, score),)
-        subject, found = self.asked.subject(row, self.names), []
-        for group, contribution in groups:
-            text, events = describe(group, subject)
-            found.append(Reason(text, contribution, events))
+        found = [Reason(*self._of(group, row, contribution)) for group, contribution in groups]
         return (*found, Reason(_REST, score - sum(contribution for _, contribution in groups)))
+
+    def _of(self, group: str, row: int, contribution: float) -> tuple[str, float, tuple[str, ...]]:
+        said = self.said.get((row, group))
+        if said is None:
+            said = self.said[row, group] = describe(group, self.asked.subject(row, self.place))
+        return said[0], contribution, said[1]

@@ -217,3 +217,13 @@ def test_the_strongest_and_the_rest_add_up_to_the_score(fitted: Any) -> None:
     for at in range(200):
         shown = sum(by for _, by in explained.strongest(at))
         assert shown + explained.rest(at) == pytest.approx(float(explained.probability[at]), abs=1e-12)
+
+
+def test_the_strongest_of_all_are_those_of_each(fitted: Any) -> None:
+    """At once, and in the same order."""
+    forest, rows, features = fitted
+    explained = explain(forest, rows[:200], features, references(rows, features))
+    assert any(explained.all_strongest())
+    ties = explained_of(dict(zip("hgfedcba", (0.2, 0.2, 0.1, 0.09, 0.08, 0.07, 0.01, -0.5), strict=True)), 0.4)
+    assert ties.all_strongest() == [ties.strongest(0)]
+    assert explained.all_strongest() == [explained.strongest(row) for row in range(explained.parts.shape[1])]
