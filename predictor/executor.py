@@ -29,6 +29,8 @@ Progress: TypeAlias = Callable[[int, int], None]
 LARGE_FLEET = 500
 # Items given out at once, for each worker: one that works and one that waits.
 _AHEAD = 2
+# A worker may have hours of work; but none answers at all for so long only where none can be had.
+PATIENCE_S = 3600.0
 
 
 class ExecutorError(RuntimeError):
@@ -148,7 +150,10 @@ class OnRay:
         remote = self.ray.remote(max_retries=1)(_call)
 
         def ready(pending: list[Any]) -> list[tuple[Any, Found]]:
-            return [(one, self.ray.get(one)) for one in self.ray.wait(pending, num_returns=1)[0]]
+            done = self.ray.wait(pending, num_returns=1, timeout=PATIENCE_S)[0]
+            if not done:
+                raise ExecutorError(f"no worker of the Ray cluster answered in {PATIENCE_S:.0f} s: see `ray status`")
+            return [(one, self.ray.get(one)) for one in done]
 
         return _in_order(items, self.workers * _AHEAD, lambda item: remote.remote(shared, item), ready, progress)
 
@@ -184,6 +189,8 @@ def executor(processes: int = 1, ray: str | None = None) -> Iterator[Executor]:
 def _connected(address: str) -> Iterator[Any]:
     """Ray itself, connected; it tells nobody of its use."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Started by `uv run`, it would have the workers do the same, in a copy of the working directory.
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of what it will do one day
     try:
         import ray

@@ -14,9 +14,9 @@ from functools import partial, reduce
 import numpy as np
 import sqlalchemy as sa
 
+from predictor import features as makers
 from predictor.executor import Executor, Progress
 from predictor.feature import Feature
-from predictor.features import FIXED, matrix
 from predictor.history import (
     EVENT_WINDOW_MS,
     HOUR_MS,
@@ -43,7 +43,6 @@ from store.database import open_database
 
 # Nodes of a part: fewer make readings, more make memory.
 LEAST_NODES, MOST_NODES = 500, 1_000
-_PLACE = {feature.name: i for i, feature in enumerate(FIXED)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ def values_in_parts(
     extents = _all_extents(made)
     names = choose(extents)
     made = _with_measures(run, shared, tasks, made, names)
-    features = FIXED + features_of_measures(names)
+    features = makers.FIXED + features_of_measures(names)
     values = np.full((len(rows), len(features)), np.nan, dtype=np.float32)
     part_of = np.full(len(shared.fleet.names), -1, dtype=np.int64)
     for number, task in enumerate(tasks):
@@ -131,9 +130,10 @@ def values_in_parts(
     part_of_row = part_of[rows.node]
     for number, one in enumerate(made):
         _place(values, np.flatnonzero(part_of_row == number), one, names)
-    own = {name: values[:, _PLACE[name]] for name in COMPARED}
+    place = {feature.name: i for i, feature in enumerate(makers.FIXED)}
+    own = {name: values[:, place[name]] for name in COMPARED}
     for name, column in above_job(own, jobs, rows, joined([one.hours for one in made])).items():
-        values[:, _PLACE[name]] = column
+        values[:, place[name]] = column
     return features, values
 
 
@@ -192,7 +192,7 @@ def make(shared: Shared, task: Task) -> Made:
     extents = {name: Extent.of(series) for name, series in history.measures.items()}
     # Which measures differ is known of the whole alone: those that could be among them are taken.
     names = most_told(extents) if task.measures is None else task.measures
-    return Made(matrix(history, task.rows, names), tuple(names), extents, job_hours(history))
+    return Made(makers.matrix(history, task.rows, names), tuple(names), extents, job_hours(history))
 
 
 def read_part(connection: sa.Connection, shared: Shared, task: Task) -> History:
@@ -239,7 +239,7 @@ def _with_measures(
 
 def _place(values: Grid, at: Ints, made: Made, names: Sequence[str]) -> None:
     """Put a part's columns where the whole has them."""
-    fixed, width = len(FIXED), len(SUFFIXES)
+    fixed, width = len(makers.FIXED), len(SUFFIXES)
     values[at, :fixed] = made.values[:, :fixed]
     from_of = {name: fixed + i * width for i, name in enumerate(made.measures)}
     for i, name in enumerate(names):

@@ -20,6 +20,7 @@ WORKERS = 2
 _TRIES = 3
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     # Of several machines no node could be on loopback; so named, it is on Linux too.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }

@@ -18,6 +18,7 @@ from store.export import EXPORTED, Range, export
 from store.hint import Hint
 from store.hint_log import save_hint
 from store.job import Job
+from store.link_scores import LinkScore, save_link_scores
 from store.node import Node
 from store.outage import Outage
 from store.partitions import DIVIDED, ensure_days
@@ -42,6 +43,8 @@ def fill(engine: sa.Engine) -> None:
         append_rollups(connection, [Rollup("n2", hour_of(NOW), 60, 8, 1 / 3)])
         append_links(connection, [{"switch": "s", "port": 1, "peer": "n2", "peer_port": None, "peer_type": "hca"}])
         save_scores(connection, [Score("n2", NOW, 24, 0.1, (Reason("why", 0.05, ("e1",)),), "m")])
+        link = LinkScore("s/1", ("s/1", "n2"), 24, NOW, 0.2, (Reason("why", 0.05, ("e1",)),), "m")
+        save_link_scores(connection, 24, [link])
         note_rules(connection, "v1", "faults: []", NOW)
         save_hint(connection, Hint("h", "n2", "watch", "shadow", "r", "o", NOW, NOW + DAY, {"a": [1]}), NOW, {})
         row = {"id": "i", "node": "n2", "start": NOW, "end": NOW, "kind": "xid", "code": None, "severity": "fatal"}
@@ -104,7 +107,7 @@ def test_secrets_and_book_keeping_stay_inside(engine: sa.Engine, tmp_path: Path)
     names = {file.name for file in folder.iterdir()}
     assert names == {table.name if table.name in DIVIDED else f"{table.name}.parquet" for table in EXPORTED}
     left_out = {table.name for table in schema.metadata.sorted_tables} - {table.name for table in EXPORTED}
-    assert left_out == {"models", "outbox", "ingested", "leases", "intake", "ledgers"}
+    assert left_out == {"models", "outbox", "ingested", "leases", "intake", "ledgers", "scorings", "keys"}
 
 
 def test_an_empty_table_is_a_file_with_its_columns(engine: sa.Engine, tmp_path: Path) -> None:
