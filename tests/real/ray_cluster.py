@@ -50,9 +50,8 @@ def _started(folder: Path) -> tuple[str, subprocess.Popen[bytes]]:
     """The address and the process whose end ends all."""
     for number in range(_TRIES):
         port, log = free_port(), folder / f"start{number}.log"
-        process = subprocess.Popen(
-            _command(port, folder / str(number)), stdout=log.open("wb"), stderr=subprocess.STDOUT
-        )
+        with log.open("wb") as said:
+            process = subprocess.Popen(_command(port, folder / str(number)), stdout=said, stderr=subprocess.STDOUT)
 
         def decided(process: subprocess.Popen[bytes] = process, log: Path = log) -> bool:
             return process.poll() is not None or b"Ray runtime started" in log.read_bytes()
