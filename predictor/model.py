@@ -21,6 +21,8 @@ from predictor.history import Bools, Floats, Grid, Ints
 from predictor.trees import Grown, average
 
 MIN_POSITIVES = 8
+# What a measure means depends on these.
+_MEANT_BY = frozenset({"model", "age"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +107,15 @@ def blocks(features: Sequence[Feature], columns: Ints) -> list[list[int]]:
     """Which of some columns may meet in one tree, as positions in `columns`: disjoint, and all of them together.
 
     Groups are blocks of their own, which costs nothing on simulated clusters; the measures that telemetry happens
-    to hold (`measure.suffix`) are one block, since counters of one device mean more together (docs/prediction.md).
+    to hold (`measure.suffix`) are one block, since counters of one device mean more together, and with them the model
+    and age of what they measure: makers count differently (docs/prediction.md).
     """
+    asked = [features[column] for column in columns.tolist()]
+    measures = [feature.name.startswith(f"{feature.group}.") for feature in asked]
     found: dict[str, list[int]] = {}
-    for position, column in enumerate(columns.tolist()):
-        feature = features[column]
-        measure = feature.name.startswith(f"{feature.group}.")
-        found.setdefault("" if measure else feature.group, []).append(position)
+    for position, (feature, measure) in enumerate(zip(asked, measures, strict=True)):
+        together = measure or (any(measures) and feature.group in _MEANT_BY)
+        found.setdefault("" if together else feature.group, []).append(position)
     return list(found.values())
 
 

@@ -82,14 +82,15 @@ def asked_together(forest: Forest, features: tuple[Feature, ...]) -> list[set[st
     ]
 
 
-def test_a_tree_asks_one_group_or_the_measures_alone() -> None:
+def test_a_tree_asks_one_group_or_the_measures_with_model_and_age() -> None:
     """So that the log-odds are a sum over blocks."""
     rows, positive = rows_and_labels(4000)
     measures = tuple(Feature(f"{name}.last", name, None) for name in ("smart_5", "smart_187", "smart_9"))
     features = FEATURES[:-3] + measures
     rows[:, -3:] = np.random.default_rng(1).normal(size=(4000, 3)) + positive[:, None]
     met = asked_together(fit(rows, positive, features, SMALL), features)
-    assert all(len(groups) == 1 or groups <= {"smart_5", "smart_187", "smart_9"} for groups in met)
+    together = {"smart_5", "smart_187", "smart_9", "model", "age"}
+    assert all(len(groups) == 1 or groups <= together for groups in met)
     assert {"smart_5", "smart_187"} <= max(met, key=len)
     free = FitSettings(members=1, trees=40, alone=False)
     assert max(len(groups) for groups in asked_together(fit(rows, positive, features, free), features)) > 2
@@ -100,6 +101,10 @@ def test_blocks_share_out_every_column_once() -> None:
     features = (Feature("a_7d", "a"), Feature("b", "b"), Feature("m.last", "m"), Feature("a_28d", "a"))
     features += (Feature("n.last", "n"),)
     assert blocks(features, np.array([0, 2, 3, 4])) == [[0, 2], [1, 3]]
+    maker = Feature("model", "model", None)
+    counter = Feature("smart_5.last", "smart_5", None)
+    assert blocks([maker, counter, features[0]], np.arange(3)) == [[0, 1], [2]]
+    assert blocks([maker, features[0]], np.arange(2)) == [[0], [1]]
 
 
 def test_a_share_of_the_negatives_is_taken_back() -> None:
