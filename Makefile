@@ -7,12 +7,12 @@ ARGS ?=
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/$(VENV)
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: run test check bench screenshot formats fuzz bootstrap format packages clean
+.PHONY: run test check bench screenshot formats fuzz bootstrap everything format packages clean
 
 run: bootstrap
 	$(VENV)/bin/foreshock demo $(ARGS)
 
-test: bootstrap packages
+test: everything packages
 	$(RUN) pytest -n auto --dist loadgroup $(ARGS)
 
 check: bootstrap
@@ -40,12 +40,19 @@ format: bootstrap
 
 bootstrap: $(VENV)/.synced
 
+# What tests need besides: Ray is 240 MB that few installations want.
+everything: $(VENV)/.synced-all
+
 $(UV):
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "foreshock needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet uv
 
 $(VENV)/.synced: $(UV) pyproject.toml uv.lock
+	$(UV) sync --quiet --frozen --all-extras --no-extra ray --inexact
+	touch $@
+
+$(VENV)/.synced-all: $(VENV)/.synced
 	$(UV) sync --quiet --frozen --all-extras --inexact
 	touch $@
 
