@@ -29,7 +29,7 @@ from predictor.leakage import check_features, check_model, check_purge, check_re
 from predictor.lesson import Lesson
 from predictor.model import TooFewPositivesError
 from predictor.reading import data_span
-from predictor.rows import Rows
+from predictor.rows import joined
 from predictor.subjects import NODES, Subjects
 from predictor.summary import summarise
 
@@ -77,7 +77,7 @@ def run_backtest(
         learned = sample(population, planned.learn, settings.horizon_h)
         asked = rows_at(population, planned.test)
         both = dataset(
-            connection, population, _joined(learned.rows, asked), subjects.history, run, _half_of(progress, 0)
+            connection, population, joined(learned.rows, asked), subjects.history, run, _half_of(progress, 0)
         )
         learn_values, values = both.values[: len(learned.rows)], both.values[len(learned.rows) :]
         judging = Dataset(both.fleet, both.outages, asked, both.features, values)
@@ -117,10 +117,6 @@ def _unscored(learned: Sample) -> Judged:
     """Rows to learn from and their answers."""
     rows = learned.rows
     return Judged(rows.time_ms, rows.node, np.zeros(len(rows)), learned.labels)
-
-
-def _joined(first: Rows, second: Rows) -> Rows:
-    return Rows(np.concatenate([first.node, second.node]), np.concatenate([first.time_ms, second.time_ms]))
 
 
 def _judge(

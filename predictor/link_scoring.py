@@ -21,14 +21,13 @@ from predictor.links import Cabling, link_history, link_population, read_cabling
 from predictor.model import fit
 from predictor.reading import data_span
 from predictor.reasons import Explained, explain, references
-from predictor.rows import Rows
+from predictor.rows import Rows, joined
+from predictor.wording import MAX_EVENTS, span, telling_window
 from store.database import writing
 from store.link_scores import LinkScore, save_link_scores
 from store.score import Reason
 
 LEARN_CADENCE_H = 12.0
-_MAX_EVENTS = 20
-_WINDOWS_D = (1, 7, 28)
 _REST = "the base rate of links, and everything else that raises or lowers it"
 
 
@@ -49,10 +48,7 @@ def score_links(engine: sa.Engine, at: datetime, horizon_h: int = 24) -> list[Li
             raise NoDataError("no link is known, or too little of their past: ingest the fabric's log and topology")
         drawn = sample(population, moments, horizon_h)
         asked = rows_at(population, [at])
-        both = Rows(
-            *(np.concatenate(pair) for pair in ((drawn.rows.node, asked.node), (drawn.rows.time_ms, asked.time_ms)))
-        )
-        data = dataset(connection, population, both, link_history)
+        data = dataset(connection, population, joined(drawn.rows, asked), link_history)
         learned = len(drawn.rows)
         values = data.values[:learned]
         forest = fit(values, drawn.labels.positive, data.features, negative_share=drawn.negative_share)
@@ -114,11 +110,11 @@ def _mine(case: _Case, link: int, family: str | None) -> Ints:
     """The link's events of 28 days: of a family, or all that are serious."""
     events, at_ms = case.history.precursors, int(case.asked.time_ms[0])
     kept = events.serious if family is None else events.family == FAMILY_INDEX[family]
-    return np.flatnonzero((events.node == link) & kept & (events.time_ms >= at_ms - _WINDOWS_D[-1] * DAY_MS))
+    return np.flatnonzero((events.node == link) & kept & (events.time_ms >= at_ms - 28 * DAY_MS))
 
 
 def _ids(case: _Case, link: int, family: str | None) -> tuple[str, ...]:
-    return tuple(case.history.precursors.ids[_mine(case, link, family)[-_MAX_EVENTS:]].tolist())
+    return tuple(case.history.precursors.ids[_mine(case, link, family)[-MAX_EVENTS:]].tolist())
 
 
 def _counted(case: _Case, mine: Ints, noun: str) -> str:
@@ -126,18 +122,12 @@ def _counted(case: _Case, mine: Ints, noun: str) -> str:
     if not len(mine):
         return f"no {noun} in 28 days"
     age_ms = int(case.asked.time_ms[0]) - case.history.precursors.time_ms[mine]
-    window_d = _window(age_ms)
+    window_d = telling_window(age_ms)
     count = int((age_ms <= window_d * DAY_MS).sum())
-    span = "24 h" if window_d == 1 else f"{window_d} days"
-    return f"{count} {noun}{'' if count == 1 else 's'} in {span}{_since(float(age_ms[-1]) / HOUR_MS)}"
+    return f"{count} {noun}{'' if count == 1 else 's'} in {span(window_d)}{_since(float(age_ms[-1]) / HOUR_MS)}"
 
 
 def _since(age_h: float) -> str:
     if np.isnan(age_h):
         return ""
     return f", the last {age_h:.0f} h ago" if age_h < 48 else f", the last {age_h / 24:.0f} days ago"
-
-
-def _window(age_ms: Ints) -> int:
-    """The shortest window that holds half of the events, in days."""
-    return next((days for days in _WINDOWS_D if (age_ms <= days * DAY_MS).mean() >= 0.5), _WINDOWS_D[-1])

@@ -35,15 +35,13 @@ from predictor.history import (
     Telemetry,
     to_ms,
 )
-from predictor.precursor_log import PrecursorLog, milliseconds
+from predictor.precursor_log import PrecursorLog, event_rows, milliseconds
 from predictor.reading import data_span
 from store import schema
-from store.event import NAMING
 from store.read import read_nodes
 
 _FAMILIES = ("link_flap", "link_error", "pcie")
 _KINDS = sorted(kind for kind, family in BY_KIND.items() if family in _FAMILIES)
-_FETCH = 20_000
 # Losses closer than this are one; one lasts at least a minute, since few sources say when it was over.
 LOSS_GAP_MS, LOSS_MS = 10 * 60_000, 60_000
 # A node's outage is written down minutes after its link fell, and its link comes up a while before it is back.
@@ -183,25 +181,9 @@ def _read(connection: sa.Connection, until_ms: int | None, hindsight: bool) -> _
 
 def _rows(connection: sa.Connection, cabling: Cabling) -> Iterator[tuple[Any, ...]]:
     """Events of links as `PrecursorLog` takes them, the link in the place of the node."""
-    table = schema.events
-    query = (
-        sa.select(
-            table.c.node,
-            milliseconds(connection, table.c.time),
-            table.c.kind,
-            table.c.code,
-            table.c.severity,
-            table.c.cause,
-            table.c.attributes["count"].as_float(),
-            sa.cast(table.c.device, sa.Text),
-            sa.func.coalesce(*(table.c.attributes[key].as_string() for key in NAMING)),
-            table.c.source,
-            table.c.id,
-        )
-        .where(table.c.node.is_not(None), table.c.kind.in_(_KINDS))
-        .order_by(table.c.time, table.c.id)
-    )
-    for row in connection.execute(query.execution_options(yield_per=_FETCH)):
+    events = schema.events.c
+    query = event_rows(connection).where(events.kind.in_(_KINDS)).order_by(events.time, events.id)
+    for row in connection.execute(query):
         link = cabling.link(row[0], row[7], row[8])
         if link is not None:
             yield (link, *row[1:])

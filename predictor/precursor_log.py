@@ -44,27 +44,30 @@ class Columns:
         return [np.array(column, dtype=column.typecode) for column in self._columns]
 
 
-def precursor_query(connection: sa.Connection, since: datetime) -> sa.Select[Any]:
-    """Columns: node, time, kind, code, severity, cause, count, device, its name, source, id; of events from `since`."""
+def event_rows(connection: sa.Connection) -> sa.Select[Any]:
+    """Columns: node, time, kind, code, severity, cause, count, device, its name, source, id; of events of any node."""
     table = schema.events
-    query = (
-        sa.select(
-            table.c.node,
-            milliseconds(connection, table.c.time),
-            table.c.kind,
-            table.c.code,
-            table.c.severity,
-            table.c.cause,
-            table.c.attributes["count"].as_float(),
-            sa.cast(table.c.device, sa.Text),
-            sa.func.coalesce(*(table.c.attributes[key].as_string() for key in NAMING)),
-            table.c.source,
-            table.c.id,
-        )
-        .where(table.c.time >= since)
-        .where(table.c.node.is_not(None), table.c.source.not_in(sorted(NO_SIGN)), table.c.kind.not_in(_SILENT_KINDS))
+    query = sa.select(
+        table.c.node,
+        milliseconds(connection, table.c.time),
+        table.c.kind,
+        table.c.code,
+        table.c.severity,
+        table.c.cause,
+        table.c.attributes["count"].as_float(),
+        sa.cast(table.c.device, sa.Text),
+        sa.func.coalesce(*(table.c.attributes[key].as_string() for key in NAMING)),
+        table.c.source,
+        table.c.id,
     )
-    return query.execution_options(yield_per=_FETCH)
+    return query.where(table.c.node.is_not(None)).execution_options(yield_per=_FETCH)
+
+
+def precursor_query(connection: sa.Connection, since: datetime) -> sa.Select[Any]:
+    """The events from a moment on that may be signs, as `event_rows`."""
+    table = schema.events
+    signs = (table.c.source.not_in(sorted(NO_SIGN)), table.c.kind.not_in(_SILENT_KINDS))
+    return event_rows(connection).where(table.c.time >= since, *signs)
 
 
 class PrecursorLog:

@@ -25,6 +25,11 @@ class Rows:
         return Rows(self.node[kept], self.time_ms[kept])
 
 
+def joined(first: Rows, second: Rows) -> Rows:
+    """The rows of both, one after the other."""
+    return Rows(np.concatenate([first.node, second.node]), np.concatenate([first.time_ms, second.time_ms]))
+
+
 def every(size: int, moments: Sequence[datetime]) -> Rows:
     """Each of `size` subjects at each moment, in order of (time, subject)."""
     times = np.array([to_ms(moment) for moment in moments], dtype=np.int64)

@@ -26,6 +26,7 @@ from store.model import StoredModel
 from store.read_scores import scoring_times, serving_model
 from store.save_scores import forget_scoring, save_scores
 from store.score import Reason, Score
+from store.telemetry import hour_of
 
 # Scorings older than this are kept by the hour: their first of each. Pages of a list that was begun still find theirs.
 ALL_KEPT = timedelta(minutes=15)
@@ -98,7 +99,9 @@ class Scorer:
         words = _Words(asked, {feature.name: place for place, feature in enumerate(asked.features)})
         for model in models:
             known = _known_to(model, asked)
-            explained = explain(self._forests[model.id], known.rows, known.features, _references(known))
+            explained = explain(
+                self._forests[model.id], known.rows, known.features, references(known.rows, known.features)
+            )
             floor = np.maximum(explained.probability, floor)
             told = zip(asked.nodes, explained.all_strongest(), floor.tolist(), strict=True)
             for row, (node, groups, value) in enumerate(told):
@@ -132,15 +135,11 @@ class Scorer:
             kept: list[datetime] = []
             thinned: list[datetime] = []
             for moment in self._saved:
-                first = not kept or _hour(kept[-1]) != _hour(moment)
+                first = not kept or hour_of(kept[-1]) != hour_of(moment)
                 (kept if first or moment >= at - ALL_KEPT else thinned).append(moment)
             for moment in thinned:
                 forget_scoring(connection, moment)
         self._saved = [moment for moment in kept if moment >= at - _THINNED_OVER] + [at]
-
-
-def _hour(moment: datetime) -> datetime:
-    return moment.replace(minute=0, second=0, microsecond=0)
 
 
 def _load(model: StoredModel) -> Forest:
@@ -173,10 +172,6 @@ def _outage_events(connection: sa.Connection, history: History, at: datetime) ->
         if node in index:
             found.setdefault(index[node], []).append(event)
     return {node: tuple(ids[-MAX_EVENTS:]) for node, ids in found.items()}
-
-
-def _references(asked: _Asked) -> Grid:
-    return references(asked.rows, asked.features)
 
 
 @dataclass(frozen=True, slots=True)

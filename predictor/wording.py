@@ -49,7 +49,7 @@ def _precursors(family: Family, subject: Subject) -> tuple[str, tuple[str, ...]]
     mine = mine[kept]
     if not len(mine):
         return f"no {family.noun} in 28 days", ()
-    window_d = _telling_window(subject.moment_ms - events.time_ms[mine])
+    window_d = telling_window(subject.moment_ms - events.time_ms[mine])
     shown = mine[events.time_ms[mine] >= subject.moment_ms - window_d * DAY_MS]
     amount = round(float(events.weight[shown].sum())) if family.counted else len(shown)
     weights: dict[str, float] = {}
@@ -62,11 +62,11 @@ def _precursors(family: Family, subject: Subject) -> tuple[str, tuple[str, ...]]
         place = f" on {len(named)} devices" if len(named) > 1 else ""
     else:
         place = f" on {device}"
-    text = f"{amount} {family.noun}{'' if amount == 1 else 's'}{place} in {_span(window_d)}"
+    text = f"{amount} {family.noun}{'' if amount == 1 else 's'}{place} in {span(window_d)}"
     return text, tuple(events.ids[at] for at in shown[-MAX_EVENTS:]) if len(events.ids) else ()
 
 
-def _telling_window(age_ms: Ints) -> int:
+def telling_window(age_ms: Ints) -> int:
     """The shortest window that holds at least half of the events of 28 days, in days."""
     for window in WINDOWS_D:
         if (age_ms <= window * DAY_MS).mean() >= 0.5:
@@ -74,7 +74,8 @@ def _telling_window(age_ms: Ints) -> int:
     return WINDOWS_D[-1]
 
 
-def _span(window_d: int) -> str:
+def span(window_d: int) -> str:
+    """A window in words."""
     return "24 h" if window_d == 1 else f"{window_d} days"
 
 
@@ -129,7 +130,7 @@ def _measure(name: str, subject: Subject) -> tuple[str, tuple[str, ...]]:
     text = f"{name} at {value['last']:.6g}"
     for window in (1, 7, 28):
         if value[f"up_{window}d"] > 0:
-            return f"{text}, up by {value[f'up_{window}d']:.6g} in {_span(window)}", ()
+            return f"{text}, up by {value[f'up_{window}d']:.6g} in {span(window)}", ()
     if not np.isnan(value["rise_age_d"]):
         return f"{text}, last rose {value['rise_age_d']:.0f} days ago", ()
     return text, ()

@@ -6,13 +6,11 @@ from datetime import timedelta
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from fleet_store import START, day, fill, node, outage, put, rollup, sbe, xid
+from fleet_store import START, day, fill, node, outage, put, rollup, sbe
 
 from predictor.features import FIXED, features_of, matrix
-from predictor.folds import NoDataError
 from predictor.forest import ModelError
 from predictor.history import to_ms
-from predictor.model import TooFewPositivesError
 from predictor.precursor_features import incidents
 from predictor.reading import read_history
 from predictor.reasons import MAX_REASONS
@@ -35,46 +33,6 @@ def trained(engine: sa.Engine) -> sa.Engine:
     fill(engine, nodes=48)
     train(engine)
     return engine
-
-
-def test_training_registers_a_model_of_each_horizon(engine: sa.Engine) -> None:
-    """With what it was made of; the same data give the same id, and no second row."""
-    fill(engine, nodes=48)
-    names = train(engine)
-    assert train(engine) == names
-    with engine.connect() as connection:
-        assert connection.scalar(sa.select(sa.func.count()).select_from(schema.models)) == 2
-        for horizon_h in (24, 168):
-            model = serving_model(connection, horizon_h)
-            assert model is not None
-            assert model.id in names
-            assert model.features == tuple(feature.name for feature in FIXED)
-            assert model.metrics["positives"] >= 8
-            assert set(model.metrics) >= {"rows", "prevalence", "holdout"}
-
-
-def test_training_until_a_moment_sees_nothing_later(engine: sa.Engine) -> None:
-    """The same model, to the byte, as from a store that ends there."""
-    fill(engine, nodes=48)
-    names = train(engine, until=day(45))
-    with writing(engine).begin() as connection:
-        connection.execute(schema.models.delete())
-        for table, column in ((schema.events, "time"), (schema.telemetry, "time"), (schema.outages, "start")):
-            connection.execute(table.delete().where(table.c[column] >= day(45)))
-    put(engine, outages=[outage("gpu-001", 45, 1, planned=True)])  # the data end where they ended for the first
-    assert train(engine, until=day(45)) == names
-
-
-def test_training_needs_data_and_outages(engine: sa.Engine) -> None:
-    """An empty store, a short one, a quiet one: each is told apart."""
-    with pytest.raises(NoDataError, match="foreshock ingest"):
-        train(engine)
-    put(engine, [node("a")], events=[xid("a", 0, 31, "application"), xid("a", 1, 31, "application")])
-    with pytest.raises(NoDataError, match="too short"):
-        train(engine)
-    put(engine, events=[xid("a", 30, 31, "application")])
-    with pytest.raises(TooFewPositivesError, match="are needed"):
-        train(engine)
 
 
 def test_scores_of_all_nodes_at_risk_are_saved(trained: sa.Engine) -> None:

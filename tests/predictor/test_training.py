@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from fleet_store import RECEIVED, day, fill, node, outage, put, xid
 
 from predictor.control import Acted, read_acted, uncertain
+from predictor.features import FIXED
 from predictor.folds import NoDataError
 from predictor.history import HOUR_MS, to_ms
 from predictor.labels import Labels
@@ -48,6 +49,8 @@ def test_training_registers_a_champion_of_each_horizon_with_all_that_it_was_made
             assert model is not None
             assert model.metrics["positives"] == model.data["positives"] >= 8
             assert len(model.data["sha256"]) == 64
+            assert model.features == tuple(feature.name for feature in FIXED)
+            assert set(model.metrics) >= {"rows", "prevalence", "holdout"}
             assert model.code.startswith("0.")
             assert set(model.profile) >= set(model.features)
             holdout = model.metrics["holdout"]
