@@ -87,5 +87,5 @@ class ApiSettings:
 
     @property
     def mode(self) -> Mode:
-        """shadow, approve or auto."""
+        """shadow, approve or act."""
         return self.policy.mode

@@ -45,6 +45,8 @@ def load_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings:
     table = dict(_read(file)) if file is not None else {}
     check_keys(table, (*_POLICY, *_SERVER, "tokens", "schedulers", "shapes"), place)
     _overlay(table, environ)
+    if table.get("mode") == "auto":  # as it was called at first
+        table["mode"] = "act"
     policy = fill(Policy, {key: table[key] for key in _POLICY if key in table}, place)
     _check_policy(policy, place)
     hints = get_type_hints(ApiSettings)

@@ -22,7 +22,7 @@ from store.hint import Hint, HintAction, HintState
 
 OWNER = "foreshock"
 _RANK: dict[HintAction, int] = {"release": 0, "watch": 1, "avoid": 2, "cordon": 3, "drain": 4}
-_STATE: dict[Mode, HintState] = {"shadow": "shadow", "approve": "proposed", "auto": "approved"}
+_STATE: dict[Mode, HintState] = {"shadow": "shadow", "approve": "proposed", "act": "approved"}
 # Where the part must be handled by people, running work is moved off; else new work alone is kept off.
 _DRAINS: frozenset[Action] = frozenset({"drain_node", "replace_part", "contact_support"})
 

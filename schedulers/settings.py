@@ -7,7 +7,10 @@ a soft cordon pays from 0.7 % on at 10,000 GPUs and 6.9 % at 1,024, a migration 
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-Mode: TypeAlias = Literal["shadow", "approve", "auto"]
+# shadow: written down, never sent. approve: a person confirms each. act: sent. (`auto` in a file is read as act.)
+Mode: TypeAlias = Literal["shadow", "approve", "act"]
+# What the kill switch stops: nothing; new holds and all else that is asked (releases go on); releases, too.
+Stop: TypeAlias = Literal["none", "holds", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,8 @@ class Budgets:
     per_rack: int = 2
     per_leaf: int = 4
     per_hour: int = 4
+    per_nvlink_domain: int = 2
+    keep_spares: int = 0  # idle nodes that must be left after a hold; what is not known to be idle is no spare
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +65,46 @@ class Control:
 
 
 @dataclass(frozen=True, slots=True)
+class Validity:
+    """Seconds after which a hint lapses by itself, unless its ground lasts and it is renewed."""
+
+    watch_s: float = 24 * 3600.0
+    avoid_s: float = 24 * 3600.0
+    cordon_s: float = 24 * 3600.0
+    drain_s: float = 24 * 3600.0
+    job_s: float = 900.0  # checkpoint, requeue, swap: a job's trouble is over soon, one way or the other
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What a held node must show before it takes work again: time without a fault, and the operator's own test."""
+
+    healthy_s: float = 24 * 3600.0
+    # Of words; {node} is the node's name. Exit code 0: it is well. None: the healthy time is enough.
+    validate: tuple[str, ...] = ()
+    timeout_s: float = 3600.0
+    retry_s: float = 6 * 3600.0  # after a test that failed
+    most_tries: int = 3  # then a person is asked
+    at_once: int = 4  # tests that run at a time
+
+
+@dataclass(frozen=True, slots=True)
+class JobWatch:
+    """What is asked of a running job whose node is a confirmed culprit. All are hints: the mode holds for them, too."""
+
+    checkpoint: bool = True  # save now, where the node still works (a risk, not a confirmed fault)
+    requeue: bool = False  # start again without the node
+    swap: bool = True  # go on with a named spare, of the same leaf where there is one
+    most_requeues: int = 3  # of one job in a day: a crash loop is not the node's fault
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """When to ask what of a scheduler, under which budgets."""
 
     mode: Mode = "shadow"
+    stop: Stop = "none"
+    version: int = 1  # of the file's form
     thresholds: Thresholds = field(default_factory=Thresholds)
     budgets: Budgets = field(default_factory=Budgets)
     breaker: Breaker = field(default_factory=Breaker)

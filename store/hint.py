@@ -5,13 +5,19 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, get_args
 
-HintAction: TypeAlias = Literal["watch", "avoid", "cordon", "drain", "release"]
+# Of a node: watch to release. Of a job that runs on a culprit: save now, start again without it, take a spare for it.
+HintAction: TypeAlias = Literal["watch", "avoid", "cordon", "drain", "release", "checkpoint", "requeue", "swap"]
 # shadow: written down, never sent. proposed: waits for a person. approved: to be sent. sent: a scheduler took it.
-# The rest are ends: withdrawn by a person, expired at valid_until, released because the node is well again.
-HintState: TypeAlias = Literal["shadow", "proposed", "approved", "sent", "withdrawn", "expired", "released"]
+# confirmed: read back from the scheduler. The rest are ends: withdrawn by a person, expired at valid_until, released
+# because the node is well again.
+HintState: TypeAlias = Literal[
+    "shadow", "proposed", "approved", "sent", "confirmed", "withdrawn", "expired", "released"
+]
 
 HINT_ACTIONS: tuple[HintAction, ...] = get_args(HintAction)
-OPEN_STATES: tuple[HintState, ...] = ("shadow", "proposed", "approved", "sent")
+OPEN_STATES: tuple[HintState, ...] = ("shadow", "proposed", "approved", "sent", "confirmed")
+LIVE_STATES: tuple[HintState, ...] = ("approved", "sent", "confirmed")  # what a scheduler is to be brought to
+JOB_ACTIONS: tuple[HintAction, ...] = ("checkpoint", "requeue", "swap")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,8 @@ class Hint:
     created: datetime
     valid_until: datetime
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    job: str | None = None  # the job that it concerns; None: the node alone
+    policy: str | None = None  # the version of the policy that asked for it last
 
     @property
     def is_control(self) -> bool:

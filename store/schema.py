@@ -1,7 +1,17 @@
-"""The SQL schema, on one page but for `model_tables.py`, `ledger_tables.py`, `loss_tables.py`, on any database."""
+"""The SQL schema, on one page but for hints, models, ledgers and losses (`*_tables.py`), on any database."""
 
 import sqlalchemy as sa
 
+from store.hint_tables import audit as audit
+from store.hint_tables import deliveries as deliveries
+from store.hint_tables import hint_outcomes as hint_outcomes
+from store.hint_tables import hints as hints
+from store.hint_tables import outbox as outbox
+from store.hint_tables import placements as placements
+from store.hint_tables import policies as policies
+from store.hint_tables import switches as switches
+from store.hint_tables import trips as trips
+from store.hint_tables import validations as validations
 from store.ledger_tables import folded_logs as folded_logs
 from store.ledger_tables import ledgers as ledgers
 from store.ledger_tables import log_news as log_news
@@ -30,6 +40,7 @@ nodes = sa.Table(
     sa.Column("in_service_since", UtcTime),
     sa.Column("in_service_until", UtcTime),
     sa.Column("last_seen", UtcTime),  # the newest event or roll-up of the node
+    sa.Column("nvlink_domain", sa.Text),  # nodes that share NVLink switches, as an NVL72's do
 )
 
 events = sa.Table(
@@ -166,34 +177,6 @@ scores = sa.Table(
     postgresql_partition_by=BY_DAY,
 )
 
-hints = sa.Table(
-    "hints",
-    metadata,
-    sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("node", sa.Text, nullable=False),
-    sa.Column("action", sa.Text, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("owner", sa.Text, nullable=False),
-    sa.Column("created", UtcTime, nullable=False),
-    sa.Column("valid_until", UtcTime, nullable=False),
-    sa.Column("evidence", sa.JSON, nullable=False),
-    sa.Index(None, "created", "id"),
-    sa.Index(None, "node", "state"),
-)
-
-audit = sa.Table(  # who asked for what, when, and what came of it; never updated
-    "audit",
-    metadata,
-    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("time", UtcTime, nullable=False),
-    sa.Column("actor", sa.Text, nullable=False),
-    sa.Column("action", sa.Text, nullable=False),
-    sa.Column("subject", sa.Text, nullable=False),
-    sa.Column("detail", sa.JSON, nullable=False),
-    sa.Index(None, "subject", "seq"),
-)
-
 rules = sa.Table(  # the site's rules, a row each time that others came into force; never updated
     "rules",
     metadata,
@@ -201,20 +184,6 @@ rules = sa.Table(  # the site's rules, a row each time that others came into for
     sa.Column("time", UtcTime, nullable=False),
     sa.Column("version", sa.Text, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
-)
-
-outbox = sa.Table(  # deliveries that are owed: one row per hint and scheduler until it is delivered or expires
-    "outbox",
-    metadata,
-    sa.Column("id", sa.Text, primary_key=True),  # the webhook-id
-    sa.Column("hint", sa.Text, nullable=False),
-    sa.Column("scheduler", sa.Text, nullable=False),
-    sa.Column("payload", sa.JSON, nullable=False),
-    sa.Column("attempts", sa.Integer, nullable=False),
-    sa.Column("due", UtcTime, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),  # owed, delivered, failed, expired
-    sa.Column("last_error", sa.Text),
-    sa.Index(None, "state", "due"),
 )
 
 ingested = sa.Table(  # what `foreshock ingest` has taken, so that it resumes

@@ -166,7 +166,7 @@ def test_a_scoring_that_fails_is_tried_again(state: State, engine: sa.Engine) ->
 def test_the_policy_and_the_dispatcher_have_their_turns(engine: sa.Engine, clock: Clock) -> None:
     """A hint is made and approved; nobody answers at the address, which is counted."""
     hook = WebhookSettings("ops", "http://127.0.0.1:1/", SECRET, timeout_s=1.0)
-    state = State(replace(QUIET, policy=Policy(mode="auto"), webhooks=(hook,)), engine, clock)
+    state = State(replace(QUIET, policy=Policy(mode="act"), webhooks=(hook,)), engine, clock)
     with writing(engine).begin() as connection:
         append_nodes(connection, [Node("n1")])
         row = {"node": "n1", "horizon_h": 24, "time": NOW, "score": 0.5, "reasons": [], "model": "m"}

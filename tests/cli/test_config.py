@@ -92,8 +92,8 @@ def test_how_long_things_are_kept_may_be_said_and_not_be_too_short(tmp_path: Pat
 def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
     """Nested keys by a double underscore; the rest of the group keeps the file's values."""
     text = "mode: approve\nbudgets: {nodes: 3, per_hour: 1}\n"
-    settings = load(tmp_path, text, FORESHOCK_MODE="auto", FORESHOCK_BUDGETS__NODES="5", FORESHOCK_OTHER="x")
-    assert settings.mode == "auto"
+    settings = load(tmp_path, text, FORESHOCK_MODE="act", FORESHOCK_BUDGETS__NODES="5", FORESHOCK_OTHER="x")
+    assert settings.mode == "act"
     assert settings.policy.budgets == replace(Budgets(), nodes=5, per_hour=1)
     assert load_settings(None, {"FORESHOCK_SILENT_AFTER_S": "60"}).silent_after_s == 60.0
 
@@ -126,7 +126,7 @@ def test_a_webhook_secret_may_lie_in_a_file(tmp_path: Path) -> None:
         ("budgets: {nodes: -1}", ["not negative"]),
         ("budgets: {nodes: true}", ["whole number"]),
         ("budgets: 7", ["expected keys and values"]),
-        ("mode: bold", ["mode", "shadow, approve, auto"]),
+        ("mode: bold", ["mode", "shadow, approve, act"]),
         ("mode: ", ["nothing"]),
         ("thresholds: {watch: 0.5}", ["watch <= avoid <= cordon"]),
         ("thresholds: {release_ratio: 1}", ["release_ratio"]),

@@ -52,7 +52,7 @@ def refused(tmp_path: Path, text: str, **environ: str) -> str:
         ("validity_s: -1", ["validity_s", "not negative"]),
         ("breaker: {window_s: '60'}", ["breaker, window_s", "number"]),
         ("mode: 2024-13-45", ["f.yaml is no YAML", "month"]),
-        ("mode: [shadow]", ["mode", "shadow, approve, auto"]),
+        ("mode: [shadow]", ["mode", "shadow, approve, act"]),
         ("mode: off", ["mode", "'False'"]),
         ("schedulers: [{kind: [webhook]}]", ["schedulers[0], kind", "webhook"]),
         ("schedulers: [7]", ["schedulers[0]", "expected keys and values"]),
@@ -82,8 +82,8 @@ def test_a_mistake_in_the_file_is_one_sentence(tmp_path: Path, text: str, words:
 @pytest.mark.parametrize(
     ("variable", "value", "words"),
     [
-        ("FORESHOCK_MODE", "2024-13-45", "shadow, approve, auto"),
-        ("FORESHOCK_MODE", "[", "shadow, approve, auto"),
+        ("FORESHOCK_MODE", "2024-13-45", "shadow, approve, act"),
+        ("FORESHOCK_MODE", "[", "shadow, approve, act"),
         ("FORESHOCK_MODE", "", "nothing"),
         ("FORESHOCK_BUDGETS__NODES", "many", "whole number"),
         ("FORESHOCK_BUDGETS__NODES", "1.5", "whole number"),

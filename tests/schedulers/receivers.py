@@ -51,7 +51,7 @@ def put(engine: sa.Engine, *hints: Hint) -> None:
             save_hint(connection, one, NOW, {})
 
 
-def turn(engine: sa.Engine, *told: Scripted, now: datetime = NOW, mode: Any = "auto") -> list[str]:
+def turn(engine: sa.Engine, *told: Scripted, now: datetime = NOW, mode: Any = "act") -> list[str]:
     """One turn of the dispatcher, without jitter; returns the outcomes."""
     means = Dispatch(engine, told, mode, jitter=lambda: 0.0, wall=lambda: now)
     return [outcome.result for outcome in run_dispatch(means, now, lambda: True)]

@@ -16,7 +16,7 @@ from store.hint import OPEN_STATES, Hint
 from .cluster import NOW, fault, hint, nodes
 
 OPEN = Budgets(1000, 100.0, 1000, 1000, 1000)
-AUTO = Policy(mode="auto", budgets=OPEN, breaker=Breaker(nodes=1000))
+AUTO = Policy(mode="act", budgets=OPEN, breaker=Breaker(nodes=1000))
 HOLDS = ("cordon", "drain")
 
 
@@ -88,7 +88,7 @@ def test_the_hour_counts_what_was_withdrawn_too() -> None:
     assert budget(facts, older, per_hour=2).refuse(facts[4]) is None
 
 
-@pytest.mark.parametrize(("mode", "counts"), [("shadow", True), ("approve", False), ("auto", False)])
+@pytest.mark.parametrize(("mode", "counts"), [("shadow", True), ("approve", False), ("act", False)])
 def test_shadows_cost_only_among_shadows(mode: Mode, counts: bool) -> None:
     """A rehearsal is as strict as the real thing, and does not eat from it."""
     facts = nodes(3)
@@ -172,7 +172,7 @@ def after(inputs: Inputs, decision: Decision) -> list[Hint]:
 
 
 @settings(max_examples=150)
-@given(FACTS, STANDING, LIMITS, st.sampled_from(["shadow", "approve", "auto"]))
+@given(FACTS, STANDING, LIMITS, st.sampled_from(["shadow", "approve", "act"]))
 def test_no_limit_is_ever_passed(facts: Any, standing: Any, limits: Budgets, mode: Mode) -> None:
     """Absolute, share, rack, leaf, hour: a decision only ever adds up to each, whatever stood before."""
     inputs = drawn(facts, standing)
@@ -193,7 +193,7 @@ def test_no_limit_is_ever_passed(facts: Any, standing: Any, limits: Budgets, mod
 
 
 @settings(max_examples=100)
-@given(FACTS, STANDING, LIMITS, st.sampled_from(["shadow", "approve", "auto"]))
+@given(FACTS, STANDING, LIMITS, st.sampled_from(["shadow", "approve", "act"]))
 def test_a_node_never_has_two_open_hints(facts: Any, standing: Any, limits: Budgets, mode: Mode) -> None:
     """Nor one that is made and released at once, nor any while somebody else has it out of service."""
     inputs = drawn(facts, standing)
@@ -206,7 +206,7 @@ def test_a_node_never_has_two_open_hints(facts: Any, standing: Any, limits: Budg
 
 
 @settings(max_examples=100)
-@given(FACTS, STANDING, LIMITS, st.sampled_from(["shadow", "approve", "auto"]))
+@given(FACTS, STANDING, LIMITS, st.sampled_from(["shadow", "approve", "act"]))
 def test_the_same_facts_a_second_time_change_nothing_more(
     facts: Any, standing: Any, limits: Budgets, mode: Mode
 ) -> None:
@@ -226,7 +226,7 @@ def test_the_same_facts_a_second_time_change_nothing_more(
 def test_the_order_of_the_nodes_does_not_matter(facts: Any, standing: Any) -> None:
     """Pure, and fair: only fault, score and name decide who comes first."""
     inputs = drawn(facts, standing)
-    policy = Policy(mode="auto", budgets=Budgets(3, 50.0, 1, 2, 2))
+    policy = Policy(mode="act", budgets=Budgets(3, 50.0, 1, 2, 2))
     turned = replace(inputs, nodes=list(reversed(inputs.nodes)))
     one, two = decide(inputs, policy), decide(turned, policy)
     assert {h.node: h for h, _ in one.changed} == {h.node: h for h, _ in two.changed}

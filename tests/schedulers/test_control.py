@@ -22,7 +22,7 @@ from store.score import Score
 
 from .cluster import HOUR, NOW, fault, hint
 
-WIDE = Policy(mode="auto", budgets=Budgets(1000, 100.0, 1000, 1000, 1000), breaker=Breaker(nodes=1000))
+WIDE = Policy(mode="act", budgets=Budgets(1000, 100.0, 1000, 1000, 1000), breaker=Breaker(nodes=1000))
 LEFT = NodeFacts("a", score=0.5, control=True)
 
 
@@ -31,7 +31,7 @@ def decided(facts: NodeFacts, *hints: Hint, policy: Policy = WIDE, more: Any = (
     return decide(Inputs(NOW, [facts, *more], hints), policy)
 
 
-@pytest.mark.parametrize("mode", ["shadow", "approve", "auto"])
+@pytest.mark.parametrize("mode", ["shadow", "approve", "act"])
 def test_what_a_score_asks_of_a_control_node_is_a_shadow_in_every_mode(mode: Any) -> None:
     """With the action that would have been asked for, marked."""
     ((made, word),) = decided(LEFT, policy=replace(WIDE, mode=mode)).changed
@@ -69,7 +69,7 @@ def test_what_was_asked_before_a_node_was_drawn_runs_its_course() -> None:
     assert (asked.state, asked.is_control, word) == ("approved", False, "out of the shadow")
 
 
-@pytest.mark.parametrize("mode", ["shadow", "auto"])
+@pytest.mark.parametrize("mode", ["shadow", "act"])
 def test_control_hints_cost_no_budget_and_trip_no_breaker(mode: Any) -> None:
     """Another node of the same leaf gets the one cordon that there is."""
     tight = replace(WIDE, mode=mode, budgets=Budgets(1, 100.0, 1, 1, 1), breaker=Breaker(nodes=2))

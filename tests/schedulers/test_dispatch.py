@@ -40,7 +40,7 @@ class Told:
         return [delivery.payload["type"] for delivery in self.got]
 
 
-def turn(engine: sa.Engine, *told: Told, now: datetime = NOW, mode: Any = "auto", keep_on: bool = True) -> list[str]:
+def turn(engine: sa.Engine, *told: Told, now: datetime = NOW, mode: Any = "act", keep_on: bool = True) -> list[str]:
     """One turn; returns the outcomes."""
     means = Dispatch(engine, told, mode, jitter=lambda: 0.0, wall=lambda: NOW)
     return [outcome.result for outcome in run_dispatch(means, now, lambda: keep_on)]
@@ -55,7 +55,7 @@ def test_an_approved_hint_is_sent_once(engine: sa.Engine) -> None:
     assert state_of(engine) == "sent"
     document = told.got[0].payload
     assert document["type"] == "foreshock.hint.cordon"
-    assert document["data"].items() >= {"id": "h-a", "node": "a", "action": "cordon", "mode": "auto"}.items()
+    assert document["data"].items() >= {"id": "h-a", "node": "a", "action": "cordon", "mode": "act"}.items()
     assert document["data"]["valid_until"] == "2025-03-02T10:00:00.000000Z"
     with engine.connect() as connection:
         assert audit_page(connection, 1, None, "h-a")[0]["detail"]["outcome"] == "delivered"
@@ -84,7 +84,7 @@ def test_shadow_mode_sends_nothing(engine: sa.Engine) -> None:
     told = Told()
     put(engine, hint("a", state="approved"), hint("b", state="shadow"))
     assert turn(engine, told, mode="shadow") == []
-    assert turn(engine, told, mode="auto", keep_on=False) == []
+    assert turn(engine, told, mode="act", keep_on=False) == []
     assert turn(engine, told, mode="shadow") == []
     assert told.got == []
     assert state_of(engine) == "approved"
@@ -122,7 +122,7 @@ def test_jitter_spreads_what_failed_together(engine: sa.Engine) -> None:
     """A fifth at most."""
     put(engine, hint("a", state="approved"))
     told = Told(answers=[Outcome("retry", "x")])
-    run_dispatch(Dispatch(engine, [told], "auto", jitter=lambda: 1.0, wall=lambda: NOW), NOW, lambda: True)
+    run_dispatch(Dispatch(engine, [told], "act", jitter=lambda: 1.0, wall=lambda: NOW), NOW, lambda: True)
     assert rows_of(engine)[0].due == NOW + timedelta(seconds=RETRY_S[0] * 1.2)
 
 
@@ -207,7 +207,7 @@ def test_an_escalated_hint_is_sent_anew(engine: sa.Engine) -> None:
 def test_a_long_evidence_is_left_out_of_the_payload() -> None:
     """Under 20 kB; the API has the rest."""
     long = hint("a", reasons=["x" * 1000] * 50)
-    document = payload(long, "cordon", "auto", NOW)
+    document = payload(long, "cordon", "act", NOW)
     assert "left_out" in document["data"]["evidence"]
     assert len(str(document)) < MAX_PAYLOAD_BYTES
 

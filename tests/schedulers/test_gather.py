@@ -22,7 +22,7 @@ from store.score import Reason, Score
 from .cluster import HOUR, NOW, fault, hint
 from .receivers import Scripted, put, turn
 
-AUTO = Policy(mode="auto", budgets=Budgets(100, 100.0, 100, 100, 100), breaker=Breaker(nodes=100))
+AUTO = Policy(mode="act", budgets=Budgets(100, 100.0, 100, 100, 100), breaker=Breaker(nodes=100))
 
 
 def known(engine: sa.Engine, *names: str) -> None:

@@ -16,7 +16,7 @@ from store.hint import Hint
 
 from .cluster import HOUR, NOW, fault, hint, nodes
 
-WIDE = Policy(mode="auto", budgets=Budgets(1000, 100.0, 1000, 1000, 1000), breaker=Breaker(nodes=1000))
+WIDE = Policy(mode="act", budgets=Budgets(1000, 100.0, 1000, 1000, 1000), breaker=Breaker(nodes=1000))
 
 
 def decided(facts: list[NodeFacts], hints: list[Hint] | None = None, policy: Policy = WIDE) -> Decision:
@@ -49,7 +49,7 @@ def test_a_confirmed_fault_cordons_or_drains_as_the_catalogue_says(asked: str, a
     assert actions(decision) == {"a": action}
 
 
-@pytest.mark.parametrize(("mode", "state"), [("shadow", "shadow"), ("approve", "proposed"), ("auto", "approved")])
+@pytest.mark.parametrize(("mode", "state"), [("shadow", "shadow"), ("approve", "proposed"), ("act", "approved")])
 def test_the_mode_decides_the_state(mode: Any, state: str) -> None:
     """shadow never sends, approve asks a person, auto acts."""
     ((made, word),) = decided([NodeFacts("a", score=0.5)], policy=replace(WIDE, mode=mode)).changed
@@ -242,7 +242,7 @@ def test_leaving_the_shadow_asks_anew_under_the_budgets() -> None:
     scores=st.lists(st.none() | st.floats(0, 1), min_size=1, max_size=40),
     faults=st.sets(st.integers(0, 39)),
     held=st.sets(st.integers(0, 39), max_size=6),
-    mode=st.sampled_from(["shadow", "approve", "auto"]),
+    mode=st.sampled_from(["shadow", "approve", "act"]),
 )
 def test_budgets_hold_whatever_comes(scores: list[float | None], faults: set[int], held: set[int], mode: Any) -> None:
     """Never more new cordons than the budgets leave, never two hints for a node; a second turn adds none."""

@@ -65,7 +65,7 @@ def test_no_wait_is_shorter_than_asked_or_longer_than_a_fifth_more(
     """Whatever the jitter, the attempt and the receiver's wish."""
     put(engine, replace(hint("a", state="approved"), valid_until=NOW + timedelta(days=90)))
     told = Scripted(answers=[Outcome("retry", "x", retry_after_s)])
-    means = Dispatch(engine, [told], "auto", lambda: jitter, lambda: NOW)
+    means = Dispatch(engine, [told], "act", lambda: jitter, lambda: NOW)
     run_dispatch(means, NOW, lambda: False)
     with writing(engine).begin() as connection:
         settle(connection, replace(rows_of(engine)[0], attempts=attempts, due=NOW))
@@ -112,7 +112,7 @@ def test_the_turn_ends_early_when_the_lease_is_lost(engine: sa.Engine) -> None:
     """Asked before each delivery; the rest stays owed for the next holder."""
     put(engine, *(hint(node, state="approved") for node in "abc"))
     told, left = Scripted(), [True, False]
-    means = Dispatch(engine, [told], "auto", lambda: 0.0, lambda: NOW)
+    means = Dispatch(engine, [told], "act", lambda: 0.0, lambda: NOW)
     assert len(run_dispatch(means, NOW, lambda: left.pop(0))) == 1
     assert sorted(row.state for node in "abc" for row in rows_of(engine, f"h-{node}")) == ["delivered", "owed", "owed"]
     assert turn(engine, told) == ["delivered", "delivered"]
@@ -130,7 +130,7 @@ def test_a_turn_takes_a_bounded_number_and_the_longest_due_first(engine: sa.Engi
 
 def delivery(number: int) -> Delivery:
     """A row of its own; the higher the number, the longer it is due."""
-    data = {"action": "cordon", "mode": "auto"}
+    data = {"action": "cordon", "mode": "act"}
     return Delivery(f"d{number:02}", "h-a", "ops", {"data": data}, 0, NOW - timedelta(seconds=number))
 
 
@@ -183,6 +183,8 @@ def test_a_payload_with_short_evidence_is_sent_whole() -> None:
         "valid_until": "2025-03-02T10:00:00.000000Z",
         "evidence": {"acted": "2025-03-01T10:00:00.000000Z", "score": 0.5},
         "mode": "approve",
+        "job": None,
+        "policy": None,
     }
 
 
@@ -192,6 +194,6 @@ def test_no_payload_is_over_the_limit(length: int) -> None:
     """Counted in bytes as sent: the standard asks for under 20 kB."""
     import orjson
 
-    document = payload(hint("a", text="ü" * length), "cordon", "auto", NOW)
+    document = payload(hint("a", text="ü" * length), "cordon", "act", NOW)
     assert len(orjson.dumps(document)) <= MAX_PAYLOAD_BYTES
     assert ("left_out" in document["data"]["evidence"]) == (2 * length > MAX_PAYLOAD_BYTES - 400)

@@ -89,7 +89,7 @@ def test_a_hint_withdrawn_while_it_is_sent_stays_withdrawn_and_is_released(engin
 def test_a_hint_withdrawn_before_its_first_attempt_is_never_sent(engine: sa.Engine) -> None:
     """It was owed, and nobody was told: there is nothing to release either."""
     put(engine, hint("a", state="approved"))
-    means = Dispatch(engine, [Scripted()], "auto", lambda: 0.0, lambda: NOW)
+    means = Dispatch(engine, [Scripted()], "act", lambda: 0.0, lambda: NOW)
     run_dispatch(means, NOW, lambda: False)
     end(engine)
     told = Scripted()
@@ -186,5 +186,5 @@ def test_a_mode_set_back_to_shadow_holds_releases_too_until_it_is_set_forward(en
     turn(engine, told)
     end(engine)
     assert turn(engine, told, mode="shadow") == []
-    assert turn(engine, told, mode="auto") == ["delivered"]
+    assert turn(engine, told, mode="act") == ["delivered"]
     assert told.actions() == ["cordon", "release"]

@@ -27,8 +27,8 @@ def actors(engine: sa.Engine) -> list[str]:
 @pytest.mark.parametrize(
     ("state", "mode", "words"),
     [
-        ("shadow", "auto", "is a shadow"),
-        ("expired", "auto", "has ended"),
+        ("shadow", "act", "is a shadow"),
+        ("expired", "act", "has ended"),
         ("withdrawn", "approve", "has ended"),
         ("released", "approve", "has ended"),
         ("proposed", "shadow", "shadow mode"),
@@ -84,7 +84,7 @@ def test_the_first_to_withdraw_is_the_one_who_did(engine: sa.Engine) -> None:
     assert actors(engine) == ["policy", "alice"]
 
 
-@pytest.mark.parametrize("verdict", [withdraw, lambda c, i, n, w: approve(c, i, n, w, "auto")])
+@pytest.mark.parametrize("verdict", [withdraw, lambda c, i, n, w: approve(c, i, n, w, "act")])
 def test_an_id_that_nobody_gave_is_not_known(engine: sa.Engine, verdict: Any) -> None:
     """So that the API can answer 404, not 409."""
     with writing(engine).begin() as connection, pytest.raises(VerdictError, match="'nope'") as caught:
@@ -113,7 +113,7 @@ def test_the_policy_heeds_the_word_until_something_new_happens(engine: sa.Engine
     with writing(engine).begin() as connection:
         word(connection)
         hints = tuple(recent_hints(connection, NOW, HOUR))
-    policy = Policy(mode="auto")
+    policy = Policy(mode="act")
     risky = NodeFacts("a", score=0.9)
     assert decide(Inputs(NOW, [risky], hints), policy).changed == ()
     later = NOW + 2 * HOUR
