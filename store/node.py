@@ -22,3 +22,4 @@ class Node:
     driver: str | None = None
     in_service_since: datetime | None = None
     in_service_until: datetime | None = None
+    nvlink_domain: str | None = None  # nodes that share NVLink switches, as an NVL72's do
