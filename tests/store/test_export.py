@@ -56,6 +56,22 @@ def fill(engine: sa.Engine) -> None:
         kind = {"source": "kernel", "kind": "xid", "code": 79, "severity": "fatal"}
         connection.execute(schema.event_days.insert().values(**day, **kind, count=2**40))
         connection.execute(schema.telemetry_days.insert().values(**day, hours=2, samples=9, gpus_seen=8))
+        fill_hint_tables(connection)
+
+
+def fill_hint_tables(connection: sa.Connection) -> None:
+    """What became of the hint `h`."""
+    asked = {"hint": "h", "scheduler": "slurm"}
+    placed = {"node": "n2", "action": "cordon", "state": "asked", "attempts": 1, "due": NOW, "detail": "ü"}
+    connection.execute(schema.placements.insert().values(**asked, **placed, asked=NOW, observed=None))
+    attempt = {"delivery": "h.cordon.ops", "time": NOW, "outcome": "retry", "status": 503, "duration_s": 1 / 3}
+    connection.execute(schema.deliveries.insert().values(**asked, **attempt, detail="HTTP 503"))
+    connection.execute(schema.trips.insert().values(time=NOW, kind="leaf", name="l1", why="4 nodes", count=4))
+    connection.execute(schema.switches.insert().values(time=NOW, actor="ann", stop="holds", reason="driver update"))
+    connection.execute(schema.policies.insert().values(time=NOW, version="v1", text="mode: act"))
+    test = {"hint": "h", "node": "n2", "command": "dcgmi diag", "started": NOW, "passed": False, "exit_code": 1}
+    connection.execute(schema.validations.insert().values(**test, ended=NOW, output="failed"))
+    connection.execute(schema.hint_outcomes.insert().values(hint="h", judged=NOW, right=True, lead_s=1 / 3))
 
 
 def stored(engine: sa.Engine, table: sa.Table) -> list[dict[str, Any]]:
