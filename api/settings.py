@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias, get_args
 
 from goodput.mfu import Shape
 from predictor.trial_settings import TrialSettings
+from schedulers.registry import ActuatorSettings
 from schedulers.settings import Mode, Policy, WebhookSettings
 from store.retention import Keep
 
@@ -32,6 +33,7 @@ class Intervals:
     score_s: float = 60.0
     policy_s: float = 10.0
     dispatch_s: float = 2.0
+    observe_s: float = 10.0  # how often a scheduler is read back at the least; news bring it at once
     ledgers_s: float = 5.0
     lemons_s: float = 60.0
     models_s: float = 300.0  # how often it is looked whether models are to be judged or trained
@@ -74,6 +76,7 @@ class ApiSettings:
     tokens: tuple[Token, ...] = ()
     policy: Policy = field(default_factory=Policy)
     webhooks: tuple[WebhookSettings, ...] = ()
+    actuators: tuple[ActuatorSettings, ...] = ()  # schedulers that are read back: Slurm, Kubernetes
     intervals: Intervals = field(default_factory=Intervals)
     keep: Keep = field(default_factory=Keep)  # of events, telemetry and scores; for ever, unless it says so
     body_limit_bytes: int = 32 * 1024 * 1024  # of a request body, packed and unpacked alike

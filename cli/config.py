@@ -19,7 +19,7 @@ from api.settings import MOST_SLOTS, SCOPES, ApiSettings, Limits, Token
 from cli.errors import Failure
 from cli.fill import check_keys, convert, fill, listed, mapping
 from goodput.mfu import Shape
-from schedulers.registry import SCHEDULERS
+from schedulers.registry import ACTUATORS, SCHEDULERS, ActuatorSettings
 from schedulers.settings import Policy, WebhookSettings
 from schedulers.webhook import SecretError, key_of
 from store.retention import MINIMUM, Keep, too_short
@@ -57,11 +57,14 @@ def load_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings:
         raise Failure(f"{place}, processes: expected 1 to {MOST_PROCESSES}")
     tokens = [_token(item, f"{place}, tokens[{i}]") for i, item in enumerate(listed(table.get("tokens"), place))]
     tokens += _environment_token(environ)
-    webhooks = [_webhook(item, f"{place}, schedulers[{i}]") for i, item in enumerate(_schedulers(table, place))]
+    receivers = [_receiver(item, f"{place}, schedulers[{i}]") for i, item in enumerate(_schedulers(table, place))]
+    webhooks = tuple(receiver for receiver in receivers if isinstance(receiver, WebhookSettings))
+    actuators = tuple(receiver for receiver in receivers if not isinstance(receiver, WebhookSettings))
     _check_unique([token.name for token in tokens], f"{place}, tokens")
-    _check_unique([webhook.name for webhook in webhooks], f"{place}, schedulers")
+    _check_unique([receiver.name for receiver in receivers], f"{place}, schedulers")
     shapes = _shapes(table.get("shapes"), f"{place}, shapes")
-    return replace(ApiSettings(policy=policy, tokens=tuple(tokens), webhooks=tuple(webhooks), shapes=shapes), **server)
+    given = ApiSettings(policy=policy, tokens=tuple(tokens), webhooks=webhooks, actuators=actuators, shapes=shapes)
+    return replace(given, **server)
 
 
 def _shapes(value: Any, place: str) -> dict[str, Shape]:
@@ -196,12 +199,23 @@ def _schedulers(table: Mapping[str, Any], place: str) -> list[Any]:
     return listed(table.get("schedulers"), f"{place}, schedulers")
 
 
-def _webhook(item: Any, place: str) -> WebhookSettings:
+def _receiver(item: Any, place: str) -> WebhookSettings | ActuatorSettings:
+    """The settings of one receiver, as its kind asks for."""
     table = dict(mapping(item, place))
-    check_keys(table, (*(f.name for f in fields(WebhookSettings)), "kind", "secret_file"), place)
     kind = table.pop("kind", None)
+    if isinstance(kind, str) and kind in ACTUATORS:
+        try:
+            settings: ActuatorSettings = fill(ACTUATORS[kind].settings, table, place)
+        except ValueError as error:
+            raise Failure(f"{place}: {error}") from error
+        return settings
     if not isinstance(kind, str) or kind not in SCHEDULERS:
-        raise Failure(f"{place}, kind: expected one of {', '.join(SCHEDULERS)}")
+        raise Failure(f"{place}, kind: expected one of {', '.join((*SCHEDULERS, *ACTUATORS))}")
+    return _webhook(table, place)
+
+
+def _webhook(table: dict[str, Any], place: str) -> WebhookSettings:
+    check_keys(table, (*(f.name for f in fields(WebhookSettings)), "secret_file"), place)
     if "secret_file" in table:
         table["secret"] = _secret_file(str(table.pop("secret_file")), f"{place}, secret_file")
     settings = fill(WebhookSettings, table, place)

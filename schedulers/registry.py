@@ -1,11 +1,47 @@
-"""The kinds of receivers that a configuration may name: one file and one line each."""
+"""The kinds of receivers that a configuration may name: one file and one line each.
+
+What takes messages alone is in SCHEDULERS; what can be read back, with the record of its settings, in ACTUATORS.
+"""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+from schedulers.actuator import Actuator
 from schedulers.scheduler import Scheduler
 from schedulers.settings import WebhookSettings
 from schedulers.webhook import Webhook
 
+
+class ActuatorSettings(Protocol):
+    """A frozen dataclass of a kind's settings. Its `__post_init__` may refuse values: ValueError with the remedy."""
+
+    @property
+    def name(self) -> str:
+        """What the operator calls it; no two receivers share one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActuatorKind:
+    """The record that a configuration fills, and what is made of it; making opens no connection."""
+
+    settings: type[Any]
+    make: Callable[[Any], Actuator]
+
+
 SCHEDULERS: Mapping[str, Callable[[WebhookSettings], Scheduler]] = {
     "webhook": Webhook,
 }
+ACTUATORS: Mapping[str, ActuatorKind] = {}
+
+
+def make_actuator(settings: ActuatorSettings, kinds: Mapping[str, ActuatorKind] = ACTUATORS) -> Actuator:
+    """The scheduler that a record of settings is of.
+
+    Raises:
+        TypeError: the record is of no known kind.
+    """
+    for kind in kinds.values():
+        if type(settings) is kind.settings:
+            return kind.make(settings)
+    raise TypeError(f"{type(settings).__name__} is the settings of no kind of scheduler: {', '.join(kinds) or 'none'}")
