@@ -4,7 +4,8 @@
     gpu-017,r03,leaf-02,H100-SXM,8,550.90.07,2025-01-01T00:00:00Z,
 
 gives `Node(node="gpu-017", rack="r03", leaf="leaf-02", gpus=8, ...)`. Only `node` must be there; a column that is
-absent or empty is unknown. Columns may stand in any order, others are passed over.
+absent or empty is unknown; `nvlink_domain` (of nodes that share NVLink switches) may be one more. Columns may stand in
+any order, others are passed over.
 """
 
 import csv
@@ -57,6 +58,7 @@ def _node(row: Mapping[str, str | None]) -> Node:
         driver=text.get("driver"),
         in_service_since=None if since is None else parse_time(since),
         in_service_until=None if until is None else parse_time(until),
+        nvlink_domain=text.get("nvlink_domain"),
     )
 
 

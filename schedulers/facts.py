@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from schedulers.settings import Stop
 from store.event import parse_time
 from store.hint import OPEN_STATES, Hint
 from store.hint_log import ACTOR_POLICY
 from store.incident import Incident
+from store.trips import Trip
 
 HOLDING = ("cordon", "drain")  # what keeps work off a node, and so costs budget
 
@@ -16,7 +18,7 @@ HOLDING = ("cordon", "drain")  # what keeps work off a node, and so costs budget
 class NodeFacts:
     """One node as of now. `score` is that of 24 h or None; `fault` a confirmed one that is not repaired yet.
 
-    `control`: nothing is asked of the scheduler for its score alone.
+    `control`: nothing is asked of the scheduler for its score alone. `idle`: no job runs on it; None: not known.
     """
 
     node: str
@@ -28,23 +30,33 @@ class NodeFacts:
     fault: Incident | None = None
     out: bool = False
     control: bool = False
+    nvlink_domain: str | None = None
+    idle: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The whole of a decision's ground. `hints`: those open, still valid, or made within the hour."""
+    """The whole of a decision's ground.
+
+    `hints`: those open, still valid, or made within the hour. `still_held`: nodes that a scheduler may still hold for
+    us though their hint has ended. `trips`: the breaker's newest of each group. `stop`: what the kill switch stops.
+    """
 
     now: datetime
     nodes: Sequence[NodeFacts]
     hints: Sequence[Hint] = field(default_factory=tuple)
+    still_held: frozenset[str] = frozenset()
+    trips: Sequence[Trip] = ()
+    stop: Stop = "none"
 
     def open_by_node(self) -> Mapping[str, Hint]:
         """Each node's open hint."""
-        return {hint.node: hint for hint in self.hints if hint.state in OPEN_STATES}
+        return {hint.node: hint for hint in self.hints if hint.state in OPEN_STATES and hint.job is None}
 
     def refused_by_node(self) -> Mapping[str, Hint]:
         """Each node's newest hint that a person ended and that would still be valid."""
-        return {hint.node: hint for hint in self.hints if hint.valid_until > self.now and _by_person(hint)}
+        past = (hint for hint in self.hints if hint.job is None and hint.valid_until > self.now)
+        return {hint.node: hint for hint in past if _by_person(hint)}
 
 
 def acted(hint: Hint) -> datetime:

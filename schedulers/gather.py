@@ -9,6 +9,7 @@ from schedulers.settings import Policy
 from store.control import ControlGroup
 from store.hint_log import recent_hints
 from store.read_states import newest_scores, node_places, nodes_out, score_reasons, unrepaired_faults
+from store.trips import newest_trips
 
 _HORIZON_H = 24
 # A score that is older than this says nothing of now.
@@ -37,8 +38,10 @@ def gather(connection: sa.Connection, policy: Policy, now: datetime, group: Cont
             node in out,
             # Drawn among those alone of which their score asks something: a draw costs, and nodes are many.
             group is not None and node in reasons and group.holds(node, now),
+            domain,
         )
-        for node, rack, leaf, driver in node_places(connection)
+        for node, rack, leaf, driver, domain in node_places(connection)
     ]
     window = timedelta(seconds=max(3600.0, policy.breaker.window_s))
-    return Inputs(now, nodes, tuple(recent_hints(connection, now, window)))
+    hints = tuple(recent_hints(connection, now, window))
+    return Inputs(now, nodes, hints, trips=newest_trips(connection))

@@ -5,6 +5,7 @@ a soft cordon pays from 0.7 % on at 10,000 GPUs and 6.9 % at 1,024, a migration 
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 # shadow: written down, never sent. approve: a person confirms each. act: sent. (`auto` in a file is read as act.)
@@ -104,14 +105,20 @@ class Policy:
 
     mode: Mode = "shadow"
     stop: Stop = "none"
+    stop_file: Path | None = None  # while it is there: `holds`, or `all` where that is its text
     version: int = 1  # of the file's form
     thresholds: Thresholds = field(default_factory=Thresholds)
     budgets: Budgets = field(default_factory=Budgets)
     breaker: Breaker = field(default_factory=Breaker)
     control: Control = field(default_factory=Control)
     validity_s: float = 24 * 3600.0
-    # How long a node must have shown no fatal fault before its cordon is released.
-    healthy_s: float = 24 * 3600.0
+    release: Release = field(default_factory=Release)
+    job_watch: JobWatch = field(default_factory=JobWatch)
+
+    @property
+    def healthy_s(self) -> float:
+        """How long a node must have shown no fatal fault before its cordon is released, seconds."""
+        return self.release.healthy_s
 
 
 @dataclass(frozen=True, slots=True)

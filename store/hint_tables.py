@@ -93,6 +93,13 @@ trips = sa.Table(  # of the breaker: one is in force until a person resets it
     sa.Column("reset", UtcTime),
     sa.Column("reset_by", sa.Text),
     sa.Column("backlog", sa.Text),  # drop, review
+    sa.Index(
+        "ix_trips_in_force",
+        *("kind", "name"),
+        unique=True,
+        postgresql_where=sa.text("reset IS NULL"),
+        sqlite_where=sa.text("reset IS NULL"),
+    ),
 )
 
 switches = sa.Table(  # the kill switch as people set it, the newest row counts; never updated

@@ -15,9 +15,10 @@ from store.read_pages import between
 
 
 def node_places(connection: sa.Connection) -> Sequence[Any]:
-    """Every node's (name, rack, leaf, driver), by name: no more, for they are many and asked for often."""
+    """Every node's (name, rack, leaf, driver, NVLink domain), by name: they are many and asked for often."""
     nodes = schema.nodes.c
-    return connection.execute(sa.select(nodes.node, nodes.rack, nodes.leaf, nodes.driver).order_by(nodes.node)).all()
+    columns = (nodes.node, nodes.rack, nodes.leaf, nodes.driver, nodes.nvlink_domain)
+    return connection.execute(sa.select(*columns).order_by(nodes.node)).all()
 
 
 def newest_scores(

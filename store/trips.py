@@ -1,0 +1,80 @@
+"""Trips of the breaker: each is in force until a person resets it.
+
+note_trip(connection, "leaf", "leaf-3", "4 nodes ...", 4, now)      # again: nothing, while the group's last is in force
+reset_trip(connection, seq, "drop", now, "alice")
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from store import schema
+
+# What is to become of those that called before a reset: they call no more, or wait for a person each.
+Backlog: TypeAlias = Literal["drop", "review"]
+_TRIPS = schema.trips
+
+
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """One trip: of which group of nodes (`kind` and `name`), why, at how many calls; `reset` None: in force."""
+
+    seq: int
+    time: datetime
+    kind: str
+    name: str
+    why: str
+    count: int
+    reset: datetime | None = None
+    reset_by: str | None = None
+    backlog: Backlog | None = None
+
+    @property
+    def group(self) -> tuple[str, str]:
+        """Which nodes it concerns."""
+        return self.kind, self.name
+
+
+def note_trip(connection: sa.Connection, group: tuple[str, str], why: str, count: int, now: datetime) -> bool:
+    """Write down that a group has tripped; whether it had not yet. Of two that say so at once one is heard."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    row = {"time": now, "kind": group[0], "name": group[1], "why": why, "count": count}
+    made = dialect.insert(_TRIPS).values(**row)
+    made = made.on_conflict_do_nothing(index_elements=["kind", "name"], index_where=_TRIPS.c.reset.is_(None))
+    return connection.execute(made).rowcount > 0
+
+
+def newest_trips(connection: sa.Connection) -> list[Trip]:
+    """Of each group that has ever tripped the last trip, by their numbers."""
+    newest = sa.select(sa.func.max(_TRIPS.c.seq)).group_by(_TRIPS.c.kind, _TRIPS.c.name)
+    return _read(connection, sa.select(_TRIPS).where(_TRIPS.c.seq.in_(newest)).order_by(_TRIPS.c.seq))
+
+
+def trips_page(connection: sa.Connection, limit: int, before: int | None = None, in_force: bool = False) -> list[Trip]:
+    """Trips, the newest first, at most `limit`, with a `seq` under `before`; of those in force alone."""
+    query = sa.select(_TRIPS).order_by(_TRIPS.c.seq.desc()).limit(limit)
+    if before is not None:
+        query = query.where(_TRIPS.c.seq < before)
+    if in_force:
+        query = query.where(_TRIPS.c.reset.is_(None))
+    return _read(connection, query)
+
+
+def read_trip(connection: sa.Connection, seq: int) -> Trip | None:
+    """The trip of a number."""
+    found = _read(connection, sa.select(_TRIPS).where(_TRIPS.c.seq == seq))
+    return found[0] if found else None
+
+
+def reset_trip(connection: sa.Connection, seq: int, backlog: Backlog, now: datetime, who: str) -> bool:
+    """End a trip, if nobody has yet; whether this did. Of two that do so at once one does."""
+    values = {"reset": now, "reset_by": who, "backlog": backlog}
+    done = sa.update(_TRIPS).where(_TRIPS.c.seq == seq, _TRIPS.c.reset.is_(None)).values(**values)
+    return connection.execute(done).rowcount > 0
+
+
+def _read(connection: sa.Connection, query: sa.Select[Any]) -> list[Trip]:
+    return [Trip(**row) for row in connection.execute(query).mappings()]
