@@ -7,7 +7,6 @@ with engine.connect() as connection:
 import math
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,13 +15,12 @@ from goodput import checkpoint, spares
 from goodput.foretold import Predictor
 from goodput.ledger import Ledger
 from goodput.reading import NoRecordsError, no_such_run, read_ledgers
-from goodput.sampling import mean_interval, median_interval
-from goodput.training_log import median
+from goodput.run_history import RunHistory, history_of
+from goodput.sampling import mean_interval
 from store import schema
 from store.read import newest_time, read_jobs
 
 _NODES, _OUTAGES = schema.nodes, schema.outages
-_DAY_MS = 86_400_000
 _SIGMAS = 1.96
 
 
@@ -37,7 +35,7 @@ def checkpoint_advice(
     ledger = max(read_ledgers(connection, run), key=lambda one: one.end_ms, default=None)
     if ledger is None:
         raise NoRecordsError(no_such_run(connection, run))
-    return advice_of(ledger.run, checkpoint_inputs(ledger), predictor)
+    return advice_of(ledger.run, checkpoint_inputs(ledger, history_of(ledger)), predictor)
 
 
 def advice_of(
@@ -56,23 +54,23 @@ def advice_of(
     return {"run": run, **checkpoint.advise(inputs, predictor=predictor).to_json()}
 
 
-def checkpoint_inputs(ledger: Ledger) -> checkpoint.CheckpointInputs | None:
-    """What a ledger measured of saves and stops; None where it tells of no finished save."""
-    stalls = [save.length_ms / 1000 for save in ledger.saves]
-    stall = median(stalls)
-    if not stall or not ledger.nodes or not ledger.wall_ms:
+def checkpoint_inputs(ledger: Ledger, history: RunHistory | None) -> checkpoint.CheckpointInputs | None:
+    """What a ledger and its history measured of saves and stops; None where they tell of no finished save.
+
+    The figures are those that gains and what-ifs go by: `run_model.model_of`.
+    """
+    if history is None or not history.save_s:
         return None
-    cuts = ledger.interruptions
-    ways_back = [cut.restart_ms / 1000 for cut in cuts] or [_first_startup_ms(ledger) / 1000]
-    save_low, save_high = median_interval(stalls) or (None, None)
+    ways_back = [stop.back_s for stop in history.stops] or [_first_startup_ms(ledger) / 1000]
+    save_low, save_high = mean_interval(history.saves_s) or (None, None)
     restart_low, restart_high = mean_interval(ways_back) or (None, None)
     return checkpoint.CheckpointInputs(
-        nodes=ledger.nodes,
-        failures=len(cuts),
-        node_days=ledger.nodes * ledger.wall_ms / _DAY_MS,
-        save_s=stall,
+        nodes=history.nodes,
+        failures=len(history.stops),
+        node_days=history.node_days,
+        save_s=history.save_s,
         restart_s=sum(ways_back) / len(ways_back),
-        interval_s=_save_interval_s(ledger),
+        interval_s=history.interval_s,
         save_low_s=save_low,
         save_high_s=save_high,
         restart_low_s=restart_low,
@@ -93,13 +91,6 @@ def _first_startup_ms(ledger: Ledger) -> int:
     """What a start costs, of a run that was never interrupted."""
     buckets = ledger.buckets_ms
     return (buckets["startup"] + buckets["checkpoint_load"]) // max(1, ledger.attempts)
-
-
-def _save_interval_s(ledger: Ledger) -> float | None:
-    """The median time between the end of a save and the beginning of the next, seconds."""
-    gaps = [after.start_ms - before.end_ms for before, after in pairwise(ledger.saves)]
-    middle = median([gap for gap in gaps if gap > 0])
-    return None if middle is None else middle / 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,10 @@ class CheckpointInputs:
         nodes: nodes of the run.
         failures: interruptions seen.
         node_days: over how many node-days.
-        save_s: median stall of a save, seconds.
+        save_s: mean stall of a save, as the run saves now (`goodput/saves_now.py`), seconds.
         restart_s: mean way back after an interruption (detection, waiting, startup, load), seconds.
         interval_s: median time between two saves now; None where nobody saved twice.
-        save_low_s, save_high_s: the 95 % interval of the median stall; None where it was not determined.
+        save_low_s, save_high_s: the 95 % interval of the mean stall; None where it was not determined.
         restart_low_s, restart_high_s: the same of the mean way back.
         memory_share: the share of the stops that spared the memory of their nodes; None where no stop tells.
     """

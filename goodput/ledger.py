@@ -17,6 +17,7 @@ from goodput.details import details_of
 from goodput.gpu_time import gpu_ms, held, sized
 from goodput.interruption import Interruption
 from goodput.ratios import run_ratios
+from goodput.saves_now import saves_now
 from goodput.settling import settle
 from goodput.timeline import BUCKETS, Bucket, Segment, from_ms, merged, sums
 from goodput.training_log import LogLine, Pace, known_at, sessions
@@ -52,6 +53,7 @@ class Ledger:
     """A run's account. `start_ms` counts from 1970, or from the log's beginning where `dated` is False.
 
     `held` = the time of its attempts, each stretch with its GPUs (goodput/gpu_time.py); None = their number is unknown.
+    `saves` = the stalls of all finished saves, `saves_now` those that tell how it saves now (goodput/saves_now.py).
     `iteration_ms` = its usual time of an iteration.
     """
 
@@ -68,6 +70,7 @@ class Ledger:
     is_open: bool
     held: tuple[tuple[Segment, int], ...] | None = None
     iteration_ms: float | None = None
+    saves_now: tuple[Segment, ...] = ()
     unfinished_saves: tuple[UnfinishedSave, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -155,6 +158,7 @@ def account(records: RunRecords, until_ms: int | None = None) -> Ledger:
         is_open=bool(attempts) and attempts[-1].end_ms is None,
         held=held(walked, wall, records.gpus),
         iteration_ms=walker.median_ms,
+        saves_now=saves_now([one.saves for one in walked]),
         unfinished_saves=tuple(save for one in walked for save in one.unfinished),
         details=details_of(walked, log),
     )

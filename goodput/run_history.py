@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 from goodput.components import component_of
 from goodput.interruption import Interruption
 from goodput.ledger import Ledger
+from goodput.saves_now import interval_s, save_s
 from goodput.timeline import Bucket, Segment
-from goodput.training_log import median
 
 Part: TypeAlias = Literal["detection", "waiting", "startup", "checkpoint_load"]
 PARTS: tuple[Part, ...] = ("detection", "waiting", "startup", "checkpoint_load")
@@ -55,8 +55,9 @@ class RunHistory:
         saving_s: what all finished saves stalled together.
         first_pause_s: what the run did not work before its first stop (the first wait and start).
         kept_share: of the time at work outside of saves, what was productive (the rest: evaluation, slow iterations).
-        saves_s: the stalls of its finished saves (a sample, where there were many).
-        interval_s: the median time between two saves; None where nobody saved twice.
+        save_s: the mean stall of a save, as it saves now (`goodput/saves_now.py`); None where nobody saved.
+        saves_s: these stalls (a sample, where there were many).
+        interval_s: the median time between two of these saves; None where nobody saved twice.
     """
 
     run: str
@@ -68,6 +69,7 @@ class RunHistory:
     kept_share: float
     first_pause_s: float
     stops: tuple[Stop, ...]
+    save_s: float | None
     saves_s: tuple[float, ...]
     interval_s: float | None
 
@@ -126,8 +128,9 @@ def history_of(ledger: Ledger) -> RunHistory | None:
         kept_share=buckets["productive"] / at_work,
         first_pause_s=sum(s.length_ms for s in stretches[0] if s.bucket in _IDLE) / 1000,
         stops=tuple(_stop(cut, part, ledger.start_ms) for cut, part in zip(cuts, stretches[1:], strict=True)),
-        saves_s=_sample([save.length_ms / 1000 for save in ledger.saves]),
-        interval_s=_interval_s(ledger.saves),
+        save_s=save_s(ledger.saves_now),
+        saves_s=_sample([save.length_ms / 1000 for save in ledger.saves_now]),
+        interval_s=interval_s(ledger.saves_now),
     )
 
 
@@ -165,15 +168,8 @@ def _stop(cut: Interruption, stretch: list[Segment], start_ms: int) -> Stop:
     )
 
 
-def _interval_s(saves: tuple[Segment, ...]) -> float | None:
-    """The median time between the end of a save and the beginning of the next, seconds."""
-    gaps = [after.start_ms - before.end_ms for before, after in pairwise(saves)]
-    middle = median([gap for gap in gaps if gap > 0])
-    return None if middle is None else middle / 1000
-
-
 def _sample(lengths_s: list[float]) -> tuple[float, ...]:
     """All, or as many as are kept, evenly spaced in their order."""
     ordered = sorted(lengths_s)
     step = max(1.0, len(ordered) / _MOST_SAVES)
-    return tuple(ordered[int(i * step)] for i in range(min(len(ordered), _MOST_SAVES)))
+    return tuple(ordered[int((i + 0.5) * step)] for i in range(min(len(ordered), _MOST_SAVES)))

@@ -58,14 +58,14 @@ def model_of(history: RunHistory) -> Model:
     Raises:
         ValueError: it saved less than twice: its interval is not known.
     """
-    if not history.saves_s or not history.interval_s:
+    if history.save_s is None or not history.interval_s:
         raise ValueError(
             f"run {history.run!r} shows no two finished saves: ingest its training log with save timings first"
         )
     return Model(
         rate=len(history.stops) / history.wall_s,
         interval_s=history.interval_s,
-        save_s=sum(history.saves_s) / len(history.saves_s),
+        save_s=history.save_s,
         write_s=0.0,
         detection=history.mean("detection"),
         waiting=history.mean("waiting"),

@@ -1,4 +1,4 @@
-"""How sure a measured figure is: draws of a failure rate, and intervals of means and medians by drawing again.
+"""How sure a measured figure is: draws of a failure rate, and intervals of means by drawing again.
 
 Everything is seeded: the same records give the same interval.
 """
@@ -48,23 +48,6 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[fl
     if len(values) < 2:
         return None
     return within(mean_draws(np.asarray(values, dtype=np.float64)[:, None], generator())[:, 0], confidence)
-
-
-def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """The interval of a median between two of the values in their order, by the binomial (exact); None of too few."""
-    ordered, tail = sorted(values), (1 - confidence) / 2
-    share, total = 0.5 ** len(ordered) if len(ordered) < 1_000 else 0.0, 0.0
-    if not share:  # the normal distribution, of very many
-        half = 1.96 * len(ordered) ** 0.5 / 2
-        middle = len(ordered) / 2
-        return ordered[max(0, int(middle - half))], ordered[min(len(ordered) - 1, int(middle + half))]
-    below = -1
-    for k in range(len(ordered)):
-        total += share
-        if total > tail:
-            break
-        below, share = k, share * (len(ordered) - k) / (k + 1)
-    return (ordered[below], ordered[-1 - below]) if below >= 0 else None
 
 
 def within(draws: Floats, confidence: float = 0.95) -> tuple[float, float]:

@@ -29,7 +29,7 @@ from store.log_news import LATE, remove_news
 from store.losses import Loss
 
 # Ledgers of another form are made again. Count it up when what a ledger says changes.
-FORM = 2
+FORM = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,8 @@ def snapshot(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 
 def _content(ledger: Ledger) -> dict[str, Any]:
-    inputs, history = checkpoint_inputs(ledger), history_of(ledger)
+    history = history_of(ledger)
+    inputs = checkpoint_inputs(ledger, history)
     return {
         "account": ledger.to_json(),
         "attempts": ledger.attempts,

@@ -20,7 +20,8 @@ def history(stops: tuple[Stop, ...], wall_s: float = 864_000.0, nodes: int = 64)
         up = max(0.0, end - begin - (stops[i - 1].back_s if i else 0.0))
         productive += up * 1800 / 1860 if i == len(stops) else 1800 * (up // 1860)
     saving = productive / 1800 * 60
-    return RunHistory("llm", nodes, 1_740_787_200.0, wall_s, productive, saving, 1.0, 0.0, stops, (60.0,) * 40, 1800.0)
+    saves = (60.0, (60.0,) * 40, 1800.0)
+    return RunHistory("llm", nodes, 1_740_787_200.0, wall_s, productive, saving, 1.0, 0.0, stops, *saves)
 
 
 def random_history(failures: int = 60, mttf_s: float = 20_000.0, nodes: int = 64, seed: int = 1) -> RunHistory:
