@@ -43,8 +43,9 @@ def load_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings:
     """
     place = "the defaults" if file is None else str(file)
     table = dict(_read(file)) if file is not None else {}
-    check_keys(table, (*_POLICY, *_SERVER, "tokens", "schedulers", "shapes"), place)
+    check_keys(table, (*_POLICY, *_SERVER, "tokens", "schedulers", "shapes", "healthy_s"), place)
     _overlay(table, environ)
+    _rename_healthy(table, environ)
     if table.get("mode") == "auto":  # as it was called at first
         table["mode"] = "act"
     policy = fill(Policy, {key: table[key] for key in _POLICY if key in table}, place)
@@ -106,6 +107,14 @@ def _overlay(table: dict[str, Any], environ: Mapping[str, str]) -> None:
                 inner[group] = dict(mapping(inner.get(group), group))
                 inner = inner[group]
             inner[key] = _scalar(environ[variable])
+
+
+def _rename_healthy(table: dict[str, Any], environ: Mapping[str, str]) -> None:
+    """`healthy_s` stood by itself at first; `release: {healthy_s: ...}` wins over it."""
+    if f"{_PREFIX}HEALTHY_S" in environ:
+        table["healthy_s"] = _scalar(environ[f"{_PREFIX}HEALTHY_S"])
+    if "healthy_s" in table:
+        table["release"] = {"healthy_s": table.pop("healthy_s"), **mapping(table.get("release"), "release")}
 
 
 def _scalar(text: str) -> Any:

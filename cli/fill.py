@@ -89,12 +89,20 @@ def convert(kind: Any, value: Any, place: str) -> Any:
         return None if value is None else convert(int, value, place)
     if kind == str | None:
         return None if value is None else convert(str, value, place)
+    if kind == tuple[str, ...]:
+        return _words(value, place)
     if kind is float and type(value) in (int, float):
         value = float(value)
     if type(value) is kind and (kind in (str, bool) or 0 <= value < math.inf):
         return value
     expected = {float: "a finite number, not negative", int: "a whole number, not negative", bool: "true or false"}
     raise Failure(f"{place}: expected {expected.get(kind, 'text')}, found {_said(value)}")
+
+
+def _words(value: Any, place: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or any(type(word) is not str for word in value):
+        raise Failure(f"{place}: expected a list of texts, one a word, found {_said(value)}")
+    return tuple(value)
 
 
 def _said(value: Any) -> str:

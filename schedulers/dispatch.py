@@ -78,6 +78,8 @@ def _owe_new(connection: sa.Connection, means: Dispatch, now: datetime) -> None:
         ended = read_hint(connection, taken.hint)
         if ended is None or taken.scheduler not in names or taken.payload["data"]["action"] == "release":
             continue
+        if ended.job is not None:
+            continue  # what was asked of a job is over with it; a release would speak of the node
         if means.mode != "shadow" or shadow:
             owed.append(_delivery(ended, "release", taken.scheduler, "shadow" if shadow else means.mode, now))
     owe(connection, owed)

@@ -152,7 +152,7 @@ def _open_hints() -> sa.Subquery:
     table = schema.hints
     newest = sa.func.row_number().over(partition_by=table.c.node, order_by=(table.c.created.desc(), table.c.id.desc()))
     ranked = sa.select(table.c.node, table.c.id, table.c.action, table.c.state, newest.label("place"))
-    hints = ranked.where(table.c.state.in_(OPEN_STATES)).subquery()
+    hints = ranked.where(table.c.state.in_(OPEN_STATES), table.c.job.is_(None)).subquery()
     # Grouped, not filtered: PostgreSQL takes a filter on a place for one row, and then loops over them for each node.
     newest_of = (
         sa.func.max(sa.case((hints.c.place == 1, hints.c[name]))).label(name) for name in ("id", "action", "state")

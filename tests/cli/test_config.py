@@ -51,9 +51,21 @@ def test_the_example_shows_every_key_and_the_defaults() -> None:
     assert (webhook.name, webhook.send_shadow, webhook.timeout_s) == ("ops", False, 15.0)
     shown = yaml.safe_load(EXAMPLE.read_text())
     assert shown.keys() == {
-        *("mode", "thresholds", "budgets", "breaker", "control", "validity_s", "healthy_s", "training", "trial"),
+        *("mode", "thresholds", "budgets", "breaker", "control", "validity_s", "training", "trial"),
+        *("release", "job_watch"),
         *("schedulers", "tokens", "intervals", "keep", "limits", "body_limit_bytes", "silent_after_s", "processes"),
     }
+
+
+def test_the_healthy_time_may_be_said_as_it_was_at_first(tmp_path: Path) -> None:
+    """`healthy_s` by itself; what stands under `release` wins over it, and so does the environment."""
+    assert load(tmp_path, "healthy_s: 60").policy.release.healthy_s == 60.0
+    both = load(tmp_path, "healthy_s: 60\nrelease: {healthy_s: 90, validate: [check, '{node}']}")
+    assert (both.policy.healthy_s, both.policy.release.validate) == (90.0, ("check", "{node}"))
+    assert load(tmp_path, "mode: shadow", FORESHOCK_HEALTHY_S="30").policy.healthy_s == 30.0
+    assert load(tmp_path, "mode: shadow", FORESHOCK_RELEASE__HEALTHY_S="40").policy.healthy_s == 40.0
+    assert "expected a list of texts" in refused(tmp_path, "release: {validate: check gpu}")
+    assert "expected a list of texts" in refused(tmp_path, "release: {validate: [1]}")
 
 
 def test_shapes_of_models_are_read_by_the_names_of_their_runs(tmp_path: Path) -> None:
