@@ -65,22 +65,33 @@ def score_reasons(
 
 
 def nodes_out(connection: sa.Connection, at: datetime, node: str | None = None) -> set[str]:
-    """Nodes with an outage that is open at a moment."""
+    """Nodes with an outage that is open at a moment; those that are out for our own hint alone are not among them."""
     table = schema.outages
     query = sa.select(table.c.node).where(table.c.start <= at, sa.or_(table.c.end.is_(None), table.c.end > at))
+    query = query.where(not_ours(table.c.reason))
     return set(connection.scalars(_of(query, table.c.node, node)))
+
+
+def not_ours(reason: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    """Whether an outage is another's than a drain of ours, which Slurm records like any."""
+    return sa.or_(reason.is_(None), reason.not_like("foreshock:%"))
 
 
 def unrepaired_faults(connection: sa.Connection, since: datetime, now: datetime) -> dict[str, Incident]:
     """Each node's newest confirmed fault (a fatal hardware incident) since a moment that no outage has ended.
 
-    After an outage the node has been seen to. An incident dated after `now` counts: its host's clock runs ahead.
+    After an outage the node has been seen to, but not after a drain of ours. What ended before the node's machine came
+    into service was another machine's. An incident dated after `now` counts: its host's clock runs ahead.
     """
-    outages, incidents = schema.outages, schema.incidents
+    outages, incidents, nodes = schema.outages, schema.incidents, schema.nodes
     ended = sa.select(outages.c.node, sa.func.max(outages.c.end, type_=schema.UtcTime()).label("end"))
-    ended = ended.where(outages.c.end >= since, outages.c.end <= now).group_by(outages.c.node)
+    ended = ended.where(outages.c.end >= since, outages.c.end <= now, not_ours(outages.c.reason))
+    ended = ended.group_by(outages.c.node)
     repaired = {row.node: row.end for row in connection.execute(ended)}
-    query = sa.select(incidents).where(
+    machine = nodes.c.in_service_since
+    joined = incidents.outerjoin(nodes, nodes.c.node == incidents.c.node)
+    query = sa.select(incidents).select_from(joined).where(
+        sa.or_(machine.is_(None), machine > now, machine <= incidents.c.end),
         incidents.c.severity == "fatal",
         incidents.c.cause == "hardware",
         incidents.c.node.is_not(None),
