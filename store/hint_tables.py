@@ -147,3 +147,10 @@ hint_outcomes = sa.Table(  # whether a hint was right, judged once its time is o
     sa.Column("held_gpu_h", sa.Float),  # what it cost, or would have
     sa.Column("saved_gpu_h", sa.Float),  # what it saved, or would have
 )
+
+marks = sa.Table(  # numbers that grow with news, for processes that wait for it
+    "marks",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, nullable=False),
+)

@@ -6,6 +6,7 @@ from store.hint_tables import audit as audit
 from store.hint_tables import deliveries as deliveries
 from store.hint_tables import hint_outcomes as hint_outcomes
 from store.hint_tables import hints as hints
+from store.hint_tables import marks as marks
 from store.hint_tables import outbox as outbox
 from store.hint_tables import placements as placements
 from store.hint_tables import policies as policies

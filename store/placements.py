@@ -1,0 +1,70 @@
+"""What each scheduler that is read back holds for a hint, as we last asked or saw it: one row a hint and scheduler."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeAlias, get_args
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from store import schema
+from store.bulk_rows import among
+from store.hint import HintAction
+
+# asked: ordered, and not read back yet. confirmed: read back. foreign: another keeps work off the node. undone: a
+# person took our hold off. absent: no such node there. refused: it will not be asked this. released: nothing of ours is
+# there any more.
+PlacementState: TypeAlias = Literal["asked", "confirmed", "foreign", "undone", "absent", "refused", "released"]
+PLACEMENT_STATES: tuple[PlacementState, ...] = get_args(PlacementState)
+FINAL_STATES: tuple[PlacementState, ...] = ("undone", "released")
+_TABLE = schema.placements
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One row. `observed`: when it was first seen as it is; `due`: when an order that shows no effect is given again."""
+
+    hint: str
+    scheduler: str
+    node: str
+    action: HintAction  # that it was last brought to; `release` while our hold is taken off
+    state: PlacementState
+    attempts: int
+    due: datetime
+    asked: datetime | None = None
+    observed: datetime | None = None
+    detail: str | None = None
+
+
+def unsettled(connection: sa.Connection, scheduler: str) -> list[Placement]:
+    """A scheduler's rows that may still change."""
+    query = sa.select(_TABLE).where(_TABLE.c.scheduler == scheduler, _TABLE.c.state.not_in(FINAL_STATES))
+    return [Placement(**row) for row in connection.execute(query).mappings()]
+
+
+def placements_of(connection: sa.Connection, hints: Sequence[str]) -> Mapping[str, list[Placement]]:
+    """The rows of hints, by hint, in the order of the schedulers' names."""
+    found: dict[str, list[Placement]] = {}
+    if hints:
+        query = sa.select(_TABLE).where(among(connection, _TABLE.c.hint, hints))
+        for row in connection.execute(query.order_by(_TABLE.c.hint, _TABLE.c.scheduler)).mappings():
+            found.setdefault(row["hint"], []).append(Placement(**row))
+    return found
+
+
+def save_placements(connection: sa.Connection, placements: Iterable[Placement]) -> None:
+    """Write rows, each over what was there of its hint and scheduler."""
+    rows: list[dict[str, Any]] = [asdict(placement) for placement in placements]
+    if not rows:
+        return
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(_TABLE)
+    changed = {name: statement.excluded[name] for name in rows[0] if name not in ("hint", "scheduler")}
+    connection.execute(statement.on_conflict_do_update(index_elements=["hint", "scheduler"], set_=changed), rows)
+
+
+def nodes_held(connection: sa.Connection) -> frozenset[str]:
+    """The nodes that a scheduler holds for us, or may: ordered and not yet read back, confirmed, or being released."""
+    query = sa.select(_TABLE.c.node).where(_TABLE.c.state.in_(("asked", "confirmed")))
+    return frozenset(connection.execute(query).scalars())

@@ -1,0 +1,47 @@
+"""Placements: what each scheduler holds for a hint."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import sqlalchemy as sa
+
+from store.database import writing
+from store.placements import PLACEMENT_STATES, Placement, nodes_held, placements_of, save_placements, unsettled
+
+NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
+ONE = Placement("h1", "slurm", "a", "cordon", "asked", 1, NOW + timedelta(seconds=1), NOW)
+
+
+def save(engine: sa.Engine, *placements: Placement) -> None:
+    """Write rows."""
+    with writing(engine).begin() as connection:
+        save_placements(connection, placements)
+
+
+def test_a_row_is_read_as_it_was_written_and_written_over(any_engine: sa.Engine) -> None:
+    """One of a hint and scheduler."""
+    save(any_engine)
+    other = replace(ONE, scheduler="kube", state="foreign", detail="cordoned by hand")
+    save(any_engine, ONE, other, replace(ONE, hint="h2", node="b"))
+    anew = replace(ONE, state="confirmed", observed=NOW, attempts=0)
+    save(any_engine, anew)
+    with any_engine.connect() as connection:
+        found = placements_of(connection, ["h1", "h3"])
+        assert placements_of(connection, []) == {}
+    assert found == {"h1": [other, anew]}
+
+
+def test_what_is_over_is_not_looked_at_again(any_engine: sa.Engine) -> None:
+    """All of one scheduler that may still change, and none of another's."""
+    save(any_engine, *(replace(ONE, hint=state, state=state) for state in PLACEMENT_STATES))
+    save(any_engine, replace(ONE, scheduler="kube"))
+    with any_engine.connect() as connection:
+        found = {placement.state for placement in unsettled(connection, "slurm")}
+    assert found == {"asked", "confirmed", "foreign", "absent", "refused"}
+
+
+def test_nodes_that_are_held_or_may_be(any_engine: sa.Engine) -> None:
+    """An order whose answer was lost counts; what others hold, or what is let go, does not."""
+    save(any_engine, *(replace(ONE, hint=state, node=f"n-{state}", state=state) for state in PLACEMENT_STATES))
+    with any_engine.connect() as connection:
+        assert nodes_held(connection) == {"n-asked", "n-confirmed"}
