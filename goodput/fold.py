@@ -146,7 +146,7 @@ def _asked_of(before: Sequence[LogLine], lines: Sequence[LogLine]) -> list[int]:
             asked.add(line.iteration or 0)
         if line.kind in ("checkpoint_load", "training_start"):
             last = None
-        elif line.kind == "iteration" and line.iteration is not None:
+        elif (line.kind == "iteration" or line.tells_end_of_work) and line.iteration is not None:
             resumed = line.iteration - line.iterations
             if place >= 0 and (last is None or resumed < last):
                 asked.add(resumed)

@@ -16,11 +16,12 @@ from goodput.bounds import bounds_ms
 from goodput.details import details_of
 from goodput.gpu_time import gpu_ms, held, sized
 from goodput.interruption import Interruption
+from goodput.pace import pace_of
 from goodput.ratios import run_ratios
 from goodput.saves_now import saves_now
 from goodput.settling import settle
 from goodput.timeline import BUCKETS, Bucket, Segment, from_ms, merged, sums
-from goodput.training_log import LogLine, Pace, known_at, sessions
+from goodput.training_log import LogLine, Pace, known_at, sessions, with_told_ends
 from goodput.walk import UnfinishedSave, Walked, Walker
 from goodput.wall import interruptions_of, lay
 from store.event import Event, format_time
@@ -129,14 +130,16 @@ def account(records: RunRecords, until_ms: int | None = None) -> Ledger:
     Args:
         until_ms: account as of this moment, milliseconds since 1970: what was known later is left out.
     """
-    log = records.log if until_ms is None else known_at(records.log, until_ms)
+    known = records.log if until_ms is None else known_at(records.log, until_ms)
+    log = with_told_ends(known)
     phases = [line for line in log if line.kind == "training_phase"]
     attempts = attempts_of(records.jobs, sessions(log), until_ms, phases)
     begins = [attempt.begin_ms for attempt in attempts if attempt.begin_ms is not None]
     start_ms = min(begins, default=0)
     # A log without any date counts from its own beginning: no moment of the calendar bounds it.
     limit_ms = until_ms if begins else None
-    walker = Walker(log, Evidence(records.faults, records.outages, records.leaves), limit_ms, records.pace)
+    evidence = Evidence(records.faults, records.outages, records.leaves)
+    walker = Walker(log, evidence, limit_ms, records.pace or pace_of(known))
     walked: list[Walked] = []
     cursor = start_ms
     for attempt in attempts:

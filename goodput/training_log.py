@@ -60,6 +60,11 @@ class LogLine:
         return None if self.span_ms is None else self.span_ms / self.iterations
 
     @property
+    def tells_end_of_work(self) -> bool:
+        """Whether an end tells of iterations that no line before it did."""
+        return self.kind == "training_end" and self.iteration is not None and self.span_ms is not None
+
+    @property
     def begin_ms(self) -> int | None:
         """When what the line covers began; None where the line bears no time or no span."""
         if self.time_ms is None or self.span_ms is None:
@@ -185,6 +190,19 @@ def work_lines(lines: Sequence[LogLine]) -> list[LogLine]:
                 found[place] = replace(found[place], duration_ms=line.duration_ms)
         elif line.kind == "iteration":
             last = len(found)
+        found.append(line)
+    return found
+
+
+def with_told_ends(lines: Iterable[LogLine]) -> list[LogLine]:
+    """The lines, the work that an end tells of as an iteration line before it: a log of progress bars prints no other.
+
+    The log's pace is taken without it: it is no line that the program printed.
+    """
+    found: list[LogLine] = []
+    for line in lines:
+        if line.tells_end_of_work:
+            found.append(replace(line, kind="iteration"))
         found.append(line)
     return found
 

@@ -14,7 +14,6 @@ from goodput.blame import Evidence, blame
 from goodput.bounds import ENDING, RUNNING
 from goodput.interruption import Interruption, ended_badly, fault_window, first_fault
 from goodput.iterations import IterationPainter
-from goodput.pace import pace_of
 from goodput.saved_work import Progress
 from goodput.timeline import CERTAIN, Bucket, Segment, Timeline, to_ms
 from goodput.training_log import LogLine, Pace
@@ -71,10 +70,7 @@ class Walked:
 class Walker:
     """Paints attempts, each by itself."""
 
-    def __init__(
-        self, log: Sequence[LogLine], evidence: Evidence, until_ms: int | None, pace: Pace | None = None
-    ) -> None:
-        pace = pace or pace_of(log)
+    def __init__(self, log: Sequence[LogLine], evidence: Evidence, until_ms: int | None, pace: Pace) -> None:
         self.evidence = evidence
         self.until_ms = until_ms
         self.has_log = any(line.kind == "iteration" for line in log)

@@ -236,8 +236,10 @@ class TrainingParser:
             self._checkpoints.reset()
         if told.what == "start" and isinstance(iteration := told.numbers.get("iteration"), int):
             self._progress.loaded(iteration)
-        phase: dict[str, Attribute] = {"phase": told.words} if kind == "training_phase" else {}
-        event = self._event(base, kind, told.words, phase)
+        more: Mapping[str, Attribute] = {"phase": told.words} if kind == "training_phase" else {}
+        if told.what == "end":
+            more = self._progress.unprinted()
+        event = self._event(base, kind, told.words, more)
         yield judged(event) if kind == "training_phase" else event
 
     def _report(self, report: Report, found: Launched, base: Event) -> Iterator[Event]:

@@ -56,6 +56,10 @@ class Program:
         per_line = chance.choice([1, 1, 10])
         for _ in range(lines):
             self.line(per_line)
+        if chance.random() < (0.1 if lines else 0.9):  # a bar went on, or told it all
+            self.now_s, self.iteration = self.now_s + 10, self.iteration + 5
+            done = {"iteration": self.iteration, "iterations": 5, "elapsed_ms": 2000.0}
+            self.say("training_end", dated=chance.random() < 0.5, **done)
 
     def line(self, per_line: int) -> None:
         """One line of iterations, and at times what comes between two."""

@@ -63,6 +63,16 @@ class Progress:
         """Whether the line before told the same iteration."""
         return self._from is None and iteration == self._last
 
+    def unprinted(self) -> Mapping[str, Attribute]:
+        """The iterations that the bar shows beyond the last line, and how long each took; nothing where there are none."""
+        if self.bar is None or self.bar <= (self._last or 0):
+            return NOTHING
+        iteration = self.bar
+        covered, elapsed_ms = self.advance(iteration, None)
+        if elapsed_ms is None:
+            return NOTHING
+        return {"iteration": iteration, "iterations": covered, "elapsed_ms": elapsed_ms}
+
     def step_of(self, epoch: Attribute) -> int | None:
         """The step of a line that bears none: the bar's, else what the share of the epochs makes."""
         if self.bar is not None:

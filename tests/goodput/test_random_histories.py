@@ -58,8 +58,12 @@ def lives(draw: some.DrawFn, start: int, number: int, done: int) -> tuple[list[L
         elif stall in ("evaluation", "data_wait", "straggler"):
             now += length
             tell(stall, None, duration_ms=draw(some.none() | some.just(length * 1000)), words="rank 3")
-    if draw(some.booleans()):
-        tell(draw(some.sampled_from(("training_end", "training_error"))), words="cancelled")
+    ending = draw(some.sampled_from(("", "", "training_error", "training_end", "bar")))
+    if ending == "bar":  # what the last lines did not print, its end tells
+        now, done = now + 20, done + 2
+        tell("training_end", done, iterations=2, span_ms=20_000.0)
+    elif ending:
+        tell(ending, words="cancelled")
     return lines, now, done
 
 

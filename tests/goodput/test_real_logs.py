@@ -74,3 +74,9 @@ def test_logs_without_trouble_are_work() -> None:
     assert known("megatron_deepspeed_3d_n16.log.gz")["productive"] == pytest.approx(49 * 137.1, rel=0.02)
     assert known("megatron_deepspeed_zero_n16.log.gz")["productive"] == pytest.approx(3 * 123.9, rel=0.02)
     assert known("megatron_deepspeed_3d_old_nccl_n16.log.gz")["productive"] == pytest.approx(295.7, abs=0.1)
+
+
+def test_a_log_of_bars_alone_is_the_work_that_the_last_bar_shows() -> None:
+    """Sixteen steps without a loss line; the Trainer's own count says 919.097 s."""
+    made = ledger("hf_trainer_deepspeed_n4.log.gz")
+    assert (made.wall_ms, made.goodput) == (919_000, 1.0)

@@ -1,5 +1,7 @@
 """Training lines: impossible figures, and where the program started anew."""
 
+from dataclasses import replace
+
 import pytest
 
 from goodput.pace import pace_of
@@ -10,6 +12,7 @@ from goodput.training_log import (
     lines_of,
     median,
     sessions,
+    with_told_ends,
 )
 from store.event import Attribute, Event
 
@@ -110,6 +113,19 @@ def test_a_session_begins_with_what_its_first_dated_line_covers() -> None:
     assert Session((LogLine("checkpoint_load", None), iteration(1, 15_000))).begin_ms == 5000
     assert Session((iteration(1),)).begin_ms is None
     assert Session((LogLine("training_start", 5),)).begin_ms == 5
+
+
+def test_work_that_an_end_tells_of_stands_before_it() -> None:
+    """As the iterations that they are; an end without a length, or without an iteration, adds nothing."""
+    end = LogLine("training_end", None, 16, 16, 919_000.0)
+    told = with_told_ends([LogLine("training_start", 0), end])
+    assert [(line.kind, line.iteration, line.span_ms) for line in told] == [
+        ("training_start", None, None),
+        ("iteration", 16, 919_000.0),
+        ("training_end", 16, 919_000.0),
+    ]
+    silent = [replace(end, span_ms=None), replace(end, iteration=None), LogLine("training_end", 5)]
+    assert with_told_ends(silent) == silent
 
 
 def test_medians() -> None:

@@ -71,6 +71,28 @@ def test_another_trainers_lines_are_counted_anew() -> None:
     assert progress.advance(20, at(11)) == (1, None)
 
 
+def test_the_end_tells_the_steps_that_the_last_bar_shows() -> None:
+    """A log without loss lines: no line told an iteration, so none is one; they are the end's, once."""
+    start = "[INFO|trainer.py:1143] 2021-05-25 06:38:26,284 >> ***** Running training *****"
+    bars = "\r".join(["  0%|          | 0/16 [00:00<?, ?it/s]", " 50%|#####     | 8/16 [08:00<08:00, 60.00s/it]"])
+    end = "{'train_runtime': 480.1, 'train_samples_per_second': 1.0, 'epoch': 1.0}"
+    told = decode(start, bars, end, end)
+    assert [event.kind for event in told] == ["training_start", "training_end"]
+    assert dict(told[1].attributes) == {"run": "r", "iteration": 8, "iterations": 8, "elapsed_ms": 60_000.0}
+
+
+def test_the_end_tells_what_the_bar_did_since_the_last_loss() -> None:
+    """Ten steps of sixteen were told by a line; where the bar went no further there is nothing to add."""
+    start = "[INFO|trainer.py:1143] 2021-05-25 06:38:26,284 >> ***** Running training *****"
+    loss = "{'loss': 2.1, 'grad_norm': 1.0, 'learning_rate': 4.9e-05, 'epoch': 0.6}"
+    end = "{'train_runtime': 480.1, 'epoch': 1.0}"
+    bars = ["  0%|          | 0/16 [00:00<?, ?it/s]", " 62%|######    | 10/16 [05:00<03:00, 30.00s/it]"]
+    rest = "100%|##########| 16/16 [08:00<00:00, 30.00s/it]"
+    told = decode(start, *bars, loss, rest, end)[-1]
+    assert [told.attributes.get(name) for name in ("iteration", "iterations", "elapsed_ms")] == [16, 6, 30_000.0]
+    assert "iteration" not in decode(start, *bars, loss, end)[-1].attributes
+
+
 def test_the_first_loss_after_an_empty_bar_covers_all_steps_since() -> None:
     """The bar begins with the first step, and counts its time."""
     lines = ["  0%|          | 0/100 [00:00<?, ?it/s]", " 10%|#         | 10/100 [01:40<15:00, 10.00s/it]"]
