@@ -64,7 +64,7 @@ class Progress:
         return self._from is None and iteration == self._last
 
     def unprinted(self) -> Mapping[str, Attribute]:
-        """The iterations that the bar shows beyond the last line, and how long each took; nothing where there are none."""
+        """The iterations that the bar shows beyond the last line, and how long each took; nothing where none are."""
         if self.bar is None or self.bar <= (self._last or 0):
             return NOTHING
         iteration = self.bar
