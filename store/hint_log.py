@@ -39,9 +39,12 @@ def read_hints(connection: sa.Connection, states: Sequence[str] | None = None, n
 
 
 def recent_hints(connection: sa.Connection, now: datetime, window: timedelta) -> list[Hint]:
-    """What the policy must remember: hints that are open, still valid, or made within the window."""
+    """What the policy must remember: hints that are open, still valid, or became what they are within the window.
+
+    What was made or raised within it is valid until later than its beginning, however short its validity.
+    """
     query = sa.select(_HINTS).where(
-        sa.or_(_HINTS.c.state.in_(OPEN_STATES), _HINTS.c.valid_until > now, _HINTS.c.created >= now - window)
+        sa.or_(_HINTS.c.state.in_(OPEN_STATES), _HINTS.c.valid_until > now - window, _HINTS.c.created >= now - window)
     )
     return [hint_of(row) for row in connection.execute(query.order_by(_HINTS.c.created, _HINTS.c.id)).mappings()]
 

@@ -1,6 +1,6 @@
 """Trips of the breaker: each is in force until a person resets it.
 
-note_trip(connection, "leaf", "leaf-3", "4 nodes ...", 4, now)      # again: nothing, while the group's last is in force
+note_trip(connection, ("leaf", "leaf-3"), "4 nodes ...", 4, now, "policy")    # once, while it is in force
 reset_trip(connection, seq, "drop", now, "alice")
 """
 
@@ -38,13 +38,19 @@ class Trip:
         return self.kind, self.name
 
 
-def note_trip(connection: sa.Connection, group: tuple[str, str], why: str, count: int, now: datetime) -> bool:
-    """Write down that a group has tripped; whether it had not yet. Of two that say so at once one is heard."""
+def note_trip(connection: sa.Connection, group: tuple[str, str], why: str, count: int, now: datetime, who: str) -> bool:
+    """Write down that a group has tripped, with its audit row; whether it had not yet.
+
+    Of two that say so at once one is heard.
+    """
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     row = {"time": now, "kind": group[0], "name": group[1], "why": why, "count": count}
     made = dialect.insert(_TRIPS).values(**row)
     made = made.on_conflict_do_nothing(index_elements=["kind", "name"], index_where=_TRIPS.c.reset.is_(None))
-    return connection.execute(made).rowcount > 0
+    if connection.execute(made).rowcount == 0:
+        return False
+    _note(connection, now, who, "tripped", {"kind": group[0], "name": group[1], "why": why, "count": count})
+    return True
 
 
 def newest_trips(connection: sa.Connection) -> list[Trip]:
@@ -70,11 +76,22 @@ def read_trip(connection: sa.Connection, seq: int) -> Trip | None:
 
 
 def reset_trip(connection: sa.Connection, seq: int, backlog: Backlog, now: datetime, who: str) -> bool:
-    """End a trip, if nobody has yet; whether this did. Of two that do so at once one does."""
+    """End a trip, if nobody has yet, with its audit row; whether this did. Of two that do so at once one does."""
     values = {"reset": now, "reset_by": who, "backlog": backlog}
     done = sa.update(_TRIPS).where(_TRIPS.c.seq == seq, _TRIPS.c.reset.is_(None)).values(**values)
-    return connection.execute(done).rowcount > 0
+    if connection.execute(done).rowcount == 0:
+        return False
+    trip = read_trip(connection, seq)
+    if trip is not None:
+        detail = {"trip": seq, "kind": trip.kind, "name": trip.name, "backlog": backlog}
+        _note(connection, now, who, "reset", detail)
+    return True
 
 
 def _read(connection: sa.Connection, query: sa.Select[Any]) -> list[Trip]:
     return [Trip(**row) for row in connection.execute(query).mappings()]
+
+
+def _note(connection: sa.Connection, now: datetime, who: str, action: str, detail: dict[str, Any]) -> None:
+    row = {"time": now, "actor": who, "action": action, "subject": "breaker"}
+    connection.execute(schema.audit.insert().values(**row, detail=detail))
