@@ -6,7 +6,7 @@ environment; the secret `FORESHOCK_TOKEN` (a token with every scope) may lie in 
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -21,7 +21,9 @@ from cli.fill import check_keys, convert, fill, listed, mapping
 from goodput.mfu import Shape
 from schedulers.registry import ACTUATORS, SCHEDULERS, ActuatorSettings
 from schedulers.settings import Policy, WebhookSettings
-from schedulers.webhook import SecretError, key_of
+from schedulers.webhooks.signature import SecretError
+from schedulers.webhooks.webhook import Webhook
+from store.hint import HINT_ACTIONS
 from store.retention import MINIMUM, Keep, too_short
 
 _PREFIX = "FORESHOCK_"
@@ -224,17 +226,31 @@ def _receiver(item: Any, place: str) -> WebhookSettings | ActuatorSettings:
 
 
 def _webhook(table: dict[str, Any], place: str) -> WebhookSettings:
-    check_keys(table, (*(f.name for f in fields(WebhookSettings)), "secret_file"), place)
+    check_keys(table, (*(f.name for f in fields(WebhookSettings)), "secret_file", "url_file"), place)
     if "secret_file" in table:
-        table["secret"] = _secret_file(str(table.pop("secret_file")), f"{place}, secret_file")
+        path = str(table.pop("secret_file"))
+        table["secret_files"] = [path, *listed(table.get("secret_files"), f"{place}, secret_files")]
+    if "url_file" in table:
+        table["url"] = _secret_file(str(table.pop("url_file")), f"{place}, url_file")
     settings = fill(WebhookSettings, table, place)
-    if not _is_web(settings.url):
-        raise Failure(f"{place}, url: expected http://... or https://...")
+    if not _is_web(settings.url) or (settings.proxy and not _is_web(settings.proxy)):
+        raise Failure(f"{place}, url and proxy: expected http://... or https://...")
+    _check_words(settings.actions, HINT_ACTIONS, f"{place}, actions")
+    _check_words(settings.states, ("approved", "proposed"), f"{place}, states")
     try:
-        key_of(settings.secret)
+        Webhook(settings)
     except SecretError as error:
-        raise Failure(f"{place}, secret: {error}") from error
+        missing = "" if settings.secret or settings.secrets or settings.secret_files else "a key is missing: "
+        raise Failure(f"{place}, secret: {missing}{error}") from error
+    except ValueError as error:
+        raise Failure(f"{place}: {error}") from error
     return settings
+
+
+def _check_words(words: Sequence[str], known: Sequence[str], place: str) -> None:
+    for word in words:
+        if word not in known:
+            raise Failure(f"{place}: {word[:40]!r} is none of {', '.join(known)}")
 
 
 def _is_web(url: str) -> bool:

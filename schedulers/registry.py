@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from schedulers.actuator import Actuator
 from schedulers.scheduler import Scheduler
 from schedulers.settings import WebhookSettings
-from schedulers.webhook import Webhook
+from schedulers.webhooks.webhook import Webhook
 
 
 class ActuatorSettings(Protocol):

@@ -125,7 +125,7 @@ def test_a_webhook_secret_may_lie_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "s").write_text(SECRET + "\n")
     hook = f"schedulers: [{{kind: webhook, name: a, url: 'http://x', secret_file: {tmp_path / 's'}}}]"
     settings = load(tmp_path, hook)
-    assert settings.webhooks[0].secret == SECRET
+    assert settings.webhooks[0].secret_files == (str(tmp_path / "s"),)
     assert SECRET not in repr(settings)
 
 

@@ -3,12 +3,9 @@
 import base64
 import hashlib
 import hmac
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from hypothesis import given
@@ -16,51 +13,22 @@ from hypothesis import strategies as st
 
 from schedulers.registry import SCHEDULERS
 from schedulers.settings import WebhookSettings
-from schedulers.webhook import SecretError, Webhook, judge, key_of, sign
+from schedulers.webhooks.signature import SecretError, key_of, sign
+from schedulers.webhooks.webhook import Webhook, judge
 from store.outbox import Delivery
 
 from .cluster import NOW
+from .http_receiver import Receiver, receiving
 
 KEY = b"0123456789abcdef0123456789abcdef"
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
 
 
-@dataclass
-class Receiver:
-    """A real HTTP server that keeps what it gets and answers what it is told."""
-
-    answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
-    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
-    url: str = ""
-
-
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     """Listens on a free port of loopback."""
-    kept = Receiver()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            kept.got.append(({name.lower(): value for name, value in self.headers.items()}, body))
-            status, headers = kept.answers.pop(0) if kept.answers else (204, {})
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    kept.url = f"http://127.0.0.1:{server.server_address[1]}/hook"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield kept
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with receiving() as kept:
+        yield kept
 
 
 def delivery(**payload: object) -> Delivery:
@@ -117,7 +85,7 @@ def test_a_secret_that_cannot_be_used_is_refused_at_the_start(secret: str) -> No
 )
 def test_the_status_decides(receiver: Receiver, status: int, result: str) -> None:
     """A redirect is not followed: the address is the operator's."""
-    receiver.answers.append((status, {"location": receiver.url}))
+    receiver.answers.append((status, {"location": receiver.url}, b""))
     assert hook(receiver.url).send(delivery(), NOW).result == result
     assert len(receiver.got) == 1
 

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from schedulers.settings import WebhookSettings
-from schedulers.webhook import Webhook, judge
+from schedulers.webhooks.webhook import Webhook, judge
 from store.outbox import Delivery
 
 from .cluster import NOW, hint

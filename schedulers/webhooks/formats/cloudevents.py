@@ -1,0 +1,40 @@
+"""`format: cloudevents`: CloudEvents 1.0 in structured mode (application/cloudevents+json), signed as `standard`.
+
+Source: CloudEvents 1.0.2, the specification and its JSON format: `specversion id source type` must be there;
+`subject time dataschema datacontenttype data` may. `id` is the webhook-id: the same over all attempts.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import orjson
+
+from schedulers.webhooks.format import Format, no_failure
+from schedulers.webhooks.post import Message
+from schedulers.webhooks.signature import key_of, signed_headers
+from store.outbox import Delivery
+
+SOURCE = "/foreshock/hints"
+SCHEMA = "/api/v1/openapi.json#/components/schemas/HintOut"
+
+
+def write(delivery: Delivery, secrets: Sequence[str], now: datetime) -> Message:
+    """The hint is the event's data, its node the subject."""
+    document = delivery.payload
+    event = {
+        "specversion": "1.0",
+        "id": delivery.id,
+        "source": SOURCE,
+        "type": document["type"],
+        "subject": document["data"]["node"],
+        "time": document["timestamp"],
+        "dataschema": SCHEMA,
+        "datacontenttype": "application/json",
+        "data": document["data"],
+    }
+    body = orjson.dumps(event)
+    headers = signed_headers(secrets, delivery.id, int(now.timestamp()), body)
+    return Message(body, "application/cloudevents+json; charset=utf-8", headers)
+
+
+CLOUDEVENTS = Format(write, no_failure, key_of)

@@ -1,0 +1,127 @@
+"""One receiver of hints over HTTP: what is written for it, where it goes, and what its answer means.
+
+Addresses come from the operator's file alone, and still each is looked at before it is connected to
+(`address_guard.py`); redirects are not followed.
+"""
+
+import hashlib
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from schedulers.scheduler import Outcome
+from schedulers.settings import WebhookSettings
+from schedulers.webhooks.address_guard import AddressRefusedError, Guard, is_literal, networks
+from schedulers.webhooks.format import Failure, Format
+from schedulers.webhooks.formats.registry import FORMATS, TEMPLATE
+from schedulers.webhooks.formats.template import template_format
+from schedulers.webhooks.post import NoAnswerError, Way, post
+from schedulers.webhooks.secret_source import SecretSource
+from schedulers.webhooks.signature import SecretError
+from store.outbox import Delivery
+
+_MAX_RETRY_AFTER_S = 24 * 3600.0
+# The receiver has too much to do; what else it is owed waits as well (Standard Webhooks 1.0.0: 429, 502, 504).
+_SLOW_DOWN = (429, 502, 503, 504)
+
+
+class Webhook:
+    """One receiver.
+
+    Raises:
+        ValueError: settings that cannot work (a secret, a network, a template); the message says what to write.
+    """
+
+    def __init__(self, settings: WebhookSettings) -> None:
+        self._settings = settings
+        self._format = _format_of(settings)
+        files = tuple(Path(name) for name in settings.secret_files)
+        given = (*((settings.secret,) if settings.secret else ()), *settings.secrets)
+        for secret in given:
+            self._format.check_secret(secret)
+        self._secrets = SecretSource(given, files, self._format.check_secret)
+        if not self._secrets.read() and self._format.needs_secret:
+            self._format.check_secret("")
+        self._way = _way_of(settings)
+
+    @property
+    def name(self) -> str:
+        """As configured."""
+        return self._settings.name
+
+    @property
+    def address(self) -> str:
+        """The URL; of one that holds a token, so much as tells it from others."""
+        parts = urlsplit(self._settings.url)
+        if not self._format.is_notice and not parts.query and "@" not in parts.netloc:
+            return self._settings.url
+        digest = hashlib.sha256(self._settings.url.encode()).hexdigest()[:12]
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/ ({digest})"
+
+    @property
+    def send_shadow(self) -> bool:
+        """Whether shadow hints go to it, too."""
+        return self._settings.send_shadow
+
+    @property
+    def is_notice(self) -> bool:
+        """Whether people read it: that it was delivered does not make a hint `sent`."""
+        return self._format.is_notice
+
+    def wants(self, action: str, state: str) -> bool:
+        """Whether it is to be told of hints of an action while they are in a state."""
+        actions = self._settings.actions or self._format.actions
+        if actions and action not in actions:
+            return False
+        return self.send_shadow if state == "shadow" else state in (self._settings.states or ("approved",))
+
+    def send(self, delivery: Delivery, now: datetime) -> Outcome:
+        """POST one delivery, signed as of now."""
+        try:
+            answer = post(self._way, self._format.write(delivery, self._secrets.read(), now))
+        except SecretError as error:
+            return Outcome("retry", str(error)[:300])
+        except AddressRefusedError as error:
+            return Outcome("retry", str(error)[:300], slow=True)
+        except NoAnswerError as error:
+            return Outcome("retry", str(error), slow=True)
+        found = self._format.failure(answer.body) if 200 <= answer.status < 300 else None
+        return judge(answer.status, answer.retry_after, now, found)
+
+
+def judge(status: int, retry_after: str | None, now: datetime, failure: Failure | None = None) -> Outcome:
+    """What an answer means: 2xx is done, 410 is gone, the rest is tried again."""
+    if 200 <= status < 300:
+        if failure is not None:
+            return Outcome("retry", failure.detail, _seconds(retry_after, now), status, failure.slow)
+        return Outcome("delivered", f"HTTP {status}", status=status)
+    if status == 410:
+        return Outcome("gone", "HTTP 410", status=status)
+    return Outcome("retry", f"HTTP {status}", _seconds(retry_after, now), status, status in _SLOW_DOWN)
+
+
+def _format_of(settings: WebhookSettings) -> Format:
+    if settings.format == TEMPLATE:
+        return template_format(Path(settings.template_file), settings.content_type)
+    return FORMATS[settings.format]
+
+
+def _way_of(settings: WebhookSettings) -> Way:
+    parts = urlsplit(settings.url)
+    guard = Guard(networks(settings.allow), is_literal(parts.hostname or ""), parts.scheme == "https")
+    return Way(settings.url, guard, settings.timeout_s, settings.proxy)
+
+
+def _seconds(retry_after: str | None, now: datetime) -> float:
+    """Retry-After, in seconds or as a date; 0 where there is none or it makes no sense."""
+    if not retry_after:
+        return 0.0
+    if retry_after.isascii() and retry_after.isdigit():
+        return min(float(retry_after[:9]), _MAX_RETRY_AFTER_S)
+    try:
+        moment = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return 0.0
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return min(max((moment - now).total_seconds(), 0.0), _MAX_RETRY_AFTER_S)
