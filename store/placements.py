@@ -23,7 +23,11 @@ _TABLE = schema.placements
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One row. `observed`: when it was first seen as it is; `due`: when an order that shows no effect is given again."""
+    """One row. `observed`: when it was first seen as it is.
+
+    `due`: of one that is asked, when the order is given again if it shows no effect; of one that is confirmed, until
+    when it was ordered.
+    """
 
     hint: str
     scheduler: str

@@ -1,0 +1,206 @@
+"""From what is to be held and what a scheduler tells that it holds to the orders that bring the two together. Pure.
+
+    plan = reconcile(Seen("slurm", now, actuator.observe(), hints, placements))
+    save(plan.placements)                      # first: what is ordered is written down before it goes out
+    for report in actuator.carry_out(plan.orders): ...      # then observe and reconcile anew
+
+Nothing is remembered but placements: a restart, an outage, a lost answer and a person's change all look like a state of
+the scheduler that is not the one wanted. A mark of ours is recognised by the hint's id on it, so a hold is released
+however long after its hint has ended. What bears no mark of ours is left alone, and so is a mark with an id that we do
+not know (an orphan): a person releases those.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from schedulers.actuator import Hold, Order
+from schedulers.settings import Mode, Stop
+from store.hint import LIVE_STATES, OPEN_STATES, Hint, HintAction
+from store.placements import FINAL_STATES, Placement, PlacementState
+
+# Seconds until an order that shows no effect is given again, by how often it was given; a release is never given up.
+AGAIN_S = (1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
+OPTED_OUT = "the node's label says that it must not be touched"
+_TAKEN = "taken over: "
+# What an action keeps off a node: undoing is to go down here, whatever else is left behind.
+_GRAVITY: Mapping[HintAction, int] = {"watch": 1, "avoid": 2, "cordon": 3, "drain": 3}
+_RANK: Mapping[HintAction, int] = {**_GRAVITY, "drain": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The ground of a plan.
+
+    Args:
+        holds: every node that the scheduler knows, as it tells them now.
+        hints: by id: those that are open, and those that a hold or a placement names.
+        placements: by hint: this scheduler's.
+    """
+
+    scheduler: str
+    now: datetime
+    holds: Sequence[Hold]
+    hints: Mapping[str, Hint]
+    placements: Mapping[str, Placement] = field(default_factory=dict)
+    stop: Stop = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done: `placements` are written before `orders` go out, `undone` are withdrawn."""
+
+    orders: tuple[Order, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    undone: tuple[Hint, ...] = ()
+    orphans: tuple[Hold, ...] = ()  # marks of ours that no hint of ours explains
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What comes of one hint on one node; nothing where all of it is None."""
+
+    placement: Placement | None = None
+    order: Order | None = None
+    undone: Hint | None = None
+
+
+def stop_of(mode: Mode, stop: Stop) -> Stop:
+    """What may not be ordered: in shadow mode nothing is held anew, whatever the kill switch says."""
+    return "holds" if mode == "shadow" and stop == "none" else stop
+
+
+def may_go_out(action: HintAction, stop: Stop) -> bool:
+    """Whether an order may be given while the kill switch stands so."""
+    return stop == "none" or (stop == "holds" and action == "release")
+
+
+def is_live(hint: Hint, now: datetime) -> bool:
+    """Whether a hint of a node is to be held: agreed upon, and not lapsed."""
+    return hint.job is None and hint.state in LIVE_STATES and hint.valid_until > now and not hint.is_control
+
+
+def is_over(hint: Hint, now: datetime) -> bool:
+    """Whether a hold of this hint is to be taken off: ended or lapsed. One that waits for a person's yes is not."""
+    return hint.state not in OPEN_STATES or hint.valid_until <= now
+
+
+def reconcile(seen: Seen) -> Plan:
+    """The orders of this moment, the gravest first, and what is to be written down of them."""
+    holds = {hold.node: hold for hold in seen.holds}
+    steps = [_towards(hint, holds.get(node), seen) for node, hint in _wanted(seen).items()]
+    # Of a node that is ordered again, the order takes the old hold over: no work comes in between.
+    taken = {step.placement.node for step in steps if step.placement is not None and step.placement.state == "asked"}
+    orphans = []
+    for hold in seen.holds:
+        if hold.action is None:
+            continue
+        marked = None if hold.hint is None else seen.hints.get(hold.hint)
+        if marked is None:
+            orphans.append(hold)
+        elif is_over(marked, seen.now) and hold.node not in taken:
+            steps.append(_release(marked, hold, seen))
+    steps += _gone(seen, holds)
+    orders = sorted((step.order for step in steps if step.order is not None), key=_gravest_first)
+    placements = [step.placement for step in steps if step.placement is not None]
+    changed = tuple(each for each in placements if each != seen.placements.get(each.hint))
+    undone = tuple(step.undone for step in steps if step.undone is not None)
+    return Plan(tuple(orders), changed, undone, tuple(orphans))
+
+
+def _gravest_first(order: Order) -> tuple[int, str]:
+    return (-_RANK.get(order.action, 0), order.node)
+
+
+def _wanted(seen: Seen) -> dict[str, Hint]:
+    """The hint that each node is to be held for: the gravest, of equals the oldest."""
+    found: dict[str, Hint] = {}
+    live = (hint for hint in seen.hints.values() if is_live(hint, seen.now))
+    for hint in sorted(live, key=lambda hint: (-_RANK.get(hint.action, 0), hint.created, hint.id)):
+        found.setdefault(hint.node, hint)
+    return found
+
+
+def _towards(hint: Hint, hold: Hold | None, seen: Seen) -> _Step:
+    """What a live hint asks of its node."""
+    was = seen.placements.get(hint.id, Placement(hint.id, seen.scheduler, hint.node, hint.action, "asked", 0, seen.now))
+    if hold is None:
+        return _Step(_as("absent", replace(was, attempts=0), seen, f"{seen.scheduler} knows no node {hint.node}"))
+    is_mine = hold.action is not None and hold.hint == hint.id
+    if is_mine and hold.action == hint.action and not (was.state == "confirmed" and was.due < hint.valid_until):
+        return _Step(_confirmed(was, hint, seen))
+    if not is_mine and hold.action is not None:
+        other = None if hold.hint is None else seen.hints.get(hold.hint)
+        if other is None or not is_over(other, seen.now):
+            why = f"it bears our mark, for hint {hold.hint}, which we cannot go by"
+            return _Step(_as("foreign", replace(was, attempts=0), seen, why))
+    if hold.foreign is not None:
+        is_taken = not is_mine and (was.state == "confirmed" or _is_taken(was))
+        why = (_TAKEN if is_taken else "") + hold.foreign[:300]
+        return _Step(_as("foreign", replace(was, attempts=0), seen, why))
+    if was.state == "undone" or _is_undone(was, hold if is_mine else None):
+        why = f"{was.action} was taken off in {seen.scheduler}: left as it is"
+        return _Step(_as("undone", was, seen, why), undone=hint)
+    if hold.is_opted_out and not is_mine:
+        return _Step(_as("refused", replace(was, attempts=0), seen, OPTED_OUT))
+    return _ordered(was, hint, hint.action, seen)
+
+
+def _is_undone(was: Placement, mine: Hold | None) -> bool:
+    """Whether somebody took off what we had read back, or what they had put in its place."""
+    held = 0 if mine is None or mine.action is None else _GRAVITY.get(mine.action, 0)
+    return held < _GRAVITY.get(was.action, 0) and (was.state == "confirmed" or _is_taken(was))
+
+
+def _is_taken(was: Placement) -> bool:
+    """Whether others have put their own hold in the place of ours."""
+    return was.state == "foreign" and was.detail is not None and was.detail.startswith(_TAKEN)
+
+
+def _release(hint: Hint, hold: Hold, seen: Seen) -> _Step:
+    """A hold of ours whose hint is over."""
+    fresh = Placement(hint.id, seen.scheduler, hold.node, "release", "asked", 0, seen.now)
+    return _ordered(seen.placements.get(hint.id, fresh), hint, "release", seen)
+
+
+def _gone(seen: Seen, holds: Mapping[str, Hold]) -> Iterator[_Step]:
+    """Placements of hints that are over, of which nothing of ours is there any more."""
+    for ident, was in seen.placements.items():
+        hint, hold = seen.hints.get(ident), holds.get(was.node)
+        if was.state in FINAL_STATES or (hint is not None and (hint.job is not None or not is_over(hint, seen.now))):
+            continue
+        if hold is None or hold.action is None or hold.hint != ident:
+            yield _Step(_as("released", was, seen, None))
+
+
+def _ordered(was: Placement, hint: Hint, action: HintAction, seen: Seen) -> _Step:
+    """An order, if it may go out and is due; one that has had no effect is given again later each time."""
+    if not may_go_out(action, seen.stop):
+        return _Step()
+    is_anew = was.action != action or was.attempts == 0 or was.state in ("confirmed", *FINAL_STATES)
+    if not is_anew and (was.state == "refused" or was.due > seen.now):
+        return _Step(was)
+    attempts = 1 if is_anew else was.attempts + 1
+    asked = replace(was, action=action, state="asked", attempts=attempts, asked=seen.now, detail=None)
+    order = Order(was.node, hint.id, action, hint.reason, hint.valid_until, hint.evidence)
+    return _Step(replace(asked, due=again(attempts, seen.now)), order)
+
+
+def again(attempts: int, now: datetime) -> datetime:
+    """When an order that was given so often is given once more, if it shows no effect."""
+    return now + timedelta(seconds=AGAIN_S[min(attempts, len(AGAIN_S)) - 1])
+
+
+def _confirmed(was: Placement, hint: Hint, seen: Seen) -> Placement:
+    """Read back; `due` becomes the end that was ordered: one that is moved on later is ordered, too."""
+    if was.state == "confirmed" and was.action == hint.action:
+        return was
+    until = hint.valid_until
+    return replace(was, action=hint.action, state="confirmed", due=until, observed=seen.now, detail=None)
+
+
+def _as(state: PlacementState, was: Placement, seen: Seen, detail: str | None) -> Placement:
+    """A placement that was found in a state; `observed` is when that was first."""
+    if was.state == state and was.detail == detail and was.observed is not None:
+        return was
+    return replace(was, state=state, observed=seen.now, detail=detail)
