@@ -39,7 +39,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What one node is to be brought to, more or less than it is; `release` takes off what is ours under this hint's id.
+    """What one node is to be brought to, be it more or less; `release` takes off what is ours under this hint's id.
 
     A node that bears our mark for another hint is taken over, in one step where that can be: the mark becomes this
     one's. (It is ordered only where that hint has ended.) Of a release, another hint's mark stays: that is `done`, too.
