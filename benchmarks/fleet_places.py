@@ -18,7 +18,7 @@ def place_rows(size: Size) -> list[tuple[str, bytes]]:
         leaf = number // LEAF
         seen = stamp(micros(size.end) - number * 50_000)
         place = f"rack-{number // 16:04d}\tleaf-{leaf:03d}"
-        nodes.append(f"{name(number)}\t{place}\tH100-SXM\t8\t550.90.07\t{since}\t{NULL}\t{seen}\n")
+        nodes.append(f"{name(number)}\t{place}\tH100-SXM\t8\t550.90.07\t{since}\t{NULL}\t{seen}\t{NULL}\n")
         cables.append(f"leaf-{leaf:03d}\t{number % LEAF + 1}\t{name(number)}\t1\thca\n")
     leaves = -(-size.nodes // LEAF)
     for leaf in range(leaves):
