@@ -64,7 +64,8 @@ def _hints(size: Size) -> tuple[bytes, bytes]:
         action = ("watch", "avoid", "cordon")[number % 3]
         evidence = orjson.dumps({"score_24h": 0.11, "reasons": [{"text": "row remaps", "events": ["0f" * 16]}]})
         hints.append(
-            f"{ident}\t{node}\t{action}\t{state}\tforeshock: risk 0.11\tforeshock\t{at}\t{until}\t{evidence.decode()}\n"
+            f"{ident}\t{node}\t{action}\t{state}\tforeshock: risk 0.11\tforeshock\t{at}\t{until}\t{evidence.decode()}"
+            f"\t{NULL}\t{NULL}\n"
         )
         detail = orjson.dumps({"node": node, "hint": action, "reason": "risk 0.11"}).decode()
         audit += [f"{at}\tpolicy\t{step}\t{ident}\t{detail}\n" for step in ("proposed", "approved", "sent", state)]
