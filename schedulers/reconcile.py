@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from schedulers.actuator import Hold, Order
+from schedulers.kill_switch import may_ask
 from schedulers.settings import Mode, Stop
 from store.hint import LIVE_STATES, OPEN_STATES, Hint, HintAction
 from store.placements import FINAL_STATES, Placement, PlacementState
@@ -70,19 +71,18 @@ def stop_of(mode: Mode, stop: Stop) -> Stop:
     return "holds" if mode == "shadow" and stop == "none" else stop
 
 
-def may_go_out(action: HintAction, stop: Stop) -> bool:
-    """Whether an order may be given while the kill switch stands so."""
-    return stop == "none" or (stop == "holds" and action == "release")
-
-
 def is_live(hint: Hint, now: datetime) -> bool:
-    """Whether a hint of a node is to be held: agreed upon, and not lapsed."""
+    """Whether a hint of a node is to be held: agreed upon, and not lapsed. What has lapsed is not asked late."""
     return hint.job is None and hint.state in LIVE_STATES and hint.valid_until > now and not hint.is_control
 
 
-def is_over(hint: Hint, now: datetime) -> bool:
-    """Whether a hold of this hint is to be taken off: ended or lapsed. One that waits for a person's yes is not."""
-    return hint.state not in OPEN_STATES or hint.valid_until <= now
+def is_over(hint: Hint) -> bool:
+    """Whether a hold of this hint is to be taken off. Not while it waits for a person's yes.
+
+    Nor when it has only lapsed: whether a held node must pass a test before it is let go is for the policy's turn to
+    say, which then ends the hint.
+    """
+    return hint.state not in OPEN_STATES
 
 
 def reconcile(seen: Seen) -> Plan:
@@ -98,7 +98,7 @@ def reconcile(seen: Seen) -> Plan:
         marked = None if hold.hint is None else seen.hints.get(hold.hint)
         if marked is None:
             orphans.append(hold)
-        elif is_over(marked, seen.now) and hold.node not in taken:
+        elif is_over(marked) and hold.node not in taken:
             steps.append(_release(marked, hold, seen))
     steps += _gone(seen, holds)
     orders = sorted((step.order for step in steps if step.order is not None), key=_gravest_first)
@@ -131,7 +131,7 @@ def _towards(hint: Hint, hold: Hold | None, seen: Seen) -> _Step:
         return _Step(_confirmed(was, hint, seen))
     if not is_mine and hold.action is not None:
         other = None if hold.hint is None else seen.hints.get(hold.hint)
-        if other is None or not is_over(other, seen.now):
+        if other is None or not is_over(other):
             why = f"it bears our mark, for hint {hold.hint}, which we cannot go by"
             return _Step(_as("foreign", replace(was, attempts=0), seen, why))
     if hold.foreign is not None:
@@ -167,7 +167,7 @@ def _gone(seen: Seen, holds: Mapping[str, Hold]) -> Iterator[_Step]:
     """Placements of hints that are over, of which nothing of ours is there any more."""
     for ident, was in seen.placements.items():
         hint, hold = seen.hints.get(ident), holds.get(was.node)
-        if was.state in FINAL_STATES or (hint is not None and (hint.job is not None or not is_over(hint, seen.now))):
+        if was.state in FINAL_STATES or (hint is not None and (hint.job is not None or not is_over(hint))):
             continue
         if hold is None or hold.action is None or hold.hint != ident:
             yield _Step(_as("released", was, seen, None))
@@ -175,7 +175,7 @@ def _gone(seen: Seen, holds: Mapping[str, Hold]) -> Iterator[_Step]:
 
 def _ordered(was: Placement, hint: Hint, action: HintAction, seen: Seen) -> _Step:
     """An order, if it may go out and is due; one that has had no effect is given again later each time."""
-    if not may_go_out(action, seen.stop):
+    if not may_ask(seen.stop, action):
         return _Step()
     is_anew = was.action != action or was.attempts == 0 or was.state in ("confirmed", *FINAL_STATES)
     if not is_anew and (was.state == "refused" or was.due > seen.now):

@@ -136,11 +136,13 @@ def test_however_a_hint_ends_its_hold_is_taken_off(state: Any) -> None:
     assert d.turn(1000) == []
 
 
-def test_a_hint_that_lapsed_is_taken_off_even_while_nobody_has_said_so() -> None:
-    """The policy's loop may be off."""
+def test_a_hold_whose_hint_has_only_lapsed_stays_until_the_policy_ends_it() -> None:
+    """It may have to pass a test first; and what was taken off meanwhile is not put back."""
     d = desk(hint("a"))
     d.turn()
-    assert d.turn(23 * 3600) == ["release a"]
+    assert d.turn(23 * 3600) == []
+    d.end(state="expired")
+    assert d.turn() == ["release a"]
 
 
 def test_a_release_is_asked_until_it_is_seen_and_never_given_up() -> None:
