@@ -18,6 +18,7 @@ from api.auth import hash_token
 from api.settings import MOST_SLOTS, SCOPES, ApiSettings, Limits, Token
 from cli.errors import Failure
 from cli.fill import check_keys, convert, fill, listed, mapping
+from cli.policy_table import FORMER_KEYS, POLICY_KEYS, policy_of
 from goodput.mfu import Shape
 from schedulers.registry import ACTUATORS, SCHEDULERS, ActuatorSettings
 from schedulers.settings import Policy, WebhookSettings
@@ -27,7 +28,6 @@ from store.hint import HINT_ACTIONS
 from store.retention import MINIMUM, Keep, too_short
 
 _PREFIX = "FORESHOCK_"
-_POLICY = tuple(f.name for f in fields(Policy))
 _SERVER = (
     *("intervals", "limits", "keep", "training", "trial"),
     *("body_limit_bytes", "rules", "silent_after_s", "processes"),
@@ -45,13 +45,9 @@ def load_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings:
     """
     place = "the defaults" if file is None else str(file)
     table = dict(_read(file)) if file is not None else {}
-    check_keys(table, (*_POLICY, *_SERVER, "tokens", "schedulers", "shapes", "healthy_s"), place)
+    check_keys(table, (*POLICY_KEYS, *FORMER_KEYS, *_SERVER, "tokens", "schedulers", "shapes"), place)
     _overlay(table, environ)
-    _rename_healthy(table, environ)
-    if table.get("mode") == "auto":  # as it was called at first
-        table["mode"] = "act"
-    policy = fill(Policy, {key: table[key] for key in _POLICY if key in table}, place)
-    _check_policy(policy, place)
+    policy = policy_of(table, place)
     hints = get_type_hints(ApiSettings)
     server = {key: convert(hints[key], table[key], f"{place}, {key}") for key in _SERVER if key in table}
     _check_limits(server.get("limits", Limits()), place)
@@ -111,14 +107,6 @@ def _overlay(table: dict[str, Any], environ: Mapping[str, str]) -> None:
             inner[key] = _scalar(environ[variable])
 
 
-def _rename_healthy(table: dict[str, Any], environ: Mapping[str, str]) -> None:
-    """`healthy_s` stood by itself at first; `release: {healthy_s: ...}` wins over it."""
-    if f"{_PREFIX}HEALTHY_S" in environ:
-        table["healthy_s"] = _scalar(environ[f"{_PREFIX}HEALTHY_S"])
-    if "healthy_s" in table:
-        table["release"] = {"healthy_s": table.pop("healthy_s"), **mapping(table.get("release"), "release")}
-
-
 def _scalar(text: str) -> Any:
     """What a word of the environment reads as: a number, true or false, or itself."""
     try:
@@ -129,25 +117,13 @@ def _scalar(text: str) -> Any:
 
 def _scalars() -> list[tuple[str, ...]]:
     """The path of every scalar key."""
-    found: list[tuple[str, ...]] = []
-    for owner, names in ((Policy, _POLICY), (ApiSettings, _SERVER)):
+    found: list[tuple[str, ...]] = [(name,) for name in FORMER_KEYS]
+    for owner, names in ((Policy, POLICY_KEYS), (ApiSettings, _SERVER)):
         hints = get_type_hints(owner)
         for name in names:
             inner = getattr(hints[name], "__dataclass_fields__", None)
             found += [(name, key) for key in inner] if inner else [(name,)]
     return found
-
-
-def _check_policy(policy: Policy, place: str) -> None:
-    limits = policy.thresholds
-    if not limits.watch <= limits.avoid <= limits.cordon <= 1.0:
-        raise Failure(f"{place}, thresholds: watch <= avoid <= cordon <= 1 must hold: they are probabilities")
-    if limits.release_ratio >= 1.0:
-        raise Failure(f"{place}, thresholds, release_ratio: must be under 1, or hints flap")
-    if policy.control.percent > 50.0:
-        raise Failure(f"{place}, control, percent: at most 50 % of the nodes may be left alone")
-    if policy.validity_s <= 0:
-        raise Failure(f"{place}, validity_s: a hint must be valid for a while")
 
 
 def _check_keep(keep: Keep, place: str) -> None:

@@ -87,6 +87,8 @@ def convert(kind: Any, value: Any, place: str) -> Any:
         return Path(value)
     if kind == int | None:
         return None if value is None else convert(int, value, place)
+    if kind == float | None:
+        return None if value is None else convert(float, value, place)
     if kind == str | None:
         return None if value is None else convert(str, value, place)
     if kind == tuple[str, ...]:

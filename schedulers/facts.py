@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from schedulers.settings import Stop
+from schedulers.witness import Pair
 from store.event import parse_time
 from store.hint import OPEN_STATES, Hint
 from store.hint_log import ACTOR_POLICY
@@ -15,10 +16,21 @@ HOLDING = ("cordon", "drain")  # what keeps work off a node, and so costs budget
 
 
 @dataclass(frozen=True, slots=True)
+class JobFacts:
+    """The job that runs on a node, and how many nodes and GPUs it has."""
+
+    job: str
+    run: str
+    nodes: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFacts:
     """One node as of now. `score` is that of 24 h or None; `fault` a confirmed one that is not repaired yet.
 
     `control`: nothing is asked of the scheduler for its score alone. `idle`: no job runs on it; None: not known.
+    `witnesses`: two independent detectors that both saw it fail. `silent`: its sidecar does not report any more.
     """
 
     node: str
@@ -32,6 +44,23 @@ class NodeFacts:
     control: bool = False
     nvlink_domain: str | None = None
     idle: bool | None = None
+    gpus: int | None = None
+    job: JobFacts | None = None
+    witnesses: Pair | None = None
+    silent: bool = False
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether more than a score speaks against it: what a hold takes."""
+        return self.fault is not None or self.witnesses is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Reporting:
+    """How many nodes in service have a sidecar, and how many of those were heard of lately."""
+
+    expected: int
+    heard: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +69,7 @@ class Inputs:
 
     `hints`: those open, still valid, or made within the hour. `still_held`: nodes that a scheduler may still hold for
     us though their hint has ended. `trips`: the breaker's newest of each group. `stop`: what the kill switch stops.
+    `largest_job_gpus`: of the jobs that run; None: none is known. `reporting`: None where no node has a sidecar.
     """
 
     now: datetime
@@ -48,6 +78,8 @@ class Inputs:
     still_held: frozenset[str] = frozenset()
     trips: Sequence[Trip] = ()
     stop: Stop = "none"
+    largest_job_gpus: int | None = None
+    reporting: Reporting | None = None
 
     def open_by_node(self) -> Mapping[str, Hint]:
         """Each node's open hint."""

@@ -1,47 +1,166 @@
 """The facts of a decision, from the store: a few queries over present state, none over history."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
-from schedulers.facts import Inputs, NodeFacts
+from schedulers.facts import Inputs, JobFacts, NodeFacts, Reporting
+from schedulers.kill_switch import effective_stop
 from schedulers.settings import Policy
+from schedulers.witness import Pair, corroborated
 from store.control import ControlGroup
 from store.hint_log import recent_hints
-from store.read_states import newest_scores, node_places, nodes_out, score_reasons, unrepaired_faults
+from store.incident import Incident
+from store.read_states import (
+    last_repairs,
+    newest_scores,
+    node_places,
+    nodes_out,
+    score_reasons,
+    unrepaired_faults,
+)
+from store.reporting import silent_nodes
+from store.running_jobs import running_jobs
+from store.signs import error_signs
+from store.still_held import still_held
 from store.trips import newest_trips
 
 _HORIZON_H = 24
 # A score that is older than this says nothing of now.
 _STALE = timedelta(hours=24)
+SILENT_AFTER_S = 900.0
+_NO_REASONS: tuple[str, ...] = ()
 
 
-def gather(connection: sa.Connection, policy: Policy, now: datetime, group: ControlGroup | None = None) -> Inputs:
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is known of some nodes, by name."""
+
+    scores: Mapping[str, float]
+    reasons: Mapping[str, list[Any]]
+    faults: Mapping[str, Incident]
+    pairs: Mapping[str, Pair]
+    out: set[str]
+    jobs: Mapping[str, JobFacts]
+    silent: frozenset[str]
+    control: ControlGroup | None
+
+
+def gather(
+    connection: sa.Connection,
+    policy: Policy,
+    now: datetime,
+    group: ControlGroup | None = None,
+    silent_after_s: float = SILENT_AFTER_S,
+) -> Inputs:
     """What the policy looks at, as of a moment. Without a `group` no node is left alone for control."""
+    places = node_places(connection)
+    expected, silent = silent_nodes(connection, now, now - timedelta(seconds=silent_after_s))
+    seen = _look(connection, policy, now, (places, silent, group, None))
+    window = timedelta(seconds=max(3600.0, policy.breaker.window_s))
+    return Inputs(
+        now,
+        _nodes(places, seen, now),
+        tuple(recent_hints(connection, now, window)),
+        still_held=still_held(connection, now),
+        stop=effective_stop(connection, policy),
+        trips=newest_trips(connection),
+        largest_job_gpus=_largest(seen.jobs),
+        reporting=Reporting(expected, expected - len(silent)) if expected else None,
+    )
+
+
+def look_back(connection: sa.Connection, policy: Policy, at: datetime) -> Inputs:
+    """What a policy would have looked at then, as far as the store still tells: without hints, trips and silence.
+
+    Whether an incident was as grave when it began as it became is not kept; nor when a node was heard of.
+    """
+    places = node_places(connection)
+    seen = _look(connection, policy, at, (places, frozenset(), None, at))
+    return Inputs(at, _nodes(places, seen, at), largest_job_gpus=_largest(seen.jobs))
+
+
+def _look(
+    connection: sa.Connection,
+    policy: Policy,
+    now: datetime,
+    told: tuple[Sequence[Any], frozenset[str], ControlGroup | None, datetime | None],
+) -> _Seen:
+    places, silent, group, until = told
     moment, scores = newest_scores(connection, _HORIZON_H, now)
     if moment is None or moment <= now - _STALE:
         scores = {}
     risky = [(node, moment) for node, score in scores.items() if moment and score >= policy.thresholds.watch]
-    reasons = score_reasons(connection, _HORIZON_H, risky)
-    faults = unrepaired_faults(connection, now - timedelta(seconds=policy.healthy_s), now)
-    out = nodes_out(connection, now)
+    healthy = timedelta(seconds=policy.healthy_s)
+    return _Seen(
+        scores,
+        score_reasons(connection, _HORIZON_H, risky),
+        unrepaired_faults(connection, now - healthy, now, until),
+        _pairs(connection, policy, now, until),
+        nodes_out(connection, now),
+        _jobs(connection, policy, now, places),
+        silent,
+        group,
+    )
+
+
+def _nodes(places: Sequence[Any], seen: _Seen, now: datetime) -> list[NodeFacts]:
+    """The facts of each node."""
+    group, reasons, jobs = seen.control, seen.reasons, seen.jobs
     # By place, for there are as many as nodes.
-    nodes = [
+    return [
         NodeFacts(
             node,
             rack,
             leaf,
             driver,
-            scores.get(node),
-            tuple(str(reason.get("text", "")) for reason in reasons[node][:5]) if node in reasons else (),
-            faults.get(node),
-            node in out,
+            seen.scores.get(node),
+            tuple(str(reason.get("text", "")) for reason in reasons[node][:5]) if node in reasons else _NO_REASONS,
+            seen.faults.get(node),
+            node in seen.out,
             # Drawn among those alone of which their score asks something: a draw costs, and nodes are many.
             group is not None and node in reasons and group.holds(node, now),
             domain,
+            # Where no job is known at all, nothing tells who is idle.
+            node not in jobs if jobs else None,
+            gpus,
+            jobs.get(node),
+            seen.pairs.get(node),
+            node in seen.silent,
         )
-        for node, rack, leaf, driver, domain in node_places(connection)
+        for node, rack, leaf, driver, domain, gpus in places
     ]
-    window = timedelta(seconds=max(3600.0, policy.breaker.window_s))
-    hints = tuple(recent_hints(connection, now, window))
-    return Inputs(now, nodes, hints, trips=newest_trips(connection))
+
+
+def _pairs(connection: sa.Connection, policy: Policy, now: datetime, until: datetime | None) -> dict[str, Pair]:
+    """The nodes that two independent detectors saw fail, within the healthy time and since their last repair."""
+    if policy.corroborate_s <= 0:
+        return {}
+    since = now - timedelta(seconds=policy.healthy_s)
+    repaired = last_repairs(connection, since, now)
+    found = {}
+    for node, signs in error_signs(connection, since, now, until).items():
+        if node in repaired:
+            signs = [sign for sign in signs if sign.end > repaired[node]]
+        if len(signs) > 1 and (pair := corroborated(signs, policy.corroborate_s)) is not None:
+            found[node] = pair
+    return found
+
+
+def _jobs(connection: sa.Connection, policy: Policy, now: datetime, places: Sequence[Any]) -> dict[str, JobFacts]:
+    """The job of each node that one runs on; the largest, should there be several."""
+    gpus_of = {place[0]: place[5] or policy.costs.node_gpus for place in places}
+    usual = policy.costs.node_gpus
+    found = [
+        (nodes, JobFacts(job, run, len(nodes), sum(gpus_of.get(node, usual) for node in nodes)))
+        for job, run, nodes in running_jobs(connection, now)
+    ]
+    found.sort(key=lambda one: one[1].gpus)
+    return {node: job for nodes, job in found for node in nodes}
+
+
+def _largest(jobs: Mapping[str, JobFacts]) -> int | None:
+    return max((job.gpus for job in jobs.values()), default=None)

@@ -1,7 +1,6 @@
 """What an operator may set about hints: the mode, the thresholds, the budgets, the webhooks.
 
-Defaults are cautious: shadow mode, nothing is sent. The thresholds follow the break-even precisions of FIELD section C:
-a soft cordon pays from 0.7 % on at 10,000 GPUs and 6.9 % at 1,024, a migration from 14 % to 20 %.
+Defaults are cautious: shadow mode, nothing is sent. `schedulers/thresholds.py` has the sums behind the thresholds.
 """
 
 from dataclasses import dataclass, field
@@ -16,13 +15,33 @@ Stop: TypeAlias = Literal["none", "holds", "all"]
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Probabilities of an unplanned outage within 24 h from which a node is watched, avoided, cordoned."""
+    """Probabilities of an unplanned outage within 24 h from which a node is watched and avoided, and its job to save.
+
+    None: from where it pays, by the size of the job (`Costs`), but never under `watch`. No score cordons: it takes a
+    confirmed fault, or two detectors.
+    """
 
     watch: float = 0.02
-    avoid: float = 0.07
-    cordon: float = 0.20
+    avoid: float | None = None
+    checkpoint: float | None = None
     # A hint falls only below this share of the threshold that raised it: no flapping.
     release_ratio: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a failure costs a job, and what acting costs, for the thresholds that are None.
+
+    The figures are FIELD section C's: a failure loses a quarter of an hour of the whole job, an avoided node 2.2 h.
+    """
+
+    lost_work_s: float = 540.0  # half the interval between two checkpoints
+    restart_s: float = 360.0
+    avoided_s: float = 7920.0  # of one node, while it is kept from work
+    save_s: float = 60.0  # for which a checkpoint that is asked for stops the job
+    averted: float = 1.0  # the share of the failures that acting averts; nobody has measured it
+    job_gpus: int = 1024  # where no job is known to run
+    node_gpus: int = 8  # where a node's are not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,21 +122,29 @@ class JobWatch:
 class Policy:
     """When to ask what of a scheduler, under which budgets."""
 
+    version: int = 1  # of the file's form; the content's is `version_of`
     mode: Mode = "shadow"
     stop: Stop = "none"
     stop_file: Path | None = None  # while it is there: `holds`, or `all` where that is its text
-    version: int = 1  # of the file's form
     thresholds: Thresholds = field(default_factory=Thresholds)
+    costs: Costs = field(default_factory=Costs)
+    # Two detectors that see an error of one node in different ways, no further apart than this, are as good as a
+    # confirmed fault; 0: they are not.
+    corroborate_s: float = 3600.0
     budgets: Budgets = field(default_factory=Budgets)
     breaker: Breaker = field(default_factory=Breaker)
     control: Control = field(default_factory=Control)
-    validity_s: float = 24 * 3600.0
+    # Where fewer than this share of the nodes with a sidecar report, no node is held anew: too little is seen.
+    quorum: float = 0.5
+    quiet_hours: tuple[str, ...] = ()  # "22:00-06:00" of UTC, "22:00-06:00 Asia/Shanghai": a person confirms new holds
+    opt_out: tuple[str, ...] = ()  # nodes of which nothing is asked: names, with * and ?
+    validity: Validity = field(default_factory=Validity)
     release: Release = field(default_factory=Release)
     job_watch: JobWatch = field(default_factory=JobWatch)
 
     @property
     def healthy_s(self) -> float:
-        """How long a node must have shown no fatal fault before its cordon is released, seconds."""
+        """How long a node must have shown no fault before its hold is released, seconds."""
         return self.release.healthy_s
 
 

@@ -15,9 +15,9 @@ from store.read_pages import between
 
 
 def node_places(connection: sa.Connection) -> Sequence[Any]:
-    """Every node's (name, rack, leaf, driver, NVLink domain), by name: they are many and asked for often."""
+    """Every node's (name, rack, leaf, driver, NVLink domain, GPUs), by name: they are many and asked for often."""
     nodes = schema.nodes.c
-    columns = (nodes.node, nodes.rack, nodes.leaf, nodes.driver, nodes.nvlink_domain)
+    columns = (nodes.node, nodes.rack, nodes.leaf, nodes.driver, nodes.nvlink_domain, nodes.gpus)
     return connection.execute(sa.select(*columns).order_by(nodes.node)).all()
 
 
@@ -77,32 +77,63 @@ def not_ours(reason: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     return sa.or_(reason.is_(None), reason.not_like("foreshock:%"))
 
 
-def unrepaired_faults(connection: sa.Connection, since: datetime, now: datetime) -> dict[str, Incident]:
+def last_repairs(connection: sa.Connection, since: datetime, now: datetime) -> dict[str, datetime]:
+    """When each node's newest outage ended, of those that ended within a window and were no drain of ours."""
+    outages = schema.outages
+    ended = sa.select(outages.c.node, sa.func.max(outages.c.end, type_=schema.UtcTime()).label("end"))
+    ended = ended.where(outages.c.end >= since, outages.c.end <= now, not_ours(outages.c.reason))
+    return {row.node: row.end for row in connection.execute(ended.group_by(outages.c.node))}
+
+
+def unrepaired_faults(
+    connection: sa.Connection, since: datetime, now: datetime, until: datetime | None = None
+) -> dict[str, Incident]:
     """Each node's newest confirmed fault (a fatal hardware incident) since a moment that no outage has ended.
 
     After an outage the node has been seen to, but not after a drain of ours. What ended before the node's machine came
-    into service was another machine's. An incident dated after `now` counts: its host's clock runs ahead.
+    into service was another machine's. An incident dated after `now` counts (its host's clock runs ahead), but where it
+    began after `until`, for whoever looks back.
     """
-    outages, incidents, nodes = schema.outages, schema.incidents, schema.nodes
-    ended = sa.select(outages.c.node, sa.func.max(outages.c.end, type_=schema.UtcTime()).label("end"))
-    ended = ended.where(outages.c.end >= since, outages.c.end <= now, not_ours(outages.c.reason))
-    ended = ended.group_by(outages.c.node)
-    repaired = {row.node: row.end for row in connection.execute(ended)}
-    machine = nodes.c.in_service_since
-    joined = incidents.outerjoin(nodes, nodes.c.node == incidents.c.node)
-    query = sa.select(incidents).select_from(joined).where(
-        sa.or_(machine.is_(None), machine > now, machine <= incidents.c.end),
+    incidents = schema.incidents
+    repaired = last_repairs(connection, since, now)
+    query = sa.select(incidents).select_from(incidents.outerjoin(schema.nodes, schema.nodes.c.node == incidents.c.node))
+    query = query.where(
+        of_this_machine(now),
         incidents.c.severity == "fatal",
         incidents.c.cause == "hardware",
         incidents.c.node.is_not(None),
         incidents.c.end >= since,
     )
+    if until is not None:
+        query = query.where(incidents.c.start <= until)
     found: dict[str, Incident] = {}
     for row in connection.execute(query.order_by(incidents.c.start)).mappings():
         incident = incident_of(row)
         if incident.node is not None and (incident.node not in repaired or repaired[incident.node] < incident.end):
             found[incident.node] = incident
     return found
+
+
+def of_this_machine(now: datetime) -> sa.ColumnElement[bool]:
+    """Whether an incident, joined to its node, is not that of a machine that another has taken the place of."""
+    machine = schema.nodes.c.in_service_since
+    return sa.or_(machine.is_(None), machine > now, machine <= schema.incidents.c.end)
+
+
+def last_faults(connection: sa.Connection, nodes: Sequence[str]) -> dict[str, datetime]:
+    """When each of a few nodes last showed a fatal hardware fault, repaired or not."""
+    table = schema.incidents
+    newest = sa.func.max(table.c.end, type_=schema.UtcTime())
+    query = sa.select(table.c.node, newest).where(table.c.severity == "fatal", table.c.cause == "hardware")
+    found = connection.execute(query.where(among(connection, table.c.node, nodes)).group_by(table.c.node)).all()
+    return {node: moment for node, moment in found if node is not None}
+
+
+def out_of_service(connection: sa.Connection, now: datetime) -> set[str]:
+    """Nodes that are not in service yet, or no more."""
+    nodes = schema.nodes.c
+    over = sa.or_(nodes.in_service_since > now, nodes.in_service_until <= now)
+    return set(connection.scalars(sa.select(nodes.node).where(over)))
 
 
 def last_reports(connection: sa.Connection, at: datetime, window: timedelta) -> datetime | None:

@@ -51,7 +51,7 @@ def test_the_example_shows_every_key_and_the_defaults() -> None:
     assert (webhook.name, webhook.send_shadow, webhook.timeout_s) == ("ops", False, 15.0)
     shown = yaml.safe_load(EXAMPLE.read_text())
     assert shown.keys() == {
-        *("mode", "thresholds", "budgets", "breaker", "control", "validity_s", "training", "trial"),
+        *("mode", "thresholds", "budgets", "breaker", "control", "validity", "training", "trial"),
         *("release", "job_watch"),
         *("schedulers", "tokens", "intervals", "keep", "limits", "body_limit_bytes", "silent_after_s", "processes"),
     }
@@ -140,9 +140,9 @@ def test_a_webhook_secret_may_lie_in_a_file(tmp_path: Path) -> None:
         ("budgets: 7", ["expected keys and values"]),
         ("mode: bold", ["mode", "shadow, approve, act"]),
         ("mode: ", ["nothing"]),
-        ("thresholds: {watch: 0.5}", ["watch <= avoid <= cordon"]),
+        ("thresholds: {watch: 0.5, avoid: 0.4}", ["watch <= avoid"]),
         ("thresholds: {release_ratio: 1}", ["release_ratio"]),
-        ("validity_s: 0", ["validity_s"]),
+        ("validity_s: 0", ["validity", "valid for a while"]),
         ("body_limit_bytes: 1.5", ["body_limit_bytes", "whole number"]),
         ("limits: {max_writes: 0}", ["max_writes", "at least 1"]),
         ("limits: {max_writes: 30}", ["32 together"]),

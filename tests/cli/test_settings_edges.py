@@ -66,8 +66,8 @@ def refused(tmp_path: Path, text: str, **environ: str) -> str:
         (f"tokens: [{{name: a, sha256: {'a' * 64}, scopes: read}}]", ["tokens[0], scopes", "list"]),
         (f"tokens: [{{name: a, sha256: {'a' * 64}, scopes: [[read]]}}]", ["ingest, read, act"]),
         (f"tokens: [{{name: a, sha256: {'g' * 64}, scopes: [read]}}]", ["64 hex digits"]),
-        ("thresholds: {cordon: 1.5}", ["<= 1"]),
-        ("thresholds: {avoid: 0.5}", ["watch <= avoid <= cordon"]),
+        ("thresholds: {checkpoint: 1.5}", ["<= 1"]),
+        ("thresholds: {avoid: 0}", ["watch <= avoid"]),
         ("? [a]\n: b", ["no YAML"]),
         ("mode: !!python/object:os.system x", ["no YAML"]),
         ("5", ["expected keys and values", "'5'"]),
@@ -88,7 +88,7 @@ def test_a_mistake_in_the_file_is_one_sentence(tmp_path: Path, text: str, words:
         ("FORESHOCK_BUDGETS__NODES", "many", "whole number"),
         ("FORESHOCK_BUDGETS__NODES", "1.5", "whole number"),
         ("FORESHOCK_INTERVALS__SCORE_S", ".inf", "finite"),
-        ("FORESHOCK_THRESHOLDS__CORDON", "2", "probabilities"),
+        ("FORESHOCK_THRESHOLDS__AVOID", "2", "probabilities"),
     ],
 )
 def test_a_mistake_in_the_environment_is_one_sentence(variable: str, value: str, words: str) -> None:

@@ -1,5 +1,6 @@
 """Small clusters for the policy's tests."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,6 +8,7 @@ from schedulers.facts import NodeFacts
 from store.event import Device, format_time
 from store.hint import Hint
 from store.incident import Incident
+from store.signs import Sign
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -43,3 +45,18 @@ def hint(node: str, action: Any = "cordon", state: Any = "sent", hours_ago: floa
     made = NOW - hours_ago * HOUR
     evidence = {"acted": format_time(made), "score": 0.5} | evidence
     return Hint(f"h-{node}", node, action, state, "foreshock: test", "foreshock", made, made + 24 * HOUR, evidence)
+
+
+def sick(facts: NodeFacts, **fault_facts: Any) -> NodeFacts:
+    """The same node with a confirmed fault."""
+    return replace(facts, fault=fault(facts.node, **fault_facts))
+
+
+def sign(source: str, kind: str, hours_ago: float = 0.1, **facts: Any) -> Sign:
+    """An error of the hardware that a source tells of."""
+    moment = NOW - hours_ago * HOUR
+    made: dict[str, Any] = {"code": None, "severity": "error", "cause": "hardware", "end": moment} | facts
+    return Sign(f"i-{source}-{kind}", source, kind, start=moment, **made)
+
+
+PAIR = (sign("kernel", "nvlink_error", 0.3), sign("dcgm", "row_remap_failure", 0.1))

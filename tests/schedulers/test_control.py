@@ -20,7 +20,7 @@ from store.node import Node
 from store.save_scores import save_scores
 from store.score import Score
 
-from .cluster import HOUR, NOW, fault, hint
+from .cluster import HOUR, NOW, fault, hint, sick
 
 WIDE = Policy(mode="act", budgets=Budgets(1000, 100.0, 1000, 1000, 1000), breaker=Breaker(nodes=1000))
 LEFT = NodeFacts("a", score=0.5, control=True)
@@ -35,7 +35,7 @@ def decided(facts: NodeFacts, *hints: Hint, policy: Policy = WIDE, more: Any = (
 def test_what_a_score_asks_of_a_control_node_is_a_shadow_in_every_mode(mode: Any) -> None:
     """With the action that would have been asked for, marked."""
     ((made, word),) = decided(LEFT, policy=replace(WIDE, mode=mode)).changed
-    assert (made.action, made.state, made.is_control, word) == ("cordon", "shadow", True, "made")
+    assert (made.action, made.state, made.is_control, word) == ("avoid", "shadow", True, "made")
     ((other, _),) = decided(replace(LEFT, control=False), policy=replace(WIDE, mode=mode)).changed
     assert not other.is_control
 
@@ -51,21 +51,21 @@ def test_a_confirmed_fault_is_never_left_alone() -> None:
 
 def test_a_control_hint_stays_where_it_is_while_its_ground_lasts() -> None:
     """Not pulled out of the shadow, raised within it, renewed and released like others."""
-    standing = hint("a", state="shadow", control=True)
+    standing = hint("a", "avoid", state="shadow", control=True)
     assert decided(LEFT, standing) == Decision()
     ((raised, word),) = decided(LEFT, replace(standing, action="watch")).changed
-    assert (raised.action, raised.state, raised.is_control, word) == ("cordon", "shadow", True, "escalated")
-    ((renewed, word),) = decided(LEFT, hint("a", state="shadow", hours_ago=13, control=True)).changed
+    assert (raised.action, raised.state, raised.is_control, word) == ("avoid", "shadow", True, "escalated")
+    ((renewed, word),) = decided(LEFT, hint("a", "avoid", state="shadow", hours_ago=13, control=True)).changed
     assert (renewed.state, renewed.is_control, word) == ("shadow", True, "renewed")
     assert decided(replace(LEFT, score=0.01), standing).released == (standing,)
 
 
 def test_what_was_asked_before_a_node_was_drawn_runs_its_course() -> None:
-    """A cordon that a scheduler took is not undone; a shadow of before is marked."""
-    assert decided(LEFT, hint("a")) == Decision()
-    ((marked, word),) = decided(LEFT, hint("a", state="shadow")).changed
+    """What a scheduler took is not undone; a shadow of before is marked."""
+    assert decided(LEFT, hint("a", "avoid")) == Decision()
+    ((marked, word),) = decided(LEFT, hint("a", "avoid", state="shadow")).changed
     assert (marked.state, marked.is_control, word) == ("shadow", True, "left alone")
-    ((asked, word),) = decided(replace(LEFT, control=False), hint("a", state="shadow", control=True)).changed
+    ((asked, word),) = decided(replace(LEFT, control=False), hint("a", "avoid", state="shadow", control=True)).changed
     assert (asked.state, asked.is_control, word) == ("approved", False, "out of the shadow")
 
 
@@ -73,10 +73,10 @@ def test_what_was_asked_before_a_node_was_drawn_runs_its_course() -> None:
 def test_control_hints_cost_no_budget_and_trip_no_breaker(mode: Any) -> None:
     """Another node of the same leaf gets the one cordon that there is."""
     tight = replace(WIDE, mode=mode, budgets=Budgets(1, 100.0, 1, 1, 1), breaker=Breaker(nodes=2))
-    other = NodeFacts("b", leaf="l", score=0.4)
+    other = sick(NodeFacts("b", leaf="l"))
     decision = decided(replace(LEFT, leaf="l"), policy=tight, more=[other])
-    assert {made.node: made.action for made, _ in decision.changed} == {"a": "cordon", "b": "cordon"}
-    standing = hint("a", state="shadow", hours_ago=0.1, control=True)
+    assert {made.node: made.action for made, _ in decision.changed} == {"a": "avoid", "b": "cordon"}
+    standing = hint("a", "avoid", state="shadow", hours_ago=0.1, control=True)
     decision = decided(replace(LEFT, leaf="l"), standing, policy=tight, more=[other])
     assert {made.node: made.action for made, _ in decision.changed} == {"b": "cordon"}
 

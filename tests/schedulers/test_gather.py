@@ -109,7 +109,7 @@ def test_a_hint_lives_through_its_days(engine: sa.Engine) -> None:
         (one,) = read_hints(connection)
         words = [entry["detail"].get("change") for entry in reversed(audit_page(connection, 99, None, one.id))]
     assert one.state == "released"
-    assert told.actions() == ["cordon", "cordon", "cordon", "release"]
+    assert told.actions() == ["avoid", "avoid", "avoid", "release"]
     assert [word for word in words if word] == ["made", "renewed", "renewed"]
     assert len({delivery.id for delivery in told.got}) == 4
 

@@ -14,7 +14,7 @@ from schedulers.settings import Breaker, Budgets, Policy, Thresholds
 from store.event import format_time
 from store.hint import Hint
 
-from .cluster import HOUR, NOW, fault, hint, nodes
+from .cluster import HOUR, NOW, PAIR, fault, hint, nodes, sick
 
 WIDE = Policy(mode="act", budgets=Budgets(1000, 100.0, 1000, 1000, 1000), breaker=Breaker(nodes=1000))
 
@@ -31,10 +31,10 @@ def actions(decision: Decision) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("score", "action"),
-    [(None, None), (0.0, None), (0.019, None), (0.02, "watch"), (0.07, "avoid"), (0.2, "cordon"), (1.0, "cordon")],
+    [(None, None), (0.0, None), (0.019, None), (0.02, "watch"), (0.0687, "watch"), (0.07, "avoid"), (1.0, "avoid")],
 )
 def test_a_score_asks_for_the_step_that_it_reaches(score: float | None, action: str | None) -> None:
-    """A missing score asks for nothing."""
+    """A missing score asks for nothing, and none for a hold; without a job that of 1,024 GPUs is taken: 6.9 %."""
     decision = decided([NodeFacts("a", score=score)])
     assert actions(decision) == ({} if action is None else {"a": action})
 
@@ -51,8 +51,8 @@ def test_a_confirmed_fault_cordons_or_drains_as_the_catalogue_says(asked: str, a
 
 @pytest.mark.parametrize(("mode", "state"), [("shadow", "shadow"), ("approve", "proposed"), ("act", "approved")])
 def test_the_mode_decides_the_state(mode: Any, state: str) -> None:
-    """shadow never sends, approve asks a person, auto acts."""
-    ((made, word),) = decided([NodeFacts("a", score=0.5)], policy=replace(WIDE, mode=mode)).changed
+    """shadow never sends, approve asks a person, act acts."""
+    ((made, word),) = decided([sick(NodeFacts("a"))], policy=replace(WIDE, mode=mode)).changed
     assert (made.state, word) == (state, "made")
 
 
@@ -77,7 +77,7 @@ def test_a_node_that_is_out_is_left_to_those_who_took_it_out() -> None:
 
 def test_one_open_hint_a_node_is_escalated_in_place() -> None:
     """The same id, the higher action, to be sent anew."""
-    decision = decided([NodeFacts("a", score=0.5)], [hint("a", "avoid")])
+    decision = decided([sick(NodeFacts("a", score=0.5))], [hint("a", "avoid")])
     ((made, word),) = decision.changed
     assert (made.id, made.action, made.state, word) == ("h-a", "cordon", "approved", "escalated")
     assert made.evidence["acted"] == format_time(NOW)
@@ -85,38 +85,51 @@ def test_one_open_hint_a_node_is_escalated_in_place() -> None:
 
 def test_a_hint_that_stands_is_not_made_again() -> None:
     """Nothing new, nothing written."""
-    assert decided([NodeFacts("a", score=0.5)], [hint("a")]) == Decision()
+    assert decided([sick(NodeFacts("a"))], [hint("a")]) == Decision()
+    assert decided([NodeFacts("a", score=0.5)], [hint("a", "avoid")]) == Decision()
 
 
 def test_a_hint_is_renewed_in_the_second_half_of_its_life() -> None:
     """And sent again, with the new end."""
-    ((made, word),) = decided([NodeFacts("a", score=0.5)], [hint("a", hours_ago=13)]).changed
+    ((made, word),) = decided([NodeFacts("a", score=0.5)], [hint("a", "avoid", hours_ago=13)]).changed
     assert (word, made.state, made.valid_until) == ("renewed", "approved", NOW + 24 * HOUR)
     shadow = hint("a", state="shadow", hours_ago=13)
-    ((made, _),) = decided([NodeFacts("a", score=0.5)], [shadow], replace(WIDE, mode="shadow")).changed
+    ((made, _),) = decided([sick(NodeFacts("a"))], [shadow], replace(WIDE, mode="shadow")).changed
     assert made.state == "shadow"
 
 
 def test_a_hint_is_released_when_the_score_has_fallen_well_below() -> None:
-    """Half the threshold that raised it: no flapping around the line."""
-    assert decided([NodeFacts("a", score=0.15)], [hint("a")]).released == ()
-    assert [h.id for h in decided([NodeFacts("a", score=0.09)], [hint("a")]).released] == ["h-a"]
-    assert decided([NodeFacts("a", score=0.09)], [hint("a")]).changed == ()
-    assert decided([NodeFacts("a", score=0.04)], [hint("a", "avoid")]).released == ()
-    assert decided([NodeFacts("a", score=0.03)], [hint("a", "avoid")]).released != ()
+    """Half the threshold that raised it: no flapping around the line. Then the lower step is asked anew."""
+    for action, stays, falls in (("avoid", 0.035, 0.034), ("watch", 0.01, 0.009)):
+        standing = hint("a", action)
+        assert decided([NodeFacts("a", score=stays)], [standing]) == Decision()
+        decision = decided([NodeFacts("a", score=falls)], [standing])
+        assert (decision.released, decision.changed) == ((standing,), ())
+    assert actions(decided([NodeFacts("a", score=0.034)])) == {"a": "watch"}
 
 
 def test_a_missing_score_releases_nothing() -> None:
     """Vanished telemetry is itself a precursor; the hint lapses by itself."""
-    assert decided([NodeFacts("a", score=None)], [hint("a")]).released == ()
+    assert decided([NodeFacts("a", score=None)], [hint("a", "avoid")]) == Decision()
 
 
-def test_a_fault_that_is_over_is_released() -> None:
-    """A hint that a fault raised goes with the fault, score or none."""
+def test_a_hold_goes_with_its_fault_whatever_the_score() -> None:
+    """A score holds nothing; it may ask for an avoid at the next turn."""
     raised = hint("a", incident="i-1")
-    assert decided([NodeFacts("a", fault=fault("a"))], [raised]).released == ()
-    assert decided([NodeFacts("a")], [raised]).released == (raised,)
-    assert decided([NodeFacts("a", score=0.5)], [raised]).released == ()
+    assert decided([sick(NodeFacts("a"))], [raised]).released == ()
+    assert decided([NodeFacts("a", witnesses=PAIR)], [raised]).released == ()
+    for score in (None, 0.0, 0.5):
+        decision = decided([NodeFacts("a", score=score)], [raised])
+        assert (decision.released, decision.changed) == ((raised,), ())
+
+
+def test_of_a_silent_node_nobody_knows_that_it_is_well() -> None:
+    """Neither a hold nor a soft hint is released, nor is a hold renewed on the ground of a score."""
+    silent = NodeFacts("a", score=0.0, silent=True)
+    for action in ("cordon", "avoid", "watch"):
+        assert decided([silent], [hint("a", action)]) == Decision()
+        assert decided([replace(silent, silent=False)], [hint("a", action)]).released != ()
+    assert decided([replace(silent, score=0.5)], [hint("a", hours_ago=13)]) == Decision()
 
 
 def test_a_hint_of_a_node_that_is_not_known_is_left_alone() -> None:
@@ -130,17 +143,20 @@ def test_a_person_who_said_no_is_not_asked_again() -> None:
     refused = hint("a", state="withdrawn", closed=closed)
     assert decided([NodeFacts("a", score=0.5)], [refused]) == Decision()
     assert decided([NodeFacts("a", score=0.5, fault=fault("a", hours_ago=2))], [refused]) == Decision()
+    assert actions(decided([NodeFacts("a", witnesses=PAIR)], [refused])) == {"a": "cordon"}
+    before = {"by": "alice", "time": format_time(NOW - 0.05 * HOUR)}
+    assert decided([NodeFacts("a", witnesses=PAIR)], [replace(refused, evidence={"closed": before})]) == Decision()
     assert actions(decided([NodeFacts("a", fault=fault("a", hours_ago=0.5))], [refused])) == {"a": "cordon"}
     drain = fault("a", hours_ago=2, action="replace_part")
     assert actions(decided([NodeFacts("a", fault=drain)], [refused])) == {"a": "drain"}
     lapsed = replace(refused, valid_until=NOW)
-    assert actions(decided([NodeFacts("a", score=0.5)], [lapsed])) == {"a": "cordon"}
+    assert actions(decided([NodeFacts("a", score=0.5)], [lapsed])) == {"a": "avoid"}
 
 
 def test_a_release_of_our_own_does_not_count_as_a_no() -> None:
     """The node may fall ill again."""
     ended = hint("a", state="released", closed={"by": "policy", "time": format_time(NOW - HOUR)})
-    assert actions(decided([NodeFacts("a", score=0.5)], [ended])) == {"a": "cordon"}
+    assert actions(decided([NodeFacts("a", score=0.5)], [ended])) == {"a": "avoid"}
 
 
 @pytest.mark.parametrize(
@@ -155,7 +171,7 @@ def test_a_release_of_our_own_does_not_count_as_a_no() -> None:
 )
 def test_each_budget_holds_cordons_back(budgets: Budgets, places: dict[str, str], word: str) -> None:
     """Two of ten may be cordoned; the others are to be avoided, and their evidence says why."""
-    facts = [replace(f, score=0.5) for f in nodes(10, **places)]
+    facts = [sick(f) for f in nodes(10, **places)]
     decision = decided(facts, policy=replace(WIDE, budgets=budgets))
     cordoned = [made for made, _ in decision.changed if made.action == "cordon"]
     held = [(made, said) for made, said in decision.changed if made.action == "avoid"]
@@ -165,35 +181,37 @@ def test_each_budget_holds_cordons_back(budgets: Budgets, places: dict[str, str]
 
 def test_a_small_cluster_may_always_hold_one_node() -> None:
     """Two percent of ten nodes is none, and none would be useless."""
-    facts = [replace(f, score=0.5) for f in nodes(10)]
+    facts = [sick(f) for f in nodes(10)]
     policy = replace(WIDE, budgets=Budgets(99, 2.0, 99, 99, 99))
     assert list(actions(decided(facts, policy=policy)).values()).count("cordon") == 1
 
 
-def test_confirmed_faults_come_before_scores() -> None:
+def test_confirmed_faults_come_before_two_detectors() -> None:
     """And higher scores before lower ones."""
-    facts = [NodeFacts("a", score=0.6), NodeFacts("b", score=0.9), NodeFacts("c", score=0.0, fault=fault("c"))]
+    two = [NodeFacts(name, score=score, witnesses=PAIR) for name, score in (("a", 0.6), ("b", 0.9))]
+    facts = [*two, NodeFacts("c", score=0.0, fault=fault("c")), NodeFacts("d", score=1.0)]
     policy = replace(WIDE, budgets=Budgets(2, 100.0, 9, 9, 9))
-    assert actions(decided(facts, policy=policy)) == {"c": "cordon", "b": "cordon", "a": "avoid"}
+    assert actions(decided(facts, policy=policy)) == {"c": "cordon", "b": "cordon", "a": "avoid", "d": "avoid"}
 
 
 def test_a_cordon_that_was_held_back_is_made_when_there_is_room() -> None:
     """The avoid of before is escalated; while there is none, nothing is written again."""
     policy = replace(WIDE, budgets=Budgets(1, 100.0, 9, 9, 9))
-    waiting = hint("b", "avoid", held="budget: ...")
-    both = [NodeFacts("a", score=0.5), NodeFacts("b", score=0.5)]
+    both = [sick(NodeFacts("a")), sick(NodeFacts("b"))]
+    ((waiting, word),) = decided(both, [hint("a")], policy).changed
+    assert (waiting.node, waiting.action, word) == ("b", "avoid", "held back")
     assert decided(both, [hint("a"), waiting], policy) == Decision()
-    ((made, word),) = decided([NodeFacts("a", score=0.0, out=True), both[1]], [waiting], policy).changed
-    assert (made.action, word) == ("cordon", "escalated")
+    ((made, word),) = decided([NodeFacts("a", out=True), both[1]], [waiting], policy).changed
+    assert (made.id, made.action, word) == (waiting.id, "cordon", "escalated")
     assert "held" not in made.evidence
 
 
 def test_an_avoid_that_turns_into_a_held_back_cordon_says_so_once() -> None:
     """The evidence is amended, with its audit row; the hint stays what it is."""
     policy = replace(WIDE, budgets=Budgets(0, 100.0, 9, 9, 9))
-    ((made, word),) = decided([NodeFacts("a", score=0.5)], [hint("a", "avoid")], policy).changed
+    ((made, word),) = decided([sick(NodeFacts("a"))], [hint("a", "avoid")], policy).changed
     assert (made.id, made.action, made.state, word) == ("h-a", "avoid", "sent", "held back")
-    assert decided([NodeFacts("a", score=0.5)], [made], policy) == Decision()
+    assert decided([sick(NodeFacts("a"))], [made], policy) == Decision()
 
 
 def test_the_breaker_holds_back_a_leaf_that_falls_ill_at_once() -> None:
@@ -209,7 +227,7 @@ def test_the_breaker_holds_back_a_leaf_that_falls_ill_at_once() -> None:
 
 def test_the_breaker_remembers_the_cordons_of_the_window() -> None:
     """Three cordoned within the hour and one more call: tripped; three of yesterday: not."""
-    facts = [replace(f, score=0.5) for f in nodes(4, leaf="l")]
+    facts = [sick(f) for f in nodes(4, leaf="l")]
     policy = replace(WIDE, breaker=Breaker(nodes=4))
     recent = [hint(f.node, hours_ago=0.5) for f in facts[:3]]
     assert actions(decided(facts, recent, policy)) == {"n003": "avoid"}
@@ -221,15 +239,15 @@ def test_a_driver_that_everybody_has_trips_at_a_share_of_its_nodes() -> None:
     """Four of 400 nodes with one driver are no spike; twenty are."""
     policy = replace(WIDE, breaker=Breaker(nodes=4, percent_of_group=2.0))
     many = nodes(400, driver="550")
-    few = [replace(f, score=0.5) if i < 4 else f for i, f in enumerate(many)]
+    few = [sick(f) if i < 4 else f for i, f in enumerate(many)]
     assert set(actions(decided(few, policy=policy)).values()) == {"cordon"}
-    spike = [replace(f, score=0.5) if i < 20 else f for i, f in enumerate(many)]
+    spike = [sick(f) if i < 20 else f for i, f in enumerate(many)]
     assert set(actions(decided(spike, policy=policy)).values()) == {"avoid"}
 
 
 def test_leaving_the_shadow_asks_anew_under_the_budgets() -> None:
     """A shadow hint holds nothing, so it is charged when it becomes real."""
-    facts = [replace(f, score=0.5) for f in nodes(3)]
+    facts = [sick(f) for f in nodes(3)]
     shadows = [hint(f.node, state="shadow") for f in facts]
     policy = replace(WIDE, mode="approve", budgets=Budgets(2, 100.0, 9, 9, 9))
     decision = decided(facts, shadows, policy)

@@ -1,0 +1,28 @@
+"""Jobs that run at a moment, and the nodes that they have."""
+
+from datetime import datetime
+from functools import lru_cache
+
+import sqlalchemy as sa
+
+from store import schema
+from store.event import RecordError
+from store.hostlist import expand
+
+
+def running_jobs(connection: sa.Connection, now: datetime) -> list[tuple[str, str, tuple[str, ...]]]:
+    """(job, run, nodes) of each job that has started and not ended, by start; a broken node list names no nodes."""
+    jobs = schema.jobs.c
+    query = sa.select(jobs.job_id, jobs.run, jobs.node_list).where(
+        jobs.start <= now, sa.or_(jobs.end.is_(None), jobs.end > now)
+    )
+    rows = connection.execute(query.order_by(jobs.start, jobs.job_id))
+    return [(job, run, _nodes(node_list)) for job, run, node_list in rows]
+
+
+@lru_cache(maxsize=1024)
+def _nodes(node_list: str) -> tuple[str, ...]:
+    try:
+        return tuple(expand(node_list))
+    except RecordError:
+        return ()
