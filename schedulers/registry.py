@@ -10,6 +10,8 @@ from typing import Any, Protocol
 from schedulers.actuator import Actuator
 from schedulers.scheduler import Scheduler
 from schedulers.settings import WebhookSettings
+from schedulers.slurm.settings import SlurmSettings
+from schedulers.slurm.slurm import Slurm
 from schedulers.webhooks.webhook import Webhook
 
 
@@ -32,7 +34,9 @@ class ActuatorKind:
 SCHEDULERS: Mapping[str, Callable[[WebhookSettings], Scheduler]] = {
     "webhook": Webhook,
 }
-ACTUATORS: Mapping[str, ActuatorKind] = {}
+ACTUATORS: Mapping[str, ActuatorKind] = {
+    "slurm": ActuatorKind(SlurmSettings, Slurm),
+}
 
 
 def make_actuator(settings: ActuatorSettings, kinds: Mapping[str, ActuatorKind] = ACTUATORS) -> Actuator:
