@@ -58,6 +58,7 @@ $(VENV)/.synced-all: $(VENV)/.synced
 
 packages:
 	@.ci/packages
+	@nice .ci/kubernetes
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

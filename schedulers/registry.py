@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from schedulers.actuator import Actuator
+from schedulers.kubernetes.actuator import Kubernetes
+from schedulers.kubernetes.settings import KubernetesSettings
 from schedulers.scheduler import Scheduler
 from schedulers.settings import WebhookSettings
 from schedulers.slurm.settings import SlurmSettings
@@ -36,6 +38,7 @@ SCHEDULERS: Mapping[str, Callable[[WebhookSettings], Scheduler]] = {
 }
 ACTUATORS: Mapping[str, ActuatorKind] = {
     "slurm": ActuatorKind(SlurmSettings, Slurm),
+    "kubernetes": ActuatorKind(KubernetesSettings, Kubernetes),
 }
 
 

@@ -1,0 +1,191 @@
+"""What a node's object says: who keeps work off it, what of that is ours, and for which hint.
+
+Our marks, under the operator's domain:
+
+    metadata.annotations   foreshock.dev/action: cordon            what was asked; hint, reason, timestamp, valid-until
+                           foreshock.dev/cordon-by: foreshock      of a cordon and a drain: unschedulable is ours
+                           foreshock.dev/drained: 2026-11-22T...   of a drain: no pod was left that had to go
+    spec.taints            foreshock.dev/risk=avoid:PreferNoSchedule, or =cordon:NoSchedule
+    status.conditions      ForeshockRisk, of a watch; its message ends with the hint's id
+
+Unschedulable without our mark is somebody else's; so is a peer's annotation or taint, which may lie beside ours.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from schedulers.actuator import Hold
+from schedulers.kubernetes.settings import KubernetesSettings
+from store.hint import HintAction
+
+CONDITION = "ForeshockRisk"
+OWNER = "foreshock"
+# Annotations of ours, behind the domain.
+KEYS = ("action", "hint", "reason", "timestamp", "valid-until", "cordon-by", "drained")
+_HINT = re.compile(r"\bid=(\S+)$")
+
+
+class Taint(msgspec.Struct, frozen=True):
+    """A taint."""
+
+    key: str = ""
+    effect: str = ""
+    value: str = ""
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """A condition of the status."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    lastTransitionTime: str | None = None  # noqa: N815 - Kubernetes' own name
+
+
+class Metadata(msgspec.Struct, frozen=True):
+    """What every object has."""
+
+    name: str = ""
+    uid: str = ""
+    resourceVersion: str = ""  # noqa: N815
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """Of a node."""
+
+    unschedulable: bool | None = None
+    taints: list[Taint] | None = None
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Of a node."""
+
+    conditions: list[Condition] | None = None
+
+
+class Node(msgspec.Struct, frozen=True):
+    """Of a node's object, what we go by; the rest is not decoded."""
+
+    metadata: Metadata = field(default_factory=Metadata)
+    spec: Spec = field(default_factory=Spec)
+    status: Status = field(default_factory=Status)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.metadata.name
+
+    @property
+    def version(self) -> int:
+        """How new the object is; versions grow with each change in the cluster."""
+        text = self.metadata.resourceVersion
+        return int(text) if text.isdigit() else 0
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Its annotations."""
+        return self.metadata.annotations or {}
+
+    @property
+    def taints(self) -> list[Taint]:
+        """Its taints, in their order."""
+        return self.spec.taints or []
+
+    def condition(self, kind: str) -> Condition | None:
+        """Its condition of a type."""
+        return next((c for c in self.status.conditions or [] if c.type == kind), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """How a node is marked, by us and by others."""
+
+    action: HintAction | None  # the gravest thing that still stands
+    hint: str | None
+    watch_hint: str | None  # of the condition, which may be another's than that of the annotations
+    is_cordon_ours: bool
+    foreign: str | None
+
+
+def read_marks(node: Node, settings: KubernetesSettings) -> Marks:
+    """What is ours on a node and what is others'."""
+    own = {key: node.annotations.get(f"{settings.domain}/{key}") for key in KEYS}
+    taint = risk_taint(settings)
+    is_tainted = any(t.key == taint for t in node.taints)
+    is_cordon_ours = own["cordon-by"] == OWNER
+    watch = watch_hint(node)
+    action: HintAction | None = None
+    if is_cordon_ours and node.spec.unschedulable:
+        # A drain is one only when it is done: until then what is found is a cordon, and the drain is ordered again.
+        is_drain = own["action"] == "drain" and (own["drained"] or not settings.evict)
+        action = "drain" if is_drain else "cordon"
+    elif is_tainted:
+        action = "avoid"
+    elif watch is not None or own["hint"]:  # the latter: a person took the rest off, and our annotations are left
+        action = "watch"
+    peers = list(_peers(node, settings, is_cordon_ours))
+    return Marks(action, own["hint"] or watch, watch, is_cordon_ours, ", ".join(peers) or None)
+
+
+def risk_taint(settings: KubernetesSettings) -> str:
+    """The key of our taint."""
+    return f"{settings.domain}/risk"
+
+
+def watch_hint(node: Node) -> str | None:
+    """The hint that our condition names while it is True."""
+    condition = node.condition(CONDITION)
+    if condition is None or condition.status != "True":
+        return None
+    found = _HINT.search(condition.message)
+    return found[1] if found else ""
+
+
+def _peers(node: Node, settings: KubernetesSettings, is_cordon_ours: bool) -> Iterator[str]:
+    """Others who hold the node, in words."""
+    named = False
+    for key, value in sorted(node.annotations.items()):
+        domain, _, name = key.rpartition("/")
+        if domain != settings.domain and any(_names(mark, key, name) for mark in settings.peer_marks):
+            named = True
+            yield f"{key}={value[:80]}"
+    for taint in node.taints:
+        if any(taint.key.startswith(beginning) for beginning in settings.peer_taints):
+            named = True
+            yield f"taint {taint.key}:{taint.effect}"
+    if node.spec.unschedulable and not is_cordon_ours and not named:
+        yield "cordoned (unschedulable), without a name"
+
+
+def _names(mark: str, key: str, name: str) -> bool:
+    """Whether a peer's mark is this annotation: the whole key, or the beginning of what is behind the domain."""
+    return key == mark if "/" in mark else name.startswith(mark)
+
+
+def opted_out(labels: Mapping[str, str] | None, settings: KubernetesSettings) -> bool:
+    """Whether a label says that we must not touch it."""
+    return (labels or {}).get(f"{settings.domain}/opt-out", "").lower() == "true"
+
+
+def read_hold(node: Node, settings: KubernetesSettings, is_busy: bool = False) -> Hold:
+    """A node as the reconciler wants to be told of it."""
+    marks = read_marks(node, settings)
+    ready = node.condition("Ready")
+    words = ["Ready" if ready and ready.status == "True" else "NotReady"]
+    if node.spec.unschedulable:
+        words.append("SchedulingDisabled")
+    return Hold(
+        node.name,
+        ",".join(words),
+        marks.action,
+        (marks.hint or None) if marks.action else None,
+        marks.foreign,
+        opted_out(node.metadata.labels, settings),
+        is_busy,
+    )
