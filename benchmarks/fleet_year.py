@@ -18,6 +18,7 @@ import psycopg
 import sqlalchemy as sa
 
 from api.ledgers import LedgerTurns
+from benchmarks.fleet_losses import loss_rows
 from benchmarks.fleet_places import place_rows, small_rows
 from benchmarks.fleet_rows import Size, flood, score_rows, strikes, telemetry_rows
 from benchmarks.fleet_runs import runs
@@ -46,7 +47,7 @@ def fill(url: str, size: Size, workers: int = 2) -> None:
         events, incidents = flood(size)
         copy_in(connection, "events", [events])
         copy_in(connection, "incidents", [incidents])
-        for table, rows in [*place_rows(size), *small_rows(size)]:
+        for table, rows in [*place_rows(size), *small_rows(size), *loss_rows(size)]:
             copy_in(connection, table, [rows])
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as after:
         after.execute(sa.text("VACUUM ANALYZE"))

@@ -12,8 +12,8 @@ _NODE, _LEMON = "gpu-06001", FLOODED
 
 def paths(now: datetime, ask: Ask) -> list[str]:
     """The paths; `ask` gives one's answer, for the cursors of later pages."""
-    hour, week, month, year = (
-        f"{now - timedelta(days=days):%Y-%m-%dT%H:%M:%SZ}" for days in (1 / 24, 7, 30, 364)
+    hour, week, month, quarter, year = (
+        f"{now - timedelta(days=days):%Y-%m-%dT%H:%M:%SZ}" for days in (1 / 24, 7, 30, 92, 364)
     )  # fmt: skip
     found = [
         *("cluster", "topology", "advice/checkpoint", "advice/spares", "rules", "scores", "sidecars", "hints", "audit"),
@@ -36,6 +36,9 @@ def paths(now: datetime, ask: Ask) -> list[str]:
         _path("incidents", until=month),
         *(_path("scores", limit=1000), _path("scores", horizon_h=168), _path("scores", at=month)),
         *(_path("scores", node=_NODE), _path("scores", horizon_h=12)),
+        *(_path("goodput/causes", by=by, since=year) for by in ("cause", "node", "device", "run")),
+        *(_path("goodput/causes", by="node", limit=1000), _path("goodput/interruptions", limit=1000)),
+        *("goodput/cluster", _path("goodput/cluster", since=quarter)),
         *("runs", _path("runs", limit=1000), f"runs/{LONG_RUN}/goodput", "runs/run-0001/goodput"),
         *(_path("advice/checkpoint", run=LONG_RUN), _path("advice/spares", run=LONG_RUN, confidence=0.999)),
         *(_path("hints", state="open"), _path("hints", limit=1000), _path("hints", node=_NODE)),

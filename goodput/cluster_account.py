@@ -18,7 +18,7 @@ from goodput.run_days import days_of
 from goodput.run_facts import RunFacts, facts_of, mfu_json
 from goodput.timeline import to_ms
 from store.ledgers import facts_of_runs
-from store.losses import day_sums, run_sums
+from store.losses import day_sums, productive_gpu_ms
 from store.read_capacity import outage_spans, service_spans
 
 DAYS = 7  # of a period that nobody named
@@ -66,9 +66,9 @@ def stored_runs(connection: sa.Connection, window: tuple[datetime, datetime], sh
     productive: dict[str, int] = {}
     mfus: list[dict[str, Any]] = []
     if shapes:
-        sums = run_sums(connection, *window)
-        productive = {run: gpu for run, bucket, _wall, gpu in sums if bucket == "productive" and gpu is not None}
-        named = sorted({run for run, *_ in sums if shape_of(run, shapes) is not None})
+        sums = productive_gpu_ms(connection, *window)
+        productive = {run: gpu_ms for run, gpu_ms in sums.items() if gpu_ms is not None}
+        named = sorted(run for run in sums if shape_of(run, shapes) is not None)
         facts = facts_of_runs(connection, named)
         mfus = [mfu_json(run, RunFacts(**facts[run]), shapes) for run in named if run in facts]
     return Runs(day_sums(connection, *window), productive, mfus)

@@ -215,18 +215,14 @@ def day_sums(
     return [(day, bucket, int(wall), int(gpu), int(none)) for day, bucket, wall, gpu, none in connection.execute(query)]
 
 
-def run_sums(connection: sa.Connection, since: datetime, until: datetime) -> list[tuple[str, str, int, int | None]]:
-    """Of each run and bucket in the days of [since, until): wall ms and GPU ms (None: its GPUs are not known)."""
+def productive_gpu_ms(connection: sa.Connection, since: datetime, until: datetime) -> dict[str, int | None]:
+    """The productive GPU ms of each run that got anything done in the days of [since, until); None: GPUs not known."""
     query = (
-        sa.select(_DAYS.c.run, _DAYS.c.bucket, sa.func.sum(_DAYS.c.wall_ms), sa.func.sum(_DAYS.c.gpu_ms))
-        .where(_DAYS.c.day >= since, _DAYS.c.day < until)
-        .group_by(_DAYS.c.run, _DAYS.c.bucket)
-        .order_by(_DAYS.c.run, _DAYS.c.bucket)
+        sa.select(_DAYS.c.run, sa.func.sum(_DAYS.c.gpu_ms))
+        .where(_DAYS.c.day >= since, _DAYS.c.day < until, _DAYS.c.bucket == "productive")
+        .group_by(_DAYS.c.run)
     )
-    return [
-        (run, bucket, int(wall), None if gpu is None else int(gpu))
-        for run, bucket, wall, gpu in connection.execute(query)
-    ]
+    return {run: None if gpu_ms is None else int(gpu_ms) for run, gpu_ms in connection.execute(query)}
 
 
 Near: TypeAlias = tuple[str, datetime, datetime, str, int | None, str, str, dict[str, int]]
