@@ -1,6 +1,8 @@
-"""`foreshock hints list|approve|withdraw|release`: what is asked of the scheduler, and your word on it."""
+"""`foreshock hints list|approve|withdraw|release`: what is asked of the scheduler, and your word on it.
 
-import getpass
+`cli/controls.py` has `stop`, `resume` and `breaker`.
+"""
+
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -9,9 +11,11 @@ from typing import get_args
 import click
 import sqlalchemy as sa
 
+from cli.controls import breaker_group, resume_command, stop_command
 from cli.errors import Failure
 from cli.open import open_store
 from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.person import person
 from schedulers.verdict import VerdictError, approve, release_node, withdraw
 from store.database import writing
 from store.event import format_time
@@ -24,6 +28,10 @@ _COLUMNS = ("id", "node", "action", "state", "created", "valid_until", "reason")
 @click.group()
 def hints() -> None:
     """What Foreshock asks of the scheduler."""
+
+
+for _command in (stop_command, resume_command, breaker_group):
+    hints.add_command(_command)
 
 
 @hints.command("list")
@@ -52,7 +60,7 @@ def list_command(url: str, state: str, node: str | None, as_json: bool) -> None:
 def approve_command(ident: str, url: str) -> None:
     """Let a proposed hint be sent."""
     # Whether the server is in shadow mode is the server's to know: in that mode it sends nothing either way.
-    _say(_carry_out(url, lambda connection, now: [approve(connection, ident, now, _me(), "approve")]))
+    _say(_carry_out(url, lambda connection, now: [approve(connection, ident, now, person(), "approve")]))
 
 
 @hints.command("withdraw")
@@ -60,7 +68,7 @@ def approve_command(ident: str, url: str) -> None:
 @DB_OPTION
 def withdraw_command(ident: str, url: str) -> None:
     """End a hint; a scheduler that took it is told to release the node."""
-    _say(_carry_out(url, lambda connection, now: [withdraw(connection, ident, now, _me())]))
+    _say(_carry_out(url, lambda connection, now: [withdraw(connection, ident, now, person())]))
 
 
 @hints.command("release")
@@ -68,7 +76,7 @@ def withdraw_command(ident: str, url: str) -> None:
 @DB_OPTION
 def release_command(node: str, url: str) -> None:
     """Say that a node is well: ends our open hints of it."""
-    _say(_carry_out(url, lambda connection, now: release_node(connection, node, now, _me())))
+    _say(_carry_out(url, lambda connection, now: release_node(connection, node, now, person())))
 
 
 def _carry_out(url: str, verdict: Callable[[sa.Connection, datetime], list[Hint]]) -> list[Hint]:
@@ -85,13 +93,6 @@ def _carry_out(url: str, verdict: Callable[[sa.Connection, datetime], list[Hint]
 def _say(changed: list[Hint]) -> None:
     for hint in changed:
         click.echo(f"hint {hint.id} of node {hint.node} ({hint.action}) is {hint.state}")
-
-
-def _me() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "cli"
 
 
 def _row(hint: Hint) -> dict[str, object]:

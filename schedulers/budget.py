@@ -1,83 +1,115 @@
-"""How many nodes we may still hold out of service, and whether a spike looks like one shared cause.
+"""How many nodes we may still hold out of service.
 
-Budgets block cordons, never releases. Limits after FIELD section C: an absolute cap, a share of the nodes known,
-a cap per hour, per rack and per leaf; a breaker on correlated calls of one leaf or driver.
+Budgets block cordons, never releases. Limits after FIELD section C: an absolute cap, a share of the nodes known, a cap
+per hour, per rack, leaf and NVLink domain, and nodes that must stay idle as spares. What limits many nodes at once
+for looking alike is the breaker (`schedulers/breaker.py`).
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from datetime import datetime
 
 from schedulers.facts import Inputs, NodeFacts, acted_within, holds
-from schedulers.settings import Policy
+from schedulers.settings import Budgets, Policy
 from store.hint import Hint
 
 _HOUR_S = 3600.0
+_PLACES = ("rack", "leaf", "nvlink_domain")
 
 
 class Budget:
-    """What is left during one decision: every cordon that is granted is charged."""
+    """What is left during one decision: every cordon that is granted is charged.
+
+    A node whose hint has ended costs until no scheduler holds it for us any more.
+    """
 
     def __init__(self, inputs: Inputs, policy: Policy) -> None:
         self._limits = policy.budgets
         self._percent_cap = max(1, math.floor(len(inputs.nodes) * policy.budgets.percent_of_nodes / 100))
-        places = {facts.node: facts for facts in inputs.nodes}
-        held = [hint.node for hint in inputs.hints if _counts(hint, policy)]
-        self._held = len(held)
-        self._racks = Counter(places[node].rack for node in held if node in places)
-        self._leaves = Counter(places[node].leaf for node in held if node in places)
-        self._hour = len(acted_within(inputs.hints, inputs.now, _HOUR_S))
+        self._held = held_nodes(inputs, policy)
+        self._places: Counter[tuple[str, str]] = Counter()
+        for facts in inputs.nodes:
+            if facts.node in self._held:
+                self._places.update(_places(facts))
+        self._hour = len({hint.node for hint in _acted(inputs.hints, inputs.now, policy)})
+        self._spares = spares(inputs.nodes, self._held) if policy.budgets.keep_spares > 0 else 0
 
     def refuse(self, facts: NodeFacts) -> str | None:
         """Why one more cordon is not to be had for a node; None when it is."""
-        limits = self._limits
-        if self._held >= limits.nodes:
-            return f"budget: {self._held} nodes are held already, {limits.nodes} may be"
-        if self._held >= self._percent_cap:
-            return f"budget: {self._held} nodes are held already, {limits.percent_of_nodes:g} % of the nodes may be"
+        limits, held = self._limits, len(self._held)
+        if held >= limits.nodes:
+            return f"budget: {held} nodes are held already, {limits.nodes} may be"
+        if held >= self._percent_cap:
+            return f"budget: {held} nodes are held already, {limits.percent_of_nodes:g} % of the nodes may be"
         if self._hour >= limits.per_hour:
             return f"budget: {self._hour} cordons within the hour, {limits.per_hour} may be"
-        if facts.rack is not None and self._racks[facts.rack] >= limits.per_rack:
-            return f"budget: rack {facts.rack} has {self._racks[facts.rack]} nodes held, {limits.per_rack} may be"
-        if facts.leaf is not None and self._leaves[facts.leaf] >= limits.per_leaf:
-            return f"budget: leaf {facts.leaf} has {self._leaves[facts.leaf]} nodes held, {limits.per_leaf} may be"
+        for kind, name in _places(facts):
+            if self._places[kind, name] >= (most := _most(limits, kind)):
+                what = f"{kind.replace('_', ' ')} {name}"
+                return f"budget: {what} has {self._places[kind, name]} nodes held, {most} may be"
+        return self._refuse_spare(facts)
+
+    def _refuse_spare(self, facts: NodeFacts) -> str | None:
+        keep = self._limits.keep_spares
+        if keep <= 0:
+            return None
+        if self._spares is None:
+            return f"budget: {keep} nodes are to stay idle, and of none is known whether a job runs on it: load jobs"
+        cost = spare_cost(facts)
+        if cost and self._spares - cost < keep:
+            return f"budget: {max(0, self._spares)} nodes are known to be idle, {keep} must stay so"
         return None
 
     def charge(self, facts: NodeFacts) -> None:
         """Count one more cordon."""
-        self._held += 1
+        self._held = self._held | {facts.node}
         self._hour += 1
-        self._racks[facts.rack] += 1
-        self._leaves[facts.leaf] += 1
+        self._places.update(_places(facts))
+        if self._spares is not None:
+            self._spares -= spare_cost(facts)
+
+
+def held_nodes(inputs: Inputs, policy: Policy) -> frozenset[str]:
+    """The nodes that we hold, by open hints or because a scheduler has not let go yet."""
+    return inputs.still_held | {hint.node for hint in inputs.hints if holds(hint) and _counts(hint, policy)}
+
+
+def spares(nodes: Sequence[NodeFacts], held: frozenset[str]) -> int | None:
+    """How many nodes are idle and fit to take over work, less those that the jobs on held nodes will want.
+
+    What is not known to be idle is no spare. None: of no node is known whether a job runs on it.
+    """
+    if all(facts.idle is None for facts in nodes):
+        return None
+    free = sum(1 for facts in nodes if facts.node not in held and _is_spare(facts))
+    return free - sum(1 for facts in nodes if facts.node in held and facts.idle is False)
+
+
+def spare_cost(facts: NodeFacts) -> int:
+    """The spares that a hold of a node takes: itself, or one for its job; none where it is idle and faulty anyway."""
+    return 0 if facts.idle and not _is_spare(facts) else 1
+
+
+def _is_spare(facts: NodeFacts) -> bool:
+    return facts.idle is True and not facts.out and facts.fault is None
+
+
+def _places(facts: NodeFacts) -> list[tuple[str, str]]:
+    """Where a node is; a place that is not known limits nothing."""
+    named = ((kind, getattr(facts, kind)) for kind in _PLACES)
+    return [(kind, name) for kind, name in named if name is not None]
+
+
+def _most(limits: Budgets, kind: str) -> int:
+    found: int = getattr(limits, f"per_{kind}")
+    return found
+
+
+def _acted(hints: Sequence[Hint], now: datetime, policy: Policy) -> list[Hint]:
+    return [hint for hint in acted_within(hints, now, _HOUR_S) if _counts(hint, policy)]
 
 
 def _counts(hint: Hint, policy: Policy) -> bool:
     """A shadow hint holds nothing, so it costs only where all are shadows."""
-    return holds(hint) and (hint.state != "shadow" or policy.mode == "shadow")
-
-
-def tripped(inputs: Inputs, calling: Iterable[NodeFacts], policy: Policy) -> dict[tuple[str, str], str]:
-    """The groups ("leaf", name) and ("driver", name) whose calls for a cordon look like one shared cause, and why.
-
-    A group trips at `breaker.nodes` calls within the window, or at `breaker.percent_of_group` of its nodes if that is
-    more: all nodes of a large cluster may share a driver.
-    """
-    new = {facts.node for facts in calling}
-    new |= {hint.node for hint in acted_within(inputs.hints, inputs.now, policy.breaker.window_s)}
-    sizes = Counter(group for facts in inputs.nodes for group in groups(facts))
-    calls = Counter(group for facts in inputs.nodes if facts.node in new for group in groups(facts))
-    found = {}
-    for group, count in calls.items():
-        limit = max(policy.breaker.nodes, math.ceil(sizes[group] * policy.breaker.percent_of_group / 100))
-        if count >= limit:
-            kind, name = group
-            found[group] = (
-                f"breaker: {count} nodes of {kind} {name} call for a cordon at once: look at the {kind} first"
-            )
-    return found
-
-
-def groups(facts: NodeFacts) -> Sequence[tuple[str, str]]:
-    """The groups of a node that share a cause of failure."""
-    named = (("leaf", facts.leaf), ("driver", facts.driver))
-    return [(kind, name) for kind, name in named if name is not None]
+    return hint.state != "shadow" or policy.mode == "shadow"

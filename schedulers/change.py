@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from schedulers.limits import is_held, is_held_anew
 from schedulers.policy_version import version_of
 from schedulers.quiet import quiet_now
 from schedulers.settings import Mode, Policy, Validity
@@ -27,7 +28,9 @@ def change_of(wish: Wish, standing: Mapping[str, Hint], now: datetime, policy: P
     """The hint that a wish makes of what stands, and the audit's word for it; None when it stands already."""
     hint, lasts = standing.get(wish.facts.node), validity_of(wish.action, policy.validity)
     state, quiet = _state(wish, now, policy)
-    evidence = {**wish.evidence, "acted": format_time(now), **({} if quiet is None else {"quiet": quiet})}
+    # A hold that becomes a graver one is none anew.
+    since = hint.evidence.get("acted") if hint is not None and is_held(hint, policy) else None
+    evidence = {**wish.evidence, "acted": since or format_time(now), **({} if quiet is None else {"quiet": quiet})}
     version, until = version_of(policy), now + lasts
     if hint is None:
         ident = hashlib.blake2b(f"{wish.facts.node} {format_time(now)}".encode(), digest_size=8).hexdigest()
@@ -58,8 +61,9 @@ def _amended(wish: Wish, hint: Hint, now: datetime, policy: Policy) -> tuple[Hin
     version, lasts = version_of(policy), validity_of(hint.action, policy.validity)
     if wish.is_control and not hint.is_control:
         return replace(hint, evidence={**hint.evidence, "control": True}, policy=version), "left alone"
-    if "held" in wish.evidence and wish.action == hint.action and "held" not in hint.evidence:
-        return replace(hint, evidence={**hint.evidence, "held": wish.evidence["held"]}, policy=version), "held back"
+    if "held" in wish.evidence and wish.action == hint.action and is_held_anew(wish.evidence, hint.evidence):
+        said = {name: found for name, found in wish.evidence.items() if name in ("held", "call", "incident")}
+        return replace(hint, evidence={**hint.evidence, **said}, policy=version), "held back"
     if RANK[hint.action] > RANK["avoid"] and not wish.holds:
         return None  # a hold lapses when nothing speaks for it any more but a score
     if hint.valid_until - now < lasts / 2:
@@ -72,6 +76,8 @@ def _state(wish: Wish, now: datetime, policy: Policy) -> tuple[HintState, str | 
     """The state of a new hint, and the quiet hours that make a hold wait for a person."""
     if wish.is_control:
         return "shadow", None
+    if policy.mode == "act" and "review" in wish.evidence:
+        return "proposed", None
     if policy.mode == "act" and wish.holds:
         quiet = quiet_now(policy.quiet_hours, now)
         return ("approved", None) if quiet is None else ("proposed", quiet)

@@ -9,28 +9,31 @@ breaker refuse becomes an `avoid`, with the reason in its evidence. What the sco
 every mode, and costs no budget.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from schedulers.budget import Budget, groups, tripped
+from schedulers.breaker import Tripped
 from schedulers.change import change_of
-from schedulers.facts import HOLDING, Inputs
+from schedulers.facts import Inputs
 from schedulers.ground import is_well
+from schedulers.kill_switch import asks_anew
+from schedulers.limits import heed_resets, within_limits
 from schedulers.settings import Policy
-from schedulers.wish import Wish, is_refused, wish_of
+from schedulers.wish import is_refused, wish_of
 from store.hint import Hint
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What changes: hints made or changed (with the word for the audit), and hints whose node is well again."""
+    """What changes: hints made or changed (with the word for the audit), hints whose node is well again, trips."""
 
     changed: tuple[tuple[Hint, str], ...] = ()
     released: tuple[Hint, ...] = ()
+    tripped: tuple[Tripped, ...] = ()
 
 
 def decide(inputs: Inputs, policy: Policy) -> Decision:
     """The hints of this moment. Confirmed faults are served before two detectors, higher scores before lower ones."""
+    inputs = heed_resets(inputs, policy)
     standing = inputs.open_by_node()
     refused = inputs.refused_by_node()
     wishes = [
@@ -45,42 +48,11 @@ def decide(inputs: Inputs, policy: Policy) -> Decision:
     known = {facts.node: facts for facts in inputs.nodes}
     released = [hint for node, hint in standing.items() if node in known and is_well(known[node], hint, inputs, policy)]
     well = {hint.node for hint in released}
-    granted = [wish for wish in _within_limits(wishes, inputs, policy) if wish.facts.node not in well]
-    changes = (change_of(wish, standing, inputs.now, policy) for wish in granted)
-    return Decision(tuple(change for change in changes if change is not None), tuple(released))
-
-
-def no_quorum(inputs: Inputs, policy: Policy) -> str | None:
-    """Why too little is seen of the cluster to hold a node; None where enough is, or no node has a sidecar."""
-    seen = inputs.reporting
-    if seen is None or seen.expected == 0 or seen.heard >= policy.quorum * seen.expected:
-        return None
-    return f"quorum: {seen.heard} of {seen.expected} nodes with a sidecar report, {100 * policy.quorum:g} % must"
-
-
-def _within_limits(wishes: Sequence[Wish], inputs: Inputs, policy: Policy) -> list[Wish]:
-    """The wishes, with those for a cordon turned down to `avoid` where a limit forbids it."""
-    standing = inputs.open_by_node()
-    budget = Budget(inputs, policy)
-    free = {wish.facts.node for wish in wishes if wish.is_control or _held(standing.get(wish.facts.node), policy)}
-    calling = [wish for wish in wishes if wish.holds and wish.facts.node not in free]
-    trips = tripped(inputs, [wish.facts for wish in calling], policy)
-    unseen = no_quorum(inputs, policy)
-    granted = []
-    for wish in wishes:
-        if not wish.holds or wish.facts.node in free:
-            granted.append(wish)
-            continue
-        why = unseen or next((trips[group] for group in groups(wish.facts) if group in trips), None)
-        why = why or budget.refuse(wish.facts)
-        if why is None:
-            budget.charge(wish.facts)
-            granted.append(wish)
-        else:
-            granted.append(replace(wish, action="avoid", evidence={**wish.evidence, "held": why}))
-    return granted
-
-
-def _held(hint: Hint | None, policy: Policy) -> bool:
-    """Whether a hint holds its node already, in a way that this mode counts."""
-    return hint is not None and hint.action in HOLDING and (hint.state != "shadow" or policy.mode == "shadow")
+    granted, tripped = within_limits(wishes, inputs, policy)
+    changes = (change_of(wish, standing, inputs.now, policy) for wish in granted if wish.facts.node not in well)
+    changed = [
+        change
+        for change in changes
+        if change is not None and (inputs.stop == "none" or not asks_anew(change[0], standing))
+    ]
+    return Decision(tuple(changed), tuple(released), tuple(tripped))

@@ -62,12 +62,13 @@ class Budgets:
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """Trips when this many nodes of one leaf or driver call for a cordon within the window: a shared cause.
+    """Trips when this many nodes that may fail together call for a hold within the window: a shared cause.
 
     `percent_of_group` raises the number in large groups: all nodes may share a driver.
     """
 
-    nodes: int = 4
+    nodes: int = 4  # of one leaf, rack, NVLink domain or driver
+    cluster_nodes: int = 8  # of one fault (`xid 79`), and of the whole cluster
     percent_of_group: float = 2.0
     window_s: float = 3600.0
 

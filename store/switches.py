@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from store import schema
+from store.marks import HINTS, bump
 
 _SWITCHES = schema.switches
 
@@ -41,6 +42,7 @@ def switch(connection: sa.Connection, stop: str, reason: str, now: datetime, who
     detail = {"stop": stop, "was": "none" if last is None else last.stop, "reason": reason}
     entry = {"time": now, "actor": who, "action": "stop" if stop != "none" else "resume", "subject": "switch"}
     connection.execute(schema.audit.insert().values(**entry, detail=detail))
+    bump(connection, HINTS)
     return Switch(**connection.execute(_newest()).mappings().one())
 
 

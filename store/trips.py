@@ -47,7 +47,7 @@ def note_trip(connection: sa.Connection, group: tuple[str, str], why: str, count
     row = {"time": now, "kind": group[0], "name": group[1], "why": why, "count": count}
     made = dialect.insert(_TRIPS).values(**row)
     made = made.on_conflict_do_nothing(index_elements=["kind", "name"], index_where=_TRIPS.c.reset.is_(None))
-    if connection.execute(made).rowcount == 0:
+    if connection.scalar(made.returning(_TRIPS.c.seq)) is None:
         return False
     _note(connection, now, who, "tripped", {"kind": group[0], "name": group[1], "why": why, "count": count})
     return True

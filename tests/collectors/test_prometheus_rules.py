@@ -107,7 +107,8 @@ def test_alerts_speak_of_figures_that_there_are(tmp_path: Path) -> None:
         metrics.registry.register(SpoolFigures(spool))
         shown = generate_latest(metrics.registry).decode()
     shown += generate_latest(Metrics().registry).decode()
-    server = (ROOT / "api/routes/metrics.py").read_text()  # what the database knows is read at scrape
+    # What the database knows is read at scrape.
+    server = (ROOT / "api/routes/metrics.py").read_text() + (ROOT / "api/limit_gauges.py").read_text()
     for name in set(re.findall(r"\bforeshock_\w+", ALERTS.read_text())):
         assert f"# TYPE {name} " in shown or f'"{name}"' in server, name
 

@@ -1,4 +1,4 @@
-"""Budgets and the breaker, on their own."""
+"""Budgets, on their own and in decisions; `test_state_machine.py` has them over time."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedulers.budget import Budget, groups, tripped
+from schedulers.budget import Budget
 from schedulers.facts import Inputs, NodeFacts
 from schedulers.policy import Decision, decide
 from schedulers.settings import Breaker, Budgets, Mode, Policy
@@ -15,7 +15,7 @@ from store.hint import OPEN_STATES, Hint
 
 from .cluster import NOW, fault, hint, nodes
 
-OPEN = Budgets(1000, 100.0, 1000, 1000, 1000)
+OPEN = Budgets(1000, 100.0, 1000, 1000, 1000, 1000)
 AUTO = Policy(mode="act", budgets=OPEN, breaker=Breaker(nodes=1000))
 HOLDS = ("cordon", "drain")
 
@@ -97,36 +97,90 @@ def test_shadows_cost_only_among_shadows(mode: Mode, counts: bool) -> None:
     assert (left.refuse(facts[2]) is not None) is counts
 
 
-def test_the_breaker_trips_at_its_number_and_not_before() -> None:
-    """Three calls of one leaf pass, four do not."""
-    facts = nodes(20, leaf="leaf-1", driver=None)
-    policy = replace(AUTO, breaker=Breaker(nodes=4))
-    inputs = Inputs(NOW, facts)
-    assert tripped(inputs, facts[:3], policy) == {}
-    assert list(tripped(inputs, facts[:4], policy)) == [("leaf", "leaf-1")]
+def test_a_node_that_a_scheduler_has_not_let_go_of_costs_on() -> None:
+    """Its hint has ended, the release is on its way: it is out of service all the same, and counts once."""
+    facts = nodes(4, rack="r1")
+    inputs = Inputs(NOW, facts, (hint("n000"),), still_held=frozenset({"n000", "n001"}))
+    left = Budget(inputs, replace(AUTO, budgets=replace(OPEN, nodes=2)))
+    assert "2 nodes are held already, 2 may be" in str(left.refuse(facts[3]))
+    assert Budget(inputs, replace(AUTO, budgets=replace(OPEN, nodes=3))).refuse(facts[3]) is None
+    assert "rack r1 has 2" in str(Budget(inputs, replace(AUTO, budgets=replace(OPEN, per_rack=2))).refuse(facts[3]))
 
 
-def test_a_node_that_calls_and_was_cordoned_within_the_window_counts_once() -> None:
-    """It is one node."""
-    facts = nodes(20, leaf="leaf-1")
-    policy = replace(AUTO, breaker=Breaker(nodes=4))
-    recent = tuple(hint(one.node, hours_ago=0.5) for one in facts[:3])
-    assert tripped(Inputs(NOW, facts, recent), facts[:3], policy) == {}
-    assert tripped(Inputs(NOW, facts, recent), facts[2:4], policy) != {}
+def test_a_full_nvlink_domain_is_closed_and_an_unknown_one_is_none() -> None:
+    """Nodes of one NVL72 are not taken one after the other."""
+    facts = nodes(4, nvlink_domain="d1")
+    left = budget(facts, [hint("n000"), hint("n001")], per_nvlink_domain=2)
+    assert "nvlink domain d1 has 2 nodes held, 2 may be" in str(left.refuse(facts[3]))
+    assert left.refuse(replace(facts[3], nvlink_domain=None)) is None
 
 
-def test_the_breaker_s_window_is_its_own() -> None:
-    """A cordon of half an hour ago is outside a window of ten minutes."""
-    facts = nodes(20, leaf="leaf-1")
-    recent = tuple(hint(one.node, hours_ago=0.5) for one in facts[:3])
-    short = replace(AUTO, breaker=Breaker(nodes=4, window_s=600.0))
-    assert tripped(Inputs(NOW, facts, recent), facts[3:4], short) == {}
+def idle(*states: bool | None, **more: Any) -> list[NodeFacts]:
+    """Nodes of which a job is known to run, or not, or nothing."""
+    return [replace(one, idle=state, **more) for one, state in zip(nodes(len(states)), states, strict=True)]
 
 
-def test_a_node_belongs_to_the_groups_it_names() -> None:
-    """Leaf and driver; nothing where neither is known."""
-    assert groups(NodeFacts("a", "r", "l", "550")) == [("leaf", "l"), ("driver", "550")]
-    assert groups(NodeFacts("a", "r")) == []
+def test_enough_idle_nodes_must_be_left_after_a_hold() -> None:
+    """Two of three may be asked for where one is to stay; each is charged."""
+    facts = idle(True, True, True, False)
+    left = budget(facts, [], keep_spares=1)
+    for one in facts[:2]:
+        assert left.refuse(one) is None
+        left.charge(one)
+    assert "1 nodes are known to be idle, 1 must stay so" in str(left.refuse(facts[2]))
+    assert left.refuse(replace(facts[2], fault=fault("n002"))) is None  # it is no spare anyway
+
+
+def test_a_busy_node_takes_a_spare_for_its_job() -> None:
+    """When it is held, and as long as the job has not moved."""
+    facts = idle(False, False, True, True)
+    assert budget(facts, [], keep_spares=1).refuse(facts[0]) is None
+    assert "must stay so" in str(budget(facts, [], keep_spares=2).refuse(facts[0]))
+    assert "1 nodes are known to be idle" in str(budget(facts, [hint("n001")], keep_spares=1).refuse(facts[0]))
+
+
+@pytest.mark.parametrize("unfit", [{"idle": None}, {"out": True}, {"fault": fault("n001")}, {"idle": False}])
+def test_what_is_not_known_to_be_idle_and_well_is_no_spare(unfit: dict[str, Any]) -> None:
+    """Missing data counts for nothing."""
+    facts = idle(True, True)
+    assert budget(facts, [], keep_spares=1).refuse(facts[0]) is None
+    facts[1] = replace(facts[1], **unfit)
+    assert "must stay so" in str(budget(facts, [], keep_spares=1).refuse(facts[0]))
+
+
+def test_a_spare_that_is_held_is_none() -> None:
+    """It does not count twice either."""
+    facts = idle(True, True, True)
+    assert "must stay so" in str(budget(facts, [hint("n001")], keep_spares=2).refuse(facts[0]))
+    assert budget(facts, [hint("n001")], keep_spares=1).refuse(facts[0]) is None
+
+
+def test_where_no_job_is_known_spares_cannot_be_judged() -> None:
+    """With spares to keep nothing is held; without, nobody asks."""
+    facts = nodes(3)
+    assert "of none is known whether a job runs" in str(budget(facts, [], keep_spares=1).refuse(facts[0]))
+    assert budget(facts, [], keep_spares=0).refuse(facts[0]) is None
+
+
+def test_a_hold_that_becomes_a_drain_costs_nothing_new() -> None:
+    """Neither now nor within the hour: it is the same node."""
+    sick = [replace(one, fault=fault(one.node, action="drain_node")) for one in nodes(2)]
+    standing = hint("n000", "cordon", hours_ago=2)
+    policy = replace(AUTO, budgets=replace(OPEN, nodes=1, per_hour=1))
+    decision = decide(Inputs(NOW, sick[:1], (standing,)), policy)
+    ((raised, word),) = decision.changed
+    assert (raised.action, word, raised.evidence["acted"]) == ("drain", "escalated", standing.evidence["acted"])
+    later = decide(Inputs(NOW, sick, (raised,)), replace(policy, budgets=replace(OPEN, per_hour=1)))
+    assert [(made.node, made.action) for made, _ in later.changed] == [("n001", "drain")]
+
+
+def test_shadows_of_the_hour_cost_only_among_shadows() -> None:
+    """After weeks of shadow the first hour of `act` is not used up."""
+    facts = nodes(3)
+    past = Inputs(NOW, facts, (hint("n000", state="shadow", hours_ago=0.1),))
+    policy = replace(AUTO, budgets=replace(OPEN, per_hour=1))
+    assert Budget(past, policy).refuse(facts[2]) is None
+    assert Budget(past, replace(policy, mode="shadow")).refuse(facts[2]) is not None
 
 
 FACTS = st.lists(
@@ -136,6 +190,7 @@ FACTS = st.lists(
         st.none() | st.floats(0, 1),
         st.booleans(),
         st.booleans(),
+        st.sampled_from(["d0", "d1", None]),
     ),
     max_size=25,
 )
@@ -150,15 +205,23 @@ STANDING = st.lists(
     unique_by=lambda one: one[0],
 )
 LIMITS = st.builds(
-    Budgets, st.integers(0, 6), st.floats(0, 100), st.integers(0, 3), st.integers(0, 4), st.integers(0, 5)
+    Budgets,
+    st.integers(0, 6),
+    st.floats(0, 100),
+    st.integers(0, 3),
+    st.integers(0, 4),
+    st.integers(0, 5),
+    st.integers(0, 3),
 )
 
 
 def drawn(facts: list[Any], standing: list[Any]) -> Inputs:
     """The inputs of what hypothesis drew."""
     known = [
-        NodeFacts(f"n{i:03}", rack, leaf, None, score, (), fault(f"n{i:03}") if sick else None, out)
-        for i, (rack, leaf, score, sick, out) in enumerate(facts)
+        NodeFacts(
+            f"n{i:03}", rack, leaf, None, score, (), fault(f"n{i:03}") if sick else None, out, nvlink_domain=domain
+        )
+        for i, (rack, leaf, score, sick, out, domain) in enumerate(facts)
     ]
     hints = [hint(f"n{i:03}", action, state, hours) for i, action, state, hours in standing]
     return Inputs(NOW, known, tuple(hints))
@@ -186,7 +249,8 @@ def test_no_limit_is_ever_passed(facts: Any, standing: Any, limits: Budgets, mod
         recent = [h for h in inputs.hints if h.action in HOLDS and (NOW - h.created).total_seconds() <= 3600]
         assert len(recent) + len(new) <= limits.per_hour
     place = {one.node: one for one in inputs.nodes}
-    for limit, of in ((limits.per_rack, "rack"), (limits.per_leaf, "leaf")):
+    places = ((limits.per_rack, "rack"), (limits.per_leaf, "leaf"), (limits.per_nvlink_domain, "nvlink_domain"))
+    for limit, of in places:
         for group in {getattr(place[node], of) for node in new} - {None}:
             inside = [node for node in {*held, *new} if node in place and getattr(place[node], of) == group]
             assert len(inside) <= limit
@@ -226,7 +290,7 @@ def test_the_same_facts_a_second_time_change_nothing_more(
 def test_the_order_of_the_nodes_does_not_matter(facts: Any, standing: Any) -> None:
     """Pure, and fair: only fault, score and name decide who comes first."""
     inputs = drawn(facts, standing)
-    policy = Policy(mode="act", budgets=Budgets(3, 50.0, 1, 2, 2))
+    policy = Policy(mode="act", budgets=Budgets(3, 50.0, 1, 2, 2), breaker=Breaker(nodes=6))
     turned = replace(inputs, nodes=list(reversed(inputs.nodes)))
     one, two = decide(inputs, policy), decide(turned, policy)
     assert {h.node: h for h, _ in one.changed} == {h.node: h for h, _ in two.changed}

@@ -1,0 +1,128 @@
+"""`GET /breaker`, `POST /breaker/{seq}/reset`, `GET` and `POST /stop`: what holds hints back, and a person's word."""
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel, Field, StringConstraints
+
+from api.auth import Actor, Reader
+from api.nodes import NO_TIME
+from api.paging import MAX_LIMIT, Cursor, CursorText, decode_seq
+from api.problem import Problem
+from api.reply import listing, reply
+from api.state import Server
+from api.wire import Page
+from schedulers.controls import MOST_REASON, reset_breaker, set_switch
+from schedulers.kill_switch import STOPS, stopped
+from schedulers.verdict import VerdictError
+from store.database import writing
+from store.trips import trips_page
+
+router = APIRouter(tags=["hints"])
+TripNumber = Annotated[int, Path(ge=1, le=2**31 - 1)]
+
+
+class TripOut(BaseModel):
+    """A trip of the breaker: nothing of its group is held until a person resets it."""
+
+    seq: int
+    time: datetime
+    kind: str = Field(examples=["leaf", "rack", "nvlink_domain", "driver", "code", "cluster"])
+    name: str
+    why: str
+    count: int
+    reset: datetime | None
+    reset_by: str | None
+    backlog: Literal["drop", "review"] | None
+
+
+class TripQuery(BaseModel):
+    """Which trips; `in_force` are those that nobody has reset."""
+
+    in_force: bool = False
+    limit: int = Field(default=100, ge=1, le=MAX_LIMIT)
+    cursor: CursorText = None
+
+
+class ResetIn(BaseModel):
+    """What is to become of the nodes that had called: `drop`, they call no more; `review`, each waits for a person."""
+
+    backlog: Literal["drop", "review"]
+
+
+class StoppedOut(BaseModel):
+    """One source that stops something."""
+
+    source: Literal["setting", "file", "switch"]
+    stop: Literal["holds", "all"]
+    reason: str
+    by: str | None
+    time: datetime | None
+
+
+class StopOut(BaseModel):
+    """What is stopped, by the strongest of the sources: `holds`, nothing new is asked; `all`, releases wait, too."""
+
+    stop: Literal["none", "holds", "all"]
+    sources: list[StoppedOut]
+
+
+class StopIn(BaseModel):
+    """What to stop, and why; `none` lifts what was stopped over the API or by hand."""
+
+    stop: Literal["none", "holds", "all"]
+    reason: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MOST_REASON)]
+
+
+@router.get("/breaker", operation_id="get_breaker", summary="List the breaker's trips", response_model=Page[TripOut])
+def get_breaker(_who: Reader, server: Server, asked: Annotated[TripQuery, Query()]) -> Response:
+    """The trips, the newest first."""
+    before = decode_seq(asked.cursor)
+    with server.engine.connect() as connection:
+        trips = trips_page(connection, asked.limit + 1, before, asked.in_force)
+    kept = [asdict(trip) for trip in trips[: asked.limit]]
+    return listing(kept, Cursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(trips) > asked.limit else None)
+
+
+@router.post(
+    "/breaker/{seq}/reset",
+    operation_id="reset_breaker",
+    summary="Reset the breaker",
+    response_model=TripOut,
+    responses={404: {"description": "No such trip."}, 409: {"description": "It was reset with the other word."}},
+)
+def post_reset(who: Actor, server: Server, seq: TripNumber, asked: ResetIn) -> Response:
+    """End a trip. Saying it again changes nothing."""
+    try:
+        with writing(server.engine).begin() as connection:
+            return reply(asdict(reset_breaker(connection, seq, asked.backlog, server.clock(), who)))
+    except VerdictError as error:
+        raise Problem(409 if error.known else 404, str(error)) from error
+
+
+@router.get("/stop", operation_id="get_stop", summary="Tell what is stopped", response_model=StopOut)
+def get_stop(_who: Reader, server: Server) -> Response:
+    """What is stopped, and by whom: the setting, a stop file of this machine, or a person."""
+    return _stop(server)
+
+
+@router.post(
+    "/stop",
+    operation_id="post_stop",
+    summary="Stop what is asked of schedulers",
+    response_model=StopOut,
+)
+def post_stop(who: Actor, server: Server, asked: StopIn) -> Response:
+    """Stop, or let go on; answers what is stopped then, which a file or the setting may be, too."""
+    with writing(server.engine).begin() as connection:
+        set_switch(connection, asked.stop, asked.reason, server.clock(), who)
+    return _stop(server)
+
+
+def _stop(server: Server) -> Response:
+    with server.engine.connect() as connection:
+        sources = stopped(connection, server.settings.policy)
+    strongest = max((one.stop for one in sources), key=STOPS.index, default="none")
+    return reply({"stop": strongest, "sources": [asdict(one) for one in sources]})
