@@ -77,3 +77,23 @@ def has_error(connection: sa.Connection, scheduler: str, error: str) -> bool:
         _OUTBOX.c.state == "failed", _OUTBOX.c.scheduler == scheduler, _OUTBOX.c.last_error == error
     )
     return connection.execute(query.limit(1)).first() is not None
+
+
+def postpone(connection: sa.Connection, scheduler: str, until: datetime) -> None:
+    """Let all that a receiver is owed wait until a moment."""
+    owed = (_OUTBOX.c.scheduler == scheduler, _OUTBOX.c.state == "owed", _OUTBOX.c.due < until)
+    connection.execute(sa.update(_OUTBOX).where(*owed).values(due=until))
+
+
+def read_delivery(connection: sa.Connection, ident: str) -> Delivery | None:
+    """The delivery of a webhook-id."""
+    row = connection.execute(sa.select(_OUTBOX).where(_OUTBOX.c.id == ident)).mappings().first()
+    return None if row is None else Delivery(**row)
+
+
+def owe_again(connection: sa.Connection, delivery: Delivery, now: datetime) -> None:
+    """Let a delivery be made once more, whatever came of it, and its receiver be tried though it said it was gone."""
+    again = {"state": "owed", "due": now, "attempts": min(delivery.attempts, 1), "last_error": None}
+    connection.execute(sa.update(_OUTBOX).where(_OUTBOX.c.id == delivery.id).values(**again))
+    was_gone = (_OUTBOX.c.scheduler == delivery.scheduler, _OUTBOX.c.last_error.startswith("HTTP 410 from "))
+    connection.execute(sa.update(_OUTBOX).where(*was_gone).values(last_error="HTTP 410, tried again since"))

@@ -27,9 +27,15 @@ class Scripted:
     name: str = "ops"
     address: str = "http://x"
     send_shadow: bool = False
+    is_notice: bool = False
+    states: tuple[str, ...] = ("approved",)
     answers: list[Outcome] = field(default_factory=list)
     got: list[Delivery] = field(default_factory=list)
     meanwhile: Callable[[], None] | None = None
+
+    def wants(self, _action: str, state: str) -> bool:
+        """Whether it is told of a hint in a state."""
+        return self.send_shadow if state == "shadow" else state in self.states
 
     def send(self, delivery: Delivery, _now: datetime) -> Outcome:
         """Take a delivery."""

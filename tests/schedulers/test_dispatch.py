@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from schedulers.dispatch import MAX_PAYLOAD_BYTES, RETRY_S, Dispatch, payload, run_dispatch
+from schedulers.dispatch import RETRY_S, Dispatch, run_dispatch
+from schedulers.outgoing import MAX_PAYLOAD_BYTES, payload
 from schedulers.scheduler import Outcome
 from schedulers.verdict import approve, release_node, withdraw
 from store.database import writing
@@ -27,8 +28,14 @@ class Told:
     name: str = "ops"
     address: str = "http://x"
     send_shadow: bool = False
+    is_notice: bool = False
+    states: tuple[str, ...] = ("approved",)
     answers: list[Outcome] = field(default_factory=list)
     got: list[Delivery] = field(default_factory=list)
+
+    def wants(self, _action: str, state: str) -> bool:
+        """Whether it is told of a hint in a state."""
+        return self.send_shadow if state == "shadow" else state in self.states
 
     def send(self, delivery: Delivery, _now: datetime) -> Outcome:
         """Take a delivery."""

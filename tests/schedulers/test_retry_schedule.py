@@ -8,7 +8,8 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schedulers.dispatch import MAX_PAYLOAD_BYTES, RETRY_S, Dispatch, payload, run_dispatch
+from schedulers.dispatch import RETRY_S, Dispatch, run_dispatch
+from schedulers.outgoing import MAX_PAYLOAD_BYTES, payload
 from schedulers.scheduler import Outcome
 from store.database import writing
 from store.outbox import Delivery, due_deliveries, has_error, owe, settle

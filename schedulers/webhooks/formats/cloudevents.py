@@ -15,7 +15,7 @@ from schedulers.webhooks.signature import key_of, signed_headers
 from store.outbox import Delivery
 
 SOURCE = "/foreshock/hints"
-SCHEMA = "/api/v1/openapi.json#/components/schemas/HintOut"
+SCHEMA = "urn:foreshock:hint:1"  # an absolute URI, as the specification asks
 
 
 def write(delivery: Delivery, secrets: Sequence[str], now: datetime) -> Message:
