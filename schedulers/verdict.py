@@ -1,12 +1,16 @@
-"""A person's word on a hint: approve, withdraw, release. Each is idempotent and written to the audit."""
+"""A person's word on a hint: approve, withdraw, release. Each is idempotent and written to the audit.
+
+Each moves the mark by which the server that acts notices it, at the end of what it writes.
+"""
 
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from schedulers.settings import Mode
-from store.hint import OPEN_STATES, Hint, HintState
+from store.hint import LIVE_STATES, OPEN_STATES, Hint, HintState
 from store.hint_log import change_state, close_hint, read_hint, read_hints
+from store.marks import HINTS, bump
 
 
 class VerdictError(ValueError):
@@ -24,14 +28,16 @@ def approve(connection: sa.Connection, ident: str, now: datetime, who: str, mode
         VerdictError: there is no such hint, it has ended or lapsed, or the mode is shadow.
     """
     hint = _known(connection, ident)
-    if hint.state in ("approved", "sent"):
+    if hint.state in LIVE_STATES:
         return hint
     if hint.state != "proposed" or hint.valid_until <= now:
         why = "is a shadow" if hint.state == "shadow" else "has lapsed" if hint.state == "proposed" else "has ended"
         raise VerdictError(f"hint {ident} ({hint.state}) {why}: only a proposed one can be approved", known=True)
     if mode == "shadow":
         raise VerdictError("the server is in shadow mode: nothing is sent; set `mode: approve` first", known=True)
-    return change_state(connection, hint, "approved", now, who)
+    approved = change_state(connection, hint, "approved", now, who)
+    bump(connection, HINTS)
+    return approved
 
 
 def withdraw(connection: sa.Connection, ident: str, now: datetime, who: str) -> Hint:
@@ -40,7 +46,9 @@ def withdraw(connection: sa.Connection, ident: str, now: datetime, who: str) -> 
     Raises:
         VerdictError: there is no such hint, or it has ended otherwise.
     """
-    return _end(connection, _known(connection, ident), "withdrawn", now, who)
+    withdrawn = _end(connection, _known(connection, ident), "withdrawn", now, who)
+    bump(connection, HINTS)
+    return withdrawn
 
 
 def release_node(connection: sa.Connection, node: str, now: datetime, who: str) -> list[Hint]:
@@ -52,7 +60,9 @@ def release_node(connection: sa.Connection, node: str, now: datetime, who: str) 
     hints = read_hints(connection, states=OPEN_STATES, node=node)
     if not hints:
         raise VerdictError(f"node {node} has no open hint of ours: foreshock never releases what others hold", False)
-    return [_end(connection, hint, "released", now, who) for hint in hints]
+    released = [_end(connection, hint, "released", now, who) for hint in hints]
+    bump(connection, HINTS)
+    return released
 
 
 def _known(connection: sa.Connection, ident: str) -> Hint:

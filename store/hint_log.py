@@ -1,6 +1,6 @@
 """Hints and their audit: every change of a hint is written together with who made it, why and when."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from store import schema
+from store.bulk_rows import among
 from store.event import format_time
 from store.hint import OPEN_STATES, Hint, HintState
 
@@ -38,6 +39,15 @@ def read_hints(connection: sa.Connection, states: Sequence[str] | None = None, n
     return [hint_of(row) for row in connection.execute(query).mappings()]
 
 
+def read_hints_by_id(connection: sa.Connection, idents: Iterable[str]) -> list[Hint]:
+    """The hints of these ids, of those that there are."""
+    listed = sorted(set(idents))
+    if not listed:
+        return []
+    query = sa.select(_HINTS).where(among(connection, _HINTS.c.id, listed)).order_by(_HINTS.c.created, _HINTS.c.id)
+    return [hint_of(row) for row in connection.execute(query).mappings()]
+
+
 def recent_hints(connection: sa.Connection, now: datetime, window: timedelta) -> list[Hint]:
     """What the policy must remember: hints that are open, still valid, or became what they are within the window.
 
@@ -56,12 +66,27 @@ def save_hint(connection: sa.Connection, hint: Hint, now: datetime, detail: Mapp
     statement = dialect.insert(_HINTS).values(**row)
     changed = {name: statement.excluded[name] for name in row if name not in ("id", "created", "node")}
     connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=changed))
-    note(connection, now, ACTOR_POLICY, hint, {"hint": hint.action, "reason": hint.reason, **detail})
+    said = {"hint": hint.action, "reason": hint.reason, "evidence": dict(hint.evidence)}
+    note(connection, now, ACTOR_POLICY, hint, {**said, **detail})
 
 
-def close_hint(connection: sa.Connection, hint: Hint, state: HintState, now: datetime, actor: str) -> Hint:
+def read_job_hints(connection: sa.Connection, since: datetime) -> list[Hint]:
+    """Hints of jobs that are open or were made since a moment, in the order they were made."""
+    kept = sa.or_(_HINTS.c.state.in_(OPEN_STATES), _HINTS.c.created >= since)
+    query = sa.select(_HINTS).where(_HINTS.c.job.is_not(None), kept).order_by(_HINTS.c.created, _HINTS.c.id)
+    return [hint_of(row) for row in connection.execute(query).mappings()]
+
+
+def close_hint(
+    connection: sa.Connection,
+    hint: Hint,
+    state: HintState,
+    now: datetime,
+    actor: str,
+    detail: Mapping[str, Any] | None = None,
+) -> Hint:
     """End a hint; its evidence then says who ended it and when."""
-    ended = change_state(connection, hint, state, now, actor)
+    ended = change_state(connection, hint, state, now, actor, detail)
     if ended.state != state or "closed" in ended.evidence:
         return ended
     evidence = {**ended.evidence, "closed": {"by": actor, "time": format_time(now)}}
@@ -98,7 +123,8 @@ def change_state(
 def note(connection: sa.Connection, now: datetime, actor: str, hint: Hint, detail: Mapping[str, Any]) -> None:
     """Add an audit row on a hint; its `action` is the state that the hint has come to."""
     row = {"time": now, "actor": actor, "action": hint.state, "subject": hint.id}
-    connection.execute(schema.audit.insert().values(**row, detail={"node": hint.node, **detail}))
+    version = {} if hint.policy is None else {"policy": hint.policy}
+    connection.execute(schema.audit.insert().values(**row, detail={"node": hint.node, **version, **detail}))
 
 
 def audit_page(connection: sa.Connection, limit: int, before: int | None, subject: str | None) -> list[dict[str, Any]]:

@@ -126,7 +126,8 @@ def test_the_audit_is_listed_newest_first(acting: TestClient, engine: sa.Engine)
         put(engine, f"h{i}", "proposed")
     entries = listed(acting, "audit", AuditOut)
     assert [entry["subject"] for entry in entries] == ["h4", "h3", "h2", "h1", "h0"]
-    assert entries[0]["detail"] == {"node": "n1", "hint": "cordon", "reason": "foreshock: test", "change": "made"}
+    said = {"node": "n1", "hint": "cordon", "reason": "foreshock: test", "change": "made", "evidence": {"score": 0.5}}
+    assert entries[0]["detail"] == said
 
 
 def test_incidents_come_from_events(client: TestClient, engine: sa.Engine) -> None:

@@ -1,0 +1,179 @@
+"""One turn for one scheduler that is read back: observe, reconcile, write down, order, write down, observe again.
+
+    turned = run_actuator(Acting(engine, actuator, ("slurm", "kube"), policy, clock), keep_on)
+
+What is ordered stands in `placements` before it goes out, so a server that is killed at any point leaves nothing behind
+that its successor does not see: in the database, or on the scheduler itself.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from schedulers.actuator import Actuator, Hold, JobOrder, Order, Report, SchedulerAwayError
+from schedulers.kill_switch import effective_stop, may_ask
+from schedulers.placed import Placed, write_down, write_placements
+from schedulers.reconcile import Plan, Seen, reconcile, stop_of
+from schedulers.reconcile_jobs import JobPlan, job_reported, job_unanswered, plan_jobs
+from schedulers.settings import Policy, Stop
+from schedulers.standing import reported, unanswered
+from store.hint import OPEN_STATES, Hint
+from store.hint_log import read_hints, read_hints_by_id
+from store.placements import Placement, placements_of, unsettled
+from store.transaction import transact
+
+# Orders, their effect, and what a hold that was taken over leaves to be done.
+_PASSES = 3
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """What a turn works with. `names`: of all schedulers that are read back; `lock`: of all their turns together."""
+
+    engine: sa.Engine
+    actuator: Actuator
+    names: Sequence[str]
+    policy: Callable[[], Policy]
+    clock: Callable[[], datetime]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """What a turn saw last and did. `ours` and `foreign`: nodes held; `orphans`: marks that no hint explains."""
+
+    ours: int = 0
+    foreign: int = 0
+    orphans: tuple[Hold, ...] = ()
+    reports: tuple[Report, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    seen: Seen
+    plan: Plan
+    jobs: JobPlan
+
+
+def run_actuator(acting: Acting, keep_on: Callable[[], bool]) -> Turned:
+    """Bring one scheduler to where the hints want it. `keep_on` is asked before anything is ordered.
+
+    Raises:
+        SchedulerAwayError: it cannot be asked; whatever it did nevertheless is seen once it is back.
+        SQLAlchemyError: the database cannot be used; nothing was ordered that does not stand in it.
+    """
+    reports: list[Report] = []
+    for _ in range(_PASSES):
+        holds = acting.actuator.observe()
+        ground = _take_down(acting, holds)
+        if not (ground.plan.orders or ground.jobs.orders) or not keep_on():
+            break
+        stop = _stop(acting)
+        reports += _order(acting, [order for order in ground.plan.orders if may_ask(stop, order.action)])
+        reports += _ask(acting, [order for order in ground.jobs.orders if may_ask(stop, order.action)])
+    ours = sum(hold.action is not None for hold in holds) - len(ground.plan.orphans)
+    foreign = sum(hold.foreign is not None for hold in holds)
+    return Turned(ours, foreign, ground.plan.orphans, tuple(reports))
+
+
+def _take_down(acting: Acting, holds: Sequence[Hold]) -> _Ground:
+    """The plan of this moment; what it orders and what was seen is written down. Most turns find nothing to write."""
+    now = acting.clock()
+    with acting.engine.connect() as connection:
+        ground = _ground(connection, acting, holds, now)
+        placed = _placed(acting, ground.seen.hints, now)
+        if not write_down(connection, placed, ground.plan, ground.jobs, dry=True):
+            return ground
+
+    def work(connection: sa.Connection) -> _Ground:
+        anew = _ground(connection, acting, holds, now)
+        write_down(connection, _placed(acting, anew.seen.hints, now), anew.plan, anew.jobs)
+        return anew
+
+    with acting.lock:
+        return transact(acting.engine, work)
+
+
+def _ground(connection: sa.Connection, acting: Acting, holds: Sequence[Hold], now: datetime) -> _Ground:
+    name, policy = acting.actuator.name, acting.policy()
+    placements = {placement.hint: placement for placement in unsettled(connection, name)}
+    hints = {hint.id: hint for hint in read_hints(connection, states=OPEN_STATES)}
+    named = {*placements, *(hold.hint for hold in holds if hold.hint is not None)} - hints.keys()
+    hints |= {hint.id: hint for hint in read_hints_by_id(connection, sorted(named))}
+    stop = stop_of(policy.mode, effective_stop(connection, policy))
+    seen = Seen(name, now, holds, hints, placements, stop)
+    return _Ground(seen, reconcile(seen), plan_jobs(name, hints, placements, stop, now))
+
+
+def _stop(acting: Acting) -> Stop:
+    policy = acting.policy()
+    with acting.engine.connect() as connection:
+        return stop_of(policy.mode, effective_stop(connection, policy))
+
+
+def _placed(acting: Acting, hints: Mapping[str, Hint], now: datetime) -> Placed:
+    return Placed(acting.actuator.name, tuple(acting.names), hints, now)
+
+
+def _order(acting: Acting, orders: Sequence[Order]) -> list[Report]:
+    """Give orders and write down what was answered."""
+    if not orders:
+        return []
+    try:
+        reports = list(acting.actuator.carry_out(orders))
+    except SchedulerAwayError:
+        now = acting.clock()
+        _change(acting, [order.hint for order in orders], lambda was: unanswered(was, now))
+        raise
+    now, said = acting.clock(), {report.subject: report for report in reports}
+    for order in orders:
+        if (report := said.get(order.node)) is not None:
+            level = logging.INFO if report.result == "done" else logging.WARNING
+            words = (acting.actuator.name, order.action, order.node, order.hint, report.result, report.detail)
+            _log.log(level, "%s: %s %s for hint %s: %s %s", *words)
+    answered = {order.hint: said[order.node] for order in orders if order.node in said}
+    _change(acting, list(answered), lambda was: reported(was, answered[was.hint], now), answered)
+    return reports
+
+
+def _ask(acting: Acting, orders: Sequence[JobOrder]) -> list[Report]:
+    """Ask jobs, one after the other: a job may be asked two things, and a report names the job alone."""
+    reports: list[Report] = []
+    for order in orders:
+        try:
+            said = acting.actuator.ask_jobs([order])
+        except SchedulerAwayError:
+            _change(acting, [order.hint], job_unanswered)
+            raise
+        now, report = acting.clock(), next(iter(said), Report(order.job, "retry", "no answer"))
+        _log.info(
+            "%s: %s job %s for hint %s: %s", acting.actuator.name, order.action, order.job, order.hint, report.result
+        )
+        answered = {order.hint: report}
+        _change(acting, [order.hint], lambda was: job_reported(was, answered[was.hint], now), answered)  # noqa: B023
+        reports.append(report)
+    return reports
+
+
+def _change(
+    acting: Acting,
+    hints: Sequence[str],
+    change: Callable[[Placement], Placement],
+    answered: Mapping[str, Report] | None = None,
+) -> None:
+    """Write down what came of orders, with what it makes of the hints."""
+
+    def work(connection: sa.Connection) -> None:
+        name = acting.actuator.name
+        rows = [each for found in placements_of(connection, hints).values() for each in found if each.scheduler == name]
+        changed = [anew for was in rows if (anew := change(was)) != was]
+        known = {hint.id: hint for hint in read_hints_by_id(connection, hints)}
+        write_placements(connection, _placed(acting, known, acting.clock()), changed, answered or {})
+
+    with acting.lock:
+        transact(acting.engine, work)
