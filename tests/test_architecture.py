@@ -94,7 +94,7 @@ def imported(room: str) -> set[str]:
     """The modules of a room that its registry imports."""
     tree = ast.parse((ROOT / room / "registry.py").read_text(encoding="utf-8"))
     found = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
-    return {module.removeprefix(f"{room}.") for module in found if module.startswith(f"{room}.")}
+    return {module.split(".")[1] for module in found if module.startswith(f"{room}.")}
 
 
 @pytest.mark.parametrize("room", [room for room in ROOMS if (ROOT / room / "registry.py").exists()])
