@@ -1,16 +1,19 @@
 """One turn of the policy: expire what has lapsed, decide, write hints and audit."""
 
+from dataclasses import replace
 from datetime import datetime
 
 import sqlalchemy as sa
 
+from schedulers.aftercare import carry, lapse, look
 from schedulers.gather import gather
 from schedulers.policy import Decision, decide
 from schedulers.settings import Policy
 from store.control import ControlGroup, control_key
 from store.database import writing
 from store.hint import OPEN_STATES, Hint
-from store.hint_log import ACTOR_POLICY, close_hint, read_hints, save_hint
+from store.hint_log import ACTOR_POLICY, read_hints, save_hint
+from store.trips import note_trip
 
 
 def run_policy(engine: sa.Engine, policy: Policy, now: datetime) -> Decision:
@@ -20,17 +23,24 @@ def run_policy(engine: sa.Engine, policy: Policy, now: datetime) -> Decision:
     """
     group = ControlGroup.of(control_key(engine), policy.control.percent, policy.control.period_days)
     with engine.connect() as connection:
-        if not _lapsed(connection, now) and decide(gather(connection, policy, now, group), policy) == Decision():
+        inputs = gather(connection, policy, now, group)
+        decision = decide(inputs, policy)
+        asks = bool(decision.changed or decision.tripped or _lapsed(connection, now))
+        if not asks and look(connection, inputs, decision.released, policy).is_nothing:
             return Decision()
     with writing(engine).begin() as connection:
-        for hint in _lapsed(connection, now):
-            close_hint(connection, hint, "expired", now, ACTOR_POLICY)
-        decision = decide(gather(connection, policy, now, group), policy)
-        for hint in decision.released:
-            close_hint(connection, hint, "released", now, ACTOR_POLICY)
+        lapse(connection, _lapsed(connection, now), policy, now)
+        inputs = gather(connection, policy, now, group)
+        decision = decide(inputs, policy)
+        seen = look(connection, inputs, decision.released, policy)
+        carry(connection, seen, now)
+        changed = tuple(change for change in decision.changed if change[0].id not in seen.handled)
+        decision = replace(decision, changed=changed, released=seen.release.released)
         for hint, word in decision.changed:
             control = {"control": True} if hint.evidence.get("control") else {}
             save_hint(connection, hint, now, {"change": word, **control, **_held(hint.evidence.get("held"))})
+        for trip in decision.tripped:
+            note_trip(connection, trip.group, trip.why, trip.count, now, ACTOR_POLICY)
     return decision
 
 

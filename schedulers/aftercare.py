@@ -1,0 +1,126 @@
+"""What a turn does beside deciding on nodes: hints of replaced machines are dropped, held nodes are let go once they
+have passed their test, and running jobs are told of culprits.
+
+    seen = look(connection, ground, policy)      # reads; changes nothing
+    carry(connection, seen, now)                 # writes hints and their audit
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from schedulers.facts import HOLDING, Inputs, NodeFacts
+from schedulers.job_watch import JobDecision, JobInputs, RunningJob, watch
+from schedulers.release import ReleaseInputs, ReleasePlan, plan
+from schedulers.replaced import read_machines, replaced
+from schedulers.settings import Policy
+from schedulers.wish import steps_for
+from store.hint import OPEN_STATES, Hint
+from store.hint_log import ACTOR_POLICY, close_hint, read_job_hints, save_hint
+from store.hint_outcomes import taken_hints
+from store.read_states import last_faults, out_of_service
+from store.running_jobs import running_jobs
+from store.validations import validations_of
+
+# Not plainly the policy: what it dropped is not asked again for what the old machine did.
+ACTOR_REPLACED = "policy:replaced"
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Aftercare:
+    """What is to be written. `handled`: hints that the decision itself must leave as they are."""
+
+    dropped: tuple[tuple[Hint, str], ...] = ()
+    release: ReleasePlan = field(default_factory=ReleasePlan)
+    jobs: JobDecision = field(default_factory=JobDecision)
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing changes."""
+        return self == Aftercare()
+
+    @property
+    def handled(self) -> frozenset[str]:
+        """Ids of the hints that the decision's own changes and releases are not to touch."""
+        kept = {hint.id for hint, _word in self.release.kept}
+        return frozenset({hint.id for hint, _why in self.dropped} | kept)
+
+
+def lapse(connection: sa.Connection, lapsed: Sequence[Hint], policy: Policy, now: datetime) -> None:
+    """End the hints whose time is over; one that holds a node goes on until that has passed its test."""
+    found = plan(_inputs(connection, lapsed, {}, now, lapsed=lapsed), policy)
+    _carry_release(connection, found, now)
+
+
+def look(connection: sa.Connection, inputs: Inputs, well: Sequence[Hint], policy: Policy) -> Aftercare:
+    """What is to be done beside the decision, of whose `released` hints `well` are."""
+    now, facts = inputs.now, {one.node: one for one in inputs.nodes}
+    standing = [hint for hint in inputs.hints if hint.state in OPEN_STATES and hint.job is None]
+    gone = replaced(standing, read_machines(connection, standing), now) if standing else {}
+    left = [hint for hint in standing if hint.id not in gone and (hint in well or "release" in hint.evidence)]
+    release = ReleasePlan()
+    if left:
+        release = plan(
+            _inputs(connection, left, facts, now, well=[hint for hint in well if hint.id not in gone]), policy
+        )
+    dropped = tuple((hint, gone[hint.id]) for hint in standing if hint.id in gone)
+    return Aftercare(dropped, release, _jobs(connection, inputs, facts, policy))
+
+
+def _inputs(
+    connection: sa.Connection,
+    hints: Sequence[Hint],
+    facts: dict[str, NodeFacts],
+    now: datetime,
+    *,
+    well: Sequence[Hint] = (),
+    lapsed: Sequence[Hint] = (),
+) -> ReleaseInputs:
+    held = [hint for hint in hints if hint.action in HOLDING]
+    taken = taken_hints(connection, [hint.id for hint in held])
+    tests = validations_of(connection, [hint.id for hint in held]) if held else {}
+    faults = last_faults(connection, [hint.node for hint in held]) if held else {}
+    return ReleaseInputs(now, facts, hints, well, lapsed, taken, tests, faults)
+
+
+def _jobs(connection: sa.Connection, inputs: Inputs, facts: dict[str, NodeFacts], policy: Policy) -> JobDecision:
+    """The job hints; nothing is read of spares where nobody calls for one."""
+    now = inputs.now
+    limits = policy.job_watch
+    calls = any(one.is_confirmed or (one.score or 0.0) >= policy.thresholds.watch for one in inputs.nodes)
+    past = read_job_hints(connection, now - _DAY)
+    if not (calls and (limits.swap or limits.requeue or limits.checkpoint)) and not past:
+        return JobDecision()
+    jobs = [RunningJob(*one) for one in running_jobs(connection, now)]
+    held = {hint.node for hint in inputs.hints if hint.state in OPEN_STATES and hint.job is None}
+    found = watch(
+        JobInputs(now, jobs, facts, past, held | inputs.still_held, out_of_service(connection, now)),
+        policy,
+        lambda one: steps_for(one, inputs, policy).checkpoint,
+    )
+    if inputs.stop == "none":
+        return found
+    return JobDecision(tuple(hint for hint in found.made if hint.state == "shadow"), found.over)
+
+
+def carry(connection: sa.Connection, seen: Aftercare, now: datetime) -> None:
+    """Write what was seen, each change with its audit row."""
+    for hint, why in seen.dropped:
+        close_hint(connection, hint, "withdrawn", now, ACTOR_REPLACED, {"why": why})
+    _carry_release(connection, seen.release, now)
+    for hint, why in seen.jobs.over:
+        close_hint(connection, hint, "released", now, ACTOR_POLICY, {"why": why})
+    for hint in seen.jobs.made:
+        save_hint(connection, hint, now, {"change": "made", "job": hint.job})
+
+
+def _carry_release(connection: sa.Connection, found: ReleasePlan, now: datetime) -> None:
+    for hint in found.released:
+        close_hint(connection, hint, "released", now, ACTOR_POLICY)
+    for hint in found.expired:
+        close_hint(connection, hint, "expired", now, ACTOR_POLICY)
+    for hint, word in found.kept:
+        save_hint(connection, hint, now, {"change": word})

@@ -1,0 +1,219 @@
+"""What to ask of a running job whose node is a confirmed culprit, or likely to fail. Pure.
+
+    watch(JobInputs(now, jobs, nodes, hints), policy, save_from)    # hints made, and hints whose time is over
+
+For a confirmed culprit: `swap`, which names a spare, else `requeue` where that is allowed, so often a day for a run.
+For a node that is likely to fail and still works: `checkpoint`, where the risk is past the break-even. A job is asked
+once about a culprit; what it does is its owner's. The node's own hint keeps it from the next job, and pays the budgets.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from schedulers.change import OWNER
+from schedulers.facts import NodeFacts
+from schedulers.policy_version import version_of
+from schedulers.settings import Mode, Policy
+from store.event import format_time
+from store.hint import OPEN_STATES, Hint, HintAction, HintState
+
+_DAY = timedelta(days=1)
+_STATE: Mapping[Mode, HintState] = {"shadow": "shadow", "approve": "proposed", "act": "approved"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job that runs: its nodes by name, in its own order."""
+
+    job: str
+    run: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobInputs:
+    """What the decision looks at. `hints`: those of jobs that are open, still valid, or made within a day.
+
+    `held`: nodes with an open hint of their own, which are no spares; `unfit`: those that are not in service, or that
+    nobody has heard of lately.
+    """
+
+    now: datetime
+    jobs: Sequence[RunningJob]
+    nodes: Mapping[str, NodeFacts]
+    hints: Sequence[Hint] = ()
+    held: Collection[str] = frozenset()
+    unfit: Collection[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class JobDecision:
+    """Hints that are made, and those that end with the reason why."""
+
+    made: tuple[Hint, ...] = ()
+    over: tuple[tuple[Hint, str], ...] = ()
+
+
+@dataclass(slots=True)
+class _Spares:
+    """Nodes that may take a culprit's place; each is named once."""
+
+    inputs: JobInputs
+    watch: float
+    _gone: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._gone = {node for job in self.inputs.jobs for node in job.nodes} | {*self.inputs.held, *self.inputs.unfit}
+        named = (hint for hint in self.inputs.hints if hint.valid_until > self.inputs.now)
+        self._gone |= {hint.evidence["spare"] for hint in named if isinstance(hint.evidence.get("spare"), str)}
+
+    def take(self, culprit: NodeFacts) -> NodeFacts | None:
+        """The best spare for a culprit: of its leaf, else of its rack, else any; the one of the least risk."""
+        free = [facts for facts in self.inputs.nodes.values() if self._fits(facts, culprit)]
+        if not free:
+            return None
+        best = min(free, key=lambda facts: (_distance(facts, culprit), facts.score or 0.0, facts.node))
+        self._gone.add(best.node)
+        return best
+
+    def _fits(self, facts: NodeFacts, culprit: NodeFacts) -> bool:
+        is_well = not (facts.out or facts.is_confirmed or facts.silent) and (facts.score or 0.0) < self.watch
+        is_like = facts.gpus is None or culprit.gpus is None or facts.gpus == culprit.gpus
+        return facts.node not in self._gone and is_well and is_like and facts.idle is not False
+
+
+def _distance(facts: NodeFacts, culprit: NodeFacts) -> int:
+    if culprit.leaf is not None and facts.leaf == culprit.leaf:
+        return 0
+    return 1 if culprit.rack is not None and facts.rack == culprit.rack else 2
+
+
+def watch(inputs: JobInputs, policy: Policy, save_from: Callable[[NodeFacts], float]) -> JobDecision:
+    """The job hints of this moment.
+
+    Args:
+        save_from: the risk from which a checkpoint pays for the job of a node.
+    """
+    turn = _Turn(inputs, policy, _Spares(inputs, policy.thresholds.watch), save_from)
+    for job in inputs.jobs:
+        for node in job.nodes:
+            facts = inputs.nodes.get(node)
+            if facts is None or facts.out:
+                continue
+            if facts.is_confirmed:
+                turn.ask_for_culprit(job, facts)
+            elif facts.score is not None and facts.score >= policy.thresholds.watch:
+                turn.ask_for_risk(job, facts, facts.score)
+    return JobDecision(tuple(turn.made), tuple(_over(inputs)))
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One decision: what was asked before, and what is made."""
+
+    inputs: JobInputs
+    policy: Policy
+    spares: _Spares
+    save_from: Callable[[NodeFacts], float]
+    made: list[Hint] = field(default_factory=list)
+
+    def ask_for_culprit(self, job: RunningJob, facts: NodeFacts) -> None:
+        """A swap where there is a spare, else a requeue; once for each fault of a node."""
+        fault, limits = _fault_of(facts), self.policy.job_watch
+        asked = [hint for hint in self._asked(job.job) if hint.action in ("swap", "requeue")]
+        if any((hint.node, hint.evidence.get("incident")) == (facts.node, fault["incident"]) for hint in asked):
+            return
+        spare = self.spares.take(facts) if limits.swap else None
+        if spare is not None:
+            place = {"spare": spare.node, "spare_leaf": spare.leaf, "spare_score": spare.score}
+            text = f"foreshock: {fault['what']}: go on with {spare.node} instead of {facts.node}"
+            self._make(job, facts, "swap", text, fault | place)
+        elif limits.requeue and not any(hint.action == "requeue" and _stands(hint) for hint in asked):
+            asked_of_run = [hint for hint in self._known() if self._is_requeue_of(hint, job.run)]
+            if len(asked_of_run) < limits.most_requeues:
+                exclude = [node for node in job.nodes if self._is_culprit(node)]
+                text = f"foreshock: {fault['what']}: start again without {facts.node}"
+                self._make(job, facts, "requeue", text, fault | {"exclude": exclude})
+
+    def ask_for_risk(self, job: RunningJob, facts: NodeFacts, score: float) -> None:
+        """A checkpoint, where the risk is past the break-even; one a job at a time, one a node and day."""
+        line = self.save_from(facts)
+        if not self.policy.job_watch.checkpoint or score < line:
+            return
+        asked = [hint for hint in self._asked(job.job) if hint.action == "checkpoint"]
+        if any(hint.node == facts.node or _stands(hint) for hint in asked):
+            return
+        told = {"score": score, "horizon_h": 24, "reasons": list(facts.reasons), "threshold": line}
+        text = f"foreshock: risk {100 * score:.0f} % within 24 h on {facts.node}: save now"
+        self._make(job, facts, "checkpoint", text, told | ({"control": True} if facts.control else {}))
+
+    def _asked(self, job: str) -> list[Hint]:
+        """What a job was asked; a shadow counts while shadows are all that is made."""
+        return [hint for hint in self._known() if hint.job == job and (self._shadows or hint.state != "shadow")]
+
+    def _known(self) -> list[Hint]:
+        day = self.inputs.now - _DAY
+        return [*(hint for hint in self.inputs.hints if hint.created > day or _stands(hint)), *self.made]
+
+    @property
+    def _shadows(self) -> bool:
+        return self.policy.mode == "shadow"
+
+    def _is_requeue_of(self, hint: Hint, run: str) -> bool:
+        return hint.action == "requeue" and hint.evidence.get("run") == run
+
+    def _is_culprit(self, node: str) -> bool:
+        facts = self.inputs.nodes.get(node)
+        return facts is not None and facts.is_confirmed
+
+    def _make(
+        self, job: RunningJob, facts: NodeFacts, action: HintAction, reason: str, evidence: dict[str, Any]
+    ) -> None:
+        now = self.inputs.now
+        ident = hashlib.blake2b(f"{job.job} {facts.node} {action} {format_time(now)}".encode(), digest_size=8)
+        size = {"run": job.run, "job_nodes": len(job.nodes)}
+        hint = Hint(
+            ident.hexdigest(),
+            facts.node,
+            action,
+            "shadow" if "control" in evidence else _STATE[self.policy.mode],
+            reason,
+            OWNER,
+            now,
+            now + timedelta(seconds=self.policy.validity.job_s),
+            {**evidence, **size, "acted": format_time(now)},
+            job.job,
+            version_of(self.policy),
+        )
+        self.made.append(hint)
+
+
+def _stands(hint: Hint) -> bool:
+    return hint.state in OPEN_STATES
+
+
+def _fault_of(facts: NodeFacts) -> dict[str, Any]:
+    """What is wrong with a culprit, in words, and the incident that says so."""
+    if facts.fault is not None:
+        fault = facts.fault
+        what = fault.kind if fault.code is None else f"{fault.kind} {fault.code}"
+        return {"incident": fault.id, "what": f"{what} on {fault.device.words(fault.name)}"}
+    if facts.witnesses is None:
+        raise ValueError(f"nothing speaks against {facts.node}")
+    one, other = facts.witnesses
+    return {"incident": other.incident, "what": f"{one.source} and {other.source} both saw it fail"}
+
+
+def _over(inputs: JobInputs) -> Iterator[tuple[Hint, str]]:
+    """Open hints whose job has ended, or runs on the node no more."""
+    running = {job.job: frozenset(job.nodes) for job in inputs.jobs}
+    for hint in inputs.hints:
+        if hint.state not in OPEN_STATES or hint.job is None:
+            continue
+        if hint.job not in running:
+            yield hint, f"job {hint.job} has ended"
+        elif hint.node not in running[hint.job]:
+            yield hint, f"job {hint.job} runs on {hint.node} no more"
