@@ -12,12 +12,12 @@ import sqlalchemy as sa
 from schedulers.attempt import RETRY_S as RETRY_S
 from schedulers.attempt import Dispatch as Dispatch
 from schedulers.attempt import attempt, gone
-from schedulers.outgoing import PROPOSED, RELEASE, action_of, delivery_of
+from schedulers.outgoing import PROPOSED, RELEASE, action_of, delivery_of, ident_of
 from schedulers.scheduler import Outcome, Scheduler
 from store.database import writing
-from store.hint import Hint
+from store.hint import LIVE_STATES, Hint
 from store.hint_log import read_hint, read_hints
-from store.outbox import Delivery, due_deliveries, has_error, owe, taken_of_ended
+from store.outbox import due_deliveries, has_error, known_deliveries, owe, taken_of_ended
 
 _BATCH = 50
 _RELEASE_FOR = timedelta(days=7)
@@ -53,14 +53,7 @@ def run_dispatch(means: Dispatch, now: datetime, keep_on: Callable[[], bool]) ->
 
 def _owe_new(connection: sa.Connection, means: Dispatch, now: datetime) -> None:
     """Rows for hints that are to be sent, and releases for ended ones that were."""
-    owed: list[Delivery] = []
-    for hint in read_hints(connection, states=("approved", "shadow", "proposed")):
-        if hint.state != "shadow" and means.mode == "shadow":
-            continue
-        action = PROPOSED if hint.state == "proposed" else hint.action
-        for scheduler in means.schedulers:
-            if scheduler.wants(hint.action, hint.state):
-                owed.append(delivery_of(hint, action, scheduler.name, means.mode, now))
+    owed = [delivery_of(hint, action, name, means.mode, now) for hint, action, name in _not_yet_owed(connection, means)]
     names = {scheduler.name: scheduler for scheduler in means.schedulers}
     for taken in taken_of_ended(connection, _ENDED, now - _RELEASE_FOR):
         ended = read_hint(connection, taken.hint)
@@ -71,6 +64,24 @@ def _owe_new(connection: sa.Connection, means: Dispatch, now: datetime) -> None:
         if means.mode != "shadow" or shadow:
             owed.append(delivery_of(ended, RELEASE, taken.scheduler, "shadow" if shadow else means.mode, now))
     owe(connection, owed)
+
+
+def _not_yet_owed(connection: sa.Connection, means: Dispatch) -> list[tuple[Hint, str, str]]:
+    """Hints that are to be sent, each with what of it to whom, but for those that stand in the outbox.
+
+    A hint may be sent or confirmed before anything is owed here: another scheduler, which is read back, was faster.
+    """
+    wanted: dict[str, tuple[Hint, str, str]] = {}
+    for hint in read_hints(connection, states=(*LIVE_STATES, "shadow", "proposed")):
+        if hint.state != "shadow" and means.mode == "shadow":
+            continue
+        action = PROPOSED if hint.state == "proposed" else hint.action
+        state = "approved" if hint.state in LIVE_STATES else hint.state
+        for scheduler in means.schedulers:
+            if scheduler.wants(hint.action, state):
+                wanted[ident_of(hint, action, scheduler.name)] = (hint, action, scheduler.name)
+    known = known_deliveries(connection, wanted)
+    return [found for ident, found in wanted.items() if ident not in known]
 
 
 def _is_over_by_itself(ended: Hint, scheduler: Scheduler) -> bool:

@@ -1,6 +1,6 @@
 """Deliveries that are owed to schedulers: one row per hint, action and receiver until it is delivered or has lapsed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from store import schema
+from store.bulk_rows import among
 
 _OUTBOX = schema.outbox
 
@@ -35,6 +36,14 @@ def owe(connection: sa.Connection, deliveries: Sequence[Delivery]) -> None:
     statement = dialect.insert(_OUTBOX).on_conflict_do_nothing(index_elements=["id"])
     names = [column.name for column in _OUTBOX.columns]
     connection.execute(statement, [{name: getattr(delivery, name) for name in names} for delivery in deliveries])
+
+
+def known_deliveries(connection: sa.Connection, idents: Iterable[str]) -> frozenset[str]:
+    """Those of the webhook-ids that stand in the outbox, whatever came of them."""
+    listed = list(idents)
+    if not listed:
+        return frozenset()
+    return frozenset(connection.scalars(sa.select(_OUTBOX.c.id).where(among(connection, _OUTBOX.c.id, listed))))
 
 
 def due_deliveries(connection: sa.Connection, now: datetime, limit: int) -> list[Delivery]:

@@ -188,3 +188,17 @@ def test_a_mode_set_back_to_shadow_holds_releases_too_until_it_is_set_forward(en
     assert turn(engine, told, mode="shadow") == []
     assert turn(engine, told, mode="act") == ["delivered"]
     assert told.actions() == ["cordon", "release"]
+
+
+@pytest.mark.parametrize("state", ["sent", "confirmed"])
+def test_a_hint_that_another_scheduler_took_first_is_sent_all_the_same(engine: sa.Engine, state: Any) -> None:
+    """One that is read back is faster than an outbox; and a renewal of what it confirmed is told, too."""
+    told = Scripted()
+    put(engine, hint("a", state=state))
+    assert turn(engine, told) == ["delivered"]
+    assert turn(engine, told) == []
+    assert state_of(engine) == state
+    renewed = hint("a", state=state)
+    put(engine, replace(renewed, valid_until=renewed.valid_until + HOUR))
+    assert turn(engine, told) == ["delivered"]
+    assert turn(engine, told) == []
