@@ -146,6 +146,8 @@ def create_app(
     state = State(settings, engine, clock, rules=rules_source, wall=wall or clock)
     if followed is not None:
         state.metrics.watch_rules(followed)
+    if settings.policy_source is not None:
+        state.metrics.watch_policy(settings.policy_source)
     state.metrics.database.register(metrics.StoreCollector(state))
     edge = make_edge(settings, state.metrics)
     app = FastAPI(

@@ -24,7 +24,7 @@ from store.retention import Keep
 LEASE = "loops"
 _WAIT_S = 1.0
 _JOIN_S = 10.0
-# How often a change of the rules is written down; it holds from the next event on.
+# How often a change of the rules, or of the policy, is written down; it holds from the next event, or turn, on.
 RULES_S = 2.0
 # How often each process looks for events that came in through another; its own wake it.
 INCIDENTS_S = 0.25
@@ -129,6 +129,7 @@ def make_loops(state: State) -> LoopRunner:
             *([Loop("days", DAYS_S, turns.days)] if state.engine.dialect.name == "postgresql" else []),
             *([Loop("prune", PRUNE_S, turns.prune)] if state.settings.keep != Keep() else []),
             Loop("policy", every.policy_s, turns.policy),
+            *([Loop("policies", RULES_S, turns.policies)] if every.policy_s > 0 else []),
             Loop("dispatch", every.dispatch_s, turns.dispatch),
             Loop("ledgers", every.ledgers_s, turns.ledgers),
             Loop("models", every.models_s, turns.models),

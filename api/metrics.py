@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import Metric
 
+from api.policy_source import PolicySource
 from api.siblings import Siblings
 from parsers.registry import PARSERS
 from parsers.rules_file import RulesFile
@@ -107,6 +108,17 @@ class Metrics:
         """Show how many changes of the rules file were refused."""
         gauge = Gauge("foreshock_rules_errors", "Changes of the rules file that were refused.", registry=self.registry)
         gauge.set_function(lambda: float(rules.errors))
+
+    def watch_policy(self, policy: PolicySource) -> None:
+        """Show how many changes of the policy were refused, and whether the one that stands in its file is in force."""
+        refused = Gauge("foreshock_policy_errors", "Changes of the policy that were refused.", registry=self.registry)
+        refused.set_function(lambda: float(policy.errors))
+        stale = Gauge(
+            "foreshock_policy_stale",
+            "1 while the policy's file does not hold: an older one is in force.",
+            registry=self.registry,
+        )
+        stale.set_function(lambda: float(policy.problem is not None))
 
     def count_events(self, source: str, count: int) -> None:
         """Count new events of a source."""

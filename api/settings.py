@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
+from api.policy_source import PolicySource
 from goodput.mfu import Shape
 from predictor.trial_settings import TrialSettings
 from schedulers.registry import ActuatorSettings
@@ -74,7 +75,8 @@ class ApiSettings:
     """The server's settings. Without tokens every caller may do all: for loopback alone."""
 
     tokens: tuple[Token, ...] = ()
-    policy: Policy = field(default_factory=Policy)
+    policy: Policy = field(default_factory=Policy)  # at the start
+    policy_source: PolicySource | None = field(default=None, compare=False)  # and from then on; None: it stays
     webhooks: tuple[WebhookSettings, ...] = ()
     actuators: tuple[ActuatorSettings, ...] = ()  # schedulers that are read back: Slurm, Kubernetes
     intervals: Intervals = field(default_factory=Intervals)

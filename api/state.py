@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Annotated, TypeAlias
 
@@ -26,11 +26,12 @@ NewById: TypeAlias = dict[str | None, Event]
 class State:
     """One server's state.
 
+    `started` are the settings of the start; `settings` has the policy as it is now.
     `clock` is the present of the cluster, which a replay hands in; `wall` is that of the sidecars, which live now.
     `news` is set when records came in that scores may depend on, `faults` when some are to become incidents.
     """
 
-    settings: ApiSettings
+    started: ApiSettings
     engine: sa.Engine
     clock: Callable[[], datetime]
     metrics: Metrics = field(default_factory=Metrics)
@@ -47,6 +48,13 @@ class State:
         default_factory=lambda: JointWrites(5_000, is_away)
     )
     joint_rollups: JointWrites[Rollup, None] = field(default_factory=lambda: JointWrites(500, is_away))
+
+    @property
+    def settings(self) -> ApiSettings:
+        """The settings as they are now: those of the start, with the policy in force."""
+        started = self.started
+        policy = started.policy if started.policy_source is None else started.policy_source.current()
+        return started if policy is started.policy else replace(started, policy=policy)
 
 
 async def _state(request: Request) -> State:

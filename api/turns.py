@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from api.ledgers import LedgerTurns
@@ -12,10 +13,12 @@ from api.state import State
 from api.upkeep import Upkeep
 from diagnosis.fold_intake import fold_intake
 from schedulers.dispatch import Dispatch, run_dispatch
+from schedulers.policy_version import canonical, version_of
 from schedulers.registry import SCHEDULERS
 from schedulers.turn import run_policy
 from store.database import writing
 from store.partitions import KEEP_AHEAD, ensure_days
+from store.policy_log import newest_policy, note_policy
 from store.read import newest_time
 from store.read_models import newest_champion
 from store.read_states import newest_scoring
@@ -81,6 +84,15 @@ class Turns:
         """Bring the hints up to now."""
         run_policy(self._state.engine, self._state.settings.policy, self._state.clock())
 
+    def policies(self, _keep_on: Callable[[], bool]) -> None:
+        """Write down the policy in force, where it is not that of before."""
+        policy = self._state.settings.policy
+        with self._state.engine.connect() as connection:
+            if newest_policy(connection) == version_of(policy):
+                return
+        with writing(self._state.engine).begin() as connection:
+            note_policy(connection, version_of(policy), canonical(policy), self._state.clock())
+
     def ledgers(self, keep_on: Callable[[], bool]) -> None:
         """Compute the ledgers of the runs that have news."""
         self._ledgers.turn(keep_on)
@@ -115,5 +127,6 @@ class Turns:
 
     def dispatch(self, keep_on: Callable[[], bool]) -> None:
         """Send what is owed."""
-        for outcome in run_dispatch(self._dispatch, self._state.clock(), keep_on):
+        means = replace(self._dispatch, mode=self._state.settings.mode)
+        for outcome in run_dispatch(means, self._state.clock(), keep_on):
             self._state.metrics.deliveries.labels(outcome.result).inc()

@@ -1,4 +1,6 @@
-"""The server's configuration: defaults, overridden by a YAML file, overridden by the environment. Read once.
+"""The server's configuration: defaults, overridden by a YAML file, overridden by the environment.
+
+Read once, but for the policy, which is followed (`cli/policy_source.py`): it may stand in the same file, or in its own.
 
 `deploy/foreshock.example.yaml` shows every key. A scalar key `budgets: {nodes: 8}` is `FORESHOCK_BUDGETS__NODES` in the
 environment; the secret `FORESHOCK_TOKEN` (a token with every scope) may lie in a file: `FORESHOCK_TOKEN_FILE`.
@@ -18,7 +20,8 @@ from api.auth import hash_token
 from api.settings import MOST_SLOTS, SCOPES, ApiSettings, Limits, Token
 from cli.errors import Failure
 from cli.fill import check_keys, convert, fill, listed, mapping
-from cli.policy_table import FORMER_KEYS, POLICY_KEYS, policy_of
+from cli.policy_source import PolicyFiles
+from cli.policy_table import FORMER_KEYS, POLICY_KEYS, check_policy_file, policy_of, read_yaml
 from goodput.mfu import Shape
 from schedulers.registry import ACTUATORS, SCHEDULERS, ActuatorSettings
 from schedulers.settings import Policy, WebhookSettings
@@ -44,10 +47,10 @@ def load_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings:
         Failure: the file cannot be read, or holds an unknown key or a value that does not fit; names file and key.
     """
     place = "the defaults" if file is None else str(file)
-    table = dict(_read(file)) if file is not None else {}
-    check_keys(table, (*POLICY_KEYS, *FORMER_KEYS, *_SERVER, "tokens", "schedulers", "shapes"), place)
+    table = _table(file)
     _overlay(table, environ)
-    policy = policy_of(table, place)
+    source = PolicyFiles(lambda: read_policy(file, environ)) if file is not None else None
+    policy = policy_of(table, place) if source is None else source.current()
     hints = get_type_hints(ApiSettings)
     server = {key: convert(hints[key], table[key], f"{place}, {key}") for key in _SERVER if key in table}
     _check_limits(server.get("limits", Limits()), place)
@@ -62,8 +65,45 @@ def load_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings:
     _check_unique([token.name for token in tokens], f"{place}, tokens")
     _check_unique([receiver.name for receiver in receivers], f"{place}, schedulers")
     shapes = _shapes(table.get("shapes"), f"{place}, shapes")
-    given = ApiSettings(policy=policy, tokens=tuple(tokens), webhooks=webhooks, actuators=actuators, shapes=shapes)
+    given = ApiSettings(
+        policy=policy,
+        policy_source=source,
+        tokens=tuple(tokens),
+        webhooks=webhooks,
+        actuators=actuators,
+        shapes=shapes,
+    )
     return replace(given, **server)
+
+
+def read_policy(file: Path | None, environ: Mapping[str, str]) -> tuple[Policy, list[Path]]:
+    """The policy of the server's file, or of the file that it names as `policy`, with what the environment says; and
+    the files that it stands in.
+
+    Raises:
+        Failure: a file cannot be read, the policy does not hold, or stands in both files; names file and key.
+    """
+    table, place = _table(file), "the defaults" if file is None else str(file)
+    files = [] if file is None else [file]
+    if (named := table.get("policy")) is not None:
+        own = Path(convert(str, named, f"{place}, policy"))
+        own = own if file is None else file.parent / own
+        twice = next((key for key in (*POLICY_KEYS, *FORMER_KEYS) if key in table), None)
+        if twice is not None:
+            raise Failure(f"{place}, {twice}: stands beside `policy: {named}`: move it into that file")
+        table, place = dict(read_yaml(own)), str(own)
+        files.append(own)
+        check_policy_file(table, place)
+    _overlay(table, environ)
+    return policy_of(table, place), files
+
+
+def _table(file: Path | None) -> dict[str, Any]:
+    """What stands in the server's file, with no key that is not known."""
+    table = dict(read_yaml(file)) if file is not None else {}
+    known = (*POLICY_KEYS, *FORMER_KEYS, *_SERVER, "policy", "tokens", "schedulers", "shapes")
+    check_keys(table, known, str(file))
+    return table
 
 
 def _shapes(value: Any, place: str) -> dict[str, Shape]:
@@ -83,15 +123,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _read(file: Path) -> Mapping[str, Any]:
-    try:
-        return mapping(yaml.safe_load(file.read_text(encoding="utf-8")), str(file))
-    except OSError as error:
-        raise Failure(f"cannot read {file}: {error.strerror}") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise Failure(f"{file} is no YAML: {' '.join(str(error).split())}") from error
 
 
 def _overlay(table: dict[str, Any], environ: Mapping[str, str]) -> None:

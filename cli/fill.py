@@ -83,8 +83,8 @@ def convert(kind: Any, value: Any, place: str) -> Any:
         if value not in get_args(kind):
             raise Failure(f"{place}: {_said(value)} is none of {', '.join(get_args(kind))}")
         return value
-    if kind == Path | None and isinstance(value, str) and value:
-        return Path(value)
+    if kind == Path | None and (value is None or (isinstance(value, str) and value)):
+        return None if value is None else Path(value)
     if kind == int | None:
         return None if value is None else convert(int, value, place)
     if kind == float | None:

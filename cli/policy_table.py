@@ -3,7 +3,10 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from cli.errors import Failure
 from cli.fill import check_keys, convert, fill, mapping
@@ -40,16 +43,29 @@ def policy_of(table: Mapping[str, Any], place: str) -> Policy:
     return policy
 
 
-def read_policy_table(table: Mapping[str, Any], place: str) -> Policy:
-    """The same of a file that holds a policy alone: it has to say of which form it is.
+def check_policy_file(table: Mapping[str, Any], place: str) -> None:
+    """A file that holds a policy alone has no other keys, and says of which form it is.
 
     Raises:
-        Failure: as `policy_of`.
+        Failure: it does not.
     """
     check_keys(table, (*POLICY_KEYS, *FORMER_KEYS), place)
     if "version" not in table:
         raise Failure(f"{place}: no key 'version': begin the file with `version: {FORM}`")
-    return policy_of(table, place)
+
+
+def read_yaml(file: Path) -> Mapping[str, Any]:
+    """The keys and values of a file.
+
+    Raises:
+        Failure: it cannot be read, or is no YAML; names file, and line where there is one.
+    """
+    try:
+        return mapping(yaml.safe_load(file.read_text(encoding="utf-8")), str(file))
+    except OSError as error:
+        raise Failure(f"cannot read {file}: {error.strerror}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise Failure(f"{file} is no YAML: {' '.join(str(error).split())}") from error
 
 
 def _translate(table: dict[str, Any], place: str) -> None:

@@ -5,8 +5,8 @@
 What is wanted of a node follows from its confirmed fault, two independent detectors, or its score
 (`schedulers/wish.py`); one open hint a node, which is escalated in place, renewed while its ground lasts
 (`schedulers/change.py`), and released when that has gone (`schedulers/ground.py`). A cordon that quorum, budgets or the
-breaker refuse becomes an `avoid`, with the reason in its evidence. What the score alone asks of a node of the control group is written down as a shadow, in
-every mode, and costs no budget.
+breaker refuse becomes an `avoid`, with the reason in its evidence. What the score alone asks of a node of the
+control group is written down as a shadow, in every mode, and costs no budget.
 """
 
 from dataclasses import dataclass

@@ -57,6 +57,7 @@ def run_checks(server: State) -> dict[str, str]:
     failing = ", ".join(sorted(server.metrics.failing))
     checks = dict.fromkeys(("database", "migrations", "intake", "model"), "unknown")
     checks["loops"] = f"failing: {failing}" if failing else "ok"
+    checks["policy"] = _policy(server)
     try:
         at, newest = revision(server.engine), newest_revision()
         checks["database"] = "ok"
@@ -69,6 +70,13 @@ def run_checks(server: State) -> dict[str, str]:
     except SQLAlchemyError as error:
         checks["database"] = f"failed: {type(error).__name__}"
     return checks
+
+
+def _policy(server: State) -> str:
+    """Whether the policy in force is the one that stands in its file."""
+    source = server.started.policy_source
+    problem = None if source is None else source.problem
+    return "ok" if problem is None else f"an older one is in force: {problem}"
 
 
 def _intake(waiting: Waiting, now: datetime) -> str:

@@ -167,6 +167,7 @@ def test_a_database_that_is_gone_fails_the_probe(app: FastAPI, monkeypatch: pyte
         "intake": "unknown",
         "model": "unknown",
         "loops": "ok",
+        "policy": "ok",
     }
 
 

@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -81,3 +83,46 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert port in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_changed_policy_is_in_force_without_a_restart(tmp_path: Path) -> None:
+    """Within two seconds of the server's own time; a broken one is not, and said; the store knows them all."""
+    server, policy = tmp_path / "server.yaml", tmp_path / "policy.yaml"
+    server.write_text("policy: policy.yaml\n")
+    policy.write_text("version: 1\nmode: shadow\n")
+    with served(tmp_path, "--config", str(server)) as (_, address):
+        assert get(f"{address}/api/v1/cluster")["mode"] == "shadow"
+        wait_for(lambda: len(policies(tmp_path)) == 1)
+        replaced(policy, "version: 1\nmode: approve\n")
+        wait_for(lambda: get(f"{address}/api/v1/cluster")["mode"] == "approve")
+        replaced(policy, "version: 1\nmode: bold\n")
+        wait_for(lambda: "bold" in str(get(f"{address}/readyz")["checks"]))
+        assert get(f"{address}/readyz")["status"] == "ok"
+        assert get(f"{address}/api/v1/cluster")["mode"] == "approve"
+        with urllib.request.urlopen(f"{address}/metrics", timeout=10) as answer:
+            page = answer.read().decode()
+        assert "foreshock_policy_errors 1.0" in page
+        assert "foreshock_policy_stale 1.0" in page
+        replaced(policy, "version: 1\nmode: act\n")
+        wait_for(lambda: [json.loads(text)["mode"] for text in policies(tmp_path)] == ["shadow", "approve", "act"])
+
+
+def replaced(path: Path, text: str) -> None:
+    """A file changed in one go."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
+
+
+def wait_for(found: Callable[[], bool]) -> None:
+    """Ask until it is so."""
+    deadline = time.monotonic() + 60
+    while not found():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.05)
+
+
+def policies(tmp_path: Path) -> list[str]:
+    """The texts of the policies that the server wrote down."""
+    with sqlite3.connect(f"file:{tmp_path / 'served.db'}?mode=ro", uri=True) as connection:
+        return [text for (text,) in connection.execute("SELECT text FROM policies ORDER BY seq")]
