@@ -14,6 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from goodput.late_faults import touched
 from goodput.reading_records import parts, read_machines
 from goodput.stored import FORM, Made, keep_all, make_all, snapshot
 from store.database import open_database, writing
@@ -53,27 +54,26 @@ def stale_runs(connection: sa.Connection, now: datetime, whole: bool = True, und
         whole: count all runs' events, to find what was never told as news (another version or a copy wrote it).
         under_way: rows of late faults whose runs the caller knows already.
     """
-    late, late_since = read_late(connection, under_way)
+    late_rows, late = read_late(connection, under_way)
     stored = records_of_all(connection)
     lines = {run: int(records.get("lines", 0)) for run, (_until, records) in stored.items()}
     found = runs_with_news(connection)
     marks = job_marks(connection)
     found |= {run for run, mark in marks.items() if run not in stored or stored[run][1].get("jobs") != mark}
-    found |= {run for run, (until, records) in stored.items() if _again(until, records, now, late_since)}
+    found |= {run for run, (until, records) in stored.items() if _again(until, records, now)}
+    found |= touched(connection, late, {run: until for run, (until, _records) in stored.items()}, marks)
     anew: set[str] = set()
     if whole:
         counted = {run: count for run, (count, _newest) in log_marks(connection).items()}
         # Fewer than there were have been pruned: the stored ledger knows more. Those that wait are no surprise.
         anew = {run for run, count in counted.items() if count > lines.get(run, 0) and run not in found}
         lines = {**counted, **lines}
-    return Stale({run: lines.get(run, 0) for run in found | anew}, frozenset(anew), late)
+    return Stale({run: lines.get(run, 0) for run in found | anew}, frozenset(anew), late_rows)
 
 
-def _again(until: datetime, records: Mapping[str, Any], now: datetime, late_since: datetime | None) -> bool:
-    """Whether a run is to be accounted again although nothing came in that names it."""
-    if records.get("form") != FORM or (not records.get("settled", True) and now - until > LATE):
-        return True
-    return late_since is not None and until >= late_since - LATE
+def _again(until: datetime, records: Mapping[str, Any], now: datetime) -> bool:
+    """Whether a run is to be accounted again although nothing came in: by another form, or once all faults are in."""
+    return records.get("form") != FORM or (not records.get("settled", True) and now - until > LATE)
 
 
 @dataclass(slots=True)

@@ -151,8 +151,8 @@ def append_outages(connection: sa.Connection, outages: Iterable[Outage], receive
     upsert(connection, schema.outages, rows)
 
 
-def _blaming(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> list[datetime]:
-    """When those outages began that say something new of whose fault a stop was: an end alone does not."""
+def _blaming(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, datetime]]:
+    """Node and begin of those outages that say something new of whose fault a stop was: an end alone does not."""
     table = schema.outages
     nodes, starts = {row["node"] for row in rows}, [row["start"] for row in rows]
     query = sa.select(table.c.node, table.c.start, table.c.planned, table.c.cause)
@@ -162,7 +162,7 @@ def _blaming(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> li
     for row in rows:
         before, now = known.get((row["node"], row["start"])), (row["planned"], row["cause"])
         if before != now and not (row["planned"] and (before is None or before[0])):
-            found.append(row["start"])
+            found.append((row["node"], row["start"]))
     return found
 
 

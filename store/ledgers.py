@@ -129,6 +129,15 @@ def jobs_of(connection: sa.Connection, runs: Sequence[str]) -> dict[str, list[Jo
     return found
 
 
+def jobs_between(
+    connection: sa.Connection, since: datetime, until: datetime
+) -> list[tuple[str, datetime, datetime | None, str]]:
+    """Run, start, end (None: not over) and hostlist of the named jobs that ran at some time between two moments."""
+    query = sa.select(_JOBS.c.run, _JOBS.c.start, _JOBS.c.end, _JOBS.c.node_list)
+    ran = (_JOBS.c.start <= until) & (_JOBS.c.end.is_(None) | (_JOBS.c.end >= since))
+    return [(*row,) for row in connection.execute(query.where(_JOBS.c.run != "", ran))]
+
+
 def job_marks(connection: sa.Connection, runs: Sequence[str] | None = None) -> dict[str, str]:
     """Of every run that jobs name (or of some), a text that changes when its jobs do."""
     moments = [sa.func.max(column, type_=schema.UtcTime()) for column in (_JOBS.c.submit, _JOBS.c.start, _JOBS.c.end)]

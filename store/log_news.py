@@ -42,8 +42,17 @@ class NewLines:
     lines: Sequence[Any] | None
 
 
+@dataclass(frozen=True, slots=True)
+class LateNews:
+    """Faults and outages of a node that came late: between which moments they were. `node` None: of any node."""
+
+    node: str | None
+    since: datetime
+    until: datetime
+
+
 def note_lines(connection: sa.Connection, fresh: Sequence[Event], received: datetime) -> None:
-    """Keep the new events of each run until its ledger counts them, and since when faults came late. All have a time.
+    """Keep the new events of each run until its ledger counts them, and whose faults came late. All have a time.
 
     A fault that comes sooner than `LATE` finds the ledger unsettled: see `goodput/stored.py`.
     """
@@ -58,14 +67,20 @@ def note_lines(connection: sa.Connection, fresh: Sequence[Event], received: date
     if rows:
         connection.execute(sa.insert(_TABLE), rows)
     blaming = (event for event in fresh if event.severity != "info" and event.source not in NO_FAULT)
-    note_late(connection, (event.time for event in blaming if event.time is not None), received)
+    told = ((event.node, event.time) for event in blaming if event.node is not None and event.time is not None)
+    note_late(connection, told, received)
 
 
-def note_late(connection: sa.Connection, moments: Iterable[datetime], received: datetime) -> None:
-    """Keep since when there is something new that may tell why attempts ended, where that comes long after."""
-    late = min((moment for moment in moments if moment < received - LATE), default=None)
-    if late is not None:
-        row = {"run": "", "received": received, "count": 1, "lines": _compressed([_us(late)])}
+def note_late(connection: sa.Connection, told: Iterable[tuple[str, datetime]], received: datetime) -> None:
+    """Keep which node told when of something that may be why attempts ended, where that comes long after."""
+    spans: dict[str, tuple[datetime, datetime]] = {}
+    for node, moment in told:
+        if moment < received - LATE:
+            since, until = spans.get(node, (moment, moment))
+            spans[node] = min(since, moment), max(until, moment)
+    if spans:
+        lines = [[node, _us(since), _us(until)] for node, (since, until) in spans.items()]
+        row = {"run": "", "received": received, "count": len(lines), "lines": _compressed(lines)}
         connection.execute(sa.insert(_TABLE), [row])
 
 
@@ -118,15 +133,20 @@ def runs_with_news(connection: sa.Connection) -> set[str]:
     return set(connection.scalars(sa.select(_TABLE.c.run).where(_TABLE.c.run != "").distinct()))
 
 
-def read_late(connection: sa.Connection, but: Container[int] = ()) -> tuple[list[int], datetime | None]:
-    """Since when faults or outages came late, None where none did; and the rows that tell it, for `remove_news`.
+def read_late(connection: sa.Connection, but: Container[int] = ()) -> tuple[list[int], list[LateNews]]:
+    """The rows that tell that faults or outages came late, for `remove_news`; and what they tell.
 
     Args:
         but: rows that are left out.
     """
     rows = [row for row in read_news(connection, [""]).get("", ()) if row.seq not in but]
-    moments = [_EPOCH + int(moment) * _US for row in rows for moment in row.lines or ()]
-    return [row.seq for row in rows], min(moments, default=None)
+    return [row.seq for row in rows], [_late_of(told) for row in rows for told in row.lines or ()]
+
+
+def _late_of(told: Any) -> LateNews:
+    """What a row tells; one of an older version has its earliest moment alone."""
+    node, since, until = told if isinstance(told, list) else (None, told, told)
+    return LateNews(node, _EPOCH + int(since) * _US, _EPOCH + int(until) * _US)
 
 
 def remove_news(connection: sa.Connection, seqs: Sequence[int]) -> None:

@@ -117,7 +117,7 @@ def test_a_fault_that_comes_late_accounts_the_run_again(any_engine: sa.Engine) -
     assert fresh(any_engine).made == 1
     assert [cut["cause"] for cut in stored(any_engine).content["account"]["interruptions"]] == ["hardware"]
     with any_engine.connect() as connection:
-        assert read_late(connection) == ([], None)
+        assert read_late(connection) == ([], [])
 
 
 def test_a_ledger_just_ended_is_made_once_more_when_its_faults_are_in(any_engine: sa.Engine) -> None:

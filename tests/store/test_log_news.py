@@ -5,11 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
+import zstandard
 
+from store import schema
 from store.append import append_events, append_outages
 from store.database import writing
 from store.event import Event
-from store.log_news import LATE, read_late, read_news, remove_news
+from store.log_news import LATE, LateNews, read_late, read_news, remove_news
 from store.outage import Outage
 
 NOW = datetime(2025, 3, 1, tzinfo=UTC)
@@ -21,9 +23,9 @@ def take(engine: sa.Engine, *outages: Outage) -> datetime | None:
     """Append outages; since when they say that something came late."""
     with writing(engine).begin() as connection:
         append_outages(connection, outages, NOW)
-        seqs, since = read_late(connection)
+        seqs, late = read_late(connection)
         remove_news(connection, seqs)
-    return since
+    return min((one.since for one in late), default=None)
 
 
 def test_an_outage_that_comes_late_is_news(any_engine: sa.Engine) -> None:
@@ -64,10 +66,10 @@ def test_an_outage_that_comes_as_an_event_is_news_once(any_engine: sa.Engine) ->
         with writing(any_engine).begin() as connection:
             event = Event(began, "gpu-1", "sacctmgr", "outage", severity="error", attributes=attributes)
             assert append_events(connection, [event], NOW).known == 0
-            seqs, since = read_late(connection)
+            seqs, late = read_late(connection)
             remove_news(connection, seqs)
-            found.append((len(seqs), since))
-    assert found == [(1, began), (0, None)]
+            found.append((len(seqs), late))
+    assert found == [(1, [LateNews("gpu-1", began, began)]), (0, [])]
 
 
 def test_rows_that_are_known_are_left_out(any_engine: sa.Engine) -> None:
@@ -76,9 +78,32 @@ def test_rows_that_are_known_are_left_out(any_engine: sa.Engine) -> None:
         append_outages(connection, [DOWN], NOW)
         (first,), _ = read_late(connection)
         append_outages(connection, [replace(DOWN, node="gpu-2", start=LONG_AGO - timedelta(days=1))], NOW)
-        seqs, since = read_late(connection, [first])
+        seqs, late = read_late(connection, [first])
     assert first not in seqs
-    assert (len(seqs), since) == (1, LONG_AGO - timedelta(days=1))
+    before = LONG_AGO - timedelta(days=1)
+    assert (len(seqs), late) == (1, [LateNews("gpu-2", before, before)])
+
+
+def test_what_came_late_is_told_by_node(any_engine: sa.Engine) -> None:
+    """From the first to the last of each; an event without a node is nobody's fault, one that is timely no news."""
+    moments = [("gpu-1", LONG_AGO), ("gpu-2", LONG_AGO), ("gpu-1", LONG_AGO - LATE), (None, LONG_AGO), ("gpu-3", NOW)]
+    with writing(any_engine).begin() as connection:
+        faults = [Event(at, node, "kernel", "xid", code=79, severity="fatal", cause="hardware") for node, at in moments]
+        append_events(connection, faults, NOW)
+        _seqs, late = read_late(connection)
+    assert sorted(late, key=lambda one: one.node or "") == [
+        LateNews("gpu-1", LONG_AGO - LATE, LONG_AGO),
+        LateNews("gpu-2", LONG_AGO, LONG_AGO),
+    ]
+
+
+def test_what_another_version_noted_is_of_any_node(any_engine: sa.Engine) -> None:
+    """It wrote the earliest moment alone."""
+    with writing(any_engine).begin() as connection:
+        lines = zstandard.ZstdCompressor().compress(b"[1740787200000000]")
+        row = {"run": "", "received": NOW, "count": 1, "lines": lines}
+        connection.execute(sa.insert(schema.log_news), [row])
+        assert read_late(connection)[1] == [LateNews(None, NOW, NOW)]
 
 
 def test_news_of_several_runs_are_read_at_once(any_engine: sa.Engine) -> None:
