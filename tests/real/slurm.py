@@ -182,7 +182,7 @@ def _configuration(folder: Path, host: str, nodes: str, served: int, settings: s
         nodes=nodes,
         served=_SERVED.format(folder=folder) if served else "",
         settings=settings.format(folder=folder),
-        timeout=30 if served else 0,
+        timeout=10 if served else 0,
         ports=f"NodeHostname=localhost Port=[{first}-{first + len(expand(nodes)) - 1}] " if served else "",
     )
 

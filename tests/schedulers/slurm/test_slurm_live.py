@@ -2,20 +2,17 @@
 
 import random
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from real.programs import wait_for
 from real.slurm import Slurm as Cluster
 from real.slurm import slurm
 
-from schedulers.actuator import Hold, Order
-from schedulers.slurm.settings import SlurmSettings
-from schedulers.slurm.slurm import Slurm
 from store.hint import HintAction
 
+from .clusters import actuator, ask, clean, hold, order
+
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("slurm")]
-UNTIL = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=6)
 NODES = [f"gpu{number:03d}" for number in range(1, 7)]
 
 
@@ -30,35 +27,7 @@ def running() -> Iterator[Cluster]:
 def cluster(running: Cluster) -> Iterator[Cluster]:
     """The same, with nothing on it before and after."""
     yield running
-    running.run("scancel", "--user=root")
-    for line in running.run("scontrol", "-o", "show", "reservation").splitlines():
-        if line.startswith("ReservationName="):
-            running.run("scontrol", "delete", f"reservation={line.split()[0].split('=')[1]}")
-    for node in NODES:
-        running.run("scontrol", "update", f"nodename={node}", "comment=", "extra=", "weight=1")
-        if set(running.state(node).split("+")) & {"DRAIN", "FAIL", "DOWN"}:
-            running.run("scontrol", "update", f"nodename={node}", "state=resume")
-    wait_for("every node is idle", lambda: all(running.state(node) == "IDLE" for node in NODES))
-
-
-def actuator(cluster: Cluster, **settings: object) -> Slurm:
-    """Ours, for this cluster."""
-    return Slurm(SlurmSettings(conf=str(cluster.folder / "slurm.conf"), **settings))  # type: ignore[arg-type]
-
-
-def order(node: str, action: HintAction, hint: str = "h-1", reason: str = "foreshock: Xid 79 on GPU 3") -> Order:
-    """One order."""
-    return Order(node, hint, action, reason, UNTIL)
-
-
-def ask(ours: Slurm, *orders: Order) -> list[tuple[str, str]]:
-    """What came of orders."""
-    return [(report.subject, report.result) for report in ours.carry_out(orders)]
-
-
-def hold(ours: Slurm, node: str) -> Hold:
-    """What a node is told to be held for."""
-    return {hold.node: hold for hold in ours.observe()}[node]
+    clean(running, NODES)
 
 
 @pytest.mark.parametrize("hard", ["drain", "fail"])
