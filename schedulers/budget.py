@@ -26,13 +26,13 @@ class Budget:
 
     def __init__(self, inputs: Inputs, policy: Policy) -> None:
         self._limits = policy.budgets
-        self._percent_cap = max(1, math.floor(len(inputs.nodes) * policy.budgets.percent_of_nodes / 100))
+        self._percent_cap = _percent_cap(len(inputs.nodes), policy)
         self._held = held_nodes(inputs, policy)
         self._places: Counter[tuple[str, str]] = Counter()
         for facts in inputs.nodes:
             if facts.node in self._held:
                 self._places.update(_places(facts))
-        self._hour = len({hint.node for hint in _acted(inputs.hints, inputs.now, policy)})
+        self._hour = held_within_hour(inputs, policy)
         self._spares = spares(inputs.nodes, self._held) if policy.budgets.keep_spares > 0 else 0
 
     def refuse(self, facts: NodeFacts) -> str | None:
@@ -70,6 +70,16 @@ class Budget:
             self._spares -= spare_cost(facts)
 
 
+def cap(nodes: int, policy: Policy) -> int:
+    """How many nodes we may hold of so many that are known, wherever they are; one node is always allowed."""
+    return min(policy.budgets.nodes, _percent_cap(nodes, policy))
+
+
+def held_within_hour(inputs: Inputs, policy: Policy) -> int:
+    """How many nodes we have taken to hold within the hour, whatever has become of them."""
+    return len({hint.node for hint in _acted(inputs.hints, inputs.now, policy)})
+
+
 def held_nodes(inputs: Inputs, policy: Policy) -> frozenset[str]:
     """The nodes that we hold, by open hints or because a scheduler has not let go yet."""
     return inputs.still_held | {hint.node for hint in inputs.hints if holds(hint) and _counts(hint, policy)}
@@ -89,6 +99,10 @@ def spares(nodes: Sequence[NodeFacts], held: frozenset[str]) -> int | None:
 def spare_cost(facts: NodeFacts) -> int:
     """The spares that a hold of a node takes: itself, or one for its job; none where it is idle and faulty anyway."""
     return 0 if facts.idle and not _is_spare(facts) else 1
+
+
+def _percent_cap(nodes: int, policy: Policy) -> int:
+    return max(1, math.floor(nodes * policy.budgets.percent_of_nodes / 100))
 
 
 def _is_spare(facts: NodeFacts) -> bool:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from schedulers.settings import Mode
 from store.hint import LIVE_STATES, OPEN_STATES, Hint, HintState
-from store.hint_log import change_state, close_hint, read_hint, read_hints
+from store.hint_log import approve_hint, close_hint, read_hint, read_hints
 from store.marks import HINTS, bump
 
 
@@ -35,7 +35,7 @@ def approve(connection: sa.Connection, ident: str, now: datetime, who: str, mode
         raise VerdictError(f"hint {ident} ({hint.state}) {why}: only a proposed one can be approved", known=True)
     if mode == "shadow":
         raise VerdictError("the server is in shadow mode: nothing is sent; set `mode: approve` first", known=True)
-    approved = change_state(connection, hint, "approved", now, who)
+    approved = approve_hint(connection, hint, now, who)
     bump(connection, HINTS)
     return approved
 

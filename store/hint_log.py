@@ -89,9 +89,21 @@ def close_hint(
     ended = change_state(connection, hint, state, now, actor, detail)
     if ended.state != state or "closed" in ended.evidence:
         return ended
-    evidence = {**ended.evidence, "closed": {"by": actor, "time": format_time(now)}}
+    return _signed(connection, ended, "closed", now, actor)
+
+
+def approve_hint(connection: sa.Connection, hint: Hint, now: datetime, actor: str) -> Hint:
+    """Approve a proposed hint; its evidence then says who said yes and when."""
+    approved = change_state(connection, hint, "approved", now, actor)
+    if approved.state != "approved" or "approved" in approved.evidence:
+        return approved
+    return _signed(connection, approved, "approved", now, actor)
+
+
+def _signed(connection: sa.Connection, hint: Hint, word: str, now: datetime, actor: str) -> Hint:
+    evidence = {**hint.evidence, word: {"by": actor, "time": format_time(now)}}
     connection.execute(sa.update(_HINTS).where(_HINTS.c.id == hint.id).values(evidence=evidence))
-    return replace(ended, evidence=evidence)
+    return replace(hint, evidence=evidence)
 
 
 def change_state(

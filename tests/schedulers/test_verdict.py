@@ -12,7 +12,7 @@ from schedulers.policy import decide
 from schedulers.settings import Policy
 from schedulers.verdict import VerdictError, approve, release_node, withdraw
 from store.database import writing
-from store.hint_log import audit_page, read_hint, recent_hints
+from store.hint_log import approve_hint, audit_page, read_hint, recent_hints
 
 from .cluster import HOUR, NOW, fault, hint
 from .receivers import put, state_of
@@ -51,6 +51,19 @@ def test_a_proposal_lapses_at_its_very_end(engine: sa.Engine) -> None:
         with pytest.raises(VerdictError, match="has lapsed"):
             approve(connection, "h-a", end, "alice", "approve")
         assert approve(connection, "h-a", end - timedelta(seconds=1), "alice", "approve").state == "approved"
+
+
+def test_a_hint_tells_who_said_yes(engine: sa.Engine) -> None:
+    """And when; one that somebody else ended in between was approved by nobody."""
+    put(engine, hint("a", state="proposed"))
+    with writing(engine).begin() as connection:
+        approved = approve(connection, "h-a", NOW, "alice", "approve")
+        stored = read_hint(connection, "h-a")
+        assert stored == approved
+        assert approved.evidence["approved"] == {"by": "alice", "time": "2025-03-01T12:00:00.000000Z"}
+        ended = withdraw(connection, "h-a", NOW, "bob")
+        assert approve_hint(connection, approved, NOW, "carol") == ended
+        assert ended.evidence["approved"]["by"] == "alice"
 
 
 @pytest.mark.parametrize("state", ["approved", "sent"])

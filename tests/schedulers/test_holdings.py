@@ -1,0 +1,73 @@
+"""How much of the budget is used, by the count that the policy goes by."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from schedulers.holdings import Holdings, holdings
+from schedulers.settings import Budgets, Policy
+from store.append import append_nodes
+from store.database import writing
+from store.node import Node
+from store.placements import Placement, save_placements
+
+from .cluster import NOW, hint
+from .receivers import put
+
+ACT = Policy(mode="act", budgets=Budgets(nodes=8, percent_of_nodes=10.0, per_hour=3))
+
+
+def used(engine: sa.Engine, policy: Policy = ACT) -> Holdings:
+    """As of now, of a cluster of forty nodes."""
+    with writing(engine).begin() as connection:
+        append_nodes(connection, [Node(f"n{i:02}") for i in range(40)])
+    with engine.connect() as connection:
+        return holdings(connection, policy, NOW)
+
+
+def test_an_empty_cluster_may_hold_one_node(engine: sa.Engine) -> None:
+    """As the budget itself says."""
+    with engine.connect() as connection:
+        assert holdings(connection, ACT, NOW) == Holdings(0, 1, 0, 3, 0)
+
+
+@pytest.mark.parametrize(("nodes", "most"), [(3, 3), (8, 4)])
+def test_the_tightest_of_number_and_share_is_told(any_engine: sa.Engine, nodes: int, most: int) -> None:
+    """Ten per cent of forty are four."""
+    policy = replace(ACT, budgets=replace(ACT.budgets, nodes=nodes))
+    assert used(any_engine, policy).most == most
+
+
+@pytest.mark.parametrize(
+    ("told", "held", "hour"),
+    [
+        ({"hours_ago": 0.5}, 1, 1),
+        ({"hours_ago": 2}, 1, 0),
+        ({"action": "avoid", "hours_ago": 0.5}, 0, 0),
+        ({"state": "shadow", "hours_ago": 0.5}, 0, 0),
+        ({"state": "confirmed", "action": "drain"}, 1, 0),
+        ({"state": "released", "hours_ago": 0.5}, 0, 1),
+        ({"hours_ago": 0.5, "control": True}, 0, 0),
+    ],
+)
+def test_holds_of_ours_alone_are_counted(engine: sa.Engine, told: dict[str, Any], held: int, hour: int) -> None:
+    """Cordons and drains that stand; within the hour those that were begun, whatever became of them."""
+    put(engine, hint("a", **told))
+    found = used(engine)
+    assert (found.held, found.held_within_hour, found.nodes) == (held, hour, 40)
+
+
+def test_a_shadow_counts_where_all_are_shadows(engine: sa.Engine) -> None:
+    """What would be held."""
+    put(engine, hint("a", state="shadow"))
+    assert used(engine, replace(ACT, mode="shadow")).held == 1
+
+
+def test_what_a_scheduler_has_not_let_go_of_is_still_held(engine: sa.Engine) -> None:
+    """Though its hint has ended."""
+    put(engine, hint("a", state="released"))
+    with writing(engine).begin() as connection:
+        save_placements(connection, [Placement("h-a", "slurm", "a", "release", "asked", 1, NOW)])
+    assert used(engine).held == 1
