@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from schedulers.kill_switch import may_ask
+from schedulers.gate import may_tell
 from schedulers.outgoing import PROPOSED, RELEASE, action_of, ident_of
 from schedulers.scheduler import Outcome, Scheduler
 from schedulers.settings import Mode, Stop
@@ -46,7 +46,7 @@ def attempt(means: Dispatch, delivery: Delivery, scheduler: Scheduler | None, no
     """Try one delivery; None when there was nothing to be sent, or not now."""
     with means.engine.connect() as connection:
         hint = read_hint(connection, delivery.hint)
-        stop = means.stop(connection)
+        may_go = hint is None or may_tell(connection, means.stop(connection), hint, action_of(delivery) == RELEASE)
     why = over(delivery, hint, now)
     if hint is None or why is not None:
         _give_up(means, delivery, hint, now, why or "expired")
@@ -56,7 +56,7 @@ def attempt(means: Dispatch, delivery: Delivery, scheduler: Scheduler | None, no
         return None
     if means.mode == "shadow" and delivery.payload["data"]["mode"] != "shadow":
         return None
-    if not may_ask(stop, RELEASE if action_of(delivery) == RELEASE else hint.action):
+    if not may_go:
         _wait(means, delivery, now)
         return None
     began = time.perf_counter()

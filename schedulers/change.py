@@ -53,6 +53,8 @@ def change_of(wish: Wish, standing: Mapping[str, Hint], now: datetime, policy: P
         return anew, "out of the shadow"
     if hint.state == "proposed" and state == "approved" and "quiet" in hint.evidence:
         return anew, "after quiet hours"
+    if hint.state == "approved" and state == "proposed" and "review" in wish.evidence and "review" not in hint.evidence:
+        return replace(hint, state=state, evidence={**hint.evidence, "review": True}, policy=version), "for review"
     return _amended(wish, hint, now, policy)
 
 

@@ -1,6 +1,6 @@
 """Quorum, breaker and budgets over what is wished: a hold that they refuse becomes an `avoid` that says why.
 
-    inputs = heed_resets(inputs, policy)                  # what a person has let go of calls no more
+    inputs = heed_resets(inputs)                          # what a person has let go of calls no more
     wishes, tripped = within_limits(wishes, inputs, policy)
 
 They hold back cordons and drains, never a release. A node that is held already costs nothing more, and what the score
@@ -13,26 +13,30 @@ from datetime import datetime
 from typing import Any
 
 from schedulers.breaker import Calls, Group, Tripped, code_of, groups, in_force, tripped
-from schedulers.budget import Budget, held_nodes
-from schedulers.facts import HOLDING, Inputs, NodeFacts
+from schedulers.budget import Budget
+from schedulers.facts import HOLDING, Inputs, NodeFacts, holds
 from schedulers.settings import Policy
 from schedulers.wish import Wish, began_of
 from store.event import format_time, parse_time
 from store.hint import Hint
 from store.trips import Trip
 
+# Of an approved hint it is the placements and deliveries that tell (`Inputs.still_held`).
+_TAKEN = ("shadow", "sent", "confirmed")
 
-def heed_resets(inputs: Inputs, policy: Policy) -> Inputs:
+
+def heed_resets(inputs: Inputs) -> Inputs:
     """The facts without the faults that a person let go of with a reset of the breaker (`drop`).
 
-    That is what began before it, on nodes of the group that are not held already.
+    That is what began before it, on nodes of the group that no scheduler holds yet: what was approved and has not gone
+    out is a part of the backlog.
     """
     trips = {trip.group: trip for trip in inputs.trips if trip.backlog == "drop"}
     if not trips:
         return inputs
-    held = held_nodes(inputs, policy)
+    kept = inputs.still_held | {hint.node for hint in inputs.hints if holds(hint) and hint.state in _TAKEN}
     nodes = [
-        replace(facts, fault=None, witnesses=None) if facts.node not in held and _reset(facts, trips) else facts
+        replace(facts, fault=None, witnesses=None) if facts.node not in kept and _reset(facts, trips) else facts
         for facts in inputs.nodes
     ]
     return replace(inputs, nodes=nodes)
@@ -52,7 +56,8 @@ def within_limits(wishes: Sequence[Wish], inputs: Inputs, policy: Policy) -> tup
     granted = []
     for wish in wishes:
         if not wish.holds or wish.facts.node in free:
-            granted.append(wish)
+            queued = wish.holds and wish.facts.node not in inputs.still_held and _reset(wish.facts, review)
+            granted.append(replace(wish, evidence={**wish.evidence, "review": True}) if queued else wish)
             continue
         why = unseen or next((blocked[group] for group in groups(wish.facts) if group in blocked), None)
         why = why or budget.refuse(wish.facts)

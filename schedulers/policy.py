@@ -33,7 +33,7 @@ class Decision:
 
 def decide(inputs: Inputs, policy: Policy) -> Decision:
     """The hints of this moment. Confirmed faults are served before two detectors, higher scores before lower ones."""
-    inputs = heed_resets(inputs, policy)
+    inputs = heed_resets(inputs)
     standing = inputs.open_by_node()
     refused = inputs.refused_by_node()
     wishes = [

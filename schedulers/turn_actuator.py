@@ -15,11 +15,12 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from schedulers.actuator import Actuator, Hold, JobOrder, Order, Report, SchedulerAwayError
+from schedulers.gate import passing
 from schedulers.kill_switch import effective_stop, may_ask
 from schedulers.placed import Placed, write_down, write_placements
 from schedulers.reconcile import Plan, Seen, reconcile, stop_of
 from schedulers.reconcile_jobs import JobPlan, job_reported, job_unanswered, plan_jobs
-from schedulers.settings import Policy, Stop
+from schedulers.settings import Policy
 from schedulers.standing import reported, unanswered
 from store.hint import OPEN_STATES, Hint
 from store.hint_log import read_hints, read_hints_by_id
@@ -73,9 +74,9 @@ def run_actuator(acting: Acting, keep_on: Callable[[], bool]) -> Turned:
         ground = _take_down(acting, holds)
         if not (ground.plan.orders or ground.jobs.orders) or not keep_on():
             break
-        stop = _stop(acting)
-        reports += _order(acting, [order for order in ground.plan.orders if may_ask(stop, order.action)])
-        reports += _ask(acting, [order for order in ground.jobs.orders if may_ask(stop, order.action)])
+        orders, asked = _passing(acting, ground, holds)
+        reports += _order(acting, orders)
+        reports += _ask(acting, asked)
     ours = sum(hold.action is not None for hold in holds) - len(ground.plan.orphans)
     foreign = sum(hold.foreign is not None for hold in holds)
     return Turned(ours, foreign, ground.plan.orphans, tuple(reports))
@@ -110,10 +111,13 @@ def _ground(connection: sa.Connection, acting: Acting, holds: Sequence[Hold], no
     return _Ground(seen, reconcile(seen), plan_jobs(name, hints, placements, stop, now))
 
 
-def _stop(acting: Acting) -> Stop:
+def _passing(acting: Acting, ground: _Ground, holds: Sequence[Hold]) -> tuple[list[Order], list[JobOrder]]:
+    """What may go out of a plan, right before it does."""
     policy = acting.policy()
     with acting.engine.connect() as connection:
-        return stop_of(policy.mode, effective_stop(connection, policy))
+        stop = stop_of(policy.mode, effective_stop(connection, policy))
+        orders = passing(connection, stop, ground.plan.orders, holds)
+    return orders, [order for order in ground.jobs.orders if may_ask(stop, order.action)]
 
 
 def _placed(acting: Acting, hints: Mapping[str, Hint], now: datetime) -> Placed:

@@ -14,11 +14,14 @@ from store.read import incident_of
 from store.read_pages import between
 
 
-def node_places(connection: sa.Connection) -> Sequence[Any]:
+def node_places(connection: sa.Connection, among_nodes: Sequence[str] | None = None) -> Sequence[Any]:
     """Every node's (name, rack, leaf, driver, NVLink domain, GPUs), by name: they are many and asked for often."""
     nodes = schema.nodes.c
     columns = (nodes.node, nodes.rack, nodes.leaf, nodes.driver, nodes.nvlink_domain, nodes.gpus)
-    return connection.execute(sa.select(*columns).order_by(nodes.node)).all()
+    query = sa.select(*columns).order_by(nodes.node)
+    if among_nodes is not None:
+        query = query.where(among(connection, nodes.node, among_nodes))
+    return connection.execute(query).all()
 
 
 def newest_scores(

@@ -1,11 +1,10 @@
-"""The nodes that a scheduler holds for us, or may, though the hint has ended: they cost budget until it lets go."""
+"""The nodes that a scheduler holds for us, or may, also where the hint has ended: they cost until it lets go."""
 
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from store import schema
-from store.hint import OPEN_STATES
 
 _HOLDS = ("cordon", "drain")
 _OUTBOX, _PLACEMENTS, _HINTS = schema.outbox, schema.placements, schema.hints
@@ -34,7 +33,7 @@ def _told(connection: sa.Connection, now: datetime) -> frozenset[str]:
         sa.select(_OUTBOX.c.hint, _OUTBOX.c.scheduler, _OUTBOX.c.state, _OUTBOX.c.payload, _HINTS.c.node)
         .join(_HINTS, _HINTS.c.id == _OUTBOX.c.hint)
         # An attempt that failed may have been taken all the same: its answer was lost.
-        .where(_OUTBOX.c.attempts > 0, _HINTS.c.state.not_in(OPEN_STATES), _HINTS.c.valid_until > now)
+        .where(_OUTBOX.c.attempts > 0, _HINTS.c.valid_until > now)
     )
     asked, let_go = set(), set()
     for hint, scheduler, state, payload, node in connection.execute(query):

@@ -49,6 +49,8 @@ class TripQuery(BaseModel):
 class ResetIn(BaseModel):
     """What is to become of the nodes that had called: `drop`, they call no more; `review`, each waits for a person."""
 
+    model_config = {"json_schema_extra": {"example": {"backlog": "review"}}}
+
     backlog: Literal["drop", "review"]
 
 
@@ -74,6 +76,9 @@ class StopIn(BaseModel):
 
     stop: Literal["none", "holds", "all"]
     reason: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MOST_REASON)]
+
+
+_STOP_BODY = {"requestBody": {"content": {"application/json": {"example": {"stop": "holds", "reason": "fabric work"}}}}}
 
 
 @router.get("/breaker", operation_id="get_breaker", summary="List the breaker's trips", response_model=Page[TripOut])
@@ -113,6 +118,7 @@ def get_stop(_who: Reader, server: Server) -> Response:
     operation_id="post_stop",
     summary="Stop what is asked of schedulers",
     response_model=StopOut,
+    openapi_extra=_STOP_BODY,
 )
 def post_stop(who: Actor, server: Server, asked: StopIn) -> Response:
     """Stop, or let go on; answers what is stopped then, which a file or the setting may be, too."""

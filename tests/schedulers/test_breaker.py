@@ -213,6 +213,22 @@ def test_what_waits_for_review_stays_so_turn_by_turn() -> None:
         assert made.state == "proposed"
 
 
+@pytest.mark.parametrize("backlog", ["drop", "review"])
+def test_what_was_approved_and_has_not_gone_out_is_backlog_too(backlog: Any) -> None:
+    """The scheduler was away when the breaker tripped; what it holds already is none of it."""
+    facts = sick(nodes(3, leaf="leaf-1"), 0.5)
+    waiting = [hint(one.node, state="approved") for one in facts[:2]]
+    asked = (trip("leaf", "leaf-1", 1, 0.25, backlog),)
+    decision = decided(facts, *waiting, hint("n002"), trips=asked, still_held=frozenset({"n001"}))
+    if backlog == "drop":
+        assert ([one.node for one in decision.released], decision.changed) == (["n000"], ())
+    else:
+        ((made, word),) = decision.changed
+        assert (made.node, made.state, word, decision.released) == ("n000", "proposed", "for review", ())
+        said_yes = replace(made, state="approved")
+        assert decided(facts[:1], said_yes, trips=asked).changed == ()
+
+
 def test_a_reset_concerns_its_own_group() -> None:
     """A drop of one leaf is none of another; where two groups of a node were reset, drop holds."""
     facts = sick(nodes(1, leaf="leaf-1", driver="550"), 0.5)
