@@ -6,16 +6,16 @@ times what the last time cost, so that no run takes more than a twentieth of a p
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from goodput.apart import store_apart
-from goodput.reading_records import Machines, read_machines
-from goodput.refresh import stale_runs
-from goodput.stored import compute, keep, make, snapshot
+from goodput.reading_records import TOGETHER, Machines, read_machines
+from goodput.refresh import bring_up, stale_runs
+from goodput.stored import compute, snapshot
 from store.database import writing
 from store.folded_logs import folded_runs
 from store.ledgers import (
@@ -25,9 +25,8 @@ from store.ledgers import (
     ledger_page,
     log_marks,
     read_ledger,
-    runs_of_job,
 )
-from store.log_news import read_news, remove_news
+from store.log_news import remove_news
 
 REST = 20.0
 # What one turn may cost before it leaves the rest to the next, seconds.
@@ -41,6 +40,10 @@ LONG_LINES = 20_000
 # How long a list computes such ledgers, seconds; the runs beyond are listed without one.
 _SPOT_S = 0.1
 _log = logging.getLogger(__name__)
+
+
+class UnsavedError(RuntimeError):
+    """Ledgers were made and could not be stored; the message says why."""
 
 
 @dataclass(slots=True)
@@ -65,43 +68,60 @@ class LedgerTurns:
             machines = read_machines(connection) if self._news else None
         self._forget()
         began = self.monotonic()
-        for run in sorted(self._news, key=lambda run: (self._due.get(run, 0.0), self._lines.get(run, 0), run)):
+        for part in self._parts(began):
             now = self.monotonic()
             if now - began > _TURN_S or not keep_on():
                 return
-            if self._due.get(run, now) <= now:
-                self._make(run, machines, keep_on)
-                if keep_on():  # else it may have been left undone
-                    self._forget()
-                self._due[run] = self.monotonic() + REST * (self.monotonic() - now)
+            self._make(part, machines, keep_on)
+            if keep_on():  # else it may have been left undone
+                self._forget()
+            # Each of them cost its share.
+            spent = (self.monotonic() - now) / len(part)
+            self._due |= dict.fromkeys(part, self.monotonic() + REST * spent)
 
-    def _make(self, run: str, machines: Machines | None, keep_on: Callable[[], bool]) -> None:
-        self._news.discard(run)
-        anew = run in self._anew
+    def _parts(self, now: float) -> list[list[str]]:
+        """The runs that have news and are due, as many at once as read no more than a long log does."""
+        found: list[list[str]] = []
+        read = 0
+        for run in sorted(self._news, key=lambda run: (self._due.get(run, 0.0), self._lines.get(run, 0), run)):
+            if self._due.get(run, now) > now:
+                continue
+            lines = self._to_read(run)
+            if not found or len(found[-1]) >= TOGETHER or read + lines > LONG_LINES:
+                found.append([])
+                read = 0
+            found[-1].append(run)
+            read += lines
+        return found
+
+    def _to_read(self, run: str) -> int:
+        """How many lines must be read for a run's ledger: of what is folded, next to none."""
+        return 0 if run in self._folded and run not in self._anew else self._lines.get(run, 0)
+
+    def _make(self, part: Sequence[str], machines: Machines | None, keep_on: Callable[[], bool]) -> None:
+        self._news.difference_update(part)
+        long = len(part) == 1 and self._to_read(part[0]) > LONG_LINES
         try:
-            long = self._lines.get(run, 0) > LONG_LINES and (anew or run not in self._folded)
             if long and self.engine.url.database not in (None, "", ":memory:"):
-                store_apart(self.engine.url, run, self.clock(), keep_on, anew)
+                store_apart(self.engine.url, part[0], self.clock(), keep_on, part[0] in self._anew)
             else:
-                self._make_here(run, machines, anew)
-            self._anew.discard(run)
-        except sa.exc.SQLAlchemyError:
-            self._news.add(run)
+                self._make_here(part, machines)
+            self._anew.difference_update(part)
+        except (sa.exc.SQLAlchemyError, UnsavedError):
+            self._news.update(part)
             raise
         except Exception:  # noqa: BLE001  # one run that cannot be accounted keeps no other from it
-            _log.exception("the ledger of run %r could not be computed", run)
+            if len(part) == 1:
+                _log.exception("the ledger of run %r could not be computed", part[0])
+            else:
+                for run in part:
+                    self._make([run], machines, keep_on)
 
-    def _make_here(self, run: str, machines: Machines | None, anew: bool) -> None:
-        with snapshot(self.engine) as connection:
-            made = make(connection, run, self.clock(), machines, anew)
-            unknown = [] if made is not None else read_news(connection, [run]).get(run, [])
-            # A launcher knows the number of its job, not the run.
-            self._news |= set() if made is not None else runs_of_job(connection, run)
-        with writing(self.engine).begin() as connection:
-            if made is None:
-                remove_news(connection, [one.seq for one in unknown])
-            elif not keep(connection, made):
-                self._news.add(run)  # another process was quicker, with what it knew
+    def _make_here(self, part: Sequence[str], machines: Machines | None) -> None:
+        told = bring_up(self.engine, self.clock(), part, self._anew, machines)
+        if told.reason is not None:
+            raise UnsavedError(told.reason)
+        self._news |= told.unsaved.keys()  # another process was quicker, with what it knew
 
     def _forget(self) -> None:
         """Delete the news of late faults that every ledger has: whoever is stopped before then finds them again."""

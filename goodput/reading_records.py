@@ -28,7 +28,7 @@ _CYCLES = ("cycle_start", "cycle_end")
 # Names in one statement.
 _BATCH = 1_000
 # Runs that are read at once: their logs lie in the memory together.
-_TOGETHER = 50
+TOGETHER = 50
 
 
 def run_names(connection: sa.Connection) -> list[str]:
@@ -91,7 +91,7 @@ def read_kept_records(
 
 def parts(runs: Sequence[str]) -> list[Sequence[str]]:
     """The runs in parts that `read_kept_records` may read at once."""
-    return [runs[i : i + _TOGETHER] for i in range(0, len(runs), _TOGETHER)]
+    return [runs[i : i + TOGETHER] for i in range(0, len(runs), TOGETHER)]
 
 
 def _starts_ms(jobs: Sequence[Job]) -> list[int]:

@@ -5,7 +5,7 @@ for ledger in read_all(engine, told): print(account_of(ledger))
 """
 
 import os
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from goodput.late_faults import touched
-from goodput.reading_records import parts, read_machines
+from goodput.reading_records import Machines, parts, read_machines
 from goodput.stored import FORM, Made, keep_all, make_all, snapshot
 from store.database import open_database, writing
 from store.folded_logs import folded_runs
@@ -131,13 +131,25 @@ def _apart(url: str, now: datetime, runs: Sequence[str], anew: frozenset[str]) -
         engine.dispose()
 
 
-def bring_up(engine: sa.Engine, now: datetime, runs: Sequence[str], anew: frozenset[str] = frozenset()) -> Refreshed:
-    """Make and store the ledgers of some runs, a part of them at a time."""
+def bring_up(
+    engine: sa.Engine,
+    now: datetime,
+    runs: Sequence[str],
+    anew: Collection[str] = (),
+    machines: Machines | None = None,
+) -> Refreshed:
+    """Make and store the ledgers of some runs, a part of them at a time.
+
+    Args:
+        anew: of these all of the log is read.
+        machines: as they were read before, by a caller that comes again and again.
+    """
     done = Refreshed()
     if not runs:
         return done
-    with snapshot(engine) as connection:
-        machines = read_machines(connection)
+    if machines is None:
+        with snapshot(engine) as connection:
+            machines = read_machines(connection)
     # A log that is read whole is read by itself.
     waiting = [[run] for run in runs if run in anew] + [*parts([run for run in runs if run not in anew])]
     known = set(runs)

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from api.app import create_app
+from api.ledgers import LedgerTurns
 from api.settings import ApiSettings, Intervals
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
@@ -54,3 +55,26 @@ def client(app: FastAPI) -> Iterator[TestClient]:
     """A client of it; a crash is an answer, as over the network."""
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
+
+
+class Ticks:
+    """A monotonic clock that stands still, unless something costs time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        """The seconds so far."""
+        return self.now
+
+
+@pytest.fixture
+def ticks() -> Ticks:
+    """Zero seconds."""
+    return Ticks()
+
+
+@pytest.fixture
+def turns(engine: sa.Engine, clock: Clock, ticks: Ticks) -> LedgerTurns:
+    """A loop's turns, made by hand."""
+    return LedgerTurns(engine, clock, ticks)

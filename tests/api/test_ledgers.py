@@ -1,5 +1,6 @@
 """The ledgers that a background loop computes, and what requests make of them."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,72 +11,17 @@ from fastapi.testclient import TestClient
 from api import ledgers
 from api.ledgers import REST, LedgerTurns
 from api.wire import LedgerOut, Page, RunOut
+from goodput import refresh
 from goodput.apart import store_apart
 from store import schema
-from store.append import append_events, append_jobs, append_outages
+from store.append import append_jobs, append_outages
 from store.database import writing
-from store.event import Event
 from store.job import Job
-from store.ledgers import read_ledger
 from store.log_news import read_late
 from store.outage import Outage
 
-from .conftest import NOW, Clock
-
-HOUR = timedelta(hours=1)
-
-
-class Ticks:
-    """A monotonic clock that stands still, unless something costs time."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        """The seconds so far."""
-        return self.now
-
-
-def always() -> bool:
-    """Nobody asks the loop to stop."""
-    return True
-
-
-def start(engine: sa.Engine, *runs: str, hours: float = 2, ended: bool = False) -> None:
-    """Jobs that began a while ago."""
-    begin = NOW - hours * HOUR
-    end = NOW if ended else None
-    with writing(engine).begin() as connection:
-        jobs = [Job(run, run, "FAILED" if ended else "RUNNING", begin, begin, end, 1, "n1") for run in runs]
-        append_jobs(connection, jobs)
-
-
-def log(engine: sa.Engine, run: str, *minutes_ago: float) -> None:
-    """Iteration lines of a run, of one minute each."""
-    lines = []
-    for m in minutes_ago:
-        attributes = {"run": run, "iteration": int(10_000 - m), "iterations": 1, "elapsed_ms": 60_000.0}
-        lines.append(Event(NOW - timedelta(minutes=m), "n1", "training", "iteration", attributes=attributes))
-    with writing(engine).begin() as connection:
-        append_events(connection, lines, NOW)
-
-
-def stored(engine: sa.Engine, run: str) -> Any:
-    """The stored ledger."""
-    with engine.connect() as connection:
-        return read_ledger(connection, run)
-
-
-@pytest.fixture
-def ticks() -> Ticks:
-    """Zero seconds."""
-    return Ticks()
-
-
-@pytest.fixture
-def turns(engine: sa.Engine, clock: Clock, ticks: Ticks) -> LedgerTurns:
-    """A loop's turns, made by hand."""
-    return LedgerTurns(engine, clock, ticks)
+from .conftest import NOW, Clock, Ticks
+from .made_ledgers import HOUR, always, log, slowly, start, stored
 
 
 def test_a_run_with_news_is_computed_and_one_without_is_left_alone(
@@ -111,15 +57,7 @@ def test_a_costly_ledger_rests_twenty_times_as_long(
     engine: sa.Engine, turns: LedgerTurns, ticks: Ticks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However often its run has news, a long one takes a twentieth of a processor at most."""
-    made: list[str] = []
-    make = ledgers.make
-
-    def slow(connection: sa.Connection, run: str, *more: Any) -> Any:
-        made.append(run)
-        ticks.now += 2.0
-        return make(connection, run, *more)
-
-    monkeypatch.setattr(ledgers, "make", slow)
+    made = slowly(ticks, 2.0, monkeypatch)
     start(engine, "long")
     turns.turn(always)
     log(engine, "long", 3)
@@ -138,7 +76,7 @@ def test_a_long_log_is_accounted_in_a_process_of_its_own(
 ) -> None:
     """It stores what this process would have; a server that stops does not wait for it."""
     monkeypatch.setattr(ledgers, "LONG_LINES", 2)
-    monkeypatch.setattr(ledgers, "make", lambda *_: pytest.fail("computed here"))
+    monkeypatch.setattr(refresh, "make_all", lambda *_: pytest.fail("computed here"))
     start(engine, "long")
     log(engine, "long", 9, 8, 7)
     store_apart(engine.url, "long", NOW, lambda: False)
@@ -153,14 +91,14 @@ def test_one_run_that_cannot_be_accounted_keeps_no_other_from_it(
     engine: sa.Engine, turns: LedgerTurns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is logged, and left until it has news again."""
-    make = ledgers.make
+    make_all = refresh.make_all
 
-    def broken(connection: sa.Connection, run: str, *more: Any) -> Any:
-        if run == "a":
+    def broken(connection: sa.Connection, runs: Sequence[str], *more: Any) -> Any:
+        if "a" in runs:
             raise ArithmeticError("no such time")
-        return make(connection, run, *more)
+        return make_all(connection, runs, *more)
 
-    monkeypatch.setattr(ledgers, "make", broken)
+    monkeypatch.setattr(refresh, "make_all", broken)
     start(engine, "a", "b")
     turns.turn(always)
     assert (stored(engine, "a"), stored(engine, "b") is None) == (None, False)
@@ -225,19 +163,13 @@ def test_a_late_fault_stays_news_until_every_ledger_has_it(
     with writing(engine).begin() as connection:
         late = Outage("n1", NOW - HOUR, None, "DOWN", "", None, False, "host")
         append_outages(connection, [late], NOW)
-    made: list[str] = []
-    make = ledgers.make
-
-    def slow(connection: sa.Connection, run: str, *more: Any) -> Any:
-        made.append(run)
-        ticks.now += 5.0
-        return make(connection, run, *more)
+    monkeypatch.setattr(ledgers, "TOGETHER", 1)
+    made = slowly(ticks, 5.0, monkeypatch)
 
     def waiting() -> int:
         with engine.connect() as connection:
             return len(read_late(connection)[0])
 
-    monkeypatch.setattr(ledgers, "make", slow)
     turns.turn(lambda: not made)
     assert (len(made), waiting()) == (1, 1)
     turns.turn(always)
