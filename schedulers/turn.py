@@ -13,6 +13,7 @@ from store.control import ControlGroup, control_key
 from store.database import writing
 from store.hint import OPEN_STATES, Hint
 from store.hint_log import ACTOR_POLICY, read_hints, save_hint
+from store.marks import HINTS, bump
 from store.trips import note_trip
 
 
@@ -35,13 +36,16 @@ def run_policy(engine: sa.Engine, policy: Policy, now: datetime) -> Decision:
         seen = look(connection, inputs, decision.released, policy)
         carry(connection, seen, now)
         changed = tuple(change for change in decision.changed if change[0].id not in seen.handled)
-        decision = replace(decision, changed=changed, released=seen.release.released)
-        for hint, word in decision.changed:
+        for hint, word in changed:
             control = {"control": True} if hint.evidence.get("control") else {}
             save_hint(connection, hint, now, {"change": word, **control, **_held(hint.evidence.get("held"))})
         for trip in decision.tripped:
             note_trip(connection, trip.group, trip.why, trip.count, now, ACTOR_POLICY)
-    return decision
+        if decision == Decision():  # what has changed beside the decision: who acts on it sees it by the mark
+            bump(connection, HINTS)
+    made = tuple((hint, "made") for hint in seen.jobs.made)
+    gone = tuple(hint for hint, _why in (*seen.dropped, *seen.jobs.over))
+    return replace(decision, changed=changed + made, released=seen.release.released + gone)
 
 
 def _lapsed(connection: sa.Connection, now: datetime) -> list[Hint]:
