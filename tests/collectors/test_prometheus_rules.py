@@ -108,9 +108,41 @@ def test_alerts_speak_of_figures_that_there_are(tmp_path: Path) -> None:
         shown = generate_latest(metrics.registry).decode()
     shown += generate_latest(Metrics().registry).decode()
     # What the database knows is read at scrape.
-    server = (ROOT / "api/routes/metrics.py").read_text() + (ROOT / "api/limit_gauges.py").read_text()
+    server = "".join(
+        (ROOT / "api" / name).read_text() for name in ("routes/metrics.py", "limit_gauges.py", "siblings.py")
+    )
     for name in set(re.findall(r"\bforeshock_\w+", ALERTS.read_text())):
         assert f"# TYPE {name} " in shown or f'"{name}"' in server, name
+
+
+PROCESS = """
+rule_files: [{rules}]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      - series: 'foreshock_process_up{{instance="server:1087",process="0"}}'
+        values: '1x20'
+      - series: 'foreshock_process_up{{instance="server:1087",process="1"}}'
+        values: '1 1 0 0 1 1 0x14'
+    alert_rule_test:
+      - {{eval_time: 5m, alertname: ForeshockProcessDown, exp_alerts: []}}
+      - {{eval_time: 10m, alertname: ForeshockProcessDown, exp_alerts: []}}
+      - eval_time: 12m
+        alertname: ForeshockProcessDown
+        exp_alerts:
+          - exp_labels: {{severity: warning, instance: "server:1087", process: "1"}}
+            exp_annotations:
+              summary: "Process 1 of the server on server:1087 does not answer the others"
+              description: "It hangs, or is started again and again: see the log of foreshock serve."
+"""
+
+
+@pytest.mark.integration
+def test_a_process_that_answers_no_more_is_an_alert(tmp_path: Path) -> None:
+    """After five minutes; one that was started again within them is none."""
+    (tmp_path / "unit.yaml").write_text(PROCESS.format(rules=ALERTS))
+    assert "SUCCESS" in promtool("test", "rules", "unit.yaml", folder=tmp_path)
 
 
 def test_the_reader_is_a_source() -> None:
