@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from store import schema
 from store.bulk_rows import among
-from store.hint import Hint
+from store.hint import OPEN_STATES, Hint
 from store.hint_log import hint_of
 
 _TABLE, _HINTS, _AUDIT = schema.hint_outcomes, schema.hints, schema.audit
@@ -21,8 +21,10 @@ _TAKEN = ("sent", "confirmed")
 
 @dataclass(frozen=True, slots=True)
 class HintOutcome:
-    """What came of one hint. `lead_s`: from the hint to the outage. GPU-hours: what it cost and saved, or would have;
-    None where that is not known."""
+    """What came of one hint. `lead_s`: from the hint to the first that it foretold, an outage or a run's stop.
+
+    GPU-hours: what it cost and saved, or would have; None where that is not known.
+    """
 
     hint: str
     judged: datetime
@@ -33,21 +35,29 @@ class HintOutcome:
     saved_gpu_h: float | None = None
 
 
+def audited_states(connection: sa.Connection, hints: Iterable[str]) -> dict[str, set[str]]:
+    """The states that the audit has seen some hints in."""
+    listed, found = sorted(set(hints)), dict[str, set[str]]()
+    if listed:
+        query = sa.select(_AUDIT.c.subject, _AUDIT.c.action).where(among(connection, _AUDIT.c.subject, listed))
+        for subject, state in connection.execute(query.distinct()):
+            found.setdefault(subject, set()).add(state)
+    return found
+
+
 def taken_hints(connection: sa.Connection, hints: Iterable[str]) -> frozenset[str]:
     """Those hints that any scheduler has ever taken, by the audit."""
-    listed = sorted(set(hints))
-    if not listed:
-        return frozenset()
-    query = sa.select(_AUDIT.c.subject).where(among(connection, _AUDIT.c.subject, listed))
-    return frozenset(connection.scalars(query.where(_AUDIT.c.action.in_(_TAKEN)).distinct()))
+    states = audited_states(connection, hints)
+    return frozenset(hint for hint, seen in states.items() if not seen.isdisjoint(_TAKEN))
 
 
-def unjudged_hints(connection: sa.Connection, before: datetime, limit: int) -> list[Hint]:
-    """Hints made before a moment that have ended or not, and have not been judged; the oldest first."""
+def unjudged_hints(connection: sa.Connection, before: datetime, latest: datetime, limit: int) -> list[Hint]:
+    """Hints that have not been judged: made before a moment and ended, or made before an earlier one; oldest first."""
     query = (
         sa.select(_HINTS)
         .outerjoin(_TABLE, _TABLE.c.hint == _HINTS.c.id)
         .where(_TABLE.c.hint.is_(None), _HINTS.c.created < before)
+        .where(sa.or_(_HINTS.c.state.not_in(OPEN_STATES), _HINTS.c.created < latest))
         .order_by(_HINTS.c.created, _HINTS.c.id)
     )
     return [hint_of(row) for row in connection.execute(query.limit(limit)).mappings()]

@@ -20,6 +20,18 @@ def running_jobs(connection: sa.Connection, now: datetime) -> list[tuple[str, st
     return [(job, run, _nodes(node_list)) for job, run, node_list in rows]
 
 
+def jobs_between(
+    connection: sa.Connection, since: datetime, until: datetime
+) -> list[tuple[str, datetime, datetime | None, tuple[str, ...]]]:
+    """(run, start, end, nodes) of each job that ran within a window, by start."""
+    jobs = schema.jobs.c
+    query = sa.select(jobs.run, jobs.start, jobs.end, jobs.node_list).where(
+        jobs.start <= until, sa.or_(jobs.end.is_(None), jobs.end >= since)
+    )
+    rows = connection.execute(query.order_by(jobs.start, jobs.job_id))
+    return [(run, start, end, _nodes(node_list)) for run, start, end, node_list in rows]
+
+
 @lru_cache(maxsize=1024)
 def _nodes(node_list: str) -> tuple[str, ...]:
     try:

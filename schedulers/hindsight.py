@@ -1,0 +1,202 @@
+"""Whether a hint was right, told once its time is over. Pure.
+
+    judge(Case(hint, basis="shadow", ...), now)      # HintOutcome
+
+Right: within 24 h of the hint its node went out of service unplanned, or a run was stopped by it; of a hint that stands
+on a fault also where the node was taken out to be seen to. Wrong: it went on without.
+
+A hint that a scheduler acted on cannot be judged so: a node that is held shows nothing (FIELD A2). It is `acted`, and
+counts for no precision; those of shadow mode, of the control group and those that nobody carried out do.
+"""
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, TypeAlias
+
+from schedulers.facts import HOLDING, acted, closed_at
+from store.hint import Hint
+from store.hint_outcomes import HintOutcome
+from store.losses import Loss
+from store.outage import Outage
+
+HORIZON = timedelta(hours=24)
+# A hold is judged when it has ended, for its cost; but no later than this.
+LATEST = timedelta(days=7)
+# Records of what a fault did may bear times a little before the hint that it made.
+_BEFORE = timedelta(minutes=10)
+_HOUR_S, _HOUR_MS = 3600.0, 3_600_000.0
+_Z = 1.96
+
+# acted: a scheduler took it. control: left alone to see what comes. asked: proposed or approved, and not carried out.
+Basis: TypeAlias = Literal["acted", "control", "asked", "shadow"]
+BASES: tuple[Basis, ...] = ("shadow", "control", "asked", "acted")
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A job's time on a node; `start` and `end` None: not known, or not yet."""
+
+    run: str
+    start: datetime
+    end: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All that is known of one hint's node around its time."""
+
+    hint: Hint
+    basis: Basis
+    outages: Sequence[Outage] = ()
+    losses: Sequence[Loss] = ()
+    stays: Sequence[Stay] = ()
+    gpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Hints of one action and basis: how many were right, with the 95 % interval of their share (Wilson's).
+
+    `precision` is None for what was acted on. GPU-hours are sums of what is known; `unknown_*` counts the rest.
+    """
+
+    action: str
+    basis: Basis
+    judged: int
+    right: int
+    precision: float | None
+    low: float | None
+    high: float | None
+    lead_s: float | None  # the median of the right ones
+    held_gpu_h: float
+    saved_gpu_h: float
+    unknown_held: int
+    unknown_saved: int
+
+
+def basis_of(hint: Hint, states: Iterable[str]) -> Basis:
+    """What became of a hint, by the states that the audit has seen it in."""
+    seen = set(states)
+    if seen & {"sent", "confirmed"}:
+        return "acted"
+    if hint.is_control:
+        return "control"
+    return "asked" if seen & {"proposed", "approved"} else "shadow"
+
+
+def judge(case: Case, now: datetime) -> HintOutcome:
+    """What came of a hint whose time is over."""
+    hint, made = case.hint, acted(case.hint)
+    outage = next((one for one in sorted(case.outages, key=lambda one: one.start) if _counts(one, hint)), None)
+    losses = [loss for loss in case.losses if made - _BEFORE <= loss.time <= made + HORIZON]
+    moments = [*([] if outage is None else [outage.start]), *(loss.time for loss in losses)]
+    first = min(moments, default=None)
+    return HintOutcome(
+        hint.id,
+        now,
+        bool(moments),
+        None if outage is None else outage.start,
+        None if first is None else (first - made).total_seconds(),
+        _held_gpu_h(case, now),
+        _saved_gpu_h(case, losses),
+    )
+
+
+def _counts(outage: Outage, hint: Hint) -> bool:
+    """Whether an outage proves a hint right."""
+    made, by_fault = acted(hint), "incident" in hint.evidence
+    if outage.reason.startswith("foreshock:") or (outage.planned and not by_fault):
+        return False
+    since = made - _BEFORE if by_fault else made
+    return since <= outage.start <= made + HORIZON
+
+
+def _held_gpu_h(case: Case, now: datetime) -> float | None:
+    """What a hold cost, or would have: from when the node's job had ended, until the hint or the node itself did."""
+    hint = case.hint
+    if hint.action not in HOLDING:
+        return None
+    begin, end = acted(hint), closed_at(hint) or min(now, hint.valid_until)
+    for stay in case.stays:
+        if stay.start <= begin and (stay.end is None or stay.end > begin):
+            begin = end if stay.end is None else max(begin, stay.end)
+    for outage in case.outages:
+        if not outage.reason.startswith("foreshock:") and outage.start >= acted(hint):
+            end = min(end, outage.start)
+    return None if case.gpus is None else max(0.0, (end - begin).total_seconds()) / _HOUR_S * case.gpus
+
+
+def _saved_gpu_h(case: Case, losses: Sequence[Loss]) -> float | None:
+    """What it would have saved; None for what was acted on, and where nobody knows the runs' GPUs.
+
+    A hold or `avoid` saves what a run lost that came to the node after it. A checkpoint or a swap saves lost work.
+    """
+    action = case.hint.action
+    if case.basis == "acted" or action in ("watch", "requeue") or any(loss.lost_gpu_ms is None for loss in losses):
+        return None
+    if action in ("checkpoint", "swap"):
+        return sum(map(_lost_work_gpu_h, losses))
+    later = (loss for loss in losses if _came_after(loss, case))
+    return sum((loss.lost_gpu_ms or 0) / _HOUR_MS for loss in later)
+
+
+def _lost_work_gpu_h(loss: Loss) -> float:
+    lost_ms = loss.lost_work_ms + loss.restart_ms
+    return 0.0 if not lost_ms else (loss.lost_gpu_ms or 0) / _HOUR_MS * loss.lost_work_ms / lost_ms
+
+
+def _came_after(loss: Loss, case: Case) -> bool:
+    """Whether the start of a run that was lost came to the node after the hint; where that is not known, no."""
+    starts = [stay.start for stay in case.stays if stay.run == loss.run and stay.start <= loss.time]
+    return bool(starts) and max(starts) > acted(case.hint)
+
+
+def tallies(judged: Iterable[tuple[Hint, Basis, HintOutcome]]) -> list[Tally]:
+    """The judged hints by action and basis, in the order of both."""
+    groups: dict[tuple[str, Basis], list[HintOutcome]] = {}
+    for hint, basis, outcome in judged:
+        groups.setdefault((hint.action, basis), []).append(outcome)
+    order = sorted(groups, key=lambda key: (key[0], BASES.index(key[1])))
+    return [_tally(action, basis, groups[action, basis]) for action, basis in order]
+
+
+def _tally(action: str, basis: Basis, outcomes: Sequence[HintOutcome]) -> Tally:
+    right = sum(outcome.right for outcome in outcomes)
+    counts = basis != "acted"
+    low, high = wilson(right, len(outcomes)) if counts else (None, None)
+    leads = [outcome.lead_s for outcome in outcomes if outcome.lead_s is not None]
+    held = [outcome.held_gpu_h for outcome in outcomes]
+    saved = [outcome.saved_gpu_h for outcome in outcomes]
+    return Tally(
+        action,
+        basis,
+        len(outcomes),
+        right,
+        right / len(outcomes) if counts else None,
+        low,
+        high,
+        statistics.median(leads) if leads else None,
+        math.fsum(hours for hours in held if hours is not None),
+        math.fsum(hours for hours in saved if hours is not None),
+        held.count(None),
+        saved.count(None),
+    )
+
+
+def wilson(right: int, count: int) -> tuple[float, float]:
+    """The 95 % interval of a share (Wilson 1927): it holds for few hints, too."""
+    if not count:
+        return 0.0, 1.0
+    share, square = right / count, _Z * _Z
+    middle = (share + square / (2 * count)) / (1 + square / count)
+    half = _Z / (1 + square / count) * math.sqrt(share * (1 - share) / count + square / (4 * count * count))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def false_holds_per_1000_node_days(found: Iterable[Tally], node_days: float) -> float | None:
+    """Holds that were wrong, or would have been, of those that nobody carried out; None without any node-days."""
+    wrong = sum(tally.judged - tally.right for tally in found if tally.action in HOLDING and tally.basis != "acted")
+    return wrong * 1000.0 / node_days if node_days > 0 else None
