@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
+from real.kubernetes import Kubernetes, kubernetes
 from real.postgres import Postgres, postgres
 
 from store import schema
@@ -40,6 +41,13 @@ def postgres_server() -> Iterator[Postgres]:
     """A real PostgreSQL, for the whole run."""
     with postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def kubernetes_cluster() -> Iterator[Kubernetes]:
+    """A real Kubernetes, for the whole run; its tests are of one group: xdist_group("kubernetes")."""
+    with kubernetes() as running:
+        yield running
 
 
 @pytest.fixture

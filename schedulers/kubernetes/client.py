@@ -149,7 +149,7 @@ class Client:
     def _answering(self) -> Iterator[None]:
         try:
             yield
-        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, RuntimeError) as error:  # RuntimeError: it has been closed
             raise SchedulerAwayError(f"{self.url}: {type(error).__name__}: {error}"[:_MOST_DETAIL]) from error
 
 

@@ -13,7 +13,7 @@ Unschedulable without our mark is somebody else's; so is a peer's annotation or 
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -72,9 +72,9 @@ class Status(msgspec.Struct, frozen=True):
 class Node(msgspec.Struct, frozen=True):
     """Of a node's object, what we go by; the rest is not decoded."""
 
-    metadata: Metadata = field(default_factory=Metadata)
-    spec: Spec = field(default_factory=Spec)
-    status: Status = field(default_factory=Status)
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: Spec = msgspec.field(default_factory=Spec)
+    status: Status = msgspec.field(default_factory=Status)
 
     @property
     def name(self) -> str:

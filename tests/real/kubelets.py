@@ -28,14 +28,14 @@ class Kubelets:
     def __init__(self, client: httpx2.Client, nodes: Sequence[str]) -> None:
         self.rounds = 0
         self._client = client
-        self._nodes = nodes
+        self._first = nodes
+        self._nodes: tuple[str, ...] = ()
         self._born = _now()
         self._stop = Event()
         self._thread = Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> "Kubelets":
-        for node in self._nodes:
-            self._client.post("/api/v1/nodes", json=node_object(node)).raise_for_status()
+        self.add(self._first)
         self._thread.start()
         return self
 
@@ -43,6 +43,19 @@ class Kubelets:
         self._stop.set()
         self._thread.join()
         self._client.close()
+
+    def add(self, nodes: Sequence[str]) -> None:
+        """More nodes join."""
+        for node in nodes:
+            self._client.post("/api/v1/nodes", json=node_object(node)).raise_for_status()
+            self._beat(node)
+        self._nodes += tuple(nodes)
+
+    def remove(self, nodes: Sequence[str]) -> None:
+        """Nodes leave for good."""
+        self._nodes = tuple(node for node in self._nodes if node not in nodes)
+        for node in nodes:
+            self._client.delete(f"/api/v1/nodes/{node}")
 
     def _run(self) -> None:
         while not self._stop.wait(_PAUSE_S):

@@ -28,10 +28,15 @@ import pytest
 import yaml
 from real.foreshock import free_port
 from real.kubelets import Kubelets
+from real.kubernetes_options import CONTROLLERS, api_options, etcd_options
 from real.programs import missing, need, stop, wait_for
 
 RBAC = Path(__file__).parents[2] / "deploy/kubernetes/rbac.yaml"
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "foreshock/kubernetes"
+
+
+class KubectlError(RuntimeError):
+    """kubectl fails; with what it says."""
 
 
 @dataclass
@@ -44,6 +49,7 @@ class Kubernetes:
     etcd: str
     token: str
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    kubelets: Kubelets | None = None
 
     @property
     def url(self) -> str:
@@ -64,7 +70,7 @@ class Kubernetes:
         """What kubectl prints.
 
         Raises:
-            CalledProcessError: it fails.
+            KubectlError: it fails.
         """
         environment = {**os.environ, "KUBECONFIG": str(self.admin), "HOME": str(self.folder)}
         command = [need("kubectl", "kubernetes-client"), *words]
@@ -72,7 +78,7 @@ class Kubernetes:
             command, env=environment, input=text, capture_output=True, text=True, check=False, timeout=60
         )
         if done.returncode != 0:
-            raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
+            raise KubectlError(f"kubectl {' '.join(words)}: {done.stderr.strip()}")
         return done.stdout
 
     def client(self) -> httpx2.Client:
@@ -95,6 +101,18 @@ class Kubernetes:
     def node(self, name: str) -> Any:
         """A node's object."""
         return self.get(f"/api/v1/nodes/{name}")
+
+    @contextmanager
+    def nodes(self, count: int) -> Iterator[list[str]]:
+        """Fresh nodes, ready for work; gone at the end."""
+        assert self.kubelets is not None
+        names = [f"gpu-{secrets.token_hex(4)}" for _ in range(count)]
+        self.kubelets.add(names)
+        try:
+            wait_for("the new nodes are ready", lambda: _are_schedulable(self, names))
+            yield names
+        finally:
+            self.kubelets.remove(names)
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
         """`kubectl apply` of objects."""
@@ -162,7 +180,7 @@ class Kubernetes:
 
     def start_api(self) -> None:
         """Start the API server, where it was, and wait until it answers."""
-        self.start("kube-apiserver", _api_options(self))
+        self.start("kube-apiserver", api_options(self.folder, self.etcd, self.port))
         wait_for("the API server is ready", lambda: self.alive("kube-apiserver") and self.answers())
 
     def stop_api(self) -> None:
@@ -203,10 +221,10 @@ def kubernetes(nodes: int = 4) -> Iterator[Kubernetes]:
         cluster = Kubernetes(folder, binaries, port, f"http://127.0.0.1:{client_port}", secrets.token_hex(16))
         stack.callback(_stop_all, cluster)
         _make_keys(cluster)
-        cluster.start("etcd", _etcd_options(cluster, f"http://127.0.0.1:{peer_port}"))
+        cluster.start("etcd", etcd_options(cluster.folder / "etcd", cluster.etcd, f"http://127.0.0.1:{peer_port}"))
         cluster.start_api()
         cluster.kubeconfig(cluster.admin, {"token": cluster.token})
-        for program, more in _CONTROLLERS.items():
+        for program, more in CONTROLLERS.items():
             common = [
                 "--leader-elect=false",
                 "--port=0",
@@ -216,53 +234,10 @@ def kubernetes(nodes: int = 4) -> Iterator[Kubernetes]:
             places = [f"--kubeconfig={cluster.admin}", f"--secure-port={free_port()}", f"--cert-dir={folder / 'certs'}"]
             cluster.start(program, [*common, *places, *more])
         cluster.kubectl("apply", "-f", str(RBAC))
-        kubelets = stack.enter_context(Kubelets(cluster.client(), [f"gpu{i:03d}" for i in range(1, nodes + 1)]))
-        wait_for("the nodes are ready", lambda: kubelets.rounds > 1 and _are_schedulable(cluster))
+        names = [f"gpu{i:03d}" for i in range(1, nodes + 1)]
+        cluster.kubelets = stack.enter_context(Kubelets(cluster.client(), names))
+        wait_for("the nodes are ready", lambda: _are_schedulable(cluster, names))
         yield cluster
-
-
-# Grace is long: a loaded machine makes no node lost. Few controllers: what nodes, disruption budgets and pods need.
-_CONTROLLERS: Mapping[str, Sequence[str]] = {
-    "kube-controller-manager": [
-        "--controllers=nodelifecycle,disruption,daemonset,replicaset,job",
-        "--node-monitor-grace-period=600s",
-        "--use-service-account-credentials=false",
-    ],
-    "kube-scheduler": [],
-}
-
-
-def _etcd_options(cluster: Kubernetes, peer: str) -> list[str]:
-    return [
-        f"--data-dir={cluster.folder / 'etcd'}",
-        f"--listen-client-urls={cluster.etcd}",
-        f"--advertise-client-urls={cluster.etcd}",
-        f"--listen-peer-urls={peer}",
-        f"--initial-advertise-peer-urls={peer}",
-        f"--initial-cluster=default={peer}",
-        "--unsafe-no-fsync",
-    ]
-
-
-def _api_options(cluster: Kubernetes) -> list[str]:
-    certs = cluster.folder / "certs"
-    return [
-        f"--etcd-servers={cluster.etcd}",
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
-        f"--secure-port={cluster.port}",
-        f"--cert-dir={certs}",
-        f"--client-ca-file={certs / 'ca.crt'}",
-        f"--token-auth-file={cluster.folder / 'tokens.csv'}",
-        "--authorization-mode=RBAC",
-        "--anonymous-auth=false",
-        "--service-cluster-ip-range=10.96.0.0/16",
-        "--service-account-issuer=https://kubernetes.test",
-        f"--service-account-key-file={certs / 'sa.key'}",
-        f"--service-account-signing-key-file={certs / 'sa.key'}",
-        "--disable-admission-plugins=ServiceAccount",
-        "--endpoint-reconciler-type=none",
-    ]
 
 
 def _make_keys(cluster: Kubernetes) -> None:
@@ -290,9 +265,10 @@ def _binaries() -> Path:
     raise AssertionError  # missing() has ended the test
 
 
-def _are_schedulable(cluster: Kubernetes) -> bool:
+def _are_schedulable(cluster: Kubernetes, names: Sequence[str]) -> bool:
     """Whether the controller has seen that the nodes are ready."""
-    return not any(node["spec"].get("taints") for node in cluster.get("/api/v1/nodes")["items"])
+    nodes = {node["metadata"]["name"]: node["spec"] for node in cluster.get("/api/v1/nodes")["items"]}
+    return all(name in nodes and not nodes[name].get("taints") for name in names)
 
 
 def _trust(authority: Path) -> ssl.SSLContext:
@@ -301,4 +277,4 @@ def _trust(authority: Path) -> ssl.SSLContext:
 
 def _stop_all(cluster: Kubernetes) -> None:
     for process in reversed(cluster.processes.values()):
-        stop(process, signal.SIGTERM, timeout_s=5.0)
+        stop(process, signal.SIGKILL)  # nothing is to be kept, and a shutdown in order waits for every watch
