@@ -17,6 +17,7 @@ from functools import partial
 from api.lease_keeper import TTL_S, LeaseKeeper
 from api.state import State
 from api.turns import Turns
+from api.wakes import WATCH_S
 from store.database import open_apart
 from store.lease import acquire, release
 from store.retention import Keep
@@ -26,6 +27,9 @@ _WAIT_S = 1.0
 _JOIN_S = 10.0
 # How often a change of the rules, or of the policy, is written down; it holds from the next event, or turn, on.
 RULES_S = 2.0
+# How often it is looked whether a held node is to be tested; and whether hints are to be judged.
+TESTS_S = 5.0
+HINDSIGHT_S = 600.0
 # How often each process looks for events that came in through another; its own wake it.
 INCIDENTS_S = 0.25
 # At the least, after a turn that failed: the log shall not fill up.
@@ -128,9 +132,13 @@ def make_loops(state: State) -> LoopRunner:
             Loop("score", every.score_s, turns.score),
             *([Loop("days", DAYS_S, turns.days)] if state.engine.dialect.name == "postgresql" else []),
             *([Loop("prune", PRUNE_S, turns.prune)] if state.settings.keep != Keep() else []),
-            Loop("policy", every.policy_s, turns.policy),
+            Loop("policy", every.policy_s, turns.policy, wake=state.wakes.policy),
+            *([Loop("watch", WATCH_S, turns.watch)] if every.policy_s > 0 or turns.acting else []),
             *([Loop("policies", RULES_S, turns.policies)] if every.policy_s > 0 else []),
-            Loop("dispatch", every.dispatch_s, turns.dispatch),
+            *([Loop("tests", TESTS_S, turns.tests)] if every.policy_s > 0 else []),
+            *([Loop("hindsight", HINDSIGHT_S, turns.hindsight)] if every.policy_s > 0 else []),
+            Loop("dispatch", every.dispatch_s, turns.dispatch, wake=state.wakes.dispatch),
+            *(Loop(f"scheduler-{one.name}", every.observe_s, one.turn, wake=one.wake) for one in turns.acting),
             Loop("ledgers", every.ledgers_s, turns.ledgers),
             Loop("models", every.models_s, turns.models),
             Loop("lemons", every.lemons_s, turns.lemons, leased=False),

@@ -94,6 +94,13 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.tests = Counter(
+            "foreshock_node_tests",
+            "Tests of held nodes that ended, by outcome.",
+            ["outcome"],
+            registry=self.registry,
+        )
+
     def page(self) -> bytes:
         """All of it as Prometheus reads it; where several processes share a port, that of each with its label."""
         own = self.registry if self.siblings is None else _Families(self.siblings, self.registry)

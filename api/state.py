@@ -14,6 +14,7 @@ from api.joint import JointWrites
 from api.kept import KeptAnswer
 from api.metrics import Metrics
 from api.settings import ApiSettings
+from api.wakes import Wakes
 from parsers.rules import RulesSource, no_rules
 from store.database import is_away
 from store.event import Event
@@ -37,6 +38,7 @@ class State:
     metrics: Metrics = field(default_factory=Metrics)
     news: threading.Event = field(default_factory=threading.Event)
     faults: threading.Event = field(default_factory=threading.Event)
+    wakes: Wakes = field(default_factory=Wakes)
     rules: RulesSource = no_rules
     # A large fabric's is megabytes, and changes when somebody moves a cable.
     topology: KeptAnswer = field(default_factory=lambda: KeptAnswer(keep_s=30.0))

@@ -6,17 +6,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from api.acting import make_acting
 from api.ledgers import LedgerTurns
 from api.lemons import LemonTurns
 from api.score_apart import FleetScorer
 from api.state import State
 from api.upkeep import Upkeep
+from api.wakes import MarkWatch
 from diagnosis.fold_intake import fold_intake
 from schedulers.dispatch import Dispatch, run_dispatch
+from schedulers.hindsight_turn import judge_due
+from schedulers.kill_switch import effective_stop
+from schedulers.policy import Decision
 from schedulers.policy_version import canonical, version_of
 from schedulers.registry import SCHEDULERS
+from schedulers.settings import Release
 from schedulers.turn import run_policy
+from schedulers.validation import Validator
 from store.database import writing
+from store.marks import FAULTS
 from store.partitions import KEEP_AHEAD, ensure_days
 from store.policy_log import newest_policy, note_policy
 from store.read import newest_time
@@ -44,6 +52,9 @@ class Turns:
         self._lemons = LemonTurns(state)
         self._upkeep = Upkeep(state)
         self._scorer = FleetScorer(state.engine)
+        self._marks = MarkWatch(state.engine, state.wakes)
+        self.acting = make_acting(state)
+        self._tests = Validator(state.engine, state.clock, lambda outcome: state.metrics.tests.labels(outcome).inc())
         self._schedulers = tuple(SCHEDULERS["webhook"](webhook) for webhook in state.settings.webhooks)
         self._dispatch = Dispatch(
             state.engine, self._schedulers, state.settings.mode, jitter, wall=lambda: datetime.now(UTC)
@@ -80,9 +91,33 @@ class Turns:
         gone = prune(self._state.engine, self._state.settings.keep.before(self._state.clock()), keep_on)
         _log.info("pruned %s", gone)
 
-    def policy(self, _keep_on: Callable[[], bool]) -> None:
-        """Bring the hints up to now."""
-        run_policy(self._state.engine, self._state.settings.policy, self._state.clock())
+    def policy(self, keep_on: Callable[[], bool]) -> None:
+        """Bring the hints up to now, and have the schedulers told at once."""
+        began = time.perf_counter()
+        self._marks.served((FAULTS,))
+        decision = run_policy(self._state.engine, self._state.settings.policy, self._state.clock())
+        if decision != Decision():
+            self._state.wakes.hints()
+        if self._state.wakes.policy.is_set() and keep_on():
+            time.sleep(min(_REST * (time.perf_counter() - began), _REST_S))  # in a flood, the requests' turn
+
+    def watch(self, _keep_on: Callable[[], bool]) -> None:
+        """See what other processes have changed."""
+        self._marks.turn()
+
+    def tests(self, keep_on: Callable[[], bool]) -> None:
+        """Run the tests of held nodes that may be released, until none runs."""
+        self._tests.turn(self._release, keep_on)
+
+    def _release(self) -> Release | None:
+        """The settings of those tests as they are now; None while all is stopped."""
+        policy = self._state.settings.policy
+        with self._state.engine.connect() as connection:
+            return None if effective_stop(connection, policy) == "all" else policy.release
+
+    def hindsight(self, _keep_on: Callable[[], bool]) -> None:
+        """Judge the hints whose time is over."""
+        judge_due(self._state.engine, self._state.clock())
 
     def policies(self, _keep_on: Callable[[], bool]) -> None:
         """Write down the policy in force, where it is not that of before."""
@@ -119,7 +154,7 @@ class Turns:
         """
         while keep_on():
             began = time.perf_counter()
-            folded = fold_intake(self._state.engine)
+            folded = fold_intake(self._state.engine, on_grave=self._state.wakes.policy.set)
             if not folded:
                 return
             self._state.metrics.folded.inc(folded)
@@ -127,6 +162,7 @@ class Turns:
 
     def dispatch(self, keep_on: Callable[[], bool]) -> None:
         """Send what is owed."""
-        means = replace(self._dispatch, mode=self._state.settings.mode)
+        policy = self._state.settings.policy
+        means = replace(self._dispatch, mode=policy.mode, stop=lambda connection: effective_stop(connection, policy))
         for outcome in run_dispatch(means, self._state.clock(), keep_on):
             self._state.metrics.deliveries.labels(outcome.result).inc()

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, Field
 
 from api.nodes import NodeState
+from api.wire_hints import HintOut
 from api.wire_sidecars import SidecarCounts
 from store.event import Action, Cause, Severity
 from store.hint import HintAction, HintState
@@ -148,20 +149,6 @@ class OutageOut(BaseModel):
     user: str | None
     planned: bool
     cause: Cause
-
-
-class HintOut(BaseModel):
-    """What is asked of a scheduler. `evidence.control`: it is only written down, to see what comes of the node."""
-
-    id: str
-    node: str
-    action: HintAction
-    state: HintState
-    reason: str = Field(examples=["foreshock: Xid 79 GPU has fallen off the bus."])
-    evidence: dict[str, Any]
-    owner: str = Field(examples=["foreshock"])
-    created: datetime
-    valid_until: datetime
 
 
 class NodeDetail(NodeOut):

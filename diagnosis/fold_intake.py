@@ -12,7 +12,8 @@ Any number of processes may call it on one database; one at a time folds.
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -34,6 +35,7 @@ from store.intake import (
     set_aside,
     unpack,
 )
+from store.marks import FAULTS, bump
 from store.transaction import in_turn
 
 # Waits of `fold_everything` while another process folds.
@@ -41,7 +43,20 @@ _PAUSE_S = 0.1
 _MOST_PAUSES = 6_000
 # Of advisory locks: "fold".
 _LOCK = 0x666F6C64
+# What somebody may want to act upon at once.
+_GRAVE = ("error", "fatal")
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folded:
+    """How many events, and whether grave ones were among them."""
+
+    events: int
+    is_grave: bool
+
+
+_NOTHING = _Folded(0, False)
 
 
 def put_faults(connection: sa.Connection, events: Iterable[Event], received: datetime) -> int:
@@ -53,10 +68,11 @@ def put_faults(connection: sa.Connection, events: Iterable[Event], received: dat
     return count
 
 
-def fold_intake(engine: sa.Engine, most_events: int = MOST_EVENTS) -> int:
+def fold_intake(engine: sa.Engine, most_events: int = MOST_EVENTS, on_grave: Callable[[], None] = lambda: None) -> int:
     """Fold the oldest rows of the intake into the incidents, in one transaction.
 
-    A row of which no incident can be made is set aside and told of; the others go on.
+    A row of which no incident can be made is set aside and told of; the others go on. `on_grave` is called once errors
+    or fatal faults are in the incidents, for who acts on those; other processes see it by the mark `faults`.
 
     Returns how many events were folded; 0 too while another process folds.
 
@@ -72,12 +88,16 @@ def fold_intake(engine: sa.Engine, most_events: int = MOST_EVENTS) -> int:
             if not _alone(connection):
                 return 0
             batches = oldest_batches(connection, most_events)
-            return _fold(connection, batches)
+            folded = _fold(connection, batches)
     except Exception as error:
         if not _is_of_the_rows(error):
             raise
         _log.warning("a fold of %d rows of the intake failed; they are folded one by one", len(batches), exc_info=True)
-    return sum(_fold_one(engine, batch) for batch in batches)
+        folds = [_fold_one(engine, batch) for batch in batches]
+        folded = _Folded(sum(fold.events for fold in folds), any(fold.is_grave for fold in folds))
+    if folded.is_grave:
+        on_grave()
+    return folded.events
 
 
 def fold_everything(engine: sa.Engine) -> None:
@@ -95,12 +115,15 @@ def fold_everything(engine: sa.Engine) -> None:
         time.sleep(_PAUSE_S)
 
 
-def _fold(connection: sa.Connection, batches: Sequence[Batch]) -> int:
+def _fold(connection: sa.Connection, batches: Sequence[Batch]) -> _Folded:
     if not batches:
-        return 0
-    merge_faults(connection, [fault for batch in batches for fault in _faults(batch)])
+        return _NOTHING
+    changed = merge_faults(connection, [fault for batch in batches for fault in _faults(batch)])
     remove_batches(connection, batches)
-    return sum(batch.count for batch in batches)
+    is_grave = any(incident.severity in _GRAVE for incident in changed)
+    if is_grave:
+        bump(connection, FAULTS)
+    return _Folded(sum(batch.count for batch in batches), is_grave)
 
 
 def _faults(batch: Batch) -> list[Fault]:
@@ -111,18 +134,18 @@ def _faults(batch: Batch) -> list[Fault]:
     return faults
 
 
-def _fold_one(engine: sa.Engine, batch: Batch) -> int:
+def _fold_one(engine: sa.Engine, batch: Batch) -> _Folded:
     """Fold one row by itself, or set it aside."""
     try:
         with in_turn(engine) as connection:
-            return _fold(connection, read_batches(connection, [batch.seq])) if _alone(connection) else 0
+            return _fold(connection, read_batches(connection, [batch.seq])) if _alone(connection) else _NOTHING
     except Exception as error:
         if not _is_of_the_rows(error):
             raise
         _log.exception("row %d of the intake, %d events, is in no incident: it is set aside", batch.seq, batch.count)
         with in_turn(engine) as connection:
             set_aside(connection, batch, f"{type(error).__name__}: {error}")
-    return 0
+    return _NOTHING
 
 
 def _alone(connection: sa.Connection) -> bool:

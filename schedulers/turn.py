@@ -41,11 +41,12 @@ def run_policy(engine: sa.Engine, policy: Policy, now: datetime) -> Decision:
             save_hint(connection, hint, now, {"change": word, **control, **_held(hint.evidence.get("held"))})
         for trip in decision.tripped:
             note_trip(connection, trip.group, trip.why, trip.count, now, ACTOR_POLICY)
-        if decision == Decision():  # what has changed beside the decision: who acts on it sees it by the mark
+        made = tuple((hint, "made") for hint in seen.jobs.made)
+        gone = tuple(hint for hint, _why in (*seen.dropped, *seen.jobs.over))
+        decision = replace(decision, changed=changed + made, released=seen.release.released + gone)
+        if decision == Decision():  # what has changed beside it, as a lapse: who acts on that sees it by the mark
             bump(connection, HINTS)
-    made = tuple((hint, "made") for hint in seen.jobs.made)
-    gone = tuple(hint for hint, _why in (*seen.dropped, *seen.jobs.over))
-    return replace(decision, changed=changed + made, released=seen.release.released + gone)
+    return decision
 
 
 def _lapsed(connection: sa.Connection, now: datetime) -> list[Hint]:

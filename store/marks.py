@@ -26,4 +26,4 @@ def bump(connection: sa.Connection, name: str) -> None:
 
 def read_marks(connection: sa.Connection) -> Mapping[str, int]:
     """Every mark that was ever moved."""
-    return dict(connection.execute(sa.select(_TABLE.c.name, _TABLE.c.number)).tuples().all())
+    return {row.name: row.number for row in connection.execute(sa.select(_TABLE.c.name, _TABLE.c.number))}

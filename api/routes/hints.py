@@ -11,11 +11,13 @@ from api.paging import MAX_LIMIT, CursorText, Name, decode, page_of
 from api.problem import Problem
 from api.reply import listing, reply
 from api.state import Server
-from api.wire import HintOut, Page
+from api.wire import Page
+from api.wire_hints import HintOut
 from schedulers.verdict import VerdictError, approve, withdraw
 from store.database import writing
 from store.hint import OPEN_STATES, HintState
 from store.read_pages import hint_page
+from store.read_placements import with_placements
 
 router = APIRouter(tags=["hints"])
 HintId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
@@ -38,7 +40,8 @@ def get_hints(_who: Reader, server: Server, asked: Annotated[HintQuery, Query()]
     states = None if asked.state is None else OPEN_STATES if asked.state == "open" else (asked.state,)
     with server.engine.connect() as connection:
         rows = hint_page(connection, states, asked.node, mark, asked.limit + 1)
-    items, following = page_of(rows, asked.limit, newest=True, time="created")
+        items, following = page_of(rows, asked.limit, newest=True, time="created")
+        items = with_placements(connection, items)
     return listing(items, following)
 
 
@@ -53,7 +56,8 @@ def approve_hint(who: Actor, server: Server, hint: HintId) -> Response:
     """Let a proposed hint be sent. Approving it again changes nothing."""
     try:
         with writing(server.engine).begin() as connection:
-            return reply(asdict(approve(connection, hint, server.clock(), who, server.settings.mode)))
+            approved = approve(connection, hint, server.clock(), who, server.settings.mode)
+            return reply(with_placements(connection, [asdict(approved)])[0])
     except VerdictError as error:
         raise _problem(error) from error
 
@@ -69,7 +73,8 @@ def withdraw_hint(who: Actor, server: Server, hint: HintId) -> Response:
     """End a hint; a scheduler that took it is told to release the node. Withdrawing it again changes nothing."""
     try:
         with writing(server.engine).begin() as connection:
-            return reply(asdict(withdraw(connection, hint, server.clock(), who)))
+            withdrawn = withdraw(connection, hint, server.clock(), who)
+            return reply(with_placements(connection, [asdict(withdrawn)])[0])
     except VerdictError as error:
         raise _problem(error) from error
 

@@ -18,6 +18,7 @@ from store.append import MAX_AHEAD
 from store.read import read_incidents, read_outages
 from store.read_fleet import NodePage
 from store.read_node import node_hints, node_scores, node_telemetry
+from store.read_placements import with_placements
 
 router = APIRouter(tags=["nodes"])
 
@@ -63,7 +64,7 @@ def get_node(_who: Reader, server: Server, node: Annotated[str, Path(max_length=
         past = {
             "incidents": [incident_in_words(one) for one in incidents],
             "outages": [outage for outage in outages if outage.end is None or outage.end >= since],
-            "hints": node_hints(connection, node, since),
+            "hints": with_placements(connection, node_hints(connection, node, since)),
             "telemetry": node_telemetry(connection, node, since),
             "scores": node_scores(connection, node, since),
         }

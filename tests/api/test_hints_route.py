@@ -13,7 +13,8 @@ from folding import fold_all
 from api.app import create_app
 from api.auth import hash_token
 from api.settings import SCOPES, Token
-from api.wire import AuditOut, ClusterOut, HintOut, IncidentOut, Page, RunOut, ScoreOut, TopologyOut
+from api.wire import AuditOut, ClusterOut, IncidentOut, Page, RunOut, ScoreOut, TopologyOut
+from api.wire_hints import HintOut
 from schedulers.settings import Policy
 from store import schema
 from store.append import append_jobs, append_links, append_nodes
