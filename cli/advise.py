@@ -33,9 +33,8 @@ def reading(url: str) -> Iterator[sa.Connection]:
 
 
 def predictor_options(command: Callable[..., None]) -> Callable[..., None]:
-    """`--recall --precision --lead-s --window-s`: what a predictor of failures can do."""
+    """`--recall --precision --lead-s`: what a predictor of failures can do."""
     for option in (
-        click.option("--window-s", type=_SECONDS, default=0.0, help="A foretold failure comes within so many seconds."),
         click.option("--lead-s", type=_SECONDS, help="A warning comes so many seconds before the failure."),
         click.option(
             "--precision", type=click.FloatRange(0, 1, min_open=True), help="Share of warnings that come true."
@@ -52,9 +51,12 @@ def predictor_from(told: Mapping[str, Any]) -> Predictor | None:
     if (recall is None) != (precision is None):
         raise Failure("--recall and --precision belong together: give both, or neither")
     if recall is None or precision is None:
+        more = [f"--{name.replace('_', '-')}" for name in ("lead_s", "window_s", "save_on_warning_s") if told.get(name)]
+        if more:
+            raise Failure(f"{more[0]} tells more of a predictor: give its --recall and --precision too")
         return None
     try:
-        return Predictor(recall, precision, told["lead_s"], told.get("save_on_warning_s"), told["window_s"])
+        return Predictor(recall, precision, told["lead_s"], told.get("save_on_warning_s"), told.get("window_s", 0.0))
     except ValueError as error:
         raise Failure(f"--recall, --precision, --window-s: {error}") from error
 
@@ -68,12 +70,15 @@ def advise() -> None:
 @DB_OPTION
 @RUN_OPTION
 @predictor_options
+@click.option("--window-s", type=_SECONDS, default=0.0, help="A foretold failure comes within so many seconds.")
 @click.option("--save-on-warning-s", type=_SECONDS, help="Stall of a save upon a warning; without it as any save's.")
 @click.option("--registered-model", is_flag=True, help="Recall and precision of the registered model's hold-out.")
 @JSON_OPTION
 def checkpoint(url: str, run: str | None, registered_model: bool, as_json: bool, **told: Any) -> None:
     """The checkpoint interval that loses least, from measured failures, save stalls and restarts."""
     predictor = predictor_from(told)
+    if predictor is not None and registered_model:
+        raise Failure("--registered-model has its own recall and precision: give it, or --recall and --precision")
     with reading(url) as connection:
         if registered_model:
             predictor = predictor_of(connection)

@@ -45,6 +45,10 @@ class Predictor:
         if not (0 <= self.recall <= 1 and 0 < self.precision <= 1 and self.window_s >= 0):
             raise ValueError("recall lies in [0, 1], precision in (0, 1], and a window is not below zero")
 
+    def in_time(self, save_s: float) -> bool:
+        """Whether a warning leaves time for a save, which usually stalls `save_s`; a planned move begins with one."""
+        return self.lead_s is None or self.lead_s >= (save_s if self.save_s is None else self.save_s)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -93,7 +97,7 @@ def plan(predictor: Predictor, save_s: float, mttf_s: float) -> Plan:
     alone_s = optimum_s(save_s, mttf_s)
     without = lost_share(alone_s + save_s, Predictor(0.0, 1.0), save_s, mttf_s)
     proactive = save_s if predictor.save_s is None else predictor.save_s
-    if predictor.lead_s is not None and predictor.lead_s < proactive:
+    if not predictor.in_time(save_s):
         return Plan(predictor, False, "a warning comes too late for a save", alone_s, None, without, without)
     with_s = _interval_s(predictor, proactive, save_s, mttf_s)
     lost = lost_share(with_s + save_s, predictor, save_s, mttf_s)

@@ -107,7 +107,7 @@ def _levers(
     yield from _way_back(history, model, aims)
     yield from _saves(model, aims)
     yield from _fewer_failures(history, aims, dice)
-    if predictor is not None and predictor.recall > 0:
+    if predictor is not None and predictor.recall > 0 and predictor.in_time(float(model.save_s)):
         then = len(history.stops) * (1 - predictor.recall)
 
         def foretold(m: Model) -> Model:

@@ -37,7 +37,7 @@ class Change:
         save_s, write_s: stall of a save; how long afterwards one in the background is safe.
         restart_s: startup and load after each stop.
         spares: nodes held ready; a stop then waits as long as repairs make it, beside the least wait that was measured.
-        predictor: failures foretold become planned moves, false warnings too.
+        predictor: failures foretold become planned moves, false warnings too; not if they come too late for a save.
         avoided: stops that a policy would have avoided, by their place in the history (`goodput/hint_policy.py`).
         move_s: what a planned move takes; None: a save, a startup and a load.
     """
@@ -107,6 +107,9 @@ def what_if(history: RunHistory, change: Change, repairs_s: Mapping[int, float] 
         ValueError: the run's interval or saves are not known, or spares are asked for and no repair is.
     """
     model = model_of(history)
+    predictor, save_s = change.predictor, float(model.save_s) if change.save_s is None else change.save_s
+    if predictor is not None and not predictor.in_time(save_s):
+        change = replace(change, predictor=None)  # nobody heeds a warning that comes too late
     if change.spares is not None and not repairs_s:
         raise ValueError("no outage of a node that stopped the run is known: spares cannot be replayed")
     odds = _odds(history, change)

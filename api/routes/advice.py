@@ -32,6 +32,8 @@ def predictor_from(recall: float | None, precision: float | None, lead_s: float 
     """The predictor that a request describes; None where it says nothing of one."""
     if (recall is None) != (precision is None) or precision == 0:
         raise Problem(422, "recall and precision belong together, and a precision is above zero")
+    if recall is None and lead_s is not None:
+        raise Problem(422, "lead_s tells more of a predictor: give its recall and precision too")
     return None if recall is None or precision is None else Predictor(recall, precision, lead_s)
 
 
@@ -143,9 +145,10 @@ def get_gains(
     detection_s: Seconds = None,
     recall: Share = None,
     precision: Share = None,
+    lead_s: Seconds = None,
 ) -> Response:
     """Detection, waiting, restart, saves, worst nodes, prediction: what each would gain, ranked, with intervals."""
-    predictor = predictor_from(recall, precision)
+    predictor = predictor_from(recall, precision, lead_s)
     aims = Aims() if detection_s is None else Aims(detection_s=detection_s)
     with server.engine.connect() as connection:
         try:

@@ -30,6 +30,7 @@ class WhatIfQuery(BaseModel):
     spares: int | None = Field(default=None, ge=0, le=1_000_000)
     recall: Share = None
     precision: Share = None
+    lead_s: Seconds = None
     hold_top: float | None = Field(default=None, gt=0, le=1, description="The share of the nodes left out of a start.")
 
 
@@ -49,7 +50,7 @@ def get_what_if(_who: Reader, server: Server, asked: Annotated[WhatIfQuery, Quer
         detection_s=asked.detection_s,
         restart_s=asked.restart_s,
         spares=asked.spares,
-        predictor=predictor_from(asked.recall, asked.precision),
+        predictor=predictor_from(asked.recall, asked.precision, asked.lead_s),
         move_s=asked.move_s,
     )
     with server.engine.connect() as connection:

@@ -81,6 +81,8 @@ def test_a_ledger_stored_by_an_older_server_is_read_from_its_log(run_client: Tes
         ("advice/budget?target=1", 422),
         ("advice/budget?target=nan", 422),
         ("advice/gains?detection_s=-1", 422),
+        ("advice/gains?lead_s=5", 422),
+        ("what-if?lead_s=5", 422),
         ("advice/gains?run=none", 404),
         ("what-if?interval_s=0", 422),
         ("what-if?spares=-1", 422),

@@ -122,7 +122,18 @@ def test_what_if_tells_the_replay_and_the_formula(url: str) -> None:
         (("what-if", "--interval-s", "0"), "0.0 is not in the range"),
         (("what-if", "--detection-s", "nan"), "a what-if needs an interval above zero"),
         (("what-if", "--interval-s", "inf"), "a what-if needs an interval above zero"),
-        (("advise", "gains", "--recall", "1", "--precision", "1", "--window-s", "nan"), "a window is not below zero"),
+        (
+            ("advise", "checkpoint", "--recall", "1", "--precision", "1", "--window-s", "nan"),
+            "a window is not below zero",
+        ),
+        (("advise", "gains", "--recall", "1", "--precision", "1", "--window-s", "5"), "No such option"),
+        (("advise", "gains", "--lead-s", "5"), "--lead-s tells more of a predictor"),
+        (("what-if", "--lead-s", "5"), "--lead-s tells more of a predictor"),
+        (("advise", "checkpoint", "--window-s", "5"), "--window-s tells more of a predictor"),
+        (
+            ("advise", "checkpoint", "--recall", "1", "--precision", "1", "--registered-model"),
+            "--registered-model has its own recall",
+        ),
     ],
 )
 def test_what_cannot_be_answered_fails_in_one_sentence(url: str, arguments: tuple[str, ...], sentence: str) -> None:

@@ -71,6 +71,9 @@ def test_foretold_failures_gain_less_the_more_warnings_are_false() -> None:
     worse = by_lever(gains(RUN, predictor=Predictor(0.5, 0.3)), "failures foretold")
     assert good.then == 60
     assert good.gain > worse.gain > 0
+    assert by_lever(gains(RUN, predictor=Predictor(0.5, 0.9, lead_s=60.0)), "failures foretold") == good
+    late = [gain.lever for gain in gains(RUN, predictor=Predictor(0.5, 0.9, lead_s=59.0))]  # a save takes 60 s
+    assert not any(name.startswith("failures foretold") for name in late)
     useless = [gain.lever for gain in gains(RUN, predictor=Predictor(0.5, 0.005))]
     assert not any(name.startswith("failures foretold") for name in useless)
 

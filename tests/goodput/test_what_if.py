@@ -87,6 +87,10 @@ def test_a_predictor_of_everything_avoids_everything_and_false_warnings_cost_mov
 def test_half_the_failures_foretold_lies_between() -> None:
     """In expectation, without dice."""
     some = what_if(RUN, Change(predictor=Predictor(0.5, 1.0)))
+    assert what_if(RUN, Change(predictor=Predictor(0.5, 1.0, lead_s=60.0))) == some
+    late = what_if(RUN, Change(predictor=Predictor(0.5, 0.2, lead_s=59.0)))  # a save takes 60 s
+    assert (late.replayed.gain, late.analytic.gain, late.stops_then) == (0.0, 0.0, len(RUN.stops))
+    assert what_if(RUN, Change(predictor=Predictor(0.5, 1.0, lead_s=59.0), save_s=50.0)).stops_then < len(RUN.stops)
     assert some.stops_then == 100
     assert some.replayed.gain == pytest.approx(some.analytic.gain, abs=0.005)
 
