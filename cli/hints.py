@@ -1,6 +1,6 @@
 """`foreshock hints list|approve|withdraw|release`: what is asked of the scheduler, and your word on it.
 
-`cli/controls.py` has `stop`, `resume` and `breaker`.
+`cli/controls.py` has `stop`, `resume` and `breaker`, `cli/hint_tests.py` `validated` and `outcomes`.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from cli.controls import breaker_group, resume_command, stop_command
 from cli.errors import Failure
+from cli.hint_tests import outcomes_command, validated_command
 from cli.open import open_store
 from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from cli.person import person
@@ -30,7 +31,7 @@ def hints() -> None:
     """What Foreshock asks of the scheduler."""
 
 
-for _command in (stop_command, resume_command, breaker_group):
+for _command in (stop_command, resume_command, breaker_group, validated_command, outcomes_command):
     hints.add_command(_command)
 
 

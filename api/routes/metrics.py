@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from api.edge import ProbeSlot
 from api.goodput_gauges import GoodputGauges
+from api.hindsight_gauges import hindsight_gauges
 from api.limit_gauges import limit_gauges
 from api.model_gauges import model_gauges
 from api.nodes import NodeState, present
@@ -59,6 +60,7 @@ class StoreCollector:
                 waiting = read_waiting(connection)
                 models, last = list_models(connection), last_training(connection)
                 hints = Counter((hint.action, hint.state) for hint in read_hints(connection, states=OPEN_STATES))
+                judged = tuple(hindsight_gauges(connection, now))
                 limits = tuple(limit_gauges(connection, self._state.settings.policy))
                 goodput = self._goodput.families(connection, now, dict(self._state.settings.shapes))
         except SQLAlchemyError:
@@ -72,6 +74,7 @@ class StoreCollector:
         yield _hints(hints)
         yield from limits
         yield from _intake(waiting, self._state.clock())
+        yield from judged
         yield from model_gauges(models, last)
         yield from goodput
 

@@ -19,7 +19,7 @@ from store.hint_log import audit_page, save_hint
 from .conftest import NOW, QUIET, Clock
 
 PUBLIC = {"livez", "readyz", "healthz", "metrics"}
-ACTING = {"approve_hint", "withdraw_hint"}
+ACTING = {"approve_hint", "withdraw_hint", "report_validation", "reset_breaker", "post_stop"}
 TOKENS = tuple(Token(scope, hash_token(f"{scope}-secret"), frozenset({scope})) for scope in SCOPES)
 
 

@@ -1,0 +1,41 @@
+"""`GET /runs/{run}/hints`: what a run's jobs are asked to do now, for its trainer or controller to poll."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel
+
+from api.auth import Reader
+from api.paging import Name
+from api.reply import listing
+from api.state import Server
+from api.wire import Page
+from api.wire_hints import HintOut
+from store.hint import LIVE_STATES
+from store.hint_log import read_job_hints
+
+router = APIRouter(tags=["runs"])
+
+
+class RunHintQuery(BaseModel):
+    """Of one job of the run alone."""
+
+    job: Name | None = None
+
+
+@router.get(
+    "/runs/{run}/hints",
+    operation_id="get_run_hints",
+    summary="Tell what a run is asked to do",
+    response_model=Page[HintOut],
+)
+def get_run_hints(
+    _who: Reader, server: Server, run: Annotated[str, Path(max_length=255)], asked: Annotated[RunHintQuery, Query()]
+) -> Response:
+    """The hints in force for a run's jobs, oldest first; a run that is not known is asked nothing."""
+    now = server.clock()
+    with server.engine.connect() as connection:
+        hints = read_job_hints(connection, now)
+    mine = [hint for hint in hints if hint.evidence.get("run") == run and asked.job in (None, hint.job)]
+    return listing([asdict(hint) for hint in mine if hint.state in LIVE_STATES and hint.valid_until > now], None)

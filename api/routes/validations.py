@@ -1,0 +1,76 @@
+"""`GET` and `POST /hints/{id}/validation`: the tests of a held node, and what another test system says of it."""
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, Field, StringConstraints
+
+from api.auth import Actor, Reader
+from api.problem import Problem
+from api.reply import listing, reply
+from api.routes.hints import HintId
+from api.state import Server
+from api.wire import Page
+from schedulers.reported import report_test
+from schedulers.verdict import VerdictError
+from store.database import writing
+from store.hint_log import read_hint
+from store.validations import OUTPUT_BYTES, validations_of
+
+router = APIRouter(tags=["hints"])
+
+
+class ValidationOut(BaseModel):
+    """One test of a held node. `passed` is null while it runs, and for one that said nothing of the node."""
+
+    seq: int
+    hint: str
+    node: str
+    command: str = Field(examples=["srun -w gpu-017 dcgmi diag -r 3", "reported by ci"])
+    started: datetime
+    ended: datetime | None
+    passed: bool | None
+    exit_code: int | None
+    output: str
+
+
+class ValidationIn(BaseModel):
+    """Whether the node passed, and what was seen."""
+
+    passed: bool
+    detail: Annotated[str, StringConstraints(max_length=OUTPUT_BYTES)] = ""
+
+
+@router.get(
+    "/hints/{hint}/validation",
+    operation_id="get_validations",
+    summary="List the tests of a held node",
+    response_model=Page[ValidationOut],
+    responses={404: {"description": "No such hint."}},
+)
+def get_validations(_who: Reader, server: Server, hint: HintId) -> Response:
+    """The tests that were begun for a hint, and what was reported, oldest first."""
+    with server.engine.connect() as connection:
+        if read_hint(connection, hint) is None:
+            raise Problem(404, f"no hint has the id {hint!r}")
+        found = validations_of(connection, [hint]).get(hint, [])
+    return listing([asdict(one) for one in found], None)
+
+
+@router.post(
+    "/hints/{hint}/validation",
+    operation_id="report_validation",
+    summary="Report a test of a held node",
+    response_model=ValidationOut,
+    responses={404: {"description": "No such hint."}, 409: {"description": "It has ended, or holds no node."}},
+)
+def post_validation(who: Actor, server: Server, hint: HintId, said: ValidationIn) -> Response:
+    """It counts as a test of the server's own does: passed, the node is released once its healthy time is over."""
+    try:
+        with writing(server.engine).begin() as connection:
+            row = report_test(connection, hint, (said.passed, said.detail), server.clock(), who)
+    except VerdictError as error:
+        raise Problem(409 if error.known else 404, str(error)) from error
+    return reply(asdict(row))
