@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from dashboard.hint_answers import Hint
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -87,21 +89,6 @@ class NodeHint:
     id: str
     action: str
     state: str
-
-
-@dataclass(frozen=True, slots=True)
-class Hint:
-    """One item of `GET /hints`."""
-
-    id: str
-    node: str
-    action: str
-    state: str
-    reason: str = ""
-    evidence: dict[str, Any] = field(default_factory=dict)
-    owner: str | None = None
-    created: datetime | None = None
-    valid_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from dashboard.answers import (
     AuditEntry,
     Cluster,
     Event,
-    Hint,
     Incident,
     Ledger,
     Node,
@@ -26,6 +25,7 @@ from dashboard.answers import (
 )
 from dashboard.decoding import AnswerError, decode
 from dashboard.goodput_answers import Causes, ClusterGoodput
+from dashboard.hint_answers import BudgetUse, Hint, Stopped, Trip
 from dashboard.model_answers import Models
 from dashboard.repair_answers import RepairList
 from dashboard.sidecars import Sidecar
@@ -143,6 +143,27 @@ class Client:
         """The newest thousand hints, newest first."""
         return self._newest(Hint, "hints", PAGE)
 
+    def stopped(self) -> Stopped:
+        """What the kill switch stops, and by whom."""
+        return self._record(Stopped, self._get("stop"))
+
+    def stop(self, what: str, reason: str) -> None:
+        """Stop new holds (`holds`), all orders (`all`), or let them go on (`none`); needs the scope `act`."""
+        self._send("POST", "stop", {}, {"stop": what, "reason": reason})
+
+    def trips(self) -> list[Trip]:
+        """The breaker's trips that nobody has reset, newest first."""
+        asked = {"in_force": "true", "limit": str(PAGE)}
+        return self._records(Trip, self._object(self._get("breaker", asked)))
+
+    def reset(self, trip: int, backlog: str) -> None:
+        """End a trip: what had called is to `drop`, or each to wait for a person (`review`); needs the scope `act`."""
+        self._send("POST", f"breaker/{trip}/reset", {}, {"backlog": backlog})
+
+    def budget(self) -> BudgetUse:
+        """How many nodes are held at our request, and how many may be."""
+        return self._record(BudgetUse, self._get("budget"))
+
     def audit(self, limit: int) -> list[AuditEntry]:
         """Who asked for what, newest first; `limit` <= 1000."""
         return self._records(AuditEntry, self._object(self._get("audit", {"limit": str(limit)})))
@@ -192,10 +213,10 @@ class Client:
     def _get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         return self._send("GET", path, params or {})
 
-    def _send(self, method: str, path: str, params: Mapping[str, str]) -> Any:
+    def _send(self, method: str, path: str, params: Mapping[str, str], body: Mapping[str, str] | None = None) -> Any:
         """One request; every way that it can fail becomes a sentence."""
         try:
-            response = self._http.request(method, path, params=dict(params))
+            response = self._http.request(method, path, params=dict(params), json=body)
         except httpx2.TimeoutException as error:
             raise Trouble(f"{self.server} did not answer within {TIMEOUT_S:.0f} s: it may be overloaded.") from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:

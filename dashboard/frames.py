@@ -7,7 +7,8 @@ from typing import Any
 import streamlit as st
 
 from dashboard import ledger_charts, vocabulary, words
-from dashboard.answers import AuditEntry, Event, Hint, Incident, Interruption, Node, Outage
+from dashboard.answers import AuditEntry, Event, Incident, Interruption, Node, Outage
+from dashboard.hint_answers import Hint
 
 ROW_PX = 35
 WIDE = {"what", "why", "meaning", "detail"}

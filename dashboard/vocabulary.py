@@ -68,12 +68,19 @@ DEVICES = {
     "dimm": "memory module",
     "pci": "PCIe device",
 }
-HINT_TINTS: dict[str, Tint] = {"proposed": "orange", "approved": "blue", "sent": "blue", "shadow": "gray"}
+HINT_TINTS: dict[str, Tint] = {
+    "proposed": "orange",
+    "approved": "blue",
+    "sent": "blue",
+    "confirmed": "violet",
+    "shadow": "gray",
+}
 HINT_STATES = {
     "shadow": "written down, never sent",
     "proposed": "waits for approval",
     "approved": "approved, about to be sent",
-    "sent": "the scheduler has it",
+    "sent": "the scheduler has been told",
+    "confirmed": "read back from the scheduler",
     "withdrawn": "taken back by a person",
     "expired": "ran out before it was acted on",
     "released": "the node is well again",
@@ -81,5 +88,5 @@ HINT_STATES = {
 MODES = {
     "shadow": "shadow: hints are written down, never sent to the scheduler",
     "approve": "approve: a hint goes to the scheduler once a person approves it",
-    "auto": "auto: hints go to the scheduler by themselves, within the budgets",
+    "act": "act: hints go to the scheduler by themselves, within the budgets",
 }

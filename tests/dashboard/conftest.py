@@ -322,6 +322,7 @@ class CannedApi:
     url: str = ""
     answers: dict[str, Any] = field(default_factory=dict)
     asked: list[tuple[str, str, dict[str, str], str | None]] = field(default_factory=list)
+    said: list[tuple[str, Any]] = field(default_factory=list)  # the path and JSON body of each POST
 
 
 @pytest.fixture
@@ -342,6 +343,9 @@ def api() -> Iterator[CannedApi]:
             "advice/spares": SPARES,
             "advice/gains": GAINS,
             "hints": listed(HINT),
+            "stop": {"stop": "none", "sources": []},
+            "breaker": listed(),
+            "budget": {"held": 2, "most": 8, "held_within_hour": 1, "most_per_hour": 4, "nodes": 3},
             "audit": listed(AUDIT),
             "sidecars": listed(SIDECAR),
             "lemons": REPAIR,
@@ -362,7 +366,10 @@ def api() -> Iterator[CannedApi]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_POST = do_GET  # noqa: N815  # the base class's name
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+            canned.said.append((urlsplit(self.path).path.removeprefix("/api/v1/"), json.loads(body) if body else None))
+            self.do_GET()
 
         def log_message(self, *_args: Any) -> None:
             """Quiet."""

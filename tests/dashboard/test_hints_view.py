@@ -1,5 +1,6 @@
 """The Hints page: what comes first, what can be decided, and what came of it."""
 
+from datetime import UTC, datetime
 from itertools import permutations
 from typing import Any
 
@@ -8,9 +9,12 @@ from drawn_page import Opened, failing, seen
 from hypothesis import given
 from hypothesis import strategies as some
 
-from dashboard import vocabulary
-from dashboard.answers import Hint
+from dashboard import hint_card, hint_controls, vocabulary
+from dashboard.hint_answers import BudgetUse, Hint, Placement
 from dashboard.views import hints as view
+from store.placements import PLACEMENT_STATES
+
+NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
 
 
 def hint(name: str, state: str = "proposed", action: str = "cordon") -> Hint:
@@ -24,10 +28,10 @@ def ordered(*hints: Hint) -> list[str]:
 
 
 def test_the_gravest_request_comes_first() -> None:
-    """Drain before cordon before avoid before watch before release, in whatever order the server lists them."""
-    grave = [hint(action, action=action) for action in ("drain", "cordon", "avoid", "watch", "release")]
+    """A job on a culprit first, then drain, cordon, avoid, watch: in whatever order the server lists them."""
+    grave = [hint(action, action=action) for action in ("swap", "drain", "cordon", "avoid", "watch", "release")]
     for mixed in permutations(grave):
-        assert ordered(*mixed) == ["drain", "cordon", "avoid", "watch", "release"]
+        assert ordered(*mixed) == ["swap", "drain", "cordon", "avoid", "watch", "release"]
 
 
 def test_what_waits_for_a_person_comes_before_what_does_not() -> None:
@@ -52,18 +56,19 @@ def test_every_open_state_and_action_has_words() -> None:
     """One that is added to one table is added to all."""
     assert set(view.OPEN) == set(vocabulary.HINT_TINTS)
     assert set(view.OPEN) <= set(vocabulary.HINT_STATES)
-    assert set(view.GRAVEST) == set(view.ASKS)
-    assert set(view.CONFIRM) == set(view.DONE)
+    assert set(view.GRAVEST) == set(hint_card.ASKS)
+    assert set(view.OPEN) == set(hint_card.UNDO)
+    assert set(hint_card.UNDO.values()) == set(hint_card.UNDONE)
 
 
 @pytest.mark.parametrize(
     ("states", "mode", "says"),
     [
-        ([], "auto", ("success", "Nothing is asked of the scheduler.")),
+        ([], "act", ("success", "Nothing is asked of the scheduler.")),
         (["proposed"], "approve", ("warning", "1 hint waits for your approval.")),
         (["proposed", "proposed", "sent"], "approve", ("warning", "2 hints wait for your approval.")),
         (["shadow"], "shadow", ("info", "1 open hint; in shadow mode none is sent.")),
-        (["sent", "approved"], "auto", ("info", "2 open hints, 2 with the scheduler; none waits for you.")),
+        (["sent", "approved"], "act", ("info", "2 open hints, 2 with the scheduler; none waits for you.")),
         (["sent", "shadow"], "shadow", ("info", "2 open hints, 1 with the scheduler; in shadow mode none is sent.")),
         (["shadow"], None, ("info", "1 open hint; none waits for you.")),
     ],
@@ -100,6 +105,7 @@ def test_cards_stand_in_the_order_of_urgency(drawn: Opened, api: Any) -> None:
         ("proposed", ["approve_h1", "withdraw_h1"]),
         ("approved", ["withdraw_h1"]),
         ("sent", ["withdraw_h1"]),
+        ("confirmed", ["withdraw_h1"]),
         ("shadow", ["withdraw_h1"]),
         ("withdrawn", []),
         ("expired", []),
@@ -112,7 +118,12 @@ def test_only_what_can_be_decided_has_a_button(drawn: Opened, api: Any, state: s
     given_hints(api, {"state": state})
     shown = drawn("hints")
     assert failing(shown) == []
-    assert [button.key for button in shown.button] == buttons
+    assert [key for key in keys_of(shown) if key != "stop"] == buttons
+
+
+def keys_of(shown: Any) -> list[Any]:
+    """The buttons in their order."""
+    return [button.key for button in shown.button]
 
 
 def test_a_question_is_asked_of_one_hint_at_a_time(drawn: Opened, api: Any) -> None:
@@ -120,11 +131,23 @@ def test_a_question_is_asked_of_one_hint_at_a_time(drawn: Opened, api: Any) -> N
     given_hints(api, {"id": "h1"}, {"id": "h2", "node": "gpu-002"})
     shown = drawn("hints")
     shown.button(key="approve_h1").click().run()
-    shown.button(key="withdraw_h2").click().run()
-    keys = {button.key for button in shown.button}
-    assert keys == {"approve_h1", "withdraw_h1", "yes_h2", "no_h2"}
-    assert "It will be taken back; where the scheduler has it already, it is asked to undo it (gpu-002)" in seen(shown)
+    shown.button(key="approve_h2").click().run()
+    assert keys_of(shown) == ["stop", "yes_h2", "no_h2", "approve_h1", "withdraw_h1"]
+    assert "It will be sent to the scheduler: place no new work on it (gpu-002)." in seen(shown)
     assert all(method == "GET" for method, *_ in api.asked)
+
+
+@pytest.mark.parametrize(("state", "label", "says"), [("sent", "Undo", "Undone"), ("shadow", "Withdraw", "Withdrawn")])
+def test_one_press_takes_a_hint_back(drawn: Opened, api: Any, state: str, label: str, says: str) -> None:
+    """No second question: to undo does no harm."""
+    given_hints(api, {"state": state})
+    api.answers["hints/h1/withdraw"] = {}
+    shown = drawn("hints")
+    button = shown.button(key="withdraw_h1")
+    assert button.label == label
+    button.click().run()
+    assert [(method, path) for method, path, *_ in api.asked if method == "POST"] == [("POST", "hints/h1/withdraw")]
+    assert f"{says}: cordon gpu-017." in shown.success[0].value.replace("\\", "")
 
 
 @pytest.mark.parametrize(
@@ -147,8 +170,8 @@ def test_a_refused_decision_leaves_the_hint_where_it_is(
     assert failing(shown) == []
     assert says in shown.error[0].value.replace("\\", "")
     assert not shown.success
-    assert [button.key for button in shown.button] == ["approve_h1", "withdraw_h1"]
-    shown.button(key="withdraw_h1").click().run()
+    assert keys_of(shown) == ["stop", "approve_h1", "withdraw_h1"]
+    shown.button(key="approve_h1").click().run()
     assert not shown.error
 
 
@@ -187,10 +210,121 @@ NAMES = some.sampled_from(["score", "horizon_h", "held", "incident", "reasons", 
 @given(some.dictionaries(NAMES, JSON, max_size=6))
 def test_whatever_the_evidence_is_it_has_words_and_no_markup(found: dict[str, Any]) -> None:
     """Each value on a line of its own, no link and no image in any."""
-    for line in view.evidence(found):
+    for line in hint_card.evidence(found):
         assert "\n" not in line
         assert "](" not in line
         assert not line.removeprefix("- ").startswith(("!", "#", "<"))
     for name, value in found.items():
-        if name not in view.SAID and value is not None:
-            assert any(line.startswith("**") for line in view.evidence({name: value}))
+        if name not in hint_card.SAID and value is not None:
+            assert any(line.startswith("**") for line in hint_card.evidence({name: value}))
+
+
+def test_a_card_tells_who_said_yes(drawn: Opened, api: Any) -> None:
+    """A person by name, the policy by its version, or nobody yet."""
+    said = {"approved": {"by": "alice", "time": "2025-03-29T03:09:00Z"}}
+    given_hints(api, {"state": "sent", "evidence": said})
+    assert "**Said yes:** alice, 3 min ago · 03:09:00 UTC" in seen(drawn("hints"))
+    given_hints(api, {"state": "confirmed", "policy": "ab12", "evidence": {}})
+    assert "**Said yes:** the policy, version ab12" in seen(drawn("hints"))
+    given_hints(api, {"state": "proposed", "evidence": {"quiet": "22:00-06:00"}})
+    assert "**Said yes:** nobody yet, it waits for you (quiet hours 22:00-06:00)" in seen(drawn("hints"))
+    given_hints(api, {"state": "shadow"})
+    assert "**Said yes:** nobody is asked: it is written down alone" in seen(drawn("hints"))
+
+
+@pytest.mark.parametrize(
+    ("cost", "says"),
+    [
+        ({"held_gpu_h": 192.0}, "up to 192 GPU-hours of this node until it ends by itself"),
+        (
+            {"held_gpu_h": 192.0, "failure_gpu_h": 2500.0, "run": "llm"},
+            "up to 192 GPU-hours of this node until it ends by itself; a failure stops llm and costs about 2,500 "
+            "GPU-hours",
+        ),
+        ({"failure_gpu_h": 128.0}, "a failure under the largest job costs about 128 GPU-hours"),
+        ({"held_gpu_h": None}, ""),
+        ({"held_gpu_h": "many"}, ""),
+    ],
+)
+def test_a_card_tells_what_it_costs_as_far_as_it_is_known(cost: dict[str, Any], says: str) -> None:
+    """And what not asking may cost."""
+    assert hint_card.costs(cost).replace("\\", "") == says
+
+
+def test_a_card_tells_where_each_scheduler_is(drawn: Opened, api: Any) -> None:
+    """In words, with when it was seen and what it said."""
+    asked = {"scheduler": "k8s", "state": "asked", "action": "release", "asked": "2025-03-29T03:10:00Z"}
+    slurm = {"scheduler": "slurm", "state": "foreign", "observed": "2025-03-29T03:11:00Z", "detail": "by root: dimm"}
+    given_hints(api, {"state": "confirmed", "placements": [asked, slurm, {"scheduler": "new", "state": "odd"}]})
+    said = seen(drawn("hints"))
+    assert "**k8s:** told to let go, not read back yet, 2 min ago · 03:10:00 UTC" in said
+    assert "**slurm:** held by another already, left alone, 1 min ago · 03:11:00 UTC (by root: dimm)" in said
+    assert "**new:** odd" in said
+
+
+def test_every_state_of_a_placement_has_words() -> None:
+    """As many as the store knows."""
+    assert set(hint_card.PLACED) == set(PLACEMENT_STATES)
+    assert hint_card.placed(Placement("s", "asked", "cordon"), NOW) == "asked, not read back yet"
+
+
+def test_a_hint_on_a_job_names_the_job_and_the_spare(drawn: Opened, api: Any) -> None:
+    """What the job's owner needs."""
+    given_hints(api, {"action": "swap", "job": "4711", "evidence": {"spare": "gpu-099"}})
+    said = seen(drawn("hints"))
+    assert "**Job:** 4711, the spare is **gpu-099**" in said
+    assert "its job should go on with a spare in its place" in said
+
+
+def test_the_budget_that_is_used_is_told(drawn: Opened) -> None:
+    """Before one approves another hold."""
+    assert "**2 of 8** nodes held · **1 of 4** within the hour" in seen(drawn("hints"))
+    assert hint_controls.used(BudgetUse(1, 8, 1, 4), "shadow").startswith("**1 of 8** nodes would be held")
+
+
+def test_one_press_stops_all_new_hints(drawn: Opened, api: Any) -> None:
+    """And the page then says so, who it was, and offers the way back."""
+    shown = drawn("hints")
+    by = {"source": "switch", "stop": "holds", "reason": "driver", "by": "ann", "time": "2025-03-29T03:11:00Z"}
+    api.answers["stop"] = {"stop": "holds", "sources": [by]}
+    shown.button(key="stop").click().run()
+    assert api.said == [("stop", {"stop": "holds", "reason": "stopped on the dashboard"})]
+    assert "Stopped: nothing new is asked of any scheduler; releases go on." in shown.error[0].value
+    assert "ann, 1 min ago · 03:11:00 UTC: driver · the button below lifts it" in seen(shown)
+    assert "stop" not in keys_of(shown)
+    shown.button(key="resume").click().run()
+    assert api.said[-1] == ("stop", {"stop": "none", "reason": "resumed on the dashboard"})
+
+
+def test_what_a_file_stops_no_button_lifts(drawn: Opened, api: Any) -> None:
+    """It says how it is lifted."""
+    by = {"source": "file", "stop": "all", "reason": "/etc/foreshock/stop", "by": None, "time": None}
+    api.answers["stop"] = {"stop": "all", "sources": [by]}
+    shown = drawn("hints")
+    assert "hands off entirely" in shown.error[0].value
+    assert "the file: /etc/foreshock/stop · remove the file" in seen(shown)
+    assert not {"stop", "resume"} & set(keys_of(shown))
+
+
+@pytest.mark.parametrize("backlog", ["drop", "review"])
+def test_a_trip_is_reset_with_a_choice(drawn: Opened, api: Any, backlog: str) -> None:
+    """What called is forgotten, or each waits for a person."""
+    why = "breaker: 5 nodes of leaf leaf-3 call for a cordon at once"
+    trip = {"seq": 7, "kind": "leaf", "name": "leaf-3", "why": why, "count": 5, "time": "2025-03-29T03:00:00Z"}
+    api.answers["breaker"] = {"items": [trip]}
+    api.answers["breaker/7/reset"] = trip
+    shown = drawn("hints")
+    assert "The breaker is open for leaf leaf-3" in seen(shown)
+    assert "5 nodes of leaf leaf-3 call for a cordon at once" in seen(shown)
+    assert ("GET", "breaker") in {(method, path) for method, path, *_ in api.asked}
+    shown.button(key=f"{backlog}_7").click().run()
+    assert api.said == [("breaker/7/reset", {"backlog": backlog})]
+    assert "The breaker is reset for leaf leaf-3" in shown.success[0].value.replace("\\", "")
+
+
+def test_a_refused_stop_is_said_in_red(drawn: Opened, api: Any) -> None:
+    """The switch is not thrown, and nobody shall think that it is."""
+    shown = drawn("hints")
+    api.answers["stop"] = (403, {"detail": "the token lacks the scope act"})
+    shown.button(key="stop").click().run()
+    assert "give it one with the scope it lacks" in shown.error[0].value.replace("\\", "")

@@ -16,7 +16,8 @@ from dashboard.advice import (
     checkpoint_lines,
     spares_lines,
 )
-from dashboard.answers import AuditEntry, Cluster, Event, Hint, Incident, Interruption, Ledger, Node
+from dashboard.answers import AuditEntry, Cluster, Event, Incident, Interruption, Ledger, Node
+from dashboard.hint_answers import Hint
 from dashboard.views import goodput
 from dashboard.views import node as node_view
 

@@ -1,0 +1,92 @@
+"""What holds hints back as a whole: the kill switch, the breaker's trips, and how much of the budget is used."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from dashboard import panels, words
+from dashboard.answers import Cluster
+from dashboard.client import Trouble
+from dashboard.hint_answers import BudgetUse, Stopped, Trip
+from dashboard.panels import Site
+
+STOPS = {
+    "holds": "Stopped: nothing new is asked of any scheduler; releases go on.",
+    "all": "Stopped: hands off entirely, not even releases are sent.",
+}
+REASON = "stopped on the dashboard"
+BACKLOGS = {
+    "drop": ("Reset, and forget these calls", "what called before calls no more; a new fault does"),
+    "review": ("Reset, and let me look at each", "each node that called waits for your approval"),
+}
+
+
+def draw(site: Site, cluster: Cluster) -> None:
+    """The switch, the trips, the budget: in the order of what stops more."""
+    stopped = site.client.stopped()
+    if stopped.stop != "none":
+        panels.banner("error", STOPS.get(stopped.stop, words.plain(stopped.stop)))
+        for line in sources(stopped, cluster):
+            st.caption(line)
+    for trip in site.client.trips():
+        _trip(site, trip, cluster)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(used(site.client.budget(), cluster.mode), width="stretch")
+        _switch(site, stopped)
+
+
+def sources(stopped: Stopped, cluster: Cluster) -> list[str]:
+    """Who stopped it, why, and how it is lifted."""
+    lifts = {"switch": "the button below lifts it", "file": "remove the file", "setting": "set `stop: none`"}
+    return [
+        f"{words.plain(one.by or 'the ' + one.source)}"
+        f"{f', {words.when(one.time, cluster.now)} UTC' if one.time else ''}: {words.plain(one.reason)}"
+        f" · {lifts.get(one.source, 'see the documentation')}"
+        for one in stopped.sources
+    ]
+
+
+def used(budget: BudgetUse, mode: str | None) -> str:
+    """How many nodes are held, of how many that may be."""
+    verb = "would be held" if mode == "shadow" else "held"
+    return (
+        f"**{budget.held} of {budget.most}** nodes {verb} · **{budget.held_within_hour} of {budget.most_per_hour}** "
+        "within the hour"
+    )
+
+
+def _trip(site: Site, trip: Trip, cluster: Cluster) -> None:
+    with st.container(border=True, gap="small"):
+        st.markdown(f":material/bolt: **The breaker is open for {words.plain(trip.kind)} {words.plain(trip.name)}**")
+        st.markdown(words.plain(trip.why.removeprefix("breaker: ")))
+        st.caption(f"since {words.when(trip.time, cluster.now)} UTC · no node of it is held; releases go on")
+        with st.container(horizontal=True):
+            for backlog, (label, meaning) in BACKLOGS.items():
+                done = f"The breaker is reset for {trip.kind} {trip.name}: {meaning}."
+                args = (lambda word=backlog: site.client.reset(trip.seq, word), done)
+                st.button(label, key=f"{backlog}_{trip.seq}", help=meaning, on_click=_do, args=args)
+
+
+def _switch(site: Site, stopped: Stopped) -> None:
+    if any(one.source == "switch" for one in stopped.sources):
+        args = (lambda: site.client.stop("none", "resumed on the dashboard"), "Hints go on.")
+        st.button("Let hints go on", key="resume", on_click=_do, args=args)
+    elif stopped.stop == "none":
+        args = (lambda: site.client.stop("holds", REASON), "Stopped. Nothing new is asked; releases go on.")
+        st.button(
+            ":material/dangerous: Stop all new hints",
+            key="stop",
+            help="at once, for every scheduler; what is held stays held until it is released",
+            on_click=_do,
+            args=args,
+        )
+
+
+def _do(act: Callable[[], None], said: str) -> None:
+    """Do it, and keep what came of it for the page to say."""
+    try:
+        act()
+    except Trouble as trouble:
+        st.session_state["outcome"] = (False, str(trouble))
+    else:
+        st.session_state["outcome"] = (True, said)
