@@ -1,6 +1,7 @@
 """`foreshock lemons`: which nodes should go to repair, and the table for their vendor."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 import orjson
@@ -12,6 +13,7 @@ from predictor.lemon_export import report_json, rma_csv, rma_rows
 from predictor.lemon_records import WINDOW_D
 from predictor.lemons import FALSE_SHARE, TIMES, Lemon, RepairList, repair_list
 from predictor.reading import data_span
+from predictor.repair_tickets import tickets, tickets_csv
 from store.event import RecordError, parse_time
 
 
@@ -23,34 +25,40 @@ from store.event import RecordError, parse_time
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the parts for their vendor to this file, .csv or .json.",
 )
+@click.option(
+    "--tickets",
+    "ticket_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a ticket for each of these nodes, and for held ones that fail their test, to this file, .csv or .json.",
+)
 @JSON_OPTION
-def lemons(url: str, at: str | None, rma: Path | None, as_json: bool) -> None:
+def lemons(url: str, at: str | None, rma: Path | None, ticket_file: Path | None, as_json: bool) -> None:
     """List the nodes that should go to repair: those that fail far more often than their fleet."""
     try:
         moment = None if at is None else parse_time(at)
     except RecordError as error:
         raise Failure(f"--at: {error}") from error
-    if rma is not None and rma.suffix not in (".csv", ".json"):
-        raise Failure(f"--rma {rma}: name a file that ends in .csv or .json")
+    for option, path in (("--rma", rma), ("--tickets", ticket_file)):
+        if path is not None and path.suffix not in (".csv", ".json"):
+            raise Failure(f"{option} {path}: name a file that ends in .csv or .json")
     with open_store(url).begin() as connection:
         span = data_span(connection)
         if span is None:
             raise Failure("the database holds no records: run `foreshock ingest` first")
         report = repair_list(connection, moment or span[1])
+        wanted = [] if ticket_file is None else tickets(connection, report)
     if rma is not None:
-        _write(rma, report)
+        _write(rma, rma_csv(report), rma_rows(report))
+    if ticket_file is not None:
+        _write(ticket_file, tickets_csv(wanted), wanted)
     if as_json:
         print_json(report_json(report))
         return
     _print(report)
 
 
-def _write(path: Path, report: RepairList) -> None:
-    text = (
-        rma_csv(report)
-        if path.suffix == ".csv"
-        else orjson.dumps(rma_rows(report), option=orjson.OPT_INDENT_2).decode()
-    )
+def _write(path: Path, table: str, rows: list[dict[str, Any]]) -> None:
+    text = table if path.suffix == ".csv" else orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode()
     try:
         path.write_text(text, encoding="utf-8", newline="")
     except OSError as error:

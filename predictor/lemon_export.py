@@ -133,10 +133,11 @@ def rma_csv(report: RepairList) -> str:
     table = csv.writer(out)
     table.writerow(RMA_COLUMNS)
     for row in rma_rows(report):
-        table.writerow([_cell(row[name]) for name in RMA_COLUMNS])
+        table.writerow([cell(row[name]) for name in RMA_COLUMNS])
     return out.getvalue()
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """A value as a cell that no spreadsheet takes for a formula."""
     text = "" if value is None else str(value)
     return f"'{text}" if text.startswith(_FORMULA) else text

@@ -44,6 +44,16 @@ def test_json_and_the_vendors_file_tell_the_same_node(url: str, tmp_path: Path) 
     assert orjson.loads((tmp_path / "parts.json").read_bytes())[0]["outages_28d"] == 5
 
 
+def test_tickets_are_written_as_a_table_or_as_json(url: str, tmp_path: Path) -> None:
+    """Beside the vendor's file, or alone."""
+    for name in ("t.csv", "t.json"):
+        assert run("--db", url, "--at", day(100).isoformat(), "--tickets", str(tmp_path / name)).exit_code == 0
+    assert (tmp_path / "t.csv").read_text().splitlines()[1].startswith("gpu-000,r1,")
+    (ticket,) = orjson.loads((tmp_path / "t.json").read_bytes())
+    assert (ticket["node"], ticket["tests"]) == ("gpu-000", [])
+    assert "--tickets t.txt: name a file" in run("--db", url, "--tickets", "t.txt").output
+
+
 def test_without_a_moment_the_newest_record_is_the_present(url: str) -> None:
     """The last outage ended on day 98."""
     assert "as of 2025-04-09" in run("--db", url).stdout
