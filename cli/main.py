@@ -28,6 +28,7 @@ COMMANDS = {
     "doctor": "cli.doctor",
     "formats": "cli.formats",
     "goodput": "cli.goodput",
+    "health": "cli.health",
     "hints": "cli.hints",
     "ingest": "cli.ingest",
     "lemons": "cli.lemons",

@@ -6,6 +6,7 @@ Reasons and comments are people's free text: a node that is told twice in one li
 forge a line), or whose comment holds other fields' names, is marked `is_doubtful`, and is not touched.
 """
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -74,7 +75,7 @@ def read_json(text: str) -> dict[str, Node]:
 
 def _records(text: str) -> Iterable[str]:
     starts = [match.start() for match in re.finditer(r"^NodeName=", text, re.MULTILINE)]
-    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+    for start, end in itertools.pairwise([*starts, len(text)]):
         yield text[start:end]
 
 

@@ -54,6 +54,15 @@ class Slurm:
         nodes, reserved = self._read_all(), self._reserved()
         return [hold_of(node, self._settings, reserved) for node in nodes.values()]
 
+    def look(self, names: Sequence[str]) -> Mapping[str, Hold]:
+        """Some nodes alone; a name that it does not know is left out.
+
+        Raises:
+            SchedulerAwayError: as above.
+        """
+        nodes, reserved = self._read([name for name in names if is_name(name)]), self._reserved()
+        return {name: hold_of(node, self._settings, reserved) for name, node in nodes.items()}
+
     def carry_out(self, orders: Sequence[Order]) -> Sequence[Report]:
         """Bring nodes to where they are to be; what is beyond the cap on calls is to be asked again.
 

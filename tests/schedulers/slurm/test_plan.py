@@ -1,0 +1,149 @@
+"""The rules by which a node is written, and the marks that we leave: pure."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedulers.actuator import Order, Report
+from schedulers.slurm.marks import Mark, comment_with, comment_without, read_comment, read_reason, reason_of
+from schedulers.slurm.node import Node
+from schedulers.slurm.plan import Ground, Write, plan
+from schedulers.slurm.settings import SlurmSettings
+from schedulers.slurm.slurm import name_lists, rounds
+from store.hint import HintAction
+
+UNTIL = datetime(2026, 11, 23, tzinfo=UTC)
+IDENTS = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,40}", fullmatch=True)
+ACTIONS: list[HintAction] = ["watch", "avoid", "cordon", "drain", "release"]
+BASES = ["IDLE", "ALLOCATED", "MIXED", "DOWN", "UNKNOWN"]
+FLAGS = ["DRAIN", "FAIL", "MAINT", "NOT_RESPONDING", "COMPLETING", "RESERVED", "POWERED_DOWN", "INVALID_REG"]
+REASONS = ["", "fan", "foreshock: x action=drain id=h-1", "foreshock: x action=cordon id=h-2", "foreshock: by hand"]
+COMMENTS = ["", "rack 4", "[foreshock: avoid id=h-1 weight=1000000 was=7]", "c [foreshock: watch id=h-2]"]
+
+nodes = st.builds(
+    Node,
+    name=st.just("n1"),
+    states=st.builds(
+        lambda base, flags: frozenset({base, *flags}), st.sampled_from(BASES), st.sets(st.sampled_from(FLAGS))
+    ),
+    reason=st.sampled_from(REASONS),
+    weight=st.sampled_from([1, 7, 1_000_000]),
+    comment=st.sampled_from(COMMENTS),
+    is_doubtful=st.booleans(),
+)
+
+
+def ground(node: Node, **settings: object) -> Ground:
+    """What a plan goes by, of one node."""
+    return Ground(SlurmSettings(**settings), {node.name: node}, {})  # type: ignore[arg-type]
+
+
+def after(node: Node, words: tuple[str, ...]) -> Node:
+    """What Slurm makes of an update, as it was found to."""
+    for word in words:
+        key, _, value = word.partition("=")
+        if word in ("state=drain", "state=fail"):
+            node = replace(node, states=node.states | {value.upper()})
+        elif word == "state=undrain":
+            kept = node.reason if "DOWN" in node.states else ""
+            node = replace(node, states=node.states - {"DRAIN"}, reason=kept)
+        elif word == "state=resume":
+            node = replace(node, states=node.states - {"DRAIN", "FAIL", "DOWN"}, reason="")
+        elif key == "weight":
+            node = replace(node, weight=int(value))
+        else:
+            node = replace(node, **{key: value})
+    return node
+
+
+@given(nodes, st.sampled_from(ACTIONS), st.sampled_from(["drain", "fail"]), st.sampled_from(["weight", "mark", "none"]))
+def test_what_is_another_s_is_never_written_and_what_is_written_is_done(
+    node: Node, action: HintAction, hard: str, soft: str
+) -> None:
+    """Whatever a node looks like: one update, after which the same order finds nothing to do."""
+    order = Order("n1", "h-1", action, "foreshock: x", UNTIL)
+    means = ground(node, hard=hard, soft=soft)
+    step = plan(order, means)
+    if isinstance(step, Report):
+        return
+    is_ours = read_reason(node.reason) is not None and not node.is_doubtful
+    is_out = bool(node.states & {"DRAIN", "FAIL", "DOWN", "MAINT", "INVALID_REG"})
+    states = [word for word in step.words if word.startswith(("state=", "reason="))]
+    if states:
+        assert is_ours or (not is_out and action in ("cordon", "drain"))
+        assert not (action == "release" and read_reason(node.reason) != Mark("drain", "h-1"))
+    if "DOWN" in node.states:
+        assert "state=resume" not in step.words
+    changed = after(node, step.words)
+    assert comment_without(changed.comment) == comment_without(node.comment)
+    again = plan(order, ground(changed, hard=hard, soft=soft))
+    assert isinstance(again, Report)
+    # Without our drain, what else keeps work off it comes to light.
+    assert again.result == "done" or (again.result == "foreign" and node.states & {"DOWN", "MAINT", "INVALID_REG"})
+
+
+@given(nodes, st.permutations(["cordon", "avoid", "watch", "drain"]))
+def test_all_that_we_do_to_a_node_is_undone_by_a_release(node: Node, actions: list[HintAction]) -> None:
+    """Weight, comment and states are as they were, whatever was asked in between."""
+    clean = replace(node, states=node.states - {"FAIL", "DRAIN", "DOWN", "MAINT", "INVALID_REG"} | {"IDLE"}, reason="")
+    clean = replace(clean, comment=comment_without(node.comment), is_doubtful=False)
+    changed = clean
+    for action in (*actions, "release"):
+        step = plan(Order("n1", "h-1", action, "foreshock: x", UNTIL), ground(changed))  # type: ignore[arg-type]
+        assert isinstance(step, Write)
+        changed = after(changed, step.words)
+    assert changed == clean
+
+
+@given(st.text(max_size=400), st.sampled_from(["cordon", "drain"]), IDENTS)
+def test_a_reason_of_ours_is_read_back_whatever_its_text(text: str, action: HintAction, hint: str) -> None:
+    """As one line in which nothing reads as a field or a stamp."""
+    reason = reason_of(text, action, hint)
+    assert read_reason(reason) == Mark(action, hint)
+    assert reason.isprintable()
+    assert not set("[]") & set(reason)
+    assert len(reason) < 500
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "fan",
+        "foreshock: fan",
+        "Foreshock: x id=h",
+        "see foreshock: x id=h-1",
+        "foreshock: x id=h-1 and more",
+        "NHC: id=h",
+    ],
+)
+def test_a_reason_that_is_not_all_ours_is_none_of_ours(text: str) -> None:
+    """A person who adds a word to ours has taken the node over."""
+    assert read_reason(text) is None
+
+
+@given(st.text(alphabet="abc =[]:", max_size=30), IDENTS, st.integers(0, 10**6), st.integers(0, 10**6))
+def test_a_comment_keeps_what_stood_in_it(text: str, hint: str, weight: int, was: int) -> None:
+    """One mark of ours at its end; without it, it is as before."""
+    mark = Mark("avoid", hint, weight, was)
+    marked = comment_with(comment_with(text, Mark("watch", "old")), mark)
+    assert read_comment(marked) == mark
+    assert comment_without(marked) == text.strip()
+
+
+def test_names_are_cut_to_what_a_command_may_hold() -> None:
+    """12,500 nodes take a few calls; none is lost or told twice."""
+    names = [f"gpu-cluster-a-{number:05d}" for number in range(12_500)]
+    lists = list(name_lists([*names, names[0]]))
+    assert [name for some in lists for name in some] == names
+    assert len(lists) == 5
+    assert max(len(",".join(some)) for some in lists) <= 60_000
+
+
+def test_a_node_is_written_once_a_round() -> None:
+    """In the order that was given."""
+    orders = [Order(node, "h", "drain", "x", UNTIL) for node in ("a", "b", "a", "c", "d", "e")]
+    assert [[order.node for order in some] for some in rounds(orders, 3)] == [["a", "b"], ["a", "c", "d"], ["e"]]
