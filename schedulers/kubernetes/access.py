@@ -147,7 +147,7 @@ def _token(cluster: Mapping[str, Any], user: Mapping[str, Any], path: Path) -> C
     if user.get("token"):
         token = str(user["token"])
         return lambda: token
-    if user.get("exec"):
+    if isinstance(user.get("exec"), dict):
         return ExecToken(user["exec"], cluster, path)
     return lambda: None
 

@@ -6,9 +6,10 @@
 Requests go over kept connections, no faster than the operator allows. A token that has ended is asked for once more.
 """
 
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -52,6 +53,10 @@ class Client:
         self._access = access
         self._dry_run = {"dryRun": "All"} if settings.dry_run else {}
         self._pace = Pace(settings.requests_per_s)
+        self._lock = Lock()
+        self._users = 0
+        self._followed: set[socket.socket] = set()
+        self._closed = False
         limits = httpx2.Limits(max_connections=settings.at_once + 2, max_keepalive_connections=settings.at_once + 2)
         self._extensions = {"sni_hostname": access.server_name} if access.server_name else {}
         self._http = httpx2.Client(
@@ -78,7 +83,7 @@ class Client:
         for is_last in (False, True):
             self._pace.wait()
             headers = {"content-type": kind, **self._credentials()}
-            with self._answering():
+            with self._using(), self._answering():
                 answer = self._http.request(
                     method, path, content=content, params=parameters, headers=headers, extensions=self._extensions
                 )
@@ -118,6 +123,7 @@ class Client:
         """
         timeout = httpx2.Timeout(self._http.timeout.connect, read=silence_s)
         with (
+            self._using(),
             self._answering(),
             self._http.stream(
                 "GET", path, params=query, headers=self._credentials(), timeout=timeout, extensions=self._extensions
@@ -128,11 +134,51 @@ class Client:
                 if answer.status_code == 401:
                     self._forget_token()
                 raise _error(answer)
-            yield answer.iter_lines()
+            with self._following(answer.extensions["network_stream"].get_extra_info("socket")):
+                yield answer.iter_lines()
 
     def close(self) -> None:
-        """Let go of the connections."""
-        self._http.close()
+        """Let go of the connections: watches end now, requests that are under way end first.
+
+        A socket that another thread still reads is never closed: its number would be another's next, whose bytes the
+        thread would then take.
+        """
+        with self._lock:
+            is_idle = self._users == 0 and not self._closed
+            self._closed = True
+            for followed in self._followed:
+                with suppress(OSError):
+                    socket.socket.shutdown(followed, socket.SHUT_RDWR)  # wakes its reader, and keeps the number
+        if is_idle:
+            self._http.close()
+
+    @contextmanager
+    def _using(self) -> Iterator[None]:
+        with self._lock:
+            if self._closed:
+                raise SchedulerAwayError(f"{self.url}: the connection has been given up")
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                is_last = self._closed and self._users == 0
+            if is_last:
+                self._http.close()
+
+    @contextmanager
+    def _following(self, followed: socket.socket) -> Iterator[None]:
+        with self._lock:
+            self._followed.add(followed)
+            is_late = self._closed
+        try:
+            if is_late:
+                raise SchedulerAwayError(f"{self.url}: the connection has been given up")
+            yield
+        finally:
+            with self._lock:
+                self._followed.discard(followed)
 
     def _credentials(self) -> dict[str, str]:
         try:
@@ -149,7 +195,7 @@ class Client:
     def _answering(self) -> Iterator[None]:
         try:
             yield
-        except (httpx2.HTTPError, httpx2.InvalidURL, RuntimeError) as error:  # RuntimeError: it has been closed
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             raise SchedulerAwayError(f"{self.url}: {type(error).__name__}: {error}"[:_MOST_DETAIL]) from error
 
 

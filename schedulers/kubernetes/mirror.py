@@ -80,7 +80,7 @@ class Mirror:
                 self._nodes[node.name] = node
 
     def close(self) -> None:
-        """Follow no more; the thread ends with its next line."""
+        """Follow no more; closing the client ends the thread."""
         self._closed = True
 
     def _list(self) -> None:

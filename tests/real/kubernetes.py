@@ -98,6 +98,12 @@ class Kubernetes:
             answer.raise_for_status()
             return answer.json()
 
+    def delete(self, path: str) -> None:
+        """End the object at a path of the API, if it is there."""
+        with self.client() as client:
+            answer = client.delete(path)
+            assert answer.is_success or answer.status_code == 404, answer.text
+
     def node(self, name: str) -> Any:
         """A node's object."""
         return self.get(f"/api/v1/nodes/{name}")

@@ -106,7 +106,8 @@ def test_the_scheduler_heeds_what_was_asked(kubernetes_cluster: Cluster, actuato
             "the pods run", lambda: all(p["status"].get("phase") == "Running" for p in _items(path, kubernetes_cluster))
         )
         assert {pod["spec"]["nodeName"] for pod in _items(path, kubernetes_cluster)} == {free}
-        kubernetes_cluster.kubectl("delete", "pod", "-l", "app=heed", "--wait=false")
+        for i in range(4):
+            kubernetes_cluster.delete(f"/api/v1/namespaces/default/pods/heed-{i}")
 
 
 def test_a_hundred_nodes_at_once(kubernetes_cluster: Cluster, actuator: Kubernetes) -> None:
@@ -136,8 +137,7 @@ def test_work_that_still_runs_is_told(kubernetes_cluster: Cluster, actuator: Kub
     wait_for("the pod is bound", lambda: _phase(kubernetes_cluster, "still") == "Running")
     bring(actuator, node, "cordon")
     assert hold_of(actuator, node).is_busy
-    with kubernetes_cluster.client() as client:
-        client.delete("/api/v1/namespaces/default/pods/still").raise_for_status()
+    kubernetes_cluster.delete("/api/v1/namespaces/default/pods/still")
     wait_for("the pod is gone", lambda: not hold_of(actuator, node).is_busy)
 
 
