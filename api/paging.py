@@ -95,6 +95,15 @@ def _moment(value: Any) -> Any:
     return moment
 
 
+def time_of(text: str) -> datetime | None:
+    """The time that a text of a query is; None where it is none."""
+    try:
+        found = _moment(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, datetime) else None
+
+
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 CursorText = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the page before.")]
 Name = Annotated[str, Query(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]

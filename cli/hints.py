@@ -1,6 +1,7 @@
 """`foreshock hints list|approve|withdraw|release`: what is asked of the scheduler, and your word on it.
 
-`cli/controls.py` has `stop`, `resume` and `breaker`, `cli/hint_tests.py` `validated` and `outcomes`.
+`cli/controls.py` has `stop`, `resume` and `breaker`, `cli/hint_tests.py` `validated` and `outcomes`,
+`cli/hint_deliveries.py` `deliveries` and `replay`.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import sqlalchemy as sa
 
 from cli.controls import breaker_group, resume_command, stop_command
 from cli.errors import Failure
+from cli.hint_deliveries import deliveries_command, replay_command
 from cli.hint_tests import outcomes_command, validated_command
 from cli.open import open_store
 from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
@@ -31,7 +33,8 @@ def hints() -> None:
     """What Foreshock asks of the scheduler."""
 
 
-for _command in (stop_command, resume_command, breaker_group, validated_command, outcomes_command):
+_MORE = (stop_command, resume_command, breaker_group, validated_command, outcomes_command, deliveries_command)
+for _command in (*_MORE, replay_command):
     hints.add_command(_command)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -35,8 +36,16 @@ def log_attempt(connection: sa.Connection, attempt: Attempt) -> None:
 
 def attempts_of(connection: sa.Connection, hint: str) -> list[Attempt]:
     """The last attempts at a hint's deliveries, the oldest first, at most MOST_ATTEMPTS."""
-    query = sa.select(_LOG).where(_LOG.c.hint == hint).order_by(_LOG.c.seq.desc()).limit(MOST_ATTEMPTS)
-    rows = connection.execute(query).mappings().all()
+    return _newest(connection, sa.select(_LOG).where(_LOG.c.hint == hint), MOST_ATTEMPTS)
+
+
+def newest_attempts(connection: sa.Connection, limit: int) -> list[Attempt]:
+    """The last attempts of all, the oldest first."""
+    return _newest(connection, sa.select(_LOG), limit)
+
+
+def _newest(connection: sa.Connection, query: sa.Select[Any], limit: int) -> list[Attempt]:
+    rows = connection.execute(query.order_by(_LOG.c.seq.desc()).limit(limit)).mappings().all()
     return [Attempt(**{name: row[name] for name in row if name != "seq"}) for row in reversed(rows)]
 
 

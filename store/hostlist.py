@@ -2,11 +2,14 @@
 
     expand("gpu-[001-003,007],login1") -> ["gpu-001", "gpu-002", "gpu-003", "gpu-007", "login1"]
 
+    compress(["gpu-001", "gpu-002", "login1"]) -> "gpu-[001-002],login1"
+
 Jobs keep the short text (`store/job.py`); whoever needs the hosts expands it here.
 """
 
 import itertools
 import re
+from collections.abc import Iterable
 
 from store.event import RecordError
 
@@ -16,6 +19,8 @@ MAX_HOSTS = 200_000
 NO_HOSTS = frozenset({"", "(null)", "none", "none assigned", "n/a", "unknown"})
 
 _PART = re.compile(r"[^\[\],]+|\[([^\[\]]*)\]", re.ASCII)
+_NUMBERED = re.compile(r"([A-Za-z0-9._-]*?)(\d{1,12})", re.ASCII)
+_PLAIN = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _RANGE = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?", re.ASCII)
 
 
@@ -74,3 +79,31 @@ def _numbers(inside: str, item: str, room: int) -> list[str]:
         width = len(match[1])
         names.extend(f"{number:0{width}d}" for number in range(first, last + 1))
     return names
+
+
+def compress(names: Iterable[str]) -> str:
+    """The short way to write names, sorted: `gpu-001 gpu-002 gpu-003 login1` is `gpu-[001-003],login1`.
+
+    A name that Slurm could not read in a list (of more than letters, digits, `.`, `_` and `-`) is left out.
+    """
+    alone: list[str] = []
+    numbered: dict[tuple[str, int], list[int]] = {}
+    for name in set(names):
+        match = _NUMBERED.fullmatch(name)
+        if match is not None:
+            numbered.setdefault((match[1], len(match[2])), []).append(int(match[2]))
+        elif _PLAIN.fullmatch(name):
+            alone.append(name)
+    parts = [(prefix, _write(prefix, width, sorted(numbers))) for (prefix, width), numbers in numbered.items()]
+    return ",".join(text for _key, text in sorted([*parts, *((name, name) for name in alone)]))
+
+
+def _write(prefix: str, width: int, numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    said = [f"{a:0{width}d}" if a == b else f"{a:0{width}d}-{b:0{width}d}" for a, b in runs]
+    return f"{prefix}{said[0]}" if len(numbers) == 1 else f"{prefix}[{','.join(said)}]"

@@ -7,15 +7,17 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
 from api.auth import Actor, Reader
-from api.paging import MAX_LIMIT, CursorText, Name, decode, page_of
+from api.nodes import NO_TIME
+from api.paging import MAX_LIMIT, Cursor, CursorText, Name, decode, decode_seq, page_of, time_of
 from api.problem import Problem
 from api.reply import listing, reply
-from api.state import Server
+from api.state import Server, State
 from api.wire import Page
 from api.wire_hints import HintOut
 from schedulers.verdict import VerdictError, approve, withdraw
 from store.database import writing
 from store.hint import OPEN_STATES, HintState
+from store.hint_changes import changed_hints, seq_before
 from store.read_pages import hint_page
 from store.read_placements import with_placements
 
@@ -30,11 +32,20 @@ class HintQuery(BaseModel):
     node: Name | None = None
     limit: int = Field(default=100, ge=1, le=MAX_LIMIT)
     cursor: CursorText = None
+    since: Annotated[
+        str | None, Query(max_length=500, description="A time, or `next_cursor` of the answer before.")
+    ] = None
 
 
 @router.get("/hints", operation_id="get_hints", summary="List hints", response_model=Page[HintOut])
 def get_hints(_who: Reader, server: Server, asked: Annotated[HintQuery, Query()]) -> Response:
-    """The newest hints, newest last; the cursor leads to older ones."""
+    """The newest hints, newest last; the cursor leads to older ones.
+
+    With `since`: those that changed since then, ended ones too, each as it is now, in the order of the changes;
+    `next_cursor` is always there, and is the `since` of the next question. A change may be told twice, none is lost.
+    """
+    if asked.since is not None:
+        return _changes(server, asked, asked.since)
     cursor = decode(asked.cursor) if asked.cursor else None
     mark = (cursor.time, cursor.id) if cursor else None
     states = None if asked.state is None else OPEN_STATES if asked.state == "open" else (asked.state,)
@@ -43,6 +54,17 @@ def get_hints(_who: Reader, server: Server, asked: Annotated[HintQuery, Query()]
         items, following = page_of(rows, asked.limit, newest=True, time="created")
         items = with_placements(connection, items)
     return listing(items, following)
+
+
+def _changes(server: State, asked: HintQuery, since: str) -> Response:
+    if asked.state is not None or asked.node is not None or asked.cursor is not None:
+        raise Problem(422, "since tells every change, ends and all: leave state, node and cursor out")
+    with server.engine.connect() as connection:
+        moment = time_of(since)
+        after = seq_before(connection, moment) if moment is not None else decode_seq(since)
+        page = changed_hints(connection, after or 0, asked.limit)
+        items = with_placements(connection, [asdict(hint) for hint in page.hints])
+    return listing(items, Cursor(NO_TIME, str(page.seq)).encode())
 
 
 @router.post(

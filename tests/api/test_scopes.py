@@ -20,6 +20,7 @@ from .conftest import NOW, QUIET, Clock
 
 PUBLIC = {"livez", "readyz", "healthz", "metrics"}
 ACTING = {"approve_hint", "withdraw_hint", "report_validation", "reset_breaker", "post_stop"}
+ACTING |= {"ack_hint", "replay_delivery"}
 TOKENS = tuple(Token(scope, hash_token(f"{scope}-secret"), frozenset({scope})) for scope in SCOPES)
 
 
@@ -50,6 +51,8 @@ def scope_of(method: str, operation: str) -> str:
     """The scope that the design asks for."""
     if operation in ACTING:
         return "act"
+    if operation == "ask_placement":
+        return "read"
     return "ingest" if method == "POST" else "read"
 
 

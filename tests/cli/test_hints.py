@@ -1,6 +1,7 @@
 """`foreshock hints`."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
 from cli.hints import hints
-from store.database import writing
+from schedulers.outgoing import delivery_of
+from store.database import open_database, writing
+from store.delivery_log import Attempt, log_attempt
 from store.hint import Hint
 from store.hint_log import audit_page, read_hint, save_hint
+from store.outbox import owe
 
 # The command takes the real time, so the hints here are of today.
 NOW = datetime.now(UTC)
@@ -101,3 +105,51 @@ def test_a_database_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     """Nothing is made by asking."""
     result = run("list", "--db", f"sqlite:///{tmp_path / 'none' / 'x.db'}")
     assert result.exit_code == 2
+
+
+def tried(url: str, state: str = "failed", hint: str = "h2") -> str:
+    """A delivery of a hint that was tried once."""
+    engine = open_database(url)
+    with writing(engine).begin() as connection:
+        found = read_hint(connection, hint)
+        assert found is not None
+        delivery = delivery_of(found, "cordon", "ops", "act", NOW)
+        owe(connection, [replace(delivery, attempts=1, state=state, last_error="HTTP 500")])
+        log_attempt(connection, Attempt(delivery.id, hint, "ops", NOW, "retry", 500, 0.25, "HTTP 500"))
+    engine.dispose()
+    return delivery.id
+
+
+def test_the_attempts_at_deliveries_are_shown(url: str) -> None:
+    """Of one hint, or the last ones of all; as JSON, too."""
+    ident = tried(url)
+    for arguments in (["h2"], []):
+        result = run("deliveries", *arguments, "--db", url)
+        assert result.exit_code == 0, result.output
+        assert ident in result.output
+        assert "HTTP 500" in result.output
+        assert "owed" not in result.output
+    (row,) = json.loads(run("deliveries", "h2", "--db", url, "--json").output)
+    assert (row["outcome"], row["status"], row["duration_s"]) == ("retry", 500, 0.25)
+    assert "no attempts" in run("deliveries", "h1", "--db", url).output
+    assert "no hint has the id" in run("deliveries", "h9", "--db", url).output
+
+
+def test_a_delivery_is_replayed_by_hand(url: str) -> None:
+    """It is owed again; the audit names the user."""
+    ident = tried(url)
+    result = run("replay", ident, "--db", url)
+    assert result.exit_code == 0, result.output
+    assert f"{ident} is owed to ops again" in result.output
+    assert f"owed to ops: {ident}" in run("deliveries", "h2", "--db", url).output
+    engine = open_database(url)
+    with engine.connect() as connection:
+        assert audit_page(connection, 1, None, "h2")[0]["detail"]["outcome"] == "replayed"
+    engine.dispose()
+
+
+def test_what_has_ended_is_not_replayed(url: str) -> None:
+    """With the reason; nor what is not there."""
+    result = run("replay", tried(url, hint="h3"), "--db", url)
+    assert (result.exit_code, "has ended" in result.output) == (2, True)
+    assert "hints deliveries" in run("replay", "nobody", "--db", url).output

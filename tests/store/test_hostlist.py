@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.event import RecordError
-from store.hostlist import MAX_HOSTS, expand
+from store.hostlist import MAX_HOSTS, compress, expand
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,27 @@ def test_a_range_written_out_reads_back(first: int, count: int, width: int) -> N
     assert len(hosts) == count + 1
     assert hosts[0] == f"n{first:0{width}d}"
     assert hosts[-1] == f"n{first + count:0{width}d}"
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], ""),
+        (["a"], "a"),
+        (["gpu-001"], "gpu-001"),
+        (["gpu-003", "gpu-001", "gpu-002", "gpu-007", "login1"], "gpu-[001-003,007],login1"),
+        (["n9", "n10", "n11"], "n9,n[10-11]"),
+        (["n09", "n10", "n09"], "n[09-10]"),
+        (["a1b", "7", "8"], "[7-8],a1b"),
+        (["good1", "bad,name", "bad[1]", "bad name", "b\n", ""], "good1"),
+    ],
+)
+def test_names_are_written_the_short_way(names: list[str], text: str) -> None:
+    """By prefix and width; what a list cannot hold is left out."""
+    assert compress(names) == text
+
+
+@given(st.sets(st.from_regex(r"[a-c]{0,2}-?[0-9]{1,4}|[a-z]{1,3}", fullmatch=True), max_size=40))
+def test_what_is_written_reads_back(names: set[str]) -> None:
+    """Exactly those names."""
+    assert set(expand(compress(names))) == names

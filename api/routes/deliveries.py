@@ -1,0 +1,87 @@
+"""`GET /hints/{id}/deliveries`, `POST /deliveries/{id}/replay`, `POST /hints/{id}/ack`: what schedulers were told."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Response
+
+from api.auth import Actor, Reader
+from api.json_body import described, json_of
+from api.problem import Problem
+from api.reply import listing, reply
+from api.routes.hints import HintId
+from api.state import Server
+from api.wire import Page
+from api.wire_deliveries import AckIn, DeliveryOut
+from api.wire_hints import HintOut
+from schedulers.acknowledge import acknowledge
+from schedulers.outgoing import action_of
+from schedulers.replay import replay
+from schedulers.verdict import VerdictError
+from store.database import writing
+from store.delivery_log import Attempt, attempts_of, delivery_history
+from store.hint_log import read_hint
+from store.outbox import Delivery
+
+router = APIRouter(tags=["hints"])
+DeliveryId = Annotated[str, Path(min_length=1, max_length=600, pattern=r"^[^\x00]*$")]
+
+
+@router.get(
+    "/hints/{hint}/deliveries",
+    operation_id="get_deliveries",
+    summary="List a hint's deliveries",
+    response_model=Page[DeliveryOut],
+    responses={404: {"description": "No such hint."}},
+)
+def get_deliveries(_who: Reader, server: Server, hint: HintId) -> Response:
+    """What each receiver was sent or is owed, with every attempt, the oldest first (the last thousand attempts)."""
+    with server.engine.connect() as connection:
+        if read_hint(connection, hint) is None:
+            raise Problem(404, f"no hint has the id {hint!r}")
+        return listing([_object(delivery, log) for delivery, log in delivery_history(connection, hint)])
+
+
+@router.post(
+    "/deliveries/{delivery}/replay",
+    operation_id="replay_delivery",
+    summary="Deliver once more",
+    response_model=DeliveryOut,
+    responses={404: {"description": "No such delivery."}, 409: {"description": "Its hint has ended or was raised."}},
+)
+def replay_delivery(who: Actor, server: Server, delivery: DeliveryId) -> Response:
+    """Owe a delivery again, under the same webhook-id: it is made within seconds. A release may always be."""
+    try:
+        with writing(server.engine).begin() as connection:
+            made = replay(connection, delivery, server.clock(), who, server.settings.mode)
+            log = [one for one in attempts_of(connection, made.hint) if one.delivery == made.id]
+    except VerdictError as error:
+        raise Problem(409 if error.known else 404, str(error)) from error
+    return reply(_object(made, log))
+
+
+@router.post(
+    "/hints/{hint}/ack",
+    operation_id="ack_hint",
+    summary="Say what became of a hint",
+    response_model=HintOut,
+    openapi_extra=described(AckIn, {"scheduler": "volcano", "result": "confirmed"}),
+    responses={404: {"description": "No such hint."}, 409: {"description": "It is not to be acted upon."}},
+)
+def ack_hint(_who: Actor, server: Server, hint: HintId, said: Annotated[AckIn, Depends(json_of(AckIn))]) -> Response:
+    """For a scheduler that pulls: it took the hint, did it, let go of the node, or will not. Twice is once."""
+    try:
+        with writing(server.engine).begin() as connection:
+            moved = acknowledge(connection, hint, said.result, said.scheduler, server.clock(), said.detail)
+    except VerdictError as error:
+        raise Problem(409 if error.known else 404, str(error)) from error
+    return reply(asdict(moved))
+
+
+def _object(delivery: Delivery, log: Sequence[Attempt]) -> dict[str, Any]:
+    found = asdict(delivery)
+    del found["payload"]
+    names = ("time", "outcome", "status", "duration_s", "detail")
+    attempts = [{name: getattr(one, name) for name in names} for one in log]
+    return {**found, "action": action_of(delivery), "log": attempts}

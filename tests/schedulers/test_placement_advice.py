@@ -1,0 +1,124 @@
+"""Which nodes are avoided and which preferred: reasons, packing over leaves, and that nothing is in both."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedulers.placement_advice import Candidate, Need, advise, why_not
+from store.read_placement import Place, Standing
+
+UNKNOWN = 0.02
+FROM = 0.07
+
+
+def one(node: str, leaf: str | None = "l1", risk: float | None = 0.001, gpus: int | None = 8, **more: Any) -> Candidate:
+    """A node that is well."""
+    return Candidate(node, Place(leaf, more.pop("rack", None), None, gpus), more.pop("state", "ok"), risk, **more)
+
+
+def hint(action: str, state: str) -> Standing:
+    """A standing hint."""
+    return Standing("h", action, state)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "why"),
+    [
+        (one("a"), None),
+        (one("a", state="out"), "out"),
+        (one("a", state="faulty"), "faulty"),
+        (one("a", state="silent"), None),
+        (one("a", hint=hint("cordon", "confirmed")), "hint"),
+        (one("a", hint=hint("drain", "sent")), "hint"),
+        (one("a", hint=hint("avoid", "approved")), "hint"),
+        (one("a", hint=hint("watch", "approved")), None),
+        (one("a", hint=hint("cordon", "proposed")), None),
+        (one("a", hint=hint("cordon", "shadow")), None),
+        (one("a", risk=0.07), "risk"),
+        (one("a", risk=0.0699), None),
+        (one("a", risk=None), None),
+        (one("a", risk=0.9, left_alone=True), None),
+        (one("a", state="faulty", left_alone=True), "faulty"),
+    ],
+)
+def test_why_a_node_is_avoided(candidate: Candidate, why: str | None) -> None:
+    """What is certain before what is likely; a proposal or a shadow asks nothing yet."""
+    assert why_not(candidate, FROM) == why
+
+
+def test_without_a_count_all_are_preferred_by_risk() -> None:
+    """One whose risk is not known stands between the well and the doubtful; so does one of the control group."""
+    nodes = [one("d", risk=0.05), one("b", risk=None), one("a", risk=0.001), one("c", risk=0.06, left_alone=True)]
+    found = advise(nodes, Need(), FROM, UNKNOWN)
+    assert found.prefer == ["a", "b", "c", "d"]
+    assert (found.avoid, found.short, found.leaves) == ({}, 0, 1)
+
+
+def leaf(name: str, *risks: float) -> list[Candidate]:
+    """The nodes of a leaf."""
+    return [one(f"{name}{i}", name, risk) for i, risk in enumerate(risks)]
+
+
+def test_one_leaf_is_better_than_two() -> None:
+    """Even where the least risk lies on two."""
+    nodes = leaf("a", 0.001, 0.001) + leaf("b", 0.001, 0.001) + leaf("c", 0.01, 0.01, 0.01, 0.01)
+    found = advise(nodes, Need(4), FROM, UNKNOWN)
+    assert (found.prefer, found.leaves) == (["c0", "c1", "c2", "c3"], 1)
+
+
+def test_of_leaves_that_would_do_the_least_risk_is_taken() -> None:
+    """And its best nodes."""
+    nodes = leaf("a", 0.01, 0.01, 0.01) + leaf("b", 0.03, 0.002, 0.004) + leaf("c", 0.06, 0.06)
+    assert advise(nodes, Need(2), FROM, UNKNOWN).prefer == ["b1", "b2"]
+
+
+def test_of_equals_the_leaf_that_fits_best_is_taken() -> None:
+    """The large one stays whole for a large job."""
+    nodes = leaf("a", *[0.001] * 8) + leaf("b", *[0.001] * 3)
+    assert advise(nodes, Need(3), FROM, UNKNOWN).prefer == ["b0", "b1", "b2"]
+
+
+def test_the_fewest_leaves_are_used() -> None:
+    """The larger ones first, and what is left goes where it fits best."""
+    nodes = leaf("a", *[0.001] * 2) + leaf("b", *[0.001] * 4) + leaf("c", *[0.001] * 5) + leaf("d", *[0.001] * 3)
+    found = advise(nodes, Need(7), FROM, UNKNOWN)
+    assert found.leaves == 2
+    assert found.prefer == ["c0", "c1", "c2", "c3", "c4", "a0", "a1"]
+
+
+def test_what_is_missing_is_told() -> None:
+    """Rather than filled with nodes that are to be avoided."""
+    found = advise([one("a"), one("b", state="out"), one("c", gpus=4), one("d", gpus=None)], Need(3, 8), FROM, UNKNOWN)
+    assert (found.prefer, found.short, found.avoid) == (["a"], 2, {"b": "out"})
+
+
+def test_nodes_without_a_leaf_go_by_their_rack_or_stand_alone() -> None:
+    """Two of which nothing is known share nothing that we know of."""
+    racked = [one("a", None, rack="r1"), one("b", None, rack="r1")]
+    assert advise(racked, Need(2), FROM, UNKNOWN).leaves == 1
+    assert advise([one("a", None), one("b", None)], Need(2), FROM, UNKNOWN).leaves == 2
+
+
+@given(
+    nodes=st.lists(
+        st.tuples(
+            st.sampled_from(["l1", "l2", "l3", None]),
+            st.one_of(st.none(), st.floats(0, 1)),
+            st.sampled_from(["ok", "out", "faulty", "silent", "at_risk"]),
+        ),
+        max_size=30,
+    ),
+    count=st.one_of(st.none(), st.integers(1, 40)),
+)
+def test_no_node_is_in_both_lists(nodes: list[tuple[str | None, float | None, str]], count: int | None) -> None:
+    """Every node is in one of them, where all are asked for; the order they come in does not matter."""
+    candidates = [one(f"n{i}", place, risk, state=state) for i, (place, risk, state) in enumerate(nodes)]
+    found = advise(candidates, Need(count), FROM, UNKNOWN)
+    assert not found.avoid.keys() & set(found.prefer)
+    assert len(set(found.prefer)) == len(found.prefer)
+    usable = len(nodes) - len(found.avoid)
+    assert len(found.prefer) == (usable if count is None else min(usable, count))
+    assert found.short == (0 if count is None else max(0, count - usable))
+    assert advise(candidates[::-1], Need(count), FROM, UNKNOWN) == found
