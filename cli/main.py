@@ -35,6 +35,7 @@ COMMANDS = {
     "links": "cli.links",
     "models": "cli.models",
     "parse": "cli.parse",
+    "policy": "cli.policy",
     "rules": "cli.rules",
     "score": "cli.predict",
     "serve": "cli.serve",

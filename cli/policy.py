@@ -1,0 +1,153 @@
+"""`foreshock policy check`, `show`, `dry-run`: a policy tried before it is in force, and which ones were when."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from cli.errors import Failure
+from cli.open import open_store
+from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.policy_table import check_policy_file, policy_of, read_yaml
+from cli.policy_trial import Trial, try_policy
+from schedulers.policy_version import canonical, version_of
+from schedulers.settings import Policy
+from schedulers.thresholds import steps
+from store.event import RecordError, format_time, parse_time
+from store.policy_log import policies_page
+
+_FILE = click.argument("file", type=click.Path(path_type=Path))
+_SIZES = (8, 256, 1024, 10_000)
+
+
+@click.group()
+def policy() -> None:
+    """Try a policy, and see which was in force when."""
+
+
+def read_policy_file(file: Path) -> Policy:
+    """The policy of a file, as the server reads it.
+
+    Raises:
+        Failure: it cannot be read, or does not hold; names file and key.
+    """
+    table = read_yaml(file)
+    check_policy_file(table, str(file))
+    return policy_of(table, str(file))
+
+
+@policy.command("check")
+@_FILE
+@JSON_OPTION
+def check(file: Path, as_json: bool) -> None:
+    """Read a policy file as the server does, and tell what it comes to; exit 2 where it does not hold."""
+    found = read_policy_file(file)
+    rows = [_thresholds(found, gpus) for gpus in _SIZES]
+    if as_json:
+        whole = orjson.loads(canonical(found))
+        print_json({"file": str(file), "version": version_of(found), "policy": whole, "thresholds": rows})
+        return
+    click.echo(f"{file} holds: version {version_of(found)}, mode {found.mode}")
+    print_table(rows, ("job_gpus", "watch", "avoid", "checkpoint"))
+
+
+def _thresholds(found: Policy, gpus: int) -> dict[str, Any]:
+    limits = steps(found.thresholds, found.costs, gpus, found.costs.node_gpus)
+    return {"job_gpus": gpus, **asdict(limits)}
+
+
+@policy.command("show")
+@DB_OPTION
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="The newest so many.")
+@JSON_OPTION
+def show(url: str, limit: int, as_json: bool) -> None:
+    """Which policies came into force when, the newest first, and what each changed."""
+    engine = open_store(url)
+    with engine.connect() as connection:
+        rows = policies_page(connection, limit + 1)
+    engine.dispose()
+    texts = [orjson.loads(row["text"]) for row in rows]
+    shown = [
+        {
+            "time": format_time(row["time"]),
+            "version": row["version"],
+            "mode": text.get("mode"),
+            "changes": _changes(texts[place + 1], text) if place + 1 < len(texts) else [],
+            "policy": text,
+        }
+        for place, (row, text) in enumerate(zip(rows, texts, strict=True))
+    ][:limit]
+    if as_json:
+        print_json(shown)
+        return
+    print_table(
+        [{**row, "changes": ", ".join(row["changes"])} for row in shown], ("time", "version", "mode", "changes")
+    )
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What is otherwise: `budgets.nodes 8 -> 4`."""
+    before, after = _flat(old), _flat(new)
+    keys = sorted({*before, *after})
+    return [f"{key} {before.get(key)} -> {after.get(key)}" for key in keys if before.get(key) != after.get(key)]
+
+
+def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found |= {f"{key}.{inner}": it for inner, it in value.items()}
+        else:
+            found[key] = value
+    return found
+
+
+@policy.command("dry-run")
+@_FILE
+@DB_OPTION
+@click.option("--since", help="From this time on. [default: 28 days before --until]")
+@click.option("--until", help="Before this time. [default: the newest record]")
+@click.option(
+    "--step-min", type=click.IntRange(1, 24 * 60), default=60, show_default=True, help="Minutes between decisions."
+)
+@JSON_OPTION
+def dry_run(file: Path, url: str, since: str | None, until: str | None, step_min: int, as_json: bool) -> None:
+    """What a policy would have asked over the stored history, and whether it would have been right.
+
+    Nothing is written or sent. Every hint counts as carried out at once, and the breaker as reset by a person after a
+    day. Beside it: the same for a cordon at every fatal Xid.
+    """
+    found = read_policy_file(file)
+    engine = open_store(url)
+    try:
+        with engine.connect() as connection:
+            asked = Trial(_moment(since, "--since"), _moment(until, "--until"), timedelta(minutes=step_min))
+            report = try_policy(connection, found, asked)
+    finally:
+        engine.dispose()
+    if as_json:
+        print_json({"file": str(file), **report})
+        return
+    click.echo(
+        f"{file}, version {report['version']}: {report['since']} to {report['until']}, {report['moments']} decisions"
+    )
+    click.echo(f"{report['nodes']} nodes, {report['node_days']:.0f} node-days, {report['outages']} unplanned outages")
+    print_table(report["table"], ("policy", "asked", "count", "right", "false", "caught", "held_gpu_h", "lead_h_p50"))
+    for row in report["held_back"]:
+        click.echo(f"held back: {row['count']} by {row['limit']}, as {row['example']}")
+    for trip in report["trips"]:
+        click.echo(f"tripped: {trip['time']} {trip['why']}")
+
+
+def _moment(text: str | None, option: str) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = parse_time(text)
+    except RecordError as error:
+        raise Failure(f"{option}: {error}") from error
+    return moment.astimezone(UTC)

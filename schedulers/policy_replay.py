@@ -1,0 +1,183 @@
+"""What a policy would have asked over stored history: decided anew at each moment, its own hints in memory. No writes.
+
+    lived = replay_policy(connection, ask_by(policy), policy, Span(since, until))
+    lived.episodes                        # who was asked what, from when to when, and why
+
+Any function from `Inputs` to a `Decision` can be lived through (`schedulers/baselines.py`). Every hint is carried out
+at once, as in mode `act`; a person approves nothing, and resets the breaker after a day. What is not kept cannot be
+asked of: when a node was silent, who was in the control group, how grave an incident was before it was over.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+import sqlalchemy as sa
+
+from schedulers.facts import HOLDING, Inputs
+from schedulers.gather import look_back
+from schedulers.policy import Decision, decide
+from schedulers.settings import Policy
+from store import schema
+from store.event import format_time
+from store.hint import OPEN_STATES, Hint, HintAction
+from store.hint_log import ACTOR_POLICY
+from store.trips import Trip
+
+Ask: TypeAlias = Callable[[Inputs], Decision]
+_ASKING = ("approved", "sent", "confirmed")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What is lived through: from `since` to before `until`, at each step and when each fatal fault began."""
+
+    since: datetime
+    until: datetime
+    step: timedelta = timedelta(hours=1)
+    reset_after: timedelta = timedelta(hours=24)  # of a trip of the breaker, by a person
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One node that was asked for one thing, from when to when; `until` None: to the end of the span."""
+
+    hint: str
+    node: str
+    action: HintAction
+    since: datetime
+    until: datetime | None
+    reason: str
+    held_back: str | None = None  # what would have been a hold, and why it was not
+
+    @property
+    def is_hold(self) -> bool:
+        """Whether it keeps work off the node."""
+        return self.action in HOLDING
+
+
+@dataclass(frozen=True, slots=True)
+class Lived:
+    """What a policy asked over a span: how often it was asked, at how many moments, and what tripped."""
+
+    span: Span
+    moments: int
+    episodes: Sequence[Episode]
+    trips: Sequence[Trip]
+
+
+@dataclass
+class _Memory:
+    """The hints of the replay, the episodes that are over, and those that run, by hint."""
+
+    hints: dict[str, Hint] = field(default_factory=dict)
+    past: list[Episode] = field(default_factory=list)
+    running: dict[str, Episode] = field(default_factory=dict)
+    trips: dict[tuple[str, str], Trip] = field(default_factory=dict)
+    all_trips: list[Trip] = field(default_factory=list)
+
+
+def ask_by(policy: Policy) -> Ask:
+    """What a policy asks, as though it were carried out: in mode `act`, by nobody stopped."""
+    acting = replace(policy, mode="act", stop="none", stop_file=None)
+    return lambda inputs: decide(inputs, acting)
+
+
+def replay_policy(
+    connection: sa.Connection, ask: Ask, policy: Policy, span: Span, on_step: Callable[[int, int], None] | None = None
+) -> Lived:
+    """Live through a span.
+
+    Args:
+        policy: its windows say how far back faults and hints are looked at.
+        on_step: told how many of how many moments are done.
+    """
+    memory = _Memory()
+    moments = list(_moments(connection, span))
+    for count, now in enumerate(moments):
+        _expire(memory, now)
+        _reset(memory, now, span)
+        seen = look_back(connection, policy, now)
+        inputs = replace(seen, hints=tuple(memory.hints.values()), trips=tuple(memory.trips.values()))
+        _apply(memory, ask(inputs), now)
+        _forget(memory, now, policy)
+        if on_step is not None:
+            on_step(count + 1, len(moments))
+    episodes = sorted([*memory.past, *memory.running.values()], key=lambda one: (one.since, one.node, one.action))
+    return Lived(span, len(moments), episodes, tuple(memory.all_trips))
+
+
+def _moments(connection: sa.Connection, span: Span) -> Iterator[datetime]:
+    """When is decided, in order: the steps, and the beginnings of fatal faults in between."""
+    table = schema.incidents.c
+    query = sa.select(table.start).where(
+        table.severity == "fatal", table.cause == "hardware", table.node.is_not(None), table.start < span.until
+    )
+    found = set(connection.scalars(query.where(table.start >= span.since)))
+    now = span.since
+    while now < span.until:
+        found.add(now)
+        now += span.step
+    return iter(sorted(found))
+
+
+def _expire(memory: _Memory, now: datetime) -> None:
+    for hint in list(memory.hints.values()):
+        if hint.state in OPEN_STATES and hint.valid_until <= now:
+            memory.hints[hint.id] = replace(hint, state="expired")
+            _end(memory, hint, hint.valid_until)
+
+
+def _reset(memory: _Memory, now: datetime, span: Span) -> None:
+    for group, trip in memory.trips.items():
+        if trip.reset is None and now - trip.time >= span.reset_after:
+            memory.trips[group] = replace(trip, reset=now, reset_by="replay")
+
+
+def _apply(memory: _Memory, decision: Decision, now: datetime) -> None:
+    for hint in decision.released:
+        closed = {"by": ACTOR_POLICY, "time": format_time(now)}
+        memory.hints[hint.id] = replace(hint, state="released", evidence={**hint.evidence, "closed": closed})
+        _end(memory, hint, now)
+    for hint, _word in decision.changed:
+        memory.hints[hint.id] = hint
+        _begin(memory, hint, now)
+    for trip in decision.tripped:
+        if trip.group not in memory.trips or memory.trips[trip.group].reset is not None:
+            noted = Trip(len(memory.all_trips) + 1, now, *trip.group, trip.why, trip.count)
+            memory.trips[trip.group] = noted
+            memory.all_trips.append(noted)
+
+
+def _begin(memory: _Memory, hint: Hint, now: datetime) -> None:
+    """What a hint asks from now on, where it is something else than before."""
+    runs = memory.running.get(hint.id)
+    held_back = hint.evidence.get("held")
+    if hint.state not in _ASKING:
+        held_back = f"waits for a person: {hint.evidence.get('quiet', hint.state)}"
+    if runs is not None and (runs.action, runs.held_back) == (hint.action, held_back):
+        return
+    _end(memory, hint, now)
+    memory.running[hint.id] = Episode(hint.id, hint.node, hint.action, now, None, hint.reason, held_back)
+
+
+def _end(memory: _Memory, hint: Hint, now: datetime) -> None:
+    if (runs := memory.running.pop(hint.id, None)) is not None:
+        memory.past.append(replace(runs, until=now))
+
+
+def _forget(memory: _Memory, now: datetime, policy: Policy) -> None:
+    """Let go of what no decision asks for any more (`store/hint_log.py`, recent_hints)."""
+    since = now - timedelta(seconds=max(3600.0, policy.breaker.window_s))
+    memory.hints = {
+        ident: hint
+        for ident, hint in memory.hints.items()
+        if hint.state in OPEN_STATES or hint.valid_until > now or hint.created >= since
+    }
+
+
+def held_back(lived: Lived) -> Counter[str]:
+    """What was turned down, by the kind of limit: quorum, breaker, budget, waits for a person."""
+    return Counter(one.held_back.partition(":")[0] for one in lived.episodes if one.held_back is not None)

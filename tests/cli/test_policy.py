@@ -1,0 +1,152 @@
+"""`foreshock policy`: a file tried, the versions in force, a policy over stored history."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner, Result
+
+from cli.main import foreshock
+from diagnosis.incidents_table import update_incidents
+from schedulers.policy_version import canonical, version_of
+from schedulers.settings import Budgets, Policy
+from store.append import append_events, append_nodes, append_outages
+from store.database import migrate, open_database, writing
+from store.event import Event
+from store.node import Node
+from store.outage import Outage
+from store.policy_log import note_policy
+
+EXAMPLE = Path(__file__).parents[2] / "deploy" / "policy.example.yaml"
+NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def run(*words: str) -> Result:
+    """The command's result."""
+    return CliRunner().invoke(foreshock, ["policy", *words])
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """Two nodes, one of which failed an hour after an Xid 79; the other had one and lived on."""
+    found = f"sqlite:///{tmp_path / 'f.db'}"
+    engine = open_database(found)
+    migrate(engine)
+    with writing(engine).begin() as connection:
+        append_nodes(connection, [Node("a", "r", "l", gpus=8), Node("b", "r", "l", gpus=8)])
+        facts: dict[str, Any] = {"source": "kernel", "kind": "xid", "code": 79, "severity": "fatal", "message": "x"}
+        events = [Event(time=NOW + i * HOUR, node=node, cause="hardware", **facts) for i, node in enumerate("ab")]
+        update_incidents(connection, append_events(connection, events, received=NOW).new)
+        append_outages(connection, [Outage("a", NOW + HOUR, NOW + 3 * HOUR, "DOWN", "x", None, False, "hardware")])
+    engine.dispose()
+    return found
+
+
+def noted(url: str, *policies: Policy) -> None:
+    """Policies that came into force, an hour apart."""
+    engine = open_database(url)
+    with writing(engine).begin() as connection:
+        for i, policy in enumerate(policies):
+            note_policy(connection, version_of(policy), canonical(policy), NOW + i * HOUR)
+    engine.dispose()
+
+
+def test_a_file_that_holds_is_said_so_with_its_version_and_thresholds() -> None:
+    """For jobs of several sizes; JSON has the whole policy."""
+    result = run("check", str(EXAMPLE))
+    assert result.exit_code == 0
+    assert f"{EXAMPLE} holds: version {version_of(Policy())}, mode shadow" in result.output
+    told = json.loads(run("check", str(EXAMPLE), "--json").output)
+    assert told["policy"] == json.loads(canonical(Policy()))
+    assert {row["job_gpus"]: round(row["avoid"], 4) for row in told["thresholds"]}[1024] == 0.0688
+
+
+def test_a_file_that_does_not_hold_is_refused_with_its_place(tmp_path: Path) -> None:
+    """Exit 2; one sentence."""
+    file = tmp_path / "p.yaml"
+    for text, words in (
+        ("mode: act\n", "begin the file with `version: 1`"),
+        ("version: 1\nbudget: {}\n", "did you mean 'budgets'?"),
+        ("version: 1\nmode: [\n", "line"),
+    ):
+        file.write_text(text)
+        for command in (("check", str(file)), ("dry-run", str(file), "--db", "sqlite:///x")):
+            result = run(*command)
+            assert (result.exit_code, str(file) in result.output, words in result.output) == (2, True, True)
+    assert run("check", str(tmp_path / "none")).exit_code == 2
+
+
+def test_the_versions_are_shown_with_what_each_changed(url: str) -> None:
+    """The newest first; the first one changed nothing."""
+    noted(url, Policy(), Policy(mode="act", budgets=Budgets(nodes=4)), Policy(mode="act"))
+    told = json.loads(run("show", "--db", url, "--json").output)
+    assert [row["mode"] for row in told] == ["act", "act", "shadow"]
+    assert [row["changes"] for row in told] == [
+        ["budgets.nodes 4 -> 8"],
+        ["budgets.nodes 8 -> 4", "mode shadow -> act"],
+        [],
+    ]
+    assert told[0]["version"] == version_of(Policy(mode="act"))
+    page = run("show", "--db", url, "--limit", "1").output
+    assert "budgets.nodes 4 -> 8" in page
+    assert "shadow" not in page
+
+
+def test_a_dry_run_tells_what_would_have_been_asked_and_whether_it_was_right(url: str) -> None:
+    """One of two nodes may be held: the other waits until that one is repaired."""
+    span = ("--since", "2025-03-01T00:00:00Z", "--until", "2025-03-05T00:00:00Z")
+    told = json.loads(run("dry-run", str(EXAMPLE), "--db", url, *span, "--json").output)
+    assert (told["version"], told["nodes"], told["node_days"], told["outages"]) == (version_of(Policy()), 2, 8.0, 1)
+    assert told["by_action"] == {"cordon": 2}
+    assert [(one["node"], one["action"], one["since"][11:16], one["held_back"]) for one in told["episodes"]] == [
+        ("a", "cordon", "12:00", None),
+        ("b", "avoid", "13:00", "budget: 1 nodes are held already, 2 % of the nodes may be"),
+        ("b", "cordon", "16:00", None),  # at the step after the release
+    ]
+    assert told["held_back"] == [{"limit": "budget", "count": 1, "example": told["episodes"][1]["held_back"]}]
+
+
+def test_without_limits_both_are_held(url: str, tmp_path: Path) -> None:
+    """Two of two nodes are more than the default's share."""
+    file = tmp_path / "p.yaml"
+    file.write_text("version: 1\nbudgets: {percent_of_nodes: 100}\n")
+    span = ("--since", "2025-03-01T00:00:00Z", "--until", "2025-03-05T00:00:00Z")
+    told = json.loads(run("dry-run", str(file), "--db", url, *span, "--step-min", "30", "--json").output)
+    mine = next(row for row in told["table"] if (row["policy"], row["asked"]) == ("this policy", "cordon, drain"))
+    assert (mine["count"], mine["right"], mine["false"], mine["caught"], mine["lead_h_p50"]) == (2, 1, 1, 1, 1.0)
+    assert mine["held_gpu_h"] == 8 * (1 + 24.5)
+    assert mine["false_per_1000_node_days"] == 125.0
+    habit = next(row for row in told["table"] if (row["policy"], row["asked"])[1] != "avoid" and row != mine)
+    assert habit["count"] == 2
+    page = run("dry-run", str(file), "--db", url, *span).output
+    assert "this policy" in page
+    assert "cordon on fatal xid" in page
+    assert "8 node-days, 1 unplanned outages" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--since", "2025-03-02T00:00:00Z", "--until", "2025-03-01T00:00:00Z"), "is not before"),
+        (("--since", "yesterday"), "--since"),
+        (("--step-min", "0"), "--step-min"),
+    ],
+)
+def test_a_span_that_is_none_is_refused(url: str, options: tuple[str, ...], words: str) -> None:
+    """Exit 2."""
+    result = run("dry-run", str(EXAMPLE), "--db", url, *options)
+    assert (result.exit_code, words in result.output) == (2, True)
+
+
+def test_a_dry_run_of_an_empty_database_says_what_to_do(tmp_path: Path) -> None:
+    """Load records, or name a time."""
+    url = f"sqlite:///{tmp_path / 'e.db'}"
+    engine: sa.Engine = open_database(url)
+    migrate(engine)
+    engine.dispose()
+    result = run("dry-run", str(EXAMPLE), "--db", url)
+    assert (result.exit_code, "foreshock ingest" in result.output) == (2, True)

@@ -1,0 +1,181 @@
+"""A policy lived through stored history: nothing later than each moment is seen, nothing is written."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from diagnosis.incidents_table import update_incidents
+from schedulers.baselines import cordon_on_fatal_xid, no_action
+from schedulers.facts import Inputs
+from schedulers.policy import Decision
+from schedulers.policy_replay import Ask, Lived, Span, ask_by, held_back, replay_policy
+from schedulers.settings import Breaker, Budgets, Policy, Validity
+from store import schema
+from store.append import append_events, append_nodes, append_outages
+from store.database import writing
+from store.event import Event
+from store.node import Node
+from store.outage import Outage
+from store.save_scores import save_scores
+from store.score import Score
+
+from .cluster import HOUR, NOW
+
+DAY = 24 * HOUR
+SPAN = Span(NOW, NOW + 4 * DAY)
+WIDE = Policy(budgets=Budgets(99, 100.0, 99, 99, 99, 99), breaker=Breaker(nodes=99, cluster_nodes=99))
+
+
+def struck(engine: sa.Engine, node: str, hours: float, source: str = "kernel", **more: Any) -> None:
+    """A fault, so many hours into the span: Xid 79 unless told otherwise."""
+    facts: dict[str, Any] = {"kind": "xid", "code": 79, "severity": "fatal", "cause": "hardware"} | more
+    event = Event(time=NOW + hours * HOUR, node=node, source=source, message="off the bus", **facts)
+    with writing(engine).begin() as connection:
+        update_incidents(connection, append_events(connection, [event], received=NOW).new)
+
+
+def out(engine: sa.Engine, node: str, hours: float, ended: float | None, reason: str = "Xid") -> None:
+    """An outage, by hours into the span."""
+    end = None if ended is None else NOW + ended * HOUR
+    with writing(engine).begin() as connection:
+        append_outages(connection, [Outage(node, NOW + hours * HOUR, end, "DOWN", reason, None, False, "hardware")])
+
+
+def scored(engine: sa.Engine, hours: float, **values: float) -> None:
+    """A scoring, so many hours into the span."""
+    moment = NOW + hours * HOUR
+    with writing(engine).begin() as connection:
+        save_scores(connection, [Score(node, moment, 24, value, (), "m") for node, value in values.items()])
+
+
+@pytest.fixture
+def fleet(any_engine: sa.Engine) -> sa.Engine:
+    """Four nodes of two leaves."""
+    with writing(any_engine).begin() as connection:
+        append_nodes(connection, [Node(name, f"r-{name}", f"l{i // 2}", gpus=8) for i, name in enumerate("abcd")])
+    return any_engine
+
+
+def lived(engine: sa.Engine, policy: Policy = WIDE, ask: Ask | None = None, span: Span = SPAN) -> Lived:
+    """The replay."""
+    with engine.connect() as connection:
+        return replay_policy(connection, ask or ask_by(policy), policy, span)
+
+
+def told(found: Lived) -> list[tuple[str, str, float, float | None]]:
+    """Who was asked what, from and until which hour."""
+    return [
+        (one.node, one.action, (one.since - NOW) / HOUR, None if one.until is None else (one.until - NOW) / HOUR)
+        for one in found.episodes
+    ]
+
+
+def test_a_fault_is_held_from_its_very_moment_until_it_has_been_well_for_a_day(fleet: sa.Engine) -> None:
+    """Between two steps; the release comes at a step."""
+    struck(fleet, "a", 10.25)
+    assert told(lived(fleet)) == [("a", "cordon", 10.25, 35)]
+    assert told(lived(fleet, span=replace(SPAN, until=NOW + DAY))) == [("a", "cordon", 10.25, None)]
+
+
+def test_a_repair_ends_a_hold(fleet: sa.Engine) -> None:
+    """While the node is out nothing changes; an outage that lasted beyond a moment had no end then."""
+    struck(fleet, "a", 10)
+    out(fleet, "a", 12.5, 20.5)
+    assert told(lived(fleet)) == [("a", "cordon", 10, 21)]
+
+
+def test_scores_ask_for_avoid_and_what_follows_is_another_episode(fleet: sa.Engine) -> None:
+    """Watch, avoid, cordon by a fault, released; then the score asks anew."""
+    for hours in range(0, 96, 12):
+        scored(fleet, hours, a=0.03 if hours < 12 else 0.3 if hours < 60 else 0.01)
+    struck(fleet, "a", 30.5)
+    assert told(lived(fleet)) == [
+        ("a", "watch", 0, 12),
+        ("a", "avoid", 12, 30.5),
+        ("a", "cordon", 30.5, 55),
+        ("a", "avoid", 56, 60),
+    ]
+
+
+def test_a_hint_that_nobody_renews_lapses_in_the_replay_too(fleet: sa.Engine) -> None:
+    """A score that is missing from then on releases nothing: the hint ends with its validity."""
+    scored(fleet, 0, a=0.3)
+    policy = replace(WIDE, validity=Validity(avoid_s=10 * 3600.0))
+    ((_, action, since, until),) = told(lived(fleet, policy))
+    assert (action, since) == ("avoid", 0)
+    assert until is not None and 24 < until <= 34
+
+
+def test_what_is_held_back_is_told_apart(fleet: sa.Engine) -> None:
+    """By a budget; quiet hours; and by the breaker, which a person resets a day later."""
+    for node in "ab":
+        struck(fleet, node, 10)
+    tight = lived(fleet, replace(WIDE, budgets=Budgets(1, 100.0, 99, 99, 99, 99)))
+    assert [(one.node, one.action, one.held_back is None) for one in tight.episodes] == [
+        ("a", "cordon", True),
+        ("b", "avoid", False),
+    ]
+    assert held_back(tight) == {"budget": 1}
+    hour = (NOW + 10 * HOUR).hour
+    quiet = lived(fleet, replace(WIDE, quiet_hours=(f"{hour:02}:00-{(hour + 2) % 24:02}:00",)))
+    assert held_back(quiet) == {"waits for a person": 2}
+    assert [(node, since) for node, _, since, _ in told(quiet)] == [("a", 10), ("b", 10), ("a", 12), ("b", 12)]
+    trips = lived(fleet, replace(WIDE, breaker=Breaker(nodes=2, cluster_nodes=99)))
+    assert {trip.group for trip in trips.trips} == {("leaf", "l0")}
+    assert held_back(trips) == {"breaker": 2}
+
+
+def test_each_decision_sees_what_was_known_and_its_own_hints(fleet: sa.Engine) -> None:
+    """No later fault; no hint but its own; and it is asked at each step and at each fatal fault."""
+    struck(fleet, "a", 1.5)
+    struck(fleet, "b", 3, severity="error")
+    with writing(fleet).begin() as connection:
+        connection.execute(
+            schema.hints.insert().values(
+                id="h", node="c", action="cordon", state="sent", reason="r", owner="o", created=NOW,
+                valid_until=NOW + 9 * DAY, evidence={},
+            )
+        )  # fmt: skip
+    seen: list[Inputs] = []
+
+    def ask(inputs: Inputs) -> Decision:
+        seen.append(inputs)
+        return no_action(inputs)
+
+    found = lived(fleet, ask=ask, span=replace(SPAN, until=NOW + 3 * HOUR))
+    assert (found.moments, found.episodes) == (4, [])
+    assert [(inputs.now - NOW) / HOUR for inputs in seen] == [0, 1, 1.5, 2]
+    assert [sum(facts.fault is not None for facts in inputs.nodes) for inputs in seen] == [0, 0, 1, 1]
+    assert not any(inputs.hints for inputs in seen)
+
+
+def test_a_replay_writes_nothing(fleet: sa.Engine) -> None:
+    """Another writer holds the database all the while."""
+    struck(fleet, "a", 10)
+    with writing(fleet).begin():
+        assert lived(fleet, span=replace(SPAN, until=NOW + DAY)).episodes
+    with fleet.connect() as connection:
+        for table in (schema.hints, schema.audit, schema.trips):
+            assert connection.scalar(sa.select(sa.func.count()).select_from(table)) == 0
+
+
+def test_the_habit_cordons_every_fatal_xid_without_limits(fleet: sa.Engine) -> None:
+    """And lets go when the fault is over or repaired; another fault than an Xid is none of its business."""
+    for node in "abc":
+        struck(fleet, node, 10)
+    struck(fleet, "d", 10, kind="gpu_lost", code=None)
+    out(fleet, "b", 12, 14)
+    found = lived(fleet, replace(WIDE, budgets=Budgets(1, 1.0, 1, 1, 1, 1)), ask=cordon_on_fatal_xid)
+    assert told(found) == [("a", "cordon", 10, 35), ("b", "cordon", 10, 14), ("c", "cordon", 10, 35)]
+
+
+def test_progress_is_told(fleet: sa.Engine) -> None:
+    """Of how many moments how many are done."""
+    done: list[tuple[int, int]] = []
+    with fleet.connect() as connection:
+        span = Span(NOW, NOW + 3 * HOUR, timedelta(hours=1))
+        replay_policy(connection, no_action, WIDE, span, lambda count, whole: done.append((count, whole)))
+    assert done == [(1, 3), (2, 3), (3, 3)]
