@@ -25,7 +25,7 @@ class RunHintQuery(BaseModel):
 
 
 @router.get(
-    "/runs/{run}/hints",
+    "/runs/{run:path}/hints",  # a run's name may have a slash
     operation_id="get_run_hints",
     summary="Tell what a run is asked to do",
     response_model=Page[HintOut],

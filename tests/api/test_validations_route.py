@@ -102,6 +102,8 @@ def test_a_run_learns_what_it_is_asked(client: TestClient, engine: sa.Engine) ->
     assert [one["id"] for one in client.get("/api/v1/runs/r1/hints?job=8").json()["items"]] == ["also"]
     assert [one["id"] for one in client.get("/api/v1/runs/x/hints").json()["items"]] == ["other"]
     assert client.get("/api/v1/runs/nobody/hints").json()["items"] == []
+    put(engine, "slash", **(asked | {"evidence": {"run": "llm/70b"}}))
+    assert [one["id"] for one in client.get("/api/v1/runs/llm%2F70b/hints").json()["items"]] == ["slash"]
 
 
 def test_what_came_of_hints_is_told(client: TestClient, engine: sa.Engine) -> None:
