@@ -15,13 +15,14 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import pytest  # noqa: E402  # the starters say by its means what is not installed
 
-from benchmarks import archive, http_ingest, latency, ledger, load, predict, reads, scan, sidecar  # noqa: E402
+from benchmarks import archive, cordon, http_ingest, latency, ledger, load, predict, reads, scan, sidecar  # noqa: E402
 from benchmarks.result import Result, unmeasured  # noqa: E402
 
 Measure = Callable[[Path], "Result | Iterable[Result]"]
 BENCHMARKS: dict[str, tuple[str, str, Measure]] = {
     "scan": (scan.WHAT, scan.BUDGET, scan.measure),
     "latency": (latency.WHAT, latency.BUDGET, latency.measure),
+    "cordon": (cordon.WHAT, cordon.BUDGET, cordon.measure),
     "sidecar": (sidecar.WHAT, sidecar.BUDGET, sidecar.measure),
     "archive": (archive.WHAT, archive.BUDGET, archive.measure),
     "ingest": (http_ingest.WHAT, http_ingest.BUDGET, http_ingest.measure),
