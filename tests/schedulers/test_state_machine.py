@@ -35,18 +35,7 @@ from store.trips import newest_trips
 
 from . import model_draws as draws
 from .model_scheduler import KilledError, Mark, ModelScheduler
-from .model_world import (
-    NODES,
-    PLACES,
-    START,
-    add_fault,
-    add_scores,
-    empty,
-    memory,
-    places_of,
-    set_job,
-    set_outage,
-)
+from .model_world import NODES, PLACES, START, add_fault, add_scores, empty, memory, places_of, set_job, set_outage
 
 RUNS = int(os.environ.get("HINT_RUNS", "150"))
 STEPS = 12
@@ -79,6 +68,11 @@ class Hints(RuleBasedStateMachine):
             add_fault(self.engine, f"i{self.faults}", node, code, self.now - timedelta(seconds=age_s))
         self.latest = max(self.latest, self.now - timedelta(seconds=age_s))
         self.turn(turns)
+
+    @rule(node=draws.node_names, code=st.sampled_from([79, 79, 48]))
+    def a_fault_comes(self, node: str, code: int) -> None:
+        """One, now."""
+        self.faults_come([(node, code)], 0.0, 2)
 
     @rule(found=draws.scores)
     def scores_come(self, found: dict[str, float]) -> None:
@@ -164,7 +158,7 @@ class Hints(RuleBasedStateMachine):
 
     @rule(mode=draws.modes)
     def the_mode_changes(self, mode: Mode) -> None:
-        """By the operator's file."""
+        """By file."""
         self.policy = replace(self.policy, mode=mode)
         self.turn()
 
