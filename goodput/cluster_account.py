@@ -15,7 +15,7 @@ from goodput.cluster_level import doubts_of, level_json, levels, program_goodput
 from goodput.ledger import Ledger
 from goodput.mfu import Shape, shape_of
 from goodput.run_days import days_of
-from goodput.run_facts import RunFacts, facts_of, mfu_json
+from goodput.run_facts import facts_from_json, facts_of, mfu_json
 from goodput.timeline import to_ms
 from store.ledgers import facts_of_runs
 from store.losses import day_sums, productive_gpu_ms
@@ -63,14 +63,11 @@ def _midnight(moment: datetime, up: bool = False) -> datetime:
 
 def stored_runs(connection: sa.Connection, window: tuple[datetime, datetime], shapes: Mapping[str, Shape]) -> Runs:
     """What the runs spent by their stored ledgers."""
-    productive: dict[str, int] = {}
-    mfus: list[dict[str, Any]] = []
-    if shapes:
-        sums = productive_gpu_ms(connection, *window)
-        productive = {run: gpu_ms for run, gpu_ms in sums.items() if gpu_ms is not None}
-        named = sorted(run for run in sums if shape_of(run, shapes) is not None)
-        facts = facts_of_runs(connection, named)
-        mfus = [mfu_json(run, RunFacts(**facts[run]), shapes) for run in named if run in facts]
+    sums = productive_gpu_ms(connection, *window)
+    productive = {run: gpu_ms for run, gpu_ms in sums.items() if gpu_ms is not None}
+    facts = {run: facts_from_json(told) for run, told in facts_of_runs(connection, sorted(sums)).items()}
+    shaped = (run for run in sorted(facts) if facts[run].shape is not None or shape_of(run, shapes) is not None)
+    mfus = [mfu_json(run, facts[run], shapes) for run in shaped]
     return Runs(day_sums(connection, *window), productive, mfus)
 
 
@@ -93,7 +90,7 @@ def fresh_runs(
             place[2] += day.wall_ms if day.gpu_ms is None else 0
             if day.bucket == "productive" and day.gpu_ms is not None:
                 productive[ledger.run] = productive.get(ledger.run, 0) + day.gpu_ms
-        if own and shape_of(ledger.run, shapes) is not None:
+        if own and (ledger.shape is not None or shape_of(ledger.run, shapes) is not None):
             mfus.append(mfu_json(ledger.run, facts_of(connection, ledger), shapes))
     return Runs([(day, bucket, *sums) for (day, bucket), sums in sorted(days.items())], productive, mfus)  # type: ignore[misc]
 

@@ -16,12 +16,13 @@ from goodput.bounds import bounds_ms
 from goodput.details import details_of
 from goodput.gpu_time import gpu_ms, held, sized
 from goodput.interruption import Interruption
+from goodput.mfu import Shape
 from goodput.pace import pace_of
 from goodput.ratios import run_ratios
 from goodput.saves_now import saves_now
 from goodput.settling import settle
 from goodput.timeline import BUCKETS, Bucket, Segment, from_ms, merged, sums
-from goodput.training_log import LogLine, Pace, known_at, sessions, with_told_ends
+from goodput.training_log import LogLine, Pace, known_at, sessions, shape_in, with_told_ends
 from goodput.walk import UnfinishedSave, Walked, Walker
 from goodput.wall import interruptions_of, lay
 from store.event import Event, format_time
@@ -55,7 +56,7 @@ class Ledger:
 
     `held` = the time of its attempts, each stretch with its GPUs (goodput/gpu_time.py); None = their number is unknown.
     `saves` = the stalls of all finished saves, `saves_now` those that tell how it saves now (goodput/saves_now.py).
-    `iteration_ms` = its usual time of an iteration.
+    `iteration_ms` = its usual time of an iteration, `shape` = its model's, where the log tells it.
     """
 
     run: str
@@ -72,6 +73,7 @@ class Ledger:
     held: tuple[tuple[Segment, int], ...] | None = None
     iteration_ms: float | None = None
     saves_now: tuple[Segment, ...] = ()
+    shape: Shape | None = None
     unfinished_saves: tuple[UnfinishedSave, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -161,6 +163,7 @@ def account(records: RunRecords, until_ms: int | None = None) -> Ledger:
         is_open=bool(attempts) and attempts[-1].end_ms is None,
         held=held(walked, wall, records.gpus),
         iteration_ms=walker.median_ms,
+        shape=shape_in(log),
         saves_now=saves_now([one.saves for one in walked]),
         unfinished_saves=tuple(save for one in walked for save in one.unfinished),
         details=details_of(walked, log),

@@ -33,6 +33,11 @@ class Shape:
     hidden: int
 
     @property
+    def text(self) -> str:
+        """As `parse_shape` reads it."""
+        return ",".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
+
+    @property
     def flops(self) -> int:
         """Floating point operations of one step, forward and backward."""
         b, layers, s, h = self.batch, self.layers, self.seq, self.hidden
@@ -63,6 +68,13 @@ def parse_shape(text: str) -> Shape:
         missing = ", ".join(name for name in names if name not in found)
         raise ShapeError(f"{text!r} lacks {missing}: write batch=B,layers=L,seq=S,hidden=H")
     return Shape(**found)
+
+
+def shape_told(told: Mapping[str, object]) -> Shape | None:
+    """The shape that four figures of these names tell; None where one is missing or no sane whole number."""
+    figures = [told.get(field.name) for field in fields(Shape)]
+    sane = [one for one in figures if isinstance(one, int) and not isinstance(one, bool) and 0 < one < 10**9]
+    return Shape(*sane) if len(sane) == len(figures) else None
 
 
 def shape_of(run: str, shapes: Mapping[str, Shape]) -> Shape | None:

@@ -23,6 +23,13 @@ class RunFacts:
     gpus: int | None
     gpu_model: str | None
     step_s: float | None
+    shape: Shape | None = None  # as the log tells it
+
+
+def facts_from_json(told: Mapping[str, Any]) -> RunFacts:
+    """The facts that `asdict` made plain."""
+    shape = told.get("shape")
+    return RunFacts(**{**told, "shape": None if shape is None else Shape(**shape)})
 
 
 def facts_of(connection: sa.Connection, ledger: Ledger) -> RunFacts:
@@ -41,7 +48,7 @@ def facts_from(ledger: Ledger, jobs: Sequence[Job], models: Mapping[str, str | N
     """The facts of a run whose ledger was made of `jobs`; `models` is the GPU model of each known node."""
     step_s = None if ledger.iteration_ms is None else ledger.iteration_ms / 1000
     found = {models[node] for node in _newest_nodes(jobs) if node in models}
-    return RunFacts(ledger.gpus, found.pop() if len(found) == 1 else None, step_s)
+    return RunFacts(ledger.gpus, found.pop() if len(found) == 1 else None, step_s, ledger.shape)
 
 
 def _newest_nodes(jobs: Sequence[Job]) -> frozenset[str]:
@@ -51,8 +58,11 @@ def _newest_nodes(jobs: Sequence[Job]) -> frozenset[str]:
 
 
 def mfu_json(run: str, facts: RunFacts, shapes: Mapping[str, Shape]) -> dict[str, Any]:
-    """A run's MFU with what it rests on, or with what is missing for it: never a guess."""
-    shape = shape_of(run, shapes)
+    """A run's MFU with what it rests on, or with what is missing for it: never a guess.
+
+    The shape is that of the configuration, else that which the run's log tells.
+    """
+    shape = shape_of(run, shapes) or facts.shape
     return {
         "run": run,
         "mfu": mfu(shape, facts.step_s, facts.gpus, peak_tflops(facts.gpu_model)),

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from goodput.mfu import Shape, parse_shape, shape_told
 from goodput.timeline import to_ms
 from store.event import Attribute, Event
 
@@ -40,8 +41,8 @@ class LogLine:
     """One event of a training log. `span_ms` = what an iteration line covers; `duration_ms` = a stall's length.
 
     `background` = the end of a save that went on while the program worked: its `duration_ms` is what it had stalled.
-    `data_ms` = how much of the span was spent waiting for data. `words` = a phase of the startup, an error's name, a
-    straggler's rank and node.
+    `data_ms` = how much of the span was spent waiting for data. `words` = a phase of the startup, the model's shape
+    where that phase told it, an error's name, a straggler's rank and node.
     """
 
     kind: str
@@ -98,6 +99,8 @@ def line_of(kind: str, time_ms: int | None, attributes: Mapping[str, Attribute])
 
 def _words(kind: str, attributes: Mapping[str, Attribute]) -> str:
     """What a line says beside its figures."""
+    if kind == "training_phase" and (shape := shape_told(attributes)) is not None:
+        return shape.text
     names = _WORDS.get(kind)
     if names is None:
         return ""
@@ -205,6 +208,12 @@ def with_told_ends(lines: Iterable[LogLine]) -> list[LogLine]:
             found.append(replace(line, kind="iteration"))
         found.append(line)
     return found
+
+
+def shape_in(lines: Sequence[LogLine]) -> Shape | None:
+    """The model's shape as the newest arguments in the log tell it; None where none do."""
+    told = (line.words for line in reversed(lines) if line.kind == "training_phase" and line.words.startswith("batch="))
+    return next((parse_shape(words) for words in told), None)
 
 
 def known_at(lines: Sequence[LogLine], until_ms: int) -> list[LogLine]:

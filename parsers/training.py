@@ -20,10 +20,12 @@ from parsers.signs import Signs, holds_any
 from parsers.stamp import Stamps
 from parsers.trainers.checkpoints import Checkpoints
 from parsers.trainers.kinds import KINDS, MESSAGES
+from parsers.trainers.model_shape import PrintedShape
 from parsers.trainers.progress import CLOCK, Progress
 from parsers.trainers.registry import TRAINERS
 from parsers.trainers.stragglers import STRAGGLER_SIGNS, Stragglers
 from parsers.trainers.trainer import Told, Trainer
+from parsers.training_errors.glog import glog_time
 from parsers.training_errors.held import HeldErrors
 from parsers.training_errors.registry import SIGNS, report_of
 from parsers.training_errors.report import Report
@@ -47,7 +49,6 @@ _PARTS = re.compile(
     r"|(?<= )(?=(?:WARNING|ERROR):torch\.)",
     re.ASCII,
 )
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 class TrainingParser:
@@ -66,6 +67,7 @@ class TrainingParser:
         self._evaluate_ms: Attribute = None
         self._worked: tuple[int, int, Attribute] | None = None  # the last line: iteration, count, ms of each
         self._stragglers = Stragglers()
+        self._shape = PrintedShape()
         self._seen: datetime | None = None
         self._told: set[str] = set()  # what every rank repeats, since the last iteration
 
@@ -141,10 +143,21 @@ class TrainingParser:
             yield from self._phase(trainer, told, base)
         elif what == "evaluated":
             yield from self._evaluated(numbers, base)
-        elif what == "evaluate_timer":
-            self._evaluate_ms = numbers.get("duration_ms")
         elif what == "data_timer":
             yield from self._waited(numbers, base)
+        elif what == "arguments":
+            shape = self._shape.take()
+            if shape is not None:
+                yield judged(self._event(base, "training_phase", "arguments", {"phase": "arguments", **shape}))
+        else:
+            self._note(what, numbers)
+
+    def _note(self, what: str, numbers: Mapping[str, Attribute]) -> None:
+        """What says something of later lines, and nothing by itself."""
+        if what == "evaluate_timer":
+            self._evaluate_ms = numbers.get("duration_ms")
+        elif what == "argument":
+            self._shape.add(numbers)
         elif what == "fresh":
             self._progress.loaded(0)
         elif what == "background":
@@ -245,30 +258,16 @@ class TrainingParser:
     def _report(self, report: Report, found: Launched, base: Event) -> Iterator[Event]:
         """An error or what the launcher says: held, for other ranks may repeat it."""
         time = None if report.time is None else self._stamps.iso(report.time)
-        attributes: dict[str, Attribute] = {"error": report.name}
-        if report.kind != "training_error":
-            attributes = {"phase": report.name} if report.kind == "training_phase" else {}
-        attributes.update(report.attributes)
-        for name, value in (("rank", found.rank), ("local_rank", found.local_rank)):
-            if value is not None:
-                attributes.setdefault(name, value)
+        time = time or glog_time(report.glog, self._stamps, self._seen) or base.time
         # Whose log it is says nothing of where the error was: only a launcher's prefix or the error names a node.
-        base = replace(base, time=time or self._glog(report) or base.time, node=report.node or found.node)
-        event = judged(self._event(base, report.kind, report.message, attributes), report.variant)
+        base = replace(base, time=time, node=report.node or found.node)
+        told = report.told(found.rank, found.local_rank)
+        event = judged(self._event(base, report.kind, report.message, told), report.variant)
         held = self._checkpoints.held()
         if self._errors.add(report.key(), event):
             self._told.clear()
             waiting, self._waiting = self._waiting, None
             yield from [*([] if waiting is None else [waiting]), *held]
-
-    def _glog(self, report: Report) -> datetime | None:
-        """The time of PyTorch's and glog's own loggers: month and day, no year."""
-        if report.glog is None or not 1 <= report.glog[0] <= 12:
-            return None
-        month, day, clock = report.glog
-        if self._seen is not None:
-            return self._stamps.nearest(month, day, clock, self._seen)
-        return self._stamps.yearless(_MONTHS[month - 1], day, clock)
 
     def _event(self, base: Event, kind: str, message: str, attributes: Mapping[str, Attribute]) -> Event:
         return replace(base, kind=kind, message=message, attributes={"run": self._context.run, **attributes})

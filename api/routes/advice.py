@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel
 
 from api.auth import Reader
 from api.ledgers import ledger_of
@@ -131,6 +132,16 @@ def get_failure_budget(
         raise Problem(404, str(error)) from error
 
 
+class GainsQuery(BaseModel):
+    """Whose gains, the detection aimed at, and a predictor; without one that of the registered model."""
+
+    run: Name | None = None
+    detection_s: Seconds = None
+    recall: Share = None
+    precision: Share = None
+    lead_s: Seconds = None
+
+
 @router.get(
     "/advice/gains",
     operation_id="get_gains",
@@ -138,21 +149,13 @@ def get_failure_budget(
     response_model=dict[str, Any],
     responses=MISSING,
 )
-def get_gains(
-    _who: Reader,
-    server: Server,
-    run: Name | None = None,
-    detection_s: Seconds = None,
-    recall: Share = None,
-    precision: Share = None,
-    lead_s: Seconds = None,
-) -> Response:
+def get_gains(_who: Reader, server: Server, asked: Annotated[GainsQuery, Query()]) -> Response:
     """Detection, waiting, restart, saves, worst nodes, prediction: what each would gain, ranked, with intervals."""
-    predictor = predictor_from(recall, precision, lead_s)
-    aims = Aims() if detection_s is None else Aims(detection_s=detection_s)
+    predictor = predictor_from(asked.recall, asked.precision, asked.lead_s)
+    aims = Aims() if asked.detection_s is None else Aims(detection_s=asked.detection_s)
     with server.engine.connect() as connection:
         try:
-            return reply(gains_advice(connection, history_for(connection, run, server), aims, predictor))
+            return reply(gains_advice(connection, history_for(connection, asked.run, server), aims, predictor))
         except ValueError as error:
             raise Problem(404, str(error)) from error
 

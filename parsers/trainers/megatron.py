@@ -47,6 +47,11 @@ TRAINER = Trainer(
         "checkpoint",
         "datetime:",
         "log_interval",
+        "num_layers",
+        "hidden_size",
+        "seq_length",
+        "global_batch_size",
+        "end of arguments",
         "evaluate",
         "eval-time",
         "validation loss",
@@ -76,6 +81,14 @@ TRAINER = Trainer(
         Rule("phase", _rule(rf"\[(?P<phase>after [^\]]{{1,80}} (?:is|are) built){_DATED}")),
         Rule("phase", _rule(r">>> (?P<phase>done with compiling and loading fused kernels)")),
         Rule("interval", _rule(r"(?:^|\s)log_interval \.+ (?P<interval>\d{1,9})")),
+        Rule(
+            "argument",
+            _rule(
+                r"(?:^|\s)(?:global_batch_size \.+ (?P<batch>\d{1,12})|num_layers \.+ (?P<layers>\d{1,12})"
+                r"|seq_length \.+ (?P<seq>\d{1,12})|hidden_size \.+ (?P<hidden>\d{1,12}))\s{0,400}$"
+            ),
+        ),
+        Rule("arguments", _rule(r"-{4} end of arguments -{4}")),
         Rule("load_timer", _timer("load[- ]checkpoint"), also=True),
         Rule("save_timer", _timer("save[- ]checkpoint(?:-non-persistent)?"), also=True),
         Rule("evaluate_timer", _timer("evaluate|eval-time"), also=True),

@@ -22,6 +22,8 @@ What: TypeAlias = Literal[
     "iteration",
     "bar",  # a progress bar: where the next line without a step is
     "plan",  # how many steps and epochs there will be
+    "argument",  # a figure of the model's shape
+    "arguments",  # all arguments are printed
     "fresh",  # no checkpoint is loaded
     "loading",
     "loaded",
@@ -37,7 +39,7 @@ What: TypeAlias = Literal[
     "end",
 ]
 # Groups that are whole numbers.
-_WHOLE = frozenset({"iteration", "total", "interval", "next", "epochs"})
+_WHOLE = frozenset({"iteration", "total", "interval", "next", "epochs", "batch", "layers", "seq", "hidden"})
 # A count beyond this is a broken number.
 MAX_COUNT = 2**53
 

@@ -37,6 +37,13 @@ class Report:
         """Equal for the same error told by many ranks."""
         return f"{self.kind} {self.name} {self.variant} {self.apart}"
 
+    def told(self, rank: int | None, local_rank: int | None) -> dict[str, Attribute]:
+        """The event's attributes; the ranks are those of the line's prefix, where the line itself names none."""
+        names = {"training_error": "error", "training_phase": "phase"}
+        found: dict[str, Attribute] = {names[self.kind]: self.name} if self.kind in names else {}
+        ranks = {"rank": rank, "local_rank": local_rank}
+        return {**found, **{name: value for name, value in ranks.items() if value is not None}, **self.attributes}
+
 
 @dataclass(frozen=True, slots=True)
 class Reader:

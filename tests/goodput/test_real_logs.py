@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from goodput.ledger import Ledger, RunRecords, account
+from goodput.mfu import Shape
 from goodput.training_log import lines_of
 from parsers.parser import Context, parse
 from parsers.registry import PARSERS
@@ -74,6 +75,20 @@ def test_logs_without_trouble_are_work() -> None:
     assert known("megatron_deepspeed_3d_n16.log.gz")["productive"] == pytest.approx(49 * 137.1, rel=0.02)
     assert known("megatron_deepspeed_zero_n16.log.gz")["productive"] == pytest.approx(3 * 123.9, rel=0.02)
     assert known("megatron_deepspeed_3d_old_nccl_n16.log.gz")["productive"] == pytest.approx(295.7, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("megatron_pp8_n8.log.gz", Shape(batch=4, layers=48, seq=1024, hidden=7168)),
+        ("megatron_deepspeed_2n_dies_in_save.log.gz", Shape(batch=2048, layers=32, seq=2048, hidden=4096)),
+        ("megatron_deepspeed_zero_n16.log.gz", None),  # it prints a batch of one rank alone
+        ("hf_trainer_deepspeed_n4.log.gz", None),
+    ],
+)
+def test_the_models_shape_is_that_of_the_printed_arguments(name: str, shape: Shape | None) -> None:
+    """All four figures or nothing: a batch is never guessed."""
+    assert ledger(name).shape == shape
 
 
 def test_a_log_of_bars_alone_is_the_work_that_the_last_bar_shows() -> None:

@@ -8,10 +8,12 @@ from store_runs import LATER, attempt, keep, lines
 from goodput.cluster_account import PeriodError, fresh_runs, period, stored_runs
 from goodput.mfu import Shape
 from goodput.reading import read_ledgers
+from goodput.refresh import refresh
 from goodput.run_facts import RunFacts, facts_of, mfu_json
 from goodput.stored import make_all
 from store.append import append_events, append_nodes
 from store.database import writing
+from store.event import Attribute, Event
 from store.job import Job
 from store.node import Node
 
@@ -51,6 +53,24 @@ def test_mixed_or_unknown_models_are_none(engine: sa.Engine, models: tuple[str |
     assert found.gpu_model is None
     told = mfu_json("a", found, SHAPES)
     assert (told["mfu"], told["missing"]) == (None, ["one GPU model for all of its nodes"])
+
+
+def test_the_shape_of_the_log_is_taken_where_none_is_configured(any_engine: sa.Engine) -> None:
+    """By the stored ledger as by a fresh one; the configuration's wins."""
+    told: dict[str, Attribute] = {"run": "a", "phase": "arguments", "batch": 4, "layers": 48, "seq": 1024, "hidden": 64}
+    facts(any_engine, "H100", "H100")
+    with writing(any_engine).begin() as connection:
+        append_events(connection, [Event(at(1), None, "training", "training_phase", attributes=told)], LATER)
+        ledgers = read_ledgers(connection)
+    refresh(any_engine, LATER, workers=1)
+    window = (at(0).replace(hour=0), LATER)
+    with any_engine.connect() as connection:
+        for shapes, layers in (({}, 48), (SHAPES, 2)):
+            kept = stored_runs(connection, window, shapes).mfus
+            assert kept == fresh_runs(connection, ledgers, window, shapes).mfus
+            (one,) = kept
+            assert (one["shape"]["layers"], one["missing"]) == (layers, [])
+            assert one["mfu"] > 0
 
 
 def test_stored_and_fresh_ledgers_give_the_same_account(any_engine: sa.Engine) -> None:

@@ -93,6 +93,18 @@ def test_the_end_tells_what_the_bar_did_since_the_last_loss() -> None:
     assert "iteration" not in decode(start, *bars, loss, end)[-1].attributes
 
 
+def test_the_arguments_tell_the_models_shape() -> None:
+    """When all of them are printed, and only where none of the four is missing; like names are others."""
+    lines = ["  ffn_hidden_size ......... 28672", "  num_layers ...... 48", "  hidden_size ..... 7168"]
+    lines += ["  encoder_seq_length ....... 512", "  seq_length ...... 1024", "  recompute_num_layers .... 1"]
+    end = "-------------------- end of arguments ---------------------"
+    assert decode(*lines, end) == []
+    (told,) = decode(*lines, "node-1:   global_batch_size ....... 4", end, end)
+    assert told.kind == "training_phase"
+    shape = {"batch": 4, "layers": 48, "seq": 1024, "hidden": 7168}
+    assert dict(told.attributes) == {"run": "r", "phase": "arguments", **shape}
+
+
 def test_the_first_loss_after_an_empty_bar_covers_all_steps_since() -> None:
     """The bar begins with the first step, and counts its time."""
     lines = ["  0%|          | 0/100 [00:00<?, ?it/s]", " 10%|#         | 10/100 [01:40<15:00, 10.00s/it]"]

@@ -13,7 +13,7 @@ from parsers.training import LITERALS, TrainingParser
 from store.event import Event
 
 # Files of the folder that are no trainer of their own.
-PARTS = {"__init__", "checkpoints", "kinds", "progress", "registry", "stragglers", "trainer"}
+PARTS = {"__init__", "checkpoints", "kinds", "model_shape", "progress", "registry", "stragglers", "trainer"}
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "training"
 
 
