@@ -97,7 +97,8 @@ class Turns:
         """Bring the hints up to now, and have the schedulers told at once."""
         began = time.perf_counter()
         self._marks.served((FAULTS,))
-        decision = run_policy(self._state.engine, self._state.settings.policy, self._state.clock())
+        settings = self._state.settings
+        decision = run_policy(self._state.engine, settings.policy, self._state.clock(), settings.silent_after_s)
         if decision != Decision():
             self._state.wakes.hints()
         if self._state.wakes.policy.is_set() and keep_on():

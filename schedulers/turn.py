@@ -6,7 +6,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from schedulers.aftercare import carry, lapse, look
-from schedulers.gather import gather
+from schedulers.gather import SILENT_AFTER_S, gather
 from schedulers.policy import Decision, decide
 from schedulers.settings import Policy
 from store.control import ControlGroup, control_key
@@ -17,21 +17,22 @@ from store.marks import HINTS, bump
 from store.trips import note_trip
 
 
-def run_policy(engine: sa.Engine, policy: Policy, now: datetime) -> Decision:
-    """Bring the hints up to a moment, in one transaction; returns what changed.
+def run_policy(engine: sa.Engine, policy: Policy, now: datetime, silent_after_s: float = SILENT_AFTER_S) -> Decision:
+    """Bring the hints up to a moment, in one transaction; returns what changed. A sidecar that has not reported for
+    `silent_after_s` is silent.
 
     Nearly every turn changes nothing: that is found out by reading, without holding up those who write.
     """
     group = ControlGroup.of(control_key(engine), policy.control.percent, policy.control.period_days)
     with engine.connect() as connection:
-        inputs = gather(connection, policy, now, group)
+        inputs = gather(connection, policy, now, group, silent_after_s)
         decision = decide(inputs, policy)
         asks = bool(decision.changed or decision.tripped or _lapsed(connection, now))
         if not asks and look(connection, inputs, decision.released, policy).is_nothing:
             return Decision()
     with writing(engine).begin() as connection:
         lapse(connection, _lapsed(connection, now), policy, now)
-        inputs = gather(connection, policy, now, group)
+        inputs = gather(connection, policy, now, group, silent_after_s)
         decision = decide(inputs, policy)
         seen = look(connection, inputs, decision.released, policy)
         carry(connection, seen, now)

@@ -1,0 +1,92 @@
+"""`GET /policy`, `GET /policies`: what is asked of the scheduler when, now and before."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.auth import Reader
+from api.nodes import NO_TIME
+from api.paging import MAX_LIMIT, Cursor, CursorText, decode_seq
+from api.reply import listing, reply
+from api.state import Server
+from api.wire import Page
+from schedulers.policy_version import canonical, version_of
+from store.policy_log import policies_page
+
+router = APIRouter(tags=["hints"])
+
+_IN_FORCE: dict[str, Any] = {
+    "version": "7a67f599d650",
+    "mode": "shadow",
+    "place": "/etc/foreshock/policy.yaml",
+    "errors": 0,
+    "problem": None,
+    "policy": {"mode": "shadow", "quorum": 0.5},
+}
+
+
+class PolicyInForce(BaseModel):
+    """The policy in force. `errors` counts changes of its file that were refused; `problem` says why the file as it is
+    now is not in force, and is null while it is."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_IN_FORCE]})
+
+    version: str
+    mode: str
+    place: str
+    errors: int
+    problem: str | None
+    policy: dict[str, Any]
+
+
+class PolicyOut(BaseModel):
+    """A policy that came into force at a time; `policy` has every key."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"seq": 3, "time": "2026-11-22T10:00:00Z", "version": "7a67f599d650", "policy": {}}]
+        }
+    )
+
+    seq: int
+    time: datetime
+    version: str
+    policy: dict[str, Any]
+
+
+class PoliciesQuery(BaseModel):
+    """Which versions."""
+
+    limit: int = Field(default=100, ge=1, le=MAX_LIMIT)
+    cursor: CursorText = None
+
+
+@router.get("/policy", operation_id="get_policy", summary="The policy in force", response_model=PolicyInForce)
+def get_policy(_who: Reader, server: Server) -> Response:
+    """With its version, which each hint and audit row bears, and whether its file holds."""
+    policy, source = server.settings.policy, server.started.policy_source
+    return reply(
+        {
+            "version": version_of(policy),
+            "mode": policy.mode,
+            "place": "the defaults" if source is None else source.place,
+            "errors": 0 if source is None else source.errors,
+            "problem": None if source is None else source.problem,
+            "policy": orjson.loads(canonical(policy)),
+        }
+    )
+
+
+@router.get("/policies", operation_id="get_policies", summary="List the policies", response_model=Page[PolicyOut])
+def get_policies(_who: Reader, server: Server, asked: Annotated[PoliciesQuery, Query()]) -> Response:
+    """Every policy that came into force, the newest first: that one holds."""
+    with server.engine.connect() as connection:
+        rows = policies_page(connection, asked.limit + 1, decode_seq(asked.cursor))
+    kept = [
+        {"seq": row["seq"], "time": row["time"], "version": row["version"], "policy": orjson.loads(row["text"])}
+        for row in rows[: asked.limit]
+    ]
+    return listing(kept, Cursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(rows) > asked.limit else None)
