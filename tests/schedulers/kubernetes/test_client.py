@@ -1,4 +1,4 @@
-"""The thin client: what an answer means, how fast it asks, how it ends; of a server that says what real ones seldom do."""
+"""The thin client: what an answer means, how fast it asks, how it ends; of a server that says what few ones do."""
 
 import json
 import ssl
