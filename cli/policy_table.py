@@ -39,6 +39,7 @@ def policy_of(table: Mapping[str, Any], place: str) -> Policy:
     if policy.version != FORM:
         raise Failure(f"{place}, version: this program reads policies of form {FORM}, not {policy.version}")
     _check_numbers(policy, place)
+    _check_release(policy, place)
     _check_hours(policy, place)
     return policy
 
@@ -105,6 +106,17 @@ def _check_numbers(policy: Policy, place: str) -> None:
     for field in fields(Validity):
         if getattr(policy.validity, field.name) <= 0:
             raise Failure(f"{place}, validity, {field.name}: a hint must be valid for a while")
+
+
+def _check_release(policy: Policy, place: str) -> None:
+    release = policy.release
+    for name in ("most_tries", "at_once"):
+        if getattr(release, name) < 1:
+            raise Failure(f"{place}, release, {name}: at least 1, or what is held stays so for ever")
+    if release.timeout_s <= 0:
+        raise Failure(f"{place}, release, timeout_s: a test needs a while")
+    if release.validate and not release.validate[0].strip():
+        raise Failure(f"{place}, release, validate: the first word is the command")
 
 
 def _check_hours(policy: Policy, place: str) -> None:

@@ -68,6 +68,13 @@ def test_the_healthy_time_may_be_said_as_it_was_at_first(tmp_path: Path) -> None
     assert "expected a list of texts" in refused(tmp_path, "release: {validate: [1]}")
 
 
+@pytest.mark.parametrize("wrong", ["at_once: 0", "most_tries: 0", "timeout_s: 0", "validate: ['']"])
+def test_a_test_that_can_never_be_passed_is_refused(tmp_path: Path, wrong: str) -> None:
+    """What is held would stay so for ever."""
+    key = wrong.split(":")[0]
+    assert f"release, {key}: " in refused(tmp_path, f"release: {{{wrong}}}")
+
+
 def test_shapes_of_models_are_read_by_the_names_of_their_runs(tmp_path: Path) -> None:
     """Each of all its figures, none of them zero."""
     text = "shapes: {'llm*': {batch: 8, layers: 2, seq: 16, hidden: 4}}"

@@ -67,8 +67,9 @@ def test_a_test_from_before_the_last_fault_says_nothing(last_fault: float | None
 
 
 def test_a_test_from_before_the_hint_says_nothing() -> None:
-    """It may have been another hold's."""
+    """It may have been another hold's; one that began with it counts."""
     assert step(said(21, True, 0)) == "test"
+    assert step(said(20, True, 0)) == "release"
 
 
 def test_a_test_that_said_nothing_of_the_node_is_no_try() -> None:
@@ -121,7 +122,8 @@ def test_a_held_node_that_is_well_waits_for_its_test() -> None:
     assert (kept.state, kept.valid_until) == ("confirmed", one.valid_until)
     assert planned(kept) == ReleasePlan()
     assert planned(kept, said(1, True)).released == (kept,)
-    assert planned(hint("a", state="shadow")).released == (hint("a", state="shadow"),)
+    shadow = replace(kept, state="shadow")
+    assert planned(shadow) == ReleasePlan(released=(shadow,))
 
 
 def test_a_held_node_whose_hint_lapses_waits_too() -> None:
