@@ -57,9 +57,7 @@ class Turns:
         self._tests = Validator(state.engine, state.clock, lambda outcome: state.metrics.tests.labels(outcome).inc())
         self._schedulers = tuple(SCHEDULERS["webhook"](webhook) for webhook in state.settings.webhooks)
         self._dispatch = Dispatch(
-            *(state.engine, self._schedulers, state.settings.mode, jitter),
-            wall=lambda: datetime.now(UTC),
-            stop=lambda connection: effective_stop(connection, state.settings.policy),
+            state.engine, self._schedulers, state.settings.mode, jitter, wall=lambda: datetime.now(UTC)
         )
 
     def score(self, _keep_on: Callable[[], bool]) -> None:

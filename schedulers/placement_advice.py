@@ -102,18 +102,17 @@ def _all(groups: dict[str, list[tuple[float, str]]]) -> list[str]:
 
 def _packed(groups: dict[str, list[tuple[float, str]]], count: int) -> list[str]:
     """`count` nodes over the fewest groups; among equals the least risk, then the group with the least left over."""
-    left = dict(groups)
+    left = sorted(groups.items(), key=lambda group: (-len(group[1]), sum(risk for risk, _node in group[1]), group[0]))
     chosen: list[str] = []
-    while left and len(chosen) < count:
+    for place, (_name, members) in enumerate(left):
         wanted = count - len(chosen)
-        best = min(left, key=lambda name: _rank(left[name], wanted, name))
-        chosen += [node for _risk, node in left.pop(best)[:wanted]]
+        if len(members) >= wanted:
+            # This one, or another of those that hold all that is still wanted.
+            fits = [(_rank(other, wanted), name, other) for name, other in left[place:] if len(other) >= wanted]
+            return chosen + [node for _risk, node in min(fits)[2][:wanted]]
+        chosen += [node for _risk, node in members]
     return chosen
 
 
-def _rank(members: Sequence[tuple[float, str]], wanted: int, name: str) -> tuple[float, float, float, str]:
-    """Groups that hold all that is wanted come first, then the larger ones: so the fewest are used."""
-    expected = sum(risk for risk, _node in members[:wanted])
-    if len(members) >= wanted:
-        return 0.0, expected, len(members), name
-    return 1.0, -len(members), expected, name
+def _rank(members: Sequence[tuple[float, str]], wanted: int) -> tuple[float, int]:
+    return sum(risk for risk, _node in members[:wanted]), len(members)
