@@ -65,7 +65,7 @@ def _levels(told: ClusterGoodput) -> None:
     figures = (
         ("Scheduling goodput", words.share(told.scheduling_goodput), "GPU-hours held by jobs, of those that existed"),
         ("Runtime goodput", words.share(told.runtime_goodput), "GPU-hours that count, of those that jobs held"),
-        ("Program goodput (MFU)", words.share(told.program_goodput), "needs the shape of the model: a log that prints it, or `shapes` in the server's configuration"),
+        ("Program goodput (MFU)", words.share(told.program_goodput), "needs the model's shape, of logs or `shapes`"),
         (
             "ETTR",
             words.DASH if ettr is None else words.share(ettr.least),

@@ -4,7 +4,7 @@ with writing(engine).begin() as connection:
     taken = append_events(connection, events, received=now)
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
@@ -167,12 +167,17 @@ def _blaming(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> li
 
 
 def append_jobs(connection: sa.Connection, jobs: Iterable[Job]) -> None:
-    """Append attempts; a later record of the same attempt replaces the earlier one."""
+    """Append attempts; a later record of the same attempt replaces the earlier one.
+
+    A job that changed its size has a record of each: in the books the later ones are submitted when it changed. The
+    queue goes on to show it as submitted at first: that reopens no record that has ended so.
+    """
     rows = []
     for job in jobs:
         began = job.submit or job.start  # the submit is there before the start, and a requeue sets it anew
         rows.append({**asdict(job), "attempt": format_time(began) if began else ""})
-    upsert(connection, schema.jobs, rows)
+    table = schema.jobs
+    upsert(connection, table, rows, lambda new: (table.c.state != "RESIZING") | new["end"].is_not(None))
 
 
 def append_rollups(connection: sa.Connection, rollups: Sequence[Rollup], received: datetime | None = None) -> None:
@@ -199,10 +204,18 @@ def append_links(connection: sa.Connection, links: Iterable[Mapping[str, Any]]) 
     upsert(connection, schema.links, [dict(link) for link in links])
 
 
-def upsert(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+def upsert(
+    connection: sa.Connection,
+    table: sa.Table,
+    rows: Sequence[dict[str, Any]],
+    replaces: Callable[[Any], sa.ColumnElement[bool]] | None = None,
+) -> None:
     """Insert rows; one whose primary key is there already is replaced. Of two with the same key the last holds.
 
     They go in by their keys, so that two writers cannot wait for each other.
+
+    Args:
+        replaces: whether a row (its columns by name) may replace the one that is there; None: it may.
     """
     keys = [column.name for column in table.primary_key]
     unique = {tuple(row[key] for key in keys): row for row in rows}
@@ -210,9 +223,9 @@ def upsert(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, 
         return
     statement = _insert(connection, table)
     changed = {name: statement.excluded[name] for name in rows[0] if name not in keys}
-    connection.execute(
-        statement.on_conflict_do_update(index_elements=keys, set_=changed), [unique[key] for key in sorted(unique)]
-    )
+    where = None if replaces is None else replaces(statement.excluded)
+    told = statement.on_conflict_do_update(index_elements=keys, set_=changed, where=where)
+    connection.execute(told, [unique[key] for key in sorted(unique)])
 
 
 def _insert(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | Any:

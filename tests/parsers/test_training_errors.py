@@ -12,7 +12,7 @@ from parsers.training_errors.registry import READERS
 from store.event import Event
 
 # Files of the folder that are no reader of their own.
-PARTS = {"__init__", "causes", "held", "registry", "report"}
+PARTS = {"__init__", "causes", "glog", "held", "registry", "report"}
 GLOG = "[rank{0}]:[E1218 20:27:21.426415540 ProcessGroupNCCL.cpp:629] [Rank {0}] "
 
 
