@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from schedulers.facts import HOLDING, Inputs, NodeFacts
 from schedulers.job_watch import JobDecision, JobInputs, RunningJob, watch
+from schedulers.policy import Decision
 from schedulers.release import ReleaseInputs, ReleasePlan, plan
 from schedulers.replaced import read_machines, replaced
 from schedulers.settings import Policy
@@ -55,8 +56,9 @@ def lapse(connection: sa.Connection, lapsed: Sequence[Hint], policy: Policy, now
     _carry_release(connection, found, now)
 
 
-def look(connection: sa.Connection, inputs: Inputs, well: Sequence[Hint], policy: Policy) -> Aftercare:
-    """What is to be done beside the decision, of whose `released` hints `well` are."""
+def look(connection: sa.Connection, inputs: Inputs, decision: Decision, policy: Policy) -> Aftercare:
+    """What is to be done beside a decision."""
+    well = decision.released
     now, facts = inputs.now, {one.node: one for one in inputs.nodes}
     standing = [hint for hint in inputs.hints if hint.state in OPEN_STATES and hint.job is None]
     gone = replaced(standing, read_machines(connection, standing), now) if standing else {}
@@ -67,7 +69,10 @@ def look(connection: sa.Connection, inputs: Inputs, well: Sequence[Hint], policy
             _inputs(connection, left, facts, now, well=[hint for hint in well if hint.id not in gone]), policy
         )
     dropped = tuple((hint, gone[hint.id]) for hint in standing if hint.id in gone)
-    return Aftercare(dropped, release, _jobs(connection, inputs, facts, policy))
+    stands = {**inputs.open_by_node(), **{hint.node: hint for hint, _word in decision.changed}}
+    for hint in (*well, *(hint for hint, _why in dropped)):
+        stands.pop(hint.node, None)
+    return Aftercare(dropped, release, _jobs(connection, inputs, (facts, stands), policy))
 
 
 def _inputs(
@@ -86,18 +91,22 @@ def _inputs(
     return ReleaseInputs(now, facts, hints, well, lapsed, taken, tests, faults)
 
 
-def _jobs(connection: sa.Connection, inputs: Inputs, facts: dict[str, NodeFacts], policy: Policy) -> JobDecision:
-    """The job hints; nothing is read of spares where nobody calls for one."""
-    now = inputs.now
+def _jobs(
+    connection: sa.Connection,
+    inputs: Inputs,
+    known: tuple[dict[str, NodeFacts], dict[str, Hint]],
+    policy: Policy,
+) -> JobDecision:
+    """The job hints, by the facts and the hints of nodes; nothing is read of spares where nobody calls for one."""
+    now, (facts, stands) = inputs.now, known
     limits = policy.job_watch
     calls = any(one.is_confirmed or (one.score or 0.0) >= policy.thresholds.watch for one in inputs.nodes)
     past = read_job_hints(connection, now - _DAY)
     if not (calls and (limits.swap or limits.requeue or limits.checkpoint)) and not past:
         return JobDecision()
     jobs = [RunningJob(*one) for one in running_jobs(connection, now)]
-    held = {hint.node for hint in inputs.hints if hint.state in OPEN_STATES and hint.job is None}
     found = watch(
-        JobInputs(now, jobs, facts, past, held | inputs.still_held, out_of_service(connection, now)),
+        JobInputs(now, jobs, facts, past, stands, inputs.still_held, out_of_service(connection, now)),
         policy,
         lambda one: steps_for(one, inputs, policy).checkpoint,
     )

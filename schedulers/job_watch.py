@@ -4,7 +4,8 @@
 
 For a confirmed culprit: `swap`, which names a spare, else `requeue` where that is allowed, so often a day for a run.
 For a node that is likely to fail and still works: `checkpoint`, where the risk is past the break-even. A job is asked
-once about a culprit; what it does is its owner's. The node's own hint keeps it from the next job, and pays the budgets.
+once about a culprit, and only where the node's own hint calls it one; what it does is its owner's. That hint keeps the
+node from the next job, and pays the budgets.
 """
 
 import hashlib
@@ -14,9 +15,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from schedulers.change import OWNER
-from schedulers.facts import NodeFacts
+from schedulers.facts import HOLDING, NodeFacts
 from schedulers.policy_version import version_of
 from schedulers.settings import Mode, Policy
+from schedulers.wish import is_opted_out
 from store.event import format_time
 from store.hint import OPEN_STATES, Hint, HintAction, HintState
 
@@ -37,14 +39,15 @@ class RunningJob:
 class JobInputs:
     """What the decision looks at. `hints`: those of jobs that are open, still valid, or made within a day.
 
-    `held`: nodes with an open hint of their own, which are no spares; `unfit`: those that are not in service, or that
-    nobody has heard of lately.
+    `standing`: each node's own open hint, as this turn leaves it; `held`: nodes that a scheduler may hold for us yet;
+    `unfit`: those that are not in service.
     """
 
     now: datetime
     jobs: Sequence[RunningJob]
     nodes: Mapping[str, NodeFacts]
     hints: Sequence[Hint] = ()
+    standing: Mapping[str, Hint] = field(default_factory=dict)
     held: Collection[str] = frozenset()
     unfit: Collection[str] = frozenset()
 
@@ -62,11 +65,12 @@ class _Spares:
     """Nodes that may take a culprit's place; each is named once."""
 
     inputs: JobInputs
-    watch: float
+    policy: Policy
     _gone: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._gone = {node for job in self.inputs.jobs for node in job.nodes} | {*self.inputs.held, *self.inputs.unfit}
+        self._gone |= self.inputs.standing.keys()
         named = (hint for hint in self.inputs.hints if hint.valid_until > self.inputs.now)
         self._gone |= {hint.evidence["spare"] for hint in named if isinstance(hint.evidence.get("spare"), str)}
 
@@ -80,7 +84,8 @@ class _Spares:
         return best
 
     def _fits(self, facts: NodeFacts, culprit: NodeFacts) -> bool:
-        is_well = not (facts.out or facts.is_confirmed or facts.silent) and (facts.score or 0.0) < self.watch
+        is_well = not (facts.out or facts.is_confirmed or facts.silent or is_opted_out(facts.node, self.policy))
+        is_well = is_well and (facts.score or 0.0) < self.policy.thresholds.watch
         is_like = facts.gpus is None or culprit.gpus is None or facts.gpus == culprit.gpus
         return facts.node not in self._gone and is_well and is_like and facts.idle is not False
 
@@ -97,7 +102,7 @@ def watch(inputs: JobInputs, policy: Policy, save_from: Callable[[NodeFacts], fl
     Args:
         save_from: the risk from which a checkpoint pays for the job of a node.
     """
-    turn = _Turn(inputs, policy, _Spares(inputs, policy.thresholds.watch), save_from)
+    turn = _Turn(inputs, policy, _Spares(inputs, policy), save_from)
     for job in inputs.jobs:
         for node in job.nodes:
             facts = inputs.nodes.get(node)
@@ -122,6 +127,9 @@ class _Turn:
 
     def ask_for_culprit(self, job: RunningJob, facts: NodeFacts) -> None:
         """A swap where there is a spare, else a requeue; once for each fault of a node."""
+        backing = self.inputs.standing.get(facts.node)
+        if backing is None or not _backs(backing):
+            return
         fault, limits = _fault_of(facts), self.policy.job_watch
         asked = [hint for hint in self._asked(job.job) if hint.action in ("swap", "requeue")]
         if any((hint.node, hint.evidence.get("incident")) == (facts.node, fault["incident"]) for hint in asked):
@@ -141,7 +149,7 @@ class _Turn:
     def ask_for_risk(self, job: RunningJob, facts: NodeFacts, score: float) -> None:
         """A checkpoint, where the risk is past the break-even; one a job at a time, one a node and day."""
         line = self.save_from(facts)
-        if not self.policy.job_watch.checkpoint or score < line:
+        if not self.policy.job_watch.checkpoint or score < line or is_opted_out(facts.node, self.policy):
             return
         asked = [hint for hint in self._asked(job.job) if hint.action == "checkpoint"]
         if any(hint.node == facts.node or _stands(hint) for hint in asked):
@@ -179,7 +187,7 @@ class _Turn:
             ident.hexdigest(),
             facts.node,
             action,
-            "shadow" if "control" in evidence else _STATE[self.policy.mode],
+            self._state(facts.node, evidence),
             reason,
             OWNER,
             now,
@@ -189,6 +197,22 @@ class _Turn:
             version_of(self.policy),
         )
         self.made.append(hint)
+
+    def _state(self, node: str, evidence: Mapping[str, Any]) -> HintState:
+        """By the mode; where the node's own hint waits for a person, the job's does, too."""
+        if "control" in evidence:
+            return "shadow"
+        backing = self.inputs.standing.get(node)
+        waits = backing is not None and backing.state == "proposed"
+        return "proposed" if waits and not self._shadows else _STATE[self.policy.mode]
+
+
+def _backs(hint: Hint) -> bool:
+    """Whether a node's own hint says that it is the culprit: not where breaker or quorum hold it back.
+
+    Then many nodes fail at once, or little is seen, and moving jobs off them would do more harm than the faults.
+    """
+    return hint.action in HOLDING or str(hint.evidence.get("held", "")).startswith("budget")
 
 
 def _stands(hint: Hint) -> bool:

@@ -28,13 +28,13 @@ def run_policy(engine: sa.Engine, policy: Policy, now: datetime, silent_after_s:
         inputs = gather(connection, policy, now, group, silent_after_s)
         decision = decide(inputs, policy)
         asks = bool(decision.changed or decision.tripped or _lapsed(connection, now))
-        if not asks and look(connection, inputs, decision.released, policy).is_nothing:
+        if not asks and look(connection, inputs, decision, policy).is_nothing:
             return Decision()
     with writing(engine).begin() as connection:
         lapse(connection, _lapsed(connection, now), policy, now)
         inputs = gather(connection, policy, now, group, silent_after_s)
         decision = decide(inputs, policy)
-        seen = look(connection, inputs, decision.released, policy)
+        seen = look(connection, inputs, decision, policy)
         carry(connection, seen, now)
         changed = tuple(change for change in decision.changed if change[0].id not in seen.handled)
         for hint, word in changed:

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from schedulers.aftercare import look
 from schedulers.dispatch import Dispatch, run_dispatch
 from schedulers.gather import gather
+from schedulers.policy import Decision
 from schedulers.settings import JobWatch, Policy, Release
 from schedulers.turn import run_policy
 from store import schema
@@ -222,5 +223,5 @@ def test_looking_changes_nothing(engine: sa.Engine) -> None:
     """It is done without holding up those who write."""
     nodes(engine, "a1")
     with engine.connect() as connection:
-        assert look(connection, gather(connection, POLICY, NOW), (), POLICY).is_nothing
+        assert look(connection, gather(connection, POLICY, NOW), Decision(), POLICY).is_nothing
         assert validations_of(connection, []) == {}

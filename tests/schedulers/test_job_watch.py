@@ -14,6 +14,7 @@ from store.hint import Hint
 from store.signs import Sign
 
 from .cluster import HOUR, NOW, fault
+from .cluster import hint as node_hint
 
 POLICY = Policy(mode="act")
 JOB = RunningJob("7", "llm", ("n0", "n1"))
@@ -33,6 +34,8 @@ def asked(
 ) -> JobDecision:
     """The decision; a checkpoint pays from 10 %."""
     known = {one.node: one for one in (facts("n1", idle=False), *nodes)}
+    held = {node: node_hint(node, state="confirmed") for node, one in known.items() if one.is_confirmed}
+    more["standing"] = held | more.pop("standing", {})
     return watch(JobInputs(now, jobs, known, hints, **more), policy, lambda _one: 0.1)
 
 
@@ -89,7 +92,39 @@ def test_the_best_spare_is_near_and_well(spares: tuple[NodeFacts, ...], best: st
 
 def test_a_spare_is_no_node_that_is_held_or_out_of_service_or_at_work() -> None:
     """By its hint, its record, the jobs."""
-    assert made(CULPRIT, *SPARES, held={"s1"}, unfit={"s2"}, jobs=(JOB, RunningJob("8", "x", ("s3",)))) == []
+    jobs = (JOB, RunningJob("8", "x", ("s3",)))
+    spares, policy = (*SPARES, facts("s4"), facts("s5")), replace(POLICY, opt_out=("s5",))
+    standing = {"s4": node_hint("s4", "watch")}
+    assert made(CULPRIT, *spares, held={"s1"}, unfit={"s2"}, jobs=jobs, standing=standing, policy=policy) == []
+    assert made(CULPRIT, *spares, held={"s1"}, unfit={"s2"}, jobs=jobs, standing=standing)[0][3] == "s5"
+
+
+@pytest.mark.parametrize(
+    ("backing", "asks"),
+    [
+        (node_hint("n0", "avoid", held="budget: 8 nodes are held already, 8 may be"), True),
+        (node_hint("n0", "avoid", held="breaker: 4 nodes of leaf l1 call at once"), False),
+        (node_hint("n0", "avoid", held="quorum: 1 of 9 nodes report"), False),
+        (node_hint("n0", "watch"), False),
+        (node_hint("n0", "drain", state="shadow"), True),
+        (None, False),
+    ],
+)
+def test_a_job_is_moved_only_off_what_its_own_hint_calls_a_culprit(backing: Hint | None, asks: bool) -> None:
+    """Not where many fail at once, little is seen, or a person has said no."""
+    known = {one.node: one for one in (CULPRIT, *SPARES)}
+    standing = {} if backing is None else {"n0": backing}
+    found = watch(JobInputs(NOW, (JOB,), known, standing=standing), POLICY, lambda _one: 0.1)
+    assert bool(found.made) is asks
+
+
+def test_what_waits_for_a_person_lets_its_job_wait_too() -> None:
+    """In quiet hours, or after a reset of the breaker."""
+    (hint,) = asked(CULPRIT, *SPARES, standing={"n0": node_hint("n0", state="proposed")}).made
+    assert hint.state == "proposed"
+    shadow = replace(POLICY, mode="shadow")
+    (hint,) = asked(CULPRIT, *SPARES, standing={"n0": node_hint("n0", state="proposed")}, policy=shadow).made
+    assert hint.state == "shadow"
 
 
 def test_a_spare_is_named_once() -> None:
@@ -152,6 +187,7 @@ def test_a_risk_past_the_break_even_asks_for_a_checkpoint() -> None:
     assert made(risky, facts("n1", score=0.3), hints=[hint]) == []
     assert len(made(risky, hints=[over], now=NOW + 25 * HOUR)) == 1
     assert made(risky, policy=replace(POLICY, job_watch=JobWatch(checkpoint=False))) == []
+    assert made(risky, policy=replace(POLICY, opt_out=("n*",))) == []
 
 
 def test_a_node_of_the_control_group_asks_nothing_for_its_score() -> None:
