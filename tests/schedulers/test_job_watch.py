@@ -179,6 +179,7 @@ def test_a_risk_past_the_break_even_asks_for_a_checkpoint() -> None:
     assert (hint.action, hint.evidence["threshold"], hint.evidence["reasons"]) == ("checkpoint", 0.1, ["3 row remaps"])
     assert hint.reason == "foreshock: risk 30 % within 24 h on n0: save now"
     assert made(replace(risky, score=0.09)) == []
+    assert len(made(replace(risky, score=0.1))) == 1
     assert made(replace(risky, out=True)) == []
     assert len(made(risky, facts("n1", score=0.3))) == 1
     over = replace(hint, state="expired")
