@@ -46,15 +46,17 @@ def migrate_command(url: str) -> None:
 
 @db.command("prune")
 @DB_OPTION
-@click.option("--keep-days", type=int, help="Keep so many days of events, telemetry and scores alike.")
+@click.option("--keep-days", type=int, help="Keep so many days of each of these alike.")
 @click.option("--events-days", type=int, help=f"Of events; at least {MINIMUM.events_days}.")
 @click.option("--telemetry-days", type=int, help=f"Of telemetry by the hour; at least {MINIMUM.telemetry_days}.")
 @click.option("--scores-days", type=int, help=f"Of scores; at least {MINIMUM.scores_days}.")
+@click.option("--deliveries-days", type=int, help=f"Of the delivery log; at least {MINIMUM.deliveries_days}.")
 @click.option("--dry-run", is_flag=True, help="Only say how many rows would go.")
 @JSON_OPTION
 def prune_command(url: str, keep_days: int | None, dry_run: bool, as_json: bool, **days: int | None) -> None:
-    """Delete old events, telemetry and scores; counts by the day stay. Outages, jobs, incidents, hints, audit stay.
+    """Delete old events, telemetry, scores and attempts to deliver; counts by the day stay.
 
+    Outages, jobs, incidents, hints and their audit stay.
     What no option names is kept for ever.
     """
     keep = _keep(keep_days, days)
@@ -72,12 +74,13 @@ def prune_command(url: str, keep_days: int | None, dry_run: bool, as_json: bool,
 def _keep(keep_days: int | None, days: Mapping[str, int | None]) -> Keep:
     keep = Keep(**{name: keep_days if count is None else count for name, count in days.items()})
     if keep == Keep():
-        raise click.UsageError("say what to keep: --keep-days, --events-days, --telemetry-days or --scores-days")
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in days)
+        raise click.UsageError(f"say what to keep: --keep-days, {options}")
     name = too_short(keep)
     if name is not None:
         option = f"--{name.replace('_', '-')}"
         raise click.UsageError(
-            f"{option} must be at least {getattr(MINIMUM, name)}: the model looks back so far, and a day is to spare"
+            f"{option} must be at least {getattr(MINIMUM, name)}: so far is looked back, and a day is to spare"
         )
     return keep
 

@@ -9,6 +9,7 @@ who does not know the key can neither foresee nor choose it.
 
 import hashlib
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -40,8 +41,15 @@ class ControlGroup:
 
     def holds(self, node: str, now: datetime) -> bool:
         """Whether a node is in the group of the period that a moment lies in."""
-        text = f"{self.number(now)} {node}".encode()
-        drawn = hashlib.blake2b(text, digest_size=8, key=self.key).digest()
+        return self._draws(f"{self.number(now)} {node}")
+
+    def among(self, nodes: Iterable[str], now: datetime) -> set[str]:
+        """Those of many nodes that are in the group."""
+        number = self.number(now)
+        return {node for node in nodes if self._draws(f"{number} {node}")}
+
+    def _draws(self, text: str) -> bool:
+        drawn = hashlib.blake2b(text.encode(), digest_size=8, key=self.key).digest()
         return int.from_bytes(drawn) / _WHOLE < self.share
 
     def number(self, now: datetime) -> int:

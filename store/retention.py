@@ -19,7 +19,7 @@ from store.partitions import LOCK, Partition, partitions
 from store.rollup_days import DAYS, adding, summary
 
 # Rows a step. Scores have no index by time alone, so that each step looks at all of them: fewer and larger steps.
-_STEP_ROWS = {"events": 20_000, "telemetry": 20_000, "scores": 200_000}
+_STEP_ROWS = {"events": 20_000, "telemetry": 20_000, "scores": 200_000, "deliveries": 20_000}
 _log = logging.getLogger(__name__)
 
 
@@ -30,6 +30,7 @@ class Keep:
     events_days: int | None = None
     telemetry_days: int | None = None
     scores_days: int | None = None
+    deliveries_days: int | None = None  # the log of attempts to hand hints over; what is owed is no part of it
 
     def before(self, now: datetime) -> dict[str, datetime]:
         """Of each table that is not kept for ever: what is older than this goes."""
@@ -39,7 +40,8 @@ class Keep:
 
 # The model looks back 28 days at events and 8 at telemetry (`predictor/history.py`; a test compares), and a day is to
 # spare for late ones. A day of scores is what a node's state and its hints rest on.
-MINIMUM = Keep(events_days=29, telemetry_days=9, scores_days=2)
+# Releases are sent for a week.
+MINIMUM = Keep(events_days=29, telemetry_days=9, scores_days=2, deliveries_days=8)
 
 
 def too_short(keep: Keep) -> str | None:
@@ -70,7 +72,7 @@ def prune(
     Events that are still to be counted in an incident stay for now.
 
     Args:
-        before: of `events`, `telemetry`, `scores`: the first moment that stays.
+        before: of `events`, `telemetry`, `scores`, `deliveries`: the first moment that stays.
         keep_on: asked before each step.
     """
     return {name: _Pruning(engine, name, moment, keep_on).run() for name, moment in before.items()}
@@ -93,6 +95,8 @@ class _Pruning:
         gone = self._drop_detached()
         with self.engine.connect() as connection:
             parts = partitions(connection, self.name)
+        if not parts:
+            return self._delete(table)  # a table that is not divided by days
         for part in parts:
             if not part.is_other and part.until is not None and part.until <= self.before:
                 gone += self._detach(part)

@@ -109,14 +109,13 @@ def _candidates(
     policy = server.settings.policy
     group = ControlGroup.of(read_control_key(connection), policy.control.percent, policy.control.period_days)
     hints = standing_hints(connection)
-    found = []
-    for node, state, day, week in node_risks(connection, present(connection, server.settings, now)):
-        if node in places:
-            control = group is not None and group.holds(node, now)
-            opted_out = any(fnmatchcase(node, pattern) for pattern in policy.opt_out)
-            known = (node, places[node], state, day, week, hints.get(node))
-            found.append(Candidate(*known, left_alone=control or opted_out))
-    return found
+    alone = set() if group is None else group.among(places, now)
+    alone |= {node for pattern in policy.opt_out for node in places if fnmatchcase(node, pattern)}
+    return [
+        Candidate(node, places[node], state, day, week, hints.get(node), node in alone)
+        for node, state, day, week in node_risks(connection, present(connection, server.settings, now))
+        if node in places
+    ]
 
 
 def _object(candidates: Sequence[Candidate], found: PlacementAdvice) -> dict[str, Any]:

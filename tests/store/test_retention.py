@@ -13,6 +13,7 @@ from predictor.history import DAY_MS, EVENT_WINDOW_MS, TELEMETRY_WINDOW_H
 from store import retention, schema
 from store.append import append_events, append_rollups
 from store.database import writing
+from store.delivery_log import Attempt, log_attempt
 from store.event import Event
 from store.partitions import DIVIDED, ensure_days, name_of, partitions
 from store.retention import MINIMUM, Keep, count_old, prune, too_short
@@ -55,6 +56,17 @@ def test_pruning_leaves_exactly_what_is_not_older(any_engine: sa.Engine) -> None
     left = [row["time"] for row in rows(any_engine, schema.events)]
     assert sorted(left) == sorted(moment for moment in moments if moment >= before)
     assert prune(any_engine, {"events": before}) == {"events": 0}
+
+
+def test_the_delivery_log_is_pruned_too(any_engine: sa.Engine) -> None:
+    """It is one table on either database; the least that is kept is longer than releases are sent."""
+    with writing(any_engine).begin() as connection:
+        for age in (7, 8, 9, 30):
+            log_attempt(connection, Attempt("d", "h", "ops", NOW - age * DAY, "retry", 503, 0.1, "HTTP 503"))
+    assert count_old(any_engine, {"deliveries": NOW - 8 * DAY}) == {"deliveries": 2}
+    assert prune(any_engine, {"deliveries": NOW - 8 * DAY}) == {"deliveries": 2}
+    assert [NOW - row["time"] for row in rows(any_engine, schema.deliveries)] == [7 * DAY, 8 * DAY]
+    assert too_short(Keep(deliveries_days=7)) == "deliveries_days"
 
 
 def test_nothing_but_what_is_named_goes(engine: sa.Engine) -> None:
@@ -161,7 +173,7 @@ def test_limits_say_what_goes(engine: sa.Engine) -> None:
     """None is for ever; each has its own; what the model looks back on is the least."""
     assert Keep().before(NOW) == {}
     assert Keep(events_days=30, scores_days=5).before(NOW) == {"events": NOW - 30 * DAY, "scores": NOW - 5 * DAY}
-    assert {f"{table}_days" for table in DIVIDED} == set(Keep.__slots__)
+    assert {f"{table}_days" for table in (*DIVIDED, "deliveries")} == set(Keep.__slots__)
     assert too_short(Keep()) is None
     assert too_short(MINIMUM) is None
     assert too_short(Keep(events_days=28)) == "events_days"
