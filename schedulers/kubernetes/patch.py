@@ -188,8 +188,8 @@ def _key(settings: KubernetesSettings, name: str) -> str:
 
 
 def _pointer(key: str) -> str:
-    """A key as a step of a JSON pointer (RFC 6901)."""
-    return key.replace("~", "~0").replace("/", "~1")
+    """A key of ours, which has no tilde, as a step of a JSON pointer (RFC 6901)."""
+    return key.replace("/", "~1")
 
 
 def _seconds(moment: datetime) -> str:
