@@ -20,7 +20,7 @@ POLICY = Policy(mode="act")
 JOB = RunningJob("7", "llm", ("n0", "n1"))
 
 
-def facts(node: str, leaf: str = "l1", rack: str = "r1", **more: Any) -> NodeFacts:
+def facts(node: str, leaf: str | None = "l1", rack: str | None = "r1", **more: Any) -> NodeFacts:
     """A node that no job runs on, with eight GPUs and hardly a risk."""
     return NodeFacts(node, rack, leaf, **({"idle": True, "gpus": 8, "score": 0.001} | more))
 
@@ -88,6 +88,14 @@ def test_two_detectors_are_as_good_as_a_fault() -> None:
 def test_the_best_spare_is_near_and_well(spares: tuple[NodeFacts, ...], best: str | None) -> None:
     """Of the same leaf, else rack, else any; idle, of the same size, at no risk, heard of."""
     assert made(CULPRIT, *spares) == ([] if best is None else [("7", "n0", "swap", best)])
+
+
+def test_a_place_that_is_not_known_is_near_nothing() -> None:
+    """Two nodes without a leaf are not under one; nor without a rack in one."""
+    lost = replace(CULPRIT, leaf=None)
+    assert made(lost, facts("s1", None, "r2"), facts("s2", "l9", "r1"))[0][3] == "s2"
+    lost = replace(CULPRIT, leaf=None, rack=None)
+    assert made(lost, facts("s1", None, None, score=0.01), facts("s2", "l9", "r9"))[0][3] == "s2"
 
 
 def test_a_spare_is_no_node_that_is_held_or_out_of_service_or_at_work() -> None:
