@@ -71,6 +71,7 @@ def test_a_hint_says_who_why_and_until_when() -> None:
 
 def test_a_node_that_is_out_is_left_to_those_who_took_it_out() -> None:
     """No new hint, and no release of the old one."""
+    assert decided([NodeFacts("a", score=0.0, out=True)], [hint("a"), hint("b", "avoid")]) == Decision()
     decision = decided([NodeFacts("a", score=0.0, fault=fault("a"), out=True)], [hint("a")])
     assert decision == Decision()
 
