@@ -226,7 +226,11 @@ class Kubernetes:
         return node
 
     def _is_busy(self, link: Link, node: str) -> bool:
-        return any(pod.is_work for pod in pods_of_node(link.client, node))
+        try:
+            return any(pod.is_work for pod in pods_of_node(link.client, node))
+        except ApiError as error:
+            log.warning("%s: whether pods run on %s is not known, so it counts as busy: %s", self.name, node, error)
+            return True
 
 
 def _message(order: Order) -> str:
