@@ -59,6 +59,8 @@ def test_a_file_that_breaks_stands_as_it_was(tmp_path: Path, broken: str) -> Non
     assert source.read() == (SECRETS[1], SECRETS[0])
     path.write_text(SECRETS[2])
     assert source.read() == (SECRETS[1], SECRETS[2])
+    path.write_text(broken)
+    assert source.read() == (SECRETS[1], SECRETS[2])
 
 
 def test_a_secret_counts_once(tmp_path: Path) -> None:
