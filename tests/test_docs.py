@@ -43,9 +43,9 @@ def test_every_long_option_in_a_command_line_exists(page: Path) -> None:
         if command not in COMMANDS:
             continue
         help_text = CliRunner().invoke(foreshock, [command, "--help"]).output
-        subcommand = next((w for w in words[:1] if not w.startswith("-")), None)
-        if subcommand is not None:
-            help_text += CliRunner().invoke(foreshock, [command, subcommand, "--help"]).output
+        for depth in (1, 2):  # of a group's command, and of a group's group's
+            if len(words) >= depth and not any(word.startswith("-") for word in words[:depth]):
+                help_text += CliRunner().invoke(foreshock, [command, *words[:depth], "--help"]).output
         for option in (w.split("=")[0] for w in words if re.fullmatch(r"--[a-z][a-z-]+(=.*)?", w)):
             assert option in help_text, f"{page.name}: foreshock {command} has no {option}"
 
