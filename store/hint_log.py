@@ -1,7 +1,7 @@
 """Hints and their audit: every change of a hint is written together with who made it, why and when."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,6 +16,8 @@ from store.hint import OPEN_STATES, Hint, HintState
 ACTOR_POLICY = "policy"
 ACTOR_DISPATCH = "dispatch"
 _HINTS = schema.hints
+# Of a record's fields in their order: by position, for hints are many and read in every turn.
+_IN_ORDER = [_HINTS.c[field.name] for field in fields(Hint)]
 
 
 def hint_of(row: Any) -> Hint:
@@ -31,12 +33,12 @@ def read_hint(connection: sa.Connection, ident: str) -> Hint | None:
 
 def read_hints(connection: sa.Connection, states: Sequence[str] | None = None, node: str | None = None) -> list[Hint]:
     """Hints in the order they were made; of some states, of one node."""
-    query = sa.select(_HINTS).order_by(_HINTS.c.created, _HINTS.c.id)
+    query = sa.select(*_IN_ORDER).order_by(_HINTS.c.created, _HINTS.c.id)
     if states is not None:
         query = query.where(_HINTS.c.state.in_(states))
     if node is not None:
         query = query.where(_HINTS.c.node == node)
-    return [hint_of(row) for row in connection.execute(query).mappings()]
+    return [Hint(*row) for row in connection.execute(query)]
 
 
 def read_hints_by_id(connection: sa.Connection, idents: Iterable[str]) -> list[Hint]:
@@ -44,8 +46,8 @@ def read_hints_by_id(connection: sa.Connection, idents: Iterable[str]) -> list[H
     listed = sorted(set(idents))
     if not listed:
         return []
-    query = sa.select(_HINTS).where(among(connection, _HINTS.c.id, listed)).order_by(_HINTS.c.created, _HINTS.c.id)
-    return [hint_of(row) for row in connection.execute(query).mappings()]
+    query = sa.select(*_IN_ORDER).where(among(connection, _HINTS.c.id, listed))
+    return [Hint(*row) for row in connection.execute(query.order_by(_HINTS.c.created, _HINTS.c.id))]
 
 
 def recent_hints(connection: sa.Connection, now: datetime, window: timedelta) -> list[Hint]:

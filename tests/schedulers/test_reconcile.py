@@ -373,6 +373,15 @@ def test_a_new_hint_takes_the_old_ones_hold_over_without_a_gap() -> None:
     assert (d.told.held("a"), d.state("h-a"), d.state("h-2")) == ("cordon h-2", "released", "confirmed")
 
 
+def test_a_hold_of_a_hint_that_still_stands_is_not_taken_over_by_another() -> None:
+    """A node has one open hint; where a fault of ours makes two, they do not fight over it."""
+    d = desk(hint("a", "avoid"))
+    d.turn()
+    d.put(hint("a", "cordon", state="proposed"), replace(hint("a", "cordon"), id="h-2"))
+    assert d.turn() == []
+    assert (d.told.held("a"), d.state("h-2")) == ("avoid h-a", "foreign")
+
+
 @pytest.mark.parametrize("obstacle", ["stop", "foreign", "refused"])
 def test_an_old_hold_is_released_where_the_new_hint_cannot_take_it_over(obstacle: str) -> None:
     """Nothing of an ended hint stays because another one stands."""
