@@ -144,6 +144,7 @@ def test_a_person_who_said_no_is_not_asked_again() -> None:
     refused = hint("a", state="withdrawn", closed=closed)
     assert decided([NodeFacts("a", score=0.5)], [refused]) == Decision()
     assert decided([NodeFacts("a", score=0.5, fault=fault("a", hours_ago=2))], [refused]) == Decision()
+    assert decided([NodeFacts("a", fault=fault("a", hours_ago=1))], [refused]) == Decision(), "seen when it was said"
     assert actions(decided([NodeFacts("a", witnesses=PAIR)], [refused])) == {"a": "cordon"}
     before = {"by": "alice", "time": format_time(NOW - 0.05 * HOUR)}
     assert decided([NodeFacts("a", witnesses=PAIR)], [replace(refused, evidence={"closed": before})]) == Decision()
