@@ -51,6 +51,26 @@ def test_a_person_s_cordon_is_left_alone(
     wait_for("it is told of", lambda: hold_of(actuator, node).foreign is not None)
 
 
+@pytest.mark.parametrize(("words", "result"), [(["cordon"], "foreign"), (["label", "a=b"], "done")])
+@pytest.mark.parametrize("action", ["avoid", "cordon"])
+def test_what_the_watch_has_not_told_yet_the_patch_finds(
+    kubernetes_cluster: Cluster, actuator: Kubernetes, node: str, action: HintAction, words: list[str], result: str
+) -> None:
+    """It does not apply to the changed node, which is read and judged again, within the same turn."""
+    actuator.observe()
+    mirror = actuator._connect().mirror
+    wait_for("it is known", lambda: mirror.get(node) is not None)
+    old = mirror.get(node)
+    assert old is not None
+    verb, *more = words
+    kubernetes_cluster.kubectl(verb, *(["node", node, *more] if more else [node]))
+    wait_for("the watch tells", lambda: mirror.get(node) != old)
+    mirror._nodes[node] = old
+    assert bring(actuator, node, action).result == result
+    spec = kubernetes_cluster.node(node)["spec"]
+    assert any(taint["key"] == "foreshock.dev/risk" for taint in spec.get("taints", [])) == (result == "done")
+
+
 def test_a_person_s_uncordon_is_seen_and_what_is_left_of_ours_goes(
     kubernetes_cluster: Cluster, actuator: Kubernetes, node: str
 ) -> None:
