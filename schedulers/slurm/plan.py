@@ -16,6 +16,8 @@ from schedulers.slurm.standing import Standing, standing
 
 # Slurm takes back a node by itself that was down for this alone (ReturnToService=1).
 _SILENT = "Not responding"
+# 22.05 clears a reason with its drain. 24.11 keeps it: ours would make another's drain without a reason look like ours.
+_FREED = "taken off by foreshock"
 _DOWN = "down while it was drained by foreshock, which took its drain off"
 # A reservation's end is told in seconds.
 _SAME_END = timedelta(seconds=2)
@@ -68,7 +70,7 @@ def _release(order: Order, node: Node, found: Standing, ground: Ground) -> Repor
     soft = found.soft is not None and found.soft.hint == order.hint and not node.is_doubtful
     unreserve = order.hint if order.hint in ground.reserved else None
     if not hard and not soft and unreserve is None:
-        return Report(order.node, "done", f"nothing of hint {order.hint} is on it; left as it is")
+        return Report(order.node, "done", f"nothing of hint {order.hint} is on it")
     if hard and _is_stuck(node):
         return Report(order.node, "retry", "DOWN and FAIL: taking FAIL off would take DOWN off, too; once it is back")
     words = (*(_undrained(node) if hard else ()), *(_plain(node, found) if soft else ()))
@@ -131,9 +133,9 @@ def _is_stuck(node: Node) -> bool:
 def _undrained(node: Node) -> tuple[str, ...]:
     """UNDRAIN takes off the drain alone; RESUME would take off DOWN, too. FAIL goes by RESUME only."""
     if node.states & {"FAIL", "FAILING"}:
-        return ("state=resume",)
+        return ("state=resume", f"reason={_FREED}")
     if "DOWN" not in node.states:
-        return ("state=undrain",)
+        return ("state=undrain", f"reason={_FREED}")
     # Slurm leaves the drain's reason on a node that is down, and would never take it back with one that is not its own.
     return ("state=undrain", f"reason={_SILENT if 'NOT_RESPONDING' in node.states else _DOWN}")
 

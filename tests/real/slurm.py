@@ -63,6 +63,7 @@ KillWait=2
 MailProg=/bin/true
 """
 _GPUS = 8
+_FIRST_WITHOUT_CGROUPS, _WITHOUT_CGROUPS = 23, "CgroupPlugin=disabled\n"  # older ones know no such line
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ def slurm(nodes: str, served: int = 0, settings: str = "") -> Iterator[Slurm]:
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o400)
         (folder / "slurm.conf").write_text(_configuration(folder, host, nodes, served, settings))
-        (folder / "cgroup.conf").write_text("")
+        (folder / "cgroup.conf").write_text("" if _version(slurmctld) < _FIRST_WITHOUT_CGROUPS else _WITHOUT_CGROUPS)
         cluster = Slurm(folder)
         stack.callback(_stop_all, cluster)
         cluster.start("munged", [munged, "--foreground", *_munge_options(folder)])
@@ -170,6 +171,12 @@ def slurm(nodes: str, served: int = 0, settings: str = "") -> Iterator[Slurm]:
         if served:
             _serve(cluster, expand(nodes)[:served])
         yield cluster
+
+
+def _version(slurmctld: str) -> int:
+    """Such as 22, of `slurm-wlm 22.05.8`."""
+    said = subprocess.run([slurmctld, "-V"], capture_output=True, text=True, check=True, timeout=60).stdout
+    return int(said.split()[-1].split(".")[0])
 
 
 def _configuration(folder: Path, host: str, nodes: str, served: int, settings: str) -> str:
