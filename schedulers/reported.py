@@ -24,9 +24,8 @@ def report_test(connection: sa.Connection, ident: str, result: tuple[bool, str],
         raise VerdictError(f"hint {ident} has ended already: it is {hint.state}", known=True)
     if not _is_hold(hint):
         raise VerdictError(f"hint {ident} ({hint.action}) holds no node: there is nothing to be released", known=True)
-    passed, detail = result
-    row = report_validation(connection, hint.id, hint.node, who, now, passed, detail)
-    note(connection, now, who, hint, {"test": "passed" if passed else "failed", "output": row.output[-200:]})
+    row = report_validation(connection, hint, who, now, result)
+    note(connection, now, who, hint, {"test": "passed" if row.passed else "failed", "output": row.output[-200:]})
     return row
 
 

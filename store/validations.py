@@ -5,7 +5,7 @@ said nothing of the node: it could not be begun, was put off, or was cut off.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from store import schema
 from store.bulk_rows import among
+from store.hint import Hint
 
 _TABLE = schema.validations
 OUTPUT_BYTES = 4096
@@ -50,12 +51,13 @@ def end_validation(
 
 
 def report_validation(
-    connection: sa.Connection, hint: str, node: str, who: str, now: datetime, passed: bool, detail: str
+    connection: sa.Connection, hint: Hint, who: str, now: datetime, result: tuple[bool, str]
 ) -> Validation:
-    """Note what another test system, or a person, says of a node."""
-    begun = begin_validation(connection, hint, node, f"reported by {who}", now)
+    """Note what another test system, or a person, says of a node: whether it passed, and what was seen."""
+    passed, detail = result
+    begun = begin_validation(connection, hint.id, hint.node, f"reported by {who}", now)
     end_validation(connection, begun.seq, now, passed, None, detail)
-    return Validation(begun.seq, hint, node, begun.command, now, now, passed, None, last_of(detail))
+    return replace(begun, ended=now, passed=passed, output=last_of(detail))
 
 
 def last_of(output: str) -> str:

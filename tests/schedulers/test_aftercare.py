@@ -62,7 +62,7 @@ def report(engine: sa.Engine, passed: bool, hours: float) -> None:
     """What a test said."""
     (hint,) = hints(engine, "cordon")
     with writing(engine).begin() as connection:
-        report_validation(connection, hint.id, hint.node, "ci", NOW + hours * HOUR, passed, "row remap failed")
+        report_validation(connection, hint, "ci", NOW + hours * HOUR, (passed, "row remap failed"))
 
 
 def test_a_held_node_is_released_after_its_healthy_time_and_its_test(any_engine: sa.Engine) -> None:

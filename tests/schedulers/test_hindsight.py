@@ -120,6 +120,7 @@ def test_a_hold_saves_what_came_to_the_node_after_it() -> None:
     assert judged(made("avoid"), losses=[loss(2)], stays=later).saved_gpu_h == 100.0
     assert judged(made(), losses=[loss(2)], stays=before).saved_gpu_h == 0.0
     assert judged(made(), losses=[loss(2)]).saved_gpu_h == 0.0
+    assert judged(made(), losses=[loss(2)], stays=[*before, *[stay(3, 4)]]).saved_gpu_h == 0.0
     assert judged(made(), losses=[loss(2, None)], stays=later).saved_gpu_h is None
 
 

@@ -297,7 +297,7 @@ def test_rows_of_another_test_system(any_engine: sa.Engine) -> None:
     """A report begins and ends at once; what cannot be text in PostgreSQL is left out; the end of a long one stays."""
     at = datetime(2025, 3, 1, tzinfo=UTC)
     with writing(any_engine).begin() as connection:
-        report_validation(connection, "h1", "a", "token:ci", at, False, "bad\x00" + "x" * 9000 + "end")
+        report_validation(connection, replace(hint("a"), id="h1"), "token:ci", at, (False, "bad\x00" + "x" * 9000))
         begin_validation(connection, "h1", "a", "check a", at)
         first, second = validations_of(connection, ["h1", "h2"])["h1"]
         assert (first.command, first.passed, first.ended, len(first.output)) == (
