@@ -16,7 +16,11 @@ from store.hint import Hint
 
 from .cluster import HOUR, NOW, PAIR, fault, hint, sick
 
-WIDE = Policy(mode="act", budgets=Budgets(1000, 100.0, 1000, 1000, 1000, 1000), breaker=Breaker(nodes=1000, percent_of_group=100.0))
+WIDE = Policy(
+    mode="act",
+    budgets=Budgets(1000, 100.0, 1000, 1000, 1000, 1000),
+    breaker=Breaker(nodes=1000, percent_of_group=100.0),
+)
 BIG = JobFacts("1", "llm", 1250, 10_000)
 SMALL = JobFacts("2", "tiny", 1, 8)
 

@@ -31,7 +31,15 @@ def actions(decision: Decision) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("score", "action"),
-    [(None, None), (0.0, None), (0.019, None), (0.02, "watch"), (0.0687, "watch"), (0.07, "avoid"), (1.0, "avoid")],
+    [
+        (None, None),
+        (0.0, None),
+        (0.019, None),
+        (0.02, "watch"),
+        (0.0687, "watch"),
+        (17.6 / 256, "avoid"),
+        (1.0, "avoid"),
+    ],
 )
 def test_a_score_asks_for_the_step_that_it_reaches(score: float | None, action: str | None) -> None:
     """A missing score asks for nothing, and none for a hold; without a job that of 1,024 GPUs is taken: 6.9 %."""
