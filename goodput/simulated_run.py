@@ -67,11 +67,6 @@ def weibull(mttf_s: float, shape: float, failures: int, seed: int) -> Floats:
     return np.random.default_rng(seed).weibull(shape, failures) * (mttf_s / gamma(1 + 1 / shape))
 
 
-def drawn_again(gaps_s: Floats, failures: int, seed: int) -> Floats:
-    """Times between failures drawn from those that were measured (bootstrap)."""
-    return np.random.default_rng(seed).choice(gaps_s, failures)
-
-
 def simulate(policy: Policy, gaps_s: Floats, extra_back_s: Floats | None = None) -> SimulatedRun:
     """The run over stretches from one failure to the next, each beginning with the way back.
 

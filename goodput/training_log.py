@@ -56,11 +56,6 @@ class LogLine:
     words: str = ""
 
     @property
-    def per_iteration_ms(self) -> float | None:
-        """Milliseconds of one iteration; None where the line does not tell."""
-        return None if self.span_ms is None else self.span_ms / self.iterations
-
-    @property
     def tells_end_of_work(self) -> bool:
         """Whether an end tells of iterations that no line before it did."""
         return self.kind == "training_end" and self.iteration is not None and self.span_ms is not None

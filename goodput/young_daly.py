@@ -57,9 +57,3 @@ def expected_goodput(interval_s: float, save_s: float, restart_s: float, mttf_s:
     if exponent + back > _TOO_FAR:
         return 0.0
     return interval_s / mttf_s / (math.exp(back) * math.expm1(exponent))
-
-
-def first_order_goodput(interval_s: float, save_s: float, restart_s: float, mttf_s: float) -> float:
-    """The same to first order, 1 - w / (D + w) - (R + (D + w) / 2) / M: too low (even negative) where failures are
-    frequent, within a percent of the exact form while (R + D + w) / M is below 0.1."""
-    return 1 - save_s / (interval_s + save_s) - (restart_s + (interval_s + save_s) / 2) / mttf_s

@@ -10,7 +10,6 @@ from goodput.ettr import Setting, exact, expected, linear, load
 from goodput.simulated_run import (
     Floats,
     Policy,
-    drawn_again,
     exponential,
     simulate,
     waits_s,
@@ -118,14 +117,6 @@ def test_failures_with_a_memory_move_the_best_interval_little(shape: float) -> N
         simulate(Policy(optimum_s(60.0, 20_000.0) * 10 ** (k / 20), 60.0, 600.0), gaps).goodput for k in range(-20, 21)
     )
     assert advised >= best - 0.005
-
-
-def test_a_history_drawn_again_has_its_gaps() -> None:
-    """Nothing but what was measured, in the same proportions."""
-    gaps: Floats = np.array([10.0, 20.0, 40.0])
-    drawn = drawn_again(gaps, 3_000, seed=1)
-    assert set(drawn.tolist()) == {10.0, 20.0, 40.0}
-    assert float(drawn.mean()) == pytest.approx(70 / 3, rel=0.05)
 
 
 def test_a_wait_lasts_until_enough_nodes_are_back() -> None:

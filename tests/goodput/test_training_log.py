@@ -52,7 +52,6 @@ def test_a_line_knows_when_its_iterations_began() -> None:
     assert iteration(1, 15_000).begin_ms == 5000
     assert iteration(1).begin_ms is None
     assert LogLine("iteration", 15_000).begin_ms is None
-    assert LogLine("iteration", 0, 1, 4, 1000.0).per_iteration_ms == 250.0
 
 
 def test_iterations_that_go_back_begin_a_session() -> None:

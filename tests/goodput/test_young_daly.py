@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goodput.young_daly import daly_s, expected_goodput, first_order_goodput, optimum_s, young_s
+from goodput.young_daly import daly_s, expected_goodput, optimum_s, young_s
 
 STALLS = st.floats(0.01, 3_600.0)
 TIMES = st.floats(60.0, 1e7)
@@ -56,14 +56,6 @@ def test_impossible_figures_have_no_interval(save_s: float, mttf_s: float) -> No
     """One sentence, no crash further in."""
     with pytest.raises(ValueError, match="no interval for"):
         optimum_s(save_s, mttf_s)
-
-
-def test_the_first_order_meets_the_exact_form_where_failures_are_rare() -> None:
-    """And falls below it, even below zero, where they are not."""
-    assert first_order_goodput(1800.0, 30.0, 300.0, 1e6) == pytest.approx(
-        expected_goodput(1800.0, 30.0, 300.0, 1e6), abs=1e-4
-    )
-    assert first_order_goodput(3600.0, 30.0, 300.0, 1_000.0) < 0 < expected_goodput(3600.0, 30.0, 300.0, 1_000.0)
 
 
 def test_an_interval_of_nothing_brings_nothing() -> None:
