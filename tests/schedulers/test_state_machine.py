@@ -16,11 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from schedulers.actuator import SchedulerAwayError
-from schedulers.breaker import Group
-from schedulers.budget import held_nodes, spare_cost, spares
 from schedulers.controls import reset_breaker, set_switch
-from schedulers.facts import HOLDING, Inputs
-from schedulers.gather import gather
+from schedulers.facts import HOLDING
 from schedulers.kill_switch import effective_stop
 from schedulers.policy import Decision
 from schedulers.settings import Mode, Policy, Stop
@@ -34,11 +31,12 @@ from store.hint_log import read_hint, read_hints
 from store.trips import newest_trips
 
 from . import model_draws as draws
+from .hint_invariants import none_tripped, spares_left, within_budget
 from .model_scheduler import KilledError, Mark, ModelScheduler
-from .model_world import NODES, PLACES, START, add_fault, add_scores, empty, memory, places_of, set_job, set_outage
+from .model_world import NODES, START, add_fault, add_scores, empty, memory, set_job, set_outage
 
 RUNS = int(os.environ.get("HINT_RUNS", "150"))
-STEPS = 12
+STEPS = 8
 HOUR = timedelta(hours=1)
 # Turns, five minutes apart, within which a scheduler that answers has let go of what nobody asks any more.
 BOUND = 3
@@ -109,11 +107,27 @@ class Hints(RuleBasedStateMachine):
         self.schedulers[which % len(self.schedulers)].trouble = trouble
         self.turn()
 
+    @rule(
+        which=draws.schedulers,
+        first=draws.flood,
+        then=draws.flood,
+        word=st.sampled_from(["release", "withdraw", "none"]),
+    )
+    def while_a_scheduler_is_away(self, which: int, first: Any, then: Any, word: str) -> None:
+        """Faults come, a person lets a node go, more faults come; then it answers again."""
+        away = self.schedulers[which % len(self.schedulers)]
+        away.trouble = "away"
+        self.faults_come(first, 0.0, 1)
+        self.a_person_decides(word, 0)
+        self.faults_come(then, 0.0, 1)
+        away.trouble = None
+        self.turn(2)
+
     @rule(word=st.sampled_from(["approve", "approve", "withdraw", "release"]), which=st.integers(0, 5))
     def a_person_decides(self, word: str, which: int) -> None:
         """On one of the open hints."""
         with writing(self.engine).begin() as connection:
-            found = read_hints(connection, states=OPEN_STATES)
+            found = sorted(read_hints(connection, states=OPEN_STATES), key=lambda hint: hint.action not in HOLDING)
             if not found:
                 return
             hint = found[which % len(found)]
@@ -122,7 +136,7 @@ class Hints(RuleBasedStateMachine):
                     approve(connection, hint.id, self.now, "alice", self.policy.mode)
                 elif word == "withdraw":
                     withdraw(connection, hint.id, self.now, "alice")
-                else:
+                elif word == "release":
                     release_node(connection, hint.node, self.now, "alice")
         self.turn()
 
@@ -167,7 +181,7 @@ class Hints(RuleBasedStateMachine):
         for _ in range(times):
             before, stop = self.held(), self.stop()
             decision = run_policy(self.engine, self.policy, self.now)
-            self.check_decision(decision)
+            self.check_decision(decision, stop)
             names = tuple(one.name for one in self.schedulers)
             for one in self.schedulers:
                 acting = Acting(self.engine, one, names, lambda: self.policy, lambda: self.now)
@@ -192,8 +206,10 @@ class Hints(RuleBasedStateMachine):
             if mark.hint is not None and not mark.hint.startswith("orphan")
         }
 
-    def check_decision(self, decision: Decision) -> None:
-        """By the hour, and spares: counted when it is decided."""
+    def check_decision(self, decision: Decision, stop: Stop) -> None:
+        """By the hour, and spares: counted when it is decided. While stopped nothing new is asked."""
+        made = [hint for hint, word in decision.changed if word == "made" and hint.job is None]
+        assert stop == "none" or all(hint.state == "shadow" for hint in made)
         acted = format_time(self.now)
         asked = (hint for hint, _word in decision.changed if hint.action in HOLDING and hint.state != "shadow")
         new = [hint for hint in asked if hint.evidence["acted"] == acted]
@@ -202,17 +218,7 @@ class Hints(RuleBasedStateMachine):
             lately = {node for time, node in self.granted if time >= self.now - HOUR}
             assert len(lately) <= self.policy.budgets.per_hour, lately
             if self.policy.budgets.keep_spares:
-                self.check_spares(new)
-
-    def check_spares(self, new: list[Hint]) -> None:
-        """Enough idle nodes are left, as far as is known."""
-        with self.engine.connect() as connection:
-            inputs: Inputs = gather(connection, self.policy, self.now)
-        facts = {one.node: one for one in inputs.nodes}
-        left = spares(inputs.nodes, held_nodes(inputs, self.policy))
-        if any(spare_cost(facts[hint.node]) for hint in new):
-            assert left is not None
-            assert left >= self.policy.budgets.keep_spares
+                spares_left(self.engine, self.policy, self.now, new)
 
     def check(self, before: dict[tuple[str, str], Mark], stop: Stop) -> None:
         """The invariants, on what the schedulers hold."""
@@ -222,27 +228,12 @@ class Hints(RuleBasedStateMachine):
             assert held == before
         new = {key: mark for key, mark in held.items() if mark.action in HOLDING and not _holds(before.get(key))}
         assert not (new and stop != "none"), (new, stop)
-        nodes = {node for (_name, node), mark in held.items() if mark.action in HOLDING}
-        limits = self.policy.budgets
-        assert len(nodes) <= min(limits.nodes, max(1, int(len(NODES) * limits.percent_of_nodes / 100))), nodes
-        for kind in ("rack", "leaf", "nvlink_domain"):
-            for place in {getattr(PLACES[node], kind) for node in nodes} - {None}:
-                inside = {node for node in nodes if getattr(PLACES[node], kind) == place}
-                assert len(inside) <= getattr(limits, f"per_{kind}"), (kind, inside)
+        within_budget({node for (_name, node), mark in held.items() if mark.action in HOLDING}, self.policy)
         with self.engine.connect() as connection:
             tripped = {trip.group for trip in newest_trips(connection) if trip.reset is None}
             hints = {mark.hint: read_hint(connection, mark.hint or "") for mark in held.values()}
-        self.check_tripped(new, tripped, hints)
+        none_tripped(new, tripped, hints)
         self.check_overdue(held, stop, hints)
-
-    def check_tripped(
-        self, new: dict[tuple[str, str], Mark], tripped: set[Group], hints: dict[str | None, Hint | None]
-    ) -> None:
-        """Nothing new is held of a group that has tripped."""
-        for (_name, node), mark in new.items():
-            hint = hints[mark.hint]
-            assert hint is not None
-            assert not tripped & places_of(node, hint.evidence.get("code")), (node, tripped)
 
     def check_overdue(
         self, held: dict[tuple[str, str], Mark], stop: Stop, hints: dict[str | None, Hint | None]

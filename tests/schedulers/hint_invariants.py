@@ -1,0 +1,46 @@
+"""What must hold of nodes that are held for us: for the state machine of `test_state_machine.py`."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from schedulers.breaker import Group
+from schedulers.budget import held_nodes, spare_cost, spares
+from schedulers.gather import gather
+from schedulers.settings import Policy
+from store.hint import Hint
+
+from .model_scheduler import Mark
+from .model_world import NODES, PLACES, places_of
+
+
+def within_budget(nodes: set[str], policy: Policy) -> None:
+    """Absolute, per cent, and of each place."""
+    limits = policy.budgets
+    assert len(nodes) <= min(limits.nodes, max(1, int(len(NODES) * limits.percent_of_nodes / 100))), nodes
+    for kind in ("rack", "leaf", "nvlink_domain"):
+        for place in {getattr(PLACES[node], kind) for node in nodes} - {None}:
+            inside = {node for node in nodes if getattr(PLACES[node], kind) == place}
+            assert len(inside) <= getattr(limits, f"per_{kind}"), (kind, inside)
+
+
+def spares_left(engine: sa.Engine, policy: Policy, now: datetime, new: list[Hint]) -> None:
+    """Enough idle nodes are left after new holds, as far as is known."""
+    with engine.connect() as connection:
+        inputs = gather(connection, policy, now)
+    facts = {one.node: one for one in inputs.nodes}
+    left = spares(inputs.nodes, held_nodes(inputs, policy))
+    if any(spare_cost(facts[hint.node]) for hint in new):
+        assert left is not None
+        assert left >= policy.budgets.keep_spares
+
+
+def none_tripped(
+    new: Mapping[tuple[str, str], Mark], tripped: set[Group], hints: Mapping[str | None, Hint | None]
+) -> None:
+    """Nothing new is held of a group that has tripped."""
+    for (_name, node), mark in new.items():
+        hint = hints[mark.hint]
+        assert hint is not None
+        assert not tripped & places_of(node, hint.evidence.get("code")), (node, tripped)
