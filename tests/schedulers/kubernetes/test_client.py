@@ -16,7 +16,7 @@ from schedulers.kubernetes.access import Access
 from schedulers.kubernetes.client import ApiError, Client, Pace
 from schedulers.kubernetes.mirror import Mirror
 from schedulers.kubernetes.node import Node
-from schedulers.kubernetes.pods import eviction_version
+from schedulers.kubernetes.pods import Pod, PodMetadata, Round, evict, eviction_version
 from schedulers.kubernetes.settings import KubernetesSettings
 
 
@@ -273,3 +273,20 @@ def test_evictions_are_asked_in_a_version_that_is_served(server: Server, served:
     server.say("/apis/policy", (200, {"versions": [{"groupVersion": name} for name in served]}))
     with asking(server) as client:
         assert eviction_version(client) == version
+
+
+def test_each_pod_is_asked_to_go_once(server: Server) -> None:
+    """One that ends already is only waited for, one that is gone is not; who is held back is told with the reason."""
+    going, gone, other, held, free = (f"/api/v1/namespaces/ns/pods/{name}" for name in ("a", "b", "c", "d", "e"))
+    server.say(f"{gone}/eviction", (404, {}))
+    server.say(f"{other}/eviction", (409, {}))
+    server.say(f"{held}/eviction", (429, {"reason": "TooManyRequests", "message": "the budget"}))
+    server.say(f"{free}/eviction", (201, {}))
+    pods = [Pod(PodMetadata(name, "ns", f"uid-{name}")) for name in ("b", "c", "d", "e")]
+    ending = Pod(PodMetadata("a", "ns", "uid-a", deletionTimestamp="2026-11-22T12:00:00Z"))
+    with asking(server) as client:
+        came = evict(client, [ending, *pods], "policy/v1")
+    assert came == Round(left=3, asked=1, blocked={"ns/d": "HTTP 429 TooManyRequests: the budget"})
+    assert came.words == "3 pods left, 1 held back (ns/d: HTTP 429 TooManyRequests: the budget)"
+    assert server.asked == [f"{path}/eviction" for path in (gone, other, held, free)]
+    assert going not in " ".join(server.asked)
