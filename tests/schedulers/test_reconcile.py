@@ -287,6 +287,19 @@ def test_a_node_that_is_not_there_is_noted_and_ordered_when_it_comes() -> None:
     assert d.turn() == ["cordon a", "cordon z"]
 
 
+def test_a_hint_that_ends_while_its_node_is_away_is_over_and_what_comes_back_marked_is_released() -> None:
+    """Nothing of ours is there, as far as anybody can tell; the mark itself tells otherwise later."""
+    d = desk(hint("a"))
+    d.turn()
+    marked = d.told.nodes.pop("a")
+    d.end()
+    assert d.turn() == []
+    assert d.state() == "released"
+    d.told.nodes["a"] = marked
+    assert d.turn() == ["release a"]
+    assert (d.state(), d.told.held("a")) == ("released", "")
+
+
 def test_a_node_that_opts_out_is_asked_nothing_but_is_let_go() -> None:
     """Its label may go again; what is held stays until its hint ends."""
     d = desk(hint("a"), hint("b"))
