@@ -86,19 +86,20 @@ def test_a_disruption_budget_is_kept_without_waiting(
 
 
 def test_who_need_not_go_stays(kubernetes_cluster: Cluster, evicting: Kubernetes, node: str) -> None:
-    """A DaemonSet's pod, the kubelet's own, one that nobody makes anew, one that has opted out, one that has ended."""
+    """A DaemonSet's pod, the kubelet's own, one that nobody makes anew, one that has opted out, the system's."""
     mirror = {"annotations": {"kubernetes.io/config.mirror": "x"}}
     kept: list[dict[str, Any]] = [
         pod("kept-mirror", node, owned=False, **mirror),
         pod("kept-alone", node, owned=False),
         pod("kept-out", node, {"foreshock.dev/opt-out": "true"}),
+        pod("kept-system", node, namespace="kube-system"),
     ]
     create(kubernetes_cluster, *kept, pod("goes-0", node), daemon_set("everywhere", node))
-    await_running(kubernetes_cluster, node, 5)
+    await_running(kubernetes_cluster, node, 6)
     drain(evicting, node)
     left = running(kubernetes_cluster, node)
-    assert {name for name in left if not name.startswith("everywhere")} == {"kept-mirror", "kept-alone", "kept-out"}
-    assert len(left) == 4
+    assert {name for name in left if not name.startswith("everywhere")} == {row["metadata"]["name"] for row in kept}
+    assert len(left) == 5
     kubernetes_cluster.delete("/apis/apps/v1/namespaces/default/daemonsets/everywhere")
 
 

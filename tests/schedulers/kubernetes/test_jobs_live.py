@@ -98,3 +98,16 @@ def test_a_job_that_does_not_run_is_absent_and_a_wrong_wish_refused(actuator: Ku
     """Neither is tried again for ever."""
     reports = actuator.ask_jobs([asked("default/nothing", "swap", "gpu-1"), asked("default/x", "cordon", "gpu-1")])
     assert [report.result for report in reports] == ["absent", "refused"]
+
+
+def test_a_name_that_two_namespaces_have_is_refused(
+    kubernetes_cluster: Cluster, actuator: Kubernetes, nodes: list[str]
+) -> None:
+    """Nobody else's job is told to stop; with its namespace it is the one that was meant."""
+    for namespace in ("default", "kube-public"):
+        create(kubernetes_cluster, pod("twin-0", nodes[0], {"job-name": "twin"}, namespace=namespace))
+    (came,) = actuator.ask_jobs([asked("twin", "requeue", nodes[0])])
+    assert (came.result, came.detail) == ("refused", "several namespaces have such a job: default, kube-public")
+    (came,) = actuator.ask_jobs([asked("kube-public/twin", "requeue", nodes[0])])
+    assert came == Report("kube-public/twin", "done", "1 pods")
+    assert "annotations" not in kubernetes_cluster.get("/api/v1/namespaces/default/pods/twin-0")["metadata"]

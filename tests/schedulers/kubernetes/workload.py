@@ -48,13 +48,13 @@ def daemon_set(name: str, node: str) -> dict[str, Any]:
 def create(cluster: Cluster, *objects: dict[str, Any]) -> None:
     """Objects as they are, owners that are not there included."""
     paths = {
-        "Pod": "/api/v1/namespaces/default/pods",
-        "PodDisruptionBudget": "/apis/policy/v1beta1/namespaces/default/poddisruptionbudgets",
-        "DaemonSet": "/apis/apps/v1/namespaces/default/daemonsets",
+        "Pod": "/api/v1/namespaces/{}/pods",
+        "PodDisruptionBudget": "/apis/policy/v1beta1/namespaces/{}/poddisruptionbudgets",
+        "DaemonSet": "/apis/apps/v1/namespaces/{}/daemonsets",
     }
     with cluster.client() as client:
         for made in objects:
-            answer = client.post(paths[made["kind"]], json=made)
+            answer = client.post(paths[made["kind"]].format(made["metadata"]["namespace"]), json=made)
             assert answer.is_success, answer.text
 
 
