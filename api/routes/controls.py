@@ -4,10 +4,11 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import BaseModel, Field, StringConstraints
 
 from api.auth import Actor, Reader
+from api.json_body import described, json_of
 from api.nodes import NO_TIME
 from api.paging import MAX_LIMIT, Cursor, CursorText, decode_seq
 from api.problem import Problem
@@ -49,8 +50,6 @@ class TripQuery(BaseModel):
 class ResetIn(BaseModel):
     """What is to become of the nodes that had called: `drop`, they call no more; `review`, each waits for a person."""
 
-    model_config = {"json_schema_extra": {"example": {"backlog": "review"}}}
-
     backlog: Literal["drop", "review"]
 
 
@@ -75,10 +74,13 @@ class StopIn(BaseModel):
     """What to stop, and why; `none` lifts what was stopped over the API or by hand."""
 
     stop: Literal["none", "holds", "all"]
-    reason: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MOST_REASON)]
+    reason: Annotated[
+        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MOST_REASON, pattern=r"^[^\x00]*$")
+    ]
 
 
-_STOP_BODY = {"requestBody": {"content": {"application/json": {"example": {"stop": "holds", "reason": "fabric work"}}}}}
+Reset = Annotated[ResetIn, Depends(json_of(ResetIn))]
+Stop = Annotated[StopIn, Depends(json_of(StopIn))]
 
 
 @router.get("/breaker", operation_id="get_breaker", summary="List the breaker's trips", response_model=Page[TripOut])
@@ -96,9 +98,10 @@ def get_breaker(_who: Reader, server: Server, asked: Annotated[TripQuery, Query(
     operation_id="reset_breaker",
     summary="Reset the breaker",
     response_model=TripOut,
+    openapi_extra=described(ResetIn, {"backlog": "review"}),
     responses={404: {"description": "No such trip."}, 409: {"description": "It was reset with the other word."}},
 )
-def post_reset(who: Actor, server: Server, seq: TripNumber, asked: ResetIn) -> Response:
+def post_reset(who: Actor, server: Server, seq: TripNumber, asked: Reset) -> Response:
     """End a trip. Saying it again changes nothing."""
     try:
         with writing(server.engine).begin() as connection:
@@ -118,9 +121,9 @@ def get_stop(_who: Reader, server: Server) -> Response:
     operation_id="post_stop",
     summary="Stop what is asked of schedulers",
     response_model=StopOut,
-    openapi_extra=_STOP_BODY,
+    openapi_extra=described(StopIn, {"stop": "holds", "reason": "fabric work"}),
 )
-def post_stop(who: Actor, server: Server, asked: StopIn) -> Response:
+def post_stop(who: Actor, server: Server, asked: Stop) -> Response:
     """Stop, or let go on; answers what is stopped then, which a file or the setting may be, too."""
     with writing(server.engine).begin() as connection:
         set_switch(connection, asked.stop, asked.reason, server.clock(), who)

@@ -4,10 +4,11 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field, StringConstraints
 
 from api.auth import Actor, Reader
+from api.json_body import described, json_of
 from api.problem import Problem
 from api.reply import listing, reply
 from api.routes.hints import HintId
@@ -40,7 +41,10 @@ class ValidationIn(BaseModel):
     """Whether the node passed, and what was seen."""
 
     passed: bool
-    detail: Annotated[str, StringConstraints(max_length=OUTPUT_BYTES)] = ""
+    detail: Annotated[str, StringConstraints(max_length=OUTPUT_BYTES, pattern=r"^[^\x00]*$")] = ""
+
+
+Reported = Annotated[ValidationIn, Depends(json_of(ValidationIn))]
 
 
 @router.get(
@@ -64,9 +68,10 @@ def get_validations(_who: Reader, server: Server, hint: HintId) -> Response:
     operation_id="report_validation",
     summary="Report a test of a held node",
     response_model=ValidationOut,
+    openapi_extra=described(ValidationIn, {"passed": False, "detail": "nccl-tests: 12 GB/s"}),
     responses={404: {"description": "No such hint."}, 409: {"description": "It has ended, or holds no node."}},
 )
-def post_validation(who: Actor, server: Server, hint: HintId, said: ValidationIn) -> Response:
+def post_validation(who: Actor, server: Server, hint: HintId, said: Reported) -> Response:
     """It counts as a test of the server's own does: passed, the node is released once its healthy time is over."""
     try:
         with writing(server.engine).begin() as connection:

@@ -99,7 +99,12 @@ def test_everybody_may_read_what_is_stopped_and_actors_stop(
     assert (lifted["stop"], [one["source"] for one in lifted["sources"]]) == ("all", ["file"])
     with engine.connect() as connection:
         assert [entry["actor"] for entry in audit_page(connection, 9, None, "switch")] == ["alice", "alice"]
-    for wrong in ({"stop": "holds"}, {"stop": "holds", "reason": " "}, {"stop": "perhaps", "reason": "x"}):
+    for wrong in (
+        {"stop": "holds"},
+        {"stop": "holds", "reason": " "},
+        {"stop": "perhaps", "reason": "x"},
+        {"stop": "all", "reason": "\0"},
+    ):
         assert client.post("/api/v1/stop", json=wrong).status_code == 422
 
 

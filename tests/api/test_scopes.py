@@ -83,13 +83,32 @@ def test_each_operation_lets_its_own_scope_pass_and_no_other(guarded: TestClient
 def test_each_operation_refuses_who_has_no_token(guarded: TestClient, guarded_app: FastAPI) -> None:
     """401 with a challenge, as a problem; also before parameters and bodies are looked at."""
     for method, address, operation in operations(guarded_app):
-        answer = guarded.request(method, address + "?limit=nonsense&cursor=none", content=b"\x00" * 10)
+        address += "?limit=nonsense&cursor=none"
+        answer = guarded.request(method, address, content=b"{\x00", headers={"content-type": "application/json"})
         if operation in PUBLIC:
             assert answer.status_code == 200, operation
             continue
         assert answer.status_code == 401, operation
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.headers["www-authenticate"] == 'Bearer realm="foreshock"'
+
+
+def test_each_operation_with_a_body_refuses_one_over_the_limit(engine: sa.Engine, clock: Clock) -> None:
+    """413, before it is read to its end; also those that take a few words only."""
+    app = create_app(replace(QUIET, tokens=TOKENS, body_limit_bytes=1000), engine, clock)
+    bodies = {
+        operation["operationId"]
+        for item in app.openapi()["paths"].values()
+        for operation in item.values()
+        if "requestBody" in operation
+    }
+    assert bodies >= {"reset_breaker", "post_stop", "report_validation", "ack_hint", "ask_placement", "post_events"}
+    with TestClient(app, raise_server_exceptions=False) as client:
+        for method, address, operation in operations(app):
+            if operation in bodies:
+                headers = bearer(f"{scope_of(method, operation)}-secret") | {"content-type": "application/json"}
+                answer = client.request(method, address.replace("{seq}", "1"), headers=headers, content=b" " * 1001)
+                assert answer.status_code == 413, operation
 
 
 def test_a_token_that_is_not_known_is_told_apart_from_none(guarded: TestClient) -> None:

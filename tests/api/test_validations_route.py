@@ -48,6 +48,8 @@ def test_another_test_system_reports_what_it_saw(any_client: TestClient, any_eng
     answer = any_client.post("/api/v1/hints/h1/validation", json={"passed": False, "detail": "nccl: 12 GB/s"})
     assert answer.status_code == 200, answer.text
     ValidationOut.model_validate(answer.json())
+    for wrong in ({}, {"passed": None}, {"passed": True, "detail": "\0"}):
+        assert any_client.post("/api/v1/hints/h1/validation", json=wrong).status_code == 422
     assert any_client.post("/api/v1/hints/h1/validation", json={"passed": True}).json()["passed"] is True
     page = any_client.get("/api/v1/hints/h1/validation").json()
     Page[ValidationOut].model_validate(page)
