@@ -3,25 +3,19 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from schedulers.limits import is_held, is_held_anew
 from schedulers.policy_version import version_of
+from schedulers.price import validity_of
 from schedulers.quiet import quiet_now
-from schedulers.settings import Mode, Policy, Validity
+from schedulers.settings import Mode, Policy
 from schedulers.wish import RANK, Wish
 from store.event import format_time
-from store.hint import Hint, HintAction, HintState
+from store.hint import Hint, HintState
 
 OWNER = "foreshock"
 _STATE: dict[Mode, HintState] = {"shadow": "shadow", "approve": "proposed", "act": "approved"}
-
-
-def validity_of(action: HintAction, validity: Validity) -> timedelta:
-    """For how long a hint of an action stands, unless it is renewed."""
-    by_action = {"watch": validity.watch_s, "avoid": validity.avoid_s, "cordon": validity.cordon_s}
-    by_action["drain"] = validity.drain_s
-    return timedelta(seconds=by_action.get(action, validity.job_s))
 
 
 def change_of(wish: Wish, standing: Mapping[str, Hint], now: datetime, policy: Policy) -> tuple[Hint, str] | None:

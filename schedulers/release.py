@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
-from schedulers.change import validity_of
+from schedulers.price import validity_of
 from schedulers.facts import HOLDING, NodeFacts, acted
 from schedulers.settings import Policy, Release
 from store.event import format_time

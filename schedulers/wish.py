@@ -4,12 +4,13 @@ Its confirmed fault, or two independent detectors, call for a hold (`cordon`, `d
 than a soft hint (`watch`, `avoid`), from the thresholds that the size of its job makes (`schedulers/thresholds.py`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
 from schedulers.facts import HOLDING, Inputs, NodeFacts, closed_at
+from schedulers.price import job_gpus, price_of
 from schedulers.settings import Policy
 from schedulers.thresholds import Steps, steps
 from schedulers.witness import Pair
@@ -46,6 +47,13 @@ def wish_of(facts: NodeFacts, inputs: Inputs, policy: Policy, standing: Hint | N
     # Nearly every node is well: that is found out first.
     if facts.out or not (facts.is_confirmed or _is_risky(facts, policy)) or is_opted_out(facts.node, policy):
         return None
+    called = _called(facts, inputs, policy, standing)
+    if called is None or called.action == "watch":
+        return called
+    return replace(called, evidence={**called.evidence, "cost": price_of(facts, called.action, inputs, policy)})
+
+
+def _called(facts: NodeFacts, inputs: Inputs, policy: Policy, standing: Hint | None) -> Wish | None:
     score = {"score": facts.score, "horizon_h": 24, "reasons": list(facts.reasons)}
     if facts.fault is not None:
         fault = facts.fault
@@ -60,9 +68,8 @@ def wish_of(facts: NodeFacts, inputs: Inputs, policy: Policy, standing: Hint | N
 
 def steps_for(facts: NodeFacts, inputs: Inputs, policy: Policy) -> Steps:
     """The thresholds of a node: by its job, or the largest that runs, for it may be the next to be placed there."""
-    costs = policy.costs
-    job_gpus = facts.job.gpus if facts.job is not None else inputs.largest_job_gpus or costs.job_gpus
-    return steps(policy.thresholds, costs, job_gpus, facts.gpus or costs.node_gpus)
+    gpus = facts.gpus or policy.costs.node_gpus
+    return steps(policy.thresholds, policy.costs, job_gpus(facts, inputs, policy), gpus)
 
 
 def is_opted_out(node: str, policy: Policy) -> bool:
