@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
-from schedulers.price import validity_of
 from schedulers.facts import HOLDING, NodeFacts, acted
+from schedulers.price import validity_of
 from schedulers.settings import Policy, Release
 from store.event import format_time
 from store.hint import LIVE_STATES, Hint
