@@ -25,7 +25,7 @@ from dashboard.answers import (
 )
 from dashboard.decoding import AnswerError, decode
 from dashboard.goodput_answers import Causes, ClusterGoodput
-from dashboard.hint_answers import BudgetUse, Hint, Stopped, Trip
+from dashboard.hint_answers import BudgetUse, Hindsight, Hint, PolicyInForce, Stopped, Trip
 from dashboard.model_answers import Models
 from dashboard.repair_answers import RepairList
 from dashboard.sidecars import Sidecar
@@ -163,6 +163,14 @@ class Client:
     def budget(self) -> BudgetUse:
         """How many nodes are held at our request, and how many may be."""
         return self._record(BudgetUse, self._get("budget"))
+
+    def policy(self) -> PolicyInForce:
+        """Which policy asks, and whether its file holds."""
+        return self._record(PolicyInForce, self._get("policy"))
+
+    def outcomes(self) -> Hindsight:
+        """What came of the hints of the last thirty days."""
+        return self._record(Hindsight, self._get("hints/outcomes"))
 
     def audit(self, limit: int) -> list[AuditEntry]:
         """Who asked for what, newest first; `limit` <= 1000."""

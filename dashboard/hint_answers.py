@@ -75,3 +75,38 @@ class BudgetUse:
     held_within_hour: int = 0
     most_per_hour: int = 0
     nodes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyInForce:
+    """`GET /policy`: which policy asks, and why its file is not in force, where it is not."""
+
+    version: str = ""
+    mode: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Judged hints of one action. `basis`: shadow, control, asked; or acted, of which no precision can be told."""
+
+    action: str
+    basis: str
+    judged: int = 0
+    right: int = 0
+    precision: float | None = None
+    low: float | None = None
+    high: float | None = None
+    lead_s: float | None = None
+    held_gpu_h: float | None = None
+    saved_gpu_h: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hindsight:
+    """`GET /hints/outcomes`: what came of the hints of a window."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    false_holds_per_1000_node_days: float | None = None
+    tallies: tuple[Tally, ...] = ()

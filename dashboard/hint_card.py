@@ -31,7 +31,10 @@ UNDONE = {
     "Undo": "Undone: {action} {node}. Where a scheduler has it, it is told to let go.",
 }
 # Evidence that has words of its own, or that the card says already.
-SAID = {"score", "horizon_h", "held", "incident", "reasons", "acted", "closed", "approved", "cost", "quiet", "spare"}
+SAID = {
+    *("score", "horizon_h", "held", "incident", "reasons", "acted", "closed"),
+    *("approved", "cost", "quiet", "spare", "release", "repair"),
+}
 PLACED = {
     "asked": "asked, not read back yet",
     "confirmed": "has it",
@@ -74,6 +77,10 @@ def facts(hint: Hint, now: datetime) -> list[str]:
         lines.append(f"**Cost:** {price}")
     lines.append(f"**Said yes:** {consent(hint, now)}")
     lines += [f"**{words.plain(one.scheduler)}:** {placed(one, now)}" for one in hint.placements]
+    if hint.evidence.get("repair"):
+        lines.append("**Repair:** it failed its test too often; `foreshock lemons --tickets` has its ticket")
+    elif hint.evidence.get("release"):
+        lines.append("**Release:** well for long enough, waits for its test")
     return lines
 
 

@@ -30,6 +30,11 @@ def draw(site: Site, cluster: Cluster) -> None:
             st.caption(line)
     for trip in site.client.trips():
         _trip(site, trip, cluster)
+    problem = site.client.policy().problem
+    if problem:
+        panels.banner(
+            "warning", f"The policy's file does not hold, the one before stays in force: {words.plain(problem)}"
+        )
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(used(site.client.budget(), cluster.mode), width="stretch")
         _switch(site, stopped)

@@ -81,8 +81,8 @@ HINT_STATES = {
     "approved": "approved, about to be sent",
     "sent": "the scheduler has been told",
     "confirmed": "read back from the scheduler",
-    "withdrawn": "taken back by a person",
-    "expired": "ran out before it was acted on",
+    "withdrawn": "taken back",
+    "expired": "its time is over",
     "released": "the node is well again",
 }
 MODES = {

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from dashboard import frames, hint_card, hint_controls, panels, words
+from dashboard import frames, hint_card, hint_controls, hint_outcomes, panels, words
 from dashboard.answers import Cluster
 from dashboard.hint_answers import Hint
 from dashboard.panels import Site
@@ -37,6 +37,7 @@ def _live(site: Site) -> None:
             panels.empty(
                 "Nothing is asked at present. A hint appears when a node's risk or a confirmed fault calls for one."
             )
+        hint_outcomes.draw(site)
         _ended([h for h in hints if h.state not in OPEN], cluster)
         _audit(site, hints, cluster)
 

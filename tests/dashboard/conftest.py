@@ -104,6 +104,19 @@ HINT = {
     "created": "2025-03-29T03:08:01Z",
     "valid_until": "2025-03-30T03:08:01Z",
 }
+TALLY = {"action": "avoid", "basis": "shadow", "judged": 40, "right": 6, "precision": 0.15, "low": 0.07, "high": 0.29}
+OUTCOMES = {
+    "since": "2025-02-27T03:12:00Z",
+    "until": "2025-03-29T03:12:00Z",
+    "node_days": 90.0,
+    "false_holds_per_1000_node_days": 0.56,
+    "tallies": [
+        TALLY | {"lead_s": 7200.0, "held_gpu_h": 640.0, "saved_gpu_h": 2500.0},
+        TALLY
+        | {"action": "cordon", "basis": "acted", "judged": 3, "right": 0, "precision": None, "low": None}
+        | {"high": None, "lead_s": None, "held_gpu_h": 576.0, "saved_gpu_h": None},
+    ],
+}
 DETAIL = NODES[0] | {
     "incidents": [INCIDENT],
     "outages": [
@@ -345,6 +358,8 @@ def api() -> Iterator[CannedApi]:
             "hints": listed(HINT),
             "stop": {"stop": "none", "sources": []},
             "breaker": listed(),
+            "policy": {"version": "7a67f599d650", "mode": "approve", "problem": None},
+            "hints/outcomes": OUTCOMES,
             "budget": {"held": 2, "most": 8, "held_within_hour": 1, "most_per_hour": 4, "nodes": 3},
             "audit": listed(AUDIT),
             "sidecars": listed(SIDECAR),

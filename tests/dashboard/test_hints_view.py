@@ -9,7 +9,7 @@ from drawn_page import Opened, failing, seen
 from hypothesis import given
 from hypothesis import strategies as some
 
-from dashboard import hint_card, hint_controls, vocabulary
+from dashboard import hint_card, hint_controls, vocabulary, words
 from dashboard.hint_answers import BudgetUse, Hint, Placement
 from dashboard.views import hints as view
 from store.placements import PLACEMENT_STATES
@@ -180,7 +180,8 @@ def test_hints_that_are_over_are_folded_away_and_bounded(drawn: Opened, api: Any
     given_hints(api, *({"id": f"h{i}", "state": "expired", "node": f"n{i}"} for i in range(120)))
     shown = drawn("hints")
     assert [e.label for e in shown.expander] == ["Hints that are over (120)"]
-    assert list(shown.dataframe[0].value["node"]) == [f"n{i}" for i in range(119, 19, -1)]
+    ended = next(frame.value for frame in shown.dataframe if "node" in frame.value)
+    assert list(ended["node"]) == [f"n{i}" for i in range(119, 19, -1)]
     assert "Nothing is asked at present." in seen(shown)
 
 
@@ -328,3 +329,45 @@ def test_a_refused_stop_is_said_in_red(drawn: Opened, api: Any) -> None:
     api.answers["stop"] = (403, {"detail": "the token lacks the scope act"})
     shown.button(key="stop").click().run()
     assert "give it one with the scope it lacks" in shown.error[0].value.replace("\\", "")
+
+
+def test_what_came_of_hints_is_a_table(drawn: Opened) -> None:
+    """Shares with their intervals; of what was carried out none, for a held node cannot show."""
+    shown = drawn("hints")
+    table = next(
+        frame.value for frame in shown.dataframe if "Surely (95 %)" in frame.value.columns or "sure" in frame.value
+    )
+    assert list(table["asked"]) == ["avoid", "cordon"]
+    assert list(table["became"]) == ["written down alone", "carried out"]
+    assert list(table["right"]) == ["6 (15 %)", words.DASH]
+    assert list(table["sure"]) == ["7 % to 29 %", words.DASH]
+    assert list(table["saved"]) == ["2,500", words.DASH]
+    assert "**0.56** false holds per 1,000 node-days." in seen(shown)
+
+
+def test_without_outcomes_the_page_says_when_there_will_be_some(drawn: Opened, api: Any) -> None:
+    """No empty table."""
+    api.answers["hints/outcomes"] = {"tallies": []}
+    assert "No hint is old enough to be judged yet" in seen(drawn("hints"))
+
+
+def test_a_policy_file_that_does_not_hold_is_said(drawn: Opened, api: Any) -> None:
+    """An operator who changed it must not think that it is in force."""
+    api.answers["policy"] = {"version": "a", "problem": "/etc/p.yaml, line 3: unknown key 'budget'"}
+    said = seen(drawn("hints"))
+    assert "The policy's file does not hold, the one before stays in force: /etc/p.yaml, line 3" in said
+
+
+@pytest.mark.parametrize(
+    ("evidence", "says"),
+    [
+        ({"release": "2025-03-29T03:00:00Z"}, "**Release:** well for long enough, waits for its test"),
+        ({"release": "x", "repair": "3 tests failed"}, "**Repair:** it failed its test too often"),
+    ],
+)
+def test_a_node_on_its_way_back_says_what_it_waits_for(
+    drawn: Opened, api: Any, evidence: dict[str, Any], says: str
+) -> None:
+    """Its test, or a person with a spare part."""
+    given_hints(api, {"state": "confirmed", "evidence": evidence})
+    assert says in seen(drawn("hints"))
