@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from schedulers.verdict import VerdictError
 from store.hint import LIVE_STATES, OPEN_STATES, Hint, HintAction
 from store.hint_log import change_state, close_hint, note, read_hint
-from store.placements import Placement, PlacementState, placements_of, save_placements
+from store.placements import PULLS, Placement, PlacementState, placements_of, save_placements
 
 Word: TypeAlias = Literal["taken", "confirmed", "released", "refused"]
 _PLACEMENT: dict[Word, PlacementState] = {
@@ -39,7 +39,7 @@ def acknowledge(
     hint = read_hint(connection, ident)
     if hint is None:
         raise VerdictError(f"no hint has the id {ident!r}", known=False)
-    name = f"pull:{scheduler}"
+    name = f"{PULLS}{scheduler}"
     before = {one.scheduler: one for one in placements_of(connection, [ident]).get(ident, [])}.get(name)
     released = word == "released"
     if not released and (hint.state not in LIVE_STATES or hint.valid_until <= now):

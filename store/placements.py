@@ -18,6 +18,7 @@ from store.hint import HintAction
 PlacementState: TypeAlias = Literal["asked", "confirmed", "foreign", "undone", "absent", "refused", "released"]
 PLACEMENT_STATES: tuple[PlacementState, ...] = get_args(PlacementState)
 FINAL_STATES: tuple[PlacementState, ...] = ("undone", "released")
+PULLS = "pull:"  # begins the name of a scheduler that cannot be read back, and tells itself what it did
 _TABLE = schema.placements
 
 

@@ -62,6 +62,23 @@ def test_a_placement_counts_until_it_is_seen_to_be_gone(
     assert held(any_engine) == (frozenset({"a"}) if counts else frozenset())
 
 
+@pytest.mark.parametrize(
+    ("action", "state"), [("cordon", "asked"), ("drain", "confirmed"), ("release", "asked"), ("release", "refused")]
+)
+def test_a_scheduler_that_pulls_lets_go_at_the_end_of_the_hint_s_time(
+    any_engine: sa.Engine, action: Any, state: Any
+) -> None:
+    """One that is gone, or forgot to say so, would be charged to the budget for good; what is read back is known."""
+    put(any_engine, "withdrawn")
+    with writing(any_engine).begin() as connection:
+        save_placements(connection, [Placement("h", "pull:volcano", "a", action, state, 0, NOW)])
+    assert held(any_engine, hours=4.99) == {"a"}
+    assert held(any_engine, hours=5) == frozenset()
+    with writing(any_engine).begin() as connection:
+        save_placements(connection, [Placement("h", "slurm", "a", action, state, 0, NOW)])
+    assert held(any_engine, hours=5) == {"a"}
+
+
 @pytest.mark.parametrize("state", ["delivered", "owed", "failed"])
 def test_a_webhook_that_took_a_hold_keeps_it_until_it_takes_the_release(any_engine: sa.Engine, state: str) -> None:
     """One that may have taken it, too; and no longer than the hint would have stood."""
