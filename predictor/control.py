@@ -17,8 +17,10 @@ from predictor.rows import Rows
 from store import schema
 from store.event import parse_time
 
-# What changes a node's lot; a `watch` asks for nothing.
-ACTIONS = ("avoid", "cordon", "drain")
+# What changes a node's lot, or takes its job away; a `watch` asks for nothing, and a checkpoint leaves the job there.
+ACTIONS = ("avoid", "cordon", "drain", "requeue", "swap")
+# A scheduler that pulls may say that it has done it without having said before that it took it.
+_TAKEN = ("sent", "confirmed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ def read_acted(connection: sa.Connection, fleet: Fleet) -> Acted:
     hints, audit = schema.hints, schema.audit
     sent = (
         sa.select(audit.c.subject, sa.func.min(audit.c.time, type_=schema.UtcTime()).label("time"))
-        .where(audit.c.action == "sent")
+        .where(audit.c.action.in_(_TAKEN))
         .group_by(audit.c.subject)
         .subquery()
     )

@@ -3,7 +3,7 @@
     fleet = Fleet(now, faulty_since=now - DAY, watch=0.1, silent_before=None, scored={24: moment, 168: None})
     node_page(connection, fleet, NodePage(by_score=True, state="faulty", limit=100))
 
-A node's state is the first that applies: out (an outage is open), cordoned (by a hint of ours), faulty (a fatal
+A node's state is the first that applies: out (an outage is open), cordoned (by a live hint of ours), faulty (a fatal
 hardware incident that no outage has ended), at_risk (its risk of 24 h is at the threshold), silent (not heard of), ok.
 """
 
@@ -15,12 +15,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from store import schema
-from store.hint import OPEN_STATES
+from store.hint import LIVE_STATES, OPEN_STATES
 from store.read_json import read_shown
 
 DAY_H, WEEK_H = 24, 168
-# A hint keeps work off its node: ours, sent or about to be.
-HOLDING_ACTIONS, HOLDING_STATES = ("cordon", "drain"), ("approved", "sent")
+_HOLDS = ("cordon", "drain")  # what keeps work off its node, once it is sent or about to be
 _NO_SCORE = -1.0  # sorts behind every score
 _SHOWN = ("node", "rack", "leaf", "gpu_model", "gpus", "driver", "last_seen")
 
@@ -100,7 +99,7 @@ def _states(fleet: Fleet, node: str | None) -> sa.Select[Any]:
     """Each node (or one) with its state and its score of 24 h; `rank` is what the list by risk is sorted by."""
     nodes = schema.nodes
     out, faulty, hints, day = _out(fleet), _faulty(fleet), _open_hints(), _scores(fleet, DAY_H)
-    holding = hints.c.action.in_(HOLDING_ACTIONS) & hints.c.state.in_(HOLDING_STATES)
+    holding = hints.c.action.in_(_HOLDS) & hints.c.state.in_(LIVE_STATES)
     judged = [
         (out.c.node.is_not(None), "out"),
         (holding, "cordoned"),

@@ -148,6 +148,19 @@ def hint(connection: sa.Connection, name: str, at_d: float, action: str = "cordo
     return change_state(connection, made, "sent", day(at_d) + HOUR, "dispatch") if sent else made
 
 
+@pytest.mark.parametrize(
+    ("action", "counts"), [("avoid", True), ("requeue", True), ("swap", True), ("checkpoint", False), ("watch", False)]
+)
+def test_what_was_confirmed_was_taken_though_nobody_said_so(engine: sa.Engine, action: str, counts: bool) -> None:
+    """A scheduler that pulls may say `confirmed` at once; a job that was taken off its node leaves it idle."""
+    put(engine, [node("a")])
+    with writing(engine).begin() as connection:
+        made = hint(connection, "a", 1, action, sent=False)
+        change_state(connection, made, "confirmed", day(1) + HOUR, "scheduler:pull:x")
+        acted = read_acted(connection, read_fleet(connection))
+    assert len(acted.node) == int(counts)
+
+
 def test_only_what_a_scheduler_took_makes_a_row_uncertain(any_engine: sa.Engine) -> None:
     """From then until the hint ends; a watch asks nothing, a shadow and a hint of an unknown node neither."""
     put(any_engine, [node(name) for name in ("a", "b", "c", "d")])

@@ -104,7 +104,7 @@ def judged(drawn: dict[str, Any], node: str, seen: int | None) -> tuple[str, str
     ]
     if any(name == node and start <= 0 and (end is None or end > 0) for name, start, end in drawn["outages"]):
         state = "out"
-    elif hint is not None and hint[2] in ("cordon", "drain") and hint[3] in ("approved", "sent"):
+    elif hint is not None and hint[2] in ("cordon", "drain") and hint[3] in ("approved", "sent", "confirmed"):
         state = "cordoned"
     elif faults and (not ends or max(ends) < max(faults)):
         state = "faulty"
