@@ -93,6 +93,18 @@ def test_an_event_tells_each_change_and_repeats_are_counted(
     assert f"{REASON} id=h1" in kubernetes_cluster.kubectl("describe", "node", node)
 
 
+def test_an_event_that_has_been_dropped_is_written_anew(
+    kubernetes_cluster: Cluster, actuator: Kubernetes, node: str
+) -> None:
+    """The API server keeps Events for an hour."""
+    bring(actuator, node, "avoid")
+    for event in kubernetes_cluster.get(f"/api/v1/events?fieldSelector=involvedObject.name={node}")["items"]:
+        kubernetes_cluster.delete(f"/api/v1/namespaces/default/events/{event['metadata']['name']}")
+    bring(actuator, node, "release")
+    bring(actuator, node, "avoid")
+    assert ("Warning", "ForeshockAvoided", 1) in events_of(kubernetes_cluster, node)
+
+
 def test_the_scheduler_heeds_what_was_asked(kubernetes_cluster: Cluster, actuator: Kubernetes) -> None:
     """No pod comes to a cordoned node; one that may go elsewhere leaves an avoided one."""
     with kubernetes_cluster.nodes(3) as (cordoned, avoided, free):

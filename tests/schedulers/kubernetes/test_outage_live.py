@@ -186,6 +186,18 @@ def test_a_rotated_token_is_taken_up(kubernetes_cluster: Cluster, tmp_path: Path
         assert bring(actuator, node, "release").result == "done"
 
 
+def test_a_kubeconfig_that_has_been_mended_is_read_again(
+    kubernetes_cluster: Cluster, tmp_path: Path, node: str
+) -> None:
+    """After a refusal; certificates that are renewed in place come in the same way."""
+    config = kubernetes_cluster.kubeconfig(tmp_path / "mended.conf", {"token": "wrong"})
+    with acting(config) as actuator:
+        with pytest.raises(SchedulerAwayError, match="401"):
+            actuator.observe()
+        kubernetes_cluster.kubeconfig(config, {"token": kubernetes_cluster.service_token()})
+        assert hold_of(actuator, node).node == node
+
+
 def test_a_certificate_opens_the_door_too(kubernetes_cluster: Cluster, tmp_path: Path, node: str) -> None:
     """As in most kubeconfigs of administrators."""
     config = kubernetes_cluster.kubeconfig(tmp_path / "cert.conf", kubernetes_cluster.signed("ops"))
