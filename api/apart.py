@@ -2,7 +2,7 @@
 
 body = made_apart(listed, engine.url, now)
 
-As `goodput/apart.py` does it for the ledgers of long runs.
+As `goodput/stored/apart.py` does it for the ledgers of long runs.
 """
 
 import multiprocessing

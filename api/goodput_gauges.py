@@ -15,8 +15,8 @@ from typing import Any
 import sqlalchemy as sa
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from goodput.cluster_account import DAYS, cluster_json, period, stored_runs
-from goodput.mfu import Shape
+from goodput.cluster.account import DAYS, cluster_json, period, stored_runs
+from goodput.formulas.mfu import Shape
 from store.ledgers import newest_accounts
 from store.losses import Group, read_groups
 

@@ -12,10 +12,10 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from goodput.apart import store_apart
-from goodput.reading_records import TOGETHER, Machines, read_machines
-from goodput.refresh import bring_up, stale_runs
-from goodput.stored import compute, snapshot
+from goodput.reading.records import TOGETHER, Machines, read_machines
+from goodput.stored.apart import store_apart
+from goodput.stored.making import compute, snapshot
+from goodput.stored.refresh import bring_up, stale_runs
 from store.database import writing
 from store.folded_logs import folded_runs
 from store.ledgers import (

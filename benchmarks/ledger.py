@@ -26,7 +26,7 @@ from benchmarks.fleet_year import copy_in
 from benchmarks.ledger_rows import plan, rows
 from benchmarks.processor import program_s, sessions_s
 from benchmarks.result import Result
-from goodput.refresh import read_all, refresh
+from goodput.stored.refresh import read_all, refresh
 from store import schema
 from store.append import append_events
 from store.database import migrate, open_database, writing

@@ -10,11 +10,11 @@ import sqlalchemy as sa
 from cli.errors import Failure
 from cli.open import open_store
 from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table, span
-from goodput.advice_inputs import checkpoint_advice, spares_advice
-from goodput.advice_reading import budget_advice, gains_advice, mtbf_advice, predictor_of, read_history
-from goodput.foretold import Predictor
-from goodput.gains import Aims
-from goodput.reading import NoRecordsError
+from goodput.advice.gains import Aims
+from goodput.advice.inputs import checkpoint_advice, spares_advice
+from goodput.advice.reading import budget_advice, gains_advice, mtbf_advice, predictor_of, read_history
+from goodput.formulas.foretold import Predictor
+from goodput.reading.ledgers import NoRecordsError
 
 RUN_OPTION = click.option("--run", help="This training run; without it the one whose records end last.")
 _AIMS = Aims()

@@ -11,8 +11,8 @@ from cli.errors import Failure
 from cli.goodput_views import Asked, print_by, print_cluster, write_report
 from cli.open import open_store
 from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table, span
-from goodput.reading import no_such_run, read_ledgers
-from goodput.refresh import read_all, refresh
+from goodput.reading.ledgers import no_such_run, read_ledgers
+from goodput.stored.refresh import read_all, refresh
 from store.losses import BY
 
 RUN_OPTION = click.option("--run", help="Only this training run.")

@@ -11,11 +11,11 @@ import sqlalchemy as sa
 
 from cli.errors import Failure
 from cli.output import print_json, print_table, span
-from goodput.causes import group_json, losses_of, total_json
-from goodput.cluster_account import PeriodError, cluster_json, fresh_runs, period
+from goodput.cluster.account import PeriodError, cluster_json, fresh_runs, period
+from goodput.cluster.causes import group_json, losses_of, total_json
+from goodput.cluster.report import report_html
+from goodput.formulas.mfu import Shape, ShapeError, parse_shape
 from goodput.ledger import Ledger
-from goodput.mfu import Shape, ShapeError, parse_shape
-from goodput.report import report_html
 from goodput.timeline import from_ms
 from predictor.reading import data_span
 from store.event import RecordError, parse_time

@@ -7,8 +7,8 @@ import click
 from cli.advise import RUN_OPTION, predictor_from, predictor_options, reading
 from cli.errors import Failure
 from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
-from goodput.advice_reading import read_history, what_if_advice
-from goodput.what_if import Change
+from goodput.advice.reading import read_history, what_if_advice
+from goodput.advice.what_if import Change
 
 _SECONDS = click.FloatRange(0)
 

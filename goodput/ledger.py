@@ -10,21 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from goodput.attempts import Attempt, attempts_of
-from goodput.blame import Evidence
-from goodput.bounds import bounds_ms
-from goodput.details import details_of
-from goodput.gpu_time import gpu_ms, held, sized
-from goodput.interruption import Interruption
-from goodput.mfu import Shape
-from goodput.pace import pace_of
-from goodput.ratios import run_ratios
-from goodput.saves_now import saves_now
-from goodput.settling import settle
+from goodput.formulas.mfu import Shape
+from goodput.formulas.ratios import run_ratios
+from goodput.log.pace import pace_of
+from goodput.log.training_log import LogLine, Pace, known_at, sessions, shape_in, with_told_ends
 from goodput.timeline import BUCKETS, Bucket, Segment, from_ms, merged, sums
-from goodput.training_log import LogLine, Pace, known_at, sessions, shape_in, with_told_ends
-from goodput.walk import UnfinishedSave, Walked, Walker
-from goodput.wall import interruptions_of, lay
+from goodput.wall_time.attempts import Attempt, attempts_of
+from goodput.wall_time.blame import Evidence
+from goodput.wall_time.bounds import bounds_ms
+from goodput.wall_time.details import details_of
+from goodput.wall_time.gpu_time import gpu_ms, held, sized
+from goodput.wall_time.interruption import Interruption
+from goodput.wall_time.saves_now import saves_now
+from goodput.wall_time.settling import settle
+from goodput.wall_time.walk import UnfinishedSave, Walked, Walker
+from goodput.wall_time.wall import interruptions_of, lay
 from store.event import Event, format_time
 from store.job import Job
 from store.outage import Outage
@@ -37,7 +37,7 @@ class RunRecords:
     """What is known of a run.
 
     `log` is in the order in which it was written; `leaves` is each node's leaf switch, `gpus` how many it has.
-    `pace` is that of the whole log, where `log` is folded (`goodput/fold.py`).
+    `pace` is that of the whole log, where `log` is folded (`goodput/log/fold.py`).
     """
 
     run: str
@@ -54,8 +54,8 @@ class RunRecords:
 class Ledger:
     """A run's account. `start_ms` counts from 1970, or from the log's beginning where `dated` is False.
 
-    `held` = the time of its attempts, each stretch with its GPUs (goodput/gpu_time.py); None = their number is unknown.
-    `saves` = the stalls of all finished saves, `saves_now` those that tell how it saves now (goodput/saves_now.py).
+    `held` = the time of its attempts, each stretch with its GPUs (wall_time/gpu_time.py); None = that is unknown.
+    `saves` = the stalls of all finished saves, `saves_now` those that tell how it saves now (wall_time/saves_now.py).
     `iteration_ms` = its usual time of an iteration, `shape` = its model's, where the log tells it.
     """
 
@@ -94,7 +94,7 @@ class Ledger:
 
     @property
     def bounds_ms(self) -> dict[Bucket, tuple[int, int]]:
-        """The least and the most milliseconds that each bucket may truly hold (goodput/bounds.py)."""
+        """The least and the most milliseconds that each bucket may truly hold (goodput/wall_time/bounds.py)."""
         return bounds_ms(self.segments)
 
     @property

@@ -47,7 +47,7 @@ def from_ms(moment_ms: int) -> datetime:
 class Segment:
     """A stretch of wall time, [start_ms, end_ms), that went into one bucket.
 
-    `maybe` = the other buckets that its time may truly belong to: none where the records tell (goodput/bounds.py).
+    `maybe` = the other buckets that its time may truly belong to: none where the records tell (wall_time/bounds.py).
     """
 
     start_ms: int

@@ -14,7 +14,7 @@ ledgers = sa.Table(  # each run's goodput ledger as it was last computed
     sa.Column("ledger", sa.JSON, nullable=False),
 )
 
-folded_logs = sa.Table(  # a run's log as its ledger needs it: plain stretches are one line each (`goodput/fold.py`)
+folded_logs = sa.Table(  # a run's log as its ledger needs it: plain stretches are one line each (`goodput/log/fold.py`)
     "folded_logs",
     metadata,
     sa.Column("run", sa.Text, primary_key=True),

@@ -99,7 +99,7 @@ def newest_accounts(connection: sa.Connection, limit: int) -> list[tuple[str, di
 
 
 def facts_of_runs(connection: sa.Connection, runs: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """What was noted of runs beside their accounts (`goodput/run_facts.py`), of those that have it."""
+    """What was noted of runs beside their accounts (`goodput/cluster/run_facts.py`), of those that have it."""
     found: dict[str, dict[str, Any]] = {}
     for part in _parts(runs):
         query = sa.select(_TABLE.c.run, _TABLE.c.ledger["facts"]).where(_TABLE.c.run.in_(part))

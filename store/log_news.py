@@ -54,7 +54,7 @@ class LateNews:
 def note_lines(connection: sa.Connection, fresh: Sequence[Event], received: datetime) -> None:
     """Keep the new events of each run until its ledger counts them, and whose faults came late. All have a time.
 
-    A fault that comes sooner than `LATE` finds the ledger unsettled: see `goodput/stored.py`.
+    A fault that comes sooner than `LATE` finds the ledger unsettled: see `goodput/stored/making.py`.
     """
     runs: dict[str, list[Event]] = {}
     for event in fresh:

@@ -5,7 +5,7 @@ manager, a switch, Fabric Manager.
 """
 
 # What tells the iterations, saves and stalls of a run, the most exact first: a hook times each step, a log's lines are
-# whole seconds. The ledger reads each piece of work once (`goodput/log_sources.py`).
+# whole seconds. The ledger reads each piece of work once (`goodput/log/sources.py`).
 RUN_LOGS = ("hook", "otel", "mlgoodput", "training", "dlrover")
 # What shows the directories of checkpoints: saves, whoever wrote them.
 CHECKPOINTS = "checkpoints"

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from goodput.ledger import Ledger, RunRecords, account
+from goodput.log.training_log import lines_of
 from goodput.timeline import to_ms
-from goodput.training_log import lines_of
 from store.event import Attribute, Cause, Device, Event, Severity
 from store.job import Job
 from store.outage import Outage

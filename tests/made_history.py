@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from goodput.run_history import RunHistory, Stop
+from goodput.advice.run_history import RunHistory, Stop
 
 
 def stop(time_s: float, node: str | None = "gpu-1", component: str = "gpu", waiting: float = 300.0) -> Stop:

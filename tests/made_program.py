@@ -4,7 +4,7 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from goodput.log_rows import LogRow, row_of
+from goodput.log.rows import LogRow, row_of
 from store.job import Job
 
 START = datetime(2025, 3, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from hand_made_run import START, at
 
 from diagnosis.incidents_table import update_incidents
-from goodput.stored import compute
+from goodput.stored.making import compute
 from store.append import append_events, append_jobs, append_nodes, append_outages
 from store.database import writing
 from store.event import Event

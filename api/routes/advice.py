@@ -12,13 +12,13 @@ from api.paging import Name
 from api.problem import Problem
 from api.reply import reply
 from api.state import Server, State
-from goodput.advice_inputs import spares_advice
-from goodput.advice_reading import budget_advice, gains_advice, mtbf_advice, read_history
-from goodput.foretold import Predictor
-from goodput.gains import Aims
-from goodput.reading import NoRecordsError, no_such_run
-from goodput.run_history import RunHistory, from_json
-from goodput.stored import checkpoint_advice_of
+from goodput.advice.gains import Aims
+from goodput.advice.inputs import spares_advice
+from goodput.advice.reading import budget_advice, gains_advice, mtbf_advice, read_history
+from goodput.advice.run_history import RunHistory, from_json
+from goodput.formulas.foretold import Predictor
+from goodput.reading.ledgers import NoRecordsError, no_such_run
+from goodput.stored.making import checkpoint_advice_of
 from store.ledgers import StoredLedger, read_ledger
 from store.read_overview import newest_run
 

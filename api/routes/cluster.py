@@ -12,7 +12,7 @@ from api.nodes import NodeState, present
 from api.reply import reply
 from api.state import Server
 from api.wire import ClusterOut
-from goodput.stored import account_of
+from goodput.stored.making import account_of
 from store.read_fleet import count_states
 from store.read_models import newest_champion
 from store.read_overview import count_incidents, newest_run, recent_sources

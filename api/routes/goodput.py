@@ -13,8 +13,8 @@ from api.reply import listing, reply
 from api.state import Server
 from api.wire import Page
 from api.wire_goodput import CausesOut, ClusterGoodputOut, LossOut
-from goodput.causes import group_json, loss_json, total_json
-from goodput.cluster_account import PeriodError, cluster_json, period, stored_runs
+from goodput.cluster.account import PeriodError, cluster_json, period, stored_runs
+from goodput.cluster.causes import group_json, loss_json, total_json
 from store.losses import By, read_groups, read_losses, read_total
 
 router = APIRouter(prefix="/goodput", tags=["runs"])

@@ -14,7 +14,7 @@ from api.problem import Problem
 from api.reply import listing, reply
 from api.state import Server
 from api.wire import LedgerOut, Page, RunOut
-from goodput.stored import account_of
+from goodput.stored.making import account_of
 from store.ledgers import StoredLedger, log_marks
 from store.read_overview import newest_states
 

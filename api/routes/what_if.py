@@ -11,8 +11,8 @@ from api.problem import Problem
 from api.reply import reply
 from api.routes.advice import MISSING, Seconds, Share, history_for, predictor_from
 from api.state import Server
-from goodput.advice_reading import what_if_advice
-from goodput.what_if import Change
+from goodput.advice.reading import what_if_advice
+from goodput.advice.what_if import Change
 
 router = APIRouter(tags=["advice"])
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from goodput import refresh
+from goodput.stored import refresh
 from store.append import append_events, append_jobs
 from store.database import writing
 from store.event import Event

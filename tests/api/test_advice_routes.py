@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from stored_run import END, at, store_run
 
-from goodput.stored import compute
+from goodput.stored.making import compute
 from store.database import writing
 from store.ledgers import StoredLedger, save_ledger
 
@@ -50,8 +50,8 @@ def test_the_budget_and_the_gains_take_their_aims(run_client: TestClient) -> Non
 
 def test_what_if_answers_as_the_command_does(run_client: TestClient, engine: sa.Engine) -> None:
     """The same replay."""
-    from goodput.advice_reading import read_history, what_if_advice
-    from goodput.what_if import Change
+    from goodput.advice.reading import read_history, what_if_advice
+    from goodput.advice.what_if import Change
 
     told = get(run_client, "what-if", detection_s=10, interval_s=500, spares=1)
     with engine.connect() as connection:

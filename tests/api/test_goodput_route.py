@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from goodput.mfu import Shape
-from goodput.stored import compute
+from goodput.formulas.mfu import Shape
+from goodput.stored.making import compute
 from store.append import append_events, append_jobs, append_nodes
 from store.database import writing
 from store.event import Device, Event

@@ -7,8 +7,8 @@ import sqlalchemy as sa
 
 from api import ledgers
 from api.ledgers import LedgerTurns
-from goodput import refresh
-from goodput.stored import compute
+from goodput.stored import refresh
+from goodput.stored.making import compute
 
 from .conftest import NOW
 from .made_ledgers import always, log, start, stored

@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 from api import ledgers
 from api.ledgers import REST, LedgerTurns
 from api.wire import LedgerOut, Page, RunOut
-from goodput import refresh
-from goodput.apart import store_apart
+from goodput.stored import refresh
+from goodput.stored.apart import store_apart
 from store import schema
 from store.append import append_jobs, append_outages
 from store.database import writing

@@ -16,7 +16,7 @@ import collectors.training_hook as module
 from cli.ingest import ingest_archive
 from collectors.training_callbacks import lightning_callback, transformers_callback
 from collectors.training_hook import TrainingHook, rank_of_process
-from goodput.reading import read_ledgers
+from goodput.reading.ledgers import read_ledgers
 
 ROOT = Path(__file__).parents[2]
 

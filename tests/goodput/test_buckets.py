@@ -6,7 +6,7 @@ import pytest
 from hand_made_run import at, attempt, fault, iteration, ledger, lost_port, ms, outage, reported, said, saved
 
 from goodput.ledger import RunRecords, account
-from goodput.training_log import lines_of
+from goodput.log.training_log import lines_of
 
 
 def test_waiting_begins_with_the_submit_and_startup_with_the_start() -> None:

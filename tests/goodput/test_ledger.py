@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from goodput.ledger import Ledger, RunRecords, account
+from goodput.log.training_log import lines_of
 from goodput.timeline import BUCKETS, to_ms
-from goodput.training_log import lines_of
 from store.event import Cause, Device, Event, Severity
 from store.job import Job
 from store.outage import Outage

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goodput.ledger import RunRecords, account
+from goodput.log.training_log import lines_of
 from goodput.timeline import to_ms
-from goodput.training_log import lines_of
 from store.event import Device, Event
 from store.job import Job
 from store.outage import Outage

@@ -8,8 +8,8 @@ import pytest
 import sqlalchemy as sa
 
 from cli.ingest import ingest_archive
-from goodput.reading import read_ledgers
-from goodput.reading_records import is_run, run_names
+from goodput.reading.ledgers import read_ledgers
+from goodput.reading.records import is_run, run_names
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 SACCT = "JobID|JobName|State|Submit|Start|End|NNodes|NodeList|ExitCode\n"

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from goodput.ledger import Ledger, RunRecords, account
+from goodput.log.training_log import LogLine
 from goodput.timeline import BUCKETS, to_ms
-from goodput.training_log import LogLine
 from store.event import Device, Event
 from store.job import Job
 

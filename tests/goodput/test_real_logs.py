@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from goodput.formulas.mfu import Shape
 from goodput.ledger import Ledger, RunRecords, account
-from goodput.mfu import Shape
-from goodput.training_log import lines_of
+from goodput.log.training_log import lines_of
 from parsers.parser import Context, parse
 from parsers.registry import PARSERS
 

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from cli.main import foreshock
 from goodput.ledger import Ledger
-from goodput.reading import read_ledgers
+from goodput.reading.ledgers import read_ledgers
 from goodput.timeline import BUCKETS
 from simulator.archive import write_archive
 from simulator.attempt import Run

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from goodput.ettr import Setting, exact, linear
+from goodput.formulas.ettr import Setting, exact, linear
 
 PAGE = Path(__file__).parents[2] / "docs" / "goodput.md"
 

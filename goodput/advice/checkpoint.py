@@ -1,0 +1,136 @@
+"""How often to save a checkpoint: from the measured failure rate, save stall and way back of a run.
+
+    advice = advise(CheckpointInputs(nodes=64, failures=6, node_days=1280.0, save_s=35.0, restart_s=900.0))
+    advice.interval_s
+
+The formulas are in `goodput/formulas/`: `young_daly.py`, with a predictor `foretold.py`, of saves in the background and
+to memory `save_kinds.py`.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from goodput.formulas.foretold import Plan, Predictor, plan
+from goodput.formulas.poisson import interval
+from goodput.formulas.save_kinds import SaveKind, in_background, two_levels
+from goodput.formulas.young_daly import daly_s, expected_goodput, optimum_s, young_s
+
+# Llama 3 on 16,384 H100 (FIELD B4, D7): used, and said so, where a run has seen no failure yet.
+FIELD_RATE_PER_NODE_DAY = 3.8 / 1000
+DAY_S = 86_400.0
+
+FORMULA = "1 - L D = exp(-L (D + w)): the exact optimum of the memoryless form; L = N r"
+GOODPUT_FORMULA = "L D / (exp(L R) (exp(L (D + w)) - 1)); L = N r"
+SOURCE = "Young 1974 (first order), Daly 2006 (higher order, memoryless form); FIELD B2"
+# The share of failures that a copy in memory outlives, where the run's own stops do not tell: our assumption.
+MEMORY_SHARE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointInputs:
+    """What was measured.
+
+    Attributes:
+        nodes: nodes of the run.
+        failures: interruptions seen.
+        node_days: over how many node-days.
+        save_s: mean stall of a save, as the run saves now (`goodput/wall_time/saves_now.py`), seconds.
+        restart_s: mean way back after an interruption (detection, waiting, startup, load), seconds.
+        interval_s: median time between two saves now; None where nobody saved twice.
+        save_low_s, save_high_s: the 95 % interval of the mean stall; None where it was not determined.
+        restart_low_s, restart_high_s: the same of the mean way back.
+        memory_share: the share of the stops that spared the memory of their nodes; None where no stop tells.
+    """
+
+    nodes: int
+    failures: int
+    node_days: float
+    save_s: float
+    restart_s: float
+    interval_s: float | None = None
+    save_low_s: float | None = None
+    save_high_s: float | None = None
+    restart_low_s: float | None = None
+    restart_high_s: float | None = None
+    memory_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAdvice:
+    """The advised interval between two saves, what it would bring, and all that it was derived from."""
+
+    inputs: CheckpointInputs
+    rate_per_node_day: float
+    rate_low: float
+    rate_high: float
+    rate_is_measured: bool
+    mttf_s: float
+    first_order_s: float
+    higher_order_s: float
+    interval_s: float
+    interval_shortest_s: float
+    interval_longest_s: float
+    goodput_now: float | None
+    goodput_advised: float
+    goodput_low: float
+    goodput_high: float
+    background: SaveKind
+    memory: SaveKind
+    prediction: Plan | None = None
+    formula: str = FORMULA
+    goodput_formula: str = GOODPUT_FORMULA
+    source: str = SOURCE
+
+    def to_json(self) -> dict[str, Any]:
+        """The advice as plain values; times in seconds, rates per node-day."""
+        prediction = None if self.prediction is None else self.prediction.to_json()
+        return {**asdict(self), "prediction": prediction}
+
+
+def advise(inputs: CheckpointInputs, confidence: float = 0.95, predictor: Predictor | None = None) -> CheckpointAdvice:
+    """The interval that loses least, with what a predictor and other kinds of saves would change.
+
+    Its shortest and longest value, and the goodput's lowest and highest, are those at the ends of the intervals of the
+    failure rate (exact Poisson), the stall and the way back taken together: no less sure than `confidence`.
+
+    Raises:
+        ValueError: nodes, node-days or the save's stall are not above zero.
+    """
+    if inputs.nodes < 1 or inputs.node_days <= 0 or inputs.save_s <= 0:
+        raise ValueError("advice needs at least one node, some time observed and a save stall above zero")
+    measured = inputs.failures > 0
+    low, high = (mean / inputs.node_days for mean in interval(inputs.failures, confidence))
+    rate = inputs.failures / inputs.node_days if measured else FIELD_RATE_PER_NODE_DAY
+    mttf = _mttf_s(inputs.nodes, rate)
+    worst, best = _mttf_s(inputs.nodes, max(high, rate)), _mttf_s(inputs.nodes, low or rate)
+    save_low, save_high = inputs.save_low_s or inputs.save_s, inputs.save_high_s or inputs.save_s
+    back_low = inputs.restart_s if inputs.restart_low_s is None else inputs.restart_low_s
+    back_high = inputs.restart_s if inputs.restart_high_s is None else inputs.restart_high_s
+    advised = max(1.0, optimum_s(inputs.save_s, mttf))
+    now = inputs.interval_s
+    share = MEMORY_SHARE if inputs.memory_share is None else inputs.memory_share
+    return CheckpointAdvice(
+        inputs=inputs,
+        rate_per_node_day=rate,
+        rate_low=low,
+        rate_high=high,
+        rate_is_measured=measured,
+        mttf_s=mttf,
+        first_order_s=young_s(inputs.save_s, mttf),
+        higher_order_s=daly_s(inputs.save_s, mttf),
+        interval_s=advised,
+        interval_shortest_s=max(1.0, optimum_s(save_low, worst)),
+        interval_longest_s=max(1.0, optimum_s(save_high, best)),
+        goodput_now=None if not now else expected_goodput(now, inputs.save_s, inputs.restart_s, mttf),
+        goodput_advised=expected_goodput(advised, inputs.save_s, inputs.restart_s, mttf),
+        goodput_low=expected_goodput(advised, save_high, back_high, worst),
+        goodput_high=expected_goodput(advised, save_low, back_low, best),
+        background=in_background(inputs.save_s, inputs.save_s, inputs.restart_s, mttf),
+        memory=two_levels(inputs.save_s, share, inputs.restart_s, mttf),
+        prediction=None if predictor is None else plan(predictor, inputs.save_s, mttf),
+    )
+
+
+def _mttf_s(nodes: int, rate_per_node_day: float) -> float:
+    """Mean time to failure of the whole run, seconds."""
+    return DAY_S / (nodes * rate_per_node_day)

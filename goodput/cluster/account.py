@@ -1,0 +1,112 @@
+"""The cluster's account of a period, put together: levels by day, the ratios, the MFU of the runs whose shape is known.
+
+told = cluster_json(connection, window_of(since, until), stored_runs(connection, window, shapes))
+told["gpu_hours"]["productive"], told["scheduling_goodput"]
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from goodput.cluster.level import doubts_of, level_json, levels, program_goodput, summed
+from goodput.cluster.run_days import days_of
+from goodput.cluster.run_facts import facts_from_json, facts_of, mfu_json
+from goodput.formulas.mfu import Shape, shape_of
+from goodput.ledger import Ledger
+from goodput.timeline import to_ms
+from store.ledgers import facts_of_runs
+from store.losses import day_sums, productive_gpu_ms
+from store.read_capacity import outage_spans, service_spans
+
+DAYS = 7  # of a period that nobody named
+MOST_DAYS = 400
+
+
+class PeriodError(ValueError):
+    """A period that cannot be accounted; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What the runs spent: by day and bucket, their productive GPU time, the MFU of those whose shape is known."""
+
+    days: Sequence[tuple[datetime, str, int, int, int]]
+    productive: Mapping[str, int]
+    mfus: Sequence[Mapping[str, Any]]
+
+
+def period(
+    since: datetime | None, until: datetime | None, now: datetime, most_days: int = MOST_DAYS
+) -> tuple[datetime, datetime]:
+    """Whole UTC days from `since` (a week before the end) to `until` (now), of which the last ends now at the latest.
+
+    Raises:
+        PeriodError: it is empty, or longer than `most_days` days.
+    """
+    last = now if until is None else min(_midnight(until, up=True), now)
+    first = _midnight(last - timedelta(days=DAYS), up=True) if since is None else _midnight(since)
+    if first >= last:
+        raise PeriodError("the period is empty: since lies at or after until, or after the newest moment")
+    if last - first > timedelta(days=most_days):
+        raise PeriodError(f"the period is longer than {most_days} days")
+    return first, last
+
+
+def _midnight(moment: datetime, up: bool = False) -> datetime:
+    """The midnight (UTC) before a moment, or the one after it."""
+    before = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    return before + timedelta(days=1) if up and before < moment else before
+
+
+def stored_runs(connection: sa.Connection, window: tuple[datetime, datetime], shapes: Mapping[str, Shape]) -> Runs:
+    """What the runs spent by their stored ledgers."""
+    sums = productive_gpu_ms(connection, *window)
+    productive = {run: gpu_ms for run, gpu_ms in sums.items() if gpu_ms is not None}
+    facts = {run: facts_from_json(told) for run, told in facts_of_runs(connection, sorted(sums)).items()}
+    shaped = (run for run in sorted(facts) if facts[run].shape is not None or shape_of(run, shapes) is not None)
+    mfus = [mfu_json(run, facts[run], shapes) for run in shaped]
+    return Runs(day_sums(connection, *window), productive, mfus)
+
+
+def fresh_runs(
+    connection: sa.Connection,
+    ledgers: Iterable[Ledger],
+    window: tuple[datetime, datetime],
+    shapes: Mapping[str, Shape],
+) -> Runs:
+    """The same by ledgers that were just made."""
+    days: dict[tuple[datetime, str], list[int]] = {}
+    productive: dict[str, int] = {}
+    mfus = []
+    for ledger in ledgers:
+        own = [day for day in days_of(ledger) if window[0] <= day.day < window[1]]
+        for day in own:
+            place = days.setdefault((day.day, day.bucket), [0, 0, 0])
+            place[0] += day.wall_ms
+            place[1] += day.gpu_ms or 0
+            place[2] += day.wall_ms if day.gpu_ms is None else 0
+            if day.bucket == "productive" and day.gpu_ms is not None:
+                productive[ledger.run] = productive.get(ledger.run, 0) + day.gpu_ms
+        if own and (ledger.shape is not None or shape_of(ledger.run, shapes) is not None):
+            mfus.append(mfu_json(ledger.run, facts_of(connection, ledger), shapes))
+    return Runs([(day, bucket, *sums) for (day, bucket), sums in sorted(days.items())], productive, mfus)  # type: ignore[misc]
+
+
+def cluster_json(connection: sa.Connection, window: tuple[datetime, datetime], runs: Runs) -> dict[str, Any]:
+    """The account of a period: the whole of it, its days, the runs' MFU, and what a reader should know beforehand."""
+    service = service_spans(connection)
+    outages = outage_spans(connection, *window)
+    days = levels((to_ms(window[0]), to_ms(window[1])), service, outages, runs.days)
+    whole = summed(days)
+    known = {one["run"]: one["mfu"] for one in runs.mfus if one["mfu"] is not None}
+    program, covered = program_goodput(known, runs.productive)
+    return {
+        **level_json(whole, program),
+        "program_covers": covered,
+        "doubts": doubts_of(whole, service),
+        "days": [level_json(day) for day in days],
+        "runs": list(runs.mfus),
+    }

@@ -1,0 +1,1 @@
+"""Reading the store: the logs, records and ledgers of runs."""

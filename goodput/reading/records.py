@@ -1,0 +1,173 @@
+"""Reading runs' records from the store: jobs, log, the faults that may have ended an attempt, outages.
+
+Many runs are read at once: a statement for each run and attempt costs more than what it brings.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from goodput.ledger import RunRecords
+from goodput.log.training_log import sessions
+from goodput.reading.fault_windows import read_faults
+from goodput.reading.log import RunLog, read_kept_logs, read_log
+from goodput.timeline import from_ms, to_ms
+from goodput.wall_time.attempts import Attempt, attempts_of
+from goodput.wall_time.cycles import cycles_of, with_cycles
+from store import schema
+from store.event import Event
+from store.job import Job
+from store.ledgers import jobs_of
+from store.outage import Outage
+from store.read import event_of, read_nodes, read_outages
+
+# What NVRx writes of a job: it knows the job's number, not the run's name.
+_CYCLES = ("cycle_start", "cycle_end")
+# Names in one statement.
+_BATCH = 1_000
+# Runs that are read at once: their logs lie in the memory together.
+TOGETHER = 50
+
+
+def run_names(connection: sa.Connection) -> list[str]:
+    """Every run that a job or a training log names, sorted."""
+    jobs = sa.select(schema.jobs.c.run).distinct()
+    logs = sa.select(schema.events.c.run).where(schema.events.c.run.is_not(None)).distinct()
+    numbers = set(connection.scalars(logs.where(_numbered())))
+    return sorted({*connection.scalars(jobs), *(set(connection.scalars(logs)) - numbers)} - {""})
+
+
+def is_run(connection: sa.Connection, run: str) -> bool:
+    """Whether a job or a training log names the run."""
+    jobs = sa.select(sa.literal(1)).where(schema.jobs.c.run == run)
+    logs = sa.select(sa.literal(1)).where(schema.events.c.run == run, ~_numbered())
+    return bool(run) and any(connection.scalar(query.limit(1)) is not None for query in (jobs, logs))
+
+
+def _numbered() -> sa.ColumnElement[bool]:
+    """Whether an event names its run by the number of a job that we know by its name."""
+    table = schema.events
+    known = sa.exists(sa.select(sa.literal(1)).where(schema.jobs.c.job_id == table.c.run))
+    return table.c.kind.in_(_CYCLES) & known
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """What the node table tells of each node: how many GPUs of which model, under which leaf switch."""
+
+    gpus: Mapping[str, int]
+    leaves: Mapping[str, str]
+    models: Mapping[str, str | None]
+
+
+def read_machines(connection: sa.Connection) -> Machines:
+    """The GPUs and the leaf of each node, where known."""
+    nodes = read_nodes(connection)
+    return Machines(
+        {node.node: node.gpus for node in nodes if node.gpus is not None},
+        {node.node: node.leaf for node in nodes if node.leaf is not None},
+        {node.node: node.gpu_model for node in nodes},
+    )
+
+
+def read_records(connection: sa.Connection, run: str, until: datetime | None, machines: Machines) -> RunRecords:
+    """All that is known of a run at `until`."""
+    jobs = read_run_jobs(connection, [run], until)[run]
+    log = RunLog(read_log(connection, run, until, _starts_ms(jobs)))
+    return _records(connection, {run: jobs}, {run: log}, until, machines)[run]
+
+
+def read_kept_records(
+    connection: sa.Connection, runs: Sequence[str], machines: Machines, anew: Container[str] = ()
+) -> dict[str, tuple[RunRecords, RunLog]]:
+    """All that is known of some runs, their logs as they were kept folded with what came in since (or read `anew`)."""
+    jobs = read_run_jobs(connection, runs)
+    logs = read_kept_logs(connection, {run: _starts_ms(own) for run, own in jobs.items()}, anew)
+    records = _records(connection, jobs, logs, None, machines)
+    return {run: (records[run], logs[run]) for run in runs}
+
+
+def parts(runs: Sequence[str]) -> list[Sequence[str]]:
+    """The runs in parts that `read_kept_records` may read at once."""
+    return [runs[i : i + TOGETHER] for i in range(0, len(runs), TOGETHER)]
+
+
+def _starts_ms(jobs: Sequence[Job]) -> list[int]:
+    return [to_ms(job.start) for job in jobs if job.start is not None]
+
+
+def _records(
+    connection: sa.Connection,
+    jobs: Mapping[str, list[Job]],
+    logs: Mapping[str, RunLog],
+    until: datetime | None,
+    machines: Machines,
+) -> dict[str, RunRecords]:
+    until_ms = None if until is None else to_ms(until)
+    attempts = {run: attempts_of(own, sessions(logs[run].lines), until_ms) for run, own in jobs.items()}
+    faults = read_faults(connection, attempts)
+    outages = _outages(connection, attempts, until)
+    return {
+        run: RunRecords(
+            run=run,
+            jobs=own,
+            log=logs[run].lines,
+            faults=faults[run],
+            outages=outages[run],
+            leaves=machines.leaves,
+            gpus=machines.gpus,
+            pace=logs[run].pace,
+        )
+        for run, own in jobs.items()
+    }
+
+
+def read_run_jobs(
+    connection: sa.Connection, runs: Sequence[str], until: datetime | None = None
+) -> dict[str, list[Job]]:
+    """The runs' jobs, cut where NVRx started their processes anew. It names its cycles by the job, or by the run."""
+    jobs = jobs_of(connection, runs)
+    named = {run: {run, *(job.job_id for job in jobs.get(run, ()))} for run in runs}
+    told = _cycle_events(connection, sorted(frozenset[str]().union(*named.values())), until)
+    return {
+        run: with_cycles(jobs.get(run, []), cycles_of([event for name in own for event in told.get(name, ())]))
+        for run, own in named.items()
+    }
+
+
+def _cycle_events(connection: sa.Connection, names: Sequence[str], until: datetime | None) -> dict[str, list[Event]]:
+    """What NVRx tells under each name."""
+    table = schema.events
+    found: dict[str, list[Event]] = {}
+    for first in range(0, len(names), _BATCH):
+        query = sa.select(table).where(table.c.kind.in_(_CYCLES), table.c.run.in_(names[first : first + _BATCH]))
+        if until is not None:
+            query = query.where(table.c.time <= until)
+        for row in connection.execute(query):
+            found.setdefault(row.run, []).append(event_of(row))
+    return found
+
+
+def _outages(
+    connection: sa.Connection, attempts: Mapping[str, Sequence[Attempt]], until: datetime | None
+) -> dict[str, list[Outage]]:
+    """Unplanned outages of each run's nodes since its first start, in order of their start."""
+    starts = {run: _first_start(some) for run, some in attempts.items()}
+    known = [start for start in starts.values() if start is not None]
+    by_node: dict[str, list[Outage]] = {}
+    for one in read_outages(connection, until, since=min(known)) if known else ():
+        if not one.planned:
+            by_node.setdefault(one.node, []).append(one)
+    found: dict[str, list[Outage]] = {}
+    for run, start in starts.items():
+        nodes = by_node.keys() & frozenset[str]().union(*(attempt.nodes for attempt in attempts[run]))
+        own = [one for node in nodes for one in by_node[node] if start is not None and one.start >= start]
+        found[run] = sorted(own, key=lambda one: (one.start, one.node))
+    return found
+
+
+def _first_start(attempts: Sequence[Attempt]) -> datetime | None:
+    starts = [attempt.start_ms for attempt in attempts if attempt.start_ms is not None]
+    return from_ms(min(starts)) if starts else None

@@ -1,0 +1,1 @@
+"""Ledgers as they are stored, and how they are brought up to date."""

@@ -1,0 +1,268 @@
+"""Attempts: the jobs of a run, each with the lines of the training log that it wrote.
+
+A job is one attempt; where the training program started anew inside a job, each start is one.
+A session of the log that no job covers is an attempt by itself: logs without `sacct` are accounted too.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from goodput.log.training_log import LogLine, Session
+from goodput.timeline import to_ms
+from store.event import RecordError
+from store.hostlist import expand
+from store.job import Job
+
+# The clocks of the scheduler and of the training nodes differ by no more.
+_SLACK_MS = 60_000
+# A startup that took longer than this began with another start.
+_STARTUP_MS = 3_600_000
+
+SUCCESSFUL = frozenset({"COMPLETED"})
+STILL_OPEN = frozenset({"RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING"})
+# What the launcher's last words stand for; anything else failed.
+_STATES = {
+    "cancelled": "CANCELLED",
+    "time_limit": "TIMEOUT",
+    "preempted": "PREEMPTED",
+    "node_failure": "NODE_FAIL",
+}
+# What a program notices and goes on.
+_NO_END = frozenset({"nccl_socket", "nccl_ib_async", "unexpected_result"})
+RESIZED = "RESIZING"  # Slurm's word for the record of a job before it changed its size
+RESTARTED = "RESTARTED"  # the program started anew within its job
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One start of a run. None = not known; `end_ms` None = still open."""
+
+    submit_ms: int | None
+    start_ms: int | None
+    end_ms: int | None
+    state: str
+    nodes: frozenset[str] = frozenset()
+    node_count: int | None = None
+    lines: tuple[LogLine, ...] = ()
+    from_log: bool = False  # no scheduler knows of it
+
+    @property
+    def place_ms(self) -> int | None:
+        """What orders attempts: the start; of one that has not started, the submit."""
+        return self.submit_ms if self.start_ms is None else self.start_ms
+
+    @property
+    def begin_ms(self) -> int | None:
+        """The first moment known of it: submitted, else started."""
+        return self.start_ms if self.submit_ms is None else self.submit_ms
+
+    @property
+    def last_iteration_ms(self) -> int | None:
+        """The time of its last iteration line that bears one."""
+        times = (x.time_ms for x in reversed(self.lines) if x.kind == "iteration" and x.time_ms is not None)
+        return next(times, None)
+
+    @property
+    def last_data_ms(self) -> int | None:
+        """The last moment that anything is known of it; lines without a time follow those before by what they tell."""
+        known = [self.submit_ms, self.start_ms, self.end_ms, _last_ms(self.lines, self.start_ms)]
+        return max((moment for moment in known if moment is not None), default=None)
+
+
+def attempts_of(
+    jobs: Sequence[Job],
+    log: Sequence[Session],
+    until_ms: int | None = None,
+    phases: Sequence[LogLine] = (),
+) -> list[Attempt]:
+    """The attempts of a run in the order of their starts, as they were known at `until_ms`.
+
+    `phases` = the steps of startups that the log tells: of a start that no scheduler knows they are the beginning.
+    """
+    started = [attempt for attempt in (_from_job(job, until_ms) for job in jobs) if attempt is not None]
+    started.sort(key=lambda a: (a.place_ms or 0, a.end_ms or 0))
+    own: list[list[Session]] = [[] for _ in started]
+    alone: list[Session] = []
+    previous = -1
+    for session in _cut_at_ends(log, started):
+        place = _job_of(session, started, previous)
+        if place is None:
+            alone.append(session)
+        else:
+            own[place].append(session)
+            previous = place
+    attempts = [part for attempt, parts in zip(started, own, strict=True) for part in _split(attempt, parts)]
+    attempts += _from_log(alone, [line for line in phases if line.time_ms is not None])
+    attempts.sort(key=lambda a: (a.place_ms is None, a.place_ms or 0))
+    return _close(attempts)
+
+
+def _from_job(job: Job, until_ms: int | None) -> Attempt | None:
+    """A job as it was known at a moment; None if nothing was known of it then."""
+
+    def seen(moment_ms: int | None) -> int | None:
+        return None if moment_ms is None or (until_ms is not None and moment_ms > until_ms) else moment_ms
+
+    submit, start, end = (seen(None if t is None else to_ms(t)) for t in (job.submit, job.start, job.end))
+    if submit is None and start is None:
+        return None
+    word = job.state.split()[0].upper() if job.state.split() else "UNKNOWN"
+    hidden = end is None and job.end is not None
+    if end is not None and start is not None:
+        end = max(end, start)
+    return Attempt(
+        submit_ms=submit if submit is None or start is None else min(submit, start),
+        start_ms=start,
+        end_ms=end,
+        state="RUNNING" if hidden else word,
+        nodes=frozenset() if start is None else nodes_of(job.node_list),
+        node_count=job.nodes,
+    )
+
+
+def nodes_of(node_list: str) -> frozenset[str]:
+    """The hosts of a hostlist; none where the text is broken, so that one job cannot stop the account."""
+    try:
+        return frozenset(expand(node_list))
+    except RecordError:
+        return frozenset()
+
+
+def _cut_at_ends(log: Sequence[Session], attempts: Sequence[Attempt]) -> list[Session]:
+    """The sessions, cut where a job has ended and the next one has begun: some programs say nothing when they start.
+
+    What a line covers then lies behind the ends of all jobs before, and in the last one begun.
+    """
+    starts = [attempt.place_ms or 0 for attempt in attempts]
+    ends: list[int | None] = [None]  # of each job: when the last of those before it had ended
+    for attempt in attempts[:-1]:
+        last, end = ends[-1], attempt.end_ms
+        known = end is not None and (last is not None or len(ends) == 1)
+        ends.append(max(end or 0, last or 0) if known else None)
+    parts: list[Session] = []
+    for session in log if attempts else []:
+        begin, home = 0, -1
+        for at, line in enumerate(session.lines):
+            if line.kind != "iteration" or line.time_ms is None:
+                continue
+            place = bisect_right(starts, line.time_ms) - 1
+            ended = ends[place] if place > home >= 0 and attempts[place].start_ms is not None else None
+            if ended is not None and ended <= (line.begin_ms or line.time_ms):
+                parts.append(Session(session.lines[begin:at]))
+                begin, home = at, place
+            elif home < 0:
+                home = place
+        parts.append(Session(session.lines[begin:]))
+    return parts or list(log)
+
+
+def _job_of(session: Session, attempts: Sequence[Attempt], previous: int) -> int | None:
+    """Which job wrote a session: the last one begun by its first time; without a time, the next in order."""
+    if not attempts:
+        return None
+    first = session.first_ms
+    if first is None:
+        return min(previous + 1, len(attempts) - 1)
+    begun = [i for i, a in enumerate(attempts) if a.start_ms is not None and a.start_ms <= first]
+    end = attempts[begun[-1]].end_ms if begun else None
+    if begun and (end is None or first <= end):
+        return begun[-1]
+    soon = [i for i, a in enumerate(attempts) if a.start_ms is not None and first < a.start_ms <= first + _SLACK_MS]
+    if soon:
+        return soon[0]
+    return begun[-1] if end is not None and first <= end + _SLACK_MS else None
+
+
+def _split(attempt: Attempt, parts: Sequence[Session]) -> list[Attempt]:
+    """A job cut where its program started anew, as far as the log tells when that was."""
+    pieces: list[list[LogLine]] = [[]]
+    cuts: list[int] = []
+    for session in parts:
+        begin = session.begin_ms
+        floor = cuts[-1] if cuts else attempt.start_ms
+        if any(line.kind == "iteration" for line in pieces[-1]) and begin is not None and begin > (floor or 0):
+            cuts.append(begin)
+            pieces.append([])
+        pieces[-1].extend(session.lines)
+    bounds = [attempt.start_ms, *cuts, attempt.end_ms]
+    return [
+        replace(
+            attempt,
+            submit_ms=attempt.submit_ms if i == 0 else None,
+            start_ms=bounds[i],
+            end_ms=bounds[i + 1],
+            state=attempt.state if i == len(pieces) - 1 else RESTARTED,
+            lines=tuple(lines),
+        )
+        for i, lines in enumerate(pieces)
+    ]
+
+
+def _from_log(log: Sequence[Session], phases: Sequence[LogLine]) -> list[Attempt]:
+    """An attempt for each session that no job covers; it ended well only if it says so or nothing came after."""
+    attempts = []
+    before = None
+    for session in log:
+        state = _state_of(session)
+        end = None
+        if state != "RUNNING":
+            end = _last_ms(session.lines, None)
+        start = _first_phase(session.begin_ms, before, phases)
+        attempts.append(Attempt(None, start, end, state, lines=session.lines, from_log=True))
+        last = _last_ms(session.lines, None)
+        before = before if last is None else last
+    return attempts
+
+
+def _last_ms(lines: Sequence[LogLine], since_ms: int | None) -> int | None:
+    """When the last of the lines was written: its time, else the one known before and what was done since."""
+    last, reached = since_ms, since_ms
+    for line in lines:
+        if line.time_ms is not None:
+            reached = line.time_ms
+        elif reached is not None and not line.background:
+            reached += round(line.span_ms or 0) if line.kind == "iteration" else line.duration_ms or 0
+        last = reached if last is None or (reached is not None and reached > last) else last
+    return last
+
+
+def _first_phase(begin_ms: int | None, since_ms: int | None, phases: Sequence[LogLine]) -> int | None:
+    """The first step of the startup that led to a session; a step that repeats was another startup, that failed."""
+    if begin_ms is None:
+        return None
+    first, told = begin_ms, set[str]()
+    for line in reversed(phases):
+        time = line.time_ms
+        if time is None or time > begin_ms:
+            continue
+        if line.words in told or time < begin_ms - _STARTUP_MS or (since_ms is not None and time <= since_ms):
+            break
+        told.add(line.words)
+        first = min(first, time)
+    return first
+
+
+def _state_of(session: Session) -> str:
+    """How a session ended as its own lines tell: the error after its last iteration, else its word that it is done."""
+    state = "RUNNING"
+    for line in session.lines:
+        if line.kind == "iteration":
+            state = "RUNNING"
+        elif line.kind == "training_end":
+            state = "COMPLETED"
+        elif line.kind == "training_error" and line.words not in _NO_END and state != "FAILED":
+            state = _STATES.get(line.words, "FAILED")
+    return state
+
+
+def _close(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """An attempt without an end that another one followed has ended, at its last data and not well."""
+    closed = []
+    for i, attempt in enumerate(attempts):
+        later = any(other.start_ms is not None for other in attempts[i + 1 :])
+        if attempt.end_ms is None and attempt.start_ms is not None and later:
+            state = RESTARTED if attempt.state in STILL_OPEN else attempt.state
+            attempt = replace(attempt, end_ms=attempt.last_data_ms, state=state)
+        closed.append(attempt)
+    return closed

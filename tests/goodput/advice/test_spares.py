@@ -1,0 +1,47 @@
+"""The spare count, against the table of published figures."""
+
+import pytest
+
+from goodput.advice.spares import SparesInputs, advise, share_down
+
+
+@pytest.mark.parametrize(
+    ("nodes", "mttr_h", "needed"),
+    [
+        (128, 2.2, (1, 1)),
+        (128, 24, (2, 3)),
+        (128, 72, (4, 7)),
+        (1250, 2.2, (2, 3)),
+        (1250, 24, (7, 15)),
+        (1250, 72, (16, 36)),
+        (12500, 2.2, (7, 14)),
+        (12500, 24, (42, 102)),
+        (12500, 72, (108, 275)),
+    ],
+)
+def test_the_count_is_that_of_the_field(nodes: int, mttr_h: float, needed: tuple[int, int]) -> None:
+    """FIELD B5: nodes down at P99 for 2.3 and 6.5 failures per 1000 node-days."""
+    found = tuple(advise(SparesInputs(nodes, outages, 1e6, mttr_h * 3600)).spares for outages in (2300, 6500))
+    assert found == needed
+
+
+def test_the_sample_decides_how_wide_the_advice_is() -> None:
+    """The count at the ends of the rate's interval lies on both sides; the plain values hold the inputs."""
+    advice = advise(SparesInputs(1250, 20, 10_000.0, 86_400.0))
+    assert advice.spares_low < advice.spares < advice.spares_high
+    assert advice.expected_down == pytest.approx(1250 * share_down(20 / 10_000, 86_400.0))
+    assert advice.to_json()["inputs"]["outages"] == 20
+
+
+def test_no_outage_needs_no_spare_but_may_need_one() -> None:
+    """Nothing seen in a short time: the upper end speaks."""
+    advice = advise(SparesInputs(1250, 0, 1000.0, 86_400.0))
+    assert (advice.spares, advice.spares_low) == (0, 0)
+    assert advice.spares_high > 0
+
+
+@pytest.mark.parametrize("wrong", [(0, 1, 1.0, 1.0), (1, 1, 0.0, 1.0), (1, 1, 1.0, -1.0)])
+def test_advice_needs_something_observed(wrong: tuple[int, int, float, float]) -> None:
+    """No nodes, no time, a repair that takes less than nothing."""
+    with pytest.raises(ValueError, match="advice needs"):
+        advise(SparesInputs(*wrong))

@@ -1,0 +1,92 @@
+"""Whom the ledger blames where the first fault is not the whole story."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from goodput.timeline import to_ms
+from goodput.wall_time.attempts import Attempt
+from goodput.wall_time.blame import Evidence, blame
+from goodput.wall_time.interruption import is_fault
+from store.event import Cause, Device, Event
+from store.outage import Outage
+
+START = datetime(2025, 3, 1, tzinfo=UTC)
+NODES = frozenset({"gpu-1", "gpu-2", "gpu-3", "gpu-4"})
+WINDOW = (to_ms(START), to_ms(START + timedelta(seconds=600)))
+LEAVES = dict.fromkeys(sorted(NODES), "leaf-1")
+ATTEMPT = Attempt(None, to_ms(START), WINDOW[1], "FAILED", NODES)
+
+
+def lost(node: str, seconds: float) -> Event:
+    """A port that vanished."""
+    device = Device("port", uuid="0xa1")
+    time = START + timedelta(seconds=seconds)
+    return Event(time, node, "opensm", "port_removed", severity="error", cause="fabric", device=device)
+
+
+def outage(node: str, seconds: float, cause: Cause, planned: bool = False) -> Outage:
+    """A node that went down."""
+    return Outage(node, START + timedelta(seconds=seconds), None, "DOWN", "", None, planned, cause)
+
+
+def error(message: str, node: str | None = None, cause: Cause = "unknown") -> Event:
+    """What the program said."""
+    time = START + timedelta(seconds=60)
+    return Event(time, node, "training", "training_error", severity="error", cause=cause, message=message)
+
+
+def test_a_lost_port_is_its_own_culprit() -> None:
+    """Nothing else is known."""
+    cause, culprit = blame(ATTEMPT, lost("gpu-1", 60), WINDOW, Evidence(leaves=LEAVES))
+    assert cause == "fabric"
+    assert culprit is not None
+    assert (culprit.node, culprit.device.uuid) == ("gpu-1", "0xa1")
+
+
+def test_ports_that_vanish_together_under_one_leaf_point_to_the_switch() -> None:
+    """Three nodes within seconds; two, or three over minutes, do not."""
+    together = [lost(node, 60 + n) for n, node in enumerate(sorted(NODES))]
+    cause, culprit = blame(ATTEMPT, together[0], WINDOW, Evidence(together, leaves=LEAVES))
+    assert culprit is not None
+    assert (cause, culprit.node, culprit.device.type) == ("fabric", "leaf-1", "switch")
+    for few in (together[:2], [together[0], lost("gpu-2", 120), lost("gpu-3", 180)]):
+        _, culprit = blame(ATTEMPT, together[0], WINDOW, Evidence(few, leaves=LEAVES))
+        assert culprit is not None
+        assert culprit.node == "gpu-1"
+
+
+def test_the_outage_that_follows_tells_why_a_port_vanished() -> None:
+    """A host that crashed takes its port along; a fabric or unknown outage adds nothing."""
+    cause, culprit = blame(ATTEMPT, lost("gpu-1", 60), WINDOW, Evidence(outages=[outage("gpu-1", 300, "host")]))
+    assert culprit is not None
+    assert (cause, culprit.device.type, culprit.kind) == ("host", "node", "outage")
+    for other in (outage("gpu-1", 300, "fabric"), outage("gpu-2", 300, "host"), outage("gpu-1", 300, "host", True)):
+        cause, culprit = blame(ATTEMPT, lost("gpu-1", 60), WINDOW, Evidence(outages=[other]))
+        assert (cause, culprit is not None and culprit.device.type) == ("fabric", "port")
+
+
+def test_a_dead_gpu_needs_no_outage() -> None:
+    """The Xid names the device."""
+    gpu = Device("gpu", pci="0000:0f:00.0")
+    fault = replace(lost("gpu-1", 60), kind="xid", code=79, cause="hardware", device=gpu)
+    cause, culprit = blame(ATTEMPT, fault, WINDOW, Evidence(outages=[outage("gpu-1", 300, "host")]))
+    assert culprit is not None
+    assert (cause, culprit.device.pci) == ("hardware", "0000:0f:00.0")
+
+
+def test_the_one_task_that_failed_names_the_node() -> None:
+    """Where all were killed, nobody is named; the words tell storage from the program's own error."""
+    fault = error("OSError: [Errno 5] Input/output error: '/data/x'")
+    one = [fault, error("task 1: Exited with exit code 1", "gpu-2")]
+    cause, culprit = blame(ATTEMPT, fault, WINDOW, Evidence(one))
+    assert (cause, culprit is not None and culprit.node) == ("storage", "gpu-2")
+    assert blame(ATTEMPT, fault, WINDOW, Evidence([*one, error("Killed", "gpu-3")])) == ("storage", None)
+    assert blame(ATTEMPT, error("ValueError: x"), WINDOW, Evidence()) == ("application", None)
+    assert blame(ATTEMPT, error("ECC", cause="hardware"), WINDOW, Evidence()) == ("hardware", None)
+
+
+def test_a_lost_link_is_a_fault_whoever_says_it_and_one_taken_down_on_purpose_is_none() -> None:
+    """The adapter's driver, the bond, a fabric manager; information never ends an attempt."""
+    for kind in ("link_down", "port_removed", "ib_port", "net_link", "bond_down", "node_down"):
+        assert is_fault(replace(lost("a", 0), kind=kind, severity="warning"))
+        assert not is_fault(replace(lost("a", 0), kind=kind, severity="info"))
