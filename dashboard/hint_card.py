@@ -33,7 +33,7 @@ UNDONE = {
 # Evidence that has words of its own, or that the card says already.
 SAID = {
     *("score", "horizon_h", "held", "incident", "reasons", "acted", "closed"),
-    *("approved", "cost", "quiet", "spare", "release", "repair"),
+    *("approved", "cost", "quiet", "spare", "release", "repair", "call"),
 }
 PLACED = {
     "asked": "asked, not read back yet",

@@ -1,6 +1,7 @@
 """What holds hints back as a whole: the kill switch, the breaker's trips, and how much of the budget is used."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import streamlit as st
 
@@ -16,8 +17,8 @@ STOPS = {
 }
 REASON = "stopped on the dashboard"
 BACKLOGS = {
-    "drop": ("Reset, and forget these calls", "what called before calls no more; a new fault does"),
-    "review": ("Reset, and let me look at each", "each node that called waits for your approval"),
+    "drop": ("Reset, forget the calls", "what called before calls no more; a new fault does"),
+    "review": ("Reset, review each", "each node that called waits for your approval"),
 }
 
 
@@ -28,8 +29,9 @@ def draw(site: Site, cluster: Cluster) -> None:
         panels.banner("error", STOPS.get(stopped.stop, words.plain(stopped.stop)))
         for line in sources(stopped, cluster):
             st.caption(line)
-    for trip in site.client.trips():
-        _trip(site, trip, cluster)
+    trips = site.client.trips()
+    if trips:
+        _trips(site, trips, cluster)
     problem = site.client.policy().problem
     if problem:
         panels.banner(
@@ -60,24 +62,34 @@ def used(budget: BudgetUse, mode: str | None) -> str:
     )
 
 
-def _trip(site: Site, trip: Trip, cluster: Cluster) -> None:
+def _trips(site: Site, trips: Sequence[Trip], cluster: Cluster) -> None:
+    """One box for all: a large fault trips several groups at once."""
     with st.container(border=True, gap="small"):
-        st.markdown(f":material/bolt: **The breaker is open for {words.plain(trip.kind)} {words.plain(trip.name)}**")
-        st.markdown(words.plain(trip.why.removeprefix("breaker: ")))
-        st.caption(f"since {words.when(trip.time, cluster.now)} UTC · no node of it is held; releases go on")
-        with st.container(horizontal=True):
-            for backlog, (label, meaning) in BACKLOGS.items():
-                done = f"The breaker is reset for {trip.kind} {trip.name}: {meaning}."
-                args = (lambda word=backlog: site.client.reset(trip.seq, word), done)
-                st.button(label, key=f"{backlog}_{trip.seq}", help=meaning, on_click=_do, args=args)
+        st.markdown(
+            f":material/bolt: **The breaker is open for {words.many(len(trips), 'group')}:** too many nodes called at "
+            "once, none of them is held; releases go on"
+        )
+        for trip in trips:
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                st.markdown(f"{told(trip)} · {words.when(trip.time, cluster.now)} UTC", width="stretch")
+                for backlog, (label, meaning) in BACKLOGS.items():
+                    done = f"The breaker is reset for {trip.kind} {trip.name}: {meaning}."
+                    args = (partial(site.client.reset, trip.seq, backlog), done)
+                    st.button(label, key=f"{backlog}_{trip.seq}", help=meaning, on_click=_do, args=args)
+
+
+def told(trip: Trip) -> str:
+    """Which group it is, and why."""
+    named = "the whole cluster" if trip.kind == "cluster" else f"{trip.kind.replace('_', ' ')} {trip.name}"
+    return f"**{words.plain(named)}**: {words.plain(trip.why.removeprefix('breaker: '))}"
 
 
 def _switch(site: Site, stopped: Stopped) -> None:
     if any(one.source == "switch" for one in stopped.sources):
-        args = (lambda: site.client.stop("none", "resumed on the dashboard"), "Hints go on.")
+        args = (partial(site.client.stop, "none", "resumed on the dashboard"), "Hints go on.")
         st.button("Let hints go on", key="resume", on_click=_do, args=args)
     elif stopped.stop == "none":
-        args = (lambda: site.client.stop("holds", REASON), "Stopped. Nothing new is asked; releases go on.")
+        args = (partial(site.client.stop, "holds", REASON), "Stopped. Nothing new is asked; releases go on.")
         st.button(
             ":material/dangerous: Stop all new hints",
             key="stop",

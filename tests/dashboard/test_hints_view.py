@@ -315,8 +315,8 @@ def test_a_trip_is_reset_with_a_choice(drawn: Opened, api: Any, backlog: str) ->
     api.answers["breaker"] = {"items": [trip]}
     api.answers["breaker/7/reset"] = trip
     shown = drawn("hints")
-    assert "The breaker is open for leaf leaf-3" in seen(shown)
-    assert "5 nodes of leaf leaf-3 call for a cordon at once" in seen(shown)
+    assert "The breaker is open for 1 group:" in seen(shown)
+    assert "**leaf leaf-3**: 5 nodes of leaf leaf-3 call for a cordon at once · 12 min ago" in seen(shown)
     assert ("GET", "breaker") in {(method, path) for method, path, *_ in api.asked}
     shown.button(key=f"{backlog}_7").click().run()
     assert api.said == [("breaker/7/reset", {"backlog": backlog})]
