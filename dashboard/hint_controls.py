@@ -55,7 +55,7 @@ def sources(stopped: Stopped, cluster: Cluster) -> list[str]:
 
 def used(budget: BudgetUse, mode: str | None) -> str:
     """How many nodes are held, of how many that may be."""
-    verb = "would be held" if mode == "shadow" else "held"
+    verb = "would be held" if mode == "shadow" else "held or asked for"
     return (
         f"**{budget.held} of {budget.most}** nodes {verb} · **{budget.held_within_hour} of {budget.most_per_hour}** "
         "within the hour"

@@ -279,7 +279,7 @@ def test_a_hint_on_a_job_names_the_job_and_the_spare(drawn: Opened, api: Any) ->
 
 def test_the_budget_that_is_used_is_told(drawn: Opened) -> None:
     """Before one approves another hold."""
-    assert "**2 of 8** nodes held · **1 of 4** within the hour" in seen(drawn("hints"))
+    assert "**2 of 8** nodes held or asked for · **1 of 4** within the hour" in seen(drawn("hints"))
     assert hint_controls.used(BudgetUse(1, 8, 1, 4), "shadow").startswith("**1 of 8** nodes would be held")
 
 
