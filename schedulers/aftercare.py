@@ -2,10 +2,10 @@
 have passed their test, and running jobs are told of culprits.
 
     seen = look(connection, ground, policy)      # reads; changes nothing
-    carry(connection, seen, now)                 # writes hints and their audit
+    carry(connection, seen, now, before)         # writes hints and their audit
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -53,7 +53,7 @@ class Aftercare:
 def lapse(connection: sa.Connection, lapsed: Sequence[Hint], policy: Policy, now: datetime) -> None:
     """End the hints whose time is over; one that holds a node goes on until that has passed its test."""
     found = plan(_inputs(connection, lapsed, {}, now, lapsed=lapsed), policy)
-    _carry_release(connection, found, now)
+    _carry_release(connection, found, now, {hint.id: hint for hint in lapsed})
 
 
 def look(connection: sa.Connection, inputs: Inputs, decision: Decision, policy: Policy) -> Aftercare:
@@ -115,21 +115,21 @@ def _jobs(
     return JobDecision(tuple(hint for hint in found.made if hint.state == "shadow"), found.over)
 
 
-def carry(connection: sa.Connection, seen: Aftercare, now: datetime) -> None:
-    """Write what was seen, each change with its audit row."""
+def carry(connection: sa.Connection, seen: Aftercare, now: datetime, before: Mapping[str, Hint]) -> None:
+    """Write what was seen, each change with its audit row. `before`: the hints as they were read, by id."""
     for hint, why in seen.dropped:
         close_hint(connection, hint, "withdrawn", now, ACTOR_REPLACED, {"why": why})
-    _carry_release(connection, seen.release, now)
+    _carry_release(connection, seen.release, now, before)
     for hint, why in seen.jobs.over:
         close_hint(connection, hint, "released", now, ACTOR_POLICY, {"why": why})
     for hint in seen.jobs.made:
         save_hint(connection, hint, now, {"change": "made", "job": hint.job})
 
 
-def _carry_release(connection: sa.Connection, found: ReleasePlan, now: datetime) -> None:
+def _carry_release(connection: sa.Connection, found: ReleasePlan, now: datetime, before: Mapping[str, Hint]) -> None:
     for hint in found.released:
         close_hint(connection, hint, "released", now, ACTOR_POLICY)
     for hint in found.expired:
         close_hint(connection, hint, "expired", now, ACTOR_POLICY)
     for hint, word in found.kept:
-        save_hint(connection, hint, now, {"change": word})
+        save_hint(connection, hint, now, {"change": word}, before[hint.id])

@@ -15,10 +15,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from schedulers.actuator import Hold, Order
+from schedulers.facts import HOLDING
 from schedulers.kill_switch import may_ask
 from schedulers.settings import Mode, Stop
 from store.hint import LIVE_STATES, OPEN_STATES, Hint, HintAction
 from store.placements import FINAL_STATES, Placement, PlacementState
+from store.taken import Taken
 
 # Seconds until an order that shows no effect is given again, by how often it was given; a release is never given up.
 AGAIN_S = (1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
@@ -37,6 +39,7 @@ class Seen:
         holds: every node that the scheduler knows, as it tells them now.
         hints: by id: those that are open, and those that a hold or a placement names.
         placements: by hint: this scheduler's.
+        taken, per_hour: what all schedulers took lately, and how many nodes may be taken within an hour; None: any.
     """
 
     scheduler: str
@@ -45,6 +48,8 @@ class Seen:
     hints: Mapping[str, Hint]
     placements: Mapping[str, Placement] = field(default_factory=dict)
     stop: Stop = "none"
+    taken: Taken = field(default_factory=Taken)
+    per_hour: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ def is_over(hint: Hint) -> bool:
 def reconcile(seen: Seen) -> Plan:
     """The orders of this moment, the gravest first, and what is to be written down of them."""
     holds = {hold.node: hold for hold in seen.holds}
-    steps = [_towards(hint, holds.get(node), seen) for node, hint in _wanted(seen).items()]
+    steps = _within_hour([_towards(hint, holds.get(node), seen) for node, hint in _wanted(seen).items()], seen)
     # Of a node that is ordered again, the order takes the old hold over: no work comes in between.
     taken = {step.placement.node for step in steps if step.placement is not None and step.placement.state == "asked"}
     orphans = []
@@ -106,6 +111,33 @@ def reconcile(seen: Seen) -> Plan:
     changed = tuple(each for each in placements if each != seen.placements.get(each.hint))
     undone = tuple(step.undone for step in steps if step.undone is not None)
     return Plan(tuple(orders), changed, undone, tuple(orphans))
+
+
+def _within_hour(steps: list[_Step], seen: Seen) -> list[_Step]:
+    """The same, where new holds beyond the hour's budget wait, the least grave ones.
+
+    Decided within the budget is not ordered within it: a scheduler may have been away, a person have approved many.
+    """
+    if seen.per_hour is None:
+        return steps
+    free = seen.taken.held | seen.taken.lately | {hold.node for hold in seen.holds if hold.action in HOLDING}
+    orders = [step.order for step in steps if step.order is not None and step.order.action in HOLDING]
+    new = sorted((order for order in orders if order.node not in free), key=_gravest_first)
+    room = max(0, seen.per_hour - len(seen.taken.lately))
+    late = {order.hint for order in new[room:]}
+    return [
+        _waiting(step.order, seen) if step.order is not None and step.order.hint in late else step for step in steps
+    ]
+
+
+def _waiting(order: Order, seen: Seen) -> _Step:
+    """A hold that was never ordered, or not for an hour; a softer one of the same hint is left in its place."""
+    why = f"waits: budget: {seen.per_hour} nodes may be taken within an hour"
+    fresh = Placement(order.hint, seen.scheduler, order.node, order.action, "asked", 0, seen.now)
+    was = seen.placements.get(order.hint, fresh)
+    if was.state == "confirmed" or (was.state, was.action, was.asked) == ("asked", order.action, None):
+        return _Step(replace(was, detail=why))
+    return _Step(replace(was, action=order.action, state="asked", attempts=0, asked=None, due=seen.now, detail=why))
 
 
 def _gravest_first(order: Order) -> tuple[int, str]:
@@ -178,12 +210,19 @@ def _ordered(was: Placement, hint: Hint, action: HintAction, seen: Seen) -> _Ste
     if not may_ask(seen.stop, action):
         return _Step()
     is_anew = was.action != action or was.attempts == 0 or was.state in ("confirmed", *FINAL_STATES)
-    if not is_anew and (was.state == "refused" or was.due > seen.now):
+    if not is_anew and (was.state == "refused" or not is_due(was, seen.now)):
         return _Step(was)
     attempts = 1 if is_anew else was.attempts + 1
-    asked = replace(was, action=action, state="asked", attempts=attempts, asked=seen.now, detail=None)
+    # A hold that is renewed, raised or let go was taken when it was; one that is not seen yet may be taken by this.
+    since = was.asked if action == "release" or (was.state == "confirmed" and was.action in HOLDING) else None
+    asked = replace(was, action=action, state="asked", attempts=attempts, asked=since or seen.now, detail=None)
     order = Order(was.node, hint.id, action, hint.reason, hint.valid_until, hint.evidence)
     return _Step(replace(asked, due=again(attempts, seen.now)), order)
+
+
+def is_due(was: Placement, now: datetime) -> bool:
+    """Whether an order that shows no effect is given again; at once where a clock that was set back put it off."""
+    return was.due <= now or was.due > again(was.attempts, now)
 
 
 def again(attempts: int, now: datetime) -> datetime:

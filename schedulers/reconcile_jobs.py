@@ -10,7 +10,7 @@ from datetime import datetime
 
 from schedulers.actuator import JobOrder, Report
 from schedulers.kill_switch import may_ask
-from schedulers.reconcile import again
+from schedulers.reconcile import again, is_due
 from schedulers.settings import Stop
 from store.hint import LIVE_STATES, OPEN_STATES, Hint
 from store.placements import FINAL_STATES, Placement
@@ -49,7 +49,10 @@ def plan_jobs(
 def _is_due(hint: Hint, was: Placement | None, stop: Stop, now: datetime) -> bool:
     if hint.state not in LIVE_STATES or hint.valid_until <= now or hint.is_control or not may_ask(stop, hint.action):
         return False
-    return was is None or was.action != hint.action or (was.state == "asked" and was.due <= now)
+    if was is None or was.action != hint.action:
+        return True
+    # Only to save is due again where the clock was set back: the others wait until their end, once they are lost.
+    return was.state == "asked" and (was.due <= now or (hint.action == "checkpoint" and is_due(was, now)))
 
 
 def _order(hint: Hint, job: str) -> JobOrder:

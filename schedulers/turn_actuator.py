@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
@@ -25,10 +25,12 @@ from schedulers.standing import reported, unanswered
 from store.hint import OPEN_STATES, Hint
 from store.hint_log import read_hints, read_hints_by_id
 from store.placements import Placement, placements_of, unsettled
+from store.taken import taken_since
 from store.transaction import transact
 
 # Orders, their effect, and what a hold that was taken over leaves to be done.
 _PASSES = 3
+_HOUR = timedelta(hours=1)
 _log = logging.getLogger(__name__)
 
 
@@ -107,7 +109,8 @@ def _ground(connection: sa.Connection, acting: Acting, holds: Sequence[Hold], no
     named = {*placements, *(hold.hint for hold in holds if hold.hint is not None)} - hints.keys()
     hints |= {hint.id: hint for hint in read_hints_by_id(connection, sorted(named))}
     stop = stop_of(policy.mode, effective_stop(connection, policy))
-    seen = Seen(name, now, holds, hints, placements, stop)
+    taken = taken_since(connection, now - _HOUR)
+    seen = Seen(name, now, holds, hints, placements, stop, taken, policy.budgets.per_hour)
     return _Ground(seen, reconcile(seen), plan_jobs(name, hints, placements, stop, now))
 
 

@@ -60,16 +60,37 @@ def recent_hints(connection: sa.Connection, now: datetime, window: timedelta) ->
     )
     return [hint_of(row) for row in connection.execute(query.order_by(_HINTS.c.created, _HINTS.c.id)).mappings()]
 
+def save_hint(
+    connection: sa.Connection, hint: Hint, now: datetime, detail: Mapping[str, Any], was: Hint | None = None
+) -> bool:
+    """Write a hint that the policy made or changed, and the audit row.
 
-def save_hint(connection: sa.Connection, hint: Hint, now: datetime, detail: Mapping[str, Any]) -> None:
-    """Write a hint that the policy made or changed, and the audit row."""
+    Args:
+        was: the hint as it was read, of one that is changed: what a person did to it since is not written over.
+
+    Returns:
+        whether it was written.
+    """
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     row = asdict(hint)
-    statement = dialect.insert(_HINTS).values(**row)
-    changed = {name: statement.excluded[name] for name in row if name not in ("id", "created", "node")}
-    connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=changed))
+    changed = [name for name in row if name not in ("id", "created", "node")]
+    if was is None:
+        made = dialect.insert(_HINTS).values(**row)
+        excluded = {name: made.excluded[name] for name in changed}
+        connection.execute(made.on_conflict_do_update(index_elements=["id"], set_=excluded))
+    else:
+        values = {name: row[name] for name in changed}
+        if connection.execute(sa.update(_HINTS).where(*_as_seen(was)).values(**values)).rowcount == 0:
+            return False
     said = {"hint": hint.action, "reason": hint.reason, "evidence": dict(hint.evidence)}
     note(connection, now, ACTOR_POLICY, hint, {**said, **detail})
+    return True
+
+
+def _as_seen(hint: Hint) -> tuple[sa.ColumnElement[bool], ...]:
+    """That a hint still is as somebody read it. Whoever changes it at the same moment is waited for by the database."""
+    columns = (_HINTS.c.id, _HINTS.c.state, _HINTS.c.action, _HINTS.c.valid_until)
+    return tuple(column == getattr(hint, column.name) for column in columns)
 
 
 def read_job_hints(connection: sa.Connection, since: datetime) -> list[Hint]:
@@ -103,9 +124,11 @@ def approve_hint(connection: sa.Connection, hint: Hint, now: datetime, actor: st
 
 
 def _signed(connection: sa.Connection, hint: Hint, word: str, now: datetime, actor: str) -> Hint:
-    evidence = {**hint.evidence, word: {"by": actor, "time": format_time(now)}}
+    # Read again, for the policy may have said more of it since: nobody else changes it now.
+    current = read_hint(connection, hint.id) or hint
+    evidence = {**current.evidence, word: {"by": actor, "time": format_time(now)}}
     connection.execute(sa.update(_HINTS).where(_HINTS.c.id == hint.id).values(evidence=evidence))
-    return replace(hint, evidence=evidence)
+    return replace(current, evidence=evidence)
 
 
 def change_state(
@@ -121,13 +144,7 @@ def change_state(
     Returns:
         the hint as it is now: in `state`, or as somebody else has left it in between.
     """
-    seen = (
-        _HINTS.c.id == hint.id,
-        _HINTS.c.state == hint.state,
-        _HINTS.c.action == hint.action,
-        _HINTS.c.valid_until == hint.valid_until,
-    )
-    if connection.execute(sa.update(_HINTS).where(*seen).values(state=state)).rowcount == 0:
+    if connection.execute(sa.update(_HINTS).where(*_as_seen(hint)).values(state=state)).rowcount == 0:
         return read_hint(connection, hint.id) or hint
     moved = replace(hint, state=state)
     note(connection, now, actor, moved, {"was": hint.state, "hint": hint.action, **(detail or {})})
