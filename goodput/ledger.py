@@ -12,14 +12,14 @@ from typing import Any
 
 from goodput.formulas.mfu import Shape
 from goodput.formulas.ratios import run_ratios
-from goodput.log.pace import pace_of
-from goodput.log.training_log import LogLine, Pace, known_at, sessions, shape_in, with_told_ends
-from goodput.timeline import BUCKETS, Bucket, Segment, from_ms, merged, sums
-from goodput.wall_time.attempts import Attempt, attempts_of
+from goodput.log.pace import Pace, pace_of
+from goodput.log.training_log import LogLine, known_at, sessions, shape_in, with_told_ends
+from goodput.timeline import BUCKETS, HOUR_MS, Bucket, Segment, from_ms, merged, sums
+from goodput.wall_time.attempts import attempts_of
 from goodput.wall_time.blame import Evidence
 from goodput.wall_time.bounds import bounds_ms
 from goodput.wall_time.details import details_of
-from goodput.wall_time.gpu_time import gpu_ms, held, sized
+from goodput.wall_time.gpu_time import gpu_ms, gpus_of, held, nodes_in, sized
 from goodput.wall_time.interruption import Interruption
 from goodput.wall_time.saves_now import saves_now
 from goodput.wall_time.settling import settle
@@ -28,8 +28,6 @@ from goodput.wall_time.wall import interruptions_of, lay
 from store.event import Event, format_time
 from store.job import Job
 from store.outage import Outage
-
-_HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,7 @@ class Ledger:
             "goodput": self.goodput,
             **run_ratios({name: float(ms) for name, ms in buckets.items()}),
             "bounds": {bucket: [least / 1000, most / 1000] for bucket, (least, most) in self.bounds_ms.items()},
-            "gpu_hours": None if held_ms is None else {b: held_ms[b] / _HOUR_MS for b in BUCKETS},
+            "gpu_hours": None if held_ms is None else {b: held_ms[b] / HOUR_MS for b in BUCKETS},
             "interruptions": [interruption.to_json() for interruption in self.interruptions],
             "unfinished_saves": [
                 {"time": format_time(from_ms(save.time_ms)) if self.dated else None, "iteration": save.iteration}
@@ -151,8 +149,8 @@ def account(records: RunRecords, until_ms: int | None = None) -> Ledger:
     wall = lay(walked, start_ms)
     return Ledger(
         run=records.run,
-        nodes=max((a.node_count or len(a.nodes) for a in attempts), default=0) or None,
-        gpus=_gpus(attempts, records.gpus),
+        nodes=max(map(nodes_in, attempts), default=0) or None,
+        gpus=gpus_of(max(attempts, key=nodes_in), records.gpus) if attempts else None,
         dated=bool(begins),
         start_ms=start_ms,
         end_ms=cursor,
@@ -168,10 +166,3 @@ def account(records: RunRecords, until_ms: int | None = None) -> Ledger:
         unfinished_saves=tuple(save for one in walked for save in one.unfinished),
         details=details_of(walked, log),
     )
-
-
-def _gpus(attempts: Sequence[Attempt], gpus: Mapping[str, int]) -> int | None:
-    """GPUs of the widest attempt; None unless every node's are known."""
-    widest = max((attempt.nodes for attempt in attempts), key=len, default=frozenset())
-    counts = [gpus.get(node) for node in widest]
-    return sum(n for n in counts if n is not None) if counts and None not in counts else None

@@ -28,6 +28,8 @@ Bucket: TypeAlias = Literal[
 ]
 BUCKETS: tuple[Bucket, ...] = get_args(Bucket)
 CERTAIN: frozenset[Bucket] = frozenset()
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+DAY_S = 86_400.0
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)

@@ -14,10 +14,10 @@ from goodput.formulas.foretold import Plan, Predictor, plan
 from goodput.formulas.poisson import interval
 from goodput.formulas.save_kinds import SaveKind, in_background, two_levels
 from goodput.formulas.young_daly import daly_s, expected_goodput, optimum_s, young_s
+from goodput.timeline import DAY_S
 
 # Llama 3 on 16,384 H100 (FIELD B4, D7): used, and said so, where a run has seen no failure yet.
 FIELD_RATE_PER_NODE_DAY = 3.8 / 1000
-DAY_S = 86_400.0
 
 FORMULA = "1 - L D = exp(-L (D + w)): the exact optimum of the memoryless form; L = N r"
 GOODPUT_FORMULA = "L D / (exp(L R) (exp(L (D + w)) - 1)); L = N r"

@@ -17,6 +17,7 @@ from goodput.formulas.foretold import Predictor
 from goodput.formulas.sampling import mean_interval
 from goodput.ledger import Ledger
 from goodput.reading.ledgers import NoRecordsError, no_such_run, read_ledgers
+from goodput.timeline import DAY_S
 from store import schema
 from store.read import newest_time, read_jobs
 
@@ -116,7 +117,7 @@ def read_service(connection: sa.Connection) -> Service | None:
     since, until = _observed(connection, outages)
     if not spans or since is None or until is None or until <= since:
         return None
-    days = sum(nodes * _service_s(begin, end, (since, until)) for begin, end, nodes in spans) / spares.DAY_S
+    days = sum(nodes * _service_s(begin, end, (since, until)) for begin, end, nodes in spans) / DAY_S
     count = sum(nodes for *_span, nodes in spans)
     return Service(count, days, outages.outages, _repair_s(connection, outages, until), *_repair_limits(outages))
 

@@ -19,11 +19,12 @@ from goodput.advice.gains import FORMULA, SOURCE, Aims, gains
 from goodput.advice.hint_policy import avoided_by_scores
 from goodput.advice.inputs import read_service
 from goodput.advice.mtbf import RunCount, by_component, scale_law
-from goodput.advice.run_history import DAY_S, RunHistory, from_json, history_of
+from goodput.advice.run_history import RunHistory, from_json, history_of
 from goodput.advice.run_model import goodput, model_of
 from goodput.advice.what_if import Change, what_if
 from goodput.formulas.foretold import Predictor
 from goodput.reading.ledgers import NoRecordsError, no_such_run, read_ledgers
+from goodput.timeline import DAY_S
 from store import schema
 from store.ledgers import ledger_page, read_ledger
 from store.read_models import newest_champion

@@ -12,13 +12,12 @@ from typing import Any, Literal, TypeAlias
 
 from goodput.advice.components import component_of
 from goodput.ledger import Ledger
-from goodput.timeline import Bucket, Segment
+from goodput.timeline import DAY_S, Bucket, Segment
 from goodput.wall_time.interruption import Interruption
 from goodput.wall_time.saves_now import interval_s, save_s
 
 Part: TypeAlias = Literal["detection", "waiting", "startup", "checkpoint_load"]
 PARTS: tuple[Part, ...] = ("detection", "waiting", "startup", "checkpoint_load")
-DAY_S = 86_400.0
 # What a run spends without getting on; anything else is work, and the first of it ends a way back.
 _IDLE: frozenset[Bucket] = frozenset({*PARTS, "unknown"})
 _MOST_SAVES = 100  # kept of the lengths of a long run's saves: evenly spaced in their order

@@ -5,13 +5,15 @@
 A node is down with probability p = r MTTR / (1 + r MTTR); the number down is binomial (FIELD B5, after ByteRobust).
 """
 
+import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from goodput.formulas.poisson import binomial_quantile, interval
+from goodput.timeline import DAY_S
 
-DAY_S = 86_400.0
 FORMULA = "least n with P(Binomial(N, p) <= n) >= confidence; p = r T / (1 + r T), T = mean time to repair"
 # Sizes that the count is told for beside the asked one, in nodes.
 SCALES = (128, 512, 1_250, 2_048, 12_500)
@@ -117,3 +119,23 @@ def expected_wait_s(failures_per_s: float, mttr_s: float, spares: int) -> float:
         wait += chance * sum(mttr_s / n for n in range(spares + 1, out + 1))
         chance *= mean_out / out
     return wait
+
+
+def waits_s(failed_s: Sequence[float], repair_s: Sequence[float], spares: int) -> list[float]:
+    """How long each failure waits for a node: none while a spare is there, else until the next is repaired.
+
+    Each failure takes one node out for its repair; the nodes out beyond the spares are missing.
+
+    Args:
+        failed_s: moments of the failures, ascending.
+        repair_s: how long each node is out.
+    """
+    waits = []
+    out: list[float] = []
+    for moment, repair in zip(failed_s, repair_s, strict=True):
+        while out and out[0] <= moment:
+            heapq.heappop(out)
+        heapq.heappush(out, moment + repair)
+        missing = len(out) - spares
+        waits.append(heapq.nsmallest(missing, out)[-1] - moment if missing > 0 else 0.0)
+    return waits

@@ -20,8 +20,7 @@ import numpy as np
 
 from goodput.advice.run_history import RunHistory
 from goodput.advice.run_model import Model, goodput, model_of
-from goodput.advice.simulated_run import waits_s
-from goodput.advice.spares import expected_wait_s
+from goodput.advice.spares import expected_wait_s, waits_s
 from goodput.formulas.foretold import Predictor
 from goodput.formulas.sampling import Floats, generator, mean_draws, within
 
@@ -163,10 +162,11 @@ def _parts(history: RunHistory, change: Change, repairs_s: Mapping[int, float]) 
         restart = np.full(len(stops), change.restart_s)
     waiting = np.array([s.waiting for s in stops])
     if change.spares is not None:
-        times = np.array([s.time_s for s in stops])
         out = [place for place in range(len(stops)) if place in repairs_s]
         waiting = np.full(len(stops), waiting.min(initial=np.inf))
-        waiting[out] += waits_s(times[out], np.array([repairs_s[place] for place in out]), change.spares)
+        waiting[out] += waits_s(
+            [stops[place].time_s for place in out], [repairs_s[place] for place in out], change.spares
+        )
     total: Floats = detection + restart + waiting
     return total
 

@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from goodput.ledger import Ledger
-from goodput.timeline import from_ms
+from goodput.timeline import HOUR_MS, from_ms
 from goodput.wall_time.interruption import FAULT_CAUSES, FAULT_SEVERITIES, Culprit, Interruption
 from store.event import format_time
 from store.losses import KEYS, By, Group, Loss, Near, incidents_near, places
@@ -115,7 +115,7 @@ def group_json(group: Group, by: By) -> dict[str, Any]:
         "lost_s": group.lost_ms / 1000,
         "lost_work_s": group.lost_work_ms / 1000,
         "restart_s": group.restart_ms / 1000,
-        "lost_gpu_hours": group.lost_gpu_ms / 3_600_000 if known else None,
+        "lost_gpu_hours": group.lost_gpu_ms / HOUR_MS if known else None,
         "without_gpus": group.without_gpus,
     }
 
@@ -150,7 +150,7 @@ def total_json(groups: Iterable[Group]) -> dict[str, Any]:
     return {
         "interruptions": summed.interruptions,
         "lost_s": summed.lost_ms / 1000,
-        "lost_gpu_hours": summed.lost_gpu_ms / 3_600_000 if summed.interruptions > summed.without_gpus else None,
+        "lost_gpu_hours": summed.lost_gpu_ms / HOUR_MS if summed.interruptions > summed.without_gpus else None,
         "without_gpus": summed.without_gpus,
     }
 
@@ -165,5 +165,5 @@ def loss_json(loss: Loss) -> dict[str, Any]:
         },
         "unexplained": loss.unexplained,
         "lost_s": (loss.lost_work_ms + loss.restart_ms) / 1000,
-        "lost_gpu_hours": None if loss.lost_gpu_ms is None else loss.lost_gpu_ms / 3_600_000,
+        "lost_gpu_hours": None if loss.lost_gpu_ms is None else loss.lost_gpu_ms / HOUR_MS,
     }

@@ -20,13 +20,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from goodput.cluster.run_days import DAY_MS
 from goodput.formulas.ratios import ettr_json
-from goodput.timeline import from_ms, to_ms
+from goodput.timeline import DAY_MS, HOUR_MS, from_ms, to_ms
 from store.event import format_time
 from store.read_capacity import OutageSpan, ServiceSpan
 
-_HOUR_MS = 3_600_000
 # Of a job's time, what is no training though its GPUs are held.
 NOT_RUNNING = ("startup", "checkpoint_load", "detection", "unknown")
 
@@ -159,9 +157,9 @@ def level_json(level: Level, program: float | None = None) -> dict[str, Any]:
     return {
         "since": format_time(from_ms(level.start_ms)),
         "until": format_time(from_ms(level.end_ms)),
-        "gpu_hours": {name: None if amount is None else amount / _HOUR_MS for name, amount in amounts.items()},
-        "buckets": {name: amount / _HOUR_MS for name, amount in sorted(level.buckets.items())},
-        "unmeasured_run_hours": level.unmeasured_ms / _HOUR_MS,
+        "gpu_hours": {name: None if amount is None else amount / HOUR_MS for name, amount in amounts.items()},
+        "buckets": {name: amount / HOUR_MS for name, amount in sorted(level.buckets.items())},
+        "unmeasured_run_hours": level.unmeasured_ms / HOUR_MS,
         "scheduling_goodput": scheduling,
         "runtime_goodput": runtime,
         "program_goodput": program,
@@ -184,10 +182,10 @@ def doubts_of(level: Level, service: Iterable[ServiceSpan]) -> list[str]:
     elif without:
         said.append(f"{without} nodes have no known number of GPUs: they are left out.")
     if level.unmeasured_ms:
-        hours = level.unmeasured_ms / _HOUR_MS
+        hours = level.unmeasured_ms / HOUR_MS
         said.append(f"{hours:,.0f} hours of runs whose GPUs are not known are left out.")
     if level.existing > 0 and level.allocated > level.schedulable:
-        over = (level.allocated - level.schedulable) / _HOUR_MS
+        over = (level.allocated - level.schedulable) / HOUR_MS
         said.append(
             f"Jobs held {over:,.0f} GPU-hours more than there were: they share nodes, or worked on drained ones."
         )

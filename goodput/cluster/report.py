@@ -16,7 +16,8 @@ from goodput.cluster.report_data import Period, Report, RunShare, gather
 from goodput.cluster.report_words import BUCKETS, CAUSE_COLOURS, LEVELS, STYLE, cause_name, hours, percent, times
 from goodput.formulas.mfu import Shape
 from goodput.ledger import Ledger
-from goodput.log.training_log import median
+from goodput.log.median import median
+from goodput.timeline import DAY_S
 from store.html_page import page, section
 from store.losses import By, Group, grouped
 
@@ -176,7 +177,7 @@ def _causes(report: Report) -> str:
     if not report.now.losses:
         return section("What the interruptions are put down to", "No run was interrupted.")
     now_days, before_days = (
-        max((p.until - p.since).total_seconds() / 86_400, 1e-9) for p in (report.now, report.before)
+        max((p.until - p.since).total_seconds() / DAY_S, 1e-9) for p in (report.now, report.before)
     )
     earlier = {group.key: report.cost(group) / before_days for group in grouped(report.before.losses, "cause")}
     causes = _pareto(

@@ -12,10 +12,8 @@ from goodput.cluster.causes import losses_of
 from goodput.cluster.run_days import days_of
 from goodput.formulas.mfu import Shape
 from goodput.ledger import Ledger
-from goodput.timeline import from_ms
+from goodput.timeline import HOUR_MS, from_ms
 from store.losses import Group, Loss, grouped
-
-_HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class Report:
 
     def cost(self, group: Group) -> float:
         """What a group of interruptions cost, in `unit`."""
-        return (group.lost_gpu_ms if self.in_gpus else group.lost_ms) / _HOUR_MS
+        return (group.lost_gpu_ms if self.in_gpus else group.lost_ms) / HOUR_MS
 
     def lost(self, period: Period) -> float:
         """What all interruptions of a period cost, in `unit`."""
@@ -114,7 +112,7 @@ def _shares(ledgers: Sequence[Ledger], window: tuple[datetime, datetime]) -> lis
         buckets: dict[str, float] = {}
         for day in days:
             amount = (day.gpu_ms or 0) if sized else day.wall_ms
-            buckets[day.bucket] = buckets.get(day.bucket, 0.0) + amount / _HOUR_MS
+            buckets[day.bucket] = buckets.get(day.bucket, 0.0) + amount / HOUR_MS
         if buckets:
             found.append(RunShare(ledger.run, sized, buckets))
     return sorted(found, key=lambda share: (not share.sized, -share.whole, share.run))

@@ -17,8 +17,7 @@ from goodput.cluster.report_words import (
     hours,
     percent,
 )
-from goodput.cluster.run_days import DAY_MS
-from goodput.timeline import from_ms, to_ms
+from goodput.timeline import DAY_MS, HOUR_MS, from_ms, to_ms
 from store.event import parse_time
 from store.losses import Loss
 from store.svg_plot import Axis, Plot
@@ -139,7 +138,7 @@ def interruptions(report: Report) -> str:
     for loss in losses[:MOST_DOTS]:
         place = len(rows) - rows.index(loss.run if loss.run in rows else rows[-1])
         cost_ms = loss.lost_work_ms + loss.restart_ms
-        title = f"{loss.time:%Y-%m-%d %H:%M}Z {loss.run}: {_put_down(loss)}, {hours(cost_ms / 3.6e6)} h of the run"
+        title = f"{loss.time:%Y-%m-%d %H:%M}Z {loss.run}: {_put_down(loss)}, {hours(cost_ms / HOUR_MS)} h of the run"
         colour = f"k-{loss.cause if loss.cause in CAUSE_COLOURS else 'unknown'}"
         point = (_days(to_ms(loss.time), start_ms), float(place))
         marks.append(_sized(plot.dot(point, colour, title), 3 + 6 * (cost_ms / most) ** 0.5))

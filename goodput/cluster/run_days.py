@@ -6,10 +6,8 @@ sum(day.wall_ms for day in days_of(ledger)) == ledger.wall_ms      # always, for
 from collections.abc import Iterable
 
 from goodput.ledger import Ledger
-from goodput.timeline import Segment, from_ms
+from goodput.timeline import DAY_MS, Segment, from_ms
 from store.losses import RunDay
-
-DAY_MS = 86_400_000
 
 
 def days_of(ledger: Ledger) -> list[RunDay]:

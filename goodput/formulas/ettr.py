@@ -11,8 +11,8 @@ E[ETTR] = 1 - N r (u0 + q + D / 2), here with the stall of saves, w / (D + w), b
 from dataclasses import dataclass
 
 from goodput.formulas.young_daly import expected_goodput
+from goodput.timeline import DAY_S
 
-DAY_S = 86_400.0
 # From this expected number of failures in one interval, stall and way back on, the linear form is off by percents.
 BREAKS_DOWN = 0.1
 

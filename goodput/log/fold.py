@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from goodput.log.chapter import Chapter
 from goodput.log.median import OutsideError, Window, joined, narrower, window_around
-from goodput.log.pace import Sample, pace_from, samples_of
+from goodput.log.pace import DEGRADED_RATIO, Pace, Sample, pace_from, samples_of
 from goodput.log.rows import ORDERS, LogRow, forwards, order_of
-from goodput.log.training_log import LogLine, Pace
-from goodput.wall_time.iterations import DEGRADED_RATIO
+from goodput.log.training_log import LogLine
 
 # Lines that stay unfolded, at least; half as many again are folded at once.
 TAIL = 64

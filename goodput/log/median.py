@@ -5,6 +5,7 @@ figures must be read again.
 """
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,11 @@ from dataclasses import dataclass, field
 # Different figures that are kept at most; when there are more, the middle half of them stays.
 MOST_KEPT = 4096
 _AROUND = 1024
+
+
+def median(values: Sequence[float]) -> float | None:
+    """The middle value (mean of two); None of none."""
+    return statistics.median(values) if values else None
 
 
 class OutsideError(LookupError):

@@ -3,11 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from goodput.log.median import Figures, Window, joined, median_of
-from goodput.log.training_log import TICK_MS, LogLine, Pace, median, work_lines
+from goodput.log.median import Figures, Window, joined, median, median_of
+from goodput.log.training_log import TICK_MS, LogLine, work_lines
 
 # Iteration lines that follow no save tell the pace, if they are more than one in so many.
 FEW = 4
+# An iteration slower than this times the run's median is degraded; DESIGN fixes no figure, this is our choice.
+DEGRADED_RATIO = 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """A log's normal speed: the median time of an iteration, and of what an iteration line covers; None without any."""
+
+    iteration_ms: float | None
+    print_ms: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from goodput.formulas.mfu import Shape, parse_shape, shape_told
-from goodput.timeline import to_ms
+from goodput.timeline import DAY_MS, to_ms
 from store.event import Attribute, Event
 
 # A longer span on one line is a broken line, not a fact: a year.
-_MAX_MS = 366 * 86_400_000
+_MAX_MS = 366 * DAY_MS
 
 # The kinds of training events that the ledger reads.
 KINDS = (
@@ -236,20 +236,3 @@ def _restarts(line: LogLine, last: LogLine) -> bool:
     if line.kind != "iteration" or line.iteration is None or last.iteration is None:
         return False
     return line.iteration <= last.iteration and (line.time_ms is None or line.time_ms != last.time_ms)
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """A log's normal speed: the median time of an iteration, and of what an iteration line covers; None without any."""
-
-    iteration_ms: float | None
-    print_ms: float | None
-
-
-def median(values: Sequence[float]) -> float | None:
-    """The middle value (mean of two); None of none."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

@@ -9,11 +9,11 @@ import sqlalchemy as sa
 
 from goodput.log.fold import FoldedLog, PrunedError, StaleError, brought_up, folded
 from goodput.log.fold_json import decode, encode
-from goodput.log.pace import pace_of
+from goodput.log.pace import Pace, pace_of
 from goodput.log.rows import LogRow, order_of, row_of
 from goodput.log.seen_saves import seen_saves, with_saves
 from goodput.log.sources import merged
-from goodput.log.training_log import KINDS, LogLine, Pace, known_at
+from goodput.log.training_log import KINDS, LogLine, known_at
 from goodput.timeline import from_ms, to_ms
 from store.folded_logs import FoldedBytes, read_folded
 from store.log_news import NewLines, read_news

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from goodput.log.training_log import LogLine, Session
-from goodput.timeline import to_ms
+from goodput.timeline import HOUR_MS, to_ms
 from store.event import RecordError
 from store.hostlist import expand
 from store.job import Job
@@ -17,7 +17,7 @@ from store.job import Job
 # The clocks of the scheduler and of the training nodes differ by no more.
 _SLACK_MS = 60_000
 # A startup that took longer than this began with another start.
-_STARTUP_MS = 3_600_000
+_STARTUP_MS = HOUR_MS
 
 SUCCESSFUL = frozenset({"COMPLETED"})
 STILL_OPEN = frozenset({"RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING"})

@@ -14,6 +14,11 @@ from goodput.wall_time.walk import Walked
 from goodput.wall_time.wall import Piece
 
 
+def nodes_in(attempt: Attempt) -> int:
+    """How many nodes an attempt held or asked for; 0 where nobody tells."""
+    return attempt.node_count or len(attempt.nodes)
+
+
 def gpus_of(attempt: Attempt, gpus: Mapping[str, int]) -> int | None:
     """The GPUs that an attempt held or asked for; None where a node's are unknown.
 

@@ -7,13 +7,11 @@ of up to one second is no gap. Lines without a time follow one another by what t
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from goodput.log.pace import DEGRADED_RATIO
 from goodput.log.training_log import TICK_MS, LogLine
 from goodput.timeline import CERTAIN, Bucket, Segment, Timeline
 from goodput.wall_time.bounds import RUNNING, STARTING
 from goodput.wall_time.saved_work import Progress
-
-# An iteration slower than this times the run's median is degraded; DESIGN fixes no figure, this is our choice.
-DEGRADED_RATIO = 1.2
 
 _STALLS: dict[str, Bucket] = {
     "checkpoint_save_start": "checkpoint_save",

@@ -14,7 +14,7 @@ some gaps and is accounted elsewhere.
 from collections.abc import Sequence
 from itertools import pairwise
 
-from goodput.log.training_log import median
+from goodput.log.median import median
 from goodput.timeline import Segment
 
 # An attempt with fewer finished saves tells too little of how it saves: two intervals are the least to have a middle.

@@ -9,7 +9,8 @@ the attempts that follow (goodput/wall_time/settling.py), and where it lies in t
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from goodput.log.training_log import LogLine, Pace
+from goodput.log.pace import Pace
+from goodput.log.training_log import LogLine
 from goodput.timeline import CERTAIN, Bucket, Segment, Timeline, to_ms
 from goodput.wall_time.attempts import Attempt
 from goodput.wall_time.blame import Evidence, blame

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from made_history import history, random_history, stop
+from simulated_run import Policy, exponential, simulate
 
 from goodput.advice.gains import Aims, Gain, gains
 from goodput.advice.run_model import goodput, model_of
-from goodput.advice.simulated_run import Policy, exponential, simulate
 from goodput.formulas.foretold import Predictor
 from goodput.formulas.sampling import generator
 from goodput.formulas.worst_nodes import expected_share, shape_of, share_draws

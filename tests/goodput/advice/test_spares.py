@@ -2,7 +2,7 @@
 
 import pytest
 
-from goodput.advice.spares import SparesInputs, advise, share_down
+from goodput.advice.spares import SparesInputs, advise, share_down, waits_s
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,11 @@ def test_advice_needs_something_observed(wrong: tuple[int, int, float, float]) -
     """No nodes, no time, a repair that takes less than nothing."""
     with pytest.raises(ValueError, match="advice needs"):
         advise(SparesInputs(*wrong))
+
+
+def test_a_wait_lasts_until_enough_nodes_are_back() -> None:
+    """One spare: the second failure waits for the first node, the third for the second."""
+    waits = waits_s([0.0, 10.0, 20.0, 200.0], [100.0, 100.0, 100.0, 50.0], spares=1)
+    assert waits == [0.0, 90.0, 90.0, 0.0]
+    assert waits_s([0.0, 10.0], [100.0, 5.0], spares=0) == [100.0, 90.0]
+    assert waits_s([0.0, 10.0], [100.0, 5.0], spares=2) == [0.0, 0.0]

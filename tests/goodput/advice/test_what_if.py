@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from made_history import history, random_history, stop
+from simulated_run import Policy, exponential, simulate
 
-from goodput.advice.simulated_run import Policy, exponential, simulate
-from goodput.advice.spares import expected_wait_s
+from goodput.advice.spares import expected_wait_s, waits_s
 from goodput.advice.what_if import Change, what_if
 from goodput.formulas.foretold import Predictor
 
@@ -109,13 +109,11 @@ def test_spares_cut_the_wait_down_to_the_least_that_was_measured() -> None:
 
 def test_the_expected_wait_is_that_of_repairs_drawn() -> None:
     """Exponential repairs at random failures, against the walk through them."""
-    from goodput.advice.simulated_run import waits_s
-
     dice = np.random.default_rng(4)
     times = np.cumsum(exponential(20_000.0, 40_000, seed=6))
     repairs = dice.exponential(86_400.0, 40_000)
     for spares in (0, 3, 6, 12):
-        drawn = float(waits_s(times, repairs, spares).mean())
+        drawn = float(np.mean(waits_s(times.tolist(), repairs.tolist(), spares)))
         assert drawn == pytest.approx(expected_wait_s(1 / 20_000.0, 86_400.0, spares), rel=0.06, abs=30)
 
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from goodput.cluster.level import Level, doubts_of, level_json, levels, program_goodput, summed
-from goodput.cluster.run_days import DAY_MS
-from goodput.timeline import to_ms
+from goodput.timeline import DAY_MS, to_ms
 from store.append import append_nodes, append_outages
 from store.database import writing
 from store.node import Node

@@ -3,8 +3,8 @@
 import math
 
 import pytest
+from simulated_run import Policy, exponential, simulate
 
-from goodput.advice.simulated_run import Policy, exponential, simulate
 from goodput.formulas.save_kinds import in_background, two_levels
 from goodput.formulas.young_daly import expected_goodput, optimum_s
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from goodput.log.median import median
 from goodput.log.pace import pace_of
 from goodput.log.training_log import (
     LogLine,
     Session,
     line_of,
     lines_of,
-    median,
     sessions,
     with_told_ends,
 )

@@ -1,15 +1,14 @@
-"""One run simulated: failures strike by the clock, the run works, saves, goes back to its last save, waits for nodes.
+"""One run simulated: failures strike by the clock, the run works, saves, goes back to its last save. Formulas are held
+against it.
 
     policy = Policy(interval_s=1800.0, save_s=60.0, restart_s=600.0)
     run = simulate(policy, exponential(10_800.0, 100_000, seed=1))
     run.goodput, run.half_width
 
 Failures come whatever the run does: one that strikes on the way back makes it begin anew. Between two failures a run
-that came back after `back` works in periods of D + w; what was saved and safe counts, the rest is done again. All
-stretches are computed at once; only the wait for spare nodes is walked through in order.
+that came back after `back` works in periods of D + w; what was saved and safe counts, the rest is done again.
 """
 
-import heapq
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -101,24 +100,3 @@ def _stretches(policy: Policy, gaps_s: Floats, extra_s: Floats | float) -> tuple
     back = np.minimum(gaps_s, policy.detection_s + policy.restart_s + extra_s)
     saves: Floats = np.floor((gaps_s - back - policy.write_s) / (policy.interval_s + policy.save_s))
     return back, np.maximum(saves, 0.0)
-
-
-def waits_s(failed_s: Floats, repair_s: Floats, spares: int) -> Floats:
-    """How long each failure waits for a node: none while a spare is there, else until the next is repaired.
-
-    Each failure takes one node out for its repair; the nodes out beyond the spares are missing.
-
-    Args:
-        failed_s: moments of the failures, ascending.
-        repair_s: how long each node is out.
-    """
-    waits = np.zeros(len(failed_s))
-    out: list[float] = []
-    for i, (moment, repair) in enumerate(zip(failed_s.tolist(), repair_s.tolist(), strict=True)):
-        while out and out[0] <= moment:
-            heapq.heappop(out)
-        heapq.heappush(out, moment + repair)
-        missing = len(out) - spares
-        if missing > 0:
-            waits[i] = heapq.nsmallest(missing, out)[-1] - moment
-    return waits

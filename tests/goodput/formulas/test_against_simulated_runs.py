@@ -4,16 +4,15 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
-
-from goodput.advice.checkpoint import CheckpointInputs, advise
-from goodput.advice.simulated_run import (
+from simulated_run import (
     Floats,
     Policy,
     exponential,
     simulate,
-    waits_s,
     weibull,
 )
+
+from goodput.advice.checkpoint import CheckpointInputs, advise
 from goodput.formulas.ettr import Setting, exact, expected, linear, load
 from goodput.formulas.young_daly import optimum_s
 
@@ -117,14 +116,6 @@ def test_failures_with_a_memory_move_the_best_interval_little(shape: float) -> N
         simulate(Policy(optimum_s(60.0, 20_000.0) * 10 ** (k / 20), 60.0, 600.0), gaps).goodput for k in range(-20, 21)
     )
     assert advised >= best - 0.005
-
-
-def test_a_wait_lasts_until_enough_nodes_are_back() -> None:
-    """One spare: the second failure waits for the first node, the third for the second."""
-    waits = waits_s(np.array([0.0, 10.0, 20.0, 200.0]), np.array([100.0, 100.0, 100.0, 50.0]), spares=1)
-    assert waits.tolist() == [0.0, 90.0, 90.0, 0.0]
-    assert waits_s(np.array([0.0, 10.0]), np.array([100.0, 5.0]), spares=0).tolist() == [100.0, 90.0]
-    assert waits_s(np.array([0.0, 10.0]), np.array([100.0, 5.0]), spares=2).tolist() == [0.0, 0.0]
 
 
 def test_a_wait_lengthens_the_way_back() -> None:
