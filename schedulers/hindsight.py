@@ -80,11 +80,16 @@ class Tally:
 def basis_of(hint: Hint, states: Iterable[str]) -> Basis:
     """What became of a hint, by the states that the audit has seen it in."""
     seen = set(states)
-    if seen & {"sent", "confirmed"}:
+    return basis(hint.is_control, bool(seen & {"sent", "confirmed"}), bool(seen & {"proposed", "approved"}))
+
+
+def basis(is_control: bool, taken: bool, asked: bool) -> Basis:
+    """The same of a hint that a scheduler took, or that was asked for."""
+    if taken:
         return "acted"
-    if hint.is_control:
+    if is_control:
         return "control"
-    return "asked" if seen & {"proposed", "approved"} else "shadow"
+    return "asked" if asked else "shadow"
 
 
 def judge(case: Case, now: datetime) -> HintOutcome:
@@ -154,11 +159,11 @@ def _came_after(loss: Loss, case: Case) -> bool:
     return bool(starts) and max(starts) > acted(case.hint)
 
 
-def tallies(judged: Iterable[tuple[Hint, Basis, HintOutcome]]) -> list[Tally]:
+def tallies(judged: Iterable[tuple[str, Basis, HintOutcome]]) -> list[Tally]:
     """The judged hints by action and basis, in the order of both."""
     groups: dict[tuple[str, Basis], list[HintOutcome]] = {}
-    for hint, basis, outcome in judged:
-        groups.setdefault((hint.action, basis), []).append(outcome)
+    for action, ground, outcome in judged:
+        groups.setdefault((action, ground), []).append(outcome)
     order = sorted(groups, key=lambda key: (key[0], BASES.index(key[1])))
     return [_tally(action, basis, groups[action, basis]) for action, basis in order]
 

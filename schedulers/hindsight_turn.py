@@ -18,6 +18,7 @@ from schedulers.hindsight import (
     Case,
     Stay,
     Tally,
+    basis,
     basis_of,
     false_holds_per_1000_node_days,
     judge,
@@ -120,8 +121,7 @@ def _stays(
 def hindsight(connection: sa.Connection, since: datetime, until: datetime) -> Hindsight:
     """What came of the hints made in [since, until), of those that are judged."""
     judged = judged_hints(connection, since, until)
-    states = audited_states(connection, [hint.id for hint, _ in judged])
-    found = tuple(tallies((hint, basis_of(hint, states.get(hint.id, ())), outcome) for hint, outcome in judged))
+    found = tuple(tallies((one.action, basis(one.is_control, one.taken, one.asked), came) for one, came in judged))
     node_days = _node_days(connection, since, until)
     return Hindsight(since, until, node_days, false_holds_per_1000_node_days(found, node_days), found)
 

@@ -6,7 +6,7 @@ A hint that a scheduler took is censored: nobody knows what its node would have 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -16,7 +16,7 @@ from store.hint import OPEN_STATES, Hint
 from store.hint_log import hint_of
 
 _TABLE, _HINTS, _AUDIT = schema.hint_outcomes, schema.hints, schema.audit
-_TAKEN = ("sent", "confirmed")
+_TAKEN, _ASKED = ("sent", "confirmed"), ("proposed", "approved")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,16 @@ class HintOutcome:
     lead_s: float | None = None
     held_gpu_h: float | None = None
     saved_gpu_h: float | None = None
+
+
+class JudgedHint(NamedTuple):
+    """What there is to know of a hint for the sums; `taken` and `asked`: whether the audit has seen it so."""
+
+    id: str
+    action: str
+    is_control: bool
+    taken: bool
+    asked: bool
 
 
 def audited_states(connection: sa.Connection, hints: Iterable[str]) -> dict[str, set[str]]:
@@ -69,17 +79,25 @@ def save_outcomes(connection: sa.Connection, outcomes: Sequence[HintOutcome]) ->
         connection.execute(_TABLE.insert(), [asdict(outcome) for outcome in outcomes])
 
 
-def judged_hints(connection: sa.Connection, since: datetime, until: datetime) -> list[tuple[Hint, HintOutcome]]:
+def judged_hints(connection: sa.Connection, since: datetime, until: datetime) -> list[tuple[JudgedHint, HintOutcome]]:
     """The hints made in [since, until) that have been judged, with what came of them, oldest first."""
-    outcome = [column.label(f"outcome_{column.name}") for column in _TABLE.columns]
+    seen = {"taken": _TAKEN, "asked": _ASKED}
+    marks = (
+        sa.func.max(sa.case((_AUDIT.c.action.in_(states), 1), else_=0)).label(name) for name, states in seen.items()
+    )
+    told = _TABLE.join(_HINTS, _HINTS.c.id == _TABLE.c.hint).outerjoin(_AUDIT, _AUDIT.c.subject == _HINTS.c.id)
+    ids = sa.select(_HINTS.c.id, *marks).select_from(told)
+    ids = ids.where(_HINTS.c.created >= since, _HINTS.c.created < until).group_by(_HINTS.c.id)
+    found = ids.subquery()
+    control = _HINTS.c.evidence["control"].as_boolean()
     query = (
-        sa.select(*_HINTS.columns, *outcome)
+        sa.select(_HINTS.c.id, _HINTS.c.action, control, found.c.taken, found.c.asked, *_TABLE.columns)
+        .join(found, found.c.id == _HINTS.c.id)
         .join(_TABLE, _TABLE.c.hint == _HINTS.c.id)
-        .where(_HINTS.c.created >= since, _HINTS.c.created < until)
         .order_by(_HINTS.c.created, _HINTS.c.id)
     )
-    return [(hint_of(row), _of(row)) for row in connection.execute(query).mappings()]
-
-
-def _of(row: Any) -> HintOutcome:
-    return HintOutcome(**{name: row[f"outcome_{name}"] for name in HintOutcome.__slots__})
+    rows = connection.execute(query).all()
+    return [
+        (JudgedHint(ident, action, bool(control), bool(taken), bool(asked)), HintOutcome(*outcome))
+        for ident, action, control, taken, asked, *outcome in rows
+    ]

@@ -153,10 +153,10 @@ def test_the_sum_keeps_what_was_acted_on_out_of_the_precision() -> None:
     wrong = HintOutcome("h", LATER, False, None, None, 30.0, None)
     found = tallies(
         [
-            (made(), "shadow", right),
-            (made(), "shadow", wrong),
-            (made(), "acted", wrong),
-            (made("avoid"), "shadow", wrong),
+            ("cordon", "shadow", right),
+            ("cordon", "shadow", wrong),
+            ("cordon", "acted", wrong),
+            ("avoid", "shadow", wrong),
         ]
     )
     avoid, shadow, acted = found
