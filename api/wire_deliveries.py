@@ -67,6 +67,7 @@ class PlacedNode(BaseModel):
     gpus: int | None
     hint: HintMark | None
     left_alone: bool = Field(description="Of the control group, or opted out: its risk counts for nothing here.")
+    idle: bool | None = Field(description="No job runs on it; null: not known, or the question named the nodes.")
     avoid: Literal["out", "hint", "faulty", "risk"] | None
 
 
@@ -74,8 +75,9 @@ class PlacementAdviceOut(BaseModel):
     """Which nodes to avoid and which to prefer; scores are null until a model has made them.
 
     `avoid_from` is the probability within 24 h from which avoiding a node pays for a job of this size. `prefer` holds
-    `count` nodes over as few leaves as may be, or all that nothing speaks against, the least risk first; `short` says
-    how many are missing. `unknown` are names that nobody has heard of.
+    `count` nodes over as few leaves and NVLink domains as may be, or the best of the `usable`, the least risk first,
+    but those that no job runs on before the `busy`. `short` says how many are missing. `nodes` tells of those to avoid
+    and to prefer, or of all that were asked about where those are few. `unknown` are names that nobody has heard of.
     """
 
     as_of: datetime
@@ -85,7 +87,11 @@ class PlacementAdviceOut(BaseModel):
     avoid_hostlist: str = Field(examples=["gpu-[003,017-018]"])
     prefer: list[str]
     prefer_hostlist: str
+    usable: int = Field(description="How many nothing speaks against.")
+    busy: int = Field(description="How many of `prefer` run a job.")
     leaves: int
+    nvlink_domains: int
     short: int
+    jobs_known: bool | None = Field(description="Whether anybody tells of jobs; null: the question named the nodes.")
     unknown: list[str]
     nodes: list[PlacedNode]

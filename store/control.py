@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -41,20 +42,25 @@ class ControlGroup:
 
     def holds(self, node: str, now: datetime) -> bool:
         """Whether a node is in the group of the period that a moment lies in."""
-        return self._draws(f"{self.number(now)} {node}")
+        return self.draws(f"{self.number(now)} {node}")
 
-    def among(self, nodes: Iterable[str], now: datetime) -> set[str]:
-        """Those of many nodes that are in the group."""
-        number = self.number(now)
-        return {node for node in nodes if self._draws(f"{number} {node}")}
+    def among(self, nodes: Iterable[str], now: datetime) -> frozenset[str]:
+        """Those of many nodes that are in the group; kept, for the same thousands are asked for all the time."""
+        return _among(self, self.number(now), tuple(nodes))
 
-    def _draws(self, text: str) -> bool:
+    def draws(self, text: str) -> bool:
+        """Whether a text is drawn."""
         drawn = hashlib.blake2b(text.encode(), digest_size=8, key=self.key).digest()
         return int.from_bytes(drawn) / _WHOLE < self.share
 
     def number(self, now: datetime) -> int:
         """Which period a moment lies in."""
         return (now - _EPOCH) // self.period
+
+
+@lru_cache(maxsize=4)
+def _among(group: ControlGroup, number: int, nodes: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(node for node in nodes if group.draws(f"{number} {node}"))
 
 
 def read_control_key(connection: sa.Connection) -> bytes | None:

@@ -54,7 +54,7 @@ def node_page(connection: sa.Connection, fleet: Fleet, page: NodePage) -> list[d
     """
     shown = _page(fleet, page).subquery("page")
     # The page alone is joined with what no state follows from.
-    day, week = _scores(fleet, DAY_H), _scores(fleet, WEEK_H)
+    day, week = scores_of(fleet, DAY_H), scores_of(fleet, WEEK_H)
     joined = shown.outerjoin(day, day.c.node == shown.c.node).outerjoin(week, week.c.node == shown.c.node)
     whole = sa.select(shown, day.c.reasons, week.c.score.label("score_7d")).select_from(joined).subquery()
     return read_shown(connection, whole, *_order(whole, page))
@@ -62,7 +62,7 @@ def node_page(connection: sa.Connection, fleet: Fleet, page: NodePage) -> list[d
 
 def node_risks(connection: sa.Connection, fleet: Fleet) -> Sequence[Any]:
     """Of every node, by name: `node state score_24h score_7d`."""
-    states, week = _states(fleet, None).subquery(), _scores(fleet, WEEK_H)
+    states, week = node_states(fleet).subquery(), scores_of(fleet, WEEK_H)
     query = sa.select(states.c.node, states.c.state, states.c.score_24h, week.c.score.label("score_7d"))
     joined = states.outerjoin(week, week.c.node == states.c.node)
     return connection.execute(query.select_from(joined).order_by(states.c.node)).all()
@@ -70,7 +70,7 @@ def node_risks(connection: sa.Connection, fleet: Fleet) -> Sequence[Any]:
 
 def count_states(connection: sa.Connection, fleet: Fleet) -> dict[str, tuple[int, int | None]]:
     """How many nodes are in each state that any is in, and their GPUs (None where no node's are known)."""
-    states = _states(fleet, None).subquery()
+    states = node_states(fleet).subquery()
     query = sa.select(states.c.state, sa.func.count(), sa.func.sum(states.c.gpus)).group_by(states.c.state)
     found = connection.execute(query)
     return {state: (count, None if gpus is None else int(gpus)) for state, count, gpus in found}
@@ -78,7 +78,7 @@ def count_states(connection: sa.Connection, fleet: Fleet) -> dict[str, tuple[int
 
 def _page(fleet: Fleet, page: NodePage) -> sa.Select[Any]:
     """The nodes of a page."""
-    states = _states(fleet, page.node).cte("fleet")
+    states = node_states(fleet, page.node).cte("fleet")
     query = sa.select(states)
     if page.state is not None:
         query = query.where(states.c.state == page.state)
@@ -95,10 +95,10 @@ def _order(states: sa.FromClause, page: NodePage) -> tuple[sa.ColumnElement[Any]
     return (states.c.rank.desc(), states.c.node) if page.by_score else (states.c.node,)
 
 
-def _states(fleet: Fleet, node: str | None) -> sa.Select[Any]:
+def node_states(fleet: Fleet, node: str | None = None) -> sa.Select[Any]:
     """Each node (or one) with its state and its score of 24 h; `rank` is what the list by risk is sorted by."""
     nodes = schema.nodes
-    out, faulty, hints, day = _out(fleet), _faulty(fleet), _open_hints(), _scores(fleet, DAY_H)
+    out, faulty, hints, day = _out(fleet), _faulty(fleet), _open_hints(), scores_of(fleet, DAY_H)
     holding = hints.c.action.in_(_HOLDS) & hints.c.state.in_(LIVE_STATES)
     judged = [
         (out.c.node.is_not(None), "out"),
@@ -159,7 +159,7 @@ def _open_hints() -> sa.Subquery:
     return sa.select(hints.c.node, *newest_of).group_by(hints.c.node).subquery("hint")
 
 
-def _scores(fleet: Fleet, horizon_h: int) -> sa.Subquery:
+def scores_of(fleet: Fleet, horizon_h: int) -> sa.Subquery:
     """Each node's score of the newest scoring; one that was not scored then has none, rather than an old one."""
     table, moment = schema.scores, fleet.scored.get(horizon_h)
     query = sa.select(table.c.node, table.c.score, table.c.reasons)

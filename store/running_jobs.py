@@ -1,6 +1,6 @@
 """Jobs that run at a moment, and the nodes that they have."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 import sqlalchemy as sa
@@ -18,6 +18,19 @@ def running_jobs(connection: sa.Connection, now: datetime) -> list[tuple[str, st
     )
     rows = connection.execute(query.order_by(jobs.start, jobs.job_id))
     return [(job, run, _nodes(node_list)) for job, run, node_list in rows]
+
+
+def busy_nodes(connection: sa.Connection, now: datetime, heard_within: timedelta) -> frozenset[str] | None:
+    """The nodes that a job runs on; None where nobody tells of jobs: none runs, and none has ended within a while."""
+    jobs = schema.jobs.c
+    lasting = sa.or_(jobs.end.is_(None), jobs.end > now)
+    query = sa.select(jobs.node_list, lasting).where(
+        jobs.start <= now, sa.or_(jobs.end.is_(None), jobs.end > now - heard_within)
+    )
+    rows = connection.execute(query).all()
+    if not rows:
+        return None
+    return frozenset(node for node_list, runs in rows if runs for node in _nodes(node_list))
 
 
 def jobs_between(

@@ -1,8 +1,9 @@
 """`GET` and `POST /placement`: which nodes a job is better not given, and which it is."""
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from fnmatch import fnmatchcase
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from fnmatch import translate
 from typing import Annotated, Any, Literal
 
 import sqlalchemy as sa
@@ -17,18 +18,21 @@ from api.problem import Problem
 from api.reply import reply
 from api.state import Server, State
 from api.wire_deliveries import MOST_NODES, PlacementAdviceOut, PlacementIn
-from schedulers.placement_advice import Candidate, Need, PlacementAdvice, advise
+from schedulers.placement_advice import Candidate, Limits, Need, PlacementAdvice, advise
+from schedulers.settings import Policy
 from schedulers.thresholds import steps
 from store.control import ControlGroup, read_control_key
 from store.event import RecordError
 from store.hostlist import compress, expand
-from store.read_fleet import node_risks
-from store.read_placement import Place, read_places, standing_hints
-from store.read_states import newest_scoring
+from store.read_placement import Place, read_places
+from store.running_jobs import busy_nodes
 
 router = APIRouter(tags=["hints"])
 _TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 _MOST_TEXT = 60_000  # characters of a hostlist in an address
+_LIMIT = 1000
+# Whoever reports jobs has one that runs, or that ended within this time.
+_JOBS_WITHIN = timedelta(days=1)
 
 
 class Form(BaseModel):
@@ -36,6 +40,9 @@ class Form(BaseModel):
 
     format: Literal["json", "hostlist"] = "json"
     list: Literal["avoid", "prefer"] = Field(default="avoid", description="What a `hostlist` answer names.")
+    limit: int = Field(
+        default=_LIMIT, ge=1, le=MOST_NODES, description="The most in `nodes`, and without a count in `prefer`."
+    )
 
 
 class PlacementQuery(Form):
@@ -59,7 +66,7 @@ def get_placement(_who: Reader, server: Server, asked: Annotated[PlacementQuery,
         names = None if asked.nodes is None else expand(asked.nodes)
     except RecordError as error:
         raise Problem(422, f"nodes: {error}") from error
-    return _answer(server, names, Need(asked.count, asked.gpus_per_node), asked)
+    return _answer(server, names, Need(asked.count, asked.gpus_per_node, asked.limit), asked)
 
 
 @router.post(
@@ -78,70 +85,79 @@ def ask_placement(
     _slot: Annotated[None, Depends(read_slot, scope="function")],
 ) -> Response:
     """The same question with a list of nodes in the body. It changes nothing."""
-    return _answer(server, asked.nodes, Need(asked.count, asked.gpus_per_node), form)
+    return _answer(server, asked.nodes, Need(asked.count, asked.gpus_per_node, form.limit), form)
 
 
 def _answer(server: State, names: Sequence[str] | None, need: Need, form: Form) -> Response:
     policy, now = server.settings.policy, server.clock()
     with server.engine.connect() as connection:
-        places = read_places(connection, now)
-        wanted = places.keys() if names is None else set(names) & places.keys()
-        candidates = _candidates(connection, server, {node: places[node] for node in wanted}, now)
-        scored_at = newest_scoring(connection, HORIZONS_H[0], now)
-    job_gpus = (need.count or 0) * (need.gpus_per_node or policy.costs.node_gpus) or policy.costs.job_gpus
-    avoid_from = steps(policy.thresholds, policy.costs, job_gpus, need.gpus_per_node or policy.costs.node_gpus).avoid
-    found = advise(candidates, need, avoid_from, policy.thresholds.watch)
+        fleet = present(connection, server.settings, now)
+        places = read_places(connection, fleet, names)
+        # Who names nodes knows better than we do which of them are free.
+        busy = busy_nodes(connection, now, _JOBS_WITHIN) if names is None else None
+        alone = _left_alone(connection, policy, [place.node for place in places], now)
+    candidates = [
+        Candidate(place, place[0] in alone, None if busy is None else place[0] not in busy) for place in places
+    ]
+    node_gpus = need.gpus_per_node or policy.costs.node_gpus
+    job_gpus = (need.count or 0) * node_gpus or policy.costs.job_gpus
+    avoid_from = steps(policy.thresholds, policy.costs, job_gpus, node_gpus).avoid
+    found = advise(candidates, need, Limits(avoid_from, policy.thresholds.watch))
     if form.format == "hostlist":
         return Response(compress(getattr(found, form.list)) + "\n", media_type="text/plain")
     head = {
         "as_of": now,
-        "scored_at": scored_at,
+        "scored_at": fleet.scored[HORIZONS_H[0]],
         "avoid_from": avoid_from,
-        "unknown": sorted(set(names or ()) - places.keys()),
+        "jobs_known": None if names is not None else busy is not None,
+        "unknown": sorted(set(names or ()).difference(place.node for place in places)),
     }
-    return reply(head | _object(candidates, found))
+    return reply(head | _object(candidates, found, form.limit))
 
 
-def _candidates(
-    connection: sa.Connection, server: State, places: Mapping[str, Place], now: datetime
-) -> list[Candidate]:
-    """What is known of each node; the risk of those that are left alone counts for nothing."""
-    policy = server.settings.policy
+def _left_alone(connection: sa.Connection, policy: Policy, names: Sequence[str], now: datetime) -> frozenset[str]:
+    """Nodes of which the risk counts for nothing: of the control group, or opted out."""
     group = ControlGroup.of(read_control_key(connection), policy.control.percent, policy.control.period_days)
-    hints = standing_hints(connection)
-    alone = set() if group is None else group.among(places, now)
-    alone |= {node for pattern in policy.opt_out for node in places if fnmatchcase(node, pattern)}
-    return [
-        Candidate(node, places[node], state, day, week, hints.get(node), node in alone)
-        for node, state, day, week in node_risks(connection, present(connection, server.settings, now))
-        if node in places
-    ]
+    alone = frozenset[str]() if group is None else group.among(names, now)
+    if not policy.opt_out:
+        return alone
+    out = re.compile("|".join(map(translate, policy.opt_out)))
+    return alone.union(node for node in names if out.match(node))
 
 
-def _object(candidates: Sequence[Candidate], found: PlacementAdvice) -> dict[str, Any]:
+def _object(candidates: Sequence[Candidate], found: PlacementAdvice, limit: int) -> dict[str, Any]:
+    told = candidates
+    if len(candidates) > limit:
+        told_of = {*list({**found.avoid, **dict.fromkeys(found.prefer)})[:limit]}
+        told = [one for one in candidates if one.place.node in told_of]
     return {
         "avoid": list(found.avoid),
         "avoid_hostlist": compress(found.avoid),
         "prefer": found.prefer,
         "prefer_hostlist": compress(found.prefer),
+        "usable": found.usable,
+        "busy": found.busy,
         "leaves": found.leaves,
+        "nvlink_domains": found.domains,
         "short": found.short,
-        "nodes": [_node(one, found.avoid.get(one.node)) for one in candidates],
+        "nodes": [_node(one, found.avoid.get(one.place.node)) for one in told],
     }
 
 
 def _node(one: Candidate, why: str | None) -> dict[str, Any]:
-    hint = one.hint
+    place: Place = one.place
+    hint = {"id": place.hint, "action": place.hint_action, "state": place.hint_state}
     return {
-        "node": one.node,
-        "state": one.state,
-        "risk_24h": one.risk_24h,
-        "risk_7d": one.risk_7d,
-        "leaf": one.place.leaf,
-        "rack": one.place.rack,
-        "nvlink_domain": one.place.nvlink_domain,
-        "gpus": one.place.gpus,
-        "hint": None if hint is None else {"id": hint.id, "action": hint.action, "state": hint.state},
+        "node": place.node,
+        "state": place.state,
+        "risk_24h": place.risk_24h,
+        "risk_7d": place.risk_7d,
+        "leaf": place.leaf,
+        "rack": place.rack,
+        "nvlink_domain": place.nvlink_domain,
+        "gpus": place.gpus,
+        "hint": None if place.hint is None else hint,
         "left_alone": one.left_alone,
+        "idle": one.idle,
         "avoid": why,
     }

@@ -12,11 +12,12 @@ from api.app import create_app
 from api.wire_deliveries import PlacementAdviceOut
 from schedulers.settings import Control, Policy, Thresholds
 from store import schema
-from store.append import append_nodes, append_outages
+from store.append import append_jobs, append_nodes, append_outages
 from store.database import writing
 from store.hint import Hint
 from store.hint_log import save_hint
 from store.hostlist import expand
+from store.job import Job
 from store.node import Node
 from store.outage import Outage
 
@@ -86,6 +87,34 @@ def test_some_nodes_and_a_count(cluster: TestClient) -> None:
     assert len(found["nodes"]) == 7
     assert ask(cluster, nodes="gpu-[000-003]", count=2)["short"] == 1
     assert ask(cluster, count=1, gpus_per_node=16)["short"] == 1
+
+
+def test_of_many_nodes_the_first_are_told(cluster: TestClient) -> None:
+    """Those to avoid all by name; in detail at most `limit`, those to avoid first; and how many would do."""
+    found = ask(cluster, limit=2)
+    assert (found["avoid"], found["prefer"]) == (["gpu-001", "gpu-002", "gpu-003"], ["gpu-005", "gpu-004"])
+    assert [node["node"] for node in found["nodes"]] == ["gpu-001", "gpu-002"]
+    assert (found["usable"], found["short"]) == (4, 0)
+    assert [node["node"] for node in ask(cluster, limit=4)["nodes"]] == ["gpu-001", "gpu-002", "gpu-003", "gpu-005"]
+    counted = ask(cluster, limit=2, count=3)
+    assert (len(counted["prefer"]), len(counted["nodes"])) == (3, 2)
+    body = {"nodes": ["gpu-000", "gpu-004", "gpu-005"]}
+    assert cluster.post("/api/v1/placement?limit=1", json=body).json()["prefer"] == ["gpu-005"]
+
+
+def test_idle_nodes_come_first_where_jobs_are_known(cluster: TestClient, any_engine: sa.Engine) -> None:
+    """Nobody tells of jobs: that is said. Who names nodes knows which are free."""
+    unknown = ask(cluster)
+    assert (unknown["jobs_known"], unknown["busy"], {node["idle"] for node in unknown["nodes"]}) == (False, 0, {None})
+    job = Job("1", "llm", "RUNNING", NOW.replace(hour=1), NOW.replace(hour=1), None, 2, "gpu-[004-005]")
+    with writing(any_engine).begin() as connection:
+        append_jobs(connection, [job])
+    found = ask(cluster)
+    assert (found["prefer"], found["jobs_known"]) == (["gpu-000", "gpu-006", "gpu-005", "gpu-004"], True)
+    assert (found["busy"], {node["node"] for node in found["nodes"] if not node["idle"]}) == (2, {"gpu-004", "gpu-005"})
+    assert (ask(cluster, count=2)["busy"], ask(cluster, count=3)["busy"]) == (0, 1)
+    named = ask(cluster, nodes="gpu-[000-006]")
+    assert (named["prefer"], named["jobs_known"]) == (unknown["prefer"], None)
 
 
 def test_a_list_may_come_in_the_body(cluster: TestClient) -> None:

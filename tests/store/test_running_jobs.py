@@ -1,0 +1,44 @@
+"""Which nodes a job runs on, as far as anybody tells."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from store.append import append_jobs
+from store.database import writing
+from store.job import Job
+from store.running_jobs import busy_nodes, running_jobs
+
+NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+DAY = 24 * HOUR
+
+
+def job(ident: str, start: float, end: float | None, node_list: str) -> Job:
+    """A job that began and ended so many hours ago."""
+    begin = NOW - start * HOUR
+    return Job(ident, "run", "RUNNING", begin, begin, None if end is None else NOW - end * HOUR, 2, node_list)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "busy"),
+    [
+        ([], None),
+        ([job("1", 50, 24.5, "a")], None),
+        ([job("1", 50, 23.5, "a")], frozenset()),
+        ([job("1", 50, 0, "a")], frozenset()),
+        (
+            [job("1", 50, None, "n[1-2]"), job("2", 5, -1, "b"), job("3", 9, 1, "c"), job("4", -1, None, "d")],
+            {*"b", "n1", "n2"},
+        ),
+        ([job("1", 50, None, "n[1-")], frozenset()),
+    ],
+)
+def test_the_nodes_of_running_jobs_are_busy(any_engine: sa.Engine, jobs: list[Job], busy: set[str] | None) -> None:
+    """Where no job has run for a day nobody tells of them: that is not known, rather than idle."""
+    with writing(any_engine).begin() as connection:
+        append_jobs(connection, jobs)
+        assert busy_nodes(connection, NOW, DAY) == busy
+        running = {node for _job, _run, nodes in running_jobs(connection, NOW) for node in nodes}
+    assert running == (busy or set())
