@@ -14,6 +14,7 @@ from cli.open import open_store
 from cli.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from cli.policy_table import check_policy_file, policy_of, read_yaml
 from cli.policy_trial import Trial, try_policy
+from cli.score_file import read_scores
 from schedulers.policy_version import canonical, version_of
 from schedulers.settings import Policy
 from schedulers.thresholds import steps
@@ -22,6 +23,18 @@ from store.policy_log import policies_page
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
 _SIZES = (8, 256, 1024, 10_000)
+_SAVINGS = (
+    "policy",
+    "averted",
+    "averted_gpu_h",
+    "saved_by_checkpoint_gpu_h",
+    "saved_by_move_gpu_h",
+    "held_gpu_h",
+    "checkpoint_gpu_h",
+    "moves_gpu_h",
+    "net_gpu_h",
+    "avoided_gpu_h",
+)
 
 
 @click.group()
@@ -114,29 +127,53 @@ def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
 @click.option(
     "--step-min", type=click.IntRange(1, 24 * 60), default=60, show_default=True, help="Minutes between decisions."
 )
+@click.option(
+    "--scores",
+    "scores_file",
+    type=click.Path(path_type=Path),
+    help="Scores of `foreshock backtest --horizon-h 24 --scores FILE` instead of those stored.",
+)
 @JSON_OPTION
-def dry_run(file: Path, url: str, since: str | None, until: str | None, step_min: int, as_json: bool) -> None:
-    """What a policy would have asked over the stored history, and whether it would have been right.
+def dry_run(file: Path, url: str, as_json: bool, **given: Any) -> None:
+    """What a policy would have asked over the stored history, whether it would have been right, and what it would
+    have saved and taken.
 
     Nothing is written or sent. Every hint counts as carried out at once, and the breaker as reset by a person after a
-    day. Beside it: the same for a cordon at every fatal Xid.
+    day. Beside it: no action, a cordon at every fatal Xid, and the policy without budgets, breaker and quorum.
     """
     found = read_policy_file(file)
+    asked = Trial(
+        _moment(given["since"], "--since"),
+        _moment(given["until"], "--until"),
+        timedelta(minutes=given["step_min"]),
+        None if given["scores_file"] is None else read_scores(given["scores_file"]),
+    )
     engine = open_store(url)
     try:
         with engine.connect() as connection:
-            asked = Trial(_moment(since, "--since"), _moment(until, "--until"), timedelta(minutes=step_min))
             report = try_policy(connection, found, asked)
     finally:
         engine.dispose()
     if as_json:
         print_json({"file": str(file), **report})
         return
+    _print_trial(file, report)
+
+
+def _print_trial(file: Path, report: Mapping[str, Any]) -> None:
+    """The report for people."""
     click.echo(
         f"{file}, version {report['version']}: {report['since']} to {report['until']}, {report['moments']} decisions"
     )
     click.echo(f"{report['nodes']} nodes, {report['node_days']:.0f} node-days, {report['outages']} unplanned outages")
     print_table(report["table"], ("policy", "asked", "count", "right", "false", "caught", "held_gpu_h", "lead_h_p50"))
+    if report["savings"] is None:
+        click.echo("what it would have saved is not known: `foreshock goodput --db URL` makes the runs' ledgers first")
+    else:
+        first = report["savings"][0]
+        unknown = f", {first['unknown']} of them of unknown size" if first["unknown"] else ""
+        click.echo(f"{first['interruptions']} interruptions cost {first['lost_gpu_h']:,.0f} GPU-hours{unknown}")
+        print_table(report["savings"], _SAVINGS)
     for row in report["held_back"]:
         click.echo(f"held back: {row['count']} by {row['limit']}, as {row['example']}")
     for trip in report["trips"]:

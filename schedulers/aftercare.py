@@ -72,7 +72,7 @@ def look(connection: sa.Connection, inputs: Inputs, decision: Decision, policy: 
     stands = {**inputs.open_by_node(), **{hint.node: hint for hint, _word in decision.changed}}
     for hint in (*well, *(hint for hint, _why in dropped)):
         stands.pop(hint.node, None)
-    return Aftercare(dropped, release, _jobs(connection, inputs, (facts, stands), policy))
+    return Aftercare(dropped, release, _jobs(connection, inputs, stands, policy))
 
 
 def _inputs(
@@ -91,28 +91,34 @@ def _inputs(
     return ReleaseInputs(now, facts, hints, well, lapsed, taken, tests, faults)
 
 
-def _jobs(
-    connection: sa.Connection,
-    inputs: Inputs,
-    known: tuple[dict[str, NodeFacts], dict[str, Hint]],
-    policy: Policy,
+def _jobs(connection: sa.Connection, inputs: Inputs, stands: dict[str, Hint], policy: Policy) -> JobDecision:
+    """The job hints, by the facts and the hints of nodes, without those that the kill switch stops."""
+    found = ask_jobs(connection, inputs, stands, read_job_hints(connection, inputs.now - _DAY), policy)
+    if inputs.stop == "none":
+        return found
+    return JobDecision(tuple(hint for hint in found.made if hint.state == "shadow"), found.over)
+
+
+def ask_jobs(
+    connection: sa.Connection, inputs: Inputs, stands: dict[str, Hint], past: Sequence[Hint], policy: Policy
 ) -> JobDecision:
-    """The job hints, by the facts and the hints of nodes; nothing is read of spares where nobody calls for one."""
-    now, (facts, stands) = inputs.now, known
-    limits = policy.job_watch
+    """What is asked of the jobs that run; nothing is read of spares where nobody calls for one.
+
+    Args:
+        stands: each node's own open hint, as this turn leaves it.
+        past: hints of jobs that are open, still valid, or made within a day.
+    """
+    now, limits = inputs.now, policy.job_watch
     calls = any(one.is_confirmed or (one.score or 0.0) >= policy.thresholds.watch for one in inputs.nodes)
-    past = read_job_hints(connection, now - _DAY)
     if not (calls and (limits.swap or limits.requeue or limits.checkpoint)) and not past:
         return JobDecision()
     jobs = [RunningJob(*one) for one in running_jobs(connection, now)]
-    found = watch(
+    facts = {one.node: one for one in inputs.nodes}
+    return watch(
         JobInputs(now, jobs, facts, past, stands, inputs.still_held, out_of_service(connection, now)),
         policy,
         lambda one: steps_for(one, inputs, policy).checkpoint,
     )
-    if inputs.stop == "none":
-        return found
-    return JobDecision(tuple(hint for hint in found.made if hint.state == "shadow"), found.over)
 
 
 def carry(connection: sa.Connection, seen: Aftercare, now: datetime, before: Mapping[str, Hint]) -> None:

@@ -1,15 +1,18 @@
-"""What a policy is held against: doing nothing, and the habit of a cordon at every fatal Xid."""
+"""What a policy is held against: doing nothing, the habit of a cordon at every fatal Xid, itself without limits."""
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 from schedulers.facts import Inputs, NodeFacts
 from schedulers.policy import Decision
+from schedulers.settings import Breaker, Budgets, Policy
 from store.event import format_time
 from store.hint import Hint
 
 _HABIT = "habit"
+_NO_LIMIT = 10**9
 
 
 def no_action(_inputs: Inputs) -> Decision:
@@ -27,6 +30,12 @@ def cordon_on_fatal_xid(inputs: Inputs) -> Decision:
         if facts.node in standing and not _is_struck(facts) and not facts.out
     )
     return Decision(made, well)
+
+
+def without_limits(policy: Policy) -> Policy:
+    """The same policy without budgets, breaker and quorum: what they cost, and what they spare."""
+    wide = Budgets(_NO_LIMIT, 100.0, _NO_LIMIT, _NO_LIMIT, _NO_LIMIT, _NO_LIMIT, 0)
+    return replace(policy, budgets=wide, breaker=Breaker(_NO_LIMIT, _NO_LIMIT), quorum=0.0)
 
 
 def _is_struck(facts: NodeFacts) -> bool:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from schedulers.facts import Inputs, JobFacts, NodeFacts, Reporting
 from schedulers.kill_switch import effective_stop
+from schedulers.score_history import ScoreHistory
 from schedulers.settings import Policy
 from schedulers.witness import Pair, corroborated
 from store.control import ControlGroup
@@ -59,7 +60,8 @@ def gather(
     """What the policy looks at, as of a moment. Without a `group` no node is left alone for control."""
     places = node_places(connection)
     expected, silent = silent_nodes(connection, now, now - timedelta(seconds=silent_after_s))
-    seen = _look(connection, policy, now, (places, silent, group, None))
+    scored = newest_scores(connection, _HORIZON_H, now, since=now - _STALE)
+    seen = _look(connection, policy, now, (places, silent, group, None), scored)
     window = timedelta(seconds=max(3600.0, policy.breaker.window_s))
     return Inputs(
         now,
@@ -73,13 +75,17 @@ def gather(
     )
 
 
-def look_back(connection: sa.Connection, policy: Policy, at: datetime) -> Inputs:
+def look_back(connection: sa.Connection, policy: Policy, at: datetime, scores: ScoreHistory | None = None) -> Inputs:
     """What a policy would have looked at then, as far as the store still tells: without hints, trips and silence.
 
     Whether an incident was as grave when it began as it became is not kept; nor when a node was heard of.
+
+    Args:
+        scores: in place of those stored, which a model may have made that had learned from what came later.
     """
     places = node_places(connection)
-    seen = _look(connection, policy, at, (places, frozenset(), None, at))
+    scored = newest_scores(connection, _HORIZON_H, at) if scores is None else scores.newest(at)
+    seen = _look(connection, policy, at, (places, frozenset(), None, at), scored)
     return Inputs(at, _nodes(places, seen, at), largest_job_gpus=_largest(seen.jobs))
 
 
@@ -88,9 +94,10 @@ def _look(
     policy: Policy,
     now: datetime,
     told: tuple[Sequence[Any], frozenset[str], ControlGroup | None, datetime | None],
+    scored: tuple[datetime | None, Mapping[str, float]],
 ) -> _Seen:
     places, silent, group, until = told
-    moment, scores = newest_scores(connection, _HORIZON_H, now)
+    moment, scores = scored
     if moment is None or moment <= now - _STALE:
         scores = {}
     risky = [(node, moment) for node, score in scores.items() if moment and score >= policy.thresholds.watch]

@@ -3,9 +3,10 @@
     lived = replay_policy(connection, ask_by(policy), policy, Span(since, until))
     lived.episodes                        # who was asked what, from when to when, and why
 
-Any function from `Inputs` to a `Decision` can be lived through (`schedulers/baselines.py`). Every hint is carried out
-at once, as in mode `act`; a person approves nothing, and resets the breaker after a day. What is not kept cannot be
-asked of: when a node was silent, who was in the control group, how grave an incident was before it was over.
+Any function from `Inputs` to a `Decision` can be lived through (`schedulers/baselines.py`), several side by side for
+one reading of the facts; the jobs' hints too, where a `Contender` names the policy that makes them. Every hint is
+carried out at once, as in mode `act`; a person approves nothing, and resets the breaker after a day. What is not kept
+cannot be asked of: when a node was silent, who was in the control group, how grave an incident was before it was over.
 """
 
 from collections import Counter
@@ -16,9 +17,11 @@ from typing import TypeAlias
 
 import sqlalchemy as sa
 
+from schedulers.aftercare import ask_jobs
 from schedulers.facts import HOLDING, Inputs
 from schedulers.gather import look_back
 from schedulers.policy import Decision, decide
+from schedulers.score_history import ScoreHistory
 from schedulers.settings import Policy
 from store import schema
 from store.event import format_time
@@ -28,6 +31,7 @@ from store.trips import Trip
 
 Ask: TypeAlias = Callable[[Inputs], Decision]
 _ASKING = ("approved", "sent", "confirmed")
+_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +45,19 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Contender:
+    """What is lived through: how it decides on nodes, and whose job hints it makes (None: none)."""
+
+    ask: Ask
+    jobs: Policy | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Episode:
-    """One node that was asked for one thing, from when to when; `until` None: to the end of the span."""
+    """One node that was asked for one thing, from when to when; `until` None: to the end of the span.
+
+    `run`: whose job was asked, of a `checkpoint`, `swap` or `requeue`.
+    """
 
     hint: str
     node: str
@@ -51,6 +66,7 @@ class Episode:
     until: datetime | None
     reason: str
     held_back: str | None = None  # what would have been a hold, and why it was not
+    run: str | None = None
 
     @property
     def is_hold(self) -> bool:
@@ -81,32 +97,82 @@ class _Memory:
 
 def ask_by(policy: Policy) -> Ask:
     """What a policy asks, as though it were carried out: in mode `act`, by nobody stopped."""
-    acting = replace(policy, mode="act", stop="none", stop_file=None)
-    return lambda inputs: decide(inputs, acting)
+    carried_out = acting(policy)
+    return lambda inputs: decide(inputs, carried_out)
+
+
+def acting(policy: Policy) -> Policy:
+    """A policy as though all that it asks were carried out: in mode `act`, by nobody stopped."""
+    return replace(policy, mode="act", stop="none", stop_file=None)
 
 
 def replay_policy(
     connection: sa.Connection, ask: Ask, policy: Policy, span: Span, on_step: Callable[[int, int], None] | None = None
 ) -> Lived:
-    """Live through a span.
+    """Live through a span with one way to decide on nodes, and nothing for jobs: see `replay_side_by_side`."""
+    (lived,) = replay_side_by_side(connection, [Contender(ask)], policy, span, on_step=on_step)
+    return lived
+
+
+def replay_side_by_side(
+    connection: sa.Connection,
+    contenders: Sequence[Contender],
+    policy: Policy,
+    span: Span,
+    *,
+    scores: ScoreHistory | None = None,
+    on_step: Callable[[int, int], None] | None = None,
+) -> list[Lived]:
+    """Live through a span with several contenders, none of which sees another's hints.
 
     Args:
         policy: its windows say how far back faults and hints are looked at.
+        scores: in place of those stored.
         on_step: told how many of how many moments are done.
     """
-    memory = _Memory()
+    memories = [_Memory() for _ in contenders]
     moments = list(_moments(connection, span))
     for count, now in enumerate(moments):
-        _expire(memory, now)
-        _reset(memory, now, span)
-        seen = look_back(connection, policy, now)
-        inputs = replace(seen, hints=tuple(memory.hints.values()), trips=tuple(memory.trips.values()))
-        _apply(memory, ask(inputs), now)
-        _forget(memory, now, policy)
+        seen = look_back(connection, policy, now, scores)
+        for contender, memory in zip(contenders, memories, strict=True):
+            _live(connection, contender, memory, seen, span)
+            _forget(memory, now, policy)
         if on_step is not None:
             on_step(count + 1, len(moments))
-    episodes = sorted([*memory.past, *memory.running.values()], key=lambda one: (one.since, one.node, one.action))
-    return Lived(span, len(moments), episodes, tuple(memory.all_trips))
+    return [
+        Lived(
+            span,
+            len(moments),
+            sorted([*memory.past, *memory.running.values()], key=lambda one: (one.since, one.node, one.action)),
+            tuple(memory.all_trips),
+        )
+        for memory in memories
+    ]
+
+
+def _live(connection: sa.Connection, contender: Contender, memory: _Memory, seen: Inputs, span: Span) -> None:
+    """One moment of one contender."""
+    now = seen.now
+    _expire(memory, now)
+    _reset(memory, now, span)
+    inputs = replace(seen, hints=tuple(memory.hints.values()), trips=tuple(memory.trips.values()))
+    _apply(memory, contender.ask(inputs), now)
+    if contender.jobs is not None:
+        _ask_jobs(connection, contender.jobs, memory, inputs)
+
+
+def _ask_jobs(connection: sa.Connection, policy: Policy, memory: _Memory, inputs: Inputs) -> None:
+    """The jobs' hints, after the nodes' own."""
+    known = memory.hints.values()
+    stands = {hint.node: hint for hint in known if hint.job is None and hint.state in OPEN_STATES}
+    past = [hint for hint in known if hint.job is not None]
+    found = ask_jobs(connection, inputs, stands, past, policy)
+    for hint, _why in found.over:
+        memory.hints[hint.id] = replace(hint, state="released")
+        _end(memory, hint, inputs.now)
+    for hint in found.made:
+        memory.hints[hint.id] = hint
+        _begin(memory, hint, inputs.now)
 
 
 def _moments(connection: sa.Connection, span: Span) -> Iterator[datetime]:
@@ -160,7 +226,8 @@ def _begin(memory: _Memory, hint: Hint, now: datetime) -> None:
     if runs is not None and (runs.action, runs.held_back) == (hint.action, held_back):
         return
     _end(memory, hint, now)
-    memory.running[hint.id] = Episode(hint.id, hint.node, hint.action, now, None, hint.reason, held_back)
+    run = hint.evidence.get("run") if hint.job is not None else None
+    memory.running[hint.id] = Episode(hint.id, hint.node, hint.action, now, None, hint.reason, held_back, run)
 
 
 def _end(memory: _Memory, hint: Hint, now: datetime) -> None:
@@ -169,12 +236,14 @@ def _end(memory: _Memory, hint: Hint, now: datetime) -> None:
 
 
 def _forget(memory: _Memory, now: datetime, policy: Policy) -> None:
-    """Let go of what no decision asks for any more (`store/hint_log.py`, recent_hints)."""
+    """Let go of what no decision asks for any more (`store/hint_log.py`, recent_hints and read_job_hints)."""
     since = now - timedelta(seconds=max(3600.0, policy.breaker.window_s))
     memory.hints = {
         ident: hint
         for ident, hint in memory.hints.items()
-        if hint.state in OPEN_STATES or hint.valid_until > now or hint.created >= since
+        if hint.state in OPEN_STATES
+        or hint.valid_until > now
+        or hint.created >= (since if hint.job is None else now - _DAY)
     }
 
 

@@ -103,7 +103,7 @@ def _kind(
             key = outage.node, outage.start
             lead = (outage.start - one.since) / timedelta(hours=1)
             first[key] = max(first.get(key, lead), lead)
-        cost += _working(one, mine, span) * serving[one.node].gpus
+        cost += working(one, mine, span) * serving[one.node].gpus
     return Kind(
         len(episodes),
         verdicts["right"],
@@ -127,8 +127,8 @@ def _is_young(one: Episode, span: Span) -> bool:
     return one.since + HORIZON > span.until
 
 
-def _working(one: Episode, outages: Sequence[Outage], span: Span) -> timedelta:
-    """How long a node was kept from work that was not out anyway."""
+def working(one: Episode, outages: Sequence[Outage], span: Span) -> timedelta:
+    """For how long of an episode its node was kept from work that was not out anyway."""
     end = _end(one, span)
     spent, at = timedelta(), one.since
     for outage in sorted(outages, key=lambda outage: outage.start):

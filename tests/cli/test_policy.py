@@ -13,9 +13,12 @@ from cli.main import foreshock
 from diagnosis.incidents_table import update_incidents
 from schedulers.policy_version import canonical, version_of
 from schedulers.settings import Budgets, Policy
-from store.append import append_events, append_nodes, append_outages
+from store.append import append_events, append_jobs, append_nodes, append_outages
 from store.database import migrate, open_database, writing
 from store.event import Event
+from store.job import Job
+from store.ledgers import StoredLedger, save_ledger
+from store.losses import Loss
 from store.node import Node
 from store.outage import Outage
 from store.policy_log import note_policy
@@ -120,8 +123,8 @@ def test_without_limits_both_are_held(url: str, tmp_path: Path) -> None:
     assert (mine["count"], mine["right"], mine["false"], mine["caught"], mine["lead_h_p50"]) == (2, 1, 1, 1, 1.0)
     assert mine["held_gpu_h"] == 8 * (1 + 24.5)
     assert mine["false_per_1000_node_days"] == 125.0
-    habit = next(row for row in told["table"] if (row["policy"], row["asked"])[1] != "avoid" and row != mine)
-    assert habit["count"] == 2
+    held = {row["policy"]: row["count"] for row in told["table"] if row["asked"] == "cordon, drain"}
+    assert held == {"no action": 0, "cordon on fatal xid": 2, "this policy": 2, "this without limits": 2}
     page = run("dry-run", str(file), "--db", url, *span).output
     assert "this policy" in page
     assert "cordon on fatal xid" in page
@@ -150,3 +153,72 @@ def test_a_dry_run_of_an_empty_database_says_what_to_do(tmp_path: Path) -> None:
     engine.dispose()
     result = run("dry-run", str(EXAMPLE), "--db", url)
     assert (result.exit_code, "foreshock ingest" in result.output) == (2, True)
+
+
+def lost(url: str) -> None:
+    """A run whose second job `c` stopped, 40 GPU-hours; its first, on `b`, had ended well; `d` is idle."""
+    engine = open_database(url)
+    facts: dict[str, Any] = {"cause": "hardware", "code": "xid:79", "node": "c", "device": None, "leaf": None}
+    facts |= {"driver": None, "incident": None, "lost_work_ms": 7_200_000, "restart_ms": 1_800_000}
+    loss = Loss("r", 0, NOW + 30 * HOUR, **facts, lost_gpu_ms=144_000_000)
+    jobs = [
+        Job("7", "r", "COMPLETED", NOW, NOW, NOW + 2 * HOUR, 2, "b", None),
+        Job("8", "r", "NODE_FAIL", NOW + 12 * HOUR, NOW + 12 * HOUR, NOW + 30.1 * HOUR, 2, "c", None),
+    ]
+    with writing(engine).begin() as connection:
+        append_nodes(connection, [Node(name, "s", "m", gpus=8) for name in "cd"])
+        append_jobs(connection, jobs)
+        save_ledger(connection, StoredLedger("r", NOW, NOW, {}, {}, [loss]))
+    engine.dispose()
+
+
+def test_a_dry_run_tells_what_would_have_been_saved(url: str, tmp_path: Path) -> None:
+    """The scores of a file have `c` avoided before its job is started; the habit knows nothing of scores."""
+    lost(url)
+    scores = tmp_path / "s.csv"
+    scores.write_text("time,node,score\n2025-03-01T23:00:00Z,c,0.5\n2025-03-01T11:00:00Z,a,0.001\n")
+    words = ("dry-run", str(EXAMPLE), "--db", url, "--until", "2025-03-05T00:00:00Z", "--scores", str(scores))
+    told = json.loads(run(*words, "--json").output)
+    assert told["since"] == "2025-03-01T11:00:00.000000Z"  # the first of the scores
+    rows = {row["policy"]: row for row in told["savings"]}
+    assert {name: row["averted_gpu_h"] for name, row in rows.items()} == {
+        "no action": 0.0,
+        "cordon on fatal xid": 0.0,
+        "this policy": 40.0,
+        "this without limits": 40.0,
+    }
+    assert {row["lost_gpu_h"] for row in rows.values()} == {40.0}
+    mine = rows["this policy"]
+    assert mine["saved_gpu_h"] == 40.0
+    assert mine["net_gpu_h"] == 40.0 - mine["held_gpu_h"] - mine["moves_gpu_h"] - mine["checkpoint_gpu_h"]
+    assert mine["net_at_worst_gpu_h"] == mine["net_gpu_h"] - mine["avoided_gpu_h"]
+    assert mine["needless_moves"] == 1  # job 7 was asked to go on without b, and ended well
+    assert [one["run"] for one in told["episodes"] if one["action"] == "swap"] == ["r"]
+    page = run(*words).output
+    assert "1 interruptions cost 40 GPU-hours" in page
+    assert "NET GPU H" in page
+
+
+def test_without_ledgers_what_would_have_been_saved_is_not_known(url: str) -> None:
+    """And not nothing."""
+    span = ("--since", "2025-03-01T00:00:00Z", "--until", "2025-03-02T00:00:00Z")
+    assert json.loads(run("dry-run", str(EXAMPLE), "--db", url, *span, "--json").output)["savings"] is None
+    assert "`foreshock goodput --db URL` makes" in run("dry-run", str(EXAMPLE), "--db", url, *span).output
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("time,node,score\n2025-03-01T12:00:00Z,a,2\n", "line 2"),
+        ("time,node,score\n2025-03-01T12:00:00Z,other,0.1\n", "not one of its nodes is in the database"),
+        ("time,node,score\n2025-03-05T00:00:00Z,a,0.1\n", "outside of the span"),
+        ("time,node,score\n2025-02-27T00:00:00Z,a,0.1\n", "outside of the span"),
+    ],
+)
+def test_scores_that_say_nothing_of_the_span_are_refused(url: str, tmp_path: Path, text: str, words: str) -> None:
+    """Exit 2: an empty report would look as though nothing had to be asked."""
+    file = tmp_path / "s.csv"
+    file.write_text(text)
+    span = ("--since", "2025-03-01T00:00:00Z", "--until", "2025-03-05T00:00:00Z")
+    result = run("dry-run", str(EXAMPLE), "--db", url, *span, "--scores", str(file))
+    assert (result.exit_code, words in result.output) == (2, True)

@@ -2,21 +2,34 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from diagnosis.incidents_table import update_incidents
-from schedulers.baselines import cordon_on_fatal_xid, no_action
+from schedulers.baselines import cordon_on_fatal_xid, no_action, without_limits
 from schedulers.facts import Inputs
 from schedulers.policy import Decision
-from schedulers.policy_replay import Ask, Lived, Span, ask_by, held_back, replay_policy
-from schedulers.settings import Breaker, Budgets, Policy, Validity
+from schedulers.policy_replay import (
+    Ask,
+    Contender,
+    Lived,
+    Span,
+    acting,
+    ask_by,
+    held_back,
+    replay_policy,
+    replay_side_by_side,
+)
+from schedulers.score_history import ScoreHistory
+from schedulers.settings import Breaker, Budgets, JobWatch, Policy, Validity
 from store import schema
-from store.append import append_events, append_nodes, append_outages
+from store.append import append_events, append_jobs, append_nodes, append_outages
 from store.database import writing
 from store.event import Event
+from store.job import Job
 from store.node import Node
 from store.outage import Outage
 from store.save_scores import save_scores
@@ -179,3 +192,75 @@ def test_progress_is_told(fleet: sa.Engine) -> None:
         span = Span(NOW, NOW + 3 * HOUR, timedelta(hours=1))
         replay_policy(connection, no_action, WIDE, span, lambda count, whole: done.append((count, whole)))
     assert done == [(1, 3), (2, 3), (3, 3)]
+
+
+def side_by_side(engine: sa.Engine, *contenders: Contender, scores: ScoreHistory | None = None) -> list[Lived]:
+    """The replay of several."""
+    with engine.connect() as connection:
+        return replay_side_by_side(connection, contenders, WIDE, SPAN, scores=scores)
+
+
+def ran(engine: sa.Engine, start: float, end: float | None, nodes: str = "a,b") -> None:
+    """A job, by hours."""
+    last = None if end is None else NOW + end * HOUR
+    job = Job("7", "llm", "RUNNING", NOW + start * HOUR, NOW + start * HOUR, last, 2, nodes, None)
+    with writing(engine).begin() as connection:
+        append_jobs(connection, [job])
+
+
+def test_several_live_side_by_side_and_none_sees_anothers_hints(fleet: sa.Engine) -> None:
+    """Each as though it were alone; without limits what a budget refuses is granted."""
+    for node in "abc":
+        struck(fleet, node, 10)
+    tight = replace(WIDE, budgets=Budgets(1, 100.0, 99, 99, 99, 99), breaker=Breaker(nodes=2), quorum=0.9)
+    asks = [no_action, cordon_on_fatal_xid, ask_by(tight), ask_by(without_limits(tight))]
+    found = side_by_side(fleet, *(Contender(ask) for ask in asks))
+    assert found == [lived(fleet, ask=ask) for ask in asks]
+    assert [sum(one.is_hold for one in each.episodes) for each in found] == [0, 3, 1, 3]
+    assert without_limits(tight).quorum == 0.0
+
+
+def test_the_scores_of_a_backtest_stand_in_for_those_stored(fleet: sa.Engine) -> None:
+    """Until they are a day old; the stored ones are not looked at."""
+    scored(fleet, 0, b=0.9)
+    scores = ScoreHistory.of([(NOW + 6 * HOUR, "a", 0.3)])
+    (found,) = side_by_side(fleet, Contender(ask_by(WIDE)), scores=scores)
+    ((node, action, since, until),) = told(found)
+    assert (node, action, since) == ("a", "avoid", 6)
+    assert until is not None and 30 <= until <= 54
+
+
+def test_jobs_are_asked_where_their_policy_says_so(fleet: sa.Engine) -> None:
+    """To go on with a spare, for as long as it holds; once; the hint names the run."""
+    ran(fleet, 5, 10.6)
+    struck(fleet, "a", 10.5)
+    one, other, requeues = side_by_side(
+        fleet,
+        Contender(ask_by(WIDE), acting(WIDE)),
+        Contender(ask_by(WIDE)),
+        Contender(ask_by(WIDE), acting(replace(WIDE, job_watch=JobWatch(swap=False, requeue=True)))),
+    )
+    assert told(one) == [("a", "cordon", 10.5, 35), ("a", "swap", 10.5, 10.75)]
+    assert [(each.action, each.run) for each in one.episodes] == [("cordon", None), ("swap", "llm")]
+    assert told(other) == [("a", "cordon", 10.5, 35)]
+    assert [each.action for each in requeues.episodes] == ["cordon", "requeue"]
+
+
+def test_a_job_that_goes_on_is_not_asked_at_each_step(fleet: sa.Engine) -> None:
+    """Its hints are remembered for a day, as those stored are; the node's risk asks it to save, once a day."""
+    ran(fleet, 0, None)
+    for hours in range(0, 60, 6):
+        scored(fleet, hours, a=0.5)
+    (found,) = side_by_side(fleet, Contender(ask_by(WIDE), acting(WIDE)))
+    saves = [(since, until) for _, action, since, until in told(found) if action == "checkpoint"]
+    assert saves[:2] == [(0, 0.25), (24, 24.25)]
+    assert all(later - sooner >= 24 for (sooner, _), (later, _) in pairwise(saves))
+
+
+def test_a_hint_of_a_job_ends_with_the_job(fleet: sa.Engine) -> None:
+    """At the next moment, where that is before its time."""
+    ran(fleet, 5, 10.55)
+    struck(fleet, "a", 10.5)
+    struck(fleet, "d", 10.6)
+    (found,) = side_by_side(fleet, Contender(ask_by(WIDE), acting(WIDE)))
+    assert [(node, until) for node, action, _, until in told(found) if action == "swap"] == [("a", 10.6)]
