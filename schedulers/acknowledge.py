@@ -21,6 +21,7 @@ _PLACEMENT: dict[Word, PlacementState] = {
     "released": "released",
     "refused": "refused",
 }
+_TRIES = 5
 # What has gone further already: a word that comes late, or again, takes nothing back.
 _BEYOND: dict[Word, tuple[PlacementState, ...]] = {"taken": ("confirmed",), "released": ("undone",)}
 
@@ -65,7 +66,10 @@ def acknowledge(
 def _move(connection: sa.Connection, hint: Hint, word: Word, now: datetime, name: str) -> Hint:
     actor = f"scheduler:{name}"
     if word == "released" and hint.state in LIVE_STATES:
-        return close_hint(connection, hint, "withdrawn", now, actor)
+        for _ in range(_TRIES):  # the policy may renew it at the same moment
+            if hint.state in OPEN_STATES:
+                hint = close_hint(connection, hint, "withdrawn", now, actor)
+        return hint
     if word == "taken" and hint.state == "approved":
         return change_state(connection, hint, "sent", now, actor)
     if word == "confirmed" and hint.state != "confirmed":
