@@ -21,6 +21,8 @@ hints = sa.Table(
     sa.Column("policy", sa.Text),  # the version that asked for it last
     sa.Index(None, "created", "id"),
     sa.Index(None, "node", "state"),
+    sa.Index(None, "state"),  # those that are open are few
+    sa.Index(None, "valid_until"),
 )
 
 audit = sa.Table(  # who asked for what, when, and what came of it; never updated
@@ -47,6 +49,7 @@ outbox = sa.Table(  # deliveries that are owed: one row per hint and scheduler u
     sa.Column("state", sa.Text, nullable=False),  # owed, delivered, failed, expired
     sa.Column("last_error", sa.Text),
     sa.Index(None, "state", "due"),
+    sa.Index(None, "hint"),
 )
 
 deliveries = sa.Table(  # each attempt at one of them; never updated
