@@ -95,8 +95,11 @@ class Turns:
         """Bring the hints up to now, and have the schedulers told at once."""
         began = time.perf_counter()
         self._marks.served((FAULTS,))
-        settings = self._state.settings
-        decision = run_policy(self._state.engine, settings.policy, self._state.clock(), settings.silent_after_s)
+        settings, wakes = self._state.settings, self._state.wakes
+        is_news = wakes.grave.is_set()
+        wakes.grave.clear()  # before anything is read: what comes in meanwhile is for the next turn
+        now = self._state.clock()
+        decision = run_policy(self._state.engine, settings.policy, now, settings.silent_after_s, is_news=is_news)
         if decision != Decision():
             self._state.wakes.hints()
         if self._state.wakes.policy.is_set() and keep_on():
@@ -155,7 +158,7 @@ class Turns:
         """
         while keep_on():
             began = time.perf_counter()
-            folded = fold_intake(self._state.engine, on_grave=self._state.wakes.policy.set)
+            folded = fold_intake(self._state.engine, on_grave=self._state.wakes.fault)
             if not folded:
                 return
             self._state.metrics.folded.inc(folded)

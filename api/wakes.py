@@ -21,12 +21,18 @@ class Wakes:
     """The events of one server."""
 
     policy: Event = field(default_factory=Event)
+    grave: Event = field(default_factory=Event)  # beside `policy`: it is for faults that a hint is likely made of
     dispatch: Event = field(default_factory=Event)
     actuators: dict[str, Event] = field(default_factory=dict)
 
     def actuator(self, name: str) -> Event:
         """The event of one scheduler."""
         return self.actuators.setdefault(name, Event())
+
+    def fault(self) -> None:
+        """There is a grave fault that the policy has not seen."""
+        self.grave.set()
+        self.policy.set()
 
     def hints(self) -> None:
         """What is to be asked of schedulers has changed."""
@@ -50,9 +56,10 @@ class MarkWatch:
         if before is None:
             return
         moved = {name for name, number in marks.items() if number != before.get(name)}
-        if moved & {FAULTS, HINTS}:
-            self._wakes.policy.set()
+        if FAULTS in moved:
+            self._wakes.fault()
         if HINTS in moved:
+            self._wakes.policy.set()
             self._wakes.hints()
 
     def served(self, names: Iterable[str]) -> None:

@@ -85,6 +85,13 @@ class Actuator(Protocol):
     def address(self) -> str:
         """Where it is, for messages."""
 
+    def started(self) -> datetime | None:
+        """When it was started, by our clock, where it may have lost then what it was told shortly before; else None.
+
+        Raises:
+            SchedulerAwayError: it cannot be asked.
+        """
+
     def observe(self) -> Sequence[Hold]:
         """Every node that it knows.
 

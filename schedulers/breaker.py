@@ -9,7 +9,7 @@ would only take the next nodes. Groups: whatever nodes may fail together for (FI
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
@@ -69,18 +69,26 @@ def tripped(inputs: Inputs, calls: Calls, policy: Policy) -> list[Tripped]:
     whatever has become of it since; one from before a reset of its group does not count there again.
     """
     last = {trip.group: trip for trip in inputs.trips}
-    sizes: Counter[Group] = Counter(group for facts in inputs.nodes for group in groups(facts))
     callers: dict[Group, set[str]] = {}
     for facts, code, since in _calls(inputs, calls, policy.breaker.window_s):
         for group in groups(facts, code):
             trip = last.get(group)
             if trip is None or (trip.reset is not None and since > trip.reset):
                 callers.setdefault(group, set()).add(facts.node)
+    many = {group: nodes for group, nodes in callers.items() if len(nodes) >= _limit(group, 0, policy.breaker)}
+    sizes = _sizes(inputs.nodes, {group for group in many if group[0] in _LOCAL})
     found = []
-    for group, nodes in sorted(callers.items()):
-        if len(nodes) >= _limit(group, sizes[group] if group[0] in _LOCAL else len(inputs.nodes), policy.breaker):
+    for group, nodes in sorted(many.items()):
+        if len(nodes) >= _limit(group, sizes.get(group, len(inputs.nodes)), policy.breaker):
             found.append(Tripped(group, len(nodes), _why(group, len(nodes))))
     return found
+
+
+def _sizes(nodes: Sequence[NodeFacts], wanted: Collection[Group]) -> Mapping[Group, int]:
+    """How many nodes some groups have: few at the most, and mostly none, for nodes are many."""
+    if not wanted:
+        return {}
+    return Counter(group for facts in nodes for group in groups(facts) if group in wanted)
 
 
 def _limit(group: Group, size: int, breaker: Breaker) -> int:

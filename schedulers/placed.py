@@ -25,12 +25,16 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Of which scheduler, among which; the hints that are known; the moment."""
+    """Of which scheduler, among which; the hints that are known; the moment.
+
+    `gone`: the nodes of these hints that this scheduler does not know.
+    """
 
     scheduler: str
     schedulers: tuple[str, ...]
     hints: Mapping[str, Hint]
     now: datetime
+    gone: frozenset[str] = frozenset()
 
     @property
     def actor(self) -> str:
@@ -67,7 +71,12 @@ def write_placements(
 
 def _moves(connection: sa.Connection, placed: Placed) -> Iterable[tuple[Hint, str]]:
     """The live hints that stand elsewhere now, by what all schedulers say of them."""
-    live = [hint for hint in placed.hints.values() if is_live(hint, placed.now)]
+    # A hint that is confirmed moves on only where no scheduler knows its node any more.
+    live = [
+        hint
+        for hint in placed.hints.values()
+        if (hint.state != "confirmed" or hint.node in placed.gone) and is_live(hint, placed.now)
+    ]
     found = placements_of(connection, [hint.id for hint in live])
     for hint in live:
         state = standing(hint, found.get(hint.id, ()), placed.schedulers, placed.now)

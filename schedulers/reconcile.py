@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from schedulers.actuator import Hold, Order
 from schedulers.facts import HOLDING
 from schedulers.kill_switch import may_ask
+from schedulers.restarted import is_forgotten
 from schedulers.settings import Mode, Stop
 from store.hint import LIVE_STATES, OPEN_STATES, Hint, HintAction
 from store.placements import FINAL_STATES, Placement, PlacementState
@@ -40,6 +41,8 @@ class Seen:
         hints: by id: those that are open, and those that a hold or a placement names.
         placements: by hint: this scheduler's.
         taken, per_hour: what all schedulers took lately, and how many nodes may be taken within an hour; None: any.
+        looked: when this server last saw the scheduler, before now.
+        started: when the scheduler was started; None: it forgets nothing, or was not asked.
     """
 
     scheduler: str
@@ -50,6 +53,8 @@ class Seen:
     stop: Stop = "none"
     taken: Taken = field(default_factory=Taken)
     per_hour: int | None = None
+    looked: datetime | None = None
+    started: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +176,21 @@ def _towards(hint: Hint, hold: Hold | None, seen: Seen) -> _Step:
         why = (_TAKEN if is_taken else "") + hold.foreign[:300]
         return _Step(_as("foreign", replace(was, attempts=0), seen, why))
     if was.state == "undone" or _is_undone(was, hold if is_mine else None):
+        if is_forgotten(was, seen.looked, seen.started):
+            return _forgotten(was, hint, seen)
         why = f"{was.action} was taken off in {seen.scheduler}: left as it is"
         return _Step(_as("undone", was, seen, why), undone=hint)
     if hold.is_opted_out and not is_mine:
         return _Step(_as("refused", replace(was, attempts=0), seen, OPTED_OUT))
     return _ordered(was, hint, hint.action, seen)
+
+
+def _forgotten(was: Placement, hint: Hint, seen: Seen) -> _Step:
+    """A hold that was lost with the scheduler's memory: ordered again, or waiting for that while all is stopped."""
+    lost = replace(was, state="asked", attempts=0, due=seen.now)
+    step = _ordered(lost, hint, hint.action, seen)
+    why = f"{seen.scheduler} was killed before it had saved it, and started anew"
+    return replace(step, placement=replace(step.placement or lost, detail=why))
 
 
 def _is_undone(was: Placement, mine: Hold | None) -> bool:

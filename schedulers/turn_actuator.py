@@ -1,5 +1,7 @@
 """One turn for one scheduler that is read back: observe, reconcile, write down, order, write down, observe again.
 
+What is asked for the first time goes out by the look of the turn before, and the turn's own look confirms it.
+
     turned = run_actuator(Acting(engine, actuator, ("slurm", "kube"), policy, clock), keep_on)
 
 What is ordered stands in `placements` before it goes out, so a server that is killed at any point leaves nothing behind
@@ -9,12 +11,13 @@ that its successor does not see: in the database, or on the scheduler itself.
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
 from schedulers.actuator import Actuator, Hold, JobOrder, Order, Report, SchedulerAwayError
+from schedulers.at_once import LastLook, first_plan
 from schedulers.gate import passing
 from schedulers.kill_switch import effective_stop, may_ask
 from schedulers.placed import Placed, write_down, write_placements
@@ -24,7 +27,7 @@ from schedulers.settings import Policy
 from schedulers.standing import reported, unanswered
 from store.hint import OPEN_STATES, Hint
 from store.hint_log import read_hints, read_hints_by_id
-from store.placements import Placement, placements_of, unsettled
+from store.placements import Placement, placements_of, unplaced, unsettled
 from store.taken import taken_since
 from store.transaction import transact
 
@@ -36,7 +39,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """What a turn works with. `names`: of all schedulers that are read back; `lock`: of all their turns together."""
+    """What a turn works with.
+
+    `names`: of all schedulers that are read back; `lock`: of all their turns together; `last`: kept between two turns.
+    """
 
     engine: sa.Engine
     actuator: Actuator
@@ -44,6 +50,7 @@ class Acting:
     policy: Callable[[], Policy]
     clock: Callable[[], datetime]
     lock: threading.Lock = field(default_factory=threading.Lock)
+    last: LastLook = field(default_factory=LastLook)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,17 @@ class Turned:
     foreign: int = 0
     orphans: tuple[Hold, ...] = ()
     reports: tuple[Report, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What a scheduler tells; `looked`: when it was seen before; `started`: known once `is_asked`."""
+
+    holds: Sequence[Hold]
+    now: datetime
+    looked: datetime | None
+    started: datetime | None = None
+    is_asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +88,13 @@ def run_actuator(acting: Acting, keep_on: Callable[[], bool]) -> Turned:
         SchedulerAwayError: it cannot be asked; whatever it did nevertheless is seen once it is back.
         SQLAlchemyError: the database cannot be used; nothing was ordered that does not stand in it.
     """
-    reports: list[Report] = []
+    reports = _at_once(acting, keep_on)
+    looked = acting.last.at
     for _ in range(_PASSES):
-        holds = acting.actuator.observe()
-        ground = _take_down(acting, holds)
+        now, holds = acting.clock(), acting.actuator.observe()
+        ground = _take_down(acting, _Look(holds, now, looked), is_news=bool(reports))
+        acting.last.at, acting.last.holds = now, {hold.node: hold for hold in holds}
+        looked = now
         if not (ground.plan.orders or ground.jobs.orders) or not keep_on():
             break
         orders, asked = _passing(acting, ground, holds)
@@ -84,33 +105,66 @@ def run_actuator(acting: Acting, keep_on: Callable[[], bool]) -> Turned:
     return Turned(ours, foreign, ground.plan.orphans, tuple(reports))
 
 
-def _take_down(acting: Acting, holds: Sequence[Hold]) -> _Ground:
-    """The plan of this moment; what it orders and what was seen is written down. Most turns find nothing to write."""
-    now = acting.clock()
+def _at_once(acting: Acting, keep_on: Callable[[], bool]) -> list[Report]:
+    """Give the orders that need no new look."""
+    name, now, policy = acting.actuator.name, acting.clock(), acting.policy()
+    holds = acting.last.take(now)
     with acting.engine.connect() as connection:
-        ground = _ground(connection, acting, holds, now)
-        placed = _placed(acting, ground.seen.hints, now)
-        if not write_down(connection, placed, ground.plan, ground.jobs, dry=True):
-            return ground
+        if not holds or not unplaced(connection, name, now):
+            return []
 
-    def work(connection: sa.Connection) -> _Ground:
-        anew = _ground(connection, acting, holds, now)
-        write_down(connection, _placed(acting, anew.seen.hints, now), anew.plan, anew.jobs)
-        return anew
+    def work(connection: sa.Connection) -> Plan:
+        stop = stop_of(policy.mode, effective_stop(connection, policy))
+        taken = taken_since(connection, now - _HOUR, name)
+        ground = Seen(name, now, tuple(holds.values()), {}, {}, stop, taken, policy.budgets.per_hour)
+        seen, plan = first_plan(connection, ground)
+        write_down(connection, _placed(acting, seen.hints, now), plan, JobPlan())
+        return plan
 
     with acting.lock:
-        return transact(acting.engine, work)
+        plan = transact(acting.engine, work)
+    if not plan.orders or not keep_on():
+        return []
+    with acting.engine.connect() as connection:
+        stop = stop_of(acting.policy().mode, effective_stop(connection, acting.policy()))
+        orders = passing(connection, stop, plan.orders, ())
+    return _order(acting, orders)
 
 
-def _ground(connection: sa.Connection, acting: Acting, holds: Sequence[Hold], now: datetime) -> _Ground:
-    name, policy = acting.actuator.name, acting.policy()
+def _take_down(acting: Acting, look: _Look, is_news: bool) -> _Ground:
+    """The plan of this moment; what it orders and what was seen is written down. Most turns find nothing to write."""
+    if not is_news:
+        with acting.engine.connect() as connection:
+            ground = _ground(connection, acting, look)
+            if not write_down(connection, _seen(acting, ground), ground.plan, ground.jobs, dry=True):
+                return ground
+
+    def work(connection: sa.Connection) -> _Ground | None:
+        anew = _ground(connection, acting, look)
+        if anew.plan.undone and not look.is_asked:
+            return None
+        write_down(connection, _seen(acting, anew), anew.plan, anew.jobs)
+        return anew
+
+    while True:
+        with acting.lock:
+            written = transact(acting.engine, work)
+        if written is not None:
+            return written
+        # A hold of ours is gone: taken off, or lost with the scheduler's memory. It is asked outside of transactions.
+        look = replace(look, started=acting.actuator.started(), is_asked=True)
+
+
+def _ground(connection: sa.Connection, acting: Acting, look: _Look) -> _Ground:
+    name, policy, holds, now = acting.actuator.name, acting.policy(), look.holds, look.now
     placements = {placement.hint: placement for placement in unsettled(connection, name)}
     hints = {hint.id: hint for hint in read_hints(connection, states=OPEN_STATES)}
     named = {*placements, *(hold.hint for hold in holds if hold.hint is not None)} - hints.keys()
     hints |= {hint.id: hint for hint in read_hints_by_id(connection, sorted(named))}
     stop = stop_of(policy.mode, effective_stop(connection, policy))
-    taken = taken_since(connection, now - _HOUR)
-    seen = Seen(name, now, holds, hints, placements, stop, taken, policy.budgets.per_hour)
+    taken = taken_since(connection, now - _HOUR, name)
+    limits = (taken, policy.budgets.per_hour)
+    seen = Seen(name, now, holds, hints, placements, stop, *limits, look.looked, look.started)
     return _Ground(seen, reconcile(seen), plan_jobs(name, hints, placements, stop, now))
 
 
@@ -125,6 +179,12 @@ def _passing(acting: Acting, ground: _Ground, holds: Sequence[Hold]) -> tuple[li
 
 def _placed(acting: Acting, hints: Mapping[str, Hint], now: datetime) -> Placed:
     return Placed(acting.actuator.name, tuple(acting.names), hints, now)
+
+
+def _seen(acting: Acting, ground: _Ground) -> Placed:
+    seen = ground.seen
+    gone = {hint.node for hint in seen.hints.values()}.difference(hold.node for hold in seen.holds)
+    return replace(_placed(acting, seen.hints, seen.now), gone=frozenset(gone))
 
 
 def _order(acting: Acting, orders: Sequence[Order]) -> list[Report]:

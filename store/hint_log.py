@@ -50,15 +50,25 @@ def read_hints_by_id(connection: sa.Connection, idents: Iterable[str]) -> list[H
     return [Hint(*row) for row in connection.execute(query.order_by(_HINTS.c.created, _HINTS.c.id))]
 
 
+def read_hints_of(connection: sa.Connection, nodes: Iterable[str], states: Sequence[str]) -> list[Hint]:
+    """The hints of a few nodes that are in one of some states, in the order they were made."""
+    listed = sorted(set(nodes))
+    if not listed:
+        return []
+    query = sa.select(*_IN_ORDER).where(_HINTS.c.state.in_(states), among(connection, _HINTS.c.node, listed))
+    return [Hint(*row) for row in connection.execute(query.order_by(_HINTS.c.created, _HINTS.c.id))]
+
+
 def recent_hints(connection: sa.Connection, now: datetime, window: timedelta) -> list[Hint]:
     """What the policy must remember: hints that are open, still valid, or became what they are within the window.
 
     What was made or raised within it is valid until later than its beginning, however short its validity.
     """
-    query = sa.select(_HINTS).where(
+    query = sa.select(*_IN_ORDER).where(
         sa.or_(_HINTS.c.state.in_(OPEN_STATES), _HINTS.c.valid_until > now - window, _HINTS.c.created >= now - window)
     )
-    return [hint_of(row) for row in connection.execute(query.order_by(_HINTS.c.created, _HINTS.c.id)).mappings()]
+    return [Hint(*row) for row in connection.execute(query.order_by(_HINTS.c.created, _HINTS.c.id))]
+
 
 def save_hint(
     connection: sa.Connection, hint: Hint, now: datetime, detail: Mapping[str, Any], was: Hint | None = None

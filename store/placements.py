@@ -1,7 +1,7 @@
 """What each scheduler that is read back holds for a hint, as we last asked or saw it: one row a hint and scheduler."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from store import schema
 from store.bulk_rows import among
-from store.hint import HintAction
+from store.hint import LIVE_STATES, HintAction
 
 # asked: ordered, and not read back yet. confirmed: read back. foreign: another keeps work off the node. undone: a
 # person took our hold off. absent: no such node there. refused: it will not be asked this. released: nothing of ours is
@@ -42,19 +42,33 @@ class Placement:
     detail: str | None = None
 
 
+# Of a record's fields in their order: by position, for they are many and read in every turn.
+_IN_ORDER = [_TABLE.c[each.name] for each in fields(Placement)]
+
+
 def unsettled(connection: sa.Connection, scheduler: str) -> list[Placement]:
     """A scheduler's rows that may still change."""
-    query = sa.select(_TABLE).where(_TABLE.c.scheduler == scheduler, _TABLE.c.state.not_in(FINAL_STATES))
-    return [Placement(**row) for row in connection.execute(query).mappings()]
+    query = sa.select(*_IN_ORDER).where(_TABLE.c.scheduler == scheduler, _TABLE.c.state.not_in(FINAL_STATES))
+    return [Placement(*row) for row in connection.execute(query)]
+
+
+def unplaced(connection: sa.Connection, scheduler: str, now: datetime) -> list[str]:
+    """Ids of the live hints of nodes that a scheduler was not asked for yet, or for something else than now."""
+    hints = schema.hints.c
+    mine = sa.and_(_TABLE.c.hint == hints.id, _TABLE.c.scheduler == scheduler)
+    other = sa.and_(_TABLE.c.state == "confirmed", _TABLE.c.action != hints.action)
+    query = sa.select(hints.id).select_from(schema.hints.outerjoin(_TABLE, mine))
+    live = (hints.state.in_(LIVE_STATES), hints.job.is_(None), hints.valid_until > now)
+    return list(connection.scalars(query.where(*live, sa.or_(_TABLE.c.hint.is_(None), other))))
 
 
 def placements_of(connection: sa.Connection, hints: Sequence[str]) -> Mapping[str, list[Placement]]:
     """The rows of hints, by hint, in the order of the schedulers' names."""
     found: dict[str, list[Placement]] = {}
     if hints:
-        query = sa.select(_TABLE).where(among(connection, _TABLE.c.hint, hints))
-        for row in connection.execute(query.order_by(_TABLE.c.hint, _TABLE.c.scheduler)).mappings():
-            found.setdefault(row["hint"], []).append(Placement(**row))
+        query = sa.select(*_IN_ORDER).where(among(connection, _TABLE.c.hint, hints))
+        for row in connection.execute(query.order_by(_TABLE.c.hint, _TABLE.c.scheduler)):
+            found.setdefault(row.hint, []).append(Placement(*row))
     return found
 
 

@@ -25,28 +25,29 @@ def node_places(connection: sa.Connection, among_nodes: Sequence[str] | None = N
 
 
 def newest_scores(
-    connection: sa.Connection, horizon_h: int, at: datetime, node: str | None = None
+    connection: sa.Connection, horizon_h: int, at: datetime, node: str | None = None, since: datetime | None = None
 ) -> tuple[datetime | None, dict[str, float]]:
     """When nodes were last scored for a horizon, no later than a moment, and each node's score then.
 
-    A node that was not scored then (it was out of service, say) has none, rather than an old one.
+    A node that was not scored then (it was out of service, say) has none, rather than an old one. Of a moment before
+    `since` nothing is told.
     """
     table = schema.scores
-    moment = newest_scoring(connection, horizon_h, at)
+    moment = newest_scoring(connection, horizon_h, at, since)
     if moment is None:
         return None, {}
     query = sa.select(table.c.node, table.c.score).where(table.c.horizon_h == horizon_h, table.c.time == moment)
     return moment, dict(connection.execute(_of(query, table.c.node, node)).all())
 
 
-def newest_scoring(connection: sa.Connection, horizon_h: int, at: datetime) -> datetime | None:
-    """When nodes were last scored for a horizon, no later than a moment."""
+def newest_scoring(
+    connection: sa.Connection, horizon_h: int, at: datetime, since: datetime | None = None
+) -> datetime | None:
+    """When nodes were last scored for a horizon, no later than a moment, and not before another."""
     table = schema.scores
     query = sa.select(sa.func.max(table.c.time, type_=schema.UtcTime())).where(table.c.horizon_h == horizon_h)
-    for since, until in backwards(at):
-        moment: datetime | None = connection.scalar(
-            between(query, table.c.time, since, until).where(table.c.time <= at)
-        )
+    for begin, end in backwards(at, since):
+        moment: datetime | None = connection.scalar(between(query, table.c.time, begin, end).where(table.c.time <= at))
         if moment is not None:
             return moment
     return None

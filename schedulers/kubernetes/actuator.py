@@ -71,6 +71,10 @@ class Kubernetes:
             return self._link.client.url
         return self._settings.kubeconfig or os.environ.get("KUBECONFIG") or "the pod's own cluster"
 
+    def started(self) -> datetime | None:
+        """None: what the API server has taken is saved."""
+        return None
+
     def observe(self) -> Sequence[Hold]:
         """Every node; of those that we keep from work, whether pods still run there.
 

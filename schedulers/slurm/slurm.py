@@ -10,7 +10,7 @@ resume can be overwritten unseen; what lands after our write wins, and is report
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from schedulers.actuator import Hold, JobOrder, Order, Report, SchedulerAwayError
 from schedulers.slurm.commands import Commands
@@ -21,6 +21,7 @@ from schedulers.slurm.plan import Ground, Write, plan
 from schedulers.slurm.reservations import read_reservations, reservation_calls
 from schedulers.slurm.settings import SlurmSettings
 from schedulers.slurm.standing import hold_of
+from schedulers.slurm.start import read_start
 
 # A single word of a command may have 128 KiB on Linux (MAX_ARG_STRLEN); a shell beyond ssh may take less.
 _MOST_LIST = 60_000
@@ -44,6 +45,17 @@ class Slurm:
     def address(self) -> str:
         """Its slurm.conf, and by way of what."""
         return self._commands.address
+
+    def started(self) -> datetime | None:
+        """When its controller was started: one that is killed loses the changes of its last seconds.
+
+        Raises:
+            SchedulerAwayError: it cannot be asked.
+        """
+        said = self._commands.run("scontrol", "show", "config")
+        if said.code:
+            raise SchedulerAwayError(f"scontrol show config: {said.error}")
+        return read_start(said.out, datetime.now(UTC))
 
     def observe(self) -> Sequence[Hold]:
         """Every node that it knows.

@@ -45,6 +45,9 @@ class Shelf:
         """Nowhere."""
         return "shelf"
 
+    def started(self) -> None:
+        """It forgets nothing."""
+
     def observe(self) -> list[Hold]:
         """Every node."""
         self.tries += 1

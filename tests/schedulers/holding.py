@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from schedulers.actuator import Hold, JobOrder, Order, Report, SchedulerAwayError
 
@@ -19,6 +20,8 @@ class Holding:
     got: list[Order] = field(default_factory=list)
     asked: list[JobOrder] = field(default_factory=list)
     observed: int = 0
+    start: datetime | None = None
+    asked_start: int = 0
     before: Callable[[], None] = lambda: None  # called as orders come in, before they are carried out
 
     @classmethod
@@ -30,6 +33,11 @@ class Holding:
     def address(self) -> str:
         """Nowhere."""
         return f"{self.name}.example"
+
+    def started(self) -> datetime | None:
+        """As the test says."""
+        self.asked_start += 1
+        return self.start
 
     def observe(self) -> Sequence[Hold]:
         """Every node."""

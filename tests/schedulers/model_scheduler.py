@@ -38,6 +38,9 @@ class ModelScheduler:
     seen: dict[str, Mark] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
 
+    def started(self) -> None:
+        """It forgets nothing."""
+
     def observe(self) -> Sequence[Hold]:
         """Every node, as it is."""
         if self.trouble == "away":

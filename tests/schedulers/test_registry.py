@@ -32,6 +32,9 @@ class Desk:
         """Nowhere."""
         return "desk"
 
+    def started(self) -> None:
+        """It forgets nothing."""
+
     def observe(self) -> Sequence[Hold]:
         """No node."""
         return ()

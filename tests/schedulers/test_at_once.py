@@ -1,0 +1,176 @@
+"""What goes out by the look of the turn before, and what waits for a new one."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from schedulers.actuator import SchedulerAwayError
+from schedulers.at_once import FRESH, LastLook
+from schedulers.settings import Budgets, Policy
+from schedulers.turn_actuator import Acting, Turned, run_actuator
+from schedulers.verdict import withdraw
+from store.database import writing
+from store.placements import placements_of
+from store.switches import switch
+from store.trips import note_trip
+
+from .cluster import NOW, hint
+from .holding import Holding
+from .receivers import put, state_of
+
+SECOND = timedelta(seconds=1)
+
+
+class Server:
+    """One server's turns; `looks` are how often its scheduler had been observed as each order came."""
+
+    def __init__(self, engine: sa.Engine, **policy: Any) -> None:
+        self.engine, self.now, self.last = engine, NOW, LastLook()
+        self.told, self.policy, self.looks = Holding.of("a", "b", "c"), Policy(mode="act", **policy), list[int]()
+        self.told.before = lambda: self.looks.append(self.told.observed)
+        self.turn()
+        self.keep_on = True
+
+    def turn(self, seconds: float = 0.0) -> Turned:
+        """One turn, so much later."""
+        self.now += seconds * SECOND
+        acting = Acting(self.engine, self.told, ("slurm",), lambda: self.policy, lambda: self.now, last=self.last)
+        return run_actuator(acting, lambda: self.keep_on)
+
+    keep_on = True
+
+    def states(self, ident: str = "h-a") -> tuple[str, ...]:
+        """Of a hint and of its placement."""
+        with self.engine.connect() as connection:
+            found = placements_of(connection, [ident]).get(ident, [])
+        return state_of(self.engine, ident), *(each.state for each in found)
+
+
+def test_a_new_hint_goes_out_before_all_nodes_are_read_again(any_engine: sa.Engine) -> None:
+    """And the one look after it confirms it."""
+    one = Server(any_engine)
+    put(any_engine, hint("a", state="approved"))
+    turned = one.turn(5)
+    assert [report.result for report in turned.reports] == ["done"]
+    assert (one.looks, one.told.observed) == ([1], 2)
+    assert one.states() == ("confirmed", "confirmed")
+
+
+def test_so_does_what_asks_more_than_before(any_engine: sa.Engine) -> None:
+    """A drain where an avoid was; what asks less waits for a look, as what has not changed does."""
+    one = Server(any_engine)
+    put(any_engine, hint("a", "avoid", state="approved"), hint("b", "drain", state="approved"))
+    one.turn(1)
+    put(any_engine, hint("a", "drain", state="approved"), hint("b", "avoid", state="approved"))
+    one.turn(1)
+    assert (one.looks, one.told.actions()[2:]) == ([1, 2, 3], ["drain a", "avoid b"])
+    one.turn(1)
+    assert (one.states(), one.states("h-b")) == (("confirmed", "confirmed"), ("confirmed", "confirmed"))
+
+
+def test_a_release_waits_for_a_look(any_engine: sa.Engine) -> None:
+    """It is no haste, and what is there is to be seen first."""
+    one = Server(any_engine)
+    put(any_engine, hint("a", state="approved"))
+    one.turn(1)
+    with writing(any_engine).begin() as connection:
+        withdraw(connection, "h-a", one.now, "alice")
+    one.turn(1)
+    assert one.looks == [1, 3]
+    assert one.states() == ("withdrawn", "released")
+
+
+def test_what_others_took_meanwhile_is_left_to_them(any_engine: sa.Engine) -> None:
+    """Whoever carries it out reads the node right before."""
+    one = Server(any_engine)
+    one.told.person("a", "maintenance")
+    put(any_engine, hint("a", state="approved"))
+    one.turn(1)
+    assert (one.told.nodes["a"].foreign, one.told.held("a")) == ("maintenance", "")
+    assert one.states() == ("confirmed", "foreign")
+
+
+@pytest.mark.parametrize("case", ["old", "first", "unknown"])
+def test_without_a_fresh_look_at_the_node_there_is_a_new_one_first(any_engine: sa.Engine, case: str) -> None:
+    """The look is old, there was none, or the node was not among them."""
+    one = Server(any_engine)
+    if case == "first":
+        one.last = LastLook()
+    if case == "unknown":
+        one.told.nodes["d"] = replace(one.told.nodes["a"], node="d")
+    put(any_engine, hint("d" if case == "unknown" else "a", state="approved"))
+    one.turn(FRESH.total_seconds() + 1 if case == "old" else 1)
+    assert one.looks == [2]
+
+
+def test_after_an_outage_there_is_a_new_look_first(any_engine: sa.Engine) -> None:
+    """What was held before it may not be any more."""
+    one = Server(any_engine)
+    put(any_engine, hint("a", state="approved"))
+    one.told.is_away = True
+    with pytest.raises(SchedulerAwayError):
+        one.turn(1)
+    one.told.is_away = False
+    one.turn(2)
+    assert one.looks == [1, 2]
+    assert one.states() == ("confirmed", "confirmed")
+
+
+def test_a_stop_counts(any_engine: sa.Engine) -> None:
+    """Nothing new goes out."""
+    one = Server(any_engine)
+    put(any_engine, hint("a", state="approved"))
+    with writing(any_engine).begin() as connection:
+        switch(connection, "holds", "drill", NOW, "alice")
+    one.turn(1)
+    assert (one.told.got, one.states()) == ([], ("approved",))
+
+
+def test_a_trip_since_the_decision_counts(any_engine: sa.Engine) -> None:
+    """It is looked at right before the order."""
+    one = Server(any_engine)
+    put(any_engine, hint("a", state="approved"))
+    with writing(any_engine).begin() as connection:
+        note_trip(connection, ("cluster", "all"), "too many", 9, NOW, "policy")
+    one.turn(1)
+    assert one.told.got == []
+
+
+def test_the_hours_budget_counts(any_engine: sa.Engine) -> None:
+    """Of two one goes out."""
+    one = Server(any_engine, budgets=Budgets(per_hour=1))
+    put(any_engine, hint("a", state="approved"), hint("b", state="approved"))
+    one.turn(1)
+    one.turn(1)
+    assert one.told.actions() == ["cordon a"]
+
+
+def test_who_has_lost_the_lease_orders_nothing(any_engine: sa.Engine) -> None:
+    """What was written down is ordered by the next one."""
+    one = Server(any_engine)
+    put(any_engine, hint("a", state="approved"))
+    one.keep_on = False
+    one.turn(1)
+    assert one.told.got == []
+    one.keep_on = True
+    one.turn(2)
+    assert one.states() == ("confirmed", "confirmed")
+
+
+def test_the_statements_do_not_grow_with_the_hints(any_engine: sa.Engine) -> None:
+    """Hundreds may be open: what they cost is one row each, not one statement each."""
+    counts = []
+    for count in (1, 2):
+        one = Server(any_engine)
+        put(any_engine, *(hint(node, state="approved") for node in "abc"[:count]))
+        texts: list[str] = []
+        sa.event.listen(any_engine, "before_cursor_execute", lambda _c, _cu, text, *_r, into=texts: into.append(text))
+        one.turn(1)
+        one.turn(10)
+        del texts[:]
+        one.turn(10)
+        counts.append(len([text for text in texts if text.startswith("SELECT")]))
+    assert counts[0] == counts[1]
