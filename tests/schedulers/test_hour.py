@@ -169,3 +169,42 @@ def test_what_was_taken(
         taken = taken_since(connection, NOW - HOUR)
     node = frozenset({"a"})
     assert taken == Taken(node if lately else frozenset(), node if is_held else frozenset())
+
+
+@pytest.mark.parametrize("back_s", [5, 7200])
+def test_a_lost_order_is_given_again_though_the_clock_was_set_back(engine: sa.Engine, back_s: float) -> None:
+    """Not only once the clock has come again to where it was."""
+    one = server(engine)
+    one.told[0].is_deaf = True
+    with pytest.raises(Exception, match="hung up"):
+        one.turn()
+    one.told[0].nodes |= Holding.of(*NODES).nodes
+    one.told[0].is_deaf = False
+    with writing(engine).begin() as connection:
+        found = [replace(each, due=NOW + timedelta(seconds=1)) for each in one.placements("h-a").values()]
+        save_placements(connection, found)
+    one.turn(seconds=-back_s)
+    assert "a" in held(one)
+
+
+def test_what_a_scheduler_has_let_go_is_taken_anew(engine: sa.Engine) -> None:
+    """A node whose release was carried out, but not seen yet, is held no more: its next hold needs room."""
+    one = server(engine)
+    one.turn()
+    with writing(engine).begin() as connection:
+        found = read_hint(connection, "h-a")
+        assert found is not None
+        save_hint(connection, replace(found, state="withdrawn"), NOW, {})
+        save_hint(connection, hint("c", state="withdrawn"), NOW, {})
+        save_hint(connection, hint("d", state="withdrawn"), NOW, {})
+    one.told[0].is_deaf = True
+    with pytest.raises(Exception, match="hung up"):
+        one.turn(seconds=3601)
+    one.told[0].is_deaf = False
+    assert held(one) == "b"
+    full = replace(TWO, budgets=Budgets(per_hour=0))
+    one.policy = full
+    with writing(engine).begin() as connection:
+        save_hint(connection, replace(hint("a", state="approved"), id="h-a2"), NOW, {})
+    one.turn(seconds=1)
+    assert held(one) == "b"
