@@ -33,9 +33,10 @@ def place_rows(size: Size) -> list[tuple[str, bytes]]:
 
 
 def small_rows(size: Size) -> list[tuple[str, bytes]]:
-    """Outages (3.8 a thousand node-days, FIELD D1), hints with their audit, each node's sidecar."""
+    """Outages (3.8 a thousand node-days, FIELD D1), hints with their audit and deliveries, each node's sidecar."""
     hints, audit = _hints(size)
-    return [("outages", _outages(size)), ("hints", hints), ("audit", audit), ("sidecars", _sidecars(size))]
+    found = [("outages", _outages(size)), ("hints", hints), ("audit", audit), ("sidecars", _sidecars(size))]
+    return [*found, *_receivers(size)]
 
 
 def _outages(size: Size) -> bytes:
@@ -58,7 +59,7 @@ def _hints(size: Size) -> tuple[bytes, bytes]:
     for number in range(count):
         made = size.end - timedelta(days=size.days * (count - number) / count)
         is_open = number >= count - max(2, size.nodes // 250)
-        state = ("shadow", "approved", "sent")[number % 3] if is_open else ("expired", "withdrawn")[number % 2]
+        state = ("shadow", "approved", "confirmed")[number % 3] if is_open else ("expired", "withdrawn")[number % 2]
         node, ident = name(int(random.integers(size.nodes))), f"h{number:08d}"
         at, until = stamp(micros(made)), stamp(micros(made + timedelta(days=1)))
         action = ("watch", "avoid", "cordon")[number % 3]
@@ -70,6 +71,22 @@ def _hints(size: Size) -> tuple[bytes, bytes]:
         detail = orjson.dumps({"node": node, "hint": action, "reason": "risk 0.11"}).decode()
         audit += [f"{at}\tpolicy\t{step}\t{ident}\t{detail}\n" for step in ("proposed", "approved", "sent", state)]
     return "".join(hints).encode(), "".join(audit).encode()
+
+
+def _receivers(size: Size) -> list[tuple[str, bytes]]:
+    """What was sent of each hint, to one that is read back and to a webhook, and what came of it."""
+    placements, outbox, outcomes = [], [], []
+    count = max(4, size.nodes // 2)
+    for number in range(count):
+        ident, node = f"h{number:08d}", name(number % size.nodes)
+        at = stamp(micros(size.end - timedelta(days=size.days * (count - number) / count)))
+        placements.append(f"{ident}\tslurm\t{node}\trelease\treleased\t1\t{at}\t{at}\t{at}\t{NULL}\n")
+        for action in ("cordon", "release"):
+            payload = orjson.dumps({"data": {"id": ident, "node": node, "action": action, "mode": "act"}}).decode()
+            outbox.append(f"{ident}.{action}\t{ident}\tops\t{payload}\t1\t{at}\tdelivered\t{NULL}\n")
+        outcomes.append(f"{ident}\t{at}\t{number % 3 == 0}\t{NULL}\t{NULL}\t8.0\t{NULL}\n")
+    tables = {"placements": placements, "outbox": outbox, "hint_outcomes": outcomes}
+    return [(table, "".join(rows).encode()) for table, rows in tables.items()]
 
 
 def _sidecars(size: Size) -> bytes:

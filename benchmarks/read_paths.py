@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from benchmarks.fleet_rows import ABSENT_KIND, FLOODED, LONG_RUN, RARE_KIND
 
 Ask = Callable[[str], dict[str, object]]
-_NODE, _LEMON = "gpu-06001", FLOODED
+_NODE, _LEMON, _SOME = "gpu-06001", FLOODED, "gpu-[06000-06063]"
 
 
 def paths(now: datetime, ask: Ask) -> list[str]:
@@ -43,6 +43,17 @@ def paths(now: datetime, ask: Ask) -> list[str]:
         *(_path("advice/checkpoint", run=LONG_RUN), _path("advice/spares", run=LONG_RUN, confidence=0.999)),
         *(_path("hints", state="open"), _path("hints", limit=1000), _path("hints", node=_NODE)),
         *(_path("audit", hint="h00003000"), _path("audit", limit=1000), _path("sidecars", limit=1000)),
+        *(_path("hints", since=since) for since in (hour, month, year)),
+        *(
+            "hints/outcomes",
+            _path("hints/outcomes", days=365),
+            "hints/h00003000/deliveries",
+            "hints/h00003000/validation",
+        ),
+        *("budget", "breaker", "stop", "policy", "policies"),
+        *("placement", _path("placement", limit=12_500), _path("placement", count=1024)),
+        *(_path("placement", format="hostlist"), _path("placement", nodes=_SOME, format="hostlist")),
+        *(_path("placement", nodes=_SOME), _path("placement", nodes=_SOME, count=16)),
         *(_path("sidecars", state=state) for state in ("troubled", "silent", "ok")),
     ]
     later = ("nodes", "events", "incidents", "scores", "runs", "hints", "audit", "sidecars")
