@@ -94,7 +94,7 @@ def test_a_node_with_a_live_hold_is_unwell(tmp_path: Path) -> None:
         {"evidence": {"control": True}},
         {"valid_until": (NOW - timedelta(seconds=1)).isoformat()},
     ],
-    ids=str,
+    ids=lambda changes: " ".join(name if name == "valid_until" else f"{name} {changes[name]}" for name in changes),
 )
 def test_what_is_no_live_hold_of_this_node_is_no_fault(changes: dict[str, Any]) -> None:
     """Nothing is printed."""
