@@ -68,7 +68,7 @@ def _deep(path: str, ask: Ask, pages: int = 5) -> str | None:
     """A page far from the first; None where a list has no second."""
     cursor, size = None, {"limit": 1000}
     for _ in range(pages):
-        more = {} if cursor is None else {"cursor": cursor}
+        more: dict[str, object] = {} if cursor is None else {"cursor": cursor}
         following = ask(_path(path, **size, **more)).get("next_cursor")
         if following is None:
             break

@@ -221,6 +221,28 @@ def test_hints_are_judged_from_the_store_once_their_time_is_over(any_engine: sa.
     assert summary.false_holds_per_1000_node_days == pytest.approx(1000 / (2 * 146 / 24))
 
 
+@pytest.mark.parametrize(
+    ("states", "control", "found"),
+    [
+        (("expired",), False, "shadow"),
+        (("expired",), True, "control"),
+        (("approved", "expired"), False, "asked"),
+        (("proposed", "withdrawn"), False, "asked"),
+        (("approved", "sent", "expired"), False, "acted"),
+        (("approved", "confirmed", "released"), True, "acted"),
+    ],
+)
+def test_the_sums_go_by_what_the_audit_has_seen(
+    any_engine: sa.Engine, states: tuple[str, ...], control: bool, found: str
+) -> None:
+    """The same basis as of one hint alone."""
+    made = hint("a", state="shadow", hours_ago=90, control=control)
+    put(any_engine, made, *states)
+    assert judge_due(any_engine, NOW) == 1
+    with any_engine.connect() as connection:
+        assert [one.basis for one in hindsight(connection, NOW - timedelta(days=30), NOW).tallies] == [found]
+
+
 def test_an_empty_store_has_no_hindsight(engine: sa.Engine) -> None:
     """Nor does it divide by nothing."""
     assert judge_due(engine, NOW) == 0

@@ -47,7 +47,7 @@ def test_of_two_leaves_that_would_do_the_one_with_fewer_domains_is_taken() -> No
 
 def test_nodes_of_no_known_domain_share_none() -> None:
     """One domain that holds all comes before them."""
-    free = [Free(0.0001, f"x{i}", "l", None) for i in range(4)] + domain("a", 2)
+    free = [Free(0.0001, f"x{i}", "l", None) for i in range(2)] + domain("a", 3)
     assert names(free, 2) == ["a0", "a1"]
 
 
