@@ -89,12 +89,10 @@ def run_actuator(acting: Acting, keep_on: Callable[[], bool]) -> Turned:
         SQLAlchemyError: the database cannot be used; nothing was ordered that does not stand in it.
     """
     reports = _at_once(acting, keep_on)
-    looked = acting.last.at
     for _ in range(_PASSES):
         now, holds = acting.clock(), acting.actuator.observe()
-        ground = _take_down(acting, _Look(holds, now, looked), is_news=bool(reports))
+        ground = _take_down(acting, _Look(holds, now, acting.last.at), is_news=bool(reports))
         acting.last.at, acting.last.holds = now, {hold.node: hold for hold in holds}
-        looked = now
         if not (ground.plan.orders or ground.jobs.orders) or not keep_on():
             break
         orders, asked = _passing(acting, ground, holds)

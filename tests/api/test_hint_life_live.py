@@ -1,6 +1,7 @@
 """The whole of a hint's life with a real server process and a real Slurm: faults, kills, outages, people's changes."""
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
@@ -70,6 +71,11 @@ class Site:
     def hints(self, server: Running) -> dict[str, Any]:
         """The newest hint of each node."""
         return {hint["node"]: hint for hint in server.get("/api/v1/hints?limit=1000")["items"]}
+
+    def details(self, hint: str) -> list[Any]:
+        """What the audit tells of a hint beside its state."""
+        with self.engine.connect() as connection:
+            return [row["detail"] for row in audit_page(connection, 1000, None, hint)]
 
     def steps(self, hint: str) -> list[str]:
         """The states that the audit tells of a hint, each once in a row."""
@@ -177,6 +183,35 @@ def test_a_server_that_is_killed_in_the_middle_is_made_good_by_the_next(tmp_path
     with here.serving() as server:
         wait_for("all are free", lambda: here.drained(nodes) == set())
         wait_for("and known to be", lambda: {_placement(here, server, node) for node in nodes} == {"released"})
+
+
+def test_a_drain_that_a_killed_controller_had_not_saved_is_given_again(tmp_path: Path, cluster: Slurm) -> None:
+    """SIGKILL of slurmctld right after the drain was confirmed; a person's resume afterwards is respected.
+
+    Whether it saves at once or some seconds later is its own affair: it comes back with the state of before.
+    """
+    here, node = site(tmp_path, cluster), "gpu007"
+    nodes, before = cluster.folder / "state" / "node_state", tmp_path / "node_state"
+    cluster.run("scontrol", "update", "nodename=gpu008", "comment=seen")
+    wait_for("Slurm saves its nodes", nodes.is_file)
+    shutil.copy2(nodes, before)
+    with here.serving() as server:
+        faults(server, [node])
+        wait_for("it is confirmed", lambda: here.hints(server).get(node, {}).get("state") == "confirmed")
+        cluster.stop_controller(signal.SIGKILL)
+        shutil.copy2(before, nodes)
+        cluster.start_controller()
+        wait_for("it is drained again", lambda: here.drained([node]) == {node})
+        wait_for("and known to be", lambda: _placement(here, server, node) == "confirmed")
+        assert here.hints(server)[node]["state"] == "confirmed"
+        ident = here.hints(server)[node]["id"]
+        turns = _observations(server)
+        wait_for("Slurm was looked at again", lambda: _observations(server) > turns + 1)
+        with suppress(CalledProcessError):
+            cluster.run("scontrol", "update", f"nodename={node}", "state=undrain")
+        wait_for("the hint is withdrawn", lambda: here.hints(server)[node]["state"] == "withdrawn")
+    assert here.drained([node]) == set()
+    assert [row for row in here.details(ident) if "killed before it had saved it" in str(row.get("detail"))]
 
 
 def test_an_outage_of_the_controller_delays_and_loses_nothing(tmp_path: Path, cluster: Slurm) -> None:

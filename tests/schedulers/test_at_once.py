@@ -119,6 +119,18 @@ def test_after_an_outage_there_is_a_new_look_first(any_engine: sa.Engine) -> Non
     assert one.states() == ("confirmed", "confirmed")
 
 
+def test_a_look_that_failed_leaves_none_of_before(any_engine: sa.Engine) -> None:
+    """Also where the hint is made after it."""
+    one = Server(any_engine)
+    one.told.is_away = True
+    with pytest.raises(SchedulerAwayError):
+        one.turn(1)
+    one.told.is_away = False
+    put(any_engine, hint("a", state="approved"))
+    one.turn(1)
+    assert one.looks == [2]
+
+
 def test_a_stop_counts(any_engine: sa.Engine) -> None:
     """Nothing new goes out."""
     one = Server(any_engine)

@@ -63,6 +63,11 @@ def test_only_what_was_confirmed_can_be_forgotten() -> None:
     assert not is_forgotten(held(asked=None), at(2), at(3))
 
 
+def test_a_look_of_before_it_was_seen_by_another_server_is_none() -> None:
+    """That one saw it at 5: the scheduler was started at 2, so it had it then."""
+    assert not is_forgotten(held(observed=5.0), at(-5), at(2))
+
+
 class Server:
     """A server that goes on from turn to turn; `again` is its successor, who remembers nothing."""
 
