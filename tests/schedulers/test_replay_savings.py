@@ -136,8 +136,9 @@ def test_only_with_idle_nodes_enough() -> None:
     ):
         assert (short.averted, short.short, short.averted_gpu_h) == (0, 1, 0.0)
     for enough in (
-        saved(*both, outages=(outage("c", 18, 19), outage("c", 21, 22))),
-        saved(*both, jobs=(job(), job(18, 19, "c", run="s"), job(21, 22, "c", run="t"))),
+        saved(*both, outages=(outage("c", 18, 20), outage("c", 21, 22))),
+        saved(*both, fleet=(*FLEET[:2], Serving("c", 8, NOW + 20 * HOUR), FLEET[3])),
+        saved(*both, jobs=(job(), job(18, 20, "c", run="s"), job(21, 22, "c", run="t"))),
         saved(*both, asked(10, 19, node="c"), asked(21, 25, node="c")),
     ):
         assert (enough.averted, enough.short) == (1, 0)
@@ -173,6 +174,13 @@ def test_a_checkpoint_saves_the_work_up_to_it(since: float, hours: float) -> Non
     made = int(20 <= since < 30.25)
     assert found.checkpoints == made
     assert found.checkpoint_gpu_h == pytest.approx(1.6 * made)
+
+
+def test_a_checkpoint_takes_the_time_of_the_job_that_was_asked() -> None:
+    """Not of another run's at the same time, nor of one of its own run that has ended."""
+    for other in (job(nodes="c", run="s"), job(12, 15, "a"), job(12, 24, "a")):
+        found = saved(asked(24, 24.1, "checkpoint"), jobs=(other, job()))
+        assert found.checkpoint_gpu_h == pytest.approx(1.6)
 
 
 def test_the_newest_checkpoint_that_was_done_counts() -> None:
