@@ -1,7 +1,7 @@
 """What must hold of nodes that are held for us: for the state machine of `test_state_machine.py`."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
@@ -25,6 +25,12 @@ def within_budget(nodes: set[str], policy: Policy) -> None:
             assert len(inside) <= getattr(limits, f"per_{kind}"), (kind, inside)
 
 
+def within_hour(taken: list[tuple[datetime, str]], now: datetime, policy: Policy) -> None:
+    """No more nodes within the hour than may be."""
+    lately = {node for time, node in taken if time >= now - timedelta(hours=1)}
+    assert len(lately) <= policy.budgets.per_hour, lately
+
+
 def spares_left(engine: sa.Engine, policy: Policy, now: datetime, new: list[Hint]) -> None:
     """Enough idle nodes are left after new holds, as far as is known."""
     with engine.connect() as connection:
@@ -36,11 +42,8 @@ def spares_left(engine: sa.Engine, policy: Policy, now: datetime, new: list[Hint
         assert left >= policy.budgets.keep_spares
 
 
-def none_tripped(
-    new: Mapping[tuple[str, str], Mark], tripped: set[Group], hints: Mapping[str | None, Hint | None]
-) -> None:
+def none_tripped(new: Mapping[tuple[str, str], Mark], tripped: set[Group], hints: Mapping[str, Hint]) -> None:
     """Nothing new is held of a group that has tripped."""
     for (_name, node), mark in new.items():
-        hint = hints[mark.hint]
-        assert hint is not None
+        hint = hints[mark.hint or ""]
         assert not tripped & places_of(node, hint.evidence.get("code")), (node, tripped)

@@ -5,7 +5,7 @@ where nobody else holds it, a release takes off our mark under this hint's id an
 that no faithful program asks: that is what the tests look at.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from schedulers.actuator import Hold, JobOrder, Order, Report, SchedulerAwayError
@@ -37,6 +37,7 @@ class ModelScheduler:
     trouble: str | None = None
     seen: dict[str, Mark] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
+    after: Callable[[str, Mark], None] = lambda _node, _was: None  # called after each order that was obeyed
 
     def started(self) -> None:
         """It forgets nothing."""
@@ -85,7 +86,9 @@ class ModelScheduler:
             return Report(order.node, "foreign", mark.foreign)
         if mark.is_opted_out and mark.hint != order.hint:
             return Report(order.node, "refused", "opted out")
+        was = Mark(mark.action, mark.hint, mark.foreign)
         mark.action, mark.hint = order.action, order.hint
+        self.after(order.node, was)
         return Report(order.node, "done")
 
     def _judge(self, orders: Sequence[Order]) -> None:
@@ -96,6 +99,8 @@ class ModelScheduler:
                 self.wrong.append(f"release of {order.node} for {order.hint}, which bears {mark}")
             if order.action != "release" and mark.foreign is not None:
                 self.wrong.append(f"{order.action} of {order.node}, which another holds: {mark}")
+            if order.action != "release" and mark.is_opted_out and mark.hint is None:
+                self.wrong.append(f"{order.action} of {order.node}, which nobody may touch")
             if mark.hint is not None and mark.hint.startswith("orphan"):
                 self.wrong.append(f"{order.action} of {order.node}, whose mark nobody knows")
         if len({order.node for order in orders}) < len(orders):

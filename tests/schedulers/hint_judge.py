@@ -1,0 +1,167 @@
+"""Plays a small cluster's turns and holds them to what must always be true: for `test_state_machine.py`."""
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from schedulers.actuator import SchedulerAwayError
+from schedulers.facts import HOLDING
+from schedulers.kill_switch import effective_stop
+from schedulers.policy import Decision
+from schedulers.settings import Policy, Stop
+from schedulers.turn import run_policy
+from schedulers.turn_actuator import Acting, run_actuator
+from schedulers.wish import is_opted_out
+from store.event import format_time
+from store.hint import LIVE_STATES, OPEN_STATES, Hint
+from store.hint_log import read_hints_by_id
+from store.placements import placements_of
+from store.trips import Trip, newest_trips
+
+from .hint_invariants import none_tripped, spares_left, within_budget, within_hour
+from .model_scheduler import KilledError, Mark, ModelScheduler
+
+HOUR = timedelta(hours=1)
+# Turns, five minutes apart, within which a scheduler that answers has let go of what nobody asks any more.
+BOUND = 3
+Key = tuple[str, str]  # a scheduler and a node
+
+
+@dataclass
+class Judge:
+    """The server's turns over one database, and what they may not do.
+
+    `fresh`: what came to be held in this turn; `taken`: when nodes came to be held; `undone`: holds that people took
+    off after they had been read back; `overdue`: how often a hold was seen that nothing explains.
+    """
+
+    engine: sa.Engine
+    policy: Policy
+    now: datetime
+    schedulers: list[ModelScheduler]
+    fresh: dict[Key, Mark] = field(default_factory=dict)
+    taken: list[tuple[datetime, str]] = field(default_factory=list)
+    granted: list[tuple[datetime, str]] = field(default_factory=list)
+    undone: set[tuple[str, str]] = field(default_factory=set)
+    overdue: dict[Key, tuple[int, datetime]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for one in self.schedulers:
+            one.after = lambda node, was, one=one: self.obeyed(one, node, was)  # type: ignore[misc]
+        self.restart()
+
+    def restart(self) -> None:
+        """The server remembers nothing but its database."""
+        names = tuple(one.name for one in self.schedulers)
+        self.acting = [
+            Acting(self.engine, one, names, lambda: self.policy, lambda: self.now) for one in self.schedulers
+        ]
+
+    def turn(self, times: int = 1) -> None:
+        """Whole turns, a second apart."""
+        for _ in range(times):
+            stop = self.stop()
+            self.check_decision(run_policy(self.engine, self.policy, self.now), stop)
+            self.schedulers_turn()
+
+    def schedulers_turn(self) -> None:
+        """The schedulers' loops alone: the policy's is late."""
+        before, stop = self.held(), self.stop()
+        self.fresh = {}
+        with self.engine.connect() as connection:
+            trips = newest_trips(connection)
+        for one in self.acting:
+            with suppress(SchedulerAwayError, KilledError):
+                run_actuator(one, lambda: True)
+        self.check(before, stop, trips)
+        self.now += timedelta(seconds=1)
+
+    def stop(self) -> Stop:
+        """What is stopped."""
+        with self.engine.connect() as connection:
+            stop = effective_stop(connection, self.policy)
+        return "holds" if self.policy.mode == "shadow" and stop == "none" else stop
+
+    def held(self) -> dict[Key, Mark]:
+        """Each scheduler's nodes that bear a mark of ours."""
+        return {
+            (one.name, node): replace(mark)
+            for one in self.schedulers
+            for node, mark in one.marks.items()
+            if mark.hint is not None and not mark.hint.startswith("orphan")
+        }
+
+    def obeyed(self, scheduler: ModelScheduler, node: str, was: Mark) -> None:
+        """A node was marked: at no moment is a limit exceeded, not even before a release that is under way."""
+        mark = scheduler.marks[node]
+        if mark.action not in HOLDING or (was.action in HOLDING and was.hint is not None):
+            return
+        self.fresh[scheduler.name, node] = replace(mark)
+        holding = {key for key, each in self.held().items() if each.action in HOLDING}
+        within_budget({held for _name, held in holding}, self.policy)
+        if not any(held == node and name != scheduler.name for name, held in holding):
+            self.taken.append((self.now, node))
+            within_hour(self.taken, self.now, self.policy)
+
+    def undo(self, scheduler: ModelScheduler, node: str) -> None:
+        """A person takes our mark off."""
+        mark = scheduler.marks[node]
+        if mark.hint is not None and mark.action in HOLDING:
+            with self.engine.connect() as connection:
+                found = placements_of(connection, [mark.hint]).get(mark.hint, [])
+            if any((p.scheduler, p.state, p.action) == (scheduler.name, "confirmed", mark.action) for p in found):
+                self.undone.add((scheduler.name, mark.hint))
+        mark.action = mark.hint = None
+
+    def check_decision(self, decision: Decision, stop: Stop) -> None:
+        """By the hour, and spares: counted when it is decided. While stopped nothing new is asked."""
+        made = [hint for hint, word in decision.changed if word in ("made", "escalated") and hint.job is None]
+        assert stop == "none" or all(hint.state == "shadow" for hint in made), (stop, made)
+        acted = format_time(self.now)
+        asked = (hint for hint, _word in decision.changed if hint.action in HOLDING and hint.state != "shadow")
+        new = [hint for hint in asked if hint.evidence["acted"] == acted]
+        assert not [hint for hint in new if is_opted_out(hint.node, self.policy)]
+        if new:
+            self.granted += [(self.now, hint.node) for hint in new]
+            within_hour(self.granted, self.now, self.policy)
+            if self.policy.budgets.keep_spares:
+                spares_left(self.engine, self.policy, self.now, new)
+
+    def check(self, before: dict[Key, Mark], stop: Stop, trips: list[Trip]) -> None:
+        """The invariants, on what the schedulers hold."""
+        held = self.held()
+        assert [wrong for one in self.schedulers for wrong in one.wrong] == []
+        assert stop != "all" or held == before
+        assert not (self.fresh and stop != "none"), (self.fresh, stop)
+        if not held and not self.fresh:
+            self.overdue.clear()
+            return
+        named = {mark.hint for mark in (*held.values(), *self.fresh.values()) if mark.hint is not None}
+        with self.engine.connect() as connection:
+            hints = {hint.id: hint for hint in read_hints_by_id(connection, sorted(named))}
+        within_budget({node for (_name, node), mark in held.items() if mark.action in HOLDING}, self.policy)
+        none_tripped(self.fresh, {trip.group for trip in trips if trip.reset is None}, hints)
+        for (name, node), mark in self.fresh.items():
+            hint = hints[mark.hint or ""]
+            assert (name, hint.id) not in self.undone, f"{node}: a person had taken it off"
+            assert hint.valid_until > self.now, f"{node}: asked after its time"
+            assert hint.state in LIVE_STATES or (hint.state == "withdrawn" and "closed" in hint.evidence), hint
+        self.check_overdue(held, stop, hints)
+
+    def check_overdue(self, held: dict[Key, Mark], stop: Stop, hints: dict[str, Hint]) -> None:
+        """Each mark stands for an open hint of its node, or is gone soon after the scheduler answers."""
+        troubled = {one.name for one in self.schedulers if one.trouble is not None}
+        for key, mark in held.items():
+            hint = hints[mark.hint or ""]
+            assert hint.node == key[1]
+            if hint.state in OPEN_STATES or key[0] in troubled or stop == "all":
+                self.overdue.pop(key, None)
+                continue
+            count, last = self.overdue.get(key, (0, self.now - HOUR))
+            if abs(self.now - last) >= timedelta(seconds=301):
+                self.overdue[key] = (count + 1, self.now)
+            assert self.overdue[key][0] <= BOUND, (key, mark, hint)
+        for key in set(self.overdue) - set(held):
+            del self.overdue[key]
