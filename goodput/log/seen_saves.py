@@ -7,8 +7,11 @@ that save, it still bounds the lost work: what came before it was kept. Where no
 of one attempt tell how many there were between them, as a log that prints a line a save.
 """
 
+import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from goodput.log.training_log import LogLine
 
@@ -53,38 +56,56 @@ def with_saves(log: Sequence[LogLine], saves: Sequence[SeenSave], starts_ms: Seq
         return list(log)
     if not any(line.kind == "iteration" for line in log):
         return _by_time([*log, *_inferred(saves, starts_ms)])
-    dated = [line for line in log if line.kind == "iteration" and line.time_ms is not None]
+    work = _Work.of(log)
     told = {line.iteration for line in log if line.kind == "checkpoint_save"}
+    nameless = sorted(
+        line.time_ms
+        for line in log
+        if line.kind == "checkpoint_save" and line.iteration is None and line.time_ms is not None
+    )
     begun = {line.iteration for line in log if line.kind == "checkpoint_save_start"}
     added = []
     for save in saves:
-        if save.iteration in told or _told_then(log, save):
+        if save.iteration in told or _told_then(nameless, save):
             continue
         if save.finished:
-            added.append(_line_of(save, dated))
+            added.append(_line_of(save, work))
         elif save.iteration not in begun:
             added.append(LogLine("checkpoint_save_start", save.begin_ms, save.iteration))
     return _placed(log, added)
 
 
-def _told_then(log: Sequence[LogLine], save: SeenSave) -> bool:
-    """Whether the log tells a finished save without an iteration at that time."""
-    return any(
-        line.kind == "checkpoint_save"
-        and line.iteration is None
-        and line.time_ms is not None
-        and save.begin_ms - _SLACK_MS <= line.time_ms <= save.end_ms + _SLACK_MS
-        for line in log
-    )
+def _told_then(nameless: Sequence[int], save: SeenSave) -> bool:
+    """Whether the log tells a finished save without an iteration at that time, by the sorted times of such saves."""
+    place = bisect_left(nameless, save.begin_ms - _SLACK_MS)
+    return place < len(nameless) and nameless[place] <= save.end_ms + _SLACK_MS
 
 
-def _line_of(save: SeenSave, dated: Sequence[LogLine]) -> LogLine:
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The times of iteration lines, sorted; of each the earliest moment that it or a later one covers."""
+
+    times: Sequence[int]
+    begins: Sequence[float]
+
+    @classmethod
+    def of(cls, log: Sequence[LogLine]) -> "_Work":
+        dated = [line for line in log if line.kind == "iteration" and line.time_ms is not None]
+        told = sorted((x.time_ms or 0, math.inf if x.begin_ms is None else x.begin_ms) for x in dated)
+        return cls([time for time, _begin in told], _least_from([begin for _time, begin in told]))
+
+
+def _least_from(values: Sequence[float]) -> list[float]:
+    """Of each place the least of its value and all that follow."""
+    return [*accumulate(reversed(values), min)][::-1]
+
+
+def _line_of(save: SeenSave, work: _Work) -> LogLine:
     """The end of a save: one while which iterations went on was written in the background and stalled no one here."""
-    times = [(line.time_ms or 0, line.begin_ms) for line in dated]
-    during = any(save.begin_ms + _SLACK_MS < time <= save.end_ms for time, _begin in times)
-    before = max((time for time, _begin in times if time <= save.begin_ms + _SLACK_MS), default=None)
-    after = min((begin for time, begin in times if time > save.end_ms and begin is not None), default=None)
-    if during or before is None or (after is not None and after < save.end_ms - _SLACK_MS):
+    first, then = bisect_right(work.times, save.begin_ms + _SLACK_MS), bisect_right(work.times, save.end_ms)
+    before = work.times[first - 1] if first else None
+    after = work.begins[then] if then < len(work.begins) else math.inf
+    if first < then or before is None or after < save.end_ms - _SLACK_MS:
         return LogLine("checkpoint_save", save.end_ms, save.iteration, background=True)
     # Files are written last: the stall began with the gap in the iterations, if not with the first file.
     stall = max(0, save.end_ms - before)
@@ -93,17 +114,15 @@ def _line_of(save: SeenSave, dated: Sequence[LogLine]) -> LogLine:
 
 def _placed(log: Sequence[LogLine], added: Sequence[LogLine]) -> list[LogLine]:
     """Each added line behind the last one that is not later; where lines bear no time, behind its iteration."""
-    lines = list(log)
-    for line in added:
-        place = 0
-        for at, other in enumerate(lines, start=1):
-            if other.time_ms is None:
-                earlier = other.kind == "iteration" and (other.iteration or 0) <= (line.iteration or 0)
-            else:
-                earlier = other.time_ms <= (line.time_ms or 0)
-            place = at if earlier else place
-        lines.insert(place, line)
-    return lines
+    moments = _least_from([math.inf if x.time_ms is None else x.time_ms for x in log])
+    numbers = _least_from([x.iteration or 0 if x.kind == "iteration" and x.time_ms is None else math.inf for x in log])
+    lines: list[LogLine] = []
+    done = 0
+    for line in _by_time(added):
+        place = max(bisect_right(moments, line.time_ms or 0), bisect_right(numbers, line.iteration or 0), done)
+        lines += [*log[done:place], line]
+        done = place
+    return [*lines, *log[done:]]
 
 
 def _inferred(saves: Sequence[SeenSave], starts_ms: Sequence[int]) -> list[LogLine]:

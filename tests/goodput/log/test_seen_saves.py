@@ -93,3 +93,19 @@ def test_a_save_seen_begun_and_then_whole_is_one() -> None:
 def test_without_saves_nothing_changes(log: list[LogLine]) -> None:
     """The log as it is."""
     assert with_saves(log, [], starts_ms=[0]) == log
+
+
+def test_many_saves_lie_each_where_it_ended_whatever_the_order_of_the_lines() -> None:
+    """A line that was printed late does not draw the saves before it along; a save that began lies where it began."""
+    log = work(10, 20, 50, 40, 60)
+    saves = [seen(1_000, 10, 12), seen(3_000, 22, 45), seen(2_000, 21, 46, finished=False), seen(4_000, 60, 70)]
+    assert [(place, line.iteration) for place, line in added(log, *saves)] == [
+        (1, 1_000), (3, 2_000), (6, 3_000), (8, 4_000),
+    ]  # fmt: skip
+
+
+def test_a_save_without_a_name_is_told_only_at_its_time() -> None:
+    """The nearest one that the log tells: two seconds either way, as clocks differ."""
+    log = [*work(10, 20), LogLine("checkpoint_save", 24_000), LogLine("checkpoint_save", 90_000)]
+    for save, told in ((seen(20, 26, 27), True), (seen(20, 26.1, 27), False), (seen(20, 20, 22), True)):
+        assert (added(log, save) == []) is told
