@@ -5,7 +5,7 @@ faults = read_faults(connection, {"llm-70b": attempts})["llm-70b"]
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
@@ -24,6 +24,8 @@ MAX_FAULTS = 5_000
 # Windows of one statement: the database seeks each by itself, and plans for longer the more there are.
 _WINDOWS = 50
 _PAGE = 5_000
+# Milliseconds are rounded down: what was stored within the last one still lies in the window.
+_REST = timedelta(microseconds=999)
 
 
 @dataclass(slots=True)
@@ -61,7 +63,7 @@ def _windows(run: str, attempts: Sequence[Attempt]) -> list[_Window]:
         end = attempt.end_ms if attempt.end_ms is not None else attempt.last_data_ms
         if end is not None:
             since, until = fault_window(attempt, end)
-            found.append(_Window(run, from_ms(since), from_ms(until), attempt.nodes))
+            found.append(_Window(run, from_ms(since), from_ms(until) + _REST, attempt.nodes))
     return found
 
 

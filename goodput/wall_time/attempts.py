@@ -83,19 +83,23 @@ def attempts_of(
     started = [attempt for attempt in (_from_job(job, until_ms) for job in jobs) if attempt is not None]
     started.sort(key=lambda a: (a.place_ms or 0, a.end_ms or 0))
     own: list[list[Session]] = [[] for _ in started]
+    starts = [(job.start_ms, place) for place, job in enumerate(started) if job.start_ms is not None]
     alone: list[Session] = []
     previous = -1
     for session in _cut_at_ends(log, started):
-        place = _job_of(session, started, previous)
+        first = session.first_ms
+        # Without a time a session is the next job's in order.
+        place = min(previous + 1, len(started) - 1) if first is None and started else _job_at(first, started, starts)
         if place is None:
             alone.append(session)
         else:
             own[place].append(session)
             previous = place
     attempts = [part for attempt, parts in zip(started, own, strict=True) for part in _split(attempt, parts)]
-    attempts += _from_log(alone, [line for line in phases if line.time_ms is not None])
+    dated = [(line.time_ms, line.words) for line in phases if line.time_ms is not None]
+    attempts += _from_log(alone, sorted(dated, key=lambda phase: phase[0]))
     attempts.sort(key=lambda a: (a.place_ms is None, a.place_ms or 0))
-    return _close(attempts)
+    return [_known_by(until_ms, attempt) for attempt in _close(attempts)]
 
 
 def _from_job(job: Job, until_ms: int | None) -> Attempt | None:
@@ -157,21 +161,22 @@ def _cut_at_ends(log: Sequence[Session], attempts: Sequence[Attempt]) -> list[Se
     return parts or list(log)
 
 
-def _job_of(session: Session, attempts: Sequence[Attempt], previous: int) -> int | None:
-    """Which job wrote a session: the last one begun by its first time; without a time, the next in order."""
-    if not attempts:
+def _job_at(first_ms: int | None, jobs: Sequence[Attempt], starts: Sequence[tuple[int, int]]) -> int | None:
+    """Which job wrote a session that begins at a moment: the last one begun then, else one that begins soon.
+
+    Args:
+        starts: when each started job started, in that order, and its place.
+    """
+    if first_ms is None:
         return None
-    first = session.first_ms
-    if first is None:
-        return min(previous + 1, len(attempts) - 1)
-    begun = [i for i, a in enumerate(attempts) if a.start_ms is not None and a.start_ms <= first]
-    end = attempts[begun[-1]].end_ms if begun else None
-    if begun and (end is None or first <= end):
-        return begun[-1]
-    soon = [i for i, a in enumerate(attempts) if a.start_ms is not None and first < a.start_ms <= first + _SLACK_MS]
-    if soon:
-        return soon[0]
-    return begun[-1] if end is not None and first <= end + _SLACK_MS else None
+    after = bisect_right(starts, first_ms, key=lambda start: start[0])
+    begun = starts[after - 1][1] if after else None
+    end = None if begun is None else jobs[begun].end_ms
+    if begun is not None and (end is None or first_ms <= end):
+        return begun
+    if after < len(starts) and starts[after][0] <= first_ms + _SLACK_MS:
+        return starts[after][1]
+    return begun if end is not None and first_ms <= end + _SLACK_MS else None
 
 
 def _split(attempt: Attempt, parts: Sequence[Session]) -> list[Attempt]:
@@ -199,7 +204,7 @@ def _split(attempt: Attempt, parts: Sequence[Session]) -> list[Attempt]:
     ]
 
 
-def _from_log(log: Sequence[Session], phases: Sequence[LogLine]) -> list[Attempt]:
+def _from_log(log: Sequence[Session], phases: Sequence[tuple[int, str]]) -> list[Attempt]:
     """An attempt for each session that no job covers; it ended well only if it says so or nothing came after."""
     attempts = []
     before = None
@@ -227,19 +232,17 @@ def _last_ms(lines: Sequence[LogLine], since_ms: int | None) -> int | None:
     return last
 
 
-def _first_phase(begin_ms: int | None, since_ms: int | None, phases: Sequence[LogLine]) -> int | None:
+def _first_phase(begin_ms: int | None, since_ms: int | None, phases: Sequence[tuple[int, str]]) -> int | None:
     """The first step of the startup that led to a session; a step that repeats was another startup, that failed."""
     if begin_ms is None:
         return None
     first, told = begin_ms, set[str]()
-    for line in reversed(phases):
-        time = line.time_ms
-        if time is None or time > begin_ms:
-            continue
-        if line.words in told or time < begin_ms - _STARTUP_MS or (since_ms is not None and time <= since_ms):
+    for place in range(bisect_right(phases, begin_ms, key=lambda phase: phase[0]) - 1, -1, -1):
+        time, words = phases[place]
+        if words in told or time < begin_ms - _STARTUP_MS or (since_ms is not None and time <= since_ms):
             break
-        told.add(line.words)
-        first = min(first, time)
+        told.add(words)
+        first = time
     return first
 
 
@@ -256,12 +259,18 @@ def _state_of(session: Session) -> str:
     return state
 
 
+def _known_by(until_ms: int | None, attempt: Attempt) -> Attempt:
+    """The attempt, ended no later than its records go: lines without a time may tell of work beyond."""
+    late = until_ms is not None and attempt.end_ms is not None and attempt.end_ms > until_ms
+    return replace(attempt, end_ms=until_ms) if late else attempt
+
+
 def _close(attempts: Sequence[Attempt]) -> list[Attempt]:
     """An attempt without an end that another one followed has ended, at its last data and not well."""
     closed = []
-    for i, attempt in enumerate(attempts):
-        later = any(other.start_ms is not None for other in attempts[i + 1 :])
-        if attempt.end_ms is None and attempt.start_ms is not None and later:
+    newest = max((place for place, attempt in enumerate(attempts) if attempt.start_ms is not None), default=-1)
+    for place, attempt in enumerate(attempts):
+        if attempt.end_ms is None and attempt.start_ms is not None and place < newest:
             state = RESTARTED if attempt.state in STILL_OPEN else attempt.state
             attempt = replace(attempt, end_ms=attempt.last_data_ms, state=state)
         closed.append(attempt)

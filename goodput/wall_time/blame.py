@@ -5,11 +5,13 @@ dies all show as ports that vanish. The outage that follows, or who else vanishe
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from operator import itemgetter
 
-from goodput.timeline import from_ms
+from goodput.timeline import from_ms, to_ms
 from goodput.wall_time.attempts import Attempt
 from goodput.wall_time.interruption import LOST_LINKS, Culprit
 from store.event import Cause, Device, Event
@@ -20,6 +22,7 @@ _MARKED_DOWN = timedelta(minutes=30)
 # Ports under one switch vanish within one sweep of the subnet manager; three nodes are no coincidence.
 _TOGETHER = timedelta(seconds=10)
 _SEVERAL = 3
+_MOMENT = itemgetter(0)
 
 _CAUSE_OF_STATE: Mapping[str, Cause] = {"NODE_FAIL": "host", "BOOT_FAIL": "host", "OUT_OF_MEMORY": "application"}
 _STORAGE = re.compile(
@@ -34,6 +37,16 @@ class Evidence:
     faults: Sequence[Event] = ()
     outages: Sequence[Outage] = ()
     leaves: Mapping[str, str] = field(default_factory=dict)
+    _by_time: Sequence[tuple[int, Event]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        timed = [(to_ms(event.time), event) for event in self.faults if event.time is not None]
+        object.__setattr__(self, "_by_time", sorted(timed, key=_MOMENT))
+
+    def between(self, since_ms: int, until_ms: int) -> list[Event]:
+        """The faults of a closed window, by their times."""
+        first = bisect_left(self._by_time, since_ms, key=_MOMENT)
+        return [event for _, event in self._by_time[first : bisect_right(self._by_time, until_ms, key=_MOMENT)]]
 
 
 def blame(
@@ -81,15 +94,12 @@ def _of_machine(fault: Event, down: Sequence[Outage], evidence: Evidence) -> tup
 
 def _vanished_with(fault: Event, leaf: str, evidence: Evidence) -> set[str]:
     """The nodes under a leaf that lost a link within seconds of a fault, its own among them."""
+    if fault.time is None:
+        return set()
     return {
         event.node
-        for event in evidence.faults
-        if event.node is not None
-        and event.kind in LOST_LINKS
-        and evidence.leaves.get(event.node) == leaf
-        and event.time is not None
-        and fault.time is not None
-        and abs(event.time - fault.time) <= _TOGETHER
+        for event in evidence.between(to_ms(fault.time - _TOGETHER), to_ms(fault.time + _TOGETHER))
+        if event.node is not None and event.kind in LOST_LINKS and evidence.leaves.get(event.node) == leaf
     }
 
 
@@ -102,10 +112,6 @@ def _of_words(fault: Event) -> Cause:
 
 def _failed_task(window_ms: tuple[int, int], evidence: Evidence) -> Culprit | None:
     """The node whose task failed, if the launcher names one alone: when all are killed, none of them is to blame."""
-    since, until = (from_ms(moment) for moment in window_ms)
-    named = {
-        event.node
-        for event in evidence.faults
-        if event.kind == "training_error" and event.node and event.time is not None and since <= event.time <= until
-    }
+    told = evidence.between(*window_ms)
+    named = {event.node for event in told if event.kind == "training_error" and event.node}
     return Culprit(named.pop(), Device(type="node"), "training_error", None) if len(named) == 1 else None

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from goodput.timeline import from_ms, to_ms
+from goodput.timeline import from_ms
 from goodput.wall_time.attempts import RESIZED, STILL_OPEN, SUCCESSFUL, Attempt
 from store.event import Cause, Device, Event, format_time
 
@@ -89,15 +89,12 @@ def fault_window(attempt: Attempt, end_ms: int, worked_ms: int | None = None) ->
     return (start, end_ms) if attempt.lines else (max(start, end_ms - BLIND_WINDOW_MS), end_ms)
 
 
-def first_fault(attempt: Attempt, window: tuple[int, int], faults: Iterable[Event]) -> Event | None:
-    """The earliest fault on the attempt's nodes (or of its program) in a closed window."""
-    since, until = window
+def first_fault(attempt: Attempt, faults: Iterable[Event]) -> Event | None:
+    """The earliest fault on the attempt's nodes (or of its program), of those in its window."""
     found = [
         event
         for event in faults
-        if event.time is not None
-        and since <= to_ms(event.time) <= until
-        and (event.node in attempt.nodes or event.kind == "training_error")
+        if (event.node in attempt.nodes or event.kind == "training_error")
         and not event.attributes.get("time_assumed")
         and is_fault(event)
     ]

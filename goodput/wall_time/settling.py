@@ -5,7 +5,7 @@ before it, back to the one that itself began with no later iteration; one that b
 completed (it is another piece of work). A ledger that is kept up need look back no further than that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from goodput.timeline import Segment, doubted, repainted, sums
@@ -55,14 +55,13 @@ def _kept_by_saves(one: Walked) -> int:
     return NEVER_MS if one.progress.saved_ms is None else one.progress.saved_ms
 
 
-def _before(walked: Sequence[Walked], place: int) -> range:
+def _before(walked: Sequence[Walked], place: int) -> Iterator[int]:
     """The places before one, the nearest first; for one that began anew, back to an attempt that completed."""
-    stop = 0
-    if walked[place].resumed == 0:
-        stop = place
-        while stop > 0 and walked[stop - 1].attempt.state not in SUCCESSFUL:
-            stop -= 1
-    return range(place - 1, stop - 1, -1)
+    anew = walked[place].resumed == 0
+    for at in range(place - 1, -1, -1):
+        if anew and walked[at].attempt.state in SUCCESSFUL:
+            return
+        yield at
 
 
 def _doubt(walked: Sequence[Walked], kept: Sequence[_Kept], place: int) -> None:

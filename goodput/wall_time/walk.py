@@ -92,7 +92,7 @@ class Walker:
         end = _first_known(attempt.end_ms, self.until_ms, max(timeline.cursor_ms, attempt.last_data_ms or 0))
         worked = timeline.cursor_ms
         window = fault_window(attempt, end, worked if painter.begun else None)
-        fault = first_fault(attempt, window, self.evidence.faults)
+        fault = first_fault(attempt, self.evidence.between(*window))
         cut = None
         if ended_badly(attempt, fault):
             stopped = end if fault is None or fault.time is None else to_ms(fault.time)

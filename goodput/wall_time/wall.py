@@ -36,8 +36,8 @@ def lay(walked: Sequence[Walked], start_ms: int) -> list[Piece]:
     for place, one in enumerate(walked):
         begin, end = one.start_ms, one.end_ms
         if one.attempt.from_log and place > 0:  # nobody tells its start: the one before may not have been gone yet
-            before, over = _split(wall, worked)
-            wall = [*before, *_cut(over, NEVER_MS, worked), *_doubted(over, (worked, cursor), _BEGINNING)]
+            over = _take_off(wall, worked)
+            wall += [*_cut(over, NEVER_MS, worked), *_doubted(over, (worked, cursor), _BEGINNING)]
         if begin > cursor:
             unsure = one.attempt.from_log and place > 0
             maybe = BETWEEN - {"waiting"} if unsure else CERTAIN
@@ -48,16 +48,15 @@ def lay(walked: Sequence[Walked], start_ms: int) -> list[Piece]:
             wall += own
         elif end > begin:
             turn = min(max(worked, begin), cursor)
-            wall = _woven(wall, own, (begin, turn), one.started)
+            wall += _woven(_take_off(wall, begin), own, (begin, turn), one.started)
         cursor = max(cursor, end)
         worked = max(worked, one.worked_ms)
     return wall
 
 
-def _woven(wall: list[Piece], own: Sequence[Piece], times: tuple[int, int], doubt: bool) -> list[Piece]:
-    """The wall with an attempt that begins within it, and has the time from its turn on; `times` = begin, turn."""
+def _woven(over: Sequence[Piece], own: Sequence[Piece], times: tuple[int, int], doubt: bool) -> list[Piece]:
+    """The wall from where an attempt begins within it, which has the time from its turn on; `times` = begin, turn."""
     begin, turn = times
-    before, over = _split(wall, begin)
     end = own[-1].segment.end_ms
     laid = [
         *_cut(over, NEVER_MS, turn),
@@ -65,25 +64,26 @@ def _woven(wall: list[Piece], own: Sequence[Piece], times: tuple[int, int], doub
         *_cut(over, max(turn, end), over[-1].segment.end_ms),
     ]
     if not doubt:
-        return before + laid
+        return laid
     until = min(end, over[-1].segment.end_ms)
     both: frozenset[Bucket] = frozenset()
     for piece in (*_cut(over, begin, until), *_cut(own, begin, until)):
         both |= {piece.segment.bucket} | piece.segment.maybe
     return [
-        *before,
         *_cut(laid, NEVER_MS, begin),
         *_doubted(laid, (begin, until), both),
         *_cut(laid, until, ALWAYS_MS),
     ]
 
 
-def _split(wall: list[Piece], moment_ms: int) -> tuple[list[Piece], list[Piece]]:
-    """The pieces that end by a moment, and the others."""
+def _take_off(wall: list[Piece], moment_ms: int) -> list[Piece]:
+    """The pieces that end after a moment, which the wall then lacks."""
     first = len(wall)
     while first and wall[first - 1].segment.end_ms > moment_ms:
         first -= 1
-    return wall[:first], wall[first:]
+    over = wall[first:]
+    del wall[first:]
+    return over
 
 
 def _cut(pieces: Sequence[Piece], since_ms: int, until_ms: int) -> list[Piece]:

@@ -341,3 +341,13 @@ def test_an_undated_load_belongs_to_the_start_line_after_it() -> None:
     again = [said("checkpoint_load", duration_ms=3000), said("training_start", 110), iteration(140, 1)]
     both = ledger([job(0, 0, 60, "FAILED"), job(60, 100, 140, number=2)], [*failed, *again])
     assert seconds(both) == {"startup": 58 + 27, "checkpoint_load": 5, "waiting": 40, "productive": 10}
+
+
+def test_the_gpus_of_jobs_that_name_no_nodes() -> None:
+    """As many nodes as the widest asked for, where all nodes have as many GPUs; as its GPU time counts them."""
+    jobs = [
+        Job(str(n), "run", "COMPLETED", at(0), at(100 * n), at(100 * n + 50), nodes=n, node_list="") for n in (1, 3)
+    ]
+    made = account(RunRecords("run", jobs, gpus={"gpu-1": 8, "gpu-2": 8}))
+    assert (made.nodes, made.gpus) == (3, 24)
+    assert account(RunRecords("run", jobs, gpus={"gpu-1": 8, "gpu-2": 4})).gpus is None

@@ -119,3 +119,11 @@ def test_many_windows_of_a_day_are_one_statement(engine: sa.Engine) -> None:
     assert len(told) == 1
     read(engine, a=[attempt(0, None, "gpu-1")], c=[attempt(0, 100, "gpu-1"), attempt(0, DAY_S * 2, "gpu-1")])
     assert len(told) == 3
+
+
+def test_the_last_millisecond_of_an_attempt_is_its_own(any_engine: sa.Engine) -> None:
+    """An attempt's end is in whole milliseconds, rounded down: what ended it may bear microseconds beyond."""
+    late = [replace(xid(100, "gpu-1"), time=at(100) + timedelta(microseconds=rest)) for rest in (0, 1, 999, 1_000)]
+    put(any_engine, late)
+    found = read(any_engine, run=[attempt(0, 100, "gpu-1")])["run"]
+    assert [(one.time or LATER).microsecond for one in found] == [0, 1, 999]

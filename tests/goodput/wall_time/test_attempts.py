@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from goodput.log.training_log import LogLine, sessions
+from goodput.log.training_log import LogLine, Session, sessions
 from goodput.timeline import to_ms
 from goodput.wall_time.attempts import RESTARTED, Attempt, attempts_of, nodes_of
 from store.job import Job
@@ -146,3 +146,30 @@ def test_a_program_that_says_nothing_when_it_starts_is_cut_where_its_job_ends() 
     jobs = [job(0, 50), job(60, 100)]
     assert iterations(matched(jobs, line(1, 30), line(2, 40), line(3, 75), line(4, 85))) == [[1, 2], [3, 4]]
     assert iterations(matched(jobs, line(1, 30), line(2, 55), line(3, 59))) == [[1, 2, 3], []]
+
+
+def test_no_attempt_ends_after_the_moment_of_the_account() -> None:
+    """Lines without a time tell of work that may lie beyond: of a log alone, and of one that another start followed."""
+    told = [line(1, 10), line(2, None), line(3, None), LogLine("training_end", None)]
+    ends = [one.end_ms for one in attempts_of([], sessions(told), ms(15))]
+    assert ends == [ms(15)]
+    jobs = [job(0, None, "RUNNING"), job(12, None, "RUNNING")]
+    closed = attempts_of(jobs, sessions([line(1, 10), line(2, None), line(1, 14)]), ms(15))
+    assert [one.end_ms for one in closed] == [ms(15), None]
+
+
+@pytest.mark.parametrize(("second", "place"), [(5, 0), (80, 0), (81, None), (95, 2), (150, 2), (205, 2), (270, None)])
+def test_a_session_finds_its_job_past_those_that_wait(second: float, place: int | None) -> None:
+    """One that has not started wrote nothing; clocks differ by a minute, before a start and after an end."""
+    jobs = [job(0, 20, submit=0), job(None, None, "PENDING", submit=50), job(150, 200, submit=60)]
+    found = attempts_of(jobs, [Session((LogLine("training_start", ms(second)),))])
+    own = [at for at, one in enumerate(found) if one.lines and not one.from_log]
+    assert own == ([] if place is None else [place])
+
+
+def test_a_session_that_begins_with_a_job_is_that_job_s() -> None:
+    """To the millisecond, while the one before has not ended yet."""
+    jobs = [job(0, 300), job(150, 400)]
+    for second, place in ((149.999, 0), (150, 1)):
+        found = attempts_of(jobs, [Session((LogLine("training_start", ms(second)),))])
+        assert [at for at, one in enumerate(found) if one.lines] == [place]

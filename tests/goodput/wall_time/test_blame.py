@@ -3,6 +3,8 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from goodput.timeline import to_ms
 from goodput.wall_time.attempts import Attempt
 from goodput.wall_time.blame import Evidence, blame
@@ -90,3 +92,22 @@ def test_a_lost_link_is_a_fault_whoever_says_it_and_one_taken_down_on_purpose_is
     for kind in ("link_down", "port_removed", "ib_port", "net_link", "bond_down", "node_down"):
         assert is_fault(replace(lost("a", 0), kind=kind, severity="warning"))
         assert not is_fault(replace(lost("a", 0), kind=kind, severity="info"))
+
+
+def test_a_task_that_failed_within_the_last_millisecond_is_named() -> None:
+    """The window is in whole milliseconds."""
+    last = replace(error("Killed", "gpu-2"), time=START + timedelta(seconds=600, microseconds=999))
+    cause, culprit = blame(ATTEMPT, last, WINDOW, Evidence([last]))
+    assert culprit is not None
+    assert (cause, culprit.node) == ("application", "gpu-2")
+
+
+@pytest.mark.parametrize("window", [(0, 90), (30, 60), (30, 30), (31, 59), (91, 99), (60, 30)])
+def test_the_faults_of_a_window_come_by_time_its_ends_included(window: tuple[int, int]) -> None:
+    """In whatever order they were told; one without a time is in none."""
+    seconds = [60, 0, 30, 90, 30]
+    undated = replace(lost("gpu-1", 0), time=None)
+    told = Evidence([undated, *(lost("gpu-1", second) for second in seconds)])
+    found = told.between(*(WINDOW[0] + second * 1_000 for second in window))
+    expected = [lost("gpu-1", second).time for second in sorted(seconds) if window[0] <= second <= window[1]]
+    assert [one.time for one in found] == expected
