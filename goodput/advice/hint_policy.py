@@ -48,10 +48,10 @@ def _scoring(connection: sa.Connection, moment: datetime) -> datetime | None:
     query = sa.select(sa.func.max(_SCORES.c.time, type_=schema.UtcTime())).where(
         _SCORES.c.horizon_h == HORIZON_H, _SCORES.c.time <= moment
     )
-    found = connection.scalar(query)
+    found: datetime | None = connection.scalar(query)
     if found is None or (moment - found).total_seconds() > HORIZON_H * 3600:
         return None
-    return datetime.fromtimestamp(found.timestamp(), UTC)
+    return found
 
 
 def _flagged(connection: sa.Connection, node: str, scoring: datetime, top: float) -> bool:

@@ -107,20 +107,23 @@ def mtbf_advice(connection: sa.Connection) -> dict[str, Any]:
     Raises:
         NoRecordsError: no run and no outage is known over any time.
     """
-    accounts = [account for account in _accounts(connection) if account["nodes"] and account["wall_s"]]
-    stops = Counter(_component(cut) for account in accounts for cut in account["interruptions"])
-    days = sum(account["nodes"] * account["wall_s"] for account in accounts) / DAY_S
-    counts = [RunCount(a["nodes"], len(a["interruptions"]), a["wall_s"] / DAY_S) for a in accounts]
+    stops: Counter[str] = Counter()
+    counts: list[RunCount] = []
+    for account in _accounts(connection):
+        if account["nodes"] and account["wall_s"]:
+            stops.update(_component(cut) for cut in account["interruptions"])
+            counts.append(RunCount(account["nodes"], len(account["interruptions"]), account["wall_s"] / DAY_S))
+    days = sum(one.nodes * one.days for one in counts)
     law = scale_law(counts)
     service = read_service(connection)
     if not days and service is None:
         raise NoRecordsError("the database knows no run and no node over any time: ingest jobs.csv and nodes.csv first")
-    widest = max((account["nodes"] for account in accounts), default=0)
+    widest = max((one.nodes for one in counts), default=0)
     return {
         "runs": None
         if not days
         else {
-            "runs": len(accounts),
+            "runs": len(counts),
             "node_days": days,
             "nodes": widest,
             "components": [rate.to_json() for rate in by_component(stops, days, widest)],

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from goodput.formulas.poisson import binomial_quantile, interval
+from goodput.formulas.poisson import binomial_quantile, interval, mass
 from goodput.timeline import DAY_S
 
 FORMULA = "least n with P(Binomial(N, p) <= n) >= confidence; p = r T / (1 + r T), T = mean time to repair"
@@ -112,12 +112,14 @@ def expected_wait_s(failures_per_s: float, mttr_s: float, spares: int) -> float:
     it waits until no more than the spares are: MTTR (1 / n + 1 / (n - 1) + ... + 1 / (spares + 1)).
     """
     mean_out = failures_per_s * mttr_s
-    chance, total, wait, out = math.exp(-mean_out), 0.0, 0.0, 0
+    total = wait = repairs = 0.0
+    out = 0
     while total < 1 - 1e-9 and out < mean_out + 40 * (math.sqrt(mean_out) + 1):
-        total += chance
+        chance = mass(out, mean_out)
         out += 1
-        wait += chance * sum(mttr_s / n for n in range(spares + 1, out + 1))
-        chance *= mean_out / out
+        repairs += mttr_s / out if out > spares else 0.0
+        total += chance
+        wait += chance * repairs
     return wait
 
 

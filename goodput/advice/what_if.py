@@ -119,6 +119,7 @@ def what_if(history: RunHistory, change: Change, repairs_s: Mapping[int, float] 
     moves_s = _false_moves(history, change) * move / history.wall_s
     then, now = float(after.sum() / gaps.sum()) * (1 - moves_s), float(before.sum() / gaps.sum())
     drawn = mean_draws(np.stack((after * (1 - moves_s) - before, gaps), axis=1), generator())
+    drawn = drawn[drawn[:, 1] > 0]  # a stretch without length tells nothing, however often it is drawn
     low, high = within(drawn[:, 0] / drawn[:, 1])
     left = float(len(odds) - odds.sum())
     return WhatIf(

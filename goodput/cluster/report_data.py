@@ -84,7 +84,7 @@ def gather(
     shapes: Mapping[str, Shape],
 ) -> Report:
     """The report of a window of whole days and of the time before it."""
-    losses = [loss for ledger in ledgers for loss in losses_of(connection, ledger)]
+    losses = losses_of(connection, *ledgers)
     since, until = window
     earlier = since - (until - since)
 

@@ -8,6 +8,13 @@ _FAR = 30.0  # standard deviations: nothing lies beyond
 _NOTHING = 1e-18
 
 
+def mass(count: int, mean: float) -> float:
+    """P(X = count) of a Poisson variable."""
+    if mean <= 0:
+        return float(count == 0)
+    return math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
+
+
 def cdf(count: int, mean: float) -> float:
     """P(X <= count) of a Poisson variable."""
     if count < 0:
@@ -17,8 +24,7 @@ def cdf(count: int, mean: float) -> float:
     if count > mean + _FAR * (math.sqrt(mean) + 1):
         return 1.0
     # From the last term down, until what follows no longer counts: years of outages are tens of thousands.
-    term = math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
-    total, k = 0.0, count
+    term, total, k = mass(count, mean), 0.0, count
     while k >= 0 and (k > mean or term > total * _NOTHING):
         total += term
         term *= k / mean

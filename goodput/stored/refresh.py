@@ -9,6 +9,8 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
+from heapq import merge
+from itertools import groupby
 from multiprocessing import get_context
 from typing import Any
 
@@ -24,6 +26,7 @@ from store.ledgers import (
     job_marks,
     ledger_page,
     log_marks,
+    read_ledger,
     records_of_all,
     runs_of_job,
 )
@@ -202,11 +205,16 @@ def _joined(told: Sequence[Refreshed]) -> Refreshed:
 
 def read_all(engine: sa.Engine, told: Refreshed, run: str | None = None) -> Iterator[StoredLedger]:
     """The ledgers by run, as they are stored or, where they could not be, as they were made."""
-    found: dict[str, StoredLedger] = {}
     with engine.connect() as connection:
-        after = ""
-        while page := ledger_page(connection, after, _PAGE):
-            found |= {ledger.run: ledger for ledger in page}
-            after = page[-1].run
-    found |= told.unsaved
-    yield from (found[name] for name in sorted(found) if run is None or name == run)
+        stored = _pages(connection) if run is None else iter([one] if (one := read_ledger(connection, run)) else [])
+        made = (one for name, one in sorted(told.unsaved.items()) if run is None or name == run)
+        # What could not be stored is newer than what is.
+        for _name, same in groupby(merge(made, stored, key=lambda one: one.run), key=lambda one: one.run):
+            yield next(same)
+
+
+def _pages(connection: sa.Connection) -> Iterator[StoredLedger]:
+    after = ""
+    while page := ledger_page(connection, after, _PAGE):
+        yield from page
+        after = page[-1].run

@@ -1,8 +1,10 @@
 """The spare count, against the table of published figures."""
 
+import math
+
 import pytest
 
-from goodput.advice.spares import SparesInputs, advise, share_down, waits_s
+from goodput.advice.spares import SparesInputs, advise, expected_wait_s, share_down, waits_s
 
 
 @pytest.mark.parametrize(
@@ -53,3 +55,10 @@ def test_a_wait_lasts_until_enough_nodes_are_back() -> None:
     assert waits == [0.0, 90.0, 90.0, 0.0]
     assert waits_s([0.0, 10.0], [100.0, 5.0], spares=0) == [100.0, 90.0]
     assert waits_s([0.0, 10.0], [100.0, 5.0], spares=2) == [0.0, 0.0]
+
+
+def test_the_expected_wait_of_a_thousand_nodes_that_are_out() -> None:
+    """e^-1000 is no float, and yet each failure waits: about ln(n / spares) repairs."""
+    assert expected_wait_s(1_000 / 86_400.0, 86_400.0, 10) == pytest.approx(86_400.0 * math.log(1_000 / 10.5), rel=0.01)
+    assert expected_wait_s(0.0, 86_400.0, 1) == expected_wait_s(1e-9, 0.0, 0) == 0.0
+    assert expected_wait_s(0.0, 86_400.0, 0) == 86_400.0

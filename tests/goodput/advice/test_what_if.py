@@ -152,3 +152,9 @@ def test_no_time_is_below_zero(wrong: dict[str, float]) -> None:
     """In words."""
     with pytest.raises(ValueError, match="a what-if needs"):
         Change(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_stop_at_the_very_end_leaves_an_interval() -> None:
+    """The stretch after it has no length: drawn alone it would be nothing of nothing."""
+    changed = what_if(history((stop(864_000.0),)), Change(interval_s=600.0)).replayed
+    assert changed.low == changed.high == pytest.approx(changed.gain)

@@ -1,6 +1,7 @@
 """Stored ledgers that follow what comes in, on both databases: always those that the whole store gives."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -18,7 +19,7 @@ from store.append import append_events, append_jobs, append_outages
 from store.database import writing
 from store.event import Attribute, Device, Event
 from store.job import Job
-from store.ledgers import StoredLedger, read_ledger
+from store.ledgers import StoredLedger, ledger_page, read_ledger
 from store.log_news import read_late, read_news, runs_with_news
 from store.outage import Outage
 
@@ -282,3 +283,23 @@ def test_of_several_runs_the_one_that_gives_way_keeps_no_other_from_being_stored
         assert runs_with_news(connection) == set()
     for run in ("a", "b"):
         assert stored(any_engine, run).content["account"] == from_scratch(any_engine, run)
+
+
+def test_of_all_ledgers_or_of_one_what_was_made_last_is_read(
+    any_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By run, over several pages; one that could not be stored in the place of the older one that is."""
+    monkeypatch.setattr("goodput.stored.refresh._PAGE", 2)
+    names = [f"run-{n}" for n in range(5)]
+    put(any_engine, [], [Job(name, name, "COMPLETED", START, START, START, 1, "gpu-1") for name in names])
+    told = fresh(any_engine)
+    with any_engine.connect() as connection:
+        newer = {name: replace(ledger_page(connection, "", 1)[0], run=name, until=LATER) for name in ("run-3", "run-9")}
+    unsaved = Refreshed(unsaved=newer)
+    assert [one.run for one in read_all(any_engine, told)] == names
+    assert [(one.run, one.until == LATER) for one in read_all(any_engine, unsaved)] == [
+        *((name, name == "run-3") for name in names), ("run-9", True),
+    ]  # fmt: skip
+    for run, whole in (("run-1", [False]), ("run-3", [True]), ("run-9", [True]), ("run-7", [])):
+        found = list(read_all(any_engine, unsaved, run))
+        assert ([one.run for one in found], [one.until == LATER for one in found]) == ([run] * len(whole), whole)
