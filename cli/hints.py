@@ -4,7 +4,7 @@
 `cli/hint_deliveries.py` `deliveries` and `replay`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import get_args
@@ -24,8 +24,10 @@ from store.database import writing
 from store.event import format_time
 from store.hint import OPEN_STATES, Hint, HintState
 from store.hint_log import read_hints
+from store.placements import Placement, placements_of
 
-_COLUMNS = ("id", "node", "action", "state", "created", "valid_until", "reason")
+_COLUMNS = ("id", "node", "action", "state", "schedulers", "created", "valid_until", "reason")
+_PLACED = ("scheduler", "action", "state", "attempts", "detail")
 
 
 @click.group()
@@ -48,12 +50,14 @@ def list_command(url: str, state: str, node: str | None, as_json: bool) -> None:
     states = {"open": OPEN_STATES, "all": None}.get(state, (state,))
     engine = open_store(url)
     with engine.connect() as connection:
-        found = [_row(hint) for hint in read_hints(connection, states, node)]
+        listed = read_hints(connection, states, node)
+        placed = placements_of(connection, [hint.id for hint in listed])
     engine.dispose()
+    found = [_row(hint, placed.get(hint.id, ())) for hint in listed]
     if as_json:
         print_json(found)
     elif found:
-        print_table(found, _COLUMNS)
+        print_table([{**row, "schedulers": _told(placed.get(str(row["id"]), ()))} for row in found], _COLUMNS)
     else:
         click.echo("no hints" if state == "all" else f"no hints ({state}); --state all shows those that have ended")
 
@@ -99,6 +103,12 @@ def _say(changed: list[Hint]) -> None:
         click.echo(f"hint {hint.id} of node {hint.node} ({hint.action}) is {hint.state}")
 
 
-def _row(hint: Hint) -> dict[str, object]:
+def _row(hint: Hint, placements: Sequence[Placement]) -> dict[str, object]:
     times = {"created": format_time(hint.created), "valid_until": format_time(hint.valid_until)}
-    return {**asdict(hint), **times}
+    placed = [{name: getattr(each, name) for name in _PLACED} for each in placements]
+    return {**asdict(hint), **times, "placements": placed}
+
+
+def _told(placements: Sequence[Placement]) -> str | None:
+    """What each scheduler that is read back has of a hint, in few words; None where none was asked."""
+    return ", ".join(f"{each.scheduler}: {each.state}" for each in placements) or None

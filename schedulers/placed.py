@@ -3,7 +3,7 @@
 Every row of the audit on a placement bears the scheduler's name; `step` is the placement's state.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ from schedulers.reconcile import AGAIN_S, Plan, is_live
 from schedulers.reconcile_jobs import JobPlan
 from schedulers.standing import standing
 from store.hint import OPEN_STATES, Hint
-from store.hint_log import ACTOR_DISPATCH, change_state, close_hint, note, read_hint
+from store.hint_log import ACTOR_DISPATCH, change_state, close_hint, note_all, read_hint, read_hints_by_id
 from store.placements import Placement, placements_of, save_placements
 
 # An order that has had no effect for long is noted once in so many times.
@@ -48,8 +48,7 @@ def write_down(connection: sa.Connection, placed: Placed, plan: Plan, jobs: JobP
     if dry:
         return bool(changed or plan.undone) or any(True for _ in _moves(connection, placed))
     save_placements(connection, changed)
-    for placement in changed:
-        _note(connection, placed, placement, None)
+    note_all(connection, placed.now, _notes(placed, changed, {}))
     for hint in plan.undone:
         _close(connection, placed, hint, "a person took the hold off")
     _move(connection, placed)
@@ -61,11 +60,9 @@ def write_placements(
 ) -> None:
     """Write what came of orders; a hint that a scheduler took is `sent`."""
     save_placements(connection, changed)
-    for placement in changed:
-        _note(connection, placed, placement, answered.get(placement.hint))
-    for ident, report in answered.items():
-        hint = read_hint(connection, ident)
-        if report.result == "done" and hint is not None and hint.state == "approved":
+    note_all(connection, placed.now, _notes(placed, changed, answered))
+    for hint in read_hints_by_id(connection, answered):
+        if answered[hint.id].result == "done" and hint.state == "approved":
             change_state(connection, hint, "sent", placed.now, placed.actor, {"scheduler": placed.scheduler})
 
 
@@ -108,16 +105,18 @@ def _close(connection: sa.Connection, placed: Placed, hint: Hint, why: str) -> N
     raise RuntimeError(f"hint {hint.id} is changed all the time: it could not be withdrawn, although {why}")
 
 
-def _note(connection: sa.Connection, placed: Placed, placement: Placement, report: Report | None) -> None:
-    """The audit's row on one placement."""
-    hint = placed.hints.get(placement.hint)
-    if hint is None:
-        return
-    detail: dict[str, Any] = {"scheduler": placement.scheduler, "step": placement.state, "hint": placement.action}
-    detail |= {} if placement.detail is None else {"detail": placement.detail}
-    if report is not None:
-        detail |= {"outcome": report.result}
-    if placement.state != "asked":
-        note(connection, placed.now, placed.actor, hint, detail)
-    elif report is not None or placement.attempts <= len(AGAIN_S) or placement.attempts % _SELDOM == 0:
-        note(connection, placed.now, ACTOR_DISPATCH, hint, {**detail, "attempt": placement.attempts})
+def _notes(
+    placed: Placed, changed: Sequence[Placement], answered: Mapping[str, Report]
+) -> Iterator[tuple[str, Hint, Mapping[str, Any]]]:
+    """The audit's rows on placements: who, of which hint, what."""
+    for placement in changed:
+        hint, report = placed.hints.get(placement.hint), answered.get(placement.hint)
+        if hint is None:
+            continue
+        detail: dict[str, Any] = {"scheduler": placement.scheduler, "step": placement.state, "hint": placement.action}
+        detail |= {} if placement.detail is None else {"detail": placement.detail}
+        detail |= {} if report is None else {"outcome": report.result}
+        if placement.state != "asked":
+            yield placed.actor, hint, detail
+        elif report is not None or placement.attempts <= len(AGAIN_S) or placement.attempts % _SELDOM == 0:
+            yield ACTOR_DISPATCH, hint, {**detail, "attempt": placement.attempts}

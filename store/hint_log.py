@@ -163,9 +163,18 @@ def change_state(
 
 def note(connection: sa.Connection, now: datetime, actor: str, hint: Hint, detail: Mapping[str, Any]) -> None:
     """Add an audit row on a hint; its `action` is the state that the hint has come to."""
-    row = {"time": now, "actor": actor, "action": hint.state, "subject": hint.id}
-    version = {} if hint.policy is None else {"policy": hint.policy}
-    connection.execute(schema.audit.insert().values(**row, detail={"node": hint.node, **version, **detail}))
+    note_all(connection, now, [(actor, hint, detail)])
+
+
+def note_all(connection: sa.Connection, now: datetime, said: Iterable[tuple[str, Hint, Mapping[str, Any]]]) -> None:
+    """Add the audit rows of many hints at once: who, of which hint, what."""
+    rows = [
+        {"time": now, "actor": actor, "action": hint.state, "subject": hint.id}
+        | {"detail": {"node": hint.node, **({} if hint.policy is None else {"policy": hint.policy}), **detail}}
+        for actor, hint, detail in said
+    ]
+    if rows:
+        connection.execute(schema.audit.insert(), rows)
 
 
 def audit_page(connection: sa.Connection, limit: int, before: int | None, subject: str | None) -> list[dict[str, Any]]:

@@ -83,6 +83,15 @@ def save_placements(connection: sa.Connection, placements: Iterable[Placement]) 
     connection.execute(statement.on_conflict_do_update(index_elements=["hint", "scheduler"], set_=changed), rows)
 
 
+def left_behind(connection: sa.Connection, known: Iterable[str]) -> Mapping[str, int]:
+    """How many nodes each scheduler holds for us, or may, that is none of those known: nobody will ask it to let go."""
+    query = sa.select(_TABLE.c.scheduler, sa.func.count(sa.distinct(_TABLE.c.node)))
+    held = (_TABLE.c.state.in_(("asked", "confirmed")), _TABLE.c.scheduler.not_like(f"{PULLS}%"))
+    query = query.join(schema.hints, schema.hints.c.id == _TABLE.c.hint).where(*held, schema.hints.c.job.is_(None))
+    query = query.where(_TABLE.c.scheduler.not_in(tuple(known))).group_by(_TABLE.c.scheduler)
+    return {row[0]: row[1] for row in connection.execute(query.order_by(_TABLE.c.scheduler))}
+
+
 def nodes_held(connection: sa.Connection) -> frozenset[str]:
     """The nodes that a scheduler holds for us, or may: ordered and not yet read back, confirmed, or being released."""
     query = sa.select(_TABLE.c.node).where(_TABLE.c.state.in_(("asked", "confirmed")))

@@ -1,5 +1,6 @@
 """`/livez`, `/readyz`, `/healthz`: for load balancers and init systems; no token needed."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from fastapi import APIRouter, Response
@@ -7,10 +8,12 @@ from pydantic import BaseModel, ConfigDict
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.edge import ProbeSlot
+from api.left_behind import scheduler_names
 from api.reply import reply
 from api.state import Server, State
 from store.database import newest_revision, revision
 from store.intake import Waiting, read_waiting
+from store.placements import left_behind
 from store.read_models import model_trouble
 
 router = APIRouter(tags=["health"])
@@ -55,7 +58,7 @@ def run_checks(server: State) -> dict[str, str]:
     on the same database would answer no better.
     """
     failing = ", ".join(sorted(server.metrics.failing))
-    checks = dict.fromkeys(("database", "migrations", "intake", "model"), "unknown")
+    checks = dict.fromkeys(("database", "migrations", "intake", "model", "schedulers"), "unknown")
     checks["loops"] = f"failing: {failing}" if failing else "ok"
     checks["policy"] = _policy(server)
     try:
@@ -67,6 +70,7 @@ def run_checks(server: State) -> dict[str, str]:
         with server.engine.connect() as connection:
             checks["intake"] = _intake(read_waiting(connection), server.clock())
             checks["model"] = model_trouble(connection) or "ok"
+            checks["schedulers"] = _schedulers(left_behind(connection, scheduler_names(server.settings)))
     except SQLAlchemyError as error:
         checks["database"] = f"failed: {type(error).__name__}"
     return checks
@@ -77,6 +81,12 @@ def _policy(server: State) -> str:
     source = server.started.policy_source
     problem = None if source is None else source.problem
     return "ok" if problem is None else f"an older one is in force: {problem}"
+
+
+def _schedulers(left: Mapping[str, int]) -> str:
+    """Whether each scheduler that holds nodes for us is configured."""
+    found = ", ".join(f"{name} ({count} nodes)" for name, count in left.items())
+    return f"holding nodes, and not configured any more: {found}" if left else "ok"
 
 
 def _intake(waiting: Waiting, now: datetime) -> str:

@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from api.edge import ProbeSlot
 from api.goodput_gauges import GoodputGauges
 from api.hindsight_gauges import hindsight_gauges
+from api.left_behind import left_behind_gauge
 from api.limit_gauges import limit_gauges
 from api.model_gauges import model_gauges
 from api.nodes import NodeState, present
@@ -61,6 +62,7 @@ class StoreCollector:
                 models, last = list_models(connection), last_training(connection)
                 hints = Counter((hint.action, hint.state) for hint in read_hints(connection, states=OPEN_STATES))
                 judged = tuple(hindsight_gauges(connection, now))
+                left = tuple(left_behind_gauge(connection, self._state.settings))
                 limits = tuple(limit_gauges(connection, self._state.settings.policy))
                 goodput = self._goodput.families(connection, now, dict(self._state.settings.shapes))
         except SQLAlchemyError:
@@ -73,6 +75,7 @@ class StoreCollector:
         yield _states(views)
         yield _hints(hints)
         yield from limits
+        yield from left
         yield from _intake(waiting, self._state.clock())
         yield from judged
         yield from model_gauges(models, last)

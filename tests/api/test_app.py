@@ -166,6 +166,7 @@ def test_a_database_that_is_gone_fails_the_probe(app: FastAPI, monkeypatch: pyte
         "migrations": "unknown",
         "intake": "unknown",
         "model": "unknown",
+        "schedulers": "unknown",
         "loops": "ok",
         "policy": "ok",
     }

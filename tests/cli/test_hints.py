@@ -17,6 +17,7 @@ from store.delivery_log import Attempt, log_attempt
 from store.hint import Hint
 from store.hint_log import audit_page, read_hint, save_hint
 from store.outbox import owe
+from store.placements import Placement, save_placements
 
 # The command takes the real time, so the hints here are of today.
 NOW = datetime.now(UTC)
@@ -63,6 +64,26 @@ def test_the_table_is_for_people(url: str) -> None:
     assert "VALID UNTIL" in run("list", "--db", url).output
     assert "no hints (shadow)" in run("list", "--db", url, "--state", "shadow").output
     assert run("list", "--db", url, "--state", "all", "--node", "x").output == "no hints\n"
+
+
+def test_what_each_scheduler_has_of_a_hint_is_told(url: str, engine: sa.Engine) -> None:
+    """In a word each; nothing of a hint that none was asked of."""
+    with writing(engine).begin() as connection:
+        rows = [
+            Placement("h2", "slurm", "gpu-002", "cordon", "confirmed", 1, NOW, NOW, NOW),
+            Placement("h2", "kube", "gpu-002", "cordon", "foreign", 2, NOW, NOW, NOW, "maintenance"),
+        ]
+        save_placements(connection, rows)
+    lines = run("list", "--db", url).output.splitlines()
+    assert "SCHEDULERS" in lines[0]
+    assert "kube: foreign, slurm: confirmed" in lines[2]
+    assert "slurm" not in lines[1]
+    first, second = listed("--db", url)
+    assert first["placements"] == []
+    assert [(each["scheduler"], each["state"], each["detail"]) for each in second["placements"]] == [
+        ("kube", "foreign", "maintenance"),
+        ("slurm", "confirmed", None),
+    ]
 
 
 def test_a_proposed_hint_is_approved_once(url: str, engine: sa.Engine) -> None:
