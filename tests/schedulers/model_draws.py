@@ -31,7 +31,7 @@ schedulers = st.integers(0, 1)
 codes = st.sampled_from([79, 79, 48, 94])
 scattered = st.lists(st.tuples(node_names, codes), min_size=1, max_size=4)
 in_one_place = st.sampled_from(PLACE).flatmap(
-    lambda names: st.lists(st.sampled_from(names), min_size=2, max_size=5, unique=True)
+    lambda names: st.lists(st.sampled_from(names), min_size=3, max_size=5, unique=True)
 )
 flood = st.one_of(scattered, in_one_place.map(lambda names: [(node, 79) for node in names]))
 # Two floods, one after the other: of one place where together they are many, or any.
@@ -49,7 +49,8 @@ troubles = st.sampled_from(["away", "lost", "killed", "deaf", "busy"])
 @st.composite
 def budgets(draw: st.DrawFn) -> Budgets:
     """One or two limits that bind."""
-    names = draw(st.lists(st.sampled_from(sorted(TIGHT)), min_size=1, max_size=2, unique=True))
+    most = draw(st.sampled_from([1, 1, 2]))
+    names = draw(st.lists(st.sampled_from(sorted(TIGHT)), min_size=1, max_size=most, unique=True))
     return replace(LOOSE, **{name: draw(st.sampled_from(TIGHT[name])) for name in names})
 
 

@@ -42,9 +42,14 @@ class Hints(RuleBasedStateMachine):
 
     stop_file: Path
 
-    @initialize(policy=draws.policies, count=st.integers(1, 2), busy=st.lists(draws.node_names, unique=True))
-    def begin(self, policy: Policy, count: int, busy: list[str]) -> None:
-        """A new cluster."""
+    @initialize(
+        policy=draws.policies,
+        count=st.integers(1, 2),
+        busy=st.lists(draws.node_names, unique=True),
+        first=draws.flood,
+    )
+    def begin(self, policy: Policy, count: int, busy: list[str], first: list[tuple[str, int]]) -> None:
+        """A new cluster, and its first flood."""
         self.engine = memory()
         empty(self.engine)
         add_scores(self.engine, {NODES[0]: 0.0}, START)
@@ -53,6 +58,7 @@ class Hints(RuleBasedStateMachine):
         self.latest, self.faults = START, 0
         if busy:
             set_job(self.engine, busy, START)
+        self.faults_come(first, 0.0, 1)
 
     def turn(self, times: int = 1) -> None:
         """Whole turns of the server."""
