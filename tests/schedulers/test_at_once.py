@@ -27,20 +27,20 @@ SECOND = timedelta(seconds=1)
 class Server:
     """One server's turns; `looks` are how often its scheduler had been observed as each order came."""
 
-    def __init__(self, engine: sa.Engine, **policy: Any) -> None:
+    def __init__(self, engine: sa.Engine, name: str = "slurm", **policy: Any) -> None:
         self.engine, self.now, self.last = engine, NOW, LastLook()
-        self.told, self.policy, self.looks = Holding.of("a", "b", "c"), Policy(mode="act", **policy), list[int]()
+        self.told = Holding.of("a", "b", "c", name=name)
+        self.names: tuple[str, ...] = (name,)
+        self.policy, self.looks = Policy(mode="act", **policy), list[int]()
         self.told.before = lambda: self.looks.append(self.told.observed)
-        self.turn()
         self.keep_on = True
+        self.turn()
 
     def turn(self, seconds: float = 0.0) -> Turned:
         """One turn, so much later."""
         self.now += seconds * SECOND
-        acting = Acting(self.engine, self.told, ("slurm",), lambda: self.policy, lambda: self.now, last=self.last)
+        acting = Acting(self.engine, self.told, self.names, lambda: self.policy, lambda: self.now, last=self.last)
         return run_actuator(acting, lambda: self.keep_on)
-
-    keep_on = True
 
     def states(self, ident: str = "h-a") -> tuple[str, ...]:
         """Of a hint and of its placement."""
@@ -57,6 +57,17 @@ def test_a_new_hint_goes_out_before_all_nodes_are_read_again(any_engine: sa.Engi
     assert [report.result for report in turned.reports] == ["done"]
     assert (one.looks, one.told.observed) == ([1], 2)
     assert one.states() == ("confirmed", "confirmed")
+
+
+def test_to_each_scheduler_though_another_has_it(any_engine: sa.Engine) -> None:
+    """What one was asked says nothing of the other."""
+    one, other = Server(any_engine), Server(any_engine, "kube")
+    one.names = other.names = ("slurm", "kube")
+    put(any_engine, hint("a", state="approved"))
+    one.turn(1)
+    other.turn(1)
+    assert (one.looks, other.looks) == ([1], [1])
+    assert one.states() == ("confirmed", "confirmed", "confirmed")
 
 
 def test_so_does_what_asks_more_than_before(any_engine: sa.Engine) -> None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
+from schedulers.policy import Decision
 from schedulers.settings import Policy
 from schedulers.turn import run_policy
 from store import schema
@@ -12,6 +13,7 @@ from store.append import append_nodes, append_outages
 from store.database import writing
 from store.hint import Hint
 from store.hint_log import audit_page, read_hints
+from store.marks import HINTS, read_marks
 from store.node import Node
 from store.outage import Outage
 
@@ -122,3 +124,35 @@ def test_a_fault_is_over_when_the_node_has_been_well_for_long_enough(engine: sa.
     run_policy(engine, POLICY, NOW)
     run_policy(engine, POLICY, NOW + 23.5 * HOUR)
     assert [(hint.state, hint.action) for hint in hints(engine)] == [("released", "cordon")]
+
+
+def test_after_a_grave_fault_a_turn_decides_the_same_without_looking_first(any_engine: sa.Engine) -> None:
+    """And where nothing has come of it, nothing is written."""
+    nodes(any_engine, "a", "b")
+    incident(any_engine, "a")
+    made = run_policy(any_engine, POLICY, NOW, is_news=True)
+    assert [(hint.node, word) for hint, word in made.changed] == [("a", "made")]
+    written: list[str] = []
+    sa.event.listen(
+        any_engine, "before_cursor_execute", lambda _c, _cursor, text, *_rest: written.append(text.split()[0])
+    )
+    assert run_policy(any_engine, POLICY, NOW + HOUR / 60, is_news=True) == Decision()
+    assert {"INSERT", "UPDATE", "DELETE"}.isdisjoint(written)
+
+
+def test_who_acts_on_a_hint_that_has_only_lapsed_sees_it_by_the_mark(any_engine: sa.Engine) -> None:
+    """Nothing else has changed that would tell."""
+    nodes(any_engine, "a")
+    incident(any_engine, "a", hours_ago=1)
+    run_policy(any_engine, POLICY, NOW)
+    with any_engine.connect() as connection:
+        before = read_marks(connection).get(HINTS, 0)
+    (made,) = hints(any_engine)
+    with writing(any_engine).begin() as connection:
+        connection.execute(sa.delete(schema.incidents))
+        connection.execute(sa.update(schema.hints).values(valid_until=NOW))
+    assert run_policy(any_engine, POLICY, NOW + HOUR) == Decision()
+    with any_engine.connect() as connection:
+        assert read_marks(connection).get(HINTS, 0) == before + 1
+    assert [hint.state for hint in hints(any_engine)] == ["expired"]
+    assert made.state == "proposed"

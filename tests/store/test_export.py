@@ -123,7 +123,17 @@ def test_secrets_and_book_keeping_stay_inside(engine: sa.Engine, tmp_path: Path)
     names = {file.name for file in folder.iterdir()}
     assert names == {table.name if table.name in DIVIDED else f"{table.name}.parquet" for table in EXPORTED}
     left_out = {table.name for table in schema.metadata.sorted_tables} - {table.name for table in EXPORTED}
-    book_keeping = {"models", "outbox", "ingested", "leases", "intake", "scorings", "keys", "folded_logs", "log_news"}
+    book_keeping = {
+        "models",
+        "outbox",
+        "ingested",
+        "leases",
+        "intake",
+        "scorings",
+        "keys",
+        "folded_logs",
+        "log_news",
+    } | {"marks"}
     assert left_out == book_keeping | {"ledgers", "interruptions", "run_days"}  # made from the rest
 
 
