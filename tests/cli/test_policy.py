@@ -220,5 +220,8 @@ def test_scores_that_say_nothing_of_the_span_are_refused(url: str, tmp_path: Pat
     file = tmp_path / "s.csv"
     file.write_text(text)
     span = ("--since", "2025-03-01T00:00:00Z", "--until", "2025-03-05T00:00:00Z")
-    result = run("dry-run", str(EXAMPLE), "--db", url, *span, "--scores", str(file))
+    words_of_it = ("dry-run", str(EXAMPLE), "--db", url, *span, "--scores", str(file))
+    result = run(*words_of_it)
     assert (result.exit_code, words in result.output) == (2, True)
+    file.write_text("time,node,score\n2025-02-28T01:00:00Z,a,0.1\n")
+    assert run(*words_of_it).exit_code == 0  # less than a day old at the beginning

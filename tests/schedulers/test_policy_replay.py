@@ -216,7 +216,8 @@ def test_several_live_side_by_side_and_none_sees_anothers_hints(fleet: sa.Engine
     asks = [no_action, cordon_on_fatal_xid, ask_by(tight), ask_by(without_limits(tight))]
     found = side_by_side(fleet, *(Contender(ask) for ask in asks))
     assert found == [lived(fleet, ask=ask) for ask in asks]
-    assert [sum(one.is_hold for one in each.episodes) for each in found] == [0, 3, 1, 3]
+    at_once = [sum(one.is_hold and one.since == NOW + 10 * HOUR for one in each.episodes) for each in found]
+    assert at_once == [0, 3, 1, 3]
     assert without_limits(tight).quorum == 0.0
 
 
@@ -264,3 +265,17 @@ def test_a_hint_of_a_job_ends_with_the_job(fleet: sa.Engine) -> None:
     struck(fleet, "d", 10.6)
     (found,) = side_by_side(fleet, Contender(ask_by(WIDE), acting(WIDE)))
     assert [(node, until) for node, action, _, until in told(found) if action == "swap"] == [("a", 10.6)]
+
+
+def test_a_jobs_hint_does_not_stand_in_for_its_nodes(fleet: sa.Engine) -> None:
+    """A save that was asked a moment ago does not hide that the node is held: the job is offered a spare."""
+    ran(fleet, 0, None)
+    scored(fleet, 10, a=0.5)
+    struck(fleet, "a", 10.1)
+    (found,) = side_by_side(fleet, Contender(ask_by(WIDE), acting(WIDE)))
+    assert [(action, since) for _, action, since, _ in told(found)][:4] == [
+        ("checkpoint", 10),
+        ("watch", 10),
+        ("cordon", 10.1),
+        ("swap", 10.1),
+    ]
