@@ -23,6 +23,7 @@ from store.event import format_time
 from store.hint import OPEN_STATES, Hint, HintAction, HintState
 
 _DAY = timedelta(days=1)
+_HOUR = timedelta(hours=1)
 _STATE: Mapping[Mode, HintState] = {"shadow": "shadow", "approve": "proposed", "act": "approved"}
 
 
@@ -133,6 +134,9 @@ class _Turn:
         fault, limits = _fault_of(facts), self.policy.job_watch
         asked = [hint for hint in self._asked(job.job) if hint.action in ("swap", "requeue")]
         if any((hint.node, hint.evidence.get("incident")) == (facts.node, fault["incident"]) for hint in asked):
+            return
+        hour = self.inputs.now - _HOUR
+        if sum(1 for hint in asked if hint.action == "swap" and hint.created > hour) >= limits.most_swaps:
             return
         spare = self.spares.take(facts) if limits.swap else None
         if spare is not None:

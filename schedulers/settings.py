@@ -116,6 +116,7 @@ class JobWatch:
     checkpoint: bool = True  # save now, where the node still works (a risk, not a confirmed fault)
     requeue: bool = False  # start again without the node
     swap: bool = True  # go on with a named spare, of the same leaf where there is one
+    most_swaps: int = 3  # of one job within an hour: more culprits than that share a cause
     most_requeues: int = 3  # of one job in a day: a crash loop is not the node's fault
 
 

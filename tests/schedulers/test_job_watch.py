@@ -168,6 +168,23 @@ def test_without_a_spare_a_requeue_is_asked_where_it_is_allowed() -> None:
     ]
 
 
+def test_a_job_is_not_moved_node_by_node_while_a_shared_cause_strikes() -> None:
+    """So many swaps of one job within an hour; then neither a swap nor a requeue, until the hour is over."""
+    policy = replace(POLICY, job_watch=JobWatch(requeue=True, most_swaps=2))
+    (hint,) = asked(CULPRIT, *SPARES, policy=policy).made
+    minute = timedelta(minutes=1)
+    past = [
+        replace(hint, id=f"h{i}", node=f"x{i}", state="expired", created=NOW - i * minute, evidence={}) for i in (1, 59)
+    ]
+    assert made(CULPRIT, *SPARES, policy=policy, hints=past) == []
+    assert len(made(CULPRIT, *SPARES, policy=policy, hints=past[:1])) == 1
+    old = replace(past[1], created=NOW - HOUR)
+    assert [action for _job, _node, action, _spare in made(CULPRIT, *SPARES, policy=policy, hints=[past[0], old])] == [
+        "swap"
+    ]
+    assert len(made(CULPRIT, *SPARES, policy=policy, hints=[replace(one, job="8") for one in past])) == 1
+
+
 def test_a_crash_loop_is_not_requeued_for_ever() -> None:
     """So often a day for a run, whatever its jobs are called."""
     policy = replace(POLICY, job_watch=JobWatch(requeue=True, most_requeues=2))
