@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import orjson
 import pytest
@@ -18,8 +19,10 @@ from api.state import State
 from api.wakes import MarkWatch, Wakes
 from diagnosis.fold_intake import fold_everything, fold_intake, put_faults
 from schedulers.actuator import Hold, Order, Report, SchedulerAwayError
+from schedulers.policy import Decision
 from schedulers.registry import ACTUATORS, ActuatorKind
 from schedulers.settings import Policy
+from schedulers.turn import run_policy
 from schedulers.verdict import withdraw
 from store.append import append_events, append_nodes
 from store.database import writing
@@ -316,3 +319,39 @@ def test_what_is_seen_of_a_scheduler_grows_old(engine: sa.Engine, monkeypatch: p
             "foreshock_scheduler_observation_age_seconds", {"scheduler": "slurm"}
         )
         assert (age is not None and age >= later) == is_told
+
+
+def test_only_a_grave_fault_is_news_to_the_policy(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn after it does not look twice; the turns behind that one do again."""
+    told: list[bool] = []
+
+    def listening(*given: Any, is_news: bool) -> Decision:
+        told.append(is_news)
+        return run_policy(*given, is_news=is_news)
+
+    monkeypatch.setattr("api.turns.run_policy", listening)
+    with serving(engine, Shelf()) as client:
+        wakes = client.app.state.foreshock.wakes  # type: ignore[attr-defined]
+        wait_for("the first turn is over", lambda: bool(told))
+        assert told == [False]
+        post(client, fault())
+        wait_for("the policy hears of it", lambda: told[-1])
+
+        def later() -> bool:
+            wakes.policy.set()
+            return not told[-1]
+
+        wait_for("a later turn is as any", later)
+
+
+def test_faults_of_other_processes_are_news_and_peoples_words_are_none(engine: sa.Engine) -> None:
+    """By the mark that moved."""
+    wakes = Wakes()
+    watch = MarkWatch(engine, wakes)
+    watch.turn()
+    for name, is_news in ((HINTS, False), (FAULTS, True)):
+        with writing(engine).begin() as connection:
+            bump(connection, name)
+        watch.turn()
+        assert (wakes.policy.is_set(), wakes.grave.is_set()) == (True, is_news)
+        wakes.policy.clear()
