@@ -106,7 +106,7 @@ def _percent_cap(nodes: int, policy: Policy) -> int:
 
 
 def _is_spare(facts: NodeFacts) -> bool:
-    return facts.idle is True and not facts.out and facts.fault is None
+    return facts.idle is True and not (facts.out or facts.is_confirmed or facts.let_go)
 
 
 def _places(facts: NodeFacts) -> list[tuple[str, str]]:

@@ -31,6 +31,7 @@ class NodeFacts:
 
     `control`: nothing is asked of the scheduler for its score alone. `idle`: no job runs on it; None: not known.
     `witnesses`: two independent detectors that both saw it fail. `silent`: its sidecar does not report any more.
+    `let_go`: a person has let go of what spoke against it: that is no ground for a hold, nor is it a spare.
     """
 
     node: str
@@ -48,6 +49,7 @@ class NodeFacts:
     job: JobFacts | None = None
     witnesses: Pair | None = None
     silent: bool = False
+    let_go: bool = False
 
     @property
     def is_confirmed(self) -> bool:

@@ -36,7 +36,9 @@ def heed_resets(inputs: Inputs) -> Inputs:
         return inputs
     kept = inputs.still_held | {hint.node for hint in inputs.hints if holds(hint) and hint.state in _TAKEN}
     nodes = [
-        replace(facts, fault=None, witnesses=None) if facts.node not in kept and _reset(facts, trips) else facts
+        replace(facts, fault=None, witnesses=None, let_go=True)
+        if facts.node not in kept and _reset(facts, trips)
+        else facts
         for facts in inputs.nodes
     ]
     return replace(inputs, nodes=nodes)

@@ -188,6 +188,19 @@ def test_drop_lets_go_of_what_had_called_and_hears_what_is_new() -> None:
     assert [one.node for one in decision.released] == ["n001"]
 
 
+def test_what_was_dropped_makes_no_spare() -> None:
+    """A node whose fault a person let go of is not fit to take over the work of another (the state machine's find)."""
+    idle = [replace(facts, idle=True) for facts in sick(nodes(1, leaf="leaf-1"), 0.5)]
+    busy = [replace(facts, node="n001", idle=False) for facts in sick(nodes(1, leaf="leaf-2"), 0.5)]
+    policy = replace(ACT, budgets=replace(ACT.budgets, keep_spares=0))
+    gone = (trip("leaf", "leaf-1", 1, 0.25, "drop"),)
+    assert actions(decided([*idle, *busy], policy=policy, trips=gone)) == {"n001": "cordon"}
+    spare = replace(policy, budgets=replace(ACT.budgets, keep_spares=1))
+    well = replace(nodes(1)[0], node="n002", idle=True)
+    held = decided([*idle, *busy, well], policy=spare, trips=gone)
+    assert actions(held) == {"n001": "avoid"}
+
+
 @pytest.mark.parametrize(("mode", "state"), [("act", "proposed"), ("approve", "proposed"), ("shadow", "shadow")])
 def test_review_has_each_wait_for_a_person(mode: Mode, state: str) -> None:
     """What is new does not."""

@@ -139,7 +139,9 @@ def test_a_busy_node_takes_a_spare_for_its_job() -> None:
     assert "1 nodes are known to be idle" in str(budget(facts, [hint("n001")], keep_spares=1).refuse(facts[0]))
 
 
-@pytest.mark.parametrize("unfit", [{"idle": None}, {"out": True}, {"fault": fault("n001")}, {"idle": False}])
+@pytest.mark.parametrize(
+    "unfit", [{"idle": None}, {"out": True}, {"fault": fault("n001")}, {"idle": False}, {"let_go": True}]
+)
 def test_what_is_not_known_to_be_idle_and_well_is_no_spare(unfit: dict[str, Any]) -> None:
     """Missing data counts for nothing."""
     facts = idle(True, True)
