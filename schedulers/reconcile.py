@@ -216,8 +216,15 @@ def _gone(seen: Seen, holds: Mapping[str, Hold]) -> Iterator[_Step]:
         hint, hold = seen.hints.get(ident), holds.get(was.node)
         if was.state in FINAL_STATES or (hint is not None and (hint.job is not None or not is_over(hint))):
             continue
-        if hold is None or hold.action is None or hold.hint != ident:
+        if hint is not None and hold is not None and _is_left(hold, was):
+            yield _release(hint, hold, seen)
+        elif hold is None or hold.action is None or hold.hint != ident:
             yield _Step(_as("released", was, seen, None))
+
+
+def _is_left(hold: Hold, was: Placement) -> bool:
+    """Whether a part of what is being taken off is there without its hint's id: another wrote over it with old data."""
+    return hold.action is not None and hold.hint is None and (was.action, was.state) == ("release", "asked")
 
 
 def _ordered(was: Placement, hint: Hint, action: HintAction, seen: Seen) -> _Step:

@@ -105,8 +105,9 @@ def _release(node: Node, order: Order, settings: KubernetesSettings, marks: Mark
     """Takes off what we hold for this hint; a node that others hold, too, stays unschedulable for them."""
     condition = _condition(node, order, now, risky=False) if marks.watch_hint == order.hint else None
     if node.annotations.get(_key(settings, "hint")) != order.hint:
-        other = f"held for hint {marks.hint}" if marks.hint and marks.hint != order.hint else ""
-        return Change([], condition, other)
+        if not marks.hint:  # our taint alone may be there: the node's controller wrote it back with what it had read
+            return Change(_guarded(node, list(_taint(node, settings, None))), condition, "")
+        return Change([], condition, f"held for hint {marks.hint}" if marks.hint != order.hint else "")
     patch = _without(node, settings, marks)
     detail = f"left unschedulable for {marks.foreign}" if marks.foreign and node.spec.unschedulable else ""
     return Change(_guarded(node, patch), condition, detail)

@@ -43,7 +43,7 @@ def upkeep(engine: sa.Engine, clock: Clock) -> Iterator[Upkeep]:
 def with_settings(upkeep: Upkeep, **changes: object) -> Upkeep:
     """The same with other settings of training."""
     settings = replace(upkeep.state.settings, training=Training(**{"nice": 0, **changes}))  # type: ignore[arg-type]  # by name
-    return Upkeep(replace(upkeep.state, settings=settings))
+    return Upkeep(replace(upkeep.state, started=settings))
 
 
 def note(upkeep: Upkeep, outcome: str, moment: datetime) -> None:

@@ -170,6 +170,21 @@ def test_a_mark_of_an_ended_hint_is_released_though_no_placement_tells_of_it() -
     assert d.state() == "released"
 
 
+def test_what_another_wrote_back_without_its_hint_is_released_again() -> None:
+    """Kubernetes' own controller writes a node's taints with what it had read before: ours among them."""
+    d = desk(hint("a"))
+    d.turn()
+    d.end()
+    d.told.answers["a"] = _report("a", "done")
+    assert d.turn() == ["release a"]
+    d.told.nodes["a"] = Hold("a", action="avoid")  # taken off, and put back before it was read
+    assert d.turn(600) == ["release a"]
+    assert d.state() == "asked"
+    d.told.nodes["a"] = Hold("a")
+    assert d.turn(600) == []
+    assert d.state() == "released"
+
+
 def test_a_hold_that_a_person_took_off_is_not_put_back() -> None:
     """The hint is withdrawn; the next turns ask nothing."""
     d = desk(hint("a"))

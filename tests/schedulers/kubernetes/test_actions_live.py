@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -57,12 +58,18 @@ def test_each_action_is_read_back_and_released(
     wait_for("the node is as before", lambda: others(kubernetes_cluster.node(node)) == before)
 
 
+def _is_brought(actuator: Kubernetes, node: str, step: HintAction, wanted: str | None) -> bool:
+    return hold_of(actuator, node).action == wanted or not bring(actuator, node, step)
+
+
 def test_a_hint_that_is_raised_and_lowered_is_brought_along(actuator: Kubernetes, node: str) -> None:
     """Each step is the state that was asked for, not more."""
     steps: list[HintAction] = ["watch", "avoid", "cordon", "drain", "cordon", "avoid", "watch", "cordon", "release"]
     for step in steps:
         assert bring(actuator, node, step).result == "done"
-        assert hold_of(actuator, node).action == (None if step == "release" else step)
+        # The node's own controller may write a taint back with what it had read before: then it is ordered again.
+        wanted = None if step == "release" else step
+        wait_for(f"it is {step}", partial(_is_brought, actuator, node, step, wanted))
 
 
 def test_our_condition_stands_beside_the_kubelet_s(

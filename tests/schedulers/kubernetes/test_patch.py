@@ -164,6 +164,13 @@ def test_a_release_is_of_its_own_hint_alone() -> None:
     assert came == Change([], None, "held for hint h2")
 
 
+def test_a_taint_of_ours_that_was_written_back_is_released_without_its_annotations() -> None:
+    """No other has its key."""
+    ours = {"key": "foreshock.dev/risk", "value": "avoid", "effect": "PreferNoSchedule"}
+    assert brought(document(taints=[GPU, ours]), "release")["spec"] == {"taints": [GPU]}
+    assert change(document(taints=[GPU]), "release") == Change([], None, "")
+
+
 def test_a_release_leaves_the_cordon_to_who_else_has_marked_it() -> None:
     """Our taint and annotations go; the node stays unschedulable for them."""
     found = brought(document(), "cordon")
