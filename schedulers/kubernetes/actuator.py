@@ -57,6 +57,7 @@ class Kubernetes:
         self._identity = settings.identity or socket.gethostname()
         self._lock = Lock()
         self._link: Link | None = None
+        self._workless: set[tuple[str, str | None]] = set()  # held nodes that were seen without work, by hint
         self._pool = ThreadPoolExecutor(settings.at_once, thread_name_prefix=f"kubernetes-{settings.name}")
 
     @property
@@ -84,8 +85,14 @@ class Kubernetes:
         try:
             link = self._connect()
             nodes = link.mirror.nodes()
-            held = [node.name for node in nodes if read_marks(node, self._settings).action in ("cordon", "drain")]
-            busy = set(self._pool.map(lambda name: name if self._is_busy(link, name) else None, held))
+            marks = ((node.name, read_marks(node, self._settings)) for node in nodes)
+            held = {(name, found.hint) for name, found in marks if found.action in ("cordon", "drain")}
+            # Nothing new is placed on a held node: one that was seen empty stays so, and is not asked about again.
+            self._workless &= held
+            asked = sorted(held - self._workless, key=str)
+            is_busy = list(self._pool.map(lambda one: self._is_busy(link, one[0]), asked))
+            busy = {name for (name, _hint), works in zip(asked, is_busy, strict=True) if works}
+            self._workless |= {one for one in asked if one[0] not in busy}
         except (ApiError, SchedulerAwayError) as error:
             self._disconnect()  # what has been rotated meanwhile, certificates say, is read anew
             raise SchedulerAwayError(_remedy(error)) from error

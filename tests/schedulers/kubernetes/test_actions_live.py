@@ -158,6 +158,7 @@ def test_work_that_still_runs_is_told(kubernetes_cluster: Cluster, actuator: Kub
     assert hold_of(actuator, node).is_busy
     kubernetes_cluster.delete("/api/v1/namespaces/default/pods/still")
     wait_for("the pod is gone", lambda: not hold_of(actuator, node).is_busy)
+    assert not hold_of(actuator, node).is_busy  # seen empty, and not asked about again
 
 
 def test_opted_out_nodes_are_refused(kubernetes_cluster: Cluster, actuator: Kubernetes, node: str) -> None:
