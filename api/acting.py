@@ -56,6 +56,10 @@ class ActuatorTurns:
             )
         self._orphans = orphans
 
+    def close(self) -> None:
+        """After the last turn: a successor need not wait for what we hold to run out."""
+        self._acting.actuator.close()
+
     def _is_away(self, error: SchedulerAwayError) -> None:
         self._gauges.away(self.name)
         actuator = self._acting.actuator

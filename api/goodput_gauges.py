@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from goodput.cluster.account import DAYS, cluster_json, period, stored_runs
-from goodput.formulas.mfu import Shape
+from goodput.formulas.shape import Shape
 from store.ledgers import newest_accounts
 from store.losses import Group, read_groups
 

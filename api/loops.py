@@ -44,7 +44,8 @@ _log = logging.getLogger(__name__)
 class Loop:
     """One loop: its name, how often, and one turn (which is handed a check whether to go on).
 
-    One that is not `leased` runs in every process at once. `wake` brings its next turn at once.
+    One that is not `leased` runs in every process at once. `wake` brings its next turn at once. `end` comes after the
+    last turn, in the same thread.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Loop:
     turn: Callable[[Callable[[], bool]], None]
     leased: bool = True
     wake: threading.Event | None = None
+    end: Callable[[], None] = lambda: None
 
 
 class LoopRunner:
@@ -101,6 +103,7 @@ class LoopRunner:
             if not self.turn(loop):
                 self._stop.wait(_AFTER_FAILURE_S)
             (self._stop if loop.wake is None else loop.wake).wait(loop.interval_s)
+        loop.end()
 
     def turn(self, loop: Loop) -> bool:
         """One turn, if the lease is ours. What it raises is logged and counted; returns whether nothing was raised."""
@@ -138,7 +141,10 @@ def make_loops(state: State) -> LoopRunner:
             *([Loop("tests", TESTS_S, turns.tests)] if every.policy_s > 0 else []),
             *([Loop("hindsight", HINDSIGHT_S, turns.hindsight)] if every.policy_s > 0 else []),
             Loop("dispatch", every.dispatch_s, turns.dispatch, wake=state.wakes.dispatch),
-            *(Loop(f"scheduler-{one.name}", every.observe_s, one.turn, wake=one.wake) for one in turns.acting),
+            *(
+                Loop(f"scheduler-{one.name}", every.observe_s, one.turn, wake=one.wake, end=one.close)
+                for one in turns.acting
+            ),
             Loop("ledgers", every.ledgers_s, turns.ledgers),
             Loop("models", every.models_s, turns.models),
             Loop("lemons", every.lemons_s, turns.lemons, leased=False),

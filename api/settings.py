@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from api.policy_source import PolicySource
-from goodput.formulas.mfu import Shape
+from goodput.formulas.shape import Shape
 from predictor.trial_settings import TrialSettings
 from schedulers.registry import ActuatorSettings
 from schedulers.settings import Mode, Policy, WebhookSettings

@@ -22,7 +22,7 @@ from cli.errors import Failure
 from cli.fill import check_keys, convert, fill, listed, mapping
 from cli.policy_source import PolicyFiles
 from cli.policy_table import FORMER_KEYS, POLICY_KEYS, check_policy_file, policy_of, read_yaml
-from goodput.formulas.mfu import Shape
+from goodput.formulas.shape import Shape
 from schedulers.registry import ACTUATORS, SCHEDULERS, ActuatorSettings
 from schedulers.settings import Policy, WebhookSettings
 from schedulers.webhooks.signature import SecretError

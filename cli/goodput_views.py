@@ -14,7 +14,7 @@ from cli.output import print_json, print_table, span
 from goodput.cluster.account import PeriodError, cluster_json, fresh_runs, period
 from goodput.cluster.causes import group_json, losses_of, total_json
 from goodput.cluster.report import report_html
-from goodput.formulas.mfu import Shape, ShapeError, parse_shape
+from goodput.formulas.shape import Shape, ShapeError, parse_shape
 from goodput.ledger import Ledger
 from goodput.timeline import from_ms
 from predictor.reading import data_span

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from goodput.formulas.mfu import Shape
 from goodput.formulas.ratios import run_ratios
+from goodput.formulas.shape import Shape
 from goodput.log.pace import Pace, pace_of
 from goodput.log.training_log import LogLine, known_at, sessions, shape_in, with_told_ends
 from goodput.timeline import BUCKETS, HOUR_MS, Bucket, Segment, from_ms, merged, sums

@@ -112,3 +112,6 @@ class Actuator(Protocol):
         Raises:
             SchedulerAwayError: as above.
         """
+
+    def close(self) -> None:
+        """Nothing more will be asked: let go of what keeps others from taking over. Raises nothing."""

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from goodput.cluster.level import doubts_of, level_json, levels, program_goodput, summed
 from goodput.cluster.run_days import days_of
 from goodput.cluster.run_facts import facts_from_json, facts_of, mfu_json
-from goodput.formulas.mfu import Shape, shape_of
+from goodput.formulas.shape import Shape, shape_of
 from goodput.ledger import Ledger
 from goodput.timeline import to_ms
 from store.ledgers import facts_of_runs

@@ -14,7 +14,7 @@ from goodput.cluster import report_plots as plots
 from goodput.cluster.causes import name_of
 from goodput.cluster.report_data import Period, Report, RunShare, gather
 from goodput.cluster.report_words import BUCKETS, CAUSE_COLOURS, LEVELS, STYLE, cause_name, hours, percent, times
-from goodput.formulas.mfu import Shape
+from goodput.formulas.shape import Shape
 from goodput.ledger import Ledger
 from goodput.log.median import median
 from goodput.timeline import DAY_S

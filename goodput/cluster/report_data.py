@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from goodput.cluster.account import Runs, cluster_json, fresh_runs
 from goodput.cluster.causes import losses_of
 from goodput.cluster.run_days import days_of
-from goodput.formulas.mfu import Shape
+from goodput.formulas.shape import Shape
 from goodput.ledger import Ledger
 from goodput.timeline import HOUR_MS, from_ms
 from store.losses import Group, Loss, grouped

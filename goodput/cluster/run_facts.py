@@ -6,7 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from goodput.formulas.mfu import Shape, mfu, peak_tflops, shape_of, what_is_missing
+from goodput.formulas.mfu import mfu, peak_tflops, what_is_missing
+from goodput.formulas.shape import Shape, shape_of
 from goodput.ledger import Ledger
 from goodput.reading.records import read_run_jobs
 from goodput.wall_time.attempts import nodes_of

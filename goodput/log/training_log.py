@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from goodput.formulas.mfu import Shape, parse_shape, shape_told
+from goodput.formulas.shape import Shape, parse_shape, shape_told
 from goodput.timeline import DAY_MS, to_ms
 from store.event import Attribute, Event
 

@@ -70,14 +70,14 @@ class Lease:
         return self._write("PUT", f"{self._path}/{NAME}", found)
 
     def release(self) -> None:
-        """Let another write at once.
+        """Let another write at once. One that has run out is left: who has it now may go by the same identity.
 
         Raises:
             ApiError, SchedulerAwayError: as above.
         """
-        if self._renewed is None:
+        renewed, self._renewed = self._renewed, None
+        if renewed is None or self._clock() - renewed >= self._duration_s:
             return
-        self._renewed = None
         found = self._client.get(f"{self._path}/{NAME}", _Lease)
         if found.spec.holderIdentity == self._identity:
             self._client.call("PUT", f"{self._path}/{NAME}", self._document(found, holder=""))

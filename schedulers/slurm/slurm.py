@@ -102,6 +102,9 @@ class Slurm:
             for order in orders
         ]
 
+    def close(self) -> None:
+        """Nothing is kept between two calls."""
+
     def _round(self, orders: Sequence[Order]) -> list[Report]:
         """Some orders of as many nodes: read, write, read again."""
         before = self._ground(orders)

@@ -42,6 +42,7 @@ class Shelf:
     nodes: dict[str, Hold] = field(default_factory=lambda: {node: Hold(node) for node in ("gpu-1", "gpu-2")})
     is_away: bool = False
     tries: int = 0
+    is_closed: bool = False
 
     @property
     def address(self) -> str:
@@ -69,6 +70,11 @@ class Shelf:
     def ask_jobs(self, _orders: object) -> list[Report]:
         """None runs."""
         return []
+
+    def close(self) -> None:
+        """Once."""
+        assert not self.is_closed
+        self.is_closed = True
 
     def holds(self, node: str = "gpu-1") -> bool:
         """Whether a node is held for us."""
@@ -142,6 +148,8 @@ def test_a_fault_is_a_hold_at_once_in_every_scheduler(any_engine: sa.Engine) -> 
         wait_for("both hold the node", lambda: all(shelf.holds() for shelf in shelves))
         wait_for("the hint is confirmed", lambda: state_of(any_engine) == ["confirmed"])
         page = client.get("/metrics").text
+        assert not any(shelf.is_closed for shelf in shelves)
+    assert all(shelf.is_closed for shelf in shelves), "the server has stopped: another may take over"
     assert 'foreshock_scheduler_up{scheduler="kube"} 1.0' in page
     assert 'foreshock_scheduler_holds{owner="ours",scheduler="slurm"} 1.0' in page
     assert 'foreshock_scheduler_orders_total{result="done",scheduler="slurm"} 1.0' in page

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from goodput.formulas.mfu import Shape
+from goodput.formulas.shape import Shape
 from goodput.stored.making import compute
 from store.append import append_events, append_jobs, append_nodes
 from store.database import writing

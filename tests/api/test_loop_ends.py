@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
+from real.programs import wait_for
 
 from api.loops import LEASE, Loop, LoopRunner, make_loops
 from api.settings import Intervals
@@ -89,6 +90,23 @@ def test_the_metrics_tell_who_leads(state: State) -> None:
     assert state.metrics.registry.get_sample_value("foreshock_leader") == 1.0
     runner.stop()
     assert state.metrics.registry.get_sample_value("foreshock_leader") == 0.0
+
+
+def test_a_loop_ends_after_its_last_turn_and_before_the_runner_has_stopped(state: State) -> None:
+    """What it gives back is not taken from under a turn; the last turn may have failed."""
+    begun, told = threading.Event(), list[str]()
+
+    def turn(keep_on: Callable[[], bool]) -> None:
+        begun.set()
+        wait_for("the runner stops", lambda: not keep_on())
+        told.append("turn")
+        raise RuntimeError("broken")
+
+    runner = LoopRunner(state, (Loop("x", 60.0, turn, leased=False, end=lambda: told.append("end")),))
+    runner.start()
+    assert begun.wait(60)
+    runner.stop()
+    assert told == ["turn", "end"]
 
 
 def test_a_failed_turn_is_no_success(state: State, caplog: pytest.LogCaptureFixture) -> None:

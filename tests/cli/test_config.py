@@ -10,7 +10,7 @@ import yaml
 from api.auth import hash_token
 from api.settings import SCOPES, ApiSettings
 from cli.config import is_loopback, load_settings
-from goodput.formulas.mfu import Shape
+from goodput.formulas.shape import Shape
 from schedulers.settings import Budgets
 from store.retention import Keep
 

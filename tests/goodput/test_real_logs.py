@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from goodput.formulas.mfu import Shape
+from goodput.formulas.shape import Shape
 from goodput.ledger import Ledger, RunRecords, account
 from goodput.log.training_log import lines_of
 from parsers.parser import Context, parse

@@ -65,6 +65,9 @@ class Holding:
             raise SchedulerAwayError(f"{self.name} hung up")
         return [self.jobs.get(order.job, Report(order.job, "done")) for order in orders]
 
+    def close(self) -> None:
+        """It holds nothing open."""
+
     def person(self, node: str, why: str | None) -> None:
         """Somebody holds a node for their own reason (or lets it go: None), whatever was there."""
         self.nodes[node] = Hold(node, foreign=why)

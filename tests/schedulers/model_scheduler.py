@@ -70,6 +70,9 @@ class ModelScheduler:
         """No jobs here."""
         return [Report(order.job, "absent") for order in orders]
 
+    def close(self) -> None:
+        """It holds nothing open."""
+
     def _one(self, place: int, order: Order, trouble: str | None) -> Report:
         mark = self.marks.get(order.node)
         if mark is None:

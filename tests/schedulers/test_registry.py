@@ -47,6 +47,9 @@ class Desk:
         """Nothing."""
         return ()
 
+    def close(self) -> None:
+        """It holds nothing open."""
+
 
 def test_a_record_of_settings_makes_its_own_kind() -> None:
     """By its type."""

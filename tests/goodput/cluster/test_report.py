@@ -15,7 +15,7 @@ from goodput.cluster import report_plots as plots
 from goodput.cluster.report import report_html, verdict
 from goodput.cluster.report_data import Report, gather
 from goodput.cluster.report_words import hours, percent
-from goodput.formulas.mfu import Shape
+from goodput.formulas.shape import Shape
 from goodput.ledger import Ledger
 from goodput.reading.ledgers import read_ledgers
 from goodput.timeline import BUCKETS, Segment, to_ms

@@ -7,7 +7,7 @@ from store_runs import LATER, attempt, keep, lines
 
 from goodput.cluster.account import PeriodError, fresh_runs, period, stored_runs
 from goodput.cluster.run_facts import RunFacts, facts_of, mfu_json
-from goodput.formulas.mfu import Shape
+from goodput.formulas.shape import Shape
 from goodput.reading.ledgers import read_ledgers
 from goodput.stored.making import make_all
 from goodput.stored.refresh import refresh

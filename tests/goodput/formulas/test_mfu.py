@@ -2,7 +2,8 @@
 
 import pytest
 
-from goodput.formulas.mfu import Shape, ShapeError, mfu, parse_shape, peak_tflops, shape_of, what_is_missing
+from goodput.formulas.mfu import mfu, peak_tflops, what_is_missing
+from goodput.formulas.shape import Shape
 from store.catalog import rows
 
 GPT3 = Shape(batch=1536, layers=96, seq=2048, hidden=12288)
@@ -15,13 +16,6 @@ def test_a_published_throughput_is_found_again() -> None:
     """
     step_s = 96 * GPT3.batch * GPT3.seq * GPT3.hidden**2 * (1 + GPT3.seq / (6 * GPT3.hidden)) * 96 / (140e12 * 1024)
     assert mfu(GPT3, step_s, 1024, 312.0) == pytest.approx(140 * 0.75 / 312)
-
-
-def test_the_operations_are_six_a_parameter_and_token_where_sequences_are_short() -> None:
-    """A layer has 12 h^2 parameters."""
-    short = Shape(batch=4, layers=3, seq=1, hidden=1000)
-    assert short.flops == pytest.approx(6 * (12 * 1000**2 * 3) * 4, rel=1e-3)
-    assert Shape(2, 1, 10, 100).flops == 72 * 2 * 10 * 100**2 + 12 * 2 * 10**2 * 100
 
 
 @pytest.mark.parametrize("missing", range(4))
@@ -60,29 +54,6 @@ def test_every_row_of_the_catalogue_has_its_source() -> None:
     for row in rows("gpu_peaks"):
         assert float(row["tflops"]) > 0
         assert row["source"]
-
-
-def test_a_shape_is_read_as_it_is_written() -> None:
-    """In any order."""
-    assert parse_shape("layers=96, batch=1536,hidden=12288,seq=2048") == GPT3
-
-
-@pytest.mark.parametrize(
-    "text", ["", "batch=1", "batch=1,layers=1,seq=1,hidden=0", "batch=1,layers=1,seq=1,hidden=x", "b=1",
-             "batch=1,batch=1,layers=1,seq=1,hidden=1", "batch=-1,layers=1,seq=1,hidden=1"]
-)  # fmt: skip
-def test_a_broken_shape_says_how_it_is_written(text: str) -> None:
-    """In one sentence."""
-    with pytest.raises(ShapeError, match=r"write batch=B,layers=L,seq=S,hidden=H"):
-        parse_shape(text)
-
-
-def test_runs_find_their_shape_by_pattern() -> None:
-    """The first that fits."""
-    other = Shape(1, 1, 1, 1)
-    assert shape_of("llm-70b-2", {"llm-70b*": GPT3, "*": other}) == GPT3
-    assert shape_of("x", {"llm-70b*": GPT3, "*": other}) == other
-    assert shape_of("x", {"llm-70b*": GPT3}) is None
 
 
 def test_what_is_missing_is_said() -> None:

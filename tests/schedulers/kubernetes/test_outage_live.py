@@ -151,6 +151,29 @@ def test_a_lease_runs_out_by_our_own_clock(kubernetes_cluster: Cluster, tmp_path
         client.close()
 
 
+def test_a_lease_that_has_run_out_is_not_given_back(kubernetes_cluster: Cluster, tmp_path: Path) -> None:
+    """Servers of one database share an identity: the one that stops late would give away what its heir holds."""
+    settings = KubernetesSettings("sim", lease_s=30.0)
+    client = Client(find_access(str(kubernetes_cluster.agent(tmp_path)), None), settings)
+    now = [1000.0]
+    late, heir = (Lease(client, "foreshock", "both", 30.0, clock=lambda: now[0]) for _ in range(2))
+
+    def holder() -> str:
+        found = kubernetes_cluster.get("/apis/coordination.k8s.io/v1/namespaces/foreshock/leases/foreshock")
+        return str(found["spec"]["holderIdentity"])
+
+    try:
+        assert late.acquire() is None
+        now[0] += 30.0
+        assert heir.acquire() is None
+        late.release()
+        assert holder() == "both"
+        heir.release()
+        assert holder() == ""
+    finally:
+        client.close()
+
+
 def test_a_lease_that_is_ours_costs_no_request_for_a_while(kubernetes_cluster: Cluster, tmp_path: Path) -> None:
     """It is renewed at a third of its time."""
     client = Client(find_access(str(kubernetes_cluster.agent(tmp_path)), None), KubernetesSettings("sim"))
