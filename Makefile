@@ -7,13 +7,17 @@ ARGS ?=
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/$(VENV)
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: run test check bench screenshot formats fuzz bootstrap everything format packages clean
+.PHONY: run test deep check bench screenshot formats fuzz bootstrap everything format packages clean
 
 run: bootstrap
 	$(VENV)/bin/foreshock demo $(ARGS)
 
 test: everything packages
 	$(RUN) pytest -n auto --dist loadgroup $(ARGS)
+
+# Properties alone, each with a hundred times its examples: hours.
+deep: everything packages
+	$(RUN) pytest -n auto --dist loadgroup -m hypothesis --hypothesis-profile=deep $(ARGS)
 
 check: bootstrap
 	$(RUN) ruff check .

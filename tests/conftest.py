@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from depth import PROFILE, deepen
 from hypothesis import HealthCheck, settings
 from real.kubernetes import Kubernetes, kubernetes
 from real.postgres import Postgres, postgres
@@ -15,9 +16,18 @@ from store.database import migrate, open_database, writing
 # A parameter of tests that run on PostgreSQL too; one process of a parallel run has them all, and so one server.
 ON_POSTGRES = pytest.param("postgresql", marks=[pytest.mark.integration, pytest.mark.xdist_group("postgresql")])
 
-# A loaded machine makes no test fail: neither examples nor their making are timed.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A loaded machine makes no test fail: neither examples nor their making are timed. A failure prints what reproduces it;
+# here its example is kept in .hypothesis besides, and runs first until it passes.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+# Other examples each time, even where hypothesis sees that it runs in CI and would draw the same ones.
+settings.register_profile(PROFILE, settings.get_profile("patient"), derandomize=False)
+# Conftest is read before the option --hypothesis-profile is obeyed, so that this is no more than the default.
 settings.load_profile("patient")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`--hypothesis-profile=deep` (make deep) runs each property with a hundred times its examples."""
+    deepen(items)
 
 
 def prepare(engine: sa.Engine) -> None:

@@ -2,11 +2,10 @@
 us, nothing foreign is touched, and whatever is held is justified or let go.
 
 The policy's turn and the turn of each scheduler are the program's own, over a database in memory; the schedulers are a
-model (`model_scheduler.py`); `hint_judge.py` has what must hold. The long form, shared by the workers there are:
-HINT_RUNS=10000 pytest -n2 tests/schedulers/test_state_machine.py
+model (`model_scheduler.py`); `hint_judge.py` has what must hold. The long form, 15,000 runs:
+make deep ARGS=tests/schedulers/test_state_machine.py
 """
 
-import os
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from depth import deepened, is_deep
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
@@ -32,8 +32,8 @@ from .hint_judge import HOUR, Judge
 from .model_scheduler import Mark, ModelScheduler
 from .model_world import NODES, START, add_fault, add_scores, empty, memory, set_job, set_outage
 
-RUNS = int(os.environ.get("HINT_RUNS", "150"))
-SHARDS = 2 if RUNS < 1000 else 20
+RUNS = 150
+SHARDS = 15 if is_deep() else 2
 STEPS = 7
 
 
@@ -266,6 +266,7 @@ class Hints(RuleBasedStateMachine):
             assert read_hints(connection, states=OPEN_STATES) == []
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_hints(shard: int, tmp_path: Path) -> None:
     """Each shard draws its own share."""
@@ -275,14 +276,5 @@ def test_hints(shard: int, tmp_path: Path) -> None:
 
         stop_file = tmp_path / "stop"
 
-    runs = RUNS // SHARDS + (shard < RUNS % SHARDS)
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        OfShard,
-        settings=settings(
-            max_examples=runs,
-            stateful_step_count=STEPS,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            print_blob=True,
-        ),
-    )
+    own = settings(max_examples=RUNS // SHARDS, stateful_step_count=STEPS, suppress_health_check=list(HealthCheck))
+    run_state_machine_as_test(OfShard, settings=deepened(own))  # type: ignore[no-untyped-call]
