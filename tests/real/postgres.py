@@ -36,13 +36,13 @@ class Postgres:
         """The same for libpq."""
         return f"host={self.folder} user=postgres dbname={database}"
 
-    def new_database(self) -> str:
-        """The URL of a fresh, empty database."""
-        return self.create(f"test_{secrets.token_hex(6)}")
+    def new_database(self, copied: str = "template1") -> str:
+        """The URL of a fresh database: an empty one, or a copy."""
+        return self.create(f"test_{secrets.token_hex(6)}", copied)
 
-    def create(self, name: str) -> str:
-        """The URL of an empty database of this name."""
-        command = [self.bin / "createdb", "-h", self.folder, "-U", "postgres", name]
+    def create(self, name: str, copied: str = "template1") -> str:
+        """The URL of a new database of this name."""
+        command = [self.bin / "createdb", "-h", self.folder, "-U", "postgres", "-T", copied, name]
         subprocess.run(command, check=True, env=_environment(), capture_output=True)
         return self.url(name)
 
