@@ -6,6 +6,8 @@ RUN := $(UV) run --no-sync
 ARGS ?=
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/$(VENV)
 export UV_PYTHON_DOWNLOADS := never
+# Tests start hundreds of programs: without kept bytecode each start costs two seconds of a processor more.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test deep check bench screenshot formats fuzz bootstrap everything format packages clean
 
