@@ -37,6 +37,9 @@ formats: bootstrap
 	PYTHONPATH=tests $(RUN) python tests/formats_page.py > docs/formats.md.new
 	mv docs/formats.md.new docs/formats.md
 
+contract: bootstrap
+	PYTHONPATH=tests $(RUN) python tests/contract.py
+
 fuzz: bootstrap
 	PYTHONPATH=tests $(RUN) python tests/fuzz.py $(ARGS)
 
