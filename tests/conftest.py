@@ -7,6 +7,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from depth import PROFILE, deepen
+from distribution import (  # three of them are hooks
+    arrange,
+    pytest_collection_finish,  # noqa: F401
+    pytest_configure_node,  # noqa: F401
+    pytest_xdist_make_scheduler,  # noqa: F401
+)
 from hypothesis import HealthCheck, settings
 from real.kubernetes import Kubernetes, kubernetes
 from real.postgres import Postgres, postgres
@@ -29,6 +35,7 @@ settings.load_profile("patient")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """`--hypothesis-profile=deep` (make deep) runs each property with a hundred times its examples."""
     deepen(items)
+    arrange(items)
 
 
 def prepare(engine: sa.Engine) -> None:
