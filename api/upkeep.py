@@ -123,7 +123,7 @@ class Upkeep:
         url = self.state.engine.url.render_as_string(hide_password=False)
         with tempfile.TemporaryFile() as said:
             child = subprocess.Popen(  # noqa: S603  # our own program; the database's password is in nobody's sight
-                [sys.executable, "-P", "-m", "cli", *arguments],
+                [sys.executable, "-P", "-m", "foreshock", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,

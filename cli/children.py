@@ -44,7 +44,7 @@ class Children:
         """
         with (self.directory / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(  # noqa: S603  # our own program, our own arguments
-                [sys.executable, "-P", "-m", "cli", *arguments],
+                [sys.executable, "-P", "-m", "foreshock", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

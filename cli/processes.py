@@ -134,7 +134,7 @@ class Minded:
         member = Member(place.number, self.count, self.listener.fileno(), ready, os.getpid(), folder)
         place.is_ready = False
         place.process = subprocess.Popen(  # noqa: S603  # our own program, our own arguments
-            [sys.executable, "-P", "-m", "cli", "serve", *self.arguments],
+            [sys.executable, "-P", "-m", "foreshock", "serve", *self.arguments],
             stdin=subprocess.DEVNULL,
             env={**os.environ, **self.environment, MEMBER: member.text()},
             pass_fds=(self.listener.fileno(), ready),

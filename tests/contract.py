@@ -129,7 +129,7 @@ def cluster() -> Iterator[str]:
     """What a simulated cluster becomes in the store: rows a table, and a digest of what identifies them."""
     with tempfile.TemporaryDirectory() as folder:
         db = f"sqlite:///{folder}/x.db"
-        program = [sys.executable, "-m", "cli"]
+        program = [sys.executable, "-m", "foreshock"]
         simulate = [*program, "simulate", folder, "--nodes", "24", "--days", "40", "--seed", "5"]
         subprocess.run(simulate, check=True, capture_output=True)
         subprocess.run([*program, "ingest", f"{folder}/archive", "--db", db], check=True, capture_output=True)

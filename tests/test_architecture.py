@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = (
-    "api", "cli", "collectors", "dashboard", "diagnosis", "goodput",
+    "api", "cli", "collectors", "dashboard", "diagnosis", "foreshock", "goodput",
     "parsers", "predictor", "schedulers", "simulator", "store",
 )  # fmt: skip
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "core", "misc", "base", "lib"}

@@ -28,7 +28,7 @@ class Demo:
         ports = ["--port", "0", "--dashboard-port", "0"]
         with self.out.open("wb") as out, (directory / "err").open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "cli", "demo", *options, *ports],
+                [sys.executable, "-m", "foreshock", "demo", *options, *ports],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

@@ -27,7 +27,7 @@ from cli.errors import Failure
 from cli.processes import Member, listen, shown
 from cli.serve import serve, share_of
 
-COMMAND = (sys.executable, "-m", "cli", "serve")
+COMMAND = (sys.executable, "-m", "foreshock", "serve")
 PATIENCE_S = 120.0
 
 

@@ -40,7 +40,7 @@ class Agent:
 
     def start(self) -> None:
         """Run it."""
-        command = [sys.executable, "-m", "cli", "sidecar", "--config", str(self.file)]
+        command = [sys.executable, "-m", "foreshock", "sidecar", "--config", str(self.file)]
         with self.errors.open("ab") as errors:
             self.process = subprocess.Popen(command, stdout=errors, stderr=errors)
 

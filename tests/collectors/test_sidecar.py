@@ -36,7 +36,7 @@ class Process:
     """`foreshock sidecar` as a process of its own."""
 
     def __init__(self, server: str, folder: Path) -> None:
-        self.command = [sys.executable, "-m", "cli", "sidecar", "--server", server, "--spool", str(folder / "spool")]
+        self.command = [sys.executable, "-m", "foreshock", "sidecar", "--server", server, "--spool", str(folder / "spool")]
         self.errors = folder / "stderr"
         self.process: subprocess.Popen[bytes] | None = None
 

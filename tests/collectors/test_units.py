@@ -71,7 +71,7 @@ def test_it_works_without_any_right(recorder: Any, until: Callable[[Callable[[],
         log.write_text(XID)
         spool.mkdir()
         arguments = ["--server", recorder.url, "--spool", str(spool), "--port", "0", "--source", f"file:{log}:kernel"]
-        command = without_rights([sys.executable, "-m", "cli", "sidecar", *arguments, "--source", "kmsg"])
+        command = without_rights([sys.executable, "-m", "foreshock", "sidecar", *arguments, "--source", "kmsg"])
         if "--reuid=65534" in command:
             os.chown(spool, 65534, 65534)
         with errors.open("wb") as file:

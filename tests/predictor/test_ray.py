@@ -63,7 +63,7 @@ def test_a_backtest_on_a_cluster_reports_the_same(address: str, engine: sa.Engin
 
     def backtest(name: str, *where: str) -> tuple[dict[str, Any], str]:
         scores = tmp_path / f"{name}.csv"
-        asked = ("-m", "cli", "backtest", "--db", str(engine.url), "--json", "--scores", str(scores), *where)
+        asked = ("-m", "foreshock", "backtest", "--db", str(engine.url), "--json", "--scores", str(scores), *where)
         found = ran(*asked)
         assert found.returncode == 0, found.stderr
         return json.loads(found.stdout), scores.read_text()

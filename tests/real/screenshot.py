@@ -51,7 +51,7 @@ def take(path: Path, hours: float, size: tuple[int, int]) -> None:
         ports = ["--port", "0", "--dashboard-port", "0"]
         with out.open("wb") as file:
             demo = subprocess.Popen(
-                [sys.executable, "-m", "cli", "demo", "--no-browser", "--speed", str(SPEED), *ports],
+                [sys.executable, "-m", "foreshock", "demo", "--no-browser", "--speed", str(SPEED), *ports],
                 stdout=file,
                 env={**os.environ, "TMPDIR": directory},
             )
