@@ -53,6 +53,13 @@ class Chapter:
             for line, head in zip(self.lines, self.heads, strict=True)
         )
 
+    def crosses(self, moments_ms: Sequence[int]) -> bool:
+        """Whether a stretch goes over one of some moments, sorted, or is the last or first one beside it."""
+        return bool(moments_ms) and any(
+            head is not None and _within(moments_ms, self.lines[place - 1], self.lines[place + 1])
+            for place, head in enumerate(self.heads)
+        )
+
     def note(self, lines: Sequence[LogLine], windows: tuple[Window, Window]) -> None:
         """Take the samples of lines that were folded; that of the last iteration waits for what comes after it."""
         known = [*self.carry, *lines]
@@ -73,7 +80,7 @@ class Chapter:
         taken = len(carried) > 1 and carried[0].span_ms is not None
         return samples_of(known)[1 if taken else 0 :]
 
-    def fold(self, line: LogLine, limit_ms: float, asked: Sequence[int]) -> None:
+    def fold(self, line: LogLine, limit_ms: float, asked: Sequence[int], cuts_ms: Sequence[int]) -> None:
         """Take a line in; the one before it joins the stretch before that, where all three tell nothing else.
 
         The first and the last line of a start of the program, and those beside others, so stay as they are.
@@ -81,11 +88,14 @@ class Chapter:
         Args:
             limit_ms: an iteration that took longer is not plain.
             asked: iterations of which the ledger asks when they ended, sorted.
+            cuts_ms: moments at which one job's lines may end and another's begin, sorted.
         """
         previous, self.previous = self.previous, line
         plain = previous is not None and _follows(previous, line, limit_ms)
-        if plain and self.grows and not _is_asked(self.lines[-2], self.lines[-1], asked):
-            self._join(limit_ms)
+        if plain and self.grows:
+            before = self.lines[-2]
+            if not (_is_asked(before, self.lines[-1], asked) or _within(cuts_ms, before, line)):
+                self._join(limit_ms)
         self.grows = plain and bool(self.lines)
         self.lines.append(line)
         self.heads.append(None)
@@ -122,6 +132,14 @@ def _is_asked(before: LogLine, line: LogLine, asked: Sequence[int]) -> bool:
     if not asked or before.iteration is None or line.iteration is None:
         return False
     return bisect_left(asked, before.iteration) < bisect_right(asked, line.iteration)
+
+
+def _within(moments_ms: Sequence[int], before: LogLine, after: LogLine) -> bool:
+    """Whether one of some moments, sorted, lies in what two lines and those between them cover, or just before it."""
+    begin = before.time_ms if before.begin_ms is None else before.begin_ms
+    if not moments_ms or begin is None or after.time_ms is None:
+        return False
+    return bisect_right(moments_ms, begin - TICK_MS) < bisect_right(moments_ms, after.time_ms)
 
 
 def _stretch(before: LogLine, line: LogLine) -> LogLine:

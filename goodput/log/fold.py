@@ -43,13 +43,17 @@ class PrunedError(LookupError):
 
 @dataclass(slots=True)
 class FoldedLog:
-    """A whole log of one source. `order` = a place in ORDERS; `windows` = of iterations' times, of what lines cover."""
+    """A whole log of one source. `order` = a place in ORDERS; `windows` = of iterations' times, of what lines cover.
+
+    `loaded` = the iterations that the starts in its chapters go back to, sorted.
+    """
 
     order: int = 0
     windows: tuple[Window, Window] = (Window(), Window())
     chapters: list[Chapter] = field(default_factory=lambda: [Chapter()])
     tail: list[LogRow] = field(default_factory=list)
     source: str = ""
+    loaded: list[int] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -79,17 +83,21 @@ class FoldedLog:
         return pace
 
 
-def folded(rows: Sequence[LogRow], source: str = "") -> FoldedLog:
-    """The log of all the rows that there are of a run."""
+def folded(rows: Sequence[LogRow], source: str = "", cuts_ms: Sequence[int] = ()) -> FoldedLog:
+    """The log of all the rows that there are of a run.
+
+    Args:
+        cuts_ms: moments at which one job's lines may end and another's begin, sorted: no stretch goes over them.
+    """
     order, ordered = order_of(rows)
     samples = samples_of([row.line for row in ordered])
     windows = window_around([one.value_ms for one in samples]), window_around([one.print_ms for one in samples])
     log = FoldedLog(order, windows, tail=ordered, source=source)
-    _fold_tail(log, _usual_ms(samples))
+    _fold_tail(log, _usual_ms(samples), cuts_ms)
     return log
 
 
-def added(log: FoldedLog, rows: Iterable[LogRow]) -> FoldedLog:
+def added(log: FoldedLog, rows: Iterable[LogRow], cuts_ms: Sequence[int] = ()) -> FoldedLog:
     """The log with rows that were not in it; the given one is used up.
 
     Raises:
@@ -106,11 +114,12 @@ def added(log: FoldedLog, rows: Iterable[LogRow]) -> FoldedLog:
     log.tail = sorted([*log.tail, *fresh], key=key)
     if not forwards(log.tail, last.end_ms):
         raise StaleError
-    asked = _asked_of(last.carry, [row.line for row in log.tail])
+    lines = [row.line for row in log.tail]
+    asked = _loaded_in(last.carry, lines) | _kept_in(lines)
     if any(chapter.hides(number) for number in asked for chapter in log.chapters):
         raise StaleError
     if len(log.tail) > TAIL + TAIL // 2:
-        _fold_tail(log, log.pace().iteration_ms)
+        _fold_tail(log, log.pace().iteration_ms, cuts_ms)
     return log
 
 
@@ -130,10 +139,13 @@ def _usual_ms(samples: Sequence[Sample]) -> float | None:
     return values[len(values) // 2] if values else None
 
 
-def _asked_of(before: Sequence[LogLine], lines: Sequence[LogLine]) -> list[int]:
-    """The iterations whose end or length the ledger asks for, sorted: there no stretch may go on.
+def _kept_in(lines: Sequence[LogLine]) -> set[int]:
+    """The iterations that saves in the background keep: the ledger asks when they ended."""
+    return {line.iteration or 0 for line in lines if line.background}
 
-    That is what a save in the background keeps, and what a start of the program goes back to.
+
+def _loaded_in(before: Sequence[LogLine], lines: Sequence[LogLine]) -> set[int]:
+    """The iterations that starts of the program go back to: the ledger asks when they ended, in any part of the log.
 
     Args:
         before: the lines just before, of which the same was asked when they came.
@@ -141,24 +153,27 @@ def _asked_of(before: Sequence[LogLine], lines: Sequence[LogLine]) -> list[int]:
     asked: set[int] = set()
     last: int | None = None
     for place, line in enumerate([*before, *lines], start=-len(before)):
-        if line.background and place >= 0:
-            asked.add(line.iteration or 0)
         if line.kind in ("checkpoint_load", "training_start"):
             last = None
+            if line.kind == "checkpoint_load" and line.iteration is not None and place >= 0:
+                asked.add(line.iteration)
         elif (line.kind == "iteration" or line.tells_end_of_work) and line.iteration is not None:
             resumed = line.iteration - line.iterations
             if place >= 0 and (last is None or resumed < last):
                 asked.add(resumed)
             last = line.iteration
-    return sorted(asked)
+    return asked
 
 
-def _fold_tail(log: FoldedLog, usual_ms: float | None) -> None:
+def _fold_tail(log: FoldedLog, usual_ms: float | None, cuts_ms: Sequence[int]) -> None:
     """Fold all of the tail but its newest rows."""
     limit = 0.0 if usual_ms is None else _PLAIN_RATIO * usual_ms
     key = ORDERS[log.order]
     chapter = log.chapters[-1]
-    asked = _asked_of(chapter.carry, [row.line for row in log.tail])
+    lines = [row.line for row in log.tail]
+    # A start without a time may be accounted after starts that the log tells later.
+    log.loaded = sorted({*log.loaded, *_loaded_in(chapter.carry, lines)})
+    asked = sorted({*log.loaded, *_kept_in(lines)})
     done = log.tail[:-TAIL]
     while done:
         if chapter.count >= CHAPTER:
@@ -166,7 +181,7 @@ def _fold_tail(log: FoldedLog, usual_ms: float | None) -> None:
             log.chapters.append(chapter)
         part, done = done[: CHAPTER - chapter.count], done[CHAPTER - chapter.count :]
         for line in [row.line for row in part]:
-            chapter.fold(line, limit, asked)
+            chapter.fold(line, limit, asked, cuts_ms)
         chapter.note([row.line for row in part], log.windows)
         chapter.close(part, key(part[-1]))
     log.tail = log.tail[-TAIL:]
@@ -184,18 +199,29 @@ def _narrow(log: FoldedLog) -> None:
                 figures.narrow(window)
 
 
-def brought_up(log: FoldedLog, fresh: Sequence[LogRow], reread: Callable[[int | None], list[LogRow]]) -> FoldedLog:
+def brought_up(
+    log: FoldedLog,
+    fresh: Sequence[LogRow],
+    reread: Callable[[int | None], list[LogRow]],
+    cuts_ms: Sequence[int] = (),
+) -> FoldedLog:
     """The log with rows that came in; what they touch is read again, and no more. The given one is used up.
 
     Args:
         reread: all rows of the run, new ones too, stored for a time at or after so many microseconds since 1970.
+        cuts_ms: as for `folded`; all is read again where one of them is news to the log.
 
     Raises:
         PrunedError: fewer are there than went in.
     """
     expected, source = log.count + len(fresh), log.source
+    if any(chapter.crosses(cuts_ms) for chapter in log.chapters):
+        rows = reread(None)
+        if len(rows) >= expected:
+            return folded(rows, source, cuts_ms)
+        # The lines of a stretch are pruned: it stays as it is.
     try:
-        return _checked(added(log, fresh))
+        return _checked(added(log, fresh, cuts_ms))
     except StaleError as stale:
         late = stale.row
     if late is not None:
@@ -205,13 +231,13 @@ def brought_up(log: FoldedLog, fresh: Sequence[LogRow], reread: Callable[[int | 
         if part.count + len(rows) < expected:
             raise PrunedError
         try:
-            return _checked(added(part, rows))
+            return _checked(added(part, rows, cuts_ms))
         except StaleError:
             pass
     rows = reread(None)
     if len(rows) < expected:
         raise PrunedError
-    return folded(rows, source)
+    return folded(rows, source, cuts_ms)
 
 
 def _checked(log: FoldedLog) -> FoldedLog:

@@ -26,6 +26,7 @@ def encode(log: FoldedLog) -> bytes:
             "form": [FORM, *_LINE],
             "order": log.order,
             "source": log.source,
+            "loaded": log.loaded,
             "windows": [[window.low, window.high] for window in log.windows],  # infinite is null
             "chapters": [_chapter(chapter) for chapter in log.chapters],
             "tail": [_columns([row.line for row in log.tail]), [[getattr(row, x) for x in _PLACE] for row in log.tail]],
@@ -42,7 +43,7 @@ def decode(text: bytes) -> FoldedLog | None:
     windows = [Window(low if one[0] is None else one[0], high if one[1] is None else one[1]) for one in told["windows"]]
     tail = [LogRow(line, *place) for line, place in zip(_lines(told["tail"][0]), told["tail"][1], strict=True)]
     chapters = [_chapter_of(one) for one in told["chapters"]]
-    return FoldedLog(told["order"], (windows[0], windows[1]), chapters, tail, told["source"])
+    return FoldedLog(told["order"], (windows[0], windows[1]), chapters, tail, told["source"], told.get("loaded", []))
 
 
 def _chapter(chapter: Chapter) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from goodput.log.seen_saves import seen_saves, with_saves
 from goodput.log.sources import merged
 from goodput.log.training_log import KINDS, LogLine, known_at
 from goodput.timeline import from_ms, to_ms
+from goodput.wall_time.attempts import handovers_ms
 from store.folded_logs import FoldedBytes, read_folded
+from store.job import Job
 from store.log_news import NewLines, read_news
 from store.read_log import stored_lines
 from store.sources import CHECKPOINTS, RUN_LOGS
@@ -61,29 +63,29 @@ def _joined(rows: Mapping[str, Sequence[LogRow]], until: datetime | None, starts
 
 
 def read_kept_logs(
-    connection: sa.Connection, starts_ms: Mapping[str, Sequence[int]], anew: Container[str] = ()
+    connection: sa.Connection, jobs: Mapping[str, Sequence[Job]], anew: Container[str] = ()
 ) -> dict[str, RunLog]:
     """Runs' logs as they were folded, and what came in since; all of a log, where that cannot be (or `anew`).
 
     A log of several sources is not folded: which of them tells of what is known of all their lines alone.
 
     Args:
-        starts_ms: of each run that is wanted, when its jobs started.
+        jobs: of each run that is wanted.
     """
-    runs = list(starts_ms)
+    runs = list(jobs)
     news, kept = read_news(connection, runs), read_folded(connection, runs)
     return {
-        run: _brought_up(connection, _Kept(run, starts, kept.get(run), news.get(run, ())), run in anew)
-        for run, starts in starts_ms.items()
+        run: _brought_up(connection, _Kept(run, own, kept.get(run), news.get(run, ())), run in anew)
+        for run, own in jobs.items()
     }
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What is kept of a run's log: folded `before`, and `news` since; `starts_ms` = when its jobs started."""
+    """What is kept of a run's log: folded `before`, and `news` since."""
 
     run: str
-    starts_ms: Sequence[int]
+    jobs: Sequence[Job]
     before: FoldedBytes | None
     news: Sequence[NewLines]
 
@@ -102,18 +104,18 @@ def _brought_up(connection: sa.Connection, kept: _Kept, anew: bool) -> RunLog:
     if log is None or fresh is None:
         return _whole(connection, kept)
 
-    source = log.source
+    source, folded_before = log.source, log
 
     def reread(since_us: int | None) -> list[LogRow]:
         return read_rows(connection, kept.run, since_us).get(source, [])
 
     try:
-        log = brought_up(log, fresh, reread)
+        log = brought_up(log, fresh, reread, handovers_ms(kept.jobs))
     except PrunedError:  # what came late is lost, for what it belongs to is no more
         log = kept.folded()
     if log is None:
         return _whole(connection, kept)
-    text = encode(log) if kept.news else None
+    text = encode(log) if kept.news or log is not folded_before else None
     return _of(log, RunLog((), None, kept.before, text, kept.seqs, sum(one.count for one in kept.news)))
 
 
@@ -130,9 +132,9 @@ def _whole(connection: sa.Connection, kept: _Kept) -> RunLog:
     rows = read_rows(connection, kept.run)
     if len(rows) > 1 or CHECKPOINTS in rows:
         # What was folded while there was one source is not true any more.
-        return RunLog(_joined(rows, None, kept.starts_ms), None, kept.before, b"{}", kept.seqs)
+        return RunLog(_joined(rows, None, starts_of(kept.jobs)), None, kept.before, b"{}", kept.seqs)
     source = next(iter(rows), "")
-    log = folded(rows.get(source, []), source)
+    log = folded(rows.get(source, []), source, handovers_ms(kept.jobs))
     return _of(log, RunLog((), None, kept.before, encode(log) if source else None, kept.seqs))
 
 
@@ -167,6 +169,11 @@ def read_rows(connection: sa.Connection, run: str, since_us: int | None = None) 
 def _of_another_rank(attributes: Any) -> bool:
     """Whether a rank beside the first tells of the same iterations: all ranks do the same ones."""
     return attributes.get("rank") not in (None, 0) and attributes.get("iterations") is not None
+
+
+def starts_of(jobs: Sequence[Job]) -> list[int]:
+    """When jobs started, milliseconds since 1970, of those that did."""
+    return [to_ms(job.start) for job in jobs if job.start is not None]
 
 
 def _us(moment: datetime) -> int:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from goodput.ledger import RunRecords
 from goodput.log.training_log import sessions
 from goodput.reading.fault_windows import read_faults
-from goodput.reading.log import RunLog, read_kept_logs, read_log
+from goodput.reading.log import RunLog, read_kept_logs, read_log, starts_of
 from goodput.timeline import from_ms, to_ms
 from goodput.wall_time.attempts import Attempt, attempts_of
 from goodput.wall_time.cycles import cycles_of, with_cycles
@@ -75,7 +75,7 @@ def read_machines(connection: sa.Connection) -> Machines:
 def read_records(connection: sa.Connection, run: str, until: datetime | None, machines: Machines) -> RunRecords:
     """All that is known of a run at `until`."""
     jobs = read_run_jobs(connection, [run], until)[run]
-    log = RunLog(read_log(connection, run, until, _starts_ms(jobs)))
+    log = RunLog(read_log(connection, run, until, starts_of(jobs)))
     return _records(connection, {run: jobs}, {run: log}, until, machines)[run]
 
 
@@ -84,7 +84,7 @@ def read_kept_records(
 ) -> dict[str, tuple[RunRecords, RunLog]]:
     """All that is known of some runs, their logs as they were kept folded with what came in since (or read `anew`)."""
     jobs = read_run_jobs(connection, runs)
-    logs = read_kept_logs(connection, {run: _starts_ms(own) for run, own in jobs.items()}, anew)
+    logs = read_kept_logs(connection, jobs, anew)
     records = _records(connection, jobs, logs, None, machines)
     return {run: (records[run], logs[run]) for run in runs}
 
@@ -92,10 +92,6 @@ def read_kept_records(
 def parts(runs: Sequence[str]) -> list[Sequence[str]]:
     """The runs in parts that `read_kept_records` may read at once."""
     return [runs[i : i + TOGETHER] for i in range(0, len(runs), TOGETHER)]
-
-
-def _starts_ms(jobs: Sequence[Job]) -> list[int]:
-    return [to_ms(job.start) for job in jobs if job.start is not None]
 
 
 def _records(

@@ -29,7 +29,7 @@ from store.log_news import LATE, remove_news
 from store.losses import Loss
 
 # Ledgers of another form are made again. Count it up when what a ledger says changes.
-FORM = 4
+FORM = 5
 
 
 @dataclass(frozen=True, slots=True)

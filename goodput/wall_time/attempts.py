@@ -80,8 +80,7 @@ def attempts_of(
 
     `phases` = the steps of startups that the log tells: of a start that no scheduler knows they are the beginning.
     """
-    started = [attempt for attempt in (_from_job(job, until_ms) for job in jobs) if attempt is not None]
-    started.sort(key=lambda a: (a.place_ms or 0, a.end_ms or 0))
+    started = _begun(jobs, until_ms)
     own: list[list[Session]] = [[] for _ in started]
     starts = [(job.start_ms, place) for place, job in enumerate(started) if job.start_ms is not None]
     alone: list[Session] = []
@@ -100,6 +99,12 @@ def attempts_of(
     attempts += _from_log(alone, sorted(dated, key=lambda phase: phase[0]))
     attempts.sort(key=lambda a: (a.place_ms is None, a.place_ms or 0))
     return [_known_by(until_ms, attempt) for attempt in _close(attempts)]
+
+
+def _begun(jobs: Sequence[Job], until_ms: int | None) -> list[Attempt]:
+    """The jobs that had been submitted or started, in the order of their starts."""
+    known = [attempt for attempt in (_from_job(job, until_ms) for job in jobs) if attempt is not None]
+    return sorted(known, key=lambda a: (a.place_ms or 0, a.end_ms or 0))
 
 
 def _from_job(job: Job, until_ms: int | None) -> Attempt | None:
@@ -138,12 +143,7 @@ def _cut_at_ends(log: Sequence[Session], attempts: Sequence[Attempt]) -> list[Se
 
     What a line covers then lies behind the ends of all jobs before, and in the last one begun.
     """
-    starts = [attempt.place_ms or 0 for attempt in attempts]
-    ends: list[int | None] = [None]  # of each job: when the last of those before it had ended
-    for attempt in attempts[:-1]:
-        last, end = ends[-1], attempt.end_ms
-        known = end is not None and (last is not None or len(ends) == 1)
-        ends.append(max(end or 0, last or 0) if known else None)
+    starts, ends = _handovers(attempts)
     parts: list[Session] = []
     for session in log if attempts else []:
         begin, home = 0, -1
@@ -159,6 +159,28 @@ def _cut_at_ends(log: Sequence[Session], attempts: Sequence[Attempt]) -> list[Se
                 home = place
         parts.append(Session(session.lines[begin:]))
     return parts or list(log)
+
+
+def _handovers(attempts: Sequence[Attempt]) -> tuple[list[int], list[int | None]]:
+    """Of each job when it began, and when the last of those before it had ended; None where that is not known."""
+    starts = [attempt.place_ms or 0 for attempt in attempts]
+    ends: list[int | None] = [None]
+    for attempt in attempts[:-1]:
+        last, end = ends[-1], attempt.end_ms
+        known = end is not None and (last is not None or len(ends) == 1)
+        ends.append(max(end or 0, last or 0) if known else None)
+    return starts, ends
+
+
+def handovers_ms(jobs: Sequence[Job]) -> list[int]:
+    """The moments by which jobs part the lines of a run's log among them, sorted.
+
+    A line that ends before a job's start or begins before the end of those before it is not that job's. An end before
+    the next start parts nothing: only lines after that start may be the next job's.
+    """
+    starts, ends = _handovers(_begun(jobs, None))
+    late = [end for start, end in zip(starts, ends, strict=False) if end is not None and end > start]
+    return sorted({*starts[1:], *late})
 
 
 def _job_at(first_ms: int | None, jobs: Sequence[Attempt], starts: Sequence[tuple[int, int]]) -> int | None:

@@ -1,19 +1,22 @@
 """A folded log gives the ledger of the whole log, to the millisecond, in whatever parts its lines come in."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from made_program import Program
+from made_program import START_US, Program
 
 from goodput.ledger import Ledger, RunRecords, account
 from goodput.log import fold
 from goodput.log.fold import FoldedLog, brought_up, folded
 from goodput.log.fold_json import decode, encode
 from goodput.log.pace import pace_of
-from goodput.log.rows import LogRow, order_of
+from goodput.log.rows import LogRow, order_of, row_of
+from goodput.wall_time.attempts import handovers_ms
 from store.job import Job
 
 
@@ -48,6 +51,11 @@ def parts(rows: list[LogRow], chance: random.Random, late: int) -> Iterator[list
 
 @settings(max_examples=300)
 @given(st.integers(0, 2**32), st.booleans(), st.booleans(), st.sampled_from([0, 0, 2, 10, 100]))
+# A program that starts anew within a second of the last one's end: the job's start lies between two plain lines.
+@example(seed=373357, whole_seconds=False, undated=False, late=0)
+@example(seed=2550521062, whole_seconds=True, undated=False, late=0)
+# A start without a time, accounted last, goes back to an iteration that lines told after it.
+@example(seed=3869485986, whole_seconds=True, undated=True, late=0)
 def test_lines_that_come_in_parts_give_the_ledger_of_them_all(
     seed: int, whole_seconds: bool, undated: bool, late: int
 ) -> None:
@@ -62,10 +70,67 @@ def test_lines_that_come_in_parts_give_the_ledger_of_them_all(
 
     for part in parts(rows, chance, late):
         known += part
-        log = brought_up(log, part, reread)
+        log = brought_up(log, part, reread, handovers_ms(program.jobs))
         again = decode(encode(log))
         assert again == log
         log = again
         assert log.count == len(known)
         assert log.pace() == pace_of([row.line for row in order_of(known)[1]])
         assert of_folded(log, program.jobs) == of_all(known, program.jobs)
+
+
+def iterations(since_s: float, first: int, count: int, each_s: float) -> list[tuple[str, float, dict[str, Any]]]:
+    """Successive iteration lines: kind, time and what they tell."""
+    return [
+        (
+            "iteration",
+            since_s + each_s * place,
+            {"iteration": first + place - 1, "iterations": 1, "elapsed_ms": 1000 * each_s},
+        )
+        for place in range(1, count + 1)
+    ]
+
+
+def test_a_load_that_names_its_iteration_finds_when_that_ended() -> None:
+    """Although the lines after it begin with a later one: what was lost is counted from the iteration of the load."""
+    told = [*iterations(0, 1, 7, 2.0), *iterations(14, 8, 23, 2.125)]
+    told += [("checkpoint_load", 80.0, {"iteration": 13, "duration_ms": 2000.0}), *iterations(90, 17, 4, 2.0)]
+    rows = [
+        row_of((kind, START_US + int(now_s * 1e6), said, "run.log", number, f"{number:05d}"), START_US)
+        for number, (kind, now_s, said) in enumerate(told, start=1)
+    ]
+    log = folded(rows)
+    assert len(log.lines()) < len(rows) / 2
+    assert of_folded(log, []) == of_all(rows, [])
+    assert of_folded(log, []).buckets_ms["lost_work"] == 17 * 2125
+
+
+def told_of(jobs: Sequence[Job], chance: random.Random) -> list[Job]:
+    """What the scheduler tells at some moment: it may not have told of a job, or not that it ended."""
+    found = []
+    for job in jobs:
+        if (told := chance.choice(["nothing", "open", "all", "all"])) != "nothing":
+            found.append(job if told == "all" else replace(job, end=None, state="RUNNING"))
+    return found
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**32), st.booleans(), st.booleans(), st.sampled_from([0, 0, 2, 10, 100]))
+def test_jobs_that_come_after_their_lines_part_them_all_the_same(
+    seed: int, whole_seconds: bool, undated: bool, late: int
+) -> None:
+    """A job's start or end that is told when the lines around it stand together already parts them again."""
+    program = Program(seed, whole_seconds, undated)
+    rows, chance = program.rows(), random.Random(seed)
+    log = folded([])
+    known: list[LogRow] = []
+
+    def reread(since_us: int | None) -> list[LogRow]:
+        return [row for row in known if since_us is None or row.stored_us >= since_us]
+
+    for part in [*parts(rows, chance, late), []]:
+        known += part
+        jobs = told_of(program.jobs, chance)
+        log = brought_up(log, part, reread, handovers_ms(jobs))
+        assert decode(encode(log)) == log
+        assert of_folded(log, jobs) == of_all(known, jobs)

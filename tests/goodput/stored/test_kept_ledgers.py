@@ -42,6 +42,22 @@ def events_of(program: Program, run: str) -> list[Event]:
     ]
 
 
+def steady(count: int, iteration_s: float = 2.0) -> list[Event]:
+    """Iteration lines of a program that nothing disturbs."""
+    return [
+        Event(
+            START + timedelta(seconds=iteration_s * number),
+            "gpu-1",
+            "training",
+            "iteration",
+            attributes={"run": "run", "iteration": number, "iterations": 1, "elapsed_ms": 1000 * iteration_s},
+            file="run.log",
+            line=number,
+        )
+        for number in range(1, count + 1)
+    ]
+
+
 def put(engine: sa.Engine, events: Sequence[Event], jobs: Sequence[Job] = ()) -> None:
     """What a source sends, in one append."""
     with writing(engine).begin() as connection:
@@ -163,6 +179,29 @@ def test_pruned_lines_stay_in_the_ledger(any_engine: sa.Engine, monkeypatch: pyt
     put(any_engine, lines[-3:])
     fresh(any_engine)
     assert stored(any_engine).content["account"]["wall_s"] > wall
+
+
+def test_a_job_that_is_told_after_its_lines_parts_what_was_folded(
+    any_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that changed its size while the program went on: the log is read again once, and then no more."""
+    monkeypatch.setattr(fold, "TAIL", 3)
+    lines = steady(80)
+    put(any_engine, lines[:60], [Job("1", "run", "RUNNING", START, START, None, 2, "gpu-[1-2]")])
+    fresh(any_engine)
+    cut = START + timedelta(seconds=61)
+    first = Job("1", "run", "RESIZING", START, START, cut, 2, "gpu-[1-2]")
+    put(any_engine, [], [first, Job("2", "run", "RUNNING", cut, cut, None, 4, "gpu-[1-4]")])
+    assert fresh(any_engine).made == 1
+    told = stored(any_engine).content["account"]
+    assert told == from_scratch(any_engine)
+    # The second job begins in the middle of a line, which is the first one's.
+    assert (told["buckets"]["productive"], told["buckets"]["startup"]) == (119, 1)
+    put(any_engine, lines[60:])
+    monkeypatch.setattr(reading_log, "read_rows", lambda *_: pytest.fail("the log was read"))
+    assert fresh(any_engine).made == 1
+    monkeypatch.undo()
+    assert stored(any_engine).content["account"] == from_scratch(any_engine)
 
 
 def test_two_sources_are_read_whole_and_agree(any_engine: sa.Engine) -> None:
