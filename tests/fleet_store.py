@@ -1,16 +1,24 @@
 """A small synthetic fleet in a store, for the predictor's tests."""
 
+import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import sqlalchemy as sa
 
+from predictor.labels import HORIZONS_H
+from predictor.training import train
 from store.append import append_events, append_nodes, append_outages, append_rollups
-from store.database import writing
+from store.database import migrate, open_database, writing
 from store.event import Device, Event
+from store.model import StoredModel
 from store.node import Node
 from store.outage import Outage
+from store.read_scores import serving_model
+from store.save_scores import save_model
 from store.telemetry import Rollup
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
@@ -84,3 +92,25 @@ def fill(engine: sa.Engine, nodes: int = 40, days: int = 60, seed: int = 1) -> N
         events += [xid(name, float(at), 31, "application", "error") for at in random.uniform(0, days, 4)]
         rollups += [rollup(name, d + h / 24, 50 + float(random.random())) for d in range(days) for h in (0, 8, 16)]
     put(engine, [node(name, f"leaf-{i // 16}") for i, name in enumerate(names)], events, outages, rollups)
+
+
+@cache
+def models(nodes: int) -> tuple[StoredModel, ...]:
+    """One of each horizon, trained once on so many nodes: a training takes a hundred times as long as a scoring."""
+    with tempfile.TemporaryDirectory() as folder:
+        engine = open_database(f"sqlite:///{Path(folder) / 'fleet.db'}")
+        migrate(engine)
+        fill(engine, nodes)
+        train(engine)
+        with engine.connect() as connection:
+            found = tuple(serving_model(connection, horizon_h) for horizon_h in HORIZONS_H)
+        engine.dispose()
+    return tuple(model for model in found if model is not None)
+
+
+def fill_trained(engine: sa.Engine, nodes: int) -> None:
+    """A fleet of `fill` with the models that it gives."""
+    fill(engine, nodes)
+    with writing(engine).begin() as connection:
+        for model in models(nodes):
+            save_model(connection, model)

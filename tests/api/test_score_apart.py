@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from fleet_store import day, fill
+from fleet_store import day, fill, fill_trained
 from real.programs import wait_for
 
 from api.score_apart import FleetScorer
 from predictor.forest import ModelError
 from predictor.scoring import score_nodes
-from predictor.training import train
 from store.read_scores import latest_scores
 
 AT = day(59)
@@ -27,8 +26,7 @@ def children() -> list[int]:
 
 def test_it_scores_as_it_would_here(engine: sa.Engine) -> None:
     """The same scores and reasons; one process for many scorings; killed, it is missed once and begun anew."""
-    fill(engine, nodes=32)
-    train(engine)
+    fill_trained(engine, nodes=32)
     scorer = FleetScorer(engine, apart_from=32)
     before = set(children())
     assert scorer.score(AT) == len(score_nodes(engine, AT))

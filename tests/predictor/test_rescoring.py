@@ -6,12 +6,11 @@ from datetime import datetime, timedelta
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from fleet_store import RECEIVED, day, fill, node, outage, put, rollup
+from fleet_store import RECEIVED, day, fill_trained, node, outage, put, rollup
 
 from predictor.live import Live
 from predictor.precursor_log import PrecursorLog
 from predictor.scoring import Scorer
-from predictor.training import train
 from store import schema
 from store.append import append_events
 from store.database import writing
@@ -88,8 +87,7 @@ def happenings(engine: sa.Engine, random: np.random.Generator) -> Iterator[datet
 
 def test_scores_and_reasons_are_those_of_a_scorer_that_begins_anew(any_engine: sa.Engine) -> None:
     """Bit for bit: late events, some of the same moment, unknown nodes that become known, outages and their ends."""
-    fill(any_engine, nodes=len(NAMES))
-    train(any_engine)
+    fill_trained(any_engine, nodes=len(NAMES))
     kept, told = Scorer(any_engine), set()
     for at in happenings(any_engine, np.random.default_rng(5)):
         again, anew = kept.score(at), Scorer(any_engine).score(at)
@@ -101,8 +99,7 @@ def test_scores_and_reasons_are_those_of_a_scorer_that_begins_anew(any_engine: s
 
 def test_outages_of_a_node_are_cited_by_its_own_reasons_alone(engine: sa.Engine) -> None:
     """A node that comes before it in the list of names does not take its events."""
-    fill(engine, nodes=len(NAMES))
-    train(engine)
+    fill_trained(engine, nodes=len(NAMES))
     at, kept = day(59), Scorer(engine)
     with engine.connect() as connection:
         begun = connection.execute(sa.select(schema.outages.c.start, schema.outages.c.node)).all()

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
-from fleet_store import START, day, fill, node, outage, put, rollup, sbe
+from fleet_store import START, day, fill_trained, node, outage, put, rollup, sbe
 
 from predictor.features import FIXED, features_of, matrix
 from predictor.forest import ModelError
@@ -15,7 +15,6 @@ from predictor.reasons import MAX_REASONS
 from predictor.rows import every
 from predictor.scoring import Scorer, score_nodes
 from predictor.signs import Signs
-from predictor.training import train
 from predictor.wording import Subject, describe
 from store import schema
 from store.database import writing
@@ -29,8 +28,7 @@ from store.score import Reason, Score
 @pytest.fixture
 def trained(engine: sa.Engine) -> sa.Engine:
     """A fleet of 60 days with a model of each horizon."""
-    fill(engine, nodes=48)
-    train(engine)
+    fill_trained(engine, nodes=32)
     return engine
 
 
