@@ -123,6 +123,25 @@ def added(log: FoldedLog, rows: Iterable[LogRow], cuts_ms: Sequence[int] = ()) -
     return log
 
 
+def continued(log: FoldedLog, rows: Iterable[LogRow], cuts_ms: Sequence[int] = ()) -> FoldedLog:
+    """A log whose lines are pruned, with the rows that come after what is folded; the given one is used up.
+
+    What came late is left out, for what it belongs to is no more. An iteration that the rows go back to may lie within
+    a stretch: then the ledger takes the stretch as even.
+    """
+    key = ORDERS[log.order]
+    known, end = {key(row) for row in log.tail}, log.chapters[-1].end
+    fresh = [row for row in rows if key(row) not in known and (end is None or key(row) > end)]
+    log.tail = sorted([*log.tail, *fresh], key=key)
+    if len(log.tail) > TAIL + TAIL // 2:
+        try:
+            usual_ms = log.pace().iteration_ms
+        except StaleError:
+            usual_ms = None
+        _fold_tail(log, usual_ms, cuts_ms)
+    return log
+
+
 def cut_before(log: FoldedLog, row: LogRow) -> tuple[FoldedLog, int]:
     """The log up to the chapter that a late row belongs to, and the time from which the store's rows are to be read."""
     place = ORDERS[log.order](row)

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from goodput.log.fold import FoldedLog, PrunedError, StaleError, brought_up, folded
+from goodput.log.fold import FoldedLog, PrunedError, StaleError, brought_up, continued, folded
 from goodput.log.fold_json import decode, encode
 from goodput.log.pace import Pace, pace_of
 from goodput.log.rows import LogRow, order_of, row_of
@@ -109,12 +109,14 @@ def _brought_up(connection: sa.Connection, kept: _Kept, anew: bool) -> RunLog:
     def reread(since_us: int | None) -> list[LogRow]:
         return read_rows(connection, kept.run, since_us).get(source, [])
 
+    cuts_ms = handovers_ms(kept.jobs)
     try:
-        log = brought_up(log, fresh, reread, handovers_ms(kept.jobs))
-    except PrunedError:  # what came late is lost, for what it belongs to is no more
+        log = brought_up(log, fresh, reread, cuts_ms)
+    except PrunedError:
         log = kept.folded()
-    if log is None:
-        return _whole(connection, kept)
+        if log is None:
+            return _whole(connection, kept)
+        log = continued(log, fresh, cuts_ms)
     text = encode(log) if kept.news or log is not folded_before else None
     return _of(log, RunLog((), None, kept.before, text, kept.seqs, sum(one.count for one in kept.news)))
 

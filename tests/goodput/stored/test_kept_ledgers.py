@@ -17,7 +17,7 @@ from goodput.stored.refresh import Refreshed, read_all, refresh, stale_runs
 from store import schema
 from store.append import append_events, append_jobs, append_outages
 from store.database import writing
-from store.event import Attribute, Device, Event
+from store.event import Attribute, Device, Event, format_time
 from store.job import Job
 from store.ledgers import StoredLedger, ledger_page, read_ledger
 from store.log_news import read_late, read_news, runs_with_news
@@ -179,6 +179,50 @@ def test_pruned_lines_stay_in_the_ledger(any_engine: sa.Engine, monkeypatch: pyt
     put(any_engine, lines[-3:])
     fresh(any_engine)
     assert stored(any_engine).content["account"]["wall_s"] > wall
+
+
+def prune(engine: sa.Engine) -> None:
+    """No line is stored any more; what is folded stays."""
+    with writing(engine).begin() as connection:
+        connection.execute(sa.delete(schema.events))
+
+
+def test_what_comes_in_time_is_not_lost_with_what_comes_late(
+    any_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A late line for the pruned part is left out; the new ones that came with it are in the ledger."""
+    monkeypatch.setattr(fold, "TAIL", 3)
+    lines = steady(90)
+    put(any_engine, [*lines[:5], *lines[6:60]])
+    fresh(any_engine)
+    prune(any_engine)
+    put(any_engine, [lines[5], *lines[60:75]])
+    fresh(any_engine)
+    assert stored(any_engine).content["account"]["wall_s"] == 150
+    put(any_engine, lines[75:])
+    fresh(any_engine)
+    assert stored(any_engine).content["account"]["wall_s"] == 180
+
+
+def test_a_run_goes_on_although_what_it_goes_back_to_is_pruned(
+    any_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start that goes back into a stretch, and then a slower pace: the ledger goes on to the last line."""
+    monkeypatch.setattr(fold, "TAIL", 3)
+    put(any_engine, steady(60))
+    fresh(any_engine)
+    prune(any_engine)
+    again = [
+        replace(line, time=START + timedelta(seconds=200 + 4 * place), line=100 + place)
+        for place, line in enumerate(steady(130, 4.0)[30:], start=1)
+    ]
+    for batch in (again[:10], again[10:40], again[40:]):
+        put(any_engine, batch)
+        fresh(any_engine)
+        told = stored(any_engine).content["account"]
+        assert told["end"] == format_time(batch[-1].time)
+    # Iterations 31 to 60 of the first start, to within one.
+    assert told["buckets"]["lost_work"] == pytest.approx(60, abs=2)
 
 
 def test_a_job_that_is_told_after_its_lines_parts_what_was_folded(
