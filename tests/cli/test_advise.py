@@ -1,24 +1,20 @@
 """`foreshock advise` and `foreshock what-if` over a stored run, on bad input and on an empty database."""
 
 import json
-from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner, Result
 from stored_run import store_run
 
 from cli.main import foreshock
-from store.database import migrate, open_database
+from store.database import open_database
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> str:
+def empty(engine: sa.Engine) -> str:
     """The URL of an empty database."""
-    url = f"sqlite:///{tmp_path / 'foreshock.db'}"
-    engine = open_database(url)
-    migrate(engine)
-    engine.dispose()
-    return url
+    return str(engine.url)
 
 
 @pytest.fixture

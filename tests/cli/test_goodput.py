@@ -1,17 +1,16 @@
 """`foreshock goodput`, `advise` and `diagnose` on a small run, on bad input and on an empty database."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
 from cli.main import foreshock
 from diagnosis.incidents_table import update_incidents
 from store.append import append_events, append_jobs, append_nodes
-from store.database import migrate, open_database, writing
+from store.database import open_database, writing
 from store.event import Attribute, Device, Event
 from store.job import Job
 from store.node import Node
@@ -30,13 +29,9 @@ def line(kind: str, seconds: float, **told: Attribute) -> Event:
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> Iterator[str]:
+def empty(engine: sa.Engine) -> str:
     """The URL of an empty database."""
-    url = f"sqlite:///{tmp_path / 'foreshock.db'}"
-    engine = open_database(url)
-    migrate(engine)
-    engine.dispose()
-    yield url
+    return str(engine.url)
 
 
 @pytest.fixture

@@ -1,16 +1,16 @@
 """`foreshock goodput --by`, `--cluster` and `--html`, on a run that failed once."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
 from cli.main import foreshock
 from store.append import append_events, append_jobs, append_nodes
-from store.database import migrate, open_database, writing
+from store.database import writing
 from store.event import Device, Event
 from store.job import Job
 from store.losses import BY
@@ -25,11 +25,8 @@ def at(hours: float) -> datetime:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
+def url(engine: sa.Engine) -> str:
     """Two nodes; an hour's run that met an Xid after half of it, and began anew."""
-    url = f"sqlite:///{tmp_path / 'foreshock.db'}"
-    engine = open_database(url)
-    migrate(engine)
     lines = [
         Event(at(n / 10 + (1 if n > 4 else 0)), None, "training", "iteration", file="a.log", line=n,
               attributes={"run": "llm", "iteration": n % 5 + 1, "iterations": 1, "elapsed_ms": 360_000.0})
@@ -43,7 +40,7 @@ def url(tmp_path: Path) -> Iterator[str]:
         append_jobs(connection, [*jobs, Job("2", "llm", "COMPLETED", at(1), at(1.4), at(1.8), 2, "gpu-[1-2]")])
         append_events(connection, [*lines, fault], at(9))
     engine.dispose()
-    yield url
+    return str(engine.url)
 
 
 def run(*arguments: str) -> Result:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
 from cli.main import foreshock
@@ -19,17 +20,14 @@ MODEL = StoredModel("now", NOW, NOW, 24, ("a",), {"holdout": {"average_precision
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
+def url(engine: sa.Engine) -> str:
     """A database with a champion and a challenger."""
-    url = f"sqlite:///{tmp_path / 'f.db'}"
-    engine = open_database(url)
-    migrate(engine)
     with writing(engine).begin() as connection:
         save_model(connection, replace(MODEL, checks={"drift": {"state": "ok"}}))
         save_model(connection, replace(MODEL, id="new", role="challenger", kind="history"))
         note_training(connection, NOW, "failed", "server", {"why": "no outages"})
     engine.dispose()
-    return url
+    return str(engine.url)
 
 
 def run(*arguments: str) -> Result:

@@ -34,11 +34,8 @@ def run(*words: str) -> Result:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
+def url(engine: sa.Engine) -> str:
     """Two nodes, one of which failed an hour after an Xid 79; the other had one and lived on."""
-    found = f"sqlite:///{tmp_path / 'f.db'}"
-    engine = open_database(found)
-    migrate(engine)
     with writing(engine).begin() as connection:
         append_nodes(connection, [Node("a", "r", "l", gpus=8), Node("b", "r", "l", gpus=8)])
         facts: dict[str, Any] = {"source": "kernel", "kind": "xid", "code": 79, "severity": "fatal", "message": "x"}
@@ -46,7 +43,7 @@ def url(tmp_path: Path) -> str:
         update_incidents(connection, append_events(connection, events, received=NOW).new)
         append_outages(connection, [Outage("a", NOW + HOUR, NOW + 3 * HOUR, "DOWN", "x", None, False, "hardware")])
     engine.dispose()
-    return found
+    return str(engine.url)
 
 
 def noted(url: str, *policies: Policy) -> None:
