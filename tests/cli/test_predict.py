@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner, Result
-from fleet_store import day, fill
+from fleet_store import day, fill, fill_trained
 
 from cli.main import foreshock
 from cli.predict import bar
@@ -19,7 +19,7 @@ from store.event import format_time
 @pytest.fixture
 def url(engine: sa.Engine) -> str:
     """A store with sixty days of a fleet."""
-    fill(engine, nodes=48)
+    fill(engine, nodes=24)
     return str(engine.url)
 
 
@@ -51,9 +51,10 @@ def test_train_then_score_then_the_riskiest_come_first(url: str) -> None:
     assert "HOLDOUT ROC AUC" in good("train", "--db", url)
 
 
-def test_scoring_the_past_with_a_later_model_is_noted(url: str) -> None:
+def test_scoring_the_past_with_a_later_model_is_noted(engine: sa.Engine) -> None:
     """It works, and says so on stderr."""
-    good("train", "--db", url)
+    fill_trained(engine, nodes=24)
+    url = str(engine.url)
     result = run("score", "--db", url, "--at", format_time(day(30)), "--json")
     assert result.exit_code == 0
     assert "after --at" in result.stderr
