@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from judged_rows import judged, random_fleet
 
 from predictor.cost import CostSettings
 from predictor.history import DAY_MS, HOUR_MS
-from predictor.what_if import Policy, PolicyError, parse_policy, replay
+from predictor.what_if import SEED, Policy, PolicyError, parse_policy, replay
 
 TEN = CostSettings(job_gpus=100, mtt_checkpoint_h=0.75, restart_h=0.25, node_gpus=10)
 # Four days of four nodes: node 0 is suspected on two days and fails in the second, node 1 on the last without failing.
@@ -63,22 +63,47 @@ def test_an_outage_right_after_the_flag_leaves_no_time_to_act() -> None:
         assert replay(at, Policy(0.5, budget=1), TEN)["failures_avoided"] == avoided
 
 
+def test_of_two_equal_nodes_the_lot_holds_one() -> None:
+    """One place for two nodes of one score: that which the lot names is held, whatever its number is."""
+    held = int(np.argmin(lots(1, 2)[0]))
+    for failing in (0, 1):
+        fleet = judged([[5.0, 5.0]], [[int(node == failing) for node in (0, 1)]])
+        found = replay(fleet, Policy(0.5, hold_h=24, budget=0.5), TEN)
+        assert (found["cordons"], found["failures_avoided"]) == (1, int(failing == held))
+        assert found == replay(fleet, Policy(0.5, hold_h=24, budget=0.5), TEN)
+
+
+@pytest.mark.parametrize("failing", [0, 3])
+def test_equal_scores_avoid_their_share_wherever_the_failing_node_stands(failing: int) -> None:
+    """Scores that tell nothing hold a node of four each day: a quarter of the failures, where an order by number holds
+    the first node each day, and avoids all of its failures or none of the last one's."""
+    days = 400
+    fleet = judged([[1.0] * 4] * days, [[int(node == failing) for node in range(4)]] * days)
+    found = replay(fleet, Policy(0.25, hold_h=12, budget=1), TEN)
+    assert (found["outages"], found["cordons"]) == (days, days)
+    assert found["share_avoided"] == pytest.approx(0.25, abs=0.07)  # more than three deviations of 400 draws
+
+
 @given(
     st.integers(0, 1000),
     st.sampled_from([0.05, 0.2, 1.0]),
     st.sampled_from([6.0, 24.0, 60.0]),
     st.sampled_from([0.0, 0.1, 0.5, 1.0]),
 )
+@example(seed=102, top=0.05, hold_h=60.0, budget=0.1)  # two nodes of one score at the last place: one of them fails
 def test_the_accounts_agree_whatever_the_policy(seed: int, top: float, hold_h: float, budget: float) -> None:
-    """Against a plain replay, day by day and node by node."""
+    """Against a plain replay, day by day and node by node, that breaks ties by the same lot."""
     fleet = random_fleet(20, 8, seed, levels=1000)
     found = replay(fleet, Policy(top, None, hold_h, budget), TEN)
     held = plain(fleet.scores.reshape(8, 20), top, hold_h, budget)
     starts = {(n, t) for n, t in zip(*pairs(fleet), strict=True)}
-    assert found["failures_avoided"] == sum(
-        any(who == n and since < t - 600_000 and t <= until for who, since, until in held) for n, t in starts
-    )
+    avoided = [[t for n, t in starts if who == n and since < t - 600_000 and t <= until] for who, since, until in held]
+    hours = [(min([until, *t]) - since) / HOUR_MS for (_who, since, until), t in zip(held, avoided, strict=True)]
+    assert found["failures_avoided"] == sum(map(len, avoided))
     assert found["cordons"] == len(held)
+    assert found["node_hours_held"] == pytest.approx(sum(hours))
+    assert found["node_hours_wasted"] == pytest.approx(sum(h for h, t in zip(hours, avoided, strict=True) if not t))
+    assert found["net_gpu_h"] == pytest.approx(100 * sum(map(len, avoided)) - 10 * sum(hours))
     assert found["most_held_at_once"] <= budget * 20
     assert found["node_hours_wasted"] <= found["node_hours_held"]
     if budget == top == 1.0 and hold_h >= 24:
@@ -91,12 +116,18 @@ def pairs(fleet):  # type: ignore[no-untyped-def]
     return fleet.node[hit].tolist(), fleet.labels.next_start_ms[hit].tolist()
 
 
+def lots(days: int, nodes: int) -> np.ndarray:
+    """What orders nodes of one score, a line a day."""
+    return np.random.default_rng(SEED).random((days, nodes))
+
+
 def plain(scores: np.ndarray, top: float, hold_h: float, budget: float) -> list[list[int]]:
     """The cordons of a policy as [node, since, until]."""
     held: list[list[int]] = []
-    for day, line in enumerate(scores):
+    for day, (line, lot) in enumerate(zip(scores, lots(*scores.shape), strict=True)):
         now = day * DAY_MS
-        for node in sorted(range(len(line)), key=lambda n: -line[n])[: int(np.ceil(top * len(line)))]:
+        best = sorted(range(len(line)), key=lambda n: (-line[n], lot[n]))
+        for node in best[: int(np.ceil(top * len(line)))]:
             now_held = [h for h in held if h[2] > now]
             mine = [h for h in held if h[0] == node and h[2] >= now]
             is_held = any(h[2] > now for h in mine)
