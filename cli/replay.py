@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from cli.clock import ReplayClock
+from collectors.metrics_server import ScrapedServer
 from simulator.cluster import Cluster
 from simulator.replay import Entry, entries, exposition
 
@@ -103,7 +104,7 @@ def exporter(cluster: Cluster, clock: ReplayClock) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class names it so
             """Requests are not worth a line."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    server = ScrapedServer(("127.0.0.1", 0), Page)
     thread = threading.Thread(target=server.serve_forever, name="exporter", daemon=True)
     thread.start()
     try:

@@ -1,5 +1,7 @@
 """The small server that shows the sidecar's figures: `/` leads to `/metrics`."""
 
+import socket
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -14,6 +16,17 @@ _LANDING = b"""<!doctype html><title>Foreshock sidecar</title><h1>Foreshock side
 """
 
 
+class ScrapedServer(ThreadingHTTPServer):
+    """An HTTP server whose scrapers may go away in the middle of an answer: that is their affair, and worth no line."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
+        """Print what went wrong with a request, unless its connection is gone."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class MetricsServer:
     """Serves the figures over HTTP until it is closed."""
 
@@ -23,8 +36,7 @@ class MetricsServer:
         Raises:
             OSError: the address is taken or not ours.
         """
-        self._server = ThreadingHTTPServer((host, port), _handler(metrics))
-        self._server.daemon_threads = True
+        self._server = ScrapedServer((host, port), _handler(metrics))
         self.port = self._server.server_port
         self._wake = Wake()
         self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
