@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from real.patience import patience
 from streamlit.testing.v1 import AppTest
 
 Opened = Callable[..., AppTest]
@@ -17,7 +18,7 @@ def _draw(site, view):  # type: ignore[no-untyped-def]  # the runner takes this 
 
 def draw_page(site: Any, page: str, **query: str) -> AppTest:
     """One page of a site, drawn once."""
-    app = AppTest.from_function(_draw, default_timeout=30, kwargs={"site": site, "view": page})
+    app = AppTest.from_function(_draw, default_timeout=patience(30), kwargs={"site": site, "view": page})
     for name, value in query.items():
         app.query_params[name] = value
     return app.run()

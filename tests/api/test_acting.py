@@ -10,6 +10,7 @@ import orjson
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from real.patience import patience
 from real.programs import wait_for
 
 from api.acting import make_acting
@@ -286,7 +287,7 @@ def test_a_scheduler_that_is_away_is_not_asked_before_its_time(engine: sa.Engine
     for _ in range(5):
         turns.turn(lambda: True)
     assert shelf.tries == 1
-    assert turns.wake.wait(60), "it is woken when its time has come"
+    assert turns.wake.wait(patience(60)), "it is woken when its time has come"
     turns.turn(lambda: True)
     assert shelf.tries == 2
 

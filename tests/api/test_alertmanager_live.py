@@ -9,6 +9,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from real.foreshock import Running, free_port, serve
+from real.patience import patience
 from real.programs import wait_for
 from real.prometheus import alertmanager
 
@@ -38,14 +39,14 @@ def tell(url: str, node: str, started: datetime, ended: datetime | None = None) 
     if ended is not None:
         alert["endsAt"] = ended.isoformat()
     request = Request(f"{url}/api/v2/alerts", json.dumps([alert]).encode(), {"Content-Type": "application/json"})
-    with urlopen(request, timeout=10) as answer:
+    with urlopen(request, timeout=patience(10)) as answer:
         assert answer.status == 200
 
 
 def kinds(server: Running) -> list[tuple[str, str]]:
     """Node and kind of every event."""
     request = Request(f"{server.url}/api/v1/events?limit=1000", headers={"Authorization": f"Bearer {TOKEN}"})
-    with urlopen(request, timeout=30) as answer:
+    with urlopen(request, timeout=patience(30)) as answer:
         return sorted((item["node"], item["kind"]) for item in json.loads(answer.read())["items"])
 
 

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from psycopg import errors
+from real.patience import patience
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -128,7 +129,7 @@ def test_one_waits_for_a_slot_and_the_rest_are_refused_at_once() -> None:
     metrics = Metrics()
 
     async def scene() -> list[str]:
-        slots = Slots("write", 1, 30.0, metrics)
+        slots = Slots("write", 1, patience(30.0), metrics)
         log: list[str] = []
         entered, leave = asyncio.Event(), asyncio.Event()
 
@@ -190,7 +191,7 @@ class Stuck:
         @app.get(path)
         def stuck() -> dict[str, bool]:
             self.entered.set()
-            return {"went": self.go.wait(30)}
+            return {"went": self.go.wait(patience(30))}
 
 
 def test_an_answer_that_is_late_is_a_503_and_its_work_goes_on(engine: sa.Engine, clock: Clock) -> None:
@@ -202,7 +203,7 @@ def test_an_answer_that_is_late_is_a_503_and_its_work_goes_on(engine: sa.Engine,
         assert answer.status_code == 503
         assert answer.json()["detail"].startswith("no answer within 0.05 s")
         assert answer.headers["retry-after"]
-        assert stuck.entered.wait(30)
+        assert stuck.entered.wait(patience(30))
         stuck.go.set()
         assert app.state.foreshock.metrics.shed.labels("late")._value.get() == 1
 

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 import yaml
 from fastapi.testclient import TestClient
+from real.patience import patience
 from real.programs import need
 
 from api.goodput_gauges import KEEP_S, RUNS, GoodputGauges
@@ -72,7 +73,7 @@ def alert(labels: str, summary: str, description: str) -> str:
 def promtool(*arguments: str, folder: Path) -> None:
     """It must find nothing wrong."""
     command = [need("promtool", "prometheus"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=folder)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience(60), cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from real.patience import patience
 
 from api.wire import Page
 from api.wire_hints import HintOut
@@ -124,7 +125,7 @@ def test_a_lower_number_that_is_committed_later_is_not_passed_over(postgres_engi
         assert settled_seq(reader, 0.0) is None
         timer = threading.Timer(0.2, begun.commit)
         timer.start()
-        page = changed_hints(reader, 0, 10, wait_s=30.0)
+        page = changed_hints(reader, 0, 10, wait_s=patience(30.0))
         timer.join()
     slow.close()
     assert {hint.id for hint in page.hints} == {"slow", "fast"}

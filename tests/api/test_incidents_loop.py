@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from folding import fold_all
+from real.patience import patience
 from real.programs import wait_for
 
 from api import loops as loops_module
@@ -60,9 +61,9 @@ def test_a_loop_is_woken_at_once_and_ends_at_once(engine: sa.Engine, clock: Cloc
     runner = LoopRunner(state, (Loop("x", 3600.0, lambda _on: turned.release(), leased=False, wake=state.faults),))
     runner.start()
     for _ in range(3):
-        assert turned.acquire(timeout=60)
+        assert turned.acquire(timeout=patience(60))
         state.faults.set()
-    assert turned.acquire(timeout=60)
+    assert turned.acquire(timeout=patience(60))
     runner.stop()
     wait_for("it has ended", lambda: not any(t.name == "loop-x" for t in threading.enumerate()))
 
@@ -82,7 +83,7 @@ def test_after_a_failure_a_loop_rests_before_it_tries_again(
 
     runner = LoopRunner(state, (Loop("y", 0.001, fails, leased=False, wake=state.faults),))
     runner.start()
-    assert failed.acquire(timeout=60)
+    assert failed.acquire(timeout=patience(60))
     assert not failed.acquire(timeout=0.3)
     runner.stop()
 

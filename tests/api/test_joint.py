@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
+from real.patience import patience
 from sqlalchemy.exc import OperationalError
 
 from api.ingest import take_events
@@ -30,7 +31,7 @@ class Recorder:
     def write(self, items: Sequence[int]) -> int:
         """All or nothing; a negative item fits nowhere."""
         self.begun.release()
-        assert self.free.wait(30)
+        assert self.free.wait(patience(30))
         if min(items) < 0:
             raise ValueError(f"{min(items)} does not fit")
         with self._lock:
@@ -61,8 +62,8 @@ def test_who_comes_while_others_write_is_written_with_the_others_that_wait() -> 
             later.append(pool.submit(writes.write, [n, n], store.write))
             queued(writes, n - 2)
         store.free.set()
-        assert [done.result(30) for done in first] == [1, 1]
-        assert {done.result(30) for done in later} == {10}
+        assert [done.result(patience(30)) for done in first] == [1, 1]
+        assert {done.result(patience(30)) for done in later} == {10}
     assert sorted(map(sorted, store.together)) == [[1], [2], [3, 3, 4, 4, 5, 5, 6, 6, 7, 7]]
 
 
@@ -78,7 +79,7 @@ def test_a_transaction_holds_no_more_than_its_limit_but_any_one_request() -> Non
             later.append(pool.submit(writes.write, [size] * size, store.write))
             queued(writes, place)
         store.free.set()
-        assert [done.result(30) for done in later] == [7, 7, 30]
+        assert [done.result(patience(30)) for done in later] == [7, 7, 30]
     assert sorted(map(len, store.together)) == [1, 1, 7, 7, 30]
 
 
@@ -94,9 +95,9 @@ def test_a_request_that_does_not_fit_is_told_so_alone() -> None:
             later.append(pool.submit(writes.write, [item], store.write))
             queued(writes, place)
         store.free.set()
-        assert (later[0].result(30), later[2].result(30)) == (1, 1)
+        assert (later[0].result(patience(30)), later[2].result(patience(30))) == (1, 1)
         with pytest.raises(ValueError, match="-4 does not fit"):
-            later[1].result(30)
+            later[1].result(patience(30))
     assert sorted(map(tuple, store.together)) == [(1,), (2,), (3,), (5,)]
 
 
@@ -109,7 +110,7 @@ def test_a_database_that_is_away_is_asked_once_for_all() -> None:
     def away(items: Sequence[int]) -> int:
         asked.append(len(items))
         begun.release()
-        assert gate.wait(30)
+        assert gate.wait(patience(30))
         raise OperationalError("INSERT", {}, Exception("gone"))
 
     with ThreadPoolExecutor(8) as pool:
@@ -123,7 +124,7 @@ def test_a_database_that_is_away_is_asked_once_for_all() -> None:
         gate.set()
         for done in (*first, *later):
             with pytest.raises(OperationalError):
-                done.result(30)
+                done.result(patience(30))
     assert sorted(asked) == [1, 1, 3]
 
 

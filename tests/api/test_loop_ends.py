@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
+from real.patience import patience
 from real.programs import wait_for
 
 from api.loops import LEASE, Loop, LoopRunner, make_loops
@@ -86,7 +87,7 @@ def test_the_metrics_tell_who_leads(state: State) -> None:
     held = threading.Event()
     runner = LoopRunner(state, (Loop("x", 60.0, lambda _keep_on: held.set()),))
     runner.start()
-    assert held.wait(60)
+    assert held.wait(patience(60))
     assert state.metrics.registry.get_sample_value("foreshock_leader") == 1.0
     runner.stop()
     assert state.metrics.registry.get_sample_value("foreshock_leader") == 0.0
@@ -104,7 +105,7 @@ def test_a_loop_ends_after_its_last_turn_and_before_the_runner_has_stopped(state
 
     runner = LoopRunner(state, (Loop("x", 60.0, turn, leased=False, end=lambda: told.append("end")),))
     runner.start()
-    assert begun.wait(60)
+    assert begun.wait(patience(60))
     runner.stop()
     assert told == ["turn", "end"]
 

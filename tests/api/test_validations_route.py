@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from real.patience import patience
 
 from api.app import create_app
 from api.routes.hint_outcomes import HindsightOut
@@ -26,7 +27,7 @@ from store.node import Node
 from .conftest import NOW, QUIET, Clock
 
 HOUR = timedelta(hours=1)
-PATIENCE_S = 60.0
+PATIENCE_S = patience(60.0)
 
 
 def put(engine: sa.Engine, ident: str, *states: Any, **changes: Any) -> Hint:

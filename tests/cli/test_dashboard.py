@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 from click.testing import CliRunner
+from real.patience import patience
 
 import cli.dashboard as room
 from cli.dashboard import Place, command, dashboard, running, stop
@@ -38,7 +39,7 @@ def started(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         yield process, line.split()[1]
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=patience(30))
 
 
 def children_of(pid: int) -> list[int]:
@@ -58,12 +59,12 @@ def is_alive(pid: int) -> bool:
 def test_it_answers_where_it_says_and_takes_its_child_down_with_it(number: int, status: int) -> None:
     """The address works once it is printed; after the signal nothing is left."""
     with started() as (process, url):
-        assert httpx2.get(f"{url}/_stcore/health", trust_env=False).text == "ok"
-        assert "<title>Streamlit</title>" in httpx2.get(url, trust_env=False).text
+        assert httpx2.get(f"{url}/_stcore/health", trust_env=False, timeout=patience(5)).text == "ok"
+        assert "<title>Streamlit</title>" in httpx2.get(url, trust_env=False, timeout=patience(5)).text
         child = children_of(process.pid)
         assert len(child) == 1
         process.send_signal(number)
-        assert process.wait(timeout=30) == status
+        assert process.wait(timeout=patience(30)) == status
         assert not is_alive(child[0])
 
 
@@ -71,7 +72,7 @@ def test_a_child_that_ends_by_itself_ends_the_command_with_a_sentence() -> None:
     """Nobody is told that a dashboard runs which does not."""
     with started() as (process, _):
         os.kill(children_of(process.pid)[0], signal.SIGKILL)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=patience(30))
         assert process.returncode == 2
         assert "Streamlit ended by itself with status -9" in errors
 

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 from real.fleet import children
 from real.foreshock import free_port
+from real.patience import patience
 from real.postgres import Postgres
 
 from api.settings import ApiSettings, Limits
@@ -28,7 +29,7 @@ from cli.processes import Member, listen, shown
 from cli.serve import serve, share_of
 
 COMMAND = (sys.executable, "-m", "foreshock", "serve")
-PATIENCE_S = 120.0
+PATIENCE_S = patience(120.0)
 
 
 class Served:
@@ -39,14 +40,14 @@ class Served:
 
     def text(self, path: str) -> str:
         """A page."""
-        with urllib.request.urlopen(f"{self.address}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"{self.address}{path}", timeout=patience(30)) as answer:
             found: bytes = answer.read()
         return found.decode()
 
     def post(self, events: list[dict[str, Any]]) -> dict[str, Any]:
         """What the server says to events."""
         request = urllib.request.Request(f"{self.address}/api/v1/events", json.dumps(events).encode())
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=patience(60)) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 
@@ -74,7 +75,7 @@ def served(url: str, *options: str) -> Iterator[Served]:
             yield Served(process, line.removeprefix("API ").strip(), url)
         finally:
             process.terminate()
-            process.wait(60)
+            process.wait(patience(60))
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +202,7 @@ def test_sigterm_lets_a_request_end_and_leaves_nothing(postgres_server: Postgres
         members = server.members()
         body = json.dumps(events(1, "last")).encode()
         host, port = server.address.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=30) as client:
+        with socket.create_connection((host, int(port)), timeout=patience(30)) as client:
             head = "POST /api/v1/events HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
             client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
             assert client.recv(4096).startswith(b"HTTP/1.1 100")  # its turn has come
@@ -210,7 +211,7 @@ def test_sigterm_lets_a_request_end_and_leaves_nothing(postgres_server: Postgres
             wait_for(lambda: _refuses(host, int(port)))
             client.sendall(body[10:])
             assert client.recv(4096).startswith(b"HTTP/1.1 200")
-        assert server.process.wait(60) == 0
+        assert server.process.wait(patience(60)) == 0
         assert not [pid for pid in members if Path(f"/proc/{pid}").exists()]
         assert server.stored() == 1
 
@@ -223,7 +224,7 @@ def test_killing_the_parent_leaves_nothing(postgres_server: Postgres) -> None:
         members = server.members()
         assert len(members) == 2
         server.process.kill()
-        server.process.wait(30)
+        server.process.wait(patience(30))
         wait_for(lambda: not [pid for pid in members if _runs(pid)])
 
 
@@ -250,7 +251,7 @@ def test_what_keeps_a_process_from_starting_is_said_once_and_ends_all(
 
 def _refuses(host: str, port: int) -> bool:
     try:
-        socket.create_connection((host, port), timeout=5).close()
+        socket.create_connection((host, port), timeout=patience(5)).close()
     except ConnectionRefusedError:
         return True
     return False

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from real.patience import patience
 
 from cli.clock import ReplayClock
 from cli.replay import LEAD, Feeder, choose_stretch, exporter, feeder
@@ -92,7 +93,7 @@ def test_the_exporter_shows_the_gpus_of_the_replayed_moment(cluster: Cluster) ->
     moment = stretch.start + timedelta(hours=1)
     clock = ReplayClock(moment, moment, epoch=T0, speed=1.0)
     with exporter(cluster, clock) as url:
-        text = httpx2.get(url).text
+        text = httpx2.get(url, timeout=patience(5)).text
     found = samples(text, Context())
     assert len({sample.node for sample in found}) > cluster.settings.nodes // 2
     assert all(abs(sample.time - moment) <= timedelta(hours=1) for sample in found)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from real.patience import patience
 
 from cli.serve import serve
 
@@ -38,7 +39,7 @@ def served(tmp_path: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str
 
 def get(address: str) -> dict[str, object]:
     """What an address answers."""
-    with urllib.request.urlopen(address, timeout=10) as answer:
+    with urllib.request.urlopen(address, timeout=patience(10)) as answer:
         found: dict[str, object] = json.load(answer)
         return found
 
@@ -49,14 +50,14 @@ def test_it_says_where_it_is_answers_and_ends_on_sigterm(tmp_path: Path) -> None
         assert get(f"{address}/readyz")["status"] == "ok"
         assert get(f"{address}/api/v1/cluster")["mode"] == "shadow"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=patience(30)) == 0
 
 
 def test_ctrl_c_is_a_good_end_too(tmp_path: Path) -> None:
     """Nothing is printed but the address."""
     with served(tmp_path) as (process, _):
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=patience(30)) == 0
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104
@@ -79,7 +80,9 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     with served(tmp_path) as (_, address):
         port = address.rsplit(":", 1)[1]
         url = f"sqlite:///{tmp_path / 'y.db'}"
-        done = subprocess.run([*COMMAND, "--db", url, "--port", port], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [*COMMAND, "--db", url, "--port", port], capture_output=True, text=True, timeout=patience(60)
+        )
     assert done.returncode == 2
     assert port in done.stderr
     assert "Traceback" not in done.stderr
@@ -99,7 +102,7 @@ def test_a_changed_policy_is_in_force_without_a_restart(tmp_path: Path) -> None:
         wait_for(lambda: "bold" in str(get(f"{address}/readyz")["checks"]))
         assert get(f"{address}/readyz")["status"] == "ok"
         assert get(f"{address}/api/v1/cluster")["mode"] == "approve"
-        with urllib.request.urlopen(f"{address}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"{address}/metrics", timeout=patience(10)) as answer:
             page = answer.read().decode()
         assert "foreshock_policy_errors 1.0" in page
         assert "foreshock_policy_stale 1.0" in page
@@ -116,7 +119,7 @@ def replaced(path: Path, text: str) -> None:
 
 def wait_for(found: Callable[[], bool]) -> None:
     """Ask until it is so."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + patience(60)
     while not found():
         assert time.monotonic() < deadline, "it did not come"
         time.sleep(0.05)

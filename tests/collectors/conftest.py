@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import zstandard
+from real.patience import patience
 
 UNPACK: dict[str, Callable[[bytes], bytes]] = {
     "none": lambda body: body,
@@ -126,7 +127,7 @@ def until() -> Callable[[Callable[[], Any]], Any]:
     """Waits for something to become true, at most ten seconds; returns what it was last."""
 
     def wait(condition: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + patience(10)
         while not (found := condition()) and time.monotonic() < deadline:
             time.sleep(0.02)
         return found

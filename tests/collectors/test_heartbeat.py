@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real.patience import patience
 
 from collectors.collector import Collected
 from collectors.heartbeat import Heart, report
@@ -62,7 +63,9 @@ def test_reports_come_with_nothing_else_to_send_and_the_newest_replaces_what_fai
     """A server that is away costs reports, never keeps them; what it says when it is back is the present state."""
     count = iter(range(10**6))
     went: list[bool] = []
-    heart = Heart(lambda _interval_s: {"count": next(count)}, Transport(recorder.url, Access(timeout_s=1)), 0.02)
+    heart = Heart(
+        lambda _interval_s: {"count": next(count)}, Transport(recorder.url, Access(timeout_s=patience(1))), 0.02
+    )
     heart.beats = went.append
     recorder.answers = [(503, {}, {}), (404, {}, {})]
     stop = threading.Event()
@@ -70,7 +73,7 @@ def test_reports_come_with_nothing_else_to_send_and_the_newest_replaces_what_fai
     thread.start()
     assert until(lambda: len(recorder.items.get("heartbeats", [])) >= 3)
     stop.set()
-    thread.join(5)
+    thread.join(patience(5))
     assert recorder.requests[0]["path"] == "/api/v1/heartbeats"
     assert [each["count"] for each in recorder.items["heartbeats"][:3]] == [2, 3, 4]
     assert went[:3] == [False, False, True]
@@ -85,7 +88,7 @@ def test_a_report_that_cannot_be_made_ends_no_reports(recorder: Any, caplog: pyt
             raise wrong.pop()
         return {}
 
-    heart = Heart(say, Transport(recorder.url, Access(timeout_s=1)), 60.0)
+    heart = Heart(say, Transport(recorder.url, Access(timeout_s=patience(1))), 60.0)
     with caplog.at_level("INFO", "foreshock.sidecar"):
         for _ in range(4):
             heart.beat()
@@ -99,9 +102,9 @@ def test_a_report_that_cannot_be_made_ends_no_reports(recorder: Any, caplog: pyt
 
 def test_another_server_is_talked_to_from_the_next_report_on(recorders: list[Any]) -> None:
     """As a changed configuration asks."""
-    heart = Heart(lambda _interval_s: {}, Transport(recorders[0].url, Access(timeout_s=1)), 60.0)
+    heart = Heart(lambda _interval_s: {}, Transport(recorders[0].url, Access(timeout_s=patience(1))), 60.0)
     heart.beat()
-    heart.use(Transport(recorders[1].url, Access(timeout_s=1)))
+    heart.use(Transport(recorders[1].url, Access(timeout_s=patience(1))))
     heart.beat()
     heart.close()
     assert [len(each.requests) for each in recorders] == [1, 1, 0]

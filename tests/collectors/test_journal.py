@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real.patience import patience
 
 from collectors.collector import Position, SourceError, SourceSettings
 from collectors.journal import JournalCollector, command, cursor_of, is_after
@@ -64,7 +65,7 @@ def turns(collector: JournalCollector, count: int) -> tuple[list[Event], Positio
     """The events of some turns and the last position."""
     events: list[Event] = []
     position = None
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + patience(10)
     while len(events) < count and time.monotonic() < deadline:
         collected = collector.collect(0.1)
         events += collected.events
@@ -137,7 +138,7 @@ def test_a_cursor_that_journalctl_refuses_is_a_gap_and_the_oldest_entry_is_next(
     )
     (journalctl.parent / "lines").write_text("")
     collector.open({"cursor": "nonsense"})
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + patience(10)
     found: list[Event] = []
     while not found and time.monotonic() < deadline:
         found += collector.collect(0.1).events
@@ -199,6 +200,6 @@ def test_the_real_journalctl_takes_what_it_is_given(tmp_path: Path) -> None:
     if shutil.which("journalctl") is None:
         pytest.skip("journalctl is not installed")
     arguments: list[Any] = [word for word in command(str(tmp_path), None) if word != "--follow"]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=patience(20), check=False)
     assert "unrecognized" not in done.stderr
     assert "invalid" not in done.stderr.lower()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from real.journald import journald
+from real.patience import patience
 from real.programs import need
 
 from collectors.collector import SourceSettings
@@ -48,7 +49,7 @@ class Follower:
     def until(self, count: int) -> list[Event]:
         """The marked events of some turns, until there are so many, and a few turns more."""
         found: list[Event] = []
-        deadline, more = time.monotonic() + 20, 3
+        deadline, more = time.monotonic() + patience(20), 3
         while time.monotonic() < deadline and (len(found) < count or more):
             collected = self.collector.collect(0.1)
             self.position = collected.position or self.position

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real.patience import patience
 
 from collectors import kmsg
 from collectors.boot_clock import Reading
@@ -62,7 +63,7 @@ def ours(collector: KmsgCollector, marker: str, count: int) -> tuple[list[Event]
     """The marked events, once there are so many, and the last position."""
     found: list[Event] = []
     position = None
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + patience(10)
     while len(found) < count and time.monotonic() < deadline:
         collected = collector.collect(0.1)
         position = collected.position or position
@@ -189,7 +190,7 @@ def gathered(collector: KmsgCollector, marker: str) -> tuple[list[Event], int, i
     """The gaps up to the marked event, how many records they lost, and how many were read."""
     gaps: list[Event] = []
     lost = lines = 0
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + patience(10)
     while time.monotonic() < deadline:
         collected = collector.collect(0.1)
         gaps += [event for event in collected.events if event.kind == "collector_gap"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from real.opensm import fabric
+from real.patience import patience
 
 from collectors.collector import Collector, SourceSettings
 from collectors.many_files import file_collector
@@ -40,7 +41,7 @@ class Follower:
 
     def until(self, told: Callable[[list[Event]], bool]) -> list[Event]:
         """Turns until the events say something."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patience(20)
         while not told(self.events) and time.monotonic() < deadline:
             self.turn()
         assert told(self.events), [event.kind for event in self.events]

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from real.foreshock import free_port
 from real.nats import Nats, nats
+from real.patience import patience
 from real.programs import stop, wait_for
 
 from collectors.nats_transport import NatsTransport, subject_of, token_of
@@ -86,7 +87,7 @@ def queue(tmp_path: Path) -> Iterator[Nats]:
 @pytest.fixture
 def client(queue: Nats) -> Iterator[NatsTransport]:
     """A client of it."""
-    transport = NatsTransport(queue.url, Access(timeout_s=5))
+    transport = NatsTransport(queue.url, Access(timeout_s=patience(5)))
     yield transport
     transport.close()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from prometheus_client import generate_latest
+from real.patience import patience
 from real.programs import need
 
 from api.metrics import Metrics
@@ -56,7 +57,7 @@ tests:
 def promtool(*arguments: str, folder: Path | None = None) -> str:
     """What it says of good rules; the end of the test for bad ones."""
     command = [need("promtool", "prometheus"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=folder)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience(60), cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from real.patience import patience
 
 import collectors
 from collectors.collector import SourceError, SourceSettings
@@ -39,7 +40,9 @@ def test_only_what_a_sidecar_reads_is_loaded() -> None:
         "from collectors.registry import make_collector\nmake_collector('kmsg', SourceSettings(node='n'))\n"
         "print(*sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=patience(60)
+    )
     loaded = set(done.stdout.split())
     assert "collectors.kmsg" in loaded
     assert not loaded & {"collectors.follow", "collectors.scrape", "collectors.journal", "urllib.request"}

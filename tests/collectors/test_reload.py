@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from real.foreshock import free_port
+from real.patience import patience
 
 from collectors.metrics import SidecarMetrics
 from collectors.reload import ConfigError, Configuration
@@ -51,7 +52,7 @@ class Agent:
 
     def metrics(self) -> str:
         """Its page."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=patience(10)) as page:
             text: str = page.read().decode()
         return text
 

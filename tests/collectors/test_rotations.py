@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from real.patience import patience
 from real.programs import need
 
 from collectors.collector import Position, SourceError, SourceSettings
@@ -435,7 +436,7 @@ def test_the_real_logrotate_loses_nothing(plain: Log, tmp_path: Path, name: str)
     def rotate() -> None:
         before = len(rotations(log.path))
         while len(rotations(log.path)) == before:  # a date that is taken already is left alone: once a second
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience(60))
             assert done.returncode == 0 or "already exists" in done.stderr, done.stderr
 
     log.write()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real.patience import patience
 
 from collectors.backoff import Backoff
 from collectors.collector import Collected, Position, SourceError, SourceSettings
@@ -116,7 +117,7 @@ def test_a_failure_in_one_source_stops_no_other(stop: threading.Event, until: Un
     assert bad.opened == [None, {"at": 1}, {"at": 1}]
     assert value(metrics, "source_failures_total", "bad") == 2
     stop.set()
-    runner.join(5)
+    runner.join(patience(5))
     assert bad.closed == 3
 
 
@@ -160,7 +161,7 @@ def test_a_stop_while_the_spool_is_full_saves_no_position(stop: threading.Event,
     runner, metrics = start(Script("s", 1), sink, stop)
     assert until(lambda: value(metrics, "source_blocked", "s") == 1)
     stop.set()
-    runner.join(5)
+    runner.join(patience(5))
     assert not runner.is_alive()
     assert sink.positions == {}
 
@@ -171,7 +172,7 @@ def test_a_turn_that_hangs_is_seen_from_outside(stop: threading.Event) -> None:
     assert not stalled(runner, 60, time.monotonic())
     assert stalled(runner, 60, time.monotonic() + 120)
     stop.set()
-    runner.join(5)
+    runner.join(patience(5))
     assert not stalled(runner, 60, time.monotonic() + 120)
 
 
@@ -206,7 +207,7 @@ def test_a_stop_ends_a_turn_of_an_hour_at_once(tmp_path: Path, spec: str) -> Non
     sink = Telling()
     runner = Runner(collector, sink, SidecarMetrics().source(collector.spec), turn_s=3600.0)
     runner.start()
-    assert sink.first.wait(20)
+    assert sink.first.wait(patience(20))
     runner.stop()
-    runner.join(20)
+    runner.join(patience(20))
     assert not runner.is_alive()

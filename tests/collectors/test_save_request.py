@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real.patience import patience
 
 from collectors.save_request import SaveRequests
 
-PATIENCE_S = 60.0
+PATIENCE_S = patience(60.0)
 
 
 class Answers(ThreadingHTTPServer):

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
+from real.patience import patience
 
 from collectors.backoff import Backoff
 from collectors.collector import Collected
@@ -60,7 +61,7 @@ class Bench:
         finally:
             stop.set()
             self.spool.news.set()
-            thread.join(10)
+            thread.join(patience(10))
             assert not thread.is_alive()
 
     def close(self) -> None:
@@ -332,7 +333,7 @@ def test_another_server_is_tried_at_once(tmp_path: Path, recorders: list[Any], u
     with bench.running():
         bench.add(1)
         assert until(lambda: old.requests)
-        bench.shipper.use(Transport(new.url, Access(timeout_s=2)))
+        bench.shipper.use(Transport(new.url, Access(timeout_s=patience(2))))
         assert until(lambda: new.events)
     bench.shipper.close()
     bench.close()

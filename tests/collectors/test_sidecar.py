@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real.patience import patience
 
 from collectors.collector import SourceError
 from collectors.sidecar import SidecarSettings, run
@@ -49,7 +50,7 @@ class Process:
         """Send a signal and wait for the end."""
         assert self.process is not None
         self.process.send_signal(number)
-        status = self.process.wait(20)
+        status = self.process.wait(patience(20))
         self.process = None
         return status
 
@@ -148,7 +149,7 @@ def test_a_spool_that_is_full_makes_the_log_wait_and_loses_nothing(
     recorder.start()
     assert until(lambda: len(recorder.events) >= 900)
     stop.set()
-    thread.join(10)
+    thread.join(patience(10))
     assert held < 300_000, "the later lines were not read while there was no room"
     assert pids(recorder.events) == list(range(900))
 
@@ -185,7 +186,7 @@ def test_a_signal_ends_it_though_the_server_hangs(process: Process, recorder: An
     log = tmp_path / "kern.log"
     log.write_text(xid(0))
     process.start("--source", f"file:{log}:kernel")
-    assert entered.wait(10)
+    assert entered.wait(patience(10))
     assert process.end(signal.SIGTERM) == 0
     assert b"stays in the spool" in process.errors.read_bytes()
 
@@ -232,7 +233,7 @@ def test_a_kernel_record_reaches_the_server(recorder: Any, tmp_path: Path, until
 
     assert until(ours)
     stop.set()
-    thread.join(10)
+    thread.join(patience(10))
     [event] = ours()
     assert (event["node"], event["code"], event["device"]["pci"]) == ("n1", 79, "0000:0f:00.0")
 
@@ -258,7 +259,7 @@ def test_its_metrics_are_served_and_pass_promtool(
     with urllib.request.urlopen(f"{address}/metrics") as page:
         text = page.read()
     stop.set()
-    thread.join(10)
+    thread.join(patience(10))
     assert f'foreshock_sidecar_events_total{{source="file:{log}:kernel"}} 1.0'.encode() in text
     try:
         linted = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
@@ -301,9 +302,9 @@ def test_a_watchdog_hears_while_the_threads_work(recorder: Any, tmp_path: Path, 
     )
     thread = threading.Thread(target=run, args=(settings, stop, heard.set))
     thread.start()
-    assert heard.wait(10)
+    assert heard.wait(patience(10))
     stop.set()
-    thread.join(10)
+    thread.join(patience(10))
     assert not thread.is_alive()
 
 

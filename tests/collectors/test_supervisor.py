@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from real.patience import patience
 
 from collectors.collector import Collected, Position, SourceError, SourceSettings
 from collectors.metrics import SidecarMetrics
@@ -56,7 +57,7 @@ class Counter:
     def collect(self, wait_s: float) -> Collected:
         """The next number."""
         if self.hang_at.get(self.spec) == self.at:
-            assert self.hanging.wait(20)
+            assert self.hanging.wait(patience(20))
             return Collected(position={"at": -1})
         self.wait.wait(0.01)
         self.at += 1

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from real.foreshock import free_port
+from real.patience import patience
 from real.programs import need, stop, wait_for
 from real.prometheus import check_metrics
 
@@ -41,7 +42,7 @@ def test_node_exporter_serves_it(tmp_path: Path, metrics: SidecarMetrics) -> Non
 
     def page() -> str:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=patience(10)) as reply:
                 text: str = reply.read().decode()
         except OSError:
             return ""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real.patience import patience
 from real.programs import need
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
@@ -81,6 +82,6 @@ def test_it_works_without_any_right(recorder: Any, until: Callable[[Callable[[],
             assert until(lambda: b"source kmsg failed" in errors.read_bytes())
         finally:
             process.terminate()
-            assert process.wait(20) == 0
+            assert process.wait(patience(20)) == 0
         assert recorder.events[0]["attributes"]["pid"] == 7
         assert "CAP_SYSLOG" in errors.read_text() or "no /dev/kmsg" in errors.read_text()

@@ -7,6 +7,7 @@ import time
 import weakref
 
 import pytest
+from real.patience import patience
 
 from collectors.wake import Wake
 
@@ -20,7 +21,7 @@ def test_a_wait_ends_when_another_thread_says_so_and_so_does_every_later_one() -
     waiting.start()
     assert not wake.is_set
     wake.set()
-    waiting.join(20)
+    waiting.join(patience(20))
     assert not waiting.is_alive()
     assert wake.wait(LONG_S) == []
     assert wake.is_set

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 import uvicorn
+from real.patience import patience
 
 from api.app import create_app
 from api.settings import ApiSettings, Intervals, Token
@@ -37,7 +38,7 @@ class Api:
         self.server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none"))
         self.thread = threading.Thread(target=self.server.run)
         self.thread.start()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patience(20)
         while not self.server.started and time.monotonic() < deadline:
             time.sleep(0.02)
         self.url = f"http://127.0.0.1:{self.server.servers[0].sockets[0].getsockname()[1]}"
@@ -45,13 +46,13 @@ class Api:
     def get(self, path: str) -> Any:
         """What it answers."""
         request = urllib.request.Request(f"{self.url}/api/v1{path}", headers={"Authorization": f"Bearer {TOKEN}"})
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=patience(10)) as answer:
             return json.load(answer)
 
     def close(self) -> None:
         """Stop it."""
         self.server.should_exit = True
-        self.thread.join(20)
+        self.thread.join(patience(20))
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def sidecar(api: Api, tmp_path: Path) -> Iterator[Callable[..., None]]:
     yield start
     stop.set()
     for thread in threads:
-        thread.join(15)
+        thread.join(patience(15))
 
 
 def test_lines_of_a_log_are_served_as_events_and_an_incident(

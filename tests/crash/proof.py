@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 from crash.feeds import Feed, TrainingLog, checksum
+from real.patience import patience
 
 from diagnosis.incident import NO_FAULT_KINDS
 from store.sources import NO_FAULT
@@ -64,7 +65,7 @@ def wait_until_all_is_stored(
     """
     expected = sum(len(feed.written) for feed in feeds)
     most, heard = -1, time.monotonic()
-    while most < expected and time.monotonic() - heard < patience_s:
+    while most < expected and time.monotonic() - heard < patience(patience_s):
         tend()
         time.sleep(0.3)
         count = arrived(rows, feeds)
@@ -90,7 +91,7 @@ def uncounted(rows: Rows) -> str:
 
 def wait_until_counted(rows: Rows, patience_s: float = 30.0) -> str:
     """Wait for the incidents; what is still different after so long."""
-    until = time.monotonic() + patience_s
+    until = time.monotonic() + patience(patience_s)
     while (left := uncounted(rows)) and time.monotonic() < until:
         time.sleep(0.2)
     return left

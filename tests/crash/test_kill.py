@@ -16,6 +16,7 @@ from crash.feeds import Load
 from crash.scene import NODE, ROUNDS, SEED, feeds_in, settle, sources_of
 from real.fleet import Fleet, Program, fleet
 from real.fleet_postgres import FleetPostgres, fleet_postgres
+from real.patience import patience
 
 pytestmark = [pytest.mark.crash, pytest.mark.integration, pytest.mark.xdist_group("kmsg")]
 
@@ -88,7 +89,7 @@ def test_every_line_is_in_a_sqlite_file_once_whatever_is_killed(tmp_path: Path) 
     file = tmp_path / "foreshock.db"
 
     def rows(query: str) -> list[tuple[object, ...]]:
-        with closing(sqlite3.connect(file, timeout=30)) as connection:
+        with closing(sqlite3.connect(file, timeout=patience(30))) as connection:
             return connection.execute(query).fetchall()
 
     with fleet(tmp_path) as programs:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real.patience import patience
 from streamlit.testing.v1 import AppTest
 
 import dashboard
@@ -19,7 +20,7 @@ PAGES = ("cluster", "node", "goodput", "hints", "repair", "models", "collection"
 def app(api: Any, connect: Any, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     """The whole dashboard of the canned API, at its first page, not run yet."""
     monkeypatch.setattr("sys.argv", ["app.py", "--server", api.url])
-    return AppTest.from_file(str(APP), default_timeout=30)
+    return AppTest.from_file(str(APP), default_timeout=patience(30))
 
 
 def draw(site, view):  # type: ignore[no-untyped-def]  # the runner takes this text alone, without the imports
@@ -35,7 +36,7 @@ def opened(api: Any, connect: Any) -> Callable[..., AppTest]:
 
     def draw_page(page: str, **query: str) -> AppTest:
         site = Site(connect(api.url))
-        app = AppTest.from_function(draw, default_timeout=30, kwargs={"site": site, "view": page})
+        app = AppTest.from_function(draw, default_timeout=patience(30), kwargs={"site": site, "view": page})
         for name, value in query.items():
             app.query_params[name] = value
         return app.run()
@@ -302,9 +303,9 @@ def test_a_token_file_is_read_and_one_that_cannot_be_is_named(
     token = tmp_path / "token"
     token.write_text("sesame\n")
     monkeypatch.setattr("sys.argv", ["app.py", "--server", api.url, "--token-file", str(token)])
-    assert not AppTest.from_file(str(APP), default_timeout=30).run().exception
+    assert not AppTest.from_file(str(APP), default_timeout=patience(30)).run().exception
     assert {entry[3] for entry in api.asked} == {"Bearer sesame"}
     monkeypatch.setattr("sys.argv", ["app.py", "--server", api.url, "--token-file", str(tmp_path / "none")])
-    drawn = AppTest.from_file(str(APP), default_timeout=30).run()
+    drawn = AppTest.from_file(str(APP), default_timeout=patience(30)).run()
     assert not drawn.exception
     assert "cannot be read" in seen(drawn)

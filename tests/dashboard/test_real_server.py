@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 import uvicorn
+from real.patience import patience
 from streamlit.testing.v1 import AppTest
 
 from api.app import create_app
@@ -166,7 +167,7 @@ def draw(site, view):  # type: ignore[no-untyped-def]  # the runner takes this t
 def test_every_page_is_drawn_from_the_real_api(server: str, view: str, says: str, connect: Any) -> None:
     """Without an exception, with the answer first."""
     site = Site(connect(server, "look"))
-    page = AppTest.from_function(draw, default_timeout=30, kwargs={"site": site, "view": view}).run()
+    page = AppTest.from_function(draw, default_timeout=patience(30), kwargs={"site": site, "view": view}).run()
     assert not page.exception
     banners = [*page.error, *page.warning, *page.success]
     assert any(says in banner.value.replace("\\", "") for banner in banners)
@@ -176,7 +177,7 @@ def test_an_approved_hint_is_no_longer_waiting(server: str, connect: Any) -> Non
     """The button acts on the real thing, and the audit says who did it."""
     site = Site(connect(server, "touch"))
     hint = next(hint for hint in site.client.hints() if hint.node == "gpu-003")
-    page = AppTest.from_function(draw, default_timeout=30, kwargs={"site": site, "view": "hints"}).run()
+    page = AppTest.from_function(draw, default_timeout=patience(30), kwargs={"site": site, "view": "hints"}).run()
     page.button(key=f"approve_{hint.id}").click().run()
     page.button(key=f"yes_{hint.id}").click().run()
     assert not page.exception

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from real.patience import patience
 
 from store import schema
 from store.database import open_database
@@ -49,7 +50,7 @@ def test_an_ingest_that_is_killed_again_and_again_ends_like_one_that_was_not(tmp
     """By SIGKILL, each time a little later; then it runs to its end."""
     root = build(tmp_path / "a")
     began = time.monotonic()
-    assert ingest(root, tmp_path / "whole.db").wait(120) == 0
+    assert ingest(root, tmp_path / "whole.db").wait(patience(120)) == 0
     whole_s = time.monotonic() - began
     killed = tmp_path / "killed.db"
     chance = random.Random(int(os.environ.get("KILL_SEED", "1")))
@@ -63,5 +64,5 @@ def test_an_ingest_that_is_killed_again_and_again_ends_like_one_that_was_not(tmp
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()
-    assert ingest(root, killed).wait(120) == 0
+    assert ingest(root, killed).wait(patience(120)) == 0
     assert contents(killed) == contents(tmp_path / "whole.db")

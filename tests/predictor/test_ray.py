@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from fleet_store import fill
+from real.patience import patience
 from real.ray_cluster import WORKERS, ray_cluster
 
 from predictor import executor as executors
@@ -48,7 +49,7 @@ def ran(*arguments: str) -> "subprocess.CompletedProcess[str]":
     path = os.pathsep.join([str(Path(__file__).parents[2]), str(Path(__file__).parents[1])])
     environment = {**os.environ, "PYTHONPATH": path}
     command = [sys.executable, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=patience(400), check=False)
 
 
 def test_results_come_in_order_and_errors_as_they_are(address: str) -> None:

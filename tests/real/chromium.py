@@ -1,6 +1,6 @@
 """Headless Chromium for tests and for eyes: opens an address, waits until it says what is expected, takes a PNG.
 
-    python tests/real/chromium.py http://127.0.0.1:8501/ /tmp/cluster.png --size 1440x900 --wait-for "Newest incidents"
+    PYTHONPATH=tests python tests/real/chromium.py http://127.0.0.1:8501/ cluster.png --wait-for "Newest incidents"
 
 Speaks the Chrome DevTools Protocol over its WebSocket, since a Streamlit page is drawn long after it has loaded.
 Needs Debian's package `chromium` and the Python package `websockets`, which Streamlit's server brings along.
@@ -19,10 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from real.patience import patience
 from websockets.sync.client import ClientConnection, connect
 
 CHROMIUM = Path("/usr/bin/chromium")
-START_S = 30.0
+START_S = patience(30.0)
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -71,10 +72,11 @@ class Page:
     def wait_for(self, texts: Sequence[str], timeout_s: float) -> None:
         """Wait until the page is drawn and shows every text; `TimeoutError` says what it shows instead."""
         script = DRAWN.replace("EXPECTED", json.dumps(list(texts)))
-        deadline = time.monotonic() + timeout_s
+        within_s = patience(timeout_s)
+        deadline = time.monotonic() + within_s
         while not self.evaluate(script):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{texts} not seen within {timeout_s} s; seen: {self.text()[:2000]!r}")
+                raise TimeoutError(f"{texts} not seen within {within_s} s; seen: {self.text()[:2000]!r}")
             time.sleep(0.2)
 
     def text(self) -> str:
@@ -111,7 +113,9 @@ def opened(url: str, width_px: int = 1440, height_px: int = 900, dark: bool = Fa
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "HOME": profile}
         )
         try:
-            with connect(_page_address(Path(profile), child), max_size=None, proxy=None) as socket:
+            with connect(
+                _page_address(Path(profile), child), max_size=None, proxy=None, open_timeout=START_S
+            ) as socket:
                 page = Page(socket)
                 page.call("Page.enable")
                 page.call(
@@ -128,7 +132,7 @@ def opened(url: str, width_px: int = 1440, height_px: int = 900, dark: bool = Fa
         finally:
             child.terminate()
             try:
-                child.wait(10)
+                child.wait(patience(10))
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
@@ -149,7 +153,7 @@ def _page_address(profile: Path, child: subprocess.Popen[bytes]) -> str:
 
 
 def _first_page(browser: str, port: int) -> str:
-    with connect(browser, proxy=None) as socket:
+    with connect(browser, proxy=None, open_timeout=START_S) as socket:
         page = Page(socket)
         targets = page.call("Target.getTargets")["targetInfos"]
         found = next(t["targetId"] for t in targets if t["type"] == "page")

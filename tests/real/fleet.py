@@ -19,6 +19,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from real.foreshock import Running, free_port
+from real.patience import patience
 from real.programs import need, stop, wait_for
 
 FORESHOCK = str(Path(sys.executable).parent / "foreshock")
@@ -183,7 +184,7 @@ class Fleet:
 def answers(url: str) -> bool:
     """Whether a page is there."""
     try:
-        with urlopen(url, timeout=5):
+        with urlopen(url, timeout=patience(5)):
             return True
     except (URLError, OSError):
         return False

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 from real.fleet import Fleet, Program, children
+from real.patience import patience
 from real.postgres import Postgres, _environment, _initialise, _unprivileged
 from real.programs import need_file, wait_for
 
@@ -46,8 +47,8 @@ class FleetPostgres:
         return subprocess.run(command, env=_environment(), check=False).returncode == 0
 
     def rows(self, query: str, *values: object) -> list[tuple[object, ...]]:
-        """The rows of a query; tried again for a minute while the server starts."""
-        until = time.monotonic() + 60
+        """The rows of a query; tried again for minutes while the server starts."""
+        until = time.monotonic() + patience(60)
         while True:
             try:
                 with psycopg.connect(self.dsn, autocommit=True, connect_timeout=5) as connection:

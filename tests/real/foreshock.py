@@ -18,6 +18,7 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+from real.patience import patience
 from real.programs import stop, wait_for
 
 
@@ -30,7 +31,7 @@ class Running:
 
     def text(self, path: str) -> str:
         """A page."""
-        with urlopen(self.url + path, timeout=30) as reply:
+        with urlopen(self.url + path, timeout=patience(30)) as reply:
             content: bytes = reply.read()
         return content.decode()
 
@@ -43,7 +44,7 @@ class Running:
         request = Request(
             self.url + path, data=body, headers={"Content-Type": "application/x-ndjson", **(headers or {})}
         )
-        with urlopen(request, timeout=120) as reply:
+        with urlopen(request, timeout=patience(120)) as reply:
             return json.loads(reply.read())
 
     def answers(self, path: str) -> bool:

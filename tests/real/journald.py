@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from real.patience import patience
 from real.programs import missing, need, stop, wait_for
 
 _PROGRAM = Path("/lib/systemd/systemd-journald")
@@ -49,7 +50,10 @@ class Journal:
         command = [need("journalctl", "systemd"), "--directory", str(self.folder), "--output", "cat", "--quiet"]
         wait_for(
             f"{text!r} in the journal",
-            lambda: text in subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout,
+            lambda: (
+                text
+                in subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience(60)).stdout
+            ),
         )
 
     def rotate(self) -> None:
@@ -61,7 +65,7 @@ class Journal:
     def vacuum(self) -> None:
         """Delete every file that is not written to any more."""
         command = [need("journalctl", "systemd"), "--directory", str(self.folder), "--vacuum-size=1"]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, check=True, capture_output=True, timeout=patience(60))
 
 
 @contextmanager

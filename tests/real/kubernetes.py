@@ -29,6 +29,7 @@ import yaml
 from real.foreshock import free_port
 from real.kubelets import Kubelets
 from real.kubernetes_options import CONTROLLERS, api_options, etcd_options
+from real.patience import patience
 from real.programs import missing, need, stop, wait_for
 
 RBAC = Path(__file__).parents[2] / "deploy/kubernetes/rbac.yaml"
@@ -75,7 +76,7 @@ class Kubernetes:
         environment = {**os.environ, "KUBECONFIG": str(self.admin), "HOME": str(self.folder)}
         command = [need("kubectl", "kubernetes-client"), *words]
         done = subprocess.run(
-            command, env=environment, input=text, capture_output=True, text=True, check=False, timeout=60
+            command, env=environment, input=text, capture_output=True, text=True, check=False, timeout=patience(60)
         )
         if done.returncode != 0:
             raise KubectlError(f"kubectl {' '.join(words)}: {done.stderr.strip()}")
@@ -87,7 +88,7 @@ class Kubernetes:
             base_url=self.url,
             verify=_trust(self.authority),
             headers={"authorization": f"Bearer {self.token}"},
-            timeout=20.0,
+            timeout=patience(20.0),
             trust_env=False,
         )
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from real.foreshock import free_port
+from real.patience import patience
 from real.programs import need, stop, wait_for
 
 
@@ -63,7 +64,7 @@ class Nats:
 
     def _greets(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=patience(1)) as connection:
                 return connection.recv(4) == b"INFO"
         except OSError:
             return False

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from real.patience import patience
 
 # Debian keeps some daemons where a user's PATH does not look.
 _PLACES = os.pathsep.join(["/usr/sbin", "/sbin", "/usr/local/sbin"])
@@ -47,13 +48,17 @@ def missing(reason: str) -> None:
 def wait_for(what: str, ready: Callable[[], bool], timeout_s: float = 60.0) -> None:
     """Wait until something holds.
 
+    Args:
+        timeout_s: the longest that it takes on a quiet machine.
+
     Raises:
-        TimeoutError: it does not within the time.
+        TimeoutError: it does not, even with patience.
     """
-    until = time.monotonic() + timeout_s
+    within_s = patience(timeout_s)
+    until = time.monotonic() + within_s
     while not ready():
         if time.monotonic() > until:
-            raise TimeoutError(f"{what}: not within {timeout_s:.0f} s")
+            raise TimeoutError(f"{what}: not within {within_s:.0f} s")
         time.sleep(0.05)
 
 
@@ -62,7 +67,7 @@ def stop(process: subprocess.Popen[bytes], signal: int, timeout_s: float = 20.0)
     if process.poll() is None:
         process.send_signal(signal)
         try:
-            process.wait(timeout_s)
+            process.wait(patience(timeout_s))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

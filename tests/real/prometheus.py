@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from real.patience import patience
 from real.programs import need, stop, wait_for
 
 
 def check_metrics(page: str) -> str:
     """What promtool objects to in a metrics page; nothing where all is well."""
     command = [need("promtool", "prometheus"), "check", "metrics"]
-    done = subprocess.run(command, input=page, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, input=page, capture_output=True, text=True, check=False, timeout=patience(60))
     return "" if done.returncode == 0 else (done.stdout + done.stderr).strip() or f"exit {done.returncode}"
 
 
@@ -78,7 +79,7 @@ def prometheus(folder: Path, targets: dict[str, str], rules: str) -> Iterator[st
 
 def _ready(url: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{url}/-/ready", timeout=5) as answer:
+        with urllib.request.urlopen(f"{url}/-/ready", timeout=patience(5)) as answer:
             return bool(answer.status == 200)
     except (OSError, urllib.error.HTTPError):
         return False

@@ -1,6 +1,6 @@
 """The README's picture: the Cluster page of the demo, some hours into its replay.
 
-    python tests/real/screenshot.py docs/cluster.png --hours 35
+    PYTHONPATH=tests python tests/real/screenshot.py docs/cluster.png --hours 35
 
 The same seed shows the same cluster, on the dates of the day on which it is run.
 """
@@ -17,9 +17,10 @@ from pathlib import Path
 
 import httpx2
 from real.chromium import opened
+from real.patience import patience
 
 SPEED = 1800
-PATIENCE_S = 300.0
+PATIENCE_S = patience(300.0)
 
 
 def address(out: Path, name: str) -> str:
@@ -37,7 +38,7 @@ def wait_for_hours(api: str, hours: float) -> None:
     """Wait until the replay has gone on for some hours of its own time."""
 
     def now() -> datetime:
-        return datetime.fromisoformat(httpx2.get(f"{api}/api/v1/cluster", timeout=30.0).json()["now"])
+        return datetime.fromisoformat(httpx2.get(f"{api}/api/v1/cluster", timeout=patience(30.0)).json()["now"])
 
     until = now() + timedelta(hours=hours)
     while now() < until:
@@ -59,11 +60,11 @@ def take(path: Path, hours: float, size: tuple[int, int]) -> None:
             page = address(out, "Dashboard")
             wait_for_hours(address(out, "API"), hours)
             with opened(page, *size) as shown:
-                shown.wait_for(["served by"], PATIENCE_S)
+                shown.wait_for(["served by"], 300.0)
                 shown.screenshot(path)
         finally:
             demo.send_signal(signal.SIGTERM)
-            demo.wait(30)
+            demo.wait(patience(30))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from real.foreshock import free_port
+from real.patience import patience
 from real.programs import missing, need, stop, wait_for
 
 from store.hostlist import expand
@@ -85,7 +86,7 @@ class Slurm:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=patience(60),
         ).stdout
 
     def environment(self) -> Mapping[str, str]:
@@ -175,7 +176,7 @@ def slurm(nodes: str, served: int = 0, settings: str = "") -> Iterator[Slurm]:
 
 def _version(slurmctld: str) -> int:
     """Such as 22, of `slurm-wlm 22.05.8`."""
-    said = subprocess.run([slurmctld, "-V"], capture_output=True, text=True, check=True, timeout=60).stdout
+    said = subprocess.run([slurmctld, "-V"], capture_output=True, text=True, check=True, timeout=patience(60)).stdout
     return int(said.split()[-1].split(".")[0])
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from real import kubernetes as starter
 from real.kubernetes import kubernetes
+from real.patience import patience
 
 SCRIPT = Path(__file__).parents[2] / ".ci/kubernetes"
 PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -19,7 +20,9 @@ def build(cache: Path, path: Path | None = None) -> str:
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     if path is not None:
         environment["PATH"] = str(path)
-    done = subprocess.run(["/bin/sh", SCRIPT], env=environment, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        ["/bin/sh", SCRIPT], env=environment, capture_output=True, text=True, check=False, timeout=patience(60)
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

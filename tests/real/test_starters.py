@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from real.patience import patience
 from real.postgres import postgres
 from real.programs import need, need_file, stop, wait_for
 from real.prometheus import check_metrics, node_exporter
@@ -78,7 +79,7 @@ def test_promtool_objects_to_a_broken_page_and_to_bad_names() -> None:
 def test_a_node_exporter_answers_while_it_runs(tmp_path: Path) -> None:
     """On the loopback."""
     with node_exporter(tmp_path) as exporter:
-        with urlopen(exporter.url, timeout=20) as reply:
+        with urlopen(exporter.url, timeout=patience(20)) as reply:
             assert b"process_resident_memory_bytes" in reply.read()
         port = int(exporter.url.split(":")[2].split("/")[0])
     with socket.socket() as probe:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from real.patience import patience
 
 from schedulers.acknowledge import acknowledge
 from schedulers.settings import Policy
@@ -43,13 +44,13 @@ def second(engine: sa.Engine, first: Word, then: Callable[[], Any]) -> Any:
     with writing(engine).begin() as connection:
         first(connection)
         thread.start()
-        until = time.monotonic() + 60
+        until = time.monotonic() + patience(60)
         while time.monotonic() < until and thread.is_alive():
             with engine.connect() as other:
                 if other.scalar(WAITING):
                     break
             time.sleep(0.01)
-    thread.join(60)
+    thread.join(patience(60))
     assert not thread.is_alive()
     return answers[0]
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from real.patience import patience
 
 from schedulers.settings import Release
 from schedulers.validation import Validator
@@ -25,7 +26,7 @@ from store.validations import Validation, begin_validation, report_validation, u
 
 from .cluster import HOUR, NOW, hint
 
-PATIENCE_S = 60.0
+PATIENCE_S = patience(60.0)
 
 
 def waiting(engine: sa.Engine, node: str = "a", state: Any = "confirmed") -> Hint:
@@ -138,7 +139,9 @@ def test_a_test_that_takes_too_long_is_killed_whole(bench: Bench, tmp_path: Path
     """With its children; it has failed."""
     waiting(bench.engine)
     pids = tmp_path / "pids"
-    (row,) = bench.run(shell(f"sleep 1000 & echo $! $$ > {pids}; trap '' TERM; echo begun; wait", timeout_s=1.0))
+    (row,) = bench.run(
+        shell(f"sleep 1000 & echo $! $$ > {pids}; trap '' TERM; echo begun; wait", timeout_s=patience(1.0))
+    )
     assert (row.passed, "begun" in row.output, "its time was up" in row.output) == (False, True, True)
     assert bench.told == ["timed_out"]
     for pid in map(int, pids.read_text().split()):

@@ -10,6 +10,7 @@ from email.utils import format_datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from real.patience import patience
 
 from schedulers.registry import SCHEDULERS
 from schedulers.settings import WebhookSettings
@@ -38,7 +39,7 @@ def delivery(**payload: object) -> Delivery:
 
 def hook(url: str) -> Webhook:
     """The receiver's other end."""
-    return Webhook(WebhookSettings("ops", url, SECRET, timeout_s=5.0))
+    return Webhook(WebhookSettings("ops", url, SECRET, timeout_s=patience(5.0)))
 
 
 def test_a_delivery_arrives_signed(receiver: Receiver) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from real.patience import patience
 
 from schedulers.settings import WebhookSettings
 from schedulers.webhooks import post as post_module
@@ -129,7 +130,7 @@ def test_a_name_is_resolved_once_and_that_address_is_used(monkeypatch: pytest.Mo
     with receiving() as receiver:
         asked = resolving(monkeypatch, ["127.0.0.1"], ["169.254.169.254"])
         url = f"http://scheduler.example:{receiver.port}/hook"
-        hook = Webhook(WebhookSettings("ops", url, SECRET, timeout_s=5.0, allow=("127.0.0.1",)))
+        hook = Webhook(WebhookSettings("ops", url, SECRET, timeout_s=patience(5.0), allow=("127.0.0.1",)))
         assert hook.send(DELIVERY, NOW).result == "delivered"
         assert asked == ["scheduler.example"]
         assert receiver.got[0][0]["host"] == f"scheduler.example:{receiver.port}"
@@ -144,7 +145,7 @@ def test_of_several_addresses_the_refused_ones_are_left_out(monkeypatch: pytest.
     with receiving() as receiver:
         resolving(monkeypatch, ["169.254.169.254", "127.0.0.2", "127.0.0.1"])
         url = f"http://scheduler.example:{receiver.port}/hook"
-        hook = Webhook(WebhookSettings("ops", url, SECRET, timeout_s=5.0, allow=("127.0.0.0/8",)))
+        hook = Webhook(WebhookSettings("ops", url, SECRET, timeout_s=patience(5.0), allow=("127.0.0.0/8",)))
         assert hook.send(DELIVERY, NOW).result == "delivered"
 
 
@@ -197,7 +198,7 @@ def test_the_certificate_must_be_the_name_s(
         thread = threading.Thread(target=tls_answer, args=(listener, certificate, names))
         thread.start()
         url = f"https://{name}:{listener.getsockname()[1]}/"
-        hook = Webhook(WebhookSettings("ops", url, SECRET, timeout_s=5.0, allow=("127.0.0.1",)))
+        hook = Webhook(WebhookSettings("ops", url, SECRET, timeout_s=patience(5.0), allow=("127.0.0.1",)))
         assert hook.send(DELIVERY, NOW).result == result
         thread.join()
     assert names == [name]

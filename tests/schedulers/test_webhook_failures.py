@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 import sqlalchemy as sa
+from real.patience import patience
 
 from schedulers.settings import WebhookSettings
 from schedulers.webhooks.webhook import Webhook, judge
@@ -35,7 +36,7 @@ def speaking(answer: bytes) -> Iterator[str]:
         thread.join()
 
 
-def sent_to(url: str, timeout_s: float = 5.0) -> str:
+def sent_to(url: str, timeout_s: float = patience(5.0)) -> str:
     """What became of one delivery."""
     delivery = Delivery("i", "h", "ops", {"type": "x", "data": {}}, 0, NOW)
     return Webhook(WebhookSettings("ops", url, SECRET, timeout_s)).send(delivery, NOW).result

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from real.patience import patience
 
 from schedulers.outgoing import delivery_of
 from schedulers.settings import WebhookSettings
@@ -52,7 +53,7 @@ OK = {
 
 def hook(url: str, kind: str, **more: Any) -> Webhook:
     """A receiver of a format."""
-    return Webhook(WebhookSettings("ops", url, SECRETS.get(kind, ""), timeout_s=5.0, format=kind, **more))  # type: ignore[arg-type]
+    return Webhook(WebhookSettings("ops", url, SECRETS.get(kind, ""), timeout_s=patience(5.0), format=kind, **more))  # type: ignore[arg-type]
 
 
 def sent(kind: str, action: str, hint: Hint = HINT, said: bytes | None = None, **more: Any) -> tuple[Receiver, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from real.patience import patience
 
 from store import schema
 from store.append import (
@@ -234,7 +235,7 @@ def in_threads(works: list[Callable[[], None]]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(patience(120))
     if failures:
         raise failures[0]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from real.patience import patience
 
 from store import copy_events, schema
 from store.append import append_events
@@ -87,14 +88,14 @@ def at_once(works: list[Callable[[], int]]) -> int:
     ready, results = threading.Barrier(len(works)), []
 
     def run(work: Callable[[], int]) -> None:
-        ready.wait(30)
+        ready.wait(patience(30))
         results.append(work())
 
     threads = [threading.Thread(target=run, args=(work,)) for work in works]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(patience(60))
     assert len(results) == len(works)
     return sum(results)
 
@@ -146,7 +147,7 @@ def test_a_transaction_that_was_ended_for_another_s_sake_is_run_again(postgres_e
             for seq in (first, second):
                 connection.execute(sa.update(table).where(table.c.seq == seq).values(text=str(first)))
                 if seq == first and len(tries) <= 2:
-                    both.wait(30)
+                    both.wait(patience(30))
             return 1
 
         return change

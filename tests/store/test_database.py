@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from real.patience import patience
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from store.database import (
@@ -82,8 +83,8 @@ def test_a_second_writer_waits_for_the_first(engine: sa.Engine) -> None:
         connection.exec_driver_sql("INSERT INTO nodes (node) VALUES ('a')")
         thread = threading.Thread(target=second)
         thread.start()
-        assert begun.wait(10)
-    thread.join(60)
+        assert begun.wait(patience(10))
+    thread.join(patience(60))
     with engine.begin() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM nodes").scalar() == 2
 

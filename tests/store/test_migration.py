@@ -9,6 +9,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from alembic import command
+from real.patience import patience
 from real.postgres import Postgres
 
 from store import brief, database, schema
@@ -73,7 +74,7 @@ class Traffic:
         for thread in self._threads:
             thread.start()
         for _ in self._threads:
-            assert self.started.acquire(timeout=60)
+            assert self.started.acquire(timeout=patience(60))
         return self
 
     def __exit__(self, *_: object) -> None:

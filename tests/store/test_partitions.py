@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
+from real.patience import patience
 
 from store import brief, schema
 from store import partitions as module
@@ -116,7 +117,7 @@ def test_many_writers_of_a_new_day_make_it_once(postgres_engine: sa.Engine, othe
 
     def work(number: int) -> None:
         try:
-            gate.wait(60)
+            gate.wait(patience(60))
             for day in range(3):
                 moments = [NOW + day * DAY + timedelta(seconds=number * 100 + i) for i in range(20)]
                 ensure_days(others[number % 3], moments, ("events",), NOW)

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 
 import pytest
+from real.patience import patience
 from real.programs import wait_for
 
 from schedulers.actuator import SchedulerAwayError
@@ -54,7 +55,7 @@ def server() -> Iterator[Server]:
                 self.end_headers()
                 self.wfile.write(body)
                 self.wfile.flush()
-                ended.wait(30)
+                ended.wait(patience(30))
                 self.close_connection = True
                 return
             self.send_header("content-length", str(len(body)))
@@ -203,7 +204,7 @@ def test_a_watch_that_the_server_ends_with_an_error_is_begun_anew(server: Server
         mirror.nodes()
         thread = mirror._thread
         assert thread is not None
-        thread.join(30)
+        thread.join(patience(30))
         assert [node.name for node in mirror.nodes()] == ["b"]
         mirror.close()
 
@@ -227,7 +228,7 @@ def test_what_the_watch_brings_late_undoes_no_write_of_ours(server: Server) -> N
         assert mirror.get("b") is not None
         mirror.close()
         client.close()
-        thread.join(30)
+        thread.join(patience(30))
         assert not thread.is_alive()
 
 
@@ -241,20 +242,20 @@ def test_a_client_that_is_closed_lets_its_readers_end_first(server: Server) -> N
             with client.follow("/watch", {}, 30.0) as lines:
                 for _ in lines:
                     reading.set()
-                    go_on.wait(30)
+                    go_on.wait(patience(30))
         except SchedulerAwayError as error:
             ends.append(str(error))
 
     with asking(server) as client:
         thread = Thread(target=follow)
         thread.start()
-        assert reading.wait(30)
+        assert reading.wait(patience(30))
         client.close()
         assert not client._http.is_closed
         with pytest.raises(SchedulerAwayError, match="given up"):
             client.call("GET", "/watch")
         go_on.set()
-        thread.join(30)
+        thread.join(patience(30))
         assert not thread.is_alive()
         assert client._http.is_closed
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from real.kubernetes import Kubernetes as Cluster
+from real.patience import patience
 from real.programs import wait_for
 
 from schedulers.actuator import SchedulerAwayError
@@ -47,7 +48,7 @@ def test_an_outage_is_told_and_over_when_it_is_over(kubernetes_cluster: Cluster,
 
 def test_a_server_that_hangs_is_an_outage_too(kubernetes_cluster: Cluster, tmp_path: Path, node: str) -> None:
     """It takes connections and says nothing: no old news are passed off as new."""
-    with agent(kubernetes_cluster, tmp_path, timeout_s=1.0) as actuator:
+    with agent(kubernetes_cluster, tmp_path, timeout_s=patience(1.0)) as actuator:
         actuator.observe()
         server = kubernetes_cluster.processes["kube-apiserver"]
         server.send_signal(signal.SIGSTOP)
@@ -98,7 +99,7 @@ def test_killed_in_mid_action_the_next_process_goes_on(
     """After the lease, the patch, the Event: it sees what is there, orders again, and ends in the same state."""
     config = kubernetes_cluster.agent(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(config), node, action, str(writes)], check=False, timeout=60
+        [sys.executable, "-c", KILLED, str(config), node, action, str(writes)], check=False, timeout=patience(60)
     )
     assert done.returncode == -signal.SIGKILL
     with acting(config, identity="one") as actuator:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from real.kubernetes import KubectlError
 from real.kubernetes import Kubernetes as Cluster
+from real.patience import patience
 from real.programs import wait_for
 
 from schedulers.kubernetes.actuator import Kubernetes
@@ -160,7 +161,7 @@ def test_a_cordon_by_a_person_in_the_same_moment_ends_as_one_or_the_other_s(
                 stderr=subprocess.DEVNULL,
             )
             came = bring(actuator, name, "cordon")
-            assert person.wait(60) == 0
+            assert person.wait(patience(60)) == 0
             found = kubernetes_cluster.node(name)
             assert found["spec"]["unschedulable"] is True
             is_marked = "foreshock.dev/cordon-by" in found["metadata"].get("annotations", {})

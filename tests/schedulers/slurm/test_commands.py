@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from real.patience import patience
 
 from schedulers.actuator import Order, SchedulerAwayError
 from schedulers.registry import ACTUATORS
@@ -21,7 +22,7 @@ def program(folder: Path, script: str) -> SlurmSettings:
     path = folder / "scontrol"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-    return SlurmSettings(bin=str(folder), timeout_s=5.0)
+    return SlurmSettings(bin=str(folder), timeout_s=patience(5.0))
 
 
 def test_a_remote_shell_gets_quoted_words_and_no_other_does() -> None:
@@ -59,7 +60,7 @@ def test_words_reach_a_program_as_they_are_behind_a_shell(tmp_path: Path) -> Non
 def test_no_answer_is_a_scheduler_that_is_away(tmp_path: Path, script: str, said: str) -> None:
     """A timeout, a controller that is down, a program that is ended."""
     settings = program(tmp_path, script)
-    slurm = Slurm(SlurmSettings(bin=settings.bin, timeout_s=0.2 if "sleep" in script else 5.0))
+    slurm = Slurm(SlurmSettings(bin=settings.bin, timeout_s=0.2 if "sleep" in script else patience(5.0)))
     with pytest.raises(SchedulerAwayError, match=said):
         slurm.observe()
 

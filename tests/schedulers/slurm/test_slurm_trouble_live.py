@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from real.patience import patience
 from real.programs import need, stop, wait_for
 from real.slurm import Slurm as Cluster
 from real.slurm import slurm
@@ -37,7 +38,7 @@ def cluster(running: Cluster) -> Iterator[Cluster]:
 
 def test_a_stopped_controller_is_away_and_holds_outlive_it(cluster: Cluster) -> None:
     """Drains and marks are there again; the weight of an avoided node too, or it is set again."""
-    ours = actuator(cluster, timeout_s=2.0)
+    ours = actuator(cluster, timeout_s=patience(2.0))
     orders = [order("gpu001", "drain"), order("gpu002", "avoid", "h-2")]
     assert ask(ours, *orders) == [("gpu001", "done"), ("gpu002", "done")]
     cluster.stop_controller()
@@ -130,7 +131,7 @@ def person(cluster: Cluster, seed: int) -> Iterator[dict[str, str]]:
             if pick.random() < 0.4:
                 last[node], words = "", ["state=resume"]
             line = [need("scontrol", "slurm-client"), "update", f"nodename={node}", *words]
-            subprocess.run(line, env=cluster.environment(), check=False, capture_output=True, timeout=60)
+            subprocess.run(line, env=cluster.environment(), check=False, capture_output=True, timeout=patience(60))
 
     thread = threading.Thread(target=work)
     thread.start()
