@@ -14,12 +14,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from real.patience import patience
 from real.programs import need, need_file, stop, wait_for
 
 PACKAGES = "ibsim-utils opensm infiniband-diags"
@@ -69,6 +69,18 @@ def _id(name: str) -> str:
     return f"{'H' if name.startswith('host') else 'S'}-{_guid(name):016x}"
 
 
+@dataclass(frozen=True, slots=True)
+class Manager:
+    """A further subnet manager."""
+
+    log: Path
+    process: subprocess.Popen[bytes]
+
+    def sweep(self) -> None:
+        """Ask it for a heavy sweep."""
+        self.process.send_signal(signal.SIGHUP)
+
+
 @dataclass(slots=True)
 class Fabric:
     """A running fabric with its subnet manager."""
@@ -92,11 +104,21 @@ class Fabric:
         """Put it back."""
         self._act("ReLink", name, port)
 
-    def reboot(self, host: str, down_s: float) -> None:
-        """A host's port loses its link and its LID for a while."""
+    def reboot(self, host: str) -> None:
+        """A host's port loses its link and its LID, until the manager has seen it."""
+        sweeps = self.sweeps()
         self._act("Clear", host, None)
-        time.sleep(down_s)
+        self.settle(sweeps + 1)
         self._act("ReLink", host, None)
+
+    def sweeps(self) -> int:
+        """How often the subnet manager has swept."""
+        return self.log.read_text().count("SUBNET UP")
+
+    def settle(self, sweeps: int) -> None:
+        """Wait until the subnet manager has swept so often, and has nothing left to do."""
+        self.wait_for_log("SUBNET UP", times=sweeps)
+        wait_for("the fabric is at rest", lambda: _are_at_rest(self.ibsim.pid, self.opensm.pid))
 
     def count(self, name: str, port: int, **counters: int) -> None:
         """Set error counters of a port."""
@@ -118,7 +140,7 @@ class Fabric:
         command = [sys.executable, str(Path(__file__).with_name("send_trap.py")), str(number), str(manager), str(own)]
         environment = {**self.environment, "SIM_HOST": _id(switch)}
         done = subprocess.run(
-            [*command, str(port)], env=environment, capture_output=True, text=True, check=False, timeout=60
+            [*command, str(port)], env=environment, capture_output=True, text=True, check=False, timeout=patience(60)
         )
         assert done.returncode == 0, done.stderr
 
@@ -130,18 +152,27 @@ class Fabric:
         """What a tool of infiniband-diags prints of the fabric now, whatever it ends with."""
         command = [need(tool, PACKAGES), *arguments]
         environment = {**self.environment, "SIM_HOST": _id("host04")}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60).stdout
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=patience(60)
+        ).stdout
 
     def stop_opensm(self) -> None:
         """End the subnet manager, so that its log is whole."""
         stop(self.opensm, signal.SIGTERM)
 
-    def kill_opensm(self) -> None:
-        """The subnet manager dies; ibsim has to be told."""
+    def kill_opensm(self, standby: Manager) -> None:
+        """The subnet manager dies while a standby polls it; ibsim has to be told.
+
+        It dies between two polls: in ibsim nothing times out, and a standby waits for ever for the answer to a poll
+        that died with the master.
+        """
+        standby.process.send_signal(signal.SIGSTOP)
+        wait_for("no poll is on its way", lambda: _are_at_rest(self.ibsim.pid, self.opensm.pid))
         stop(self.opensm, signal.SIGKILL)
         for line in self._say("Attached").splitlines():
             if f"pid {self.opensm.pid} " in line:
                 self._say(f"X {line.split()[1].rstrip(':')}")
+        standby.process.send_signal(signal.SIGCONT)
 
     def wait_for_log(self, text: str, times: int = 1, log: Path | None = None) -> None:
         """Wait until a log, the first manager's if none is named, holds a text so many times."""
@@ -149,11 +180,11 @@ class Fabric:
         wait_for(f"{text!r} in {path.name}", lambda: path.read_text(errors="replace").count(text) >= times)
 
     @contextmanager
-    def manager(self, host: str, name: str, arguments: Sequence[str] = (), settings: str = "") -> Iterator[Path]:
-        """A further subnet manager on a host; gives its log."""
+    def manager(self, host: str, name: str, arguments: Sequence[str] = (), settings: str = "") -> Iterator[Manager]:
+        """A further subnet manager on a host."""
         environment = {**self.environment, "SIM_HOST": _id(host)}
-        with _opensm(self.folder, host, name, environment, arguments, settings):
-            yield self.folder / f"{name}.log"
+        with _opensm(self.folder, host, name, environment, arguments, settings) as process:
+            yield Manager(self.folder / f"{name}.log", process)
 
     def _act(self, verb: str, name: str, port: int | None) -> None:
         port = 1 if port is None and name.startswith("host") else port
@@ -168,7 +199,7 @@ class Fabric:
         assert self.ibsim.stdin is not None
         self.ibsim.stdin.write(command.encode() + b"\n")
         self.ibsim.stdin.flush()
-        return (self.replies.get(timeout=30) or b"").decode()
+        return (self.replies.get(timeout=patience(30)) or b"").decode()
 
 
 @contextmanager
@@ -214,12 +245,12 @@ def _ibsim(
     reader = threading.Thread(target=_read_replies, args=(process, replies), daemon=True)
     reader.start()
     try:
-        if replies.get(timeout=30) is None:
+        if replies.get(timeout=patience(30)) is None:
             raise RuntimeError(f"ibsim ended: {(folder / 'ibsim.err').read_text()[-500:]}")
         yield process, replies
     finally:
         stop(process, signal.SIGTERM)
-        reader.join(10)
+        reader.join(patience(10))
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -267,3 +298,17 @@ def _opensm(
 def _is_up(log: Path) -> bool:
     text = log.read_text(errors="replace") if log.exists() else ""
     return "SUBNET UP" in text or "Entering STANDBY" in text
+
+
+def _are_at_rest(*pids: int) -> bool:
+    """Whether every thread of some processes sleeps and none has run between two looks: nothing is on its way."""
+    first, second = ([_threads(pid) for pid in pids] for _ in range(2))
+    return first == second and all(text.startswith("S") for threads in first for text in threads)
+
+
+def _threads(pid: int) -> list[str]:
+    """The state of each thread, and how often it has run."""
+    return [
+        " ".join(re.findall(r"^(?:State|\w*voluntary_ctxt_switches):\s*(\w+)", path.read_text(), re.MULTILINE))
+        for path in sorted(Path(f"/proc/{pid}/task").glob("*/status"))
+    ]

@@ -6,9 +6,12 @@ A notice of subnet management (InfiniBand Architecture Specification, volume 1, 
 """
 
 import ctypes
+import fcntl
 import struct
 import sys
+import termios
 import time
+from pathlib import Path
 
 MAD_BYTES = 256
 _NOTICE_AT = 64  # where the data of a LID-routed subnet management packet begins
@@ -34,6 +37,13 @@ def notice(number: int, lid: int, port: int) -> bytes:
     return bytes(packet)
 
 
+def is_taken() -> bool:
+    """Whether ibsim has read all that this process sent: what it has not is lost as the port is closed."""
+    links = Path("/proc/self/fd").iterdir()
+    sockets = [int(link.name) for link in links if link.is_socket()]
+    return all(fcntl.ioctl(number, termios.TIOCOUTQ, bytes(4)) == bytes(4) for number in sockets)
+
+
 def send(packet: bytes, manager_lid: int) -> None:
     """Hand a packet to the fabric.
 
@@ -54,7 +64,8 @@ def send(packet: bytes, manager_lid: int) -> None:
     umad.umad_set_addr(buffer, manager_lid, 0, 0, 0)
     if descriptor < 0 or agent < 0 or umad.umad_send(descriptor, agent, buffer, MAD_BYTES, 0, 0) < 0:
         raise OSError("umad_send")
-    time.sleep(0.1)  # until ibsim has taken it
+    while not is_taken():
+        time.sleep(0.01)
     umad.umad_unregister(descriptor, agent)
     umad.umad_close_port(descriptor)
 
