@@ -39,7 +39,8 @@ _TURN_S = 2.0
 _SILENT_SCRAPES = 10
 # 0.8-20 unplanned failures per 1000 node-days are published; a small cluster needs many to show any.
 _RATE_PER_1000_NODE_DAYS = 12.0
-_PATIENCE_S = 60.0
+# One that ends is noticed at once: this bounds one that hangs, and a busy machine takes a minute to start each.
+_PATIENCE_S = 300.0
 
 T = TypeVar("T")
 

@@ -13,8 +13,11 @@ from typing import Any
 
 import httpx2
 import pytest
+from real.patience import patience
 
-PATIENCE_S = 240.0
+PATIENCE_S = patience(240.0)
+# Some 60 hours are replayed: in half an hour, so that they are not over before a busy machine has looked at them.
+SPEED = 120
 
 
 class Demo:
@@ -24,7 +27,7 @@ class Demo:
         """Start it; its temporary folder lies under `directory`."""
         self.directory = directory
         self.out = directory / "out"
-        options = ["--nodes", "16", "--days", "60", "--speed", "7200", "--no-browser"]
+        options = ["--nodes", "16", "--days", "60", "--speed", str(SPEED), "--no-browser"]
         ports = ["--port", "0", "--dashboard-port", "0"]
         with self.out.open("wb") as out, (directory / "err").open("wb") as err:
             self.process = subprocess.Popen(
@@ -47,7 +50,7 @@ class Demo:
 
     def get(self, path: str) -> Any:
         """What the API answers."""
-        answer = httpx2.get(f"{self.address('API')}/api/v1/{path}", timeout=30.0)
+        answer = httpx2.get(f"{self.address('API')}/api/v1/{path}", timeout=patience(30.0))
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -68,7 +71,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     running = Demo(tmp_path_factory.mktemp("demo"))
     yield running
     running.process.terminate()
-    running.process.wait(60)
+    running.process.wait(patience(60))
 
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kmsg")]  # one test writes there
@@ -76,8 +79,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kmsg")]  # one t
 
 def test_both_addresses_answer(demo: Demo) -> None:
     """They are printed once they do."""
-    assert httpx2.get(f"{demo.address('API')}/readyz").status_code == 200
-    assert httpx2.get(f"{demo.address('Dashboard')}/_stcore/health").status_code == 200
+    assert httpx2.get(f"{demo.address('API')}/readyz", timeout=patience(30.0)).status_code == 200
+    assert httpx2.get(f"{demo.address('Dashboard')}/_stcore/health", timeout=patience(30.0)).status_code == 200
 
 
 def test_history_is_there_with_scores_and_reasons(demo: Demo) -> None:
@@ -92,15 +95,14 @@ def test_history_is_there_with_scores_and_reasons(demo: Demo) -> None:
 def test_the_cluster_moves(demo: Demo) -> None:
     """The replay's moment goes on, and events of it arrive through the sidecar."""
     first = demo.get("cluster")["now"]
-    start = first[:10]
     assert await_value(lambda: demo.get("cluster")["now"] > first)
-    assert await_value(lambda: demo.get(f"events?kind=iteration&since={start}T00:00:00Z")["items"])
+    assert await_value(lambda: demo.get(f"events?kind=iteration&since={first}")["items"])
 
 
 def test_the_ledger_of_the_replayed_run_grows(demo: Demo) -> None:
     """Wall time is split without a rest, and goes on, once the loop has made the first one."""
     path = f"runs/{demo.get('cluster')['run']}/goodput"
-    await_value(lambda: httpx2.get(f"{demo.address('API')}/api/v1/{path}", timeout=30.0).status_code == 200)
+    await_value(lambda: httpx2.get(f"{demo.address('API')}/api/v1/{path}", timeout=patience(30.0)).status_code == 200)
     before = demo.get(path)
     assert sum(before["buckets"].values()) == pytest.approx(before["wall_s"], abs=1e-6)
     assert await_value(lambda: demo.get(path)["wall_s"] > before["wall_s"])
@@ -130,7 +132,7 @@ def test_interrupting_it_leaves_nothing_running(demo: Demo) -> None:
     demo.process.send_signal(signal.SIGINT)
     time.sleep(0.05)
     demo.process.send_signal(signal.SIGINT)
-    assert demo.process.wait(60) == 0
+    assert demo.process.wait(patience(60)) == 0
     assert await_value(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
     assert not list(demo.directory.glob("foreshock-demo-*"))
 
