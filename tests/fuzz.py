@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import orjson
+from real.patience import patience
 
 from parsers.parser import Context, ParseError, clean
 from parsers.registry import PARSERS
@@ -127,11 +128,11 @@ def run(seed: int, known: dict[str, list[bytes]]) -> Counter[str]:
     own = known[name]
     others = known[chance.choice(sorted(known))]
     lines = [mutated(chance, own if chance.random() < 0.85 else others) for _ in range(RUN_LINES)]
-    started = time.monotonic()
-    faulthandler.dump_traceback_later(LIMIT_S * 3, exit=True)
+    started = time.thread_time()
+    faulthandler.dump_traceback_later(patience(LIMIT_S * 3), exit=True)
     counts = feed(name, lines)
     faulthandler.cancel_dump_traceback_later()
-    assert time.monotonic() - started < LIMIT_S, f"{name} took longer than {LIMIT_S} s"
+    assert time.thread_time() - started < LIMIT_S, f"{name} took longer than {LIMIT_S} s of a processor"
     return counts
 
 

@@ -1,10 +1,10 @@
 """The demo's child processes."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
+from real.programs import wait_for
 
 from cli.children import Children
 from cli.errors import Failure
@@ -21,11 +21,7 @@ def alive(pid: int) -> bool:
 
 def wait_until_ended(children: Children, name: str) -> None:
     """Give a short process the time to end."""
-    for _ in range(200):
-        if children._running[name].poll() is not None:
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"{name} did not end")
+    wait_for(f"{name} ends", lambda: children._running[name].poll() is not None)
 
 
 def test_a_process_that_ends_by_itself_is_told_with_its_last_lines(tmp_path: Path) -> None:

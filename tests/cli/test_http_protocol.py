@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from real.patience import patience
 from uvicorn.server import ServerState
 
 from cli import http_protocol
@@ -27,7 +28,7 @@ async def hello(scope: Any, receive: Any, send: Any) -> None:
 @pytest.fixture
 def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     """A server with little patience."""
-    monkeypatch.setattr(http_protocol, "HEADERS_S", 0.2)
+    monkeypatch.setattr(http_protocol, "HEADERS_S", patience(0.2))  # a whole request comes within it
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()
@@ -37,7 +38,7 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     thread.start()
     yield listener.getsockname()
     server.should_exit = True
-    thread.join(10)
+    thread.join(patience(10))
     listener.close()
 
 
@@ -56,7 +57,7 @@ def whole_answer(client: socket.socket) -> bool:
 @pytest.mark.parametrize("sent", [b"G", b"GET / HTTP/1.1\r\nHost:"])
 def test_a_request_that_is_never_whole_ends_the_connection(address: tuple[str, int], sent: bytes, before: bool) -> None:
     """The server closes it."""
-    with socket.create_connection(address, timeout=20) as client:
+    with socket.create_connection(address, timeout=patience(20)) as client:
         if before:
             client.sendall(REQUEST)
             assert whole_answer(client)
@@ -67,23 +68,23 @@ def test_a_request_that_is_never_whole_ends_the_connection(address: tuple[str, i
 
 def test_a_connection_without_a_word_is_closed(address: tuple[str, int]) -> None:
     """It holds a file descriptor."""
-    with socket.create_connection(address, timeout=20) as client:
+    with socket.create_connection(address, timeout=patience(20)) as client:
         assert client.recv(4096) == b""
 
 
 def test_a_connection_that_rests_between_two_requests_stays(address: tuple[str, int]) -> None:
     """That pause is bounded by keep-alive alone."""
-    with socket.create_connection(address, timeout=20) as client:
+    with socket.create_connection(address, timeout=patience(20)) as client:
         client.sendall(REQUEST)
         assert whole_answer(client)
-        threading.Event().wait(0.5)  # longer than headers may take
+        threading.Event().wait(2 * http_protocol.HEADERS_S)  # longer than headers may take
         client.sendall(REQUEST)
         assert whole_answer(client)
 
 
 def test_headers_without_end_are_refused_long_before_they_fill_memory(address: tuple[str, int]) -> None:
     """The parser would take any length."""
-    with socket.create_connection(address, timeout=20) as client, suppress(ConnectionError):
+    with socket.create_connection(address, timeout=patience(20)) as client, suppress(ConnectionError):
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
         sent = 0
         while sent < 64 * MOST_HEADER_BYTES:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real.patience import patience
 
 from collectors import changes, follow, many_files
 from collectors.changes import Changes, tells
@@ -19,7 +20,7 @@ from store.event import Event
 
 SETTINGS = SourceSettings(node="gpu-017", poll_interval_s=0.01, rotation_grace_s=0.05)
 LONG_S = 3600.0
-DEADLINE_S = 20.0  # a test that hears nothing fails
+DEADLINE_S = patience(20.0)  # a test that hears nothing fails
 
 
 def xid(number: int) -> str:
@@ -182,7 +183,7 @@ def test_a_quiet_wait_is_one_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_busy_log_ends_one_sleep_a_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its next line is sure to come meanwhile: what was written in the pause is told when that is over."""
-    slow = Changes(Wake(), 0.2)
+    slow = Changes(Wake(), patience(0.2))  # within it each step of the test is "soon"
     path = tmp_path / "log"
     path.touch()
     slow.watch_file(path, "log")
@@ -345,7 +346,7 @@ def test_a_stop_ends_the_wait_of_a_quiet_source_at_once(tmp_path: Path, pattern:
     waiting = threading.Thread(target=lambda: turns.append(following.collector.collect(LONG_S)), daemon=True)
     waiting.start()
     following.collector.wake.set()
-    waiting.join(20)
+    waiting.join(patience(20))
     assert not waiting.is_alive()
     assert turns[0].events == ()
     assert turns[0].position is not None

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from real.patience import patience
 
 import collectors.training_hook as module
 from cli.ingest import ingest_archive
@@ -167,7 +168,7 @@ if child == 0:
 os.waitpid(child, 0)
 hook.step(3)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=patience(60))
     assert told(path, "what", "iteration") == [("start", None), ("step", 1), ("step", 3)]
 
 
@@ -212,10 +213,14 @@ PROGRAM = """
 import json, os, sys, time
 sys.path.insert(0, {root!r})
 from collectors.training_hook import TrainingHook
+# Time passes while it sleeps, and then alone: a machine that is busy takes none of it.
+clock = [float(sys.argv[3])]
+time.time = time.monotonic = lambda: clock[0]
+def sleep(seconds): clock[0] += seconds
 truth = []
 def did(what, seconds):
-    began = time.monotonic(); time.sleep(seconds)
-    truth.append((what, time.monotonic() - began))
+    sleep(seconds)
+    truth.append((what, seconds))
 hook = TrainingHook("run-7", sys.argv[1], rank=0, write_s=0.1)
 first = sys.argv[2] == "first"
 did("startup", 0.05)
@@ -233,7 +238,7 @@ for i in range(1 if first else 21, 41):
         truth.append(("kept", 0.0))
     if i == 30 and first:
         with hook.saving():
-            time.sleep(0.05)
+            sleep(0.05)
             print(json.dumps(truth), flush=True)
             os.kill(os.getpid(), 9)
 print(json.dumps(truth), flush=True)
@@ -242,16 +247,16 @@ hook.close()
 
 
 def test_a_program_that_is_killed_in_a_save_is_accounted_to_the_millisecond(tmp_path: Path, engine: sa.Engine) -> None:
-    """A real process, killed by SIGKILL while it saves, and started again: its own stop watch is the truth."""
+    """A real process, killed by SIGKILL while it saves, and started again: its own clock is the truth."""
     log = tmp_path / "archive" / "training" / "run-7.jsonl"
     log.parent.mkdir(parents=True)
     found: list[list[tuple[str, float]]] = []
-    for start, ends in (("first", -9), ("second", 0)):
+    for start, ends, begins_s in (("first", -9, 1_740_801_600), ("second", 0, 1_740_801_660)):
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM.format(root=str(ROOT)), str(log), start],
+            [sys.executable, "-c", PROGRAM.format(root=str(ROOT)), str(log), start, str(begins_s)],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=patience(120),
             check=False,
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         )
