@@ -9,13 +9,10 @@ import sqlalchemy as sa
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
-from api import openapi, problem
-from api.deadline import AnswerWithin
-from api.edge import Edge, make_edge
-from api.heartbeats import HeartbeatWriter
-from api.lean import LeanRoutes, body_route, packed_route
-from api.loops import make_loops
-from api.measure import MeasureRequests
+from api.edge import openapi, problem
+from api.edge.admission import Edge, make_edge
+from api.edge.middleware import AnswerWithin, LeanRoutes, MeasureRequests, body_route, packed_route
+from api.loops.runner import make_loops
 from api.routes import (
     advice,
     alerts,
@@ -53,10 +50,10 @@ from api.routes import (
     validations,
     what_if,
 )
-from api.settings import ApiSettings
-from api.state import State
-from parsers.rules import no_rules
-from parsers.rules_file import RulesFile
+from api.server.heartbeats import HeartbeatWriter
+from api.server.settings import ApiSettings
+from api.server.state import State
+from parsers.site_rules.rules import RulesFile, no_rules
 
 PREFIX = "/api/v1"
 _JOIN_S = 3.0
@@ -96,7 +93,8 @@ RESOURCES = (
     sidecars,
 )
 OUTSIDE = (health, metrics)
-# What thousands of sidecars send: see `api.lean`. Heartbeats wait for no database, and so need no watch over that.
+# What thousands of sidecars send: see `api.edge.middleware`. Heartbeats wait for no database, and so need no watch
+# over that.
 _AT_ONCE = {("POST", f"{PREFIX}/heartbeats"): packed_route("post_heartbeats", heartbeats.post_heartbeats)}
 _WRITING = {
     ("POST", f"{PREFIX}/events"): body_route("post_events", events.post_events),

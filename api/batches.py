@@ -13,16 +13,16 @@ from typing import Any
 import orjson
 import zstandard
 
-from api.body import records
-from api.heartbeat_wire import read_heartbeat
-from api.ingest import Rejected, events_of, sift, take_events, take_rollups
-from api.problem import Problem
+from api.edge.body import records
+from api.edge.problem import Problem
+from api.intake.heartbeat_record import read_heartbeat
+from api.intake.records import Rejected, events_of, sift, take_events, take_rollups
 from api.routes.telemetry import read_rollup
-from api.state import State
-from store.append import MAX_AHEAD
-from store.event import Event
-from store.sidecars import SidecarReport
-from store.telemetry import Rollup
+from api.server.state import State
+from store.events.append import MAX_AHEAD
+from store.nodes.sidecars import SidecarReport
+from store.records.event import Event
+from store.records.telemetry import Rollup
 
 KINDS = ("events", "telemetry", "heartbeats")
 
@@ -32,7 +32,7 @@ class NoBatchError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class QueueBatch:
     """One message: its kind, and the JSON array of its records."""
 
     kind: str
@@ -78,7 +78,7 @@ def unpack(data: bytes, encoding: str | None, limit: int) -> bytes:
     return body
 
 
-def check(batch: Batch) -> None:
+def check(batch: QueueBatch) -> None:
     """Refuse what is no batch at all.
 
     Raises:
@@ -94,7 +94,7 @@ def check(batch: Batch) -> None:
         raise NoBatchError("a batch is a JSON array")
 
 
-def take_batches(state: State, batches: Sequence[Batch]) -> list[Refused]:
+def take_batches(state: State, batches: Sequence[QueueBatch]) -> list[Refused]:
     """Store the records of batches that `check` let pass; what does not fit is returned, and leaves the rest alone.
 
     Raises:
@@ -112,7 +112,7 @@ def take_batches(state: State, batches: Sequence[Batch]) -> list[Refused]:
     return read.refused
 
 
-def _read_batch(state: State, number: int, batch: Batch, read: _Read) -> None:
+def _read_batch(state: State, number: int, batch: QueueBatch, read: _Read) -> None:
     now = state.clock()
     try:
         rejected = _sort(batch, read, now)
@@ -123,7 +123,7 @@ def _read_batch(state: State, number: int, batch: Batch, read: _Read) -> None:
         read.refused += [Refused(number, values[entry.line - 1], entry.detail) for entry in rejected]
 
 
-def _sort(batch: Batch, read: _Read, now: datetime) -> Sequence[Rejected]:
+def _sort(batch: QueueBatch, read: _Read, now: datetime) -> Sequence[Rejected]:
     if batch.kind == "events":
         events, rejected = events_of(batch.body)
         read.events += events

@@ -5,11 +5,11 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, Field
 
-from api.nodes import NodeState
+from api.answers.node_states import NodeState
 from api.wire_hints import HintOut
 from api.wire_sidecars import SidecarCounts
-from store.event import Action, Cause, Severity
-from store.hint import HintAction, HintState
+from store.records.event import Action, Cause, Severity
+from store.records.hint import HintAction, HintState
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from store.hint import HintAction, HintState
-from store.placements import PlacementState
+from store.hints.holds import HoldState
+from store.records.hint import HintAction, HintState
 
 
 class PlacementOut(BaseModel):
@@ -17,7 +17,7 @@ class PlacementOut(BaseModel):
     """
 
     scheduler: str = Field(examples=["slurm"])
-    state: PlacementState
+    state: HoldState
     action: HintAction
     detail: str | None
     asked: datetime | None

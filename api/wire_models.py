@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from store.model import ModelKind, ModelRole
+from store.models.registry import ModelKind, ModelRole
 
 
 class RegisteredOut(BaseModel):

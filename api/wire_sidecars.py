@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from store.sidecars import SidecarState
+from store.nodes.sidecars import SidecarState
 
 
 class SidecarOut(BaseModel):

@@ -24,9 +24,9 @@ from real.postgres import postgres
 from real.slurm import Slurm, slurm
 
 from benchmarks.result import Result, quantile, unmeasured
-from store.append import append_nodes
-from store.database import migrate, open_database, writing
-from store.node import Node
+from store.database.connections import migrate, open_database, writing
+from store.events.append import append_nodes
+from store.records.node import Node
 
 WHAT = "fatal fault posted until the scheduler tells that its node is out of service"
 AT_ONCE = "the same for 100 nodes in one request, until the last is"

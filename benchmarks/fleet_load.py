@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.load_bodies import PREFIX, Bodies, events_a_second, request
-from collectors.backoff import Backoff
-from collectors.sidecar_settings import SidecarSettings
+from collectors.agent.sidecar import SidecarSettings
+from collectors.ship.transport import Backoff
 
 Send = Callable[[], Coroutine[None, None, None]]
 

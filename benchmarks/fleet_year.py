@@ -17,14 +17,14 @@ from pathlib import Path
 import psycopg
 import sqlalchemy as sa
 
-from api.ledgers import LedgerTurns
+from api.loops.ledgers import LedgerTurns
 from benchmarks.fleet_losses import loss_rows
 from benchmarks.fleet_places import place_rows, small_rows
 from benchmarks.fleet_rows import Size, flood, score_rows, strikes, telemetry_rows
 from benchmarks.fleet_runs import runs
-from store import schema
-from store.database import migrate, open_database
-from store.partitions import ensure_days
+from store.database.connections import migrate, open_database
+from store.database.partitions import ensure_days
+from store.tables import hint_tables
 
 _UNFILLED = ("seq", "heads")  # numbered by the database; what only a fold needs
 _DAYS_AT_ONCE = 20  # a transaction holds a lock on every partition and index that it makes
@@ -70,7 +70,9 @@ def _fill_day(dsn: str, size: Size, back: int) -> None:
 
 def copy_in(connection: "psycopg.Connection[tuple[object, ...]]", table: str, blocks: Iterable[bytes]) -> None:
     """COPY text into all columns of a table that are not numbered by the database."""
-    columns = [f'"{column.name}"' for column in schema.metadata.tables[table].columns if column.name not in _UNFILLED]
+    columns = [
+        f'"{column.name}"' for column in hint_tables.metadata.tables[table].columns if column.name not in _UNFILLED
+    ]
     with connection.cursor() as cursor, cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
         for block in blocks:
             copy.write(block)
@@ -102,7 +104,7 @@ def main() -> int:
         took = time.monotonic() - began
         held = connection.scalar(sa.text("SELECT pg_size_pretty(pg_database_size('year'))"))
         print(f"{took:.0f} s, {held}")
-        for table in schema.metadata.sorted_tables:
+        for table in hint_tables.metadata.sorted_tables:
             print(table.name, connection.scalar(sa.select(sa.func.count()).select_from(table)))
     return 0
 

@@ -26,7 +26,7 @@ from real.foreshock import Running, serve
 from real.postgres import postgres
 
 from benchmarks.result import Result, seconds
-from store.event import Device, Event, to_wire, with_id
+from store.records.event import Device, Event, to_wire, with_id
 
 WHAT = "ingest through HTTP into PostgreSQL"
 BUDGET = ">= 0.5 x raw COPY of the same rows"

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from parsers.kernel import SIGNS, KernelParser
-from parsers.parser import Context, ParseError
-from store.event import Event
+from parsers.formats.kernel import SIGNS, KernelParser
+from parsers.text.parser import Context, ParseError
+from store.records.event import Event
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/kernel"
 FAULT_SHARE = 0.001

@@ -15,7 +15,7 @@ import orjson
 from real.foreshock import serve, sidecar
 
 from benchmarks.result import Result, quantile, unmeasured
-from store.event import format_time
+from store.records.event import format_time
 
 EVENTS = "fault line in /dev/kmsg until it is an event in the API"
 INCIDENTS = "fault line in /dev/kmsg until its incident counts it in the API"

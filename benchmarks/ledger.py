@@ -27,11 +27,11 @@ from benchmarks.ledger_rows import plan, rows
 from benchmarks.processor import program_s, sessions_s
 from benchmarks.result import Result
 from goodput.stored.refresh import read_all, refresh
-from store import schema
-from store.append import append_events
-from store.database import migrate, open_database, writing
-from store.event import Attribute, Event
-from store.partitions import ensure_days
+from store.database.connections import migrate, open_database, writing
+from store.database.partitions import ensure_days
+from store.events.append import append_events
+from store.records.event import Attribute, Event
+from store.tables import schema
 
 WHAT = "ledgers of 1,000 runs x 30 days over 12,500 nodes"
 BUDGET = "< 5 s on PostgreSQL, incremental as lines arrive"

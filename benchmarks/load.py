@@ -22,8 +22,8 @@ from benchmarks.fleet_load import Fleet, Tally
 from benchmarks.load_bodies import PREFIX
 from benchmarks.load_probe import NODE, Probe
 from benchmarks.result import Result, Verdict, quantile
-from diagnosis.incident import NO_FAULT_KINDS
-from store.sources import NO_FAULT
+from diagnosis.incidents.incident import NO_FAULT_KINDS
+from store.records.event_sources import NO_FAULT
 
 WHAT = "12,500 sidecars reporting: a line read by a sidecar until GET /events shows it"
 BUDGET = "p99 < 2 s at the steady rate, nothing lost"

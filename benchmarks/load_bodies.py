@@ -12,13 +12,13 @@ from typing import Any
 
 import orjson
 
-from collectors.rollup_wire import rollup_to_wire
-from collectors.transport import batch_id, packed
-from parsers.parser import Context
-from parsers.ruled import make_parser
-from store import catalog
-from store.event import format_time, to_wire
-from store.telemetry import Rollup, hour_of
+from collectors.ship.transport import batch_id, packed
+from collectors.spool.queue import rollup_to_wire
+from parsers.registry import make_parser
+from parsers.text.parser import Context
+from store.records import catalog_rows
+from store.records.event import format_time, to_wire
+from store.records.telemetry import Rollup, hour_of
 
 GPUS = 8
 PREFIX = "load-"
@@ -44,7 +44,7 @@ def events_a_second(nodes: int) -> float:
 
 def fault_records() -> list[dict[str, Any]]:
     """The wire records of the catalogue's Xids on eight GPUs, and of link flaps, as the kernel parser gives them."""
-    codes = [int(row["code"]) for row in catalog.rows("xid")]
+    codes = [int(row["code"]) for row in catalog_rows.rows("xid")]
     lines = [
         f"2025-03-01T04:05:06.000000+00:00 n kernel: NVRM: Xid (PCI:0000:{(number % GPUS) + 1:02x}:00): {code}, "
         f"pid=0, name=python, Ch 00000010, what the driver says of it"

@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import kernel_log
-from parsers.kernel import SIGNS
-from parsers.matcher import by_hyperscan, by_re2
-from parsers.signs import Signs
+from parsers.formats.kernel import SIGNS
+from parsers.text.parser import FormatSigns
+from parsers.text.scan import by_hyperscan, by_re2
 
 # Searches a block, from 1 to the end; the number of hits.
 Count = Callable[[bytearray, int], int]
@@ -28,13 +28,13 @@ RUNS = 5
 
 def hyperscan(signs: tuple[str, ...]) -> Count:
     """Hyperscan, as the product uses it."""
-    search = by_hyperscan(Signs(signs))
+    search = by_hyperscan(FormatSigns(signs))
     return lambda block, end: len(search(block, 1, end))
 
 
 def re2_block(signs: tuple[str, ...]) -> Count:
     """One alternation over blocks, as the product uses it."""
-    search = by_re2(Signs(signs))
+    search = by_re2(FormatSigns(signs))
     return lambda block, end: len(search(block, 1, end))
 
 

@@ -25,22 +25,21 @@ from benchmarks.fleet_places import place_rows, small_rows
 from benchmarks.fleet_rows import Size, name, strikes, telemetry_rows
 from benchmarks.fleet_year import copy_in
 from benchmarks.result import Result
-from cli.ingest import ingest_archive
-from predictor.backtest import run_backtest
-from predictor.executor import executor, suited
-from predictor.folds import BacktestSettings
-from predictor.labels import HORIZONS_H
-from predictor.registry import register
-from predictor.scoring import Scorer
-from predictor.training import train
-from simulator.archive import write_archive
-from simulator.cluster import simulate
-from simulator.settings import Settings
-from store.append import append_events
-from store.database import migrate, open_database, writing
-from store.event import Device, Event
-from store.partitions import ensure_days
-from store.read_scores import serving_model
+from cli.commands.ingest import ingest_archive
+from predictor.dataset.executor import executor, suited_processes
+from predictor.dataset.folds import BacktestSettings
+from predictor.dataset.labels import HORIZONS_H
+from predictor.evaluate.backtest import run_backtest
+from predictor.live.scoring import Scorer
+from predictor.live.training import register, train
+from simulator.output.archive import write_archive
+from simulator.simulation import simulate
+from simulator.site import SimulationSettings
+from store.database.connections import migrate, open_database, writing
+from store.database.partitions import ensure_days
+from store.events.append import append_events
+from store.models.registry import serving_model
+from store.records.event import Device, Event
 
 NODES, DAYS, SEED = 1_250, 180, 3
 NEW_EVENTS = 5_000
@@ -72,11 +71,11 @@ def backtest(folder: Path) -> None:
     database = folder / "cluster.db"
     engine = open_database(f"sqlite:///{database}")
     if not (folder / "filled").exists():
-        write_archive(simulate(Settings(NODES, DAYS, SEED)), folder / "archive")
+        write_archive(simulate(SimulationSettings(NODES, DAYS, SEED)), folder / "archive")
         migrate(engine)
         ingest_archive(engine, folder / "archive")
         (folder / "filled").touch()
-    with executor(suited(NODES)) as run:
+    with executor(suited_processes(NODES)) as run:
         measured(f"backtest of {NODES} nodes x {DAYS} days", lambda: run_backtest(engine, BacktestSettings(), run=run))
     peak = [resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     print(f"at most {peak[0]:.0f} MiB here and {peak[1]:.0f} MiB in a worker, of which there are {run.workers}")

@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 import sqlalchemy as sa
 
-from cli.ingest import ingest_archive
-from predictor.lemon_records import WINDOW_D
-from predictor.lemons import TIMES, RepairList, repair_list
-from simulator.archive import write_archive
-from simulator.cluster import Cluster, simulate
-from simulator.settings import DAY_MS, Settings
-from store.database import migrate, open_database
+from cli.commands.ingest import ingest_archive
+from predictor.repair.lemons import TIMES, RepairList, repair_list
+from predictor.repair.records import WINDOW_D
+from simulator.output.archive import write_archive
+from simulator.simulation import SimulatedCluster, simulate
+from simulator.site import DAY_MS, SimulationSettings
+from store.database.connections import migrate, open_database
 
 NODES, DAYS, SEEDS = 400, 120, range(1, 6)
 _FLAPS = 10
@@ -41,7 +41,7 @@ class Found:
     next_out: frozenset[str]
 
 
-def judge(cluster: Cluster, report: RepairList, day: int) -> Found:
+def judge(cluster: SimulatedCluster, report: RepairList, day: int) -> Found:
     """What the list found of what is hidden, as of the beginning of a day."""
     names = cluster.layout.names
     first_ms, at_ms = (day - WINDOW_D) * DAY_MS, day * DAY_MS
@@ -63,7 +63,7 @@ def judge(cluster: Cluster, report: RepairList, day: int) -> Found:
 
 def measure(seed: int, folder: Path) -> Found:
     """One simulated cluster, from its archive to its list."""
-    cluster = simulate(Settings(NODES, DAYS, seed))
+    cluster = simulate(SimulationSettings(NODES, DAYS, seed))
     write_archive(cluster, folder / "archive")
     for unused in ("telemetry", "training"):
         shutil.rmtree(folder / "archive" / unused)
@@ -73,7 +73,7 @@ def measure(seed: int, folder: Path) -> Found:
     return judge(cluster, list_of(engine, cluster), DAYS - WINDOW_D)
 
 
-def list_of(engine: sa.Engine, cluster: Cluster) -> RepairList:
+def list_of(engine: sa.Engine, cluster: SimulatedCluster) -> RepairList:
     """The list 28 days before the end."""
     with engine.connect() as connection:
         return repair_list(connection, cluster.settings.start + timedelta(days=DAYS - WINDOW_D))

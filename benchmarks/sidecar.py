@@ -19,7 +19,7 @@ from real.foreshock import serve, sidecar
 from real.prometheus import node_exporter
 
 from benchmarks.result import Result, Verdict
-from store.telemetry import COUNTERS, GAUGES
+from store.records.telemetry import COUNTERS, GAUGES
 
 WHAT = "sidecar, resident memory and processor time"
 BUDGET = "<= 2 x node_exporter's"

@@ -14,35 +14,35 @@ from typing import Any
 
 import click
 
-from cli.errors import Failure
+from cli.console.errors import Failure
 
 # name: module under `cli` that holds a click command or group of the same name (with - for _).
 COMMANDS = {
-    "advise": "cli.advise",
-    "backtest": "cli.backtest",
-    "consume": "cli.consume",
-    "dashboard": "cli.dashboard",
-    "db": "cli.db",
-    "demo": "cli.demo",
-    "diagnose": "cli.diagnose",
-    "doctor": "cli.doctor",
-    "formats": "cli.formats",
-    "goodput": "cli.goodput",
-    "health": "cli.health",
-    "hints": "cli.hints",
-    "ingest": "cli.ingest",
-    "lemons": "cli.lemons",
-    "links": "cli.links",
-    "models": "cli.models",
-    "parse": "cli.parse",
-    "policy": "cli.policy",
-    "rules": "cli.rules",
-    "score": "cli.predict",
-    "serve": "cli.serve",
-    "sidecar": "cli.sidecar",
-    "simulate": "cli.simulate",
-    "train": "cli.predict",
-    "what-if": "cli.what_if",
+    "advise": "cli.commands.advise",
+    "backtest": "cli.commands.backtest",
+    "consume": "cli.commands.consume",
+    "dashboard": "cli.commands.dashboard",
+    "db": "cli.commands.db",
+    "demo": "cli.commands.demo",
+    "diagnose": "cli.commands.diagnose",
+    "doctor": "cli.commands.doctor",
+    "formats": "cli.commands.formats",
+    "goodput": "cli.commands.goodput",
+    "health": "cli.commands.health",
+    "hints": "cli.commands.hints",
+    "ingest": "cli.commands.ingest",
+    "lemons": "cli.commands.lemons",
+    "links": "cli.commands.links",
+    "models": "cli.commands.models",
+    "parse": "cli.commands.parse",
+    "policy": "cli.commands.policy",
+    "rules": "cli.commands.rules",
+    "score": "cli.commands.predict",
+    "serve": "cli.commands.serve",
+    "sidecar": "cli.commands.sidecar",
+    "simulate": "cli.commands.simulate",
+    "train": "cli.commands.predict",
+    "what-if": "cli.commands.what_if",
 }
 
 
@@ -62,12 +62,12 @@ class LazyGroup(click.Group):
 
     def make_context(self, *args: Any, **more: Any) -> click.Context:
         """As click does; here `--help` of the group is printed."""
-        with _told():
+        with _reader_gone():
             return super().make_context(*args, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
         """As click does; here the subcommand runs."""
-        with _told():
+        with _reader_gone():
             return super().invoke(ctx)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
@@ -106,7 +106,7 @@ def help_of(name: str) -> str:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _reader_gone() -> Iterator[None]:
     """A broken pipe under a name that click does not know."""
     try:
         yield

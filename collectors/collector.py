@@ -9,15 +9,45 @@ A collector keeps no promise about disks or servers: it says what it saw and whe
 saved together, so that a crash at any moment neither loses a line nor sends it under a second id.
 """
 
-from collections.abc import Mapping
+import os
+import select
+import weakref
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import Any, Protocol, TypeAlias
+from urllib.parse import unquote
 
-from collectors.wake import Wake
-from parsers.rules import RulesSource
-from store.event import Event
-from store.telemetry import Rollup
+from parsers.site_rules.rules import RulesSource
+from store.records.event import Event
+from store.records.telemetry import Rollup
+
+# A wait that another thread ends at once: so a quiet source sleeps for seconds and still stops promptly.
+
+
+class Wake:
+    """Once set it stays so. Costs one descriptor (eventfd), let go of with the object."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        weakref.finalize(self, os.close, self._descriptor).atexit = False
+        self.is_set = False
+
+    def set(self) -> None:
+        """End the present wait and all that come. Any thread may call it."""
+        self.is_set = True
+        os.eventfd_write(self._descriptor, 1)
+
+    def wait(self, wait_s: float, *descriptors: int) -> list[int]:
+        """Wait for `set`, or until one of the descriptors can be read; these are returned."""
+        if wait_s <= 0 and not descriptors:
+            return []
+        poll = select.poll()
+        for descriptor in (self._descriptor, *descriptors):
+            poll.register(descriptor, select.POLLIN)
+        ready = poll.poll(int(1000 * wait_s) + 1 if wait_s > 0 else 0)  # rounded up: less would spin
+        return [descriptor for descriptor, _events in ready if descriptor != self._descriptor]
+
 
 Position: TypeAlias = Mapping[str, Any]  # plain JSON: a collector alone knows what its own means
 
@@ -27,7 +57,7 @@ class SourceError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class CollectorTurn:
     """What one turn of a collector gave. `position` is None where there is nothing to remember."""
 
     events: tuple[Event, ...] = ()
@@ -77,8 +107,28 @@ class Collector(Protocol):
             SourceError: the source cannot be read; the message names the remedy.
         """
 
-    def collect(self, wait_s: float) -> Collected:
+    def collect(self, wait_s: float) -> CollectorTurn:
         """What is new; waits at most `wait_s` for it and may come back with nothing."""
 
     def close(self) -> None:
         """Let go of files and processes; it may be opened again."""
+
+
+# Options behind a SPEC's address, never sent to the host: `scrape:http://host:9500/metrics#keep=site_.*&keep=other`.
+
+
+def split_options(spec: str, address: str, known: Sequence[str]) -> tuple[str, dict[str, list[str]]]:
+    """The address without its options, and every option's values. `%26` stands for a `&` within a value.
+
+    Raises:
+        SourceError: an option that is not known, or without a value.
+    """
+    address, _hash, text = address.partition("#")
+    options: dict[str, list[str]] = {}
+    for part in filter(None, text.split("&")):
+        name, _equals, value = part.partition("=")
+        if name not in known or not value:
+            allowed = ", ".join(f"{option}=..." for option in known)
+            raise SourceError(f"{spec}: {part!r} is no option of this source: use {allowed}")
+        options.setdefault(name, []).append(unquote(value))
+    return address, options

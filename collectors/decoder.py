@@ -4,11 +4,14 @@ A parser may hold an event back until its next line. What it held when the sidec
 the lines before the saved position once more and throwing away what comes out: `rehearse`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from parsers.parser import ParseError, Parser
-from store.event import Event, event_id
+from parsers.text.parser import ParseError, Parser
+from store.records.event import Attribute, Event, event_id
+from store.records.fault_catalog import with_kind_meaning
 
 
 class Decoder:
@@ -84,3 +87,110 @@ def number(event: Event, origin: str) -> Event:
     The time is no part of it where the origin is: an estimate of the boot time may differ after a restart.
     """
     return replace(event, id=event_id(replace(event, time=None) if origin else event, origin))
+
+
+# Lines that nobody read, as events of their own: whatever they said of a fault is unknown.
+#
+# Each is of one place in its source (`origin`), so that the same gap is the same event whenever it is noticed.
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def overrun(node: str, boot: str, seq: int, lost: int, moment_us: int) -> Event:
+    """Records of the kernel's ring before this one were overwritten; `moment_us` is the Unix time of this one."""
+    message = f"{lost} kernel log records were overwritten before they could be read."
+    moment = _EPOCH + timedelta(microseconds=moment_us)
+    return gap(node, moment, f"kmsg:{boot}:{seq}:gap", message, {"lost": lost, "origin": "kmsg"})
+
+
+def boot_ended(node: str, boot: str, seq: int, moment_us: int) -> Event:
+    """A boot's ring is gone: what it held after this record was not read; how much that was is not known.
+
+    Args:
+        moment_us: Unix time when the next boot began.
+    """
+    message = f"The kernel log of the boot before was read up to record {seq}: what followed is not known."
+    moment = _EPOCH + timedelta(microseconds=moment_us)
+    attributes: dict[str, Attribute] = {"origin": "kmsg", "boot": boot, "last": seq}
+    return gap(node, moment, f"kmsg:{boot}:{seq}:unread", message, attributes, "reboot")
+
+
+def gap(
+    node: str, time: datetime, origin: str, message: str, attributes: Mapping[str, Attribute], variant: str = ""
+) -> Event:
+    """A gap of any source; `attributes` hold `lost` where the number is known."""
+    source = "kernel" if origin.startswith(("kmsg:", "journal:")) else "sidecar"
+    event = Event(time, node, source, "collector_gap", message=message, attributes=dict(attributes))
+    return number(with_kind_meaning(event, variant), origin)
+
+
+# What a program prints again and again, to what is new in it. Pure; its state is plain JSON.
+#
+# A counter becomes its increase since the last run: the tools print what was counted since it was cleared, and nothing
+# of
+# one that is 0. Anything else is told when it appears, and again only after a run that lacked it.
+
+# A fabric of 100,000 GPUs has some 50,000 ports; few of them have counted an error.
+MOST_COUNTERS = 20_000
+MOST_STANDING = 5_000
+_COUNTER = "counter"
+# Attributes that say where a counter is, besides its device.
+_PLACE = ("lid", "path", "hca", "switch")
+
+
+class RepeatFilter:
+    """Everything that one program ever printed, as far as it matters."""
+
+    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
+        saved = state or {}
+        self._counters: dict[str, int] = dict(saved.get("counters", {}))
+        self._standing: set[str] = set(saved.get("standing", ()))
+        self._ran = bool(saved.get("ran"))
+        self.left_out = 0  # counters beyond MOST_COUNTERS
+
+    def state(self) -> dict[str, Any]:
+        """Everything, as plain JSON."""
+        return {"counters": self._counters, "standing": sorted(self._standing), "ran": self._ran}
+
+    def add(self, events: Iterable[Event], now: datetime, origin: str) -> list[Event]:
+        """The new ones of a run that began at `now`.
+
+        Args:
+            origin: the run's own name, for what bears no time: it is an observation of this moment, and no other's.
+        """
+        standing: set[str] = set()
+        found = []
+        for event in events:
+            if event.kind == _COUNTER and isinstance(event.attributes.get("count"), int):
+                found += [self._dated(rise, now, origin) for rise in self._rise(event)]
+                continue
+            seen = event_id(replace(event, line=None))
+            if len(standing) < MOST_STANDING:
+                standing.add(seen)
+            if seen not in self._standing:
+                found.append(self._dated(event, now, origin))
+        self._standing, self._ran = standing, True
+        return found
+
+    def _rise(self, event: Event) -> Iterator[Event]:
+        name = event.attributes.get("counter")
+        count = int(event.attributes["count"] or 0)
+        where = "/".join(str(event.attributes[key]) for key in _PLACE if key in event.attributes)
+        key = f"{event.node or ''}|{event.device.key()}|{where}|{name}"
+        before = self._counters.get(key)
+        if before is None and len(self._counters) >= MOST_COUNTERS:
+            self.left_out += 1
+            return
+        self._counters[key] = count
+        if before is None and not self._ran:
+            return  # where it stands, not an increase
+        increase = count - (before or 0) if count >= (before or 0) else count
+        if increase > 0:
+            attributes: dict[str, Attribute] = {**event.attributes, "count": increase, "total": count}
+            yield replace(event, message=f"{name} rose by {increase}", attributes=attributes)
+
+    @staticmethod
+    def _dated(event: Event, now: datetime, origin: str) -> Event:
+        if event.time is not None:
+            return number(event, "")  # its own moment tells it apart: printed again, it is the same
+        return replace(number(event, f"{origin}:{event.line}"), time=now)

@@ -1,16 +1,111 @@
 """The sidecar's own figures, all in one registry."""
 
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from platform import python_version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 
-from collectors.source_metrics import SourceFigures, SourceMetrics
-from collectors.version import installed_version
+from collectors.collector import CollectorTurn
+from collectors.spool.segments import write_atomically
+
+# The figures of each source, plain numbers until somebody asks: a turn counts, and a scrape shows.
 
 _PREFIX = "foreshock_sidecar"
+_GAUGES = (
+    ("source_up", "Whether the source was readable at its last turn.", "is_up"),
+    ("source_blocked", "Whether the source waits for room in the spool.", "is_blocked"),
+    ("source_stalled", "Threads of the source that hang past the deadline.", "stalled"),
+    (
+        "source_last_event_timestamp_seconds",
+        "When the source last gave an event; 0: not yet.",
+        "last_event_s",
+    ),
+)
+_COUNTERS = (
+    ("lines", "Lines, records or samples read.", "lines"),
+    ("events", "Events that they gave.", "events"),
+    ("parse_errors", "Lines of the right format that were broken.", "errors"),
+    ("lost_records", "Records that a source dropped before they were read.", "lost"),
+    ("source_failures", "Times that a source failed and was opened anew.", "failures"),
+)
+
+
+class SourceMetrics:
+    """The figures of one source; its totals are what heartbeats say of it. `stalled` is for whoever sees it."""
+
+    def __init__(self, spec: str) -> None:
+        self.spec = spec
+        self.is_up = False
+        self.is_blocked = False
+        self.stalled = 0
+        self.last_event_s = 0.0  # Unix time
+        self.totals = {"lines": 0, "events": 0, "errors": 0, "lost": 0, "failures": 0}
+
+    def count(self, collected: CollectorTurn) -> None:
+        """Add one turn."""
+        if collected.events:
+            self.last_event_s = time.time()
+        self.totals["lines"] += collected.lines
+        self.totals["events"] += len(collected.events)
+        self.totals["errors"] += collected.errors
+        self.totals["lost"] += collected.lost
+
+    def failed(self) -> None:
+        """It could not be read."""
+        self.is_up = False
+        self.totals["failures"] += 1
+
+    def set_up(self, up: bool) -> None:
+        """Whether it was readable at its last turn."""
+        self.is_up = up
+
+    def set_blocked(self, blocked: bool) -> None:
+        """Whether it waits for room in the spool."""
+        self.is_blocked = blocked
+
+
+class SourceFigures(Collector):
+    """Every source's, by its SPEC; sources may come and go."""
+
+    def __init__(self, sources: Mapping[str, SourceMetrics]) -> None:
+        self._sources = sources
+
+    def collect(self) -> Iterator[Metric]:
+        """One sample of each source and figure."""
+        sources = list(self._sources.values())
+        for name, text, slot in _GAUGES:
+            gauge = GaugeMetricFamily(f"{_PREFIX}_{name}", text, labels=("source",))
+            for source in sources:
+                gauge.add_metric((source.spec,), float(getattr(source, slot)))
+            yield gauge
+        for name, text, key in _COUNTERS:
+            counter = CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=("source",))
+            for source in sources:
+                counter.add_metric((source.spec,), source.totals[key])
+            yield counter
+
+    def describe(self) -> list[Metric]:
+        """Nothing to look at when it is registered."""
+        return []
+
+
+# Which release of Foreshock this is, without importlib.metadata: that would cost the sidecar 4 MB of memory.
+
+
+def installed_version() -> str:
+    """As the folder beside the installed packages says it; `unknown` where there is none."""
+    for place in filter(None, sys.path):
+        for found in Path(place).glob("foreshock-*.dist-info"):
+            return found.name.removeprefix("foreshock-").removesuffix(".dist-info")
+    return "unknown"
+
+
 _LATENCY_S = (0.01, 0.05, 0.25, 1.0, 5.0)
 
 
@@ -84,3 +179,25 @@ class SidecarMetrics:
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"{_PREFIX}_{name}", text, labels, registry=self.registry)
+
+
+# The figures as a file for node_exporter's textfile collector, for nodes where no further port may be opened.
+
+
+class TextFile:
+    """`--textfile PATH.prom`: written whole or not at all; others may read it. node_exporter adds its own time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, metrics: SidecarMetrics) -> None:
+        """Replace the file. It lacks `process_*`: those names are node_exporter's own on that page.
+
+        Raises:
+            OSError: it cannot be written; the old one stays.
+        """
+        write_atomically(self._path, metrics.page(process=False), mode=0o644)
+
+    def remove(self) -> None:
+        """A sidecar that has ended has no figures."""
+        self._path.unlink(missing_ok=True)

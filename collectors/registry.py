@@ -15,7 +15,7 @@ from collectors.collector import Collector, SourceError, SourceSettings
 class Scheme:
     """Where a collector is, and the form of its SPEC; the class is made with what follows the scheme's colon."""
 
-    module: str  # under collectors/
+    module: str  # under collectors/sources/
     name: str  # of the class, or of the function that chooses one
     form: str  # what users write
 
@@ -23,12 +23,12 @@ class Scheme:
 SCHEMES: Mapping[str, Scheme] = {
     "kmsg": Scheme("kmsg", "KmsgCollector", "kmsg"),
     "journal": Scheme("journal", "JournalCollector", "journal[:DIR]"),
-    "file": Scheme("many_files", "file_collector", "file:PATH[:FORMAT]"),
-    "exec": Scheme("exec_source", "ExecCollector", "exec:FORMAT:COMMAND"),
+    "file": Scheme("file", "file_collector", "file:PATH[:FORMAT]"),
+    "exec": Scheme("exec", "ExecCollector", "exec:FORMAT:COMMAND"),
     "infiniband": Scheme("infiniband", "InfinibandCollector", "infiniband[:DIR]"),
     "scrape": Scheme("scrape", "ScrapeCollector", "scrape:URL"),
     "nvml": Scheme("nvml", "NvmlCollector", "nvml"),
-    "nvrx": Scheme("cycle_files", "CycleFilesCollector", "nvrx:DIR"),
+    "nvrx": Scheme("nvrx", "CycleFilesCollector", "nvrx:DIR"),
     "checkpoints": Scheme("checkpoints", "CheckpointsCollector", "checkpoints:DIR"),
     "prometheus": Scheme("prometheus", "PrometheusCollector", "prometheus:URL"),
 }
@@ -50,5 +50,5 @@ def make_collector(spec: str, settings: SourceSettings) -> Collector:
     scheme = SCHEMES.get(name)
     if scheme is None:
         raise SourceError(f"{spec!r} is no source: use {forms()}")
-    made = getattr(importlib.import_module(f"collectors.{scheme.module}"), scheme.name)(rest, settings)
+    made = getattr(importlib.import_module(f"collectors.sources.{scheme.module}"), scheme.name)(rest, settings)
     return cast("Collector", made)

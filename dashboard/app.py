@@ -9,9 +9,10 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import panels, words
-from dashboard.client import Address, Client, Trouble
-from dashboard.panels import Site
+from dashboard.client import ApiAddress, ApiClient, ApiProblem
+from dashboard.panels import page
+from dashboard.panels.page import Site
+from dashboard.text import words
 from dashboard.views import cluster, collection, goodput, hints, models, node, repair
 
 # Streamlit leaves a sixth of the screen empty above the first line, and fades what is being asked again.
@@ -42,13 +43,13 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-@st.cache_resource(show_spinner=False, on_release=Client.close)
-def _client(server: str, token_file: Path | None, _changed: float) -> Client:
+@st.cache_resource(show_spinner=False, on_release=ApiClient.close)
+def _client(server: str, token_file: Path | None, _changed: float) -> ApiClient:
     """One connection pool for every session; a token file that changes makes a new one."""
-    return Client(Address(server, token_file.read_text(encoding="utf-8").strip() if token_file else None))
+    return ApiClient(ApiAddress(server, token_file.read_text(encoding="utf-8").strip() if token_file else None))
 
 
-def client(server: str, token_file: Path | None) -> Client:
+def client(server: str, token_file: Path | None) -> ApiClient:
     """The API's client.
 
     Raises:
@@ -57,7 +58,7 @@ def client(server: str, token_file: Path | None) -> Client:
     try:
         return _client(server, token_file, token_file.stat().st_mtime if token_file else 0.0)
     except (OSError, UnicodeDecodeError) as error:
-        raise Trouble(f"The token file {token_file} cannot be read ({error}): correct --token-file.") from error
+        raise ApiProblem(f"The token file {token_file} cannot be read ({error}): correct --token-file.") from error
 
 
 def main(argv: list[str]) -> None:
@@ -66,7 +67,7 @@ def main(argv: list[str]) -> None:
     st.html(f"<style>{STYLE}</style>")
     st.logo(LOGO, size="large")
     given = arguments(argv)
-    with panels.troubles():
+    with page.troubles():
         api = client(given.server, given.token_file)
         nodes = st.Page(lambda: node.page(Site(api, nodes)), title="Node", icon=":material/dns:", url_path="node")
         site = Site(api, nodes)

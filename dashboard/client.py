@@ -12,23 +12,14 @@ from urllib.parse import quote
 
 import httpx2
 
-from dashboard.advice import CheckpointAdvice, GainsAdvice, SparesAdvice
-from dashboard.answers import (
-    AuditEntry,
-    Cluster,
-    Event,
-    Incident,
-    Ledger,
-    Node,
-    NodeDetail,
-    Run,
-)
-from dashboard.decoding import AnswerError, decode
-from dashboard.goodput_answers import Causes, ClusterGoodput
-from dashboard.hint_answers import BudgetUse, Hindsight, Hint, PolicyInForce, Stopped, Trip
-from dashboard.model_answers import Models
-from dashboard.repair_answers import RepairList
-from dashboard.sidecars import Sidecar
+from dashboard.answers.cluster import AuditEntry, Cluster, Event, Incident, Ledger, Node, NodeDetail, Run
+from dashboard.answers.decoding import AnswerError, decode
+from dashboard.answers.goodput import Causes, ClusterGoodput
+from dashboard.answers.hints import BudgetUse, Hindsight, Hint, PolicyInForce, Stopped, Trip
+from dashboard.answers.models import Models
+from dashboard.answers.repair import RepairList
+from dashboard.text.advice import CheckpointAdvice, GainsAdvice, SparesAdvice
+from dashboard.text.sidecars import Sidecar
 
 T = TypeVar("T")
 
@@ -37,25 +28,25 @@ PAGE = 1000
 MAX_ITEMS = 20_000  # a limit on every loop: 12,500 nodes fit
 
 
-class Trouble(Exception):  # noqa: N818  # it is what the page shows, not what the programmer did wrong
+class ApiProblem(Exception):  # noqa: N818  # it is what the page shows, not what the programmer did wrong
     """The API did not give what was asked; the message is one sentence with the remedy, fit to be shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ApiAddress:
     """Where the API is, and the token that it wants (None on loopback without tokens)."""
 
     server: str
     token: str | None = None
 
 
-class Client:
+class ApiClient:
     """Reads and acts through `/api/v1`; safe to share between threads."""
 
-    def __init__(self, address: Address, transport: httpx2.BaseTransport | None = None) -> None:
+    def __init__(self, address: ApiAddress, transport: httpx2.BaseTransport | None = None) -> None:
         self.server = address.server.rstrip("/")
         if address.token and not (address.token.isascii() and address.token.isprintable()):
-            raise Trouble("The token is none: it holds a line break or a letter beyond ASCII. Correct --token-file.")
+            raise ApiProblem("The token is none: it holds a line break or a letter beyond ASCII. Correct --token-file.")
         headers = {"Authorization": f"Bearer {address.token}"} if address.token else {}
         try:
             url = httpx2.URL(f"{self.server}/api/v1/")
@@ -65,7 +56,7 @@ class Client:
                 base_url=url, headers=headers, timeout=TIMEOUT_S, transport=transport, trust_env=trusting
             )
         except httpx2.InvalidURL as error:
-            raise Trouble(
+            raise ApiProblem(
                 f"{self.server!r} is no address: start the dashboard with --server http://HOST:PORT"
             ) from error
 
@@ -215,8 +206,8 @@ class Client:
             raise self._strange(f"expected an object, got {type(body).__name__}")
         return body
 
-    def _strange(self, why: str) -> Trouble:
-        return Trouble(f"The answer of {self.server} is not Foreshock's ({why}): check --server and its version.")
+    def _strange(self, why: str) -> ApiProblem:
+        return ApiProblem(f"The answer of {self.server} is not Foreshock's ({why}): check --server and its version.")
 
     def _get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         return self._send("GET", path, params or {})
@@ -226,13 +217,13 @@ class Client:
         try:
             response = self._http.request(method, path, params=dict(params), json=body)
         except httpx2.TimeoutException as error:
-            raise Trouble(f"{self.server} did not answer within {TIMEOUT_S:.0f} s: it may be overloaded.") from error
+            raise ApiProblem(f"{self.server} did not answer within {TIMEOUT_S:.0f} s: it may be overloaded.") from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise Trouble(
+            raise ApiProblem(
                 f"Nothing answers at {self.server} ({error}): start it with `foreshock serve`, or correct --server."
             ) from error
         if response.status_code >= 400:
-            raise Trouble(_sentence(response, self.server))
+            raise ApiProblem(_sentence(response, self.server))
         try:
             return response.json() if response.content else {}
         except ValueError as error:

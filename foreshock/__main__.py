@@ -15,7 +15,7 @@ def own_entries(path: Sequence[str], environ: Mapping[str, str], working_folder:
 
     The folder that holds this package stays (in a checkout it may be the working folder), and so do Python's own.
     """
-    own = {os.path.realpath(one) for one in (Path(__file__).parents[1], *sysconfig.get_paths().values())}
+    own = {os.path.realpath(one) for one in (str(Path(__file__).parents[1]), *sysconfig.get_paths().values())}
     named = [one for one in environ.get("PYTHONPATH", "").split(os.pathsep) if one]
     foreign = {os.path.realpath(one) for one in (*named, working_folder)} - own
     return [one for one in path if os.path.realpath(one or working_folder) not in foreign]

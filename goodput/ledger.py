@@ -10,24 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from goodput.formulas.ratios import run_ratios
+from goodput.formulas.ettr import run_ratios
 from goodput.formulas.shape import Shape
-from goodput.log.pace import Pace, pace_of
-from goodput.log.training_log import LogLine, known_at, sessions, shape_in, with_told_ends
-from goodput.timeline import BUCKETS, HOUR_MS, Bucket, Segment, from_ms, merged, sums
-from goodput.wall_time.attempts import attempts_of
-from goodput.wall_time.blame import Evidence
-from goodput.wall_time.bounds import bounds_ms
-from goodput.wall_time.details import details_of
-from goodput.wall_time.gpu_time import gpu_ms, gpus_of, held, nodes_in, sized
-from goodput.wall_time.interruption import Interruption
-from goodput.wall_time.saves_now import saves_now
-from goodput.wall_time.settling import settle
-from goodput.wall_time.walk import UnfinishedSave, Walked, Walker
-from goodput.wall_time.wall import interruptions_of, lay
-from store.event import Event, format_time
-from store.job import Job
-from store.outage import Outage
+from goodput.log.training_log import IterationPace, TrainingLine
+from goodput.timeline import BUCKETS, HOUR_MS, Bucket, Segment, bounds_ms, from_ms, gpu_ms, sums
+from goodput.wall_time.attempts import Interruption, UnfinishedSave
+from store.records.event import Event, format_time
+from store.records.job import Job
+from store.records.outage import Outage
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +25,17 @@ class RunRecords:
     """What is known of a run.
 
     `log` is in the order in which it was written; `leaves` is each node's leaf switch, `gpus` how many it has.
-    `pace` is that of the whole log, where `log` is folded (`goodput/log/fold.py`).
+    `pace` is that of the whole log, where `log` is folded (`goodput/log/folded_log.py`).
     """
 
     run: str
     jobs: Sequence[Job] = ()
-    log: Sequence[LogLine] = ()
+    log: Sequence[TrainingLine] = ()
     faults: Sequence[Event] = ()
     outages: Sequence[Outage] = ()
     leaves: Mapping[str, str] = field(default_factory=dict)
     gpus: Mapping[str, int] = field(default_factory=dict)
-    pace: Pace | None = None
+    pace: IterationPace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +82,7 @@ class Ledger:
 
     @property
     def bounds_ms(self) -> dict[Bucket, tuple[int, int]]:
-        """The least and the most milliseconds that each bucket may truly hold (goodput/wall_time/bounds.py)."""
+        """The least and the most milliseconds that each bucket may truly hold (goodput/timeline.py)."""
         return bounds_ms(self.segments)
 
     @property
@@ -122,47 +112,3 @@ class Ledger:
             ],
             "details": dict(self.details),
         }
-
-
-def account(records: RunRecords, until_ms: int | None = None) -> Ledger:
-    """Split a run's wall time.
-
-    Args:
-        until_ms: account as of this moment, milliseconds since 1970: what was known later is left out.
-    """
-    known = records.log if until_ms is None else known_at(records.log, until_ms)
-    log = with_told_ends(known)
-    phases = [line for line in log if line.kind == "training_phase"]
-    attempts = attempts_of(records.jobs, sessions(log), until_ms, phases)
-    begins = [attempt.begin_ms for attempt in attempts if attempt.begin_ms is not None]
-    start_ms = min(begins, default=0)
-    # A log without any date counts from its own beginning: no moment of the calendar bounds it.
-    limit_ms = until_ms if begins else None
-    evidence = Evidence(records.faults, records.outages, records.leaves)
-    walker = Walker(log, evidence, limit_ms, records.pace or pace_of(known))
-    walked: list[Walked] = []
-    cursor = start_ms
-    for attempt in attempts:
-        walked.append(walker.walk(attempt, cursor))
-        cursor = max(cursor, walked[-1].end_ms)
-    settle(walked, walker.tells_saves)
-    wall = lay(walked, start_ms)
-    return Ledger(
-        run=records.run,
-        nodes=max(map(nodes_in, attempts), default=0) or None,
-        gpus=gpus_of(max(attempts, key=nodes_in), records.gpus) if attempts else None,
-        dated=bool(begins),
-        start_ms=start_ms,
-        end_ms=cursor,
-        segments=merged(piece.segment for piece in wall),
-        interruptions=sized(interruptions_of(walked, wall), walked, records.gpus),
-        saves=tuple(save for one in walked for save in one.saves),
-        attempts=len(attempts),
-        is_open=bool(attempts) and attempts[-1].end_ms is None,
-        held=held(walked, wall, records.gpus),
-        iteration_ms=walker.median_ms,
-        shape=shape_in(log),
-        saves_now=saves_now([one.saves for one in walked]),
-        unfinished_saves=tuple(save for one in walked for save in one.unfinished),
-        details=details_of(walked, log),
-    )

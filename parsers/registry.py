@@ -5,9 +5,14 @@ A format is loaded when it is asked for: who reads one need not wait for all.
 """
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
-from parsers.parser import Format
+from parsers.site_rules.rules import NO_RULES, RulesSource, SiteRules
+from parsers.text.parser import Context, Format, ParseError, Parser
+from store.records.event import Event
 
 # Each is the FORMAT of the module of its name.
 _NAMES = (
@@ -55,7 +60,7 @@ class _Formats(Mapping[str, Format]):
     def __getitem__(self, name: str) -> Format:
         found = self._formats[name]
         if found is None:
-            found = self._formats[name] = importlib.import_module(f"parsers.{name}").FORMAT
+            found = self._formats[name] = importlib.import_module(f"parsers.formats.{name}").FORMAT
         return found
 
     def __contains__(self, name: object) -> bool:
@@ -69,3 +74,156 @@ class _Formats(Mapping[str, Format]):
 
 
 PARSERS: Mapping[str, Format] = _Formats(_NAMES)
+
+
+# Which format a log is of, by what its lines say; and logs in which lines of several formats stand together.
+#
+# detect(["Nov 20 22:18:11 928774 [8EAC6C0] 0x02 -> SUBNET UP"]) -> "opensm"
+
+# How many lines to look at: a training log opens with some 1,500 lines of settings.
+SAMPLE_LINES = 4000
+# What a log of several formats is called; `make_parser` knows it.
+MIXED = "mixed"
+
+
+def detect(sample_lines: Sequence[str]) -> str | None:
+    """The name of the format that the lines speak for, MIXED where they speak for several; None for none."""
+    hits: Counter[str] = Counter()
+    in_document = False
+    for text in sample_lines:
+        name = recognise(text)
+        if name is None:
+            continue
+        if PARSERS[name].shape == "document":
+            in_document = True
+        elif in_document and text[:1].isspace():  # a kernel message, say, that the document quotes
+            continue
+        if PARSERS[name].shape == "table":  # its rows are of no form that could be told
+            return name
+        hits[name] += 1
+    if len(hits) > 1:
+        return MIXED
+    return next(iter(hits), None)
+
+
+def recognise(text: str) -> str | None:
+    """The format that a line speaks for, the first of the registry that recognises it; None where none does."""
+    return next((name for name, entry in PARSERS.items() if entry.recognises.search(text)), None)
+
+
+class MixedParser:
+    """Hands each line to the format that it speaks for.
+
+    A line that speaks for none may be more of any record before it: every format met so far is shown it.
+    """
+
+    def __init__(self, make: Callable[[str], Parser]) -> None:
+        """`make` gives the parser of a format's name."""
+        self._make = make
+        self._parsers: dict[str, Parser] = {}
+
+    def feed(self, text: str, line: int) -> Iterable[Event]:
+        """The events of one line.
+
+        Raises:
+            ParseError: the line is broken to all that were shown it.
+        """
+        name = recognise(text)
+        if name is not None:
+            if name not in self._parsers:
+                self._parsers[name] = self._make(name)
+            return self._parsers[name].feed(text, line)
+        return _all([partial(parser.feed, text, line) for parser in self._parsers.values()])
+
+    def flush(self) -> Iterable[Event]:
+        """What the formats held back."""
+        return _all([parser.flush for parser in self._parsers.values()])
+
+
+def _all(steps: Sequence[Callable[[], Iterable[Event]]]) -> list[Event]:
+    """The events of every step; an error only where there is nothing else."""
+    found: list[Event] = []
+    broken: ParseError | None = None
+    for step in steps:
+        try:
+            for event in step():
+                found.append(event)  # extend() does not promise to keep them
+        except ParseError as error:
+            broken = broken or error
+    if broken is not None and not found:
+        raise broken
+    return found
+
+
+# A parser under a site's rules: faults judged anew, patterns searched beside the format's own.
+#
+#     parser = make_parser("kernel", context, rules_file.current)
+#
+# Rules may change while a log is followed: the next line is read by the new ones.
+
+if TYPE_CHECKING:
+    from parsers.site_rules.patterns import PatternMatcher
+
+# The format whose lines are searched for patterns: the one that reads lines of any program.
+SEARCHED = "kernel"
+
+
+def make_parser(format_name: str, context: Context, rules: RulesSource | None = None) -> Parser:
+    """A format's parser, or that of several (`MIXED`), under a site's rules where there are any.
+
+    Raises:
+        KeyError: there is no such format.
+    """
+    if format_name == MIXED:
+        return MixedParser(lambda name: make_parser(name, context, rules))
+    inner = PARSERS[format_name].make(context)
+    return inner if rules is None else SiteRulesParser(inner, format_name, context, rules)
+
+
+class SiteRulesParser:
+    """Another parser's events as the site reads them."""
+
+    def __init__(self, inner: Parser, format_name: str, context: Context, rules: RulesSource) -> None:
+        self._inner = inner
+        self._format = format_name
+        self._context = context
+        self._rules = rules
+        self._seen = NO_RULES
+        self._matcher: PatternMatcher | None = None
+
+    def feed(self, text: str, line: int) -> Iterator[Event]:
+        """The format's events of the line, and those of the patterns that it matches.
+
+        Raises:
+            ParseError: the format says so, and no pattern matches the line.
+        """
+        rules = self._renewed()
+        found = [] if self._matcher is None else list(self._matcher.events(text, line, self._format))
+        try:
+            yield from map(rules.judge, self._inner.feed(text, line))
+        except ParseError:
+            if not found:
+                raise
+        yield from found
+
+    @property
+    def holds(self) -> bool:
+        """Whether the format may hold something back."""
+        return bool(getattr(self._inner, "holds", True))
+
+    def flush(self) -> Iterator[Event]:
+        """What the format held back."""
+        yield from map(self._renewed().judge, self._inner.flush())
+
+    def _renewed(self) -> SiteRules:
+        rules = self._rules()
+        if rules is not self._seen:
+            self._seen = rules
+            searched = self._format == SEARCHED and rules.patterns
+            self._matcher = self._make_matcher(rules) if searched else None
+        return rules
+
+    def _make_matcher(self, rules: SiteRules) -> "PatternMatcher":
+        from parsers.site_rules.patterns import PatternMatcher  # only here: without patterns nobody needs RE2
+
+        return PatternMatcher(rules.patterns, self._context)

@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from schedulers.actuator import Actuator
+from schedulers.kubernetes.access import KubernetesSettings
 from schedulers.kubernetes.actuator import Kubernetes
-from schedulers.kubernetes.settings import KubernetesSettings
-from schedulers.scheduler import Scheduler
-from schedulers.settings import WebhookSettings
-from schedulers.slurm.settings import SlurmSettings
-from schedulers.slurm.slurm import Slurm
-from schedulers.webhooks.webhook import Webhook
+from schedulers.reconcile.actuator import Actuator
+from schedulers.reconcile.delivery import HintReceiver
+from schedulers.slurm.actuator import Slurm
+from schedulers.slurm.commands import SlurmSettings
+from schedulers.webhooks.webhook import Webhook, WebhookSettings
 
 
 class ActuatorSettings(Protocol):
@@ -33,7 +32,7 @@ class ActuatorKind:
     make: Callable[[Any], Actuator]
 
 
-SCHEDULERS: Mapping[str, Callable[[WebhookSettings], Scheduler]] = {
+SCHEDULERS: Mapping[str, Callable[[WebhookSettings], HintReceiver]] = {
     "webhook": Webhook,
 }
 ACTUATORS: Mapping[str, ActuatorKind] = {

@@ -2,33 +2,31 @@
 
 from dataclasses import dataclass
 
-from simulator.accounting import Account
-from simulator.attempt import Run
-from simulator.fault import Drain, Failure
-from simulator.hazard import Hazard
-from simulator.layout import Layout
-from simulator.parameters import Parameters
-from simulator.settings import Settings
-from simulator.trace import Trace
+from simulator.faults.fault import NodeFailure, PlannedDrain
+from simulator.faults.hazard import Hazard
+from simulator.faults.trace import Trace
+from simulator.site import Parameters, SimulationSettings, SiteLayout
+from simulator.training.accounting import RunAccount
+from simulator.training.attempt import SimulatedRun
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class SimulatedCluster:
     """Everything of one simulated cluster. Times inside are ms from `settings.start`."""
 
-    settings: Settings
+    settings: SimulationSettings
     parameters: Parameters
-    layout: Layout
+    layout: SiteLayout
     hazard: Hazard
-    failures: tuple[Failure, ...]  # outages and job errors, in time order
-    drains: tuple[Drain, ...]
-    runs: tuple[Run, ...]
-    accounts: tuple[Account, ...]
+    failures: tuple[NodeFailure, ...]  # outages and job errors, in time order
+    drains: tuple[PlannedDrain, ...]
+    runs: tuple[SimulatedRun, ...]
+    accounts: tuple[RunAccount, ...]
     trace: Trace
     roll_ms: int  # when the new driver is rolled out
 
     @property
-    def outages(self) -> list[Failure]:
+    def outages(self) -> list[NodeFailure]:
         """The unplanned outages, in order of their starts."""
         found = [f for f in self.failures if f.outage and f.start_ms < self.settings.length_ms]
         return sorted(found, key=lambda f: (f.start_ms, f.node))

@@ -1,1 +1,1 @@
-"""The records, the catalogues and their tables: everything the other rooms meet in."""
+"""Records, their tables and catalogues: everything that the other rooms share."""

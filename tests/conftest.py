@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, settings
 from real.kubernetes import Kubernetes, kubernetes
 from real.postgres import Postgres, postgres
 
-from store import schema
-from store.database import migrate, open_database, writing
+from store.database.connections import migrate, open_database, writing
+from store.tables import schema
 
 # A parameter of tests that run on PostgreSQL too; one process of a parallel run has them all, and so one server.
 ON_POSTGRES = pytest.param("postgresql", marks=[pytest.mark.integration, pytest.mark.xdist_group("postgresql")])

@@ -20,12 +20,12 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.settings import ApiSettings
+from api.server.settings import ApiSettings
 from cli.main import foreshock
-from collectors.sidecar_settings import SidecarSettings
+from collectors.agent.sidecar import SidecarSettings
 from schedulers.registry import ACTUATORS
-from schedulers.settings import WebhookSettings
-from store.database import migrate, open_database
+from schedulers.webhooks.webhook import WebhookSettings
+from store.database.connections import migrate, open_database
 
 PAGES = Path(__file__).parents[1] / "fixtures" / "contract"
 _METHODS = ("get", "post", "put", "patch", "delete")

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from store import catalog
-from store.event import Attribute, Cause, Device, Event, Severity
-from store.job import Job
+from store.records import fault_catalog
+from store.records.event import Attribute, Cause, Device, Event, Severity
+from store.records.job import Job
 
 START = datetime(2025, 3, 1, 12, tzinfo=UTC)
 GPU = Device(type="gpu", pci="0000:0f:00.0")
@@ -17,7 +17,7 @@ def at(seconds: float) -> datetime:
 
 def xid(code: int, seconds: float, node: str = "gpu-001", name: str | None = None, **attributes: int) -> Event:
     """An Xid with the catalogue's meaning."""
-    known = catalog.xid(code)
+    known = fault_catalog.xid(code)
     severity: Severity = known.severity if known else "warning"
     cause: Cause = known.cause if known else "unknown"
     return Event(

@@ -9,17 +9,16 @@ from pathlib import Path
 import numpy as np
 import sqlalchemy as sa
 
-from predictor.labels import HORIZONS_H
-from predictor.training import train
-from store.append import append_events, append_nodes, append_outages, append_rollups
-from store.database import migrate, open_database, writing
-from store.event import Device, Event
-from store.model import StoredModel
-from store.node import Node
-from store.outage import Outage
-from store.read_scores import serving_model
-from store.save_scores import save_model
-from store.telemetry import Rollup
+from predictor.dataset.labels import HORIZONS_H
+from predictor.live.training import train
+from store.database.connections import migrate, open_database, writing
+from store.events.append import append_events, append_nodes, append_outages
+from store.models.registry import StoredModel, save_model, serving_model
+from store.records.event import Device, Event
+from store.records.node import Node
+from store.records.outage import Outage
+from store.records.telemetry import Rollup
+from store.telemetry.hours import append_rollups
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 RECEIVED = datetime(2025, 12, 1, tzinfo=UTC)

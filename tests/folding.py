@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from real.programs import wait_for
 
-from diagnosis.fold_intake import fold_intake
-from store.intake import anything_waits
+from diagnosis.incidents.intake import fold_intake
+from store.events.incident_intake import anything_waits
 
 
 def fold_all(engine: sa.Engine) -> None:

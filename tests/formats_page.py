@@ -4,10 +4,10 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
-from parsers.parser import Context, Format, parse
 from parsers.registry import PARSERS
-from store.catalog import rows
-from store.event import to_wire
+from parsers.text.parser import Context, Format, parse
+from store.records.catalog_rows import rows
+from store.records.event import to_wire
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 _HEAD = """# Formats and kinds

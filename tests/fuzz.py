@@ -21,9 +21,9 @@ from pathlib import Path
 import orjson
 from real.patience import patience
 
-from parsers.parser import Context, ParseError, clean
 from parsers.registry import PARSERS
-from store.event import Event, event_id, from_wire, to_wire
+from parsers.text.parser import Context, ParseError, clean
+from store.records.event import Event, event_id, from_wire, to_wire
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 RUN_LINES = 200

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from goodput.ledger import Ledger, RunRecords, account
+from goodput.account import account
+from goodput.ledger import Ledger, RunRecords
 from goodput.log.training_log import lines_of
 from goodput.timeline import to_ms
-from store.event import Attribute, Cause, Device, Event, Severity
-from store.job import Job
-from store.outage import Outage
+from store.records.event import Attribute, Cause, Device, Event, Severity
+from store.records.job import Job
+from store.records.outage import Outage
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 GPU = Device(type="gpu", pci="0000:0f:00.0")

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from predictor.evaluation import Judged
-from predictor.history import DAY_MS, HOUR_MS
-from predictor.labels import Labels
+from predictor.dataset.labels import Labels
+from predictor.history.arrays import DAY_MS, HOUR_MS
+from predictor.model.skill import Judged
 
 
 def judged(

@@ -2,18 +2,16 @@
 
 import numpy as np
 
-from predictor.dataset import Sample
-from predictor.features import FIXED
-from predictor.history import DAY_MS
-from predictor.labels import Labels
-from predictor.lesson import Lesson
-from predictor.rows import Rows
+from predictor.dataset.labels import Labels, TrainingSample
+from predictor.dataset.matrix import FIXED
+from predictor.history.arrays import DAY_MS, Rows
+from predictor.model.choice import TrainingSet
 
 NAMES = [feature.name for feature in FIXED]
 START_MS = 20_000 * DAY_MS
 
 
-def lesson(nodes: int = 60, days: int = 40, sign: float = 0.35, lemon: float = 0.0, seed: int = 1) -> Lesson:
+def lesson(nodes: int = 60, days: int = 40, sign: float = 0.35, lemon: float = 0.0, seed: int = 1) -> TrainingSet:
     """Two rows a node and day; one day in a hundred a node fails.
 
     Args:
@@ -35,4 +33,4 @@ def lesson(nodes: int = 60, days: int = 40, sign: float = 0.35, lemon: float = 0
     rows = Rows(np.tile(np.arange(nodes), 2 * days), np.repeat(time_ms, nodes))
     flat = positive.ravel()
     labels = Labels(np.ones(len(flat), bool), np.ones(len(flat), bool), flat, start_ms.ravel())
-    return Lesson(values.reshape(-1, len(FIXED)), FIXED, Sample(rows, labels, 1.0), 24)
+    return TrainingSet(values.reshape(-1, len(FIXED)), FIXED, TrainingSample(rows, labels, 1.0), 24)

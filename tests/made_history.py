@@ -4,15 +4,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from goodput.advice.run_history import RunHistory, Stop
+from goodput.advice.run_history import RunHistory, RunStop
 
 
-def stop(time_s: float, node: str | None = "gpu-1", component: str = "gpu", waiting: float = 300.0) -> Stop:
+def stop(time_s: float, node: str | None = "gpu-1", component: str = "gpu", waiting: float = 300.0) -> RunStop:
     """A stop: ten minutes until it is noticed, a wait, five minutes of start, one of load."""
-    return Stop(time_s, node, component, 400.0, 600.0, waiting, 300.0, 60.0, 0.0)
+    return RunStop(time_s, node, component, 400.0, 600.0, waiting, 300.0, 60.0, 0.0)
 
 
-def history(stops: tuple[Stop, ...], wall_s: float = 864_000.0, nodes: int = 64) -> RunHistory:
+def history(stops: tuple[RunStop, ...], wall_s: float = 864_000.0, nodes: int = 64) -> RunHistory:
     """Ten days of 64 nodes; saves of a minute every half hour; what it got done follows from the stops."""
     edges = [0.0, *(one.time_s for one in stops), wall_s]
     productive = 0.0

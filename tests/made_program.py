@@ -4,8 +4,8 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from goodput.log.rows import LogRow, row_of
-from store.job import Job
+from goodput.log.training_log import LogRow, row_of
+from store.records.job import Job
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 START_US = int(START.timestamp() * 1_000_000)

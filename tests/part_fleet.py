@@ -6,12 +6,11 @@ import numpy as np
 import sqlalchemy as sa
 from fleet_store import START, day, node, outage, put, sbe, xid
 
-from predictor.history import Bools, Floats, Grid, to_ms
-from predictor.rows import Rows
-from store.append import append_jobs
-from store.database import writing
-from store.job import Job
-from store.telemetry import Rollup
+from predictor.history.arrays import Bools, Floats, Grid, Rows, to_ms
+from store.database.connections import writing
+from store.events.append import append_jobs
+from store.records.job import Job
+from store.records.telemetry import Rollup
 
 NODES, DAYS = 44, 12
 NAMES = [f"gpu-{number:03d}" for number in range(NODES)]

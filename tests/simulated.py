@@ -7,20 +7,20 @@ from pathlib import Path
 
 from hypothesis import strategies as some
 
-from parsers.parser import Context, ParseError, parse
 from parsers.registry import PARSERS
-from simulator.cluster import Cluster, simulate
-from simulator.settings import Settings
-from store.event import Event
+from parsers.text.parser import Context, ParseError, parse
+from simulator.simulation import SimulatedCluster, simulate
+from simulator.site import SimulationSettings
+from store.records.event import Event
 
 # Small, and with as many failures as may be asked for: a cluster takes some hundredths of a second.
 SIZES = some.tuples(some.sampled_from([8, 9, 17, 33]), some.integers(2, 6), some.integers(0, 10_000))
 
 
 @cache
-def cluster_of(nodes: int, days: int, seed: int, rate: float = 50.0) -> Cluster:
+def cluster_of(nodes: int, days: int, seed: int, rate: float = 50.0) -> SimulatedCluster:
     """A cluster by its size and seed; nobody changes it."""
-    return simulate(Settings(nodes, days, seed, rate_per_1000_node_days=rate))
+    return simulate(SimulationSettings(nodes, days, seed, rate_per_1000_node_days=rate))
 
 
 def events_of(name: str, lines: Iterable[str], context: Context | None = None) -> list[Event]:

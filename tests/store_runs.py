@@ -6,16 +6,16 @@ from datetime import timedelta
 import sqlalchemy as sa
 from hand_made_run import START, at
 
-from diagnosis.incidents_table import update_incidents
-from goodput.stored.making import compute
-from store.append import append_events, append_jobs, append_nodes, append_outages
-from store.database import writing
-from store.event import Event
-from store.job import Job
-from store.ledgers import save_ledger
-from store.losses import Loss
-from store.node import Node
-from store.outage import Outage
+from diagnosis.incidents.incidents_table import update_incidents
+from goodput.stored.computation import compute
+from store.database.connections import writing
+from store.events.append import append_events, append_jobs, append_nodes, append_outages
+from store.records.event import Event
+from store.records.job import Job
+from store.records.node import Node
+from store.records.outage import Outage
+from store.runs.ledgers import save_ledger
+from store.runs.losses import Loss
 
 LATER = START + timedelta(days=100)
 

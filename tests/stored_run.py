@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
-from store.append import append_events, append_jobs, append_nodes, append_outages
-from store.database import writing
-from store.event import Attribute, Device, Event
-from store.job import Job
-from store.node import Node
-from store.outage import Outage
+from store.database.connections import writing
+from store.events.append import append_events, append_jobs, append_nodes, append_outages
+from store.records.event import Attribute, Device, Event
+from store.records.job import Job
+from store.records.node import Node
+from store.records.outage import Outage
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 GPU = Device("gpu", pci="0000:0f:00.0")

@@ -7,7 +7,8 @@ import pytest
 from formats_page import FIXTURES, kinds_of, page
 
 from parsers.registry import PARSERS
-from store.catalog import kinds, rows
+from store.records.catalog_rows import rows
+from store.records.fault_catalog import kind_meanings
 
 ROOT = Path(__file__).parents[1]
 # Judged by their code: the page says so too.
@@ -22,7 +23,7 @@ def test_the_page_of_formats_is_up_to_date() -> None:
 @pytest.mark.parametrize("name", sorted(PARSERS))
 def test_every_kind_that_a_format_gives_is_in_the_table_of_kinds(name: str) -> None:
     """An operator can look each one up."""
-    known = {kind for kind, _variant in kinds()}
+    known = {kind for kind, _variant in kind_meanings()}
     assert set(kinds_of(name)) <= known | BY_CODE
 
 
@@ -40,8 +41,8 @@ def test_every_kind_in_the_table_is_given_by_a_fixture_or_a_collector_or_named_b
     named = {row["kind"] for table in ("detectors", "ufm") for row in rows(table)}
     counted = {row["kind"] for row in rows("counters")}
     collectors = "".join(path.read_text() for path in (FIXTURES.parent / "collectors").glob("*.py"))
-    told = {kind for kind, _variant in kinds() if f'"{kind}"' in collectors}
-    assert {kind for kind, _variant in kinds()} - given - named - counted - told == set()
+    told = {kind for kind, _variant in kind_meanings() if f'"{kind}"' in collectors}
+    assert {kind for kind, _variant in kind_meanings()} - given - named - counted - told == set()
 
 
 def test_fixtures_are_of_registered_formats() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 import pytest
 from fuzz import MUTATIONS, corpus, feed, mutated, run
 
-from parsers.parser import Context
 from parsers.registry import PARSERS
-from store.event import Event
+from parsers.text.parser import Context
+from store.records.event import Event
 
 CORPUS = corpus()
 

@@ -6,21 +6,26 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel
 
-from api.auth import Reader
-from api.ledgers import ledger_of
-from api.paging import Name
-from api.problem import Problem
-from api.reply import reply
-from api.state import Server, State
+from api.answers.paging import Name
+from api.answers.reply import reply
+from api.edge.auth import Reader
+from api.edge.problem import Problem
+from api.loops.ledgers import ledger_of
+from api.server.state import Server, State
 from goodput.advice.gains import Aims
-from goodput.advice.inputs import spares_advice
-from goodput.advice.reading import budget_advice, gains_advice, mtbf_advice, read_history
+from goodput.advice.reading import (
+    budget_advice,
+    checkpoint_advice_of,
+    gains_advice,
+    mtbf_advice,
+    read_history,
+    spares_advice,
+)
 from goodput.advice.run_history import RunHistory, from_json
-from goodput.formulas.foretold import Predictor
+from goodput.formulas.checkpoint_interval import Predictor
 from goodput.reading.ledgers import NoRecordsError, no_such_run
-from goodput.stored.making import checkpoint_advice_of
-from store.ledgers import StoredLedger, read_ledger
-from store.read_overview import newest_run
+from store.nodes.inventory import newest_run
+from store.runs.ledgers import StoredLedger, read_ledger
 
 router = APIRouter(tags=["advice"])
 

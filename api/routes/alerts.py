@@ -5,15 +5,15 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from api.auth import Ingester
-from api.body import Body, Entry, records
-from api.ingest import Rejected, check_name, check_time, sift, take_events
-from api.problem import Problem
-from api.reply import reply
-from api.state import Server, State
+from api.answers.reply import reply
+from api.edge.auth import Ingester
+from api.edge.body import Body, BodyEntry, records
+from api.edge.problem import Problem
+from api.intake.records import Rejected, check_name, check_time, sift, take_events
+from api.server.state import Server, State
 from api.wire import TakenOut
-from parsers.alertmanager import alert_event
-from store.event import Event, parse_time
+from parsers.formats.alertmanager import alert_event
+from store.records.event import Event, parse_time
 
 router = APIRouter(tags=["events"])
 _log = logging.getLogger(__name__)
@@ -69,9 +69,9 @@ def _note_truncated(server: State, count: Any) -> None:
         _log.warning("Alertmanager left out %d alerts of a notification: raise max_alerts of its webhook", count)
 
 
-def records_of(alerts: list[Any]) -> list[Entry]:
+def records_of(alerts: list[Any]) -> list[BodyEntry]:
     """The alerts with their places."""
-    return [Entry(place, alert) for place, alert in enumerate(alerts, start=1)]
+    return [BodyEntry(place, alert) for place, alert in enumerate(alerts, start=1)]
 
 
 def read_alert(value: Any) -> Event:

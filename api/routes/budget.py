@@ -5,10 +5,10 @@ from dataclasses import asdict
 from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
-from api.auth import Reader
-from api.reply import reply
-from api.state import Server
-from schedulers.holdings import holdings
+from api.answers.reply import reply
+from api.edge.auth import Reader
+from api.server.state import Server
+from schedulers.policy.budget import holdings
 
 router = APIRouter(tags=["hints"])
 

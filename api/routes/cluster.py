@@ -6,17 +6,17 @@ from typing import Any, get_args
 import sqlalchemy as sa
 from fastapi import APIRouter, Response
 
-from api.auth import Reader
-from api.ledgers import ledger_of
-from api.nodes import NodeState, present
-from api.reply import reply
-from api.state import Server
+from api.answers.node_states import NodeState, present
+from api.answers.reply import reply
+from api.edge.auth import Reader
+from api.loops.ledgers import ledger_of
+from api.server.state import Server
 from api.wire import ClusterOut
-from goodput.stored.making import account_of
-from store.read_fleet import count_states
-from store.read_models import newest_champion
-from store.read_overview import count_incidents, newest_run, recent_sources
-from store.sidecars import count_sidecars
+from goodput.stored.computation import account_of
+from store.models.registry import newest_champion
+from store.nodes.fleet import count_states
+from store.nodes.inventory import count_incidents, newest_run, recent_sources
+from store.nodes.sidecars import count_sidecars
 
 router = APIRouter(tags=["cluster"])
 

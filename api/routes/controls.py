@@ -7,19 +7,18 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import BaseModel, Field, StringConstraints
 
-from api.auth import Actor, Reader
-from api.json_body import described, json_of
-from api.nodes import NO_TIME
-from api.paging import MAX_LIMIT, Cursor, CursorText, decode_seq
-from api.problem import Problem
-from api.reply import listing, reply
-from api.state import Server
+from api.answers.node_states import NO_TIME
+from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode_seq
+from api.answers.reply import listing, reply
+from api.edge.auth import Actor, Reader
+from api.edge.body import described, json_of
+from api.edge.problem import Problem
+from api.server.state import Server
 from api.wire import Page
-from schedulers.controls import MOST_REASON, reset_breaker, set_switch
-from schedulers.kill_switch import STOPS, stopped
-from schedulers.verdict import VerdictError
-from store.database import writing
-from store.trips import trips_page
+from schedulers.lifecycle.operator_actions import MOST_REASON, RequestRefusedError, reset_breaker, set_switch
+from schedulers.policy.kill_switch import STOPS, stopped
+from store.database.connections import writing
+from store.hints.stops import trips_page
 
 router = APIRouter(tags=["hints"])
 TripNumber = Annotated[int, Path(ge=1, le=2**31 - 1)]
@@ -90,7 +89,7 @@ def get_breaker(_who: Reader, server: Server, asked: Annotated[TripQuery, Query(
     with server.engine.connect() as connection:
         trips = trips_page(connection, asked.limit + 1, before, asked.in_force)
     kept = [asdict(trip) for trip in trips[: asked.limit]]
-    return listing(kept, Cursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(trips) > asked.limit else None)
+    return listing(kept, PageCursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(trips) > asked.limit else None)
 
 
 @router.post(
@@ -106,7 +105,7 @@ def post_reset(who: Actor, server: Server, seq: TripNumber, asked: Reset) -> Res
     try:
         with writing(server.engine).begin() as connection:
             return reply(asdict(reset_breaker(connection, seq, asked.backlog, server.clock(), who)))
-    except VerdictError as error:
+    except RequestRefusedError as error:
         raise Problem(409 if error.known else 404, str(error)) from error
 
 

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel
 
-from api.auth import Reader
-from api.paging import Moment
-from api.problem import Problem
-from api.reply import reply
-from api.state import Server
-from store.read_days import event_days, telemetry_days
+from api.answers.paging import Moment
+from api.answers.reply import reply
+from api.edge.auth import Reader
+from api.edge.problem import Problem
+from api.server.state import Server
+from store.nodes.node_history import event_days, telemetry_days
 
 router = APIRouter(tags=["nodes"])
 

@@ -6,23 +6,20 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Response
 
-from api.auth import Actor, Reader
-from api.json_body import described, json_of
-from api.problem import Problem
-from api.reply import listing, reply
+from api.answers.reply import listing, reply
+from api.edge.auth import Actor, Reader
+from api.edge.body import described, json_of
+from api.edge.problem import Problem
 from api.routes.hints import HintId
-from api.state import Server
+from api.server.state import Server
 from api.wire import Page
 from api.wire_deliveries import AckIn, DeliveryOut
 from api.wire_hints import HintOut
-from schedulers.acknowledge import acknowledge
-from schedulers.outgoing import action_of
-from schedulers.replay import replay
-from schedulers.verdict import VerdictError
-from store.database import writing
-from store.delivery_log import Attempt, attempts_of, delivery_history
-from store.hint_log import read_hint
-from store.outbox import Delivery
+from schedulers.lifecycle.operator_actions import RequestRefusedError, acknowledge, redeliver
+from schedulers.reconcile.delivery import action_of
+from store.database.connections import writing
+from store.hints.hint_log import read_hint
+from store.hints.outbox import Delivery, DeliveryAttempt, attempts_of, delivery_history
 
 router = APIRouter(tags=["hints"])
 DeliveryId = Annotated[str, Path(min_length=1, max_length=600, pattern=r"^[^\x00]*$")]
@@ -54,9 +51,9 @@ def replay_delivery(who: Actor, server: Server, delivery: DeliveryId) -> Respons
     """Owe a delivery again, under the same webhook-id: it is made within seconds. A release may always be."""
     try:
         with writing(server.engine).begin() as connection:
-            made = replay(connection, delivery, server.clock(), who, server.settings.mode)
+            made = redeliver(connection, delivery, server.clock(), who, server.settings.mode)
             log = [one for one in attempts_of(connection, made.hint) if one.delivery == made.id]
-    except VerdictError as error:
+    except RequestRefusedError as error:
         raise Problem(409 if error.known else 404, str(error)) from error
     return reply(_object(made, log))
 
@@ -74,12 +71,12 @@ def ack_hint(_who: Actor, server: Server, hint: HintId, said: Annotated[AckIn, D
     try:
         with writing(server.engine).begin() as connection:
             moved = acknowledge(connection, hint, said.result, said.scheduler, server.clock(), said.detail)
-    except VerdictError as error:
+    except RequestRefusedError as error:
         raise Problem(409 if error.known else 404, str(error)) from error
     return reply(asdict(moved))
 
 
-def _object(delivery: Delivery, log: Sequence[Attempt]) -> dict[str, Any]:
+def _object(delivery: Delivery, log: Sequence[DeliveryAttempt]) -> dict[str, Any]:
     found = asdict(delivery)
     del found["payload"]
     names = ("time", "outcome", "status", "duration_s", "detail")

@@ -5,18 +5,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Ingester, Reader
-from api.body import Body
-from api.ingest import events_of, take_events
-from api.meaning import with_meaning
-from api.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
-from api.reply import listing, reply
-from api.routes.bodies import records_body
-from api.state import Server
+from api.answers.node_states import with_meaning
+from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
+from api.answers.reply import listing, reply
+from api.edge.auth import Ingester, Reader
+from api.edge.body import Body, records_body
+from api.intake.records import events_of, take_events
+from api.server.state import Server
 from api.wire import EventOut, Page, TakenOut
-from store.event import Device, Event, to_wire
-from store.read import Window
-from store.read_pages import event_page
+from store.events.event_pages import EventWindow, event_page
+from store.records.event import Device, Event, to_wire
 
 router = APIRouter(tags=["events"])
 
@@ -68,7 +66,7 @@ def get_events(_who: Reader, server: Server, asked: Annotated[EventQuery, Query(
     cursor = decode(asked.cursor) if asked.cursor else None
     newest = cursor.backwards if cursor else asked.since is None
     mark = (cursor.time, cursor.id) if cursor else None
-    window = Window(asked.since, asked.until, asked.node, asked.kind, after=mark)
+    window = EventWindow(asked.since, asked.until, asked.node, asked.kind, after=mark)
     # Each stretch of days by itself: the locks on hundreds of tables would add up in one transaction.
     with server.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         rows = event_page(connection, window, asked.limit + 1, newest, server.clock())

@@ -5,17 +5,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Reader
-from api.nodes import NO_TIME
-from api.paging import MAX_LIMIT, Cursor, CursorText, Moment, decode_seq
-from api.problem import Problem
-from api.reply import listing, reply
-from api.state import Server
+from api.answers.node_states import NO_TIME
+from api.answers.paging import MAX_LIMIT, CursorText, Moment, PageCursor, decode_seq
+from api.answers.reply import listing, reply
+from api.edge.auth import Reader
+from api.edge.problem import Problem
+from api.server.state import Server
 from api.wire import Page
 from api.wire_goodput import CausesOut, ClusterGoodputOut, LossOut
 from goodput.cluster.account import PeriodError, cluster_json, period, stored_runs
-from goodput.cluster.causes import group_json, loss_json, total_json
-from store.losses import By, read_groups, read_losses, read_total
+from goodput.cluster.losses import group_json, loss_json, total_json
+from store.runs.losses import LossKey, read_groups, read_losses, read_total
 
 router = APIRouter(prefix="/goodput", tags=["runs"])
 # What can be answered at once; `foreshock goodput --cluster` takes its time for a year.
@@ -25,7 +25,7 @@ MOST_DAYS = 100
 class CausesQuery(BaseModel):
     """By what, and the interruptions of which time: since <= time < until."""
 
-    by: By = Field(default="cause", description="What the losses are put down to.")
+    by: LossKey = Field(default="cause", description="What the losses are put down to.")
     since: Moment | None = None
     until: Moment | None = None
     limit: int = Field(default=100, ge=1, le=MAX_LIMIT)
@@ -48,7 +48,7 @@ def get_causes(_who: Reader, server: Server, asked: Annotated[CausesQuery, Query
             "until": asked.until,
             "total": total_json([total]),
             "items": [group_json(group, asked.by) for group in groups[: asked.limit]],
-            "next_cursor": Cursor(NO_TIME, str(place + asked.limit)).encode() if more else None,
+            "next_cursor": PageCursor(NO_TIME, str(place + asked.limit)).encode() if more else None,
         }
     )
 
@@ -74,7 +74,7 @@ def get_interruptions(_who: Reader, server: Server, asked: Annotated[LossQuery, 
     with server.engine.connect() as connection:
         found = read_losses(connection, asked.since, asked.until, asked.limit + 1, place)
     more = len(found) > asked.limit
-    cursor = Cursor(NO_TIME, str(place + asked.limit)).encode() if more else None
+    cursor = PageCursor(NO_TIME, str(place + asked.limit)).encode() if more else None
     return listing([loss_json(loss) for loss in found[: asked.limit]], cursor)
 
 

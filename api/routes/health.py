@@ -7,14 +7,14 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.edge import ProbeSlot
-from api.left_behind import scheduler_names
-from api.reply import reply
-from api.state import Server, State
-from store.database import newest_revision, revision
-from store.intake import Waiting, read_waiting
-from store.placements import left_behind
-from store.read_models import model_trouble
+from api.answers.reply import reply
+from api.edge.admission import ProbeSlot
+from api.gauges.left_schedulers import scheduler_names
+from api.server.state import Server, State
+from store.database.connections import newest_revision, revision
+from store.events.incident_intake import IntakeBacklog, read_waiting
+from store.hints.holds import orphan_holds
+from store.models.registry import model_trouble
 
 router = APIRouter(tags=["health"])
 
@@ -70,7 +70,7 @@ def run_checks(server: State) -> dict[str, str]:
         with server.engine.connect() as connection:
             checks["intake"] = _intake(read_waiting(connection), server.clock())
             checks["model"] = model_trouble(connection) or "ok"
-            checks["schedulers"] = _schedulers(left_behind(connection, scheduler_names(server.settings)))
+            checks["schedulers"] = _schedulers(orphan_holds(connection, scheduler_names(server.settings)))
     except SQLAlchemyError as error:
         checks["database"] = f"failed: {type(error).__name__}"
     return checks
@@ -89,7 +89,7 @@ def _schedulers(left: Mapping[str, int]) -> str:
     return f"holding nodes, and not configured any more: {found}" if left else "ok"
 
 
-def _intake(waiting: Waiting, now: datetime) -> str:
+def _intake(waiting: IntakeBacklog, now: datetime) -> str:
     """Whether incidents follow events."""
     if waiting.set_aside:
         return f"{waiting.set_aside} events could not be made incidents of: the log says why"

@@ -6,14 +6,13 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from api.auth import Ingester
-from api.body import Packed, records, unpack
-from api.heartbeat_wire import read_heartbeat
-from api.ingest import MAX_REJECTED_SHOWN, Taken, sift
-from api.problem import Problem
-from api.reply import reply
-from api.routes.bodies import records_body
-from api.state import Server, State
+from api.answers.reply import reply
+from api.edge.auth import Ingester
+from api.edge.body import Packed, records, records_body, unpack
+from api.edge.problem import Problem
+from api.intake.heartbeat_record import read_heartbeat
+from api.intake.records import MAX_REJECTED_SHOWN, IntakeResult, sift
+from api.server.state import Server, State
 from api.wire import TakenOut
 
 router = APIRouter(tags=["sidecars"])
@@ -64,4 +63,4 @@ def _take(request: Request, server: State, packed: bytes) -> Response:
     server.metrics.rejected.labels("heartbeats").inc(len(rejected))
     if server.heartbeats.put(reports):
         raise Problem(503, "too many heartbeats wait for the database: try again", {"Retry-After": "5"})
-    return reply(Taken(len(reports), 0, rejected[:MAX_REJECTED_SHOWN]))
+    return reply(IntakeResult(len(reports), 0, rejected[:MAX_REJECTED_SHOWN]))

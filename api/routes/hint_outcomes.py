@@ -7,12 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Reader
-from api.reply import reply
-from api.state import Server
-from schedulers.hindsight import Basis
-from schedulers.hindsight_turn import hindsight
-from store.hint import HintAction
+from api.answers.reply import reply
+from api.edge.auth import Reader
+from api.server.state import Server
+from schedulers.lifecycle.hindsight import Basis, hindsight
+from store.records.hint import HintAction
 
 router = APIRouter(tags=["hints"])
 

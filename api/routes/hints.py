@@ -6,20 +6,28 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Actor, Reader
-from api.nodes import NO_TIME
-from api.paging import MAX_LIMIT, Cursor, CursorText, Name, decode, decode_seq, page_of, time_of
-from api.problem import Problem
-from api.reply import listing, reply
-from api.state import Server, State
+from api.answers.node_states import NO_TIME
+from api.answers.paging import (
+    MAX_LIMIT,
+    CursorText,
+    Name,
+    PageCursor,
+    decode,
+    decode_seq,
+    page_of,
+    time_of,
+)
+from api.answers.reply import listing, reply
+from api.edge.auth import Actor, Reader
+from api.edge.problem import Problem
+from api.server.state import Server, State
 from api.wire import Page
 from api.wire_hints import HintOut
-from schedulers.verdict import VerdictError, approve, withdraw
-from store.database import writing
-from store.hint import OPEN_STATES, HintState
-from store.hint_changes import changed_hints, seq_before
-from store.read_pages import hint_page
-from store.read_placements import with_placements
+from schedulers.lifecycle.operator_actions import RequestRefusedError, approve, withdraw
+from store.database.connections import writing
+from store.hints.hint_log import changed_hints, hint_page, seq_before
+from store.hints.holds import with_holds
+from store.records.hint import OPEN_STATES, HintState
 
 router = APIRouter(tags=["hints"])
 HintId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
@@ -52,7 +60,7 @@ def get_hints(_who: Reader, server: Server, asked: Annotated[HintQuery, Query()]
     with server.engine.connect() as connection:
         rows = hint_page(connection, states, asked.node, mark, asked.limit + 1)
         items, following = page_of(rows, asked.limit, newest=True, time="created")
-        items = with_placements(connection, items)
+        items = with_holds(connection, items)
     return listing(items, following)
 
 
@@ -63,8 +71,8 @@ def _changes(server: State, asked: HintQuery, since: str) -> Response:
         moment = time_of(since)
         after = seq_before(connection, moment) if moment is not None else decode_seq(since)
         page = changed_hints(connection, after or 0, asked.limit)
-        items = with_placements(connection, [asdict(hint) for hint in page.hints])
-    return listing(items, Cursor(NO_TIME, str(page.seq)).encode())
+        items = with_holds(connection, [asdict(hint) for hint in page.hints])
+    return listing(items, PageCursor(NO_TIME, str(page.seq)).encode())
 
 
 @router.post(
@@ -79,8 +87,8 @@ def approve_hint(who: Actor, server: Server, hint: HintId) -> Response:
     try:
         with writing(server.engine).begin() as connection:
             approved = approve(connection, hint, server.clock(), who, server.settings.mode)
-            return reply(with_placements(connection, [asdict(approved)])[0])
-    except VerdictError as error:
+            return reply(with_holds(connection, [asdict(approved)])[0])
+    except RequestRefusedError as error:
         raise _problem(error) from error
 
 
@@ -96,10 +104,10 @@ def withdraw_hint(who: Actor, server: Server, hint: HintId) -> Response:
     try:
         with writing(server.engine).begin() as connection:
             withdrawn = withdraw(connection, hint, server.clock(), who)
-            return reply(with_placements(connection, [asdict(withdrawn)])[0])
-    except VerdictError as error:
+            return reply(with_holds(connection, [asdict(withdrawn)])[0])
+    except RequestRefusedError as error:
         raise _problem(error) from error
 
 
-def _problem(error: VerdictError) -> Problem:
+def _problem(error: RequestRefusedError) -> Problem:
     return Problem(409 if error.known else 404, str(error))

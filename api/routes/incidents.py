@@ -5,15 +5,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Reader
-from api.meaning import with_meaning
-from api.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
-from api.reply import listing
-from api.state import Server
+from api.answers.node_states import with_meaning
+from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
+from api.answers.reply import listing
+from api.edge.auth import Reader
+from api.server.state import Server
 from api.wire import IncidentOut, Page
-from store.event import Severity
-from store.read import Window
-from store.read_pages import incident_page
+from store.events.event_pages import EventWindow, incident_page
+from store.records.event import Severity
 
 router = APIRouter(tags=["incidents"])
 
@@ -35,7 +34,7 @@ def get_incidents(_who: Reader, server: Server, asked: Annotated[IncidentQuery, 
     cursor = decode(asked.cursor) if asked.cursor else None
     newest = cursor.backwards if cursor else asked.since is None
     mark = (cursor.time, cursor.id) if cursor else None
-    window = Window(asked.since, asked.until, asked.node, after=mark)
+    window = EventWindow(asked.since, asked.until, asked.node, after=mark)
     with server.engine.connect() as connection:
         rows = incident_page(connection, window, asked.severity, asked.limit + 1, newest)
     items, following = page_of(rows, asked.limit, newest, "start")

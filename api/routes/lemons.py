@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Response
 from pydantic import BaseModel
 
-from api.auth import Reader
-from api.lemons import made
-from api.state import Server
+from api.edge.auth import Reader
+from api.loops.repair_list import repair_list_answer
+from api.server.state import Server
 from api.wire import Page
 
 router = APIRouter(tags=["nodes"])
@@ -66,7 +66,7 @@ class RepairListOut(Page[LemonOut]):
 )
 def get_lemons(_who: Reader, server: Server, if_none_match: Annotated[str | None, Header()] = None) -> Response:
     """The nodes that fail far more often than the fleet, the worst first, at most 500; made anew every minute or so."""
-    body, tag = server.lemons.get(lambda: made(server))
+    body, tag = server.lemons.get(lambda: repair_list_answer(server))
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
     if if_none_match is not None and tag in (part.strip() for part in if_none_match.split(",")):
         return Response(status_code=304, headers=headers)

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Reader
-from api.reply import listing
-from api.state import Server
+from api.answers.reply import listing
+from api.edge.auth import Reader
+from api.server.state import Server
 from api.wire import Page
-from store.link_scores import link_score_page
+from store.models.scores import link_score_page
 
 router = APIRouter(tags=["scores"])
 

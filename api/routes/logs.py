@@ -4,14 +4,14 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from api.auth import Ingester
-from api.body import Body
-from api.decode_logs import LogDecoder, Told
-from api.ingest import take_events
-from api.paging import Name
-from api.problem import Problem
-from api.reply import reply
-from api.state import Server
+from api.answers.paging import Name
+from api.answers.reply import reply
+from api.edge.auth import Ingester
+from api.edge.body import Body
+from api.edge.problem import Problem
+from api.intake.logs import LogContext, LogDecoder
+from api.intake.records import take_events
+from api.server.state import Server
 from api.wire import TakenOut
 from parsers.registry import PARSERS
 
@@ -47,6 +47,6 @@ def post_logs(
     known = sorted(name for name, entry in PARSERS.items() if entry.shape != "page")
     if format not in ("auto", *known):
         raise Problem(422, f"no log format {format!r}: use auto or one of {', '.join(known)}")
-    decoder = LogDecoder(Told(None if format == "auto" else format, node, run), server.clock(), server.rules)
+    decoder = LogDecoder(LogContext(None if format == "auto" else format, node, run), server.clock(), server.rules)
     events = decoder.decode(body)
     return reply(take_events(server, events, decoder.rejected, "logs"))

@@ -9,19 +9,18 @@ from fastapi import APIRouter, Response
 from prometheus_client.core import GaugeMetricFamily, Metric
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.edge import ProbeSlot
-from api.goodput_gauges import GoodputGauges
-from api.hindsight_gauges import hindsight_gauges
-from api.left_behind import left_behind_gauge
-from api.limit_gauges import limit_gauges
-from api.model_gauges import model_gauges
-from api.nodes import NodeState, present
-from api.state import Server, State
-from store.hint import HINT_ACTIONS, OPEN_STATES, HintAction, HintState
-from store.hint_log import read_hints
-from store.intake import Waiting, read_waiting
-from store.read_fleet import node_risks
-from store.read_models import last_training, list_models
+from api.answers.node_states import NodeState, present
+from api.edge.admission import ProbeSlot
+from api.gauges.goodput import GoodputGauges
+from api.gauges.hints import hindsight_gauges, limit_gauges
+from api.gauges.left_schedulers import left_behind_gauge
+from api.gauges.models import model_gauges
+from api.server.state import Server, State
+from store.events.incident_intake import IntakeBacklog, read_waiting
+from store.hints.hint_log import read_hints
+from store.models.registry import last_training, list_models
+from store.nodes.fleet import node_risks
+from store.records.hint import HINT_ACTIONS, OPEN_STATES, HintAction, HintState
 
 router = APIRouter(tags=["health"])
 
@@ -111,7 +110,7 @@ def _hints(found: Counter[tuple[HintAction, HintState]]) -> Metric:
     return hints
 
 
-def _intake(waiting: Waiting, now: datetime) -> Iterable[Metric]:
+def _intake(waiting: IntakeBacklog, now: datetime) -> Iterable[Metric]:
     events = GaugeMetricFamily("foreshock_intake_events", "Fault events that no incident counts yet.")
     events.add_metric([], waiting.events)
     yield events

@@ -5,12 +5,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel
 
-from api.auth import Reader
-from api.reply import reply
-from api.state import Server
+from api.answers.reply import reply
+from api.edge.auth import Reader
+from api.server.state import Server
 from api.wire_models import ModelsOut
-from store.model import ModelRole
-from store.read_models import LastTraining, last_training, list_models
+from store.models.registry import LastTraining, ModelRole, last_training, list_models
 
 router = APIRouter(tags=["scores"])
 
@@ -31,11 +30,11 @@ def get_models(_who: Reader, server: Server, asked: Annotated[ModelQuery, Query(
         {
             "items": found,
             "next_cursor": None,
-            "training": None if last is None else _told(last),
+            "training": None if last is None else _last_training(last),
             "control": {"percent": control.percent, "period_days": control.period_days},
         }
     )
 
 
-def _told(last: LastTraining) -> dict[str, Any]:
+def _last_training(last: LastTraining) -> dict[str, Any]:
     return {"time": last.time, "outcome": last.outcome, "by": last.by, "why": last.detail.get("why")}

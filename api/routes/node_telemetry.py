@@ -6,13 +6,13 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Reader
-from api.paging import Cursor, CursorText, Moment, Name, decode
-from api.problem import Problem
-from api.reply import listing
-from api.state import Server
+from api.answers.paging import CursorText, Moment, Name, PageCursor, decode
+from api.answers.reply import listing
+from api.edge.auth import Reader
+from api.edge.problem import Problem
+from api.server.state import Server
 from api.wire import Page
-from store.telemetry_read import TelemetryWindow, node_is_known, telemetry_page
+from store.telemetry.hours import TelemetryWindow, node_is_known, telemetry_page
 
 router = APIRouter(tags=["telemetry"])
 
@@ -72,4 +72,4 @@ def get_node_telemetry(
         rows = telemetry_page(connection, node, window, asked.limit + 1)
     kept = rows[: asked.limit]
     more = len(rows) > asked.limit
-    return listing(kept, Cursor(kept[-1]["time"], "").encode() if more else None)
+    return listing(kept, PageCursor(kept[-1]["time"], "").encode() if more else None)

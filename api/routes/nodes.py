@@ -6,19 +6,19 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Reader
-from api.meaning import incident_in_words
-from api.nodes import NO_TIME, NodeState, node_objects
-from api.paging import MAX_LIMIT, Cursor, CursorText, decode
-from api.problem import Problem
-from api.reply import listing, reply
-from api.state import Server
+from api.answers.node_states import NO_TIME, NodeState, incident_in_words, node_objects
+from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode
+from api.answers.reply import listing, reply
+from api.edge.auth import Reader
+from api.edge.problem import Problem
+from api.server.state import Server
 from api.wire import NodeDetail, NodeOut, Page
-from store.append import MAX_AHEAD
-from store.read import read_incidents, read_outages
-from store.read_fleet import NodePage
-from store.read_node import node_hints, node_scores, node_telemetry
-from store.read_placements import with_placements
+from store.events.append import MAX_AHEAD
+from store.events.event_pages import read_incidents
+from store.hints.holds import with_holds
+from store.nodes.fleet import NodePage
+from store.nodes.inventory import read_outages
+from store.nodes.node_history import node_hints, node_scores, node_telemetry
 
 router = APIRouter(tags=["nodes"])
 
@@ -46,7 +46,7 @@ def get_nodes(_who: Reader, server: Server, asked: Annotated[NodeQuery, Query()]
     with server.engine.connect() as connection:
         found = node_objects(connection, server.settings, server.clock(), page)
     kept = found[: asked.limit]
-    return listing(kept, Cursor(NO_TIME, kept[-1]["node"]).encode() if len(found) > asked.limit else None)
+    return listing(kept, PageCursor(NO_TIME, kept[-1]["node"]).encode() if len(found) > asked.limit else None)
 
 
 @router.get("/nodes/{node}", operation_id="get_node", summary="One node with its past", response_model=NodeDetail)
@@ -64,7 +64,7 @@ def get_node(_who: Reader, server: Server, node: Annotated[str, Path(max_length=
         past = {
             "incidents": [incident_in_words(one) for one in incidents],
             "outages": [outage for outage in outages if outage.end is None or outage.end >= since],
-            "hints": with_placements(connection, node_hints(connection, node, since)),
+            "hints": with_holds(connection, node_hints(connection, node, since)),
             "telemetry": node_telemetry(connection, node, since),
             "scores": node_scores(connection, node, since),
         }

@@ -4,15 +4,14 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from api.auth import Ingester
-from api.body import Body, records
-from api.ingest import check_name, check_time, sift, take_outages
-from api.reply import reply
-from api.routes.bodies import records_body
-from api.state import Server
+from api.answers.reply import reply
+from api.edge.auth import Ingester
+from api.edge.body import Body, records, records_body
+from api.intake.records import check_name, check_time, sift, take_outages
+from api.server.state import Server
 from api.wire import TakenOut
-from store.event import RecordError, parse_time
-from store.outage import Outage, classify
+from store.records.event import RecordError, parse_time
+from store.records.outage import Outage, classify
 
 router = APIRouter(tags=["outages"])
 

@@ -10,22 +10,22 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Reader, requires
-from api.edge import read_slot
-from api.json_body import described, json_of
-from api.nodes import HORIZONS_H, present
-from api.problem import Problem
-from api.reply import reply
-from api.state import Server, State
+from api.answers.node_states import HORIZONS_H, present
+from api.answers.reply import reply
+from api.edge.admission import read_slot
+from api.edge.auth import Reader, requires
+from api.edge.body import described, json_of
+from api.edge.problem import Problem
+from api.server.state import Server, State
 from api.wire_deliveries import MOST_NODES, PlacementAdviceOut, PlacementIn
-from schedulers.placement_advice import Candidate, Limits, Need, PlacementAdvice, advise
-from schedulers.settings import Policy
-from schedulers.thresholds import steps
-from store.control import ControlGroup, read_control_key
-from store.event import RecordError
-from store.hostlist import compress, expand
-from store.read_placement import Place, read_places
-from store.running_jobs import busy_nodes
+from schedulers.policy.placement_advice import Candidate, JobNeed, PlacementAdvice, PlacementLimits, advise
+from schedulers.policy.settings import Policy
+from schedulers.policy.thresholds import steps
+from store.hints.control_group import ControlGroup, read_control_key
+from store.nodes.fleet import SchedulableNode, schedulable_nodes
+from store.records.event import RecordError
+from store.records.hostlist import compress, expand
+from store.runs.jobs import busy_nodes
 
 router = APIRouter(tags=["hints"])
 _TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
@@ -35,7 +35,7 @@ _LIMIT = 1000
 _JOBS_WITHIN = timedelta(days=1)
 
 
-class Form(BaseModel):
+class PlacementFormat(BaseModel):
     """How the answer looks; `hostlist` is one line of text, for Slurm's `--exclude=`."""
 
     format: Literal["json", "hostlist"] = "json"
@@ -45,7 +45,7 @@ class Form(BaseModel):
     )
 
 
-class PlacementQuery(Form):
+class PlacementQuery(PlacementFormat):
     """The question in an address."""
 
     nodes: str | None = Field(default=None, min_length=1, max_length=_MOST_TEXT, examples=["gpu-[001-064]"])
@@ -66,7 +66,7 @@ def get_placement(_who: Reader, server: Server, asked: Annotated[PlacementQuery,
         names = None if asked.nodes is None else expand(asked.nodes)
     except RecordError as error:
         raise Problem(422, f"nodes: {error}") from error
-    return _answer(server, names, Need(asked.count, asked.gpus_per_node, asked.limit), asked)
+    return _answer(server, names, JobNeed(asked.count, asked.gpus_per_node, asked.limit), asked)
 
 
 @router.post(
@@ -80,19 +80,19 @@ def get_placement(_who: Reader, server: Server, asked: Annotated[PlacementQuery,
 def ask_placement(
     _who: Annotated[str, Depends(requires("read"))],
     server: Server,
-    form: Annotated[Form, Query()],
+    form: Annotated[PlacementFormat, Query()],
     asked: Annotated[PlacementIn, Depends(json_of(PlacementIn))],
     _slot: Annotated[None, Depends(read_slot, scope="function")],
 ) -> Response:
     """The same question with a list of nodes in the body. It changes nothing."""
-    return _answer(server, asked.nodes, Need(asked.count, asked.gpus_per_node, form.limit), form)
+    return _answer(server, asked.nodes, JobNeed(asked.count, asked.gpus_per_node, form.limit), form)
 
 
-def _answer(server: State, names: Sequence[str] | None, need: Need, form: Form) -> Response:
+def _answer(server: State, names: Sequence[str] | None, need: JobNeed, form: PlacementFormat) -> Response:
     policy, now = server.settings.policy, server.clock()
     with server.engine.connect() as connection:
         fleet = present(connection, server.settings, now)
-        places = read_places(connection, fleet, names)
+        places = schedulable_nodes(connection, fleet, names)
         # Who names nodes knows better than we do which of them are free.
         busy = busy_nodes(connection, now, _JOBS_WITHIN) if names is None else None
         alone = _left_alone(connection, policy, [place.node for place in places], now)
@@ -102,7 +102,7 @@ def _answer(server: State, names: Sequence[str] | None, need: Need, form: Form) 
     node_gpus = need.gpus_per_node or policy.costs.node_gpus
     job_gpus = (need.count or 0) * node_gpus or policy.costs.job_gpus
     avoid_from = steps(policy.thresholds, policy.costs, job_gpus, node_gpus).avoid
-    found = advise(candidates, need, Limits(avoid_from, policy.thresholds.watch))
+    found = advise(candidates, need, PlacementLimits(avoid_from, policy.thresholds.watch))
     if form.format == "hostlist":
         return Response(compress(getattr(found, form.list)) + "\n", media_type="text/plain")
     head = {
@@ -145,7 +145,7 @@ def _object(candidates: Sequence[Candidate], found: PlacementAdvice, limit: int)
 
 
 def _node(one: Candidate, why: str | None) -> dict[str, Any]:
-    place: Place = one.place
+    place: SchedulableNode = one.place
     hint = {"id": place.hint, "action": place.hint_action, "state": place.hint_state}
     return {
         "node": place.node,

@@ -7,14 +7,14 @@ import orjson
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.auth import Reader
-from api.nodes import NO_TIME
-from api.paging import MAX_LIMIT, Cursor, CursorText, decode_seq
-from api.reply import listing, reply
-from api.state import Server
+from api.answers.node_states import NO_TIME
+from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode_seq
+from api.answers.reply import listing, reply
+from api.edge.auth import Reader
+from api.server.state import Server
 from api.wire import Page
-from schedulers.policy_version import canonical, version_of
-from store.policy_log import policies_page
+from schedulers.policy.settings import canonical, version_of
+from store.hints.policy_history import policies_page
 
 router = APIRouter(tags=["hints"])
 
@@ -89,4 +89,4 @@ def get_policies(_who: Reader, server: Server, asked: Annotated[PoliciesQuery, Q
         {"seq": row["seq"], "time": row["time"], "version": row["version"], "policy": orjson.loads(row["text"])}
         for row in rows[: asked.limit]
     ]
-    return listing(kept, Cursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(rows) > asked.limit else None)
+    return listing(kept, PageCursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(rows) > asked.limit else None)

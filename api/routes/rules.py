@@ -5,13 +5,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Reader
-from api.nodes import NO_TIME
-from api.paging import MAX_LIMIT, Cursor, CursorText, decode_seq
-from api.reply import listing
-from api.state import Server
+from api.answers.node_states import NO_TIME
+from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode_seq
+from api.answers.reply import listing
+from api.edge.auth import Reader
+from api.server.state import Server
 from api.wire import Page, RulesOut
-from store.rules_log import rules_page
+from store.hints.policy_history import rules_page
 
 router = APIRouter(tags=["rules"])
 
@@ -29,4 +29,4 @@ def get_rules(_who: Reader, server: Server, asked: Annotated[RulesQuery, Query()
     with server.engine.connect() as connection:
         rows = rules_page(connection, asked.limit + 1, decode_seq(asked.cursor))
     kept = rows[: asked.limit]
-    return listing(kept, Cursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(rows) > asked.limit else None)
+    return listing(kept, PageCursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(rows) > asked.limit else None)

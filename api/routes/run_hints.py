@@ -6,14 +6,14 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel
 
-from api.auth import Reader
-from api.paging import Name
-from api.reply import listing
-from api.state import Server
+from api.answers.paging import Name
+from api.answers.reply import listing
+from api.edge.auth import Reader
+from api.server.state import Server
 from api.wire import Page
 from api.wire_hints import HintOut
-from store.hint import LIVE_STATES
-from store.hint_log import read_job_hints
+from store.hints.hint_log import read_job_hints
+from store.records.hint import LIVE_STATES
 
 router = APIRouter(tags=["runs"])
 

@@ -6,17 +6,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Reader
-from api.ledgers import ledger_of, runs_after
-from api.nodes import NO_TIME
-from api.paging import MAX_LIMIT, Cursor, CursorText, decode
-from api.problem import Problem
-from api.reply import listing, reply
-from api.state import Server
+from api.answers.node_states import NO_TIME
+from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode
+from api.answers.reply import listing, reply
+from api.edge.auth import Reader
+from api.edge.problem import Problem
+from api.loops.ledgers import ledger_of, runs_after
+from api.server.state import Server
 from api.wire import LedgerOut, Page, RunOut
-from goodput.stored.making import account_of
-from store.ledgers import StoredLedger, log_marks
-from store.read_overview import newest_states
+from goodput.stored.computation import account_of
+from store.nodes.inventory import newest_states
+from store.runs.ledgers import StoredLedger, log_marks
 
 router = APIRouter(tags=["runs"])
 
@@ -37,7 +37,7 @@ def get_runs(_who: Reader, server: Server, asked: Annotated[RunQuery, Query()]) 
         kept = found[: asked.limit]
         states = newest_states(connection, [run for run, _ledger in kept])
         items = [_shown(run, ledger, states.get(run)) for run, ledger in kept]
-    return listing(items, Cursor(NO_TIME, kept[-1][0]).encode() if len(found) > asked.limit else None)
+    return listing(items, PageCursor(NO_TIME, kept[-1][0]).encode() if len(found) > asked.limit else None)
 
 
 def _shown(run: str, ledger: StoredLedger | None, state: str | None) -> dict[str, Any]:

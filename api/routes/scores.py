@@ -5,14 +5,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Reader
-from api.paging import MAX_LIMIT, Cursor, CursorText, Moment, Name, decode
-from api.reply import listing
-from api.state import Server
+from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, PageCursor, decode
+from api.answers.reply import listing
+from api.edge.auth import Reader
+from api.server.state import Server
 from api.wire import Page, ScoreOut
-from store.read_pages import score_page
-from store.read_states import newest_scoring
-from store.scorings import newest_scoring_of
+from store.models.scores import score_page
+from store.models.scorings import newest_scoring_of
+from store.nodes.node_states import newest_scoring
 
 router = APIRouter(tags=["scores"])
 
@@ -44,10 +44,10 @@ def get_scores(_who: Reader, server: Server, asked: Annotated[ScoreQuery, Query(
         after = cursor.id if cursor else ""
         rows = score_page(connection, asked.horizon_h, moment, (asked.node, after), asked.limit + 1)
     kept = rows[: asked.limit]
-    return listing(kept, Cursor(moment, kept[-1]["node"]).encode() if len(rows) > asked.limit else None)
+    return listing(kept, PageCursor(moment, kept[-1]["node"]).encode() if len(rows) > asked.limit else None)
 
 
-def _said_by(model: str, server: Server, asked: ScoreQuery, cursor: Cursor | None) -> Response:
+def _said_by(model: str, server: Server, asked: ScoreQuery, cursor: PageCursor | None) -> Response:
     """One page of a model's own newest scoring, of those that are kept to judge it."""
     with server.engine.connect() as connection:
         said = newest_scoring_of(connection, model, cursor.time if cursor else asked.at or server.clock())
@@ -66,4 +66,4 @@ def _said_by(model: str, server: Server, asked: ScoreQuery, cursor: Cursor | Non
         }
         for node in nodes[: asked.limit]
     ]
-    return listing(rows, Cursor(said.time, nodes[asked.limit - 1]).encode() if len(nodes) > asked.limit else None)
+    return listing(rows, PageCursor(said.time, nodes[asked.limit - 1]).encode() if len(nodes) > asked.limit else None)

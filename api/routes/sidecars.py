@@ -5,14 +5,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Reader
-from api.nodes import NO_TIME
-from api.paging import MAX_LIMIT, Cursor, CursorText, decode
-from api.reply import listing
-from api.state import Server
+from api.answers.node_states import NO_TIME
+from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode
+from api.answers.reply import listing
+from api.edge.auth import Reader
+from api.server.state import Server
 from api.wire import Page
 from api.wire_sidecars import SidecarOut
-from store.sidecars import SidecarState, sidecar_page
+from store.nodes.sidecars import SidecarState, sidecar_page
 
 router = APIRouter(tags=["sidecars"])
 
@@ -36,7 +36,7 @@ def get_sidecars(_who: Reader, server: Server, asked: Annotated[SidecarQuery, Qu
     with server.engine.connect() as connection:
         rows = sidecar_page(connection, server.wall(), asked.state, after, asked.limit + 1)
     kept = rows[: asked.limit]
-    following = Cursor(NO_TIME, kept[-1]["node"]).encode() if len(rows) > asked.limit else None
+    following = PageCursor(NO_TIME, kept[-1]["node"]).encode() if len(rows) > asked.limit else None
     return listing([_shown(row) for row in kept], following)
 
 

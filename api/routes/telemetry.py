@@ -9,16 +9,15 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from api.auth import Ingester
-from api.body import Body, records
-from api.ingest import check_name, check_time, sift, take_rollups
-from api.reply import reply
-from api.routes.bodies import records_body
-from api.state import Server
+from api.answers.reply import reply
+from api.edge.auth import Ingester
+from api.edge.body import Body, records, records_body
+from api.intake.records import check_name, check_time, sift, take_rollups
+from api.server.state import Server
 from api.wire import TakenOut
-from store.append import MAX_AHEAD
-from store.event import RecordError, parse_time
-from store.telemetry import MAX_DEVICE_NAME, MAX_DEVICES, MAX_MEASURES, Rollup, hour_of
+from store.events.append import MAX_AHEAD
+from store.records.event import RecordError, parse_time
+from store.records.telemetry import MAX_DEVICE_NAME, MAX_DEVICES, MAX_MEASURES, Rollup, hour_of
 
 router = APIRouter(tags=["telemetry"])
 

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
-from api.auth import Reader
-from api.reply import dump
-from api.state import Server, State
+from api.answers.reply import dump
+from api.edge.auth import Reader
+from api.server.state import Server, State
 from api.wire import TopologyOut
-from store.read_overview import read_links, read_places
+from store.nodes.inventory import read_links, read_node_places
 
 router = APIRouter(tags=["cluster"])
 
@@ -22,13 +22,13 @@ router = APIRouter(tags=["cluster"])
 )
 def get_topology(_who: Reader, server: Server, if_none_match: Annotated[str | None, Header()] = None) -> Response:
     """Every node with its rack and leaf, and every cable known; at most half a minute old."""
-    body, tag = server.topology.get(lambda: _made(server))
+    body, tag = server.topology.get(lambda: _topology_answer(server))
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
     if if_none_match is not None and tag in (part.strip() for part in if_none_match.split(",")):
         return Response(status_code=304, headers=headers)
     return Response(body, media_type="application/json", headers=headers)
 
 
-def _made(server: State) -> bytes:
+def _topology_answer(server: State) -> bytes:
     with server.engine.connect() as connection:
-        return dump({"nodes": read_places(connection), "links": read_links(connection)})
+        return dump({"nodes": read_node_places(connection), "links": read_links(connection)})

@@ -8,17 +8,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Ingester
-from api.body import Body
-from api.decode_logs import fits
-from api.ingest import Rejected, take_events
-from api.paging import Name
-from api.problem import Problem
-from api.reply import reply
-from api.state import Server
-from parsers.otel import FORMAT, OtelParser
-from parsers.parser import Context, guarded
-from store.event import Event
+from api.answers.paging import Name
+from api.answers.reply import reply
+from api.edge.auth import Ingester
+from api.edge.body import Body
+from api.edge.problem import Problem
+from api.intake.logs import fits
+from api.intake.records import Rejected, take_events
+from api.server.state import Server
+from parsers.formats.otel import FORMAT, OtelParser
+from parsers.text.parser import Context, guarded
+from store.records.event import Event
 
 router = APIRouter(tags=["events"])
 

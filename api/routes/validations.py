@@ -7,18 +7,17 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field, StringConstraints
 
-from api.auth import Actor, Reader
-from api.json_body import described, json_of
-from api.problem import Problem
-from api.reply import listing, reply
+from api.answers.reply import listing, reply
+from api.edge.auth import Actor, Reader
+from api.edge.body import described, json_of
+from api.edge.problem import Problem
 from api.routes.hints import HintId
-from api.state import Server
+from api.server.state import Server
 from api.wire import Page
-from schedulers.reported import report_test
-from schedulers.verdict import VerdictError
-from store.database import writing
-from store.hint_log import read_hint
-from store.validations import OUTPUT_BYTES, validations_of
+from schedulers.lifecycle.operator_actions import RequestRefusedError, report_test
+from store.database.connections import writing
+from store.hints.hint_log import read_hint
+from store.hints.validations import OUTPUT_BYTES, validations_of
 
 router = APIRouter(tags=["hints"])
 
@@ -76,6 +75,6 @@ def post_validation(who: Actor, server: Server, hint: HintId, said: Reported) ->
     try:
         with writing(server.engine).begin() as connection:
             row = report_test(connection, hint, (said.passed, said.detail), server.clock(), who)
-    except VerdictError as error:
+    except RequestRefusedError as error:
         raise Problem(409 if error.known else 404, str(error)) from error
     return reply(asdict(row))

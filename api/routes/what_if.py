@@ -5,14 +5,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
-from api.auth import Reader
-from api.paging import Name
-from api.problem import Problem
-from api.reply import reply
+from api.answers.paging import Name
+from api.answers.reply import reply
+from api.edge.auth import Reader
+from api.edge.problem import Problem
 from api.routes.advice import MISSING, Seconds, Share, history_for, predictor_from
-from api.state import Server
+from api.server.state import Server
 from goodput.advice.reading import what_if_advice
-from goodput.advice.what_if import Change
+from goodput.advice.what_if import RunChange
 
 router = APIRouter(tags=["advice"])
 
@@ -43,7 +43,7 @@ class WhatIfQuery(BaseModel):
 )
 def get_what_if(_who: Reader, server: Server, asked: Annotated[WhatIfQuery, Query()]) -> Response:
     """The stored failures of a run, replayed with other settings; the gain with its interval, and by the formula."""
-    change = Change(
+    change = RunChange(
         interval_s=asked.interval_s,
         save_s=asked.save_s,
         write_s=asked.write_s,

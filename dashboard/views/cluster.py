@@ -6,10 +6,14 @@ from datetime import timedelta
 
 import streamlit as st
 
-from dashboard import charts, frames, panels, vocabulary, words
-from dashboard.answers import Cluster, Incident, Node
-from dashboard.layout import MAX_CELLS, cells
-from dashboard.panels import Site
+from dashboard.answers.cluster import Cluster, Incident, Node
+from dashboard.charts import charts
+from dashboard.charts.layout import MAX_CELLS, cells
+from dashboard.panels import frames
+from dashboard.panels import page as panels
+from dashboard.panels.page import Site
+from dashboard.text import words
+from dashboard.text import words as vocabulary
 
 ATTENTION = 6
 MAP = "node_map"

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from dashboard import frames, panels, words
-from dashboard.answers import Cluster
-from dashboard.panels import Site
-from dashboard.sidecars import Sidecar, faults, size
+from dashboard.answers.cluster import Cluster
+from dashboard.panels import frames
+from dashboard.panels import page as panels
+from dashboard.panels.page import Site
+from dashboard.text import words
+from dashboard.text.sidecars import Sidecar, faults, size
 
 LISTED = 200  # of the silent, and of those in trouble
 

@@ -5,13 +5,16 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import frames, ledger_charts, panels, words
-from dashboard.advice import checkpoint_lines, gain_rows, spares_lines
-from dashboard.answers import Cluster, Ledger
-from dashboard.charts import CONFIG
-from dashboard.client import Trouble
-from dashboard.goodput_panels import cluster_section
-from dashboard.panels import Site
+from dashboard.answers.cluster import Cluster, Ledger
+from dashboard.charts import ledger_charts
+from dashboard.charts.charts import CONFIG
+from dashboard.client import ApiProblem
+from dashboard.panels import frames
+from dashboard.panels import page as panels
+from dashboard.panels.goodput import cluster_section
+from dashboard.panels.page import Site
+from dashboard.text import words
+from dashboard.text.advice import checkpoint_lines, gain_rows, spares_lines
 
 
 def page(site: Site) -> None:
@@ -56,7 +59,7 @@ def _advice(site: Site, run: str) -> None:
             st.subheader(title, anchor=False)
             try:
                 st.markdown("\n\n".join(lines()))
-            except Trouble as trouble:
+            except ApiProblem as trouble:
                 st.caption(f"No advice yet. {words.plain(str(trouble))}")
     _gains(site, run)
 
@@ -70,7 +73,7 @@ def _gains(site: Site, run: str) -> None:
     )
     try:
         rows = gain_rows(site.client.gains_advice(run))
-    except Trouble as trouble:
+    except ApiProblem as trouble:
         st.caption(f"No advice yet. {words.plain(str(trouble))}")
         return
     if not rows:

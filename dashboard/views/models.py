@@ -5,10 +5,12 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import frames, panels, words
-from dashboard.answers import Cluster
-from dashboard.model_answers import Models, RegisteredModel
-from dashboard.panels import Site
+from dashboard.answers.cluster import Cluster
+from dashboard.answers.models import Models, RegisteredModel
+from dashboard.panels import frames
+from dashboard.panels import page as panels
+from dashboard.panels.page import Site
+from dashboard.text import words
 
 KINDS = {"gbt": "trees over all signs", "history": "outage history alone", "rules": "rules alone"}
 ROLES = {

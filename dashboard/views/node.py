@@ -5,9 +5,12 @@ from datetime import timedelta
 
 import streamlit as st
 
-from dashboard import charts, frames, panels, words
-from dashboard.answers import Cluster, Node, NodeDetail
-from dashboard.panels import Site
+from dashboard.answers.cluster import Cluster, Node, NodeDetail
+from dashboard.charts import charts
+from dashboard.panels import frames
+from dashboard.panels import page as panels
+from dashboard.panels.page import Site
+from dashboard.text import words
 
 # By whether the node is out of service.
 NOT_SCORED = {

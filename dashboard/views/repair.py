@@ -5,10 +5,12 @@ from datetime import datetime
 
 import streamlit as st
 
-from dashboard import frames, panels, words
-from dashboard.frames import Row
-from dashboard.panels import Site
-from dashboard.repair_answers import Evidence, Lemon, Part, Repair, RepairList
+from dashboard.answers.repair import Evidence, Lemon, Part, Repair, RepairList
+from dashboard.panels import frames
+from dashboard.panels import page as panels
+from dashboard.panels.frames import Row
+from dashboard.panels.page import Site
+from dashboard.text import words
 
 SHOWN = 25
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from goodput.advice.run_history import PARTS, RunHistory
 from goodput.formulas.ettr import minutes_allowed
-from goodput.formulas.poisson import interval
-from goodput.formulas.sampling import mean_interval
+from goodput.formulas.failure_rates import interval, mean_interval
 
 FORMULA = "(1 - G) / (N r): wall time between failures, times the share that may be lost"
 SOURCE = "FIELD B4; r with the exact Poisson interval (Garwood 1936), what is spent by drawing the stops again"
@@ -21,7 +20,7 @@ SCALES = (128, 1_250, 2_048, 12_500)
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class FailureBudget:
     """Seconds a failure: allowed (with the interval of the rate), and spent (by part, with an interval)."""
 
     run: str
@@ -53,7 +52,7 @@ class Budget:
         return {**asdict(self), "met": self.met}
 
 
-def budget(history: RunHistory, target: float) -> Budget:
+def budget(history: RunHistory, target: float) -> FailureBudget:
     """What the target allows a failure at this scale, against what a failure costs.
 
     Raises:
@@ -75,7 +74,7 @@ def budget(history: RunHistory, target: float) -> Budget:
     def allowed(per_node_day: float, nodes: int = history.nodes) -> float:
         return 60 * minutes_allowed(target, nodes, per_node_day)
 
-    return Budget(
+    return FailureBudget(
         run=history.run,
         target=target,
         nodes=history.nodes,

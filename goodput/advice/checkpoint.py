@@ -10,10 +10,19 @@ to memory `save_kinds.py`.
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from goodput.formulas.foretold import Plan, Predictor, plan
-from goodput.formulas.poisson import interval
-from goodput.formulas.save_kinds import SaveKind, in_background, two_levels
-from goodput.formulas.young_daly import daly_s, expected_goodput, optimum_s, young_s
+from goodput.formulas.checkpoint_interval import (
+    PredictionPlan,
+    Predictor,
+    SaveKind,
+    daly_s,
+    expected_goodput,
+    in_background,
+    optimum_s,
+    plan,
+    two_levels,
+    young_s,
+)
+from goodput.formulas.failure_rates import interval
 from goodput.timeline import DAY_S
 
 # Llama 3 on 16,384 H100 (FIELD B4, D7): used, and said so, where a run has seen no failure yet.
@@ -34,7 +43,7 @@ class CheckpointInputs:
         nodes: nodes of the run.
         failures: interruptions seen.
         node_days: over how many node-days.
-        save_s: mean stall of a save, as the run saves now (`goodput/wall_time/saves_now.py`), seconds.
+        save_s: mean stall of a save, as the run saves now (`goodput/wall_time/saves.py`), seconds.
         restart_s: mean way back after an interruption (detection, waiting, startup, load), seconds.
         interval_s: median time between two saves now; None where nobody saved twice.
         save_low_s, save_high_s: the 95 % interval of the mean stall; None where it was not determined.
@@ -76,7 +85,7 @@ class CheckpointAdvice:
     goodput_high: float
     background: SaveKind
     memory: SaveKind
-    prediction: Plan | None = None
+    prediction: PredictionPlan | None = None
     formula: str = FORMULA
     goodput_formula: str = GOODPUT_FORMULA
     source: str = SOURCE

@@ -13,18 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from goodput.advice.run_history import RunHistory
-from goodput.advice.run_model import Figure, Model, draws_of, goodput, model_of
-from goodput.formulas.foretold import Predictor
-from goodput.formulas.sampling import DRAWS, generator, within
-from goodput.formulas.save_kinds import ASYNC_STALL_S
-from goodput.formulas.worst_nodes import expected_share, share_draws
-from goodput.formulas.young_daly import optimum_s
+from goodput.advice.run_history import Figure, RunHistory, RunModel, draws_of, goodput, model_of
+from goodput.formulas.checkpoint_interval import ASYNC_STALL_S, Predictor, optimum_s
+from goodput.formulas.failure_rates import DRAWS, expected_share, generator, share_draws, within
 
 FORMULA = "L D / (exp(L R) (exp(L (D + w)) - 1)) with one figure changed, less the same as measured"
 SOURCE = "Daly 2006; rate: Garwood 1936; stops and saves drawn again; worst nodes: empirical Bayes (FIELD D6)"
 _POINTS = 100
-_Change = Callable[[Model], Model]
+_Change = Callable[[RunModel], RunModel]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ class Gain:
     def says(self) -> str:
         """One line for people."""
         sure = f"({_POINTS * self.low:+.2f} to {_POINTS * self.high:+.2f})"
-        what = f"{self.lever} from {_told(self.now, self.unit)} to {_told(self.then, self.unit)}"
+        what = f"{self.lever} from {_formatted(self.now, self.unit)} to {_formatted(self.then, self.unit)}"
         return f"{what}: {_POINTS * self.gain:+.2f} points {sure}"
 
     def to_json(self) -> dict[str, Any]:
@@ -101,23 +97,23 @@ def gains(history: RunHistory, aims: Aims | None = None, predictor: Predictor | 
 
 
 def _levers(
-    history: RunHistory, model: Model, aims: Aims, predictor: Predictor | None, dice: np.random.Generator
+    history: RunHistory, model: RunModel, aims: Aims, predictor: Predictor | None, dice: np.random.Generator
 ) -> Iterator[_Lever]:
     """All changes that this run could make."""
-    yield from _way_back(history, model, aims)
+    yield from _recovery(history, model, aims)
     yield from _saves(model, aims)
     yield from _fewer_failures(history, aims, dice)
     if predictor is not None and predictor.recall > 0 and predictor.in_time(float(model.save_s)):
         then = len(history.stops) * (1 - predictor.recall)
 
-        def foretold(m: Model) -> Model:
+        def foretold(m: RunModel) -> RunModel:
             moves = predictor.recall / predictor.precision * m.rate * (m.save_s + m.startup + m.checkpoint_load)
             return replace(m, rate=m.rate * (1 - predictor.recall), moves_s=moves)
 
         yield _Lever("failures foretold, moved away in time", "failures", len(history.stops), then, foretold)
 
 
-def _way_back(history: RunHistory, model: Model, aims: Aims) -> Iterator[_Lever]:
+def _recovery(history: RunHistory, model: RunModel, aims: Aims) -> Iterator[_Lever]:
     """Detection, waiting, start and load, down to what is aimed at."""
     detection, waiting = float(model.detection), float(model.waiting)
     if detection > aims.detection_s:
@@ -131,17 +127,17 @@ def _way_back(history: RunHistory, model: Model, aims: Aims) -> Iterator[_Lever]
     if restart > aims.restart_s:
         share = aims.restart_s / restart
 
-        def faster(m: Model) -> Model:
+        def faster(m: RunModel) -> RunModel:
             return replace(m, startup=m.startup * share, checkpoint_load=m.checkpoint_load * share)
 
         yield _Lever("startup and load", "s", restart, aims.restart_s, faster)
 
 
-def _at_most(model: Model, part: str, limit_s: float) -> Model:
+def _at_most(model: RunModel, part: str, limit_s: float) -> RunModel:
     return replace(model, **{part: np.minimum(getattr(model, part), limit_s)})
 
 
-def _saves(model: Model, aims: Aims) -> Iterator[_Lever]:
+def _saves(model: RunModel, aims: Aims) -> Iterator[_Lever]:
     """The best interval for the saves as they are, and saves in the background."""
     interval, stall, mttf = float(model.interval_s), float(model.save_s), 1 / float(model.rate)
     best = max(1.0, optimum_s(stall, mttf))
@@ -149,7 +145,7 @@ def _saves(model: Model, aims: Aims) -> Iterator[_Lever]:
     if stall > aims.async_stall_s:
         often = max(optimum_s(aims.async_stall_s, mttf), stall)
 
-        def background(m: Model) -> Model:
+        def background(m: RunModel) -> RunModel:
             return replace(m, save_s=aims.async_stall_s, write_s=m.save_s, interval_s=often)
 
         yield _Lever("stall of a save, in the background", "s", stall, aims.async_stall_s, background)
@@ -180,7 +176,7 @@ def _less(share: Figure) -> _Change:
     return lambda m: replace(m, rate=m.rate * np.maximum(0.0, 1 - np.asarray(share)))
 
 
-def _told(value: float, unit: str) -> str:
+def _formatted(value: float, unit: str) -> str:
     if unit != "s":
         return f"{value:.3g}"
     return f"{value:.3g} s" if value < 100 else f"{value / 60:.3g} min" if value < 6_000 else f"{value / 3600:.3g} h"

@@ -5,34 +5,203 @@ with engine.connect() as connection:
     gains_advice(connection, history)["gains"][0]["says"]
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
+from goodput.advice import checkpoint, spares
 from goodput.advice.budget import budget
-from goodput.advice.components import component_of, component_of_outage
+from goodput.advice.checkpoint import CheckpointInputs
 from goodput.advice.gains import FORMULA, SOURCE, Aims, gains
-from goodput.advice.hint_policy import avoided_by_scores
-from goodput.advice.inputs import read_service
-from goodput.advice.mtbf import RunCount, by_component, scale_law
-from goodput.advice.run_history import RunHistory, from_json, history_of
-from goodput.advice.run_model import goodput, model_of
-from goodput.advice.what_if import Change, what_if
-from goodput.formulas.foretold import Predictor
+from goodput.advice.mtbf import RunCount, by_component, component_of, component_of_outage, scale_law
+from goodput.advice.run_history import RunHistory, checkpoint_inputs, from_json, goodput, history_of, model_of
+from goodput.advice.what_if import RunChange, avoided_by_scores, what_if
+from goodput.formulas.checkpoint_interval import Predictor
 from goodput.reading.ledgers import NoRecordsError, no_such_run, read_ledgers
 from goodput.timeline import DAY_S
-from store import schema
-from store.ledgers import ledger_page, read_ledger
-from store.read_models import newest_champion
+from store.events.event_pages import newest_time
+from store.models.registry import newest_champion
+from store.runs.jobs import read_jobs
+from store.runs.ledgers import StoredLedger, ledger_page, read_ledger
+from store.tables import schema
+
+# Reading the store for advice: what the ledgers, nodes and outages measured, and the advice that follows from it.
+#
+# with engine.connect() as connection:
+#     checkpoint_advice(connection, "llm-70b")["interval_s"]
+
+_NODES = schema.nodes
+_OUTAGES = schema.outages
+_SIGMAS = 1.96
+
+
+def checkpoint_advice(
+    connection: sa.Connection, run: str | None = None, predictor: Predictor | None = None
+) -> dict[str, Any]:
+    """The advised checkpoint interval of a run (default: the one that ended last) as plain values.
+
+    Raises:
+        NoRecordsError: the run is not known, or its log tells of no finished save.
+    """
+    ledger = max(read_ledgers(connection, run), key=lambda one: one.end_ms, default=None)
+    if ledger is None:
+        raise NoRecordsError(no_such_run(connection, run))
+    return advice_of(ledger.run, checkpoint_inputs(ledger, history_of(ledger)), predictor)
+
+
+def advice_of(
+    run: str, inputs: checkpoint.CheckpointInputs | None, predictor: Predictor | None = None
+) -> dict[str, Any]:
+    """The advised checkpoint interval of a run from what its ledger measured, as plain values.
+
+    Raises:
+        NoRecordsError: it tells of no finished save.
+    """
+    if inputs is None:
+        raise NoRecordsError(
+            f"run {run!r} shows no finished checkpoint save with its duration: "
+            "ingest its training log with save timings first"
+        )
+    return {"run": run, **checkpoint.advise(inputs, predictor=predictor).to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The cluster over the time observed: nodes, their days in service, unplanned outages and how long they last."""
+
+    nodes: int
+    node_days: float
+    outages: int
+    mttr_s: float
+    mttr_low_s: float | None
+    mttr_high_s: float | None
+
+
+def read_service(connection: sa.Connection) -> Service | None:
+    """What nodes and outages tell of the cluster; None where no node or no time is known."""
+    spans = connection.execute(
+        sa.select(_NODES.c.in_service_since, _NODES.c.in_service_until, sa.func.count()).group_by(
+            _NODES.c.in_service_since, _NODES.c.in_service_until
+        )
+    ).all()
+    outages = _unplanned(connection)
+    since, until = _observed(connection, outages)
+    if not spans or since is None or until is None or until <= since:
+        return None
+    days = sum(nodes * _service_s(begin, end, (since, until)) for begin, end, nodes in spans) / DAY_S
+    count = sum(nodes for *_span, nodes in spans)
+    return Service(count, days, outages.outages, _repair_s(connection, outages, until), *_repair_limits(outages))
+
+
+def spares_advice(connection: sa.Connection, confidence: float = 0.99, run: str | None = None) -> dict[str, Any]:
+    """The advised number of spare nodes, for the cluster or for one run's size, as plain values.
+
+    Raises:
+        NoRecordsError: no node or no time is known, or not the run.
+    """
+    service = read_service(connection)
+    if service is None:
+        raise NoRecordsError("the database knows no nodes over any time: ingest nodes.csv and outages.csv first")
+    inputs = spares.SparesInputs(
+        nodes=service.nodes if run is None else _nodes_of_run(connection, run),
+        outages=service.outages,
+        node_days=service.node_days,
+        mttr_s=service.mttr_s,
+        mttr_low_s=service.mttr_low_s,
+        mttr_high_s=service.mttr_high_s,
+    )
+    return {"run": run, **spares.advise(inputs, confidence).to_json()}
+
+
+def _repair_limits(outages: Any) -> tuple[float | None, float | None]:
+    """The 95 % interval of the mean outage, by its standard error; None of fewer than two that have ended."""
+    count = int(outages.ended or 0)
+    if count < 2:
+        return None, None
+    mean = float(outages.length_s) / count
+    variance = max(0.0, float(outages.squares_s2) / count - mean**2) * count / (count - 1)
+    half = _SIGMAS * math.sqrt(variance / count)
+    return max(0.0, mean - half), mean + half
+
+
+def _unplanned(connection: sa.Connection) -> Any:
+    """The unplanned outages in one row: `outages first last ended length_s squares_s2` (sums of those that ended)."""
+    start, end = _OUTAGES.c.start, _OUTAGES.c.end
+    length = _seconds(connection, end) - _seconds(connection, start)
+    moment = schema.UtcTime()
+    return connection.execute(
+        sa.select(
+            sa.func.count().label("outages"),
+            sa.func.min(start, type_=moment).label("first"),
+            sa.func.max(sa.func.coalesce(end, start), type_=moment).label("last"),
+            sa.func.count(end).label("ended"),
+            sa.func.sum(length).label("length_s"),
+            sa.func.sum(length * length).label("squares_s2"),
+        ).where(~_OUTAGES.c.planned)
+    ).one()
+
+
+def _seconds(connection: sa.Connection, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """A moment as seconds since 1970, for arithmetic in the database."""
+    if connection.dialect.name == "postgresql":
+        return sa.func.extract("epoch", column)
+    return sa.type_coerce(column, sa.BigInteger) / sa.literal(1e6)
+
+
+def _repair_s(connection: sa.Connection, outages: Any, until: datetime) -> float:
+    """The mean length of an outage. Open ones have none yet; without any other, they last at least until now."""
+    if outages.ended:
+        return float(outages.length_s) / int(outages.ended)
+    starts = connection.scalars(sa.select(_OUTAGES.c.start).where(~_OUTAGES.c.planned))
+    lengths = [(until - start).total_seconds() for start in starts]
+    return sum(lengths) / len(lengths) if lengths else 0.0
+
+
+def _observed(connection: sa.Connection, outages: Any) -> tuple[datetime | None, datetime | None]:
+    """From the first to the last thing known of the cluster."""
+    column = schema.events.c.time
+    earliest = sa.select(sa.func.min(column, type_=schema.UtcTime()))
+    # Only what lies before the first outage can be earlier: the days after need no look.
+    first = connection.scalar(earliest.where(column < outages.first) if outages.first else earliest)
+    begins = [moment for moment in (first, outages.first) if moment is not None]
+    ends = [moment for moment in (newest_time(connection), outages.last) if moment is not None]
+    return min(begins, default=None), max(ends, default=None)
+
+
+def _service_s(begin: datetime | None, end: datetime | None, observed: tuple[datetime, datetime]) -> float:
+    """Seconds that a node was in service within the time observed; None is a side that nobody knows."""
+    since, until = observed
+    return max(0.0, (min(until, end or until) - max(since, begin or since)).total_seconds())
+
+
+def _nodes_of_run(connection: sa.Connection, run: str) -> int:
+    jobs = read_jobs(connection, run)
+    counts = [job.nodes for job in jobs if job.nodes is not None]
+    if not jobs:
+        raise NoRecordsError(no_such_run(connection, run))
+    if not counts:
+        raise NoRecordsError(f"nobody knows how many nodes run {run!r} has: ingest its jobs.csv first")
+    return max(counts)
+
+
+def checkpoint_advice_of(ledger: StoredLedger, predictor: Predictor | None = None) -> dict[str, Any]:
+    """The advised checkpoint interval of a run, as plain values.
+
+    Raises:
+        NoRecordsError: its log tells of no finished save.
+    """
+    inputs = ledger.content["checkpoint"]
+    return advice_of(ledger.run, None if inputs is None else CheckpointInputs(**inputs), predictor)
+
 
 MTBF_FORMULA = "failures / node-days; the law: failures = c N^b t, b by maximum likelihood, tested against b = 1"
 MTBF_SOURCE = "exact Poisson intervals (Garwood 1936); likelihood ratio (Wilks 1938)"
 
-_OUTAGES = schema.outages
 _PAGE = 500
 # A node that stopped a run is marked down by the scheduler within this time, or a little before its job ends.
 _BEFORE, _AFTER = timedelta(minutes=5), timedelta(minutes=30)
@@ -144,7 +313,7 @@ def mtbf_advice(connection: sa.Connection) -> dict[str, Any]:
 
 
 def what_if_advice(
-    connection: sa.Connection, history: RunHistory, change: Change, hold_top: float | None = None
+    connection: sa.Connection, history: RunHistory, change: RunChange, hold_top: float | None = None
 ) -> dict[str, Any]:
     """The run's history lived again with a change, and by the formula.
 

@@ -6,15 +6,19 @@ history.failures_per_node_day, history.mean("detection")
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
-from goodput.advice.components import component_of
+import numpy as np
+
+from goodput.advice import checkpoint
+from goodput.advice.mtbf import component_of
+from goodput.formulas.failure_rates import Floats, mean_draws, mean_interval, rate_draws
 from goodput.ledger import Ledger
 from goodput.timeline import DAY_S, Bucket, Segment
-from goodput.wall_time.interruption import Interruption
-from goodput.wall_time.saves_now import interval_s, save_s
+from goodput.wall_time.attempts import Interruption
+from goodput.wall_time.saves import interval_s, save_s
 
 Part: TypeAlias = Literal["detection", "waiting", "startup", "checkpoint_load"]
 PARTS: tuple[Part, ...] = ("detection", "waiting", "startup", "checkpoint_load")
@@ -24,7 +28,7 @@ _MOST_SAVES = 100  # kept of the lengths of a long run's saves: evenly spaced in
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class RunStop:
     """One interruption: when (seconds since the run's start), on which node, what it took back, and the way back.
 
     `paused_s`: what else the run did not work until the next stop (planned waits, time that nobody can account for).
@@ -54,7 +58,7 @@ class RunHistory:
         saving_s: what all finished saves stalled together.
         first_pause_s: what the run did not work before its first stop (the first wait and start).
         kept_share: of the time at work outside of saves, what was productive (the rest: evaluation, slow iterations).
-        save_s: the mean stall of a save, as it saves now (`goodput/wall_time/saves_now.py`); None where nobody saved.
+        save_s: the mean stall of a save, as it saves now (`goodput/wall_time/saves.py`); None where nobody saved.
         saves_s: these stalls (a sample, where there were many).
         interval_s: the median time between two of these saves; None where nobody saved twice.
     """
@@ -67,7 +71,7 @@ class RunHistory:
     saving_s: float
     kept_share: float
     first_pause_s: float
-    stops: tuple[Stop, ...]
+    stops: tuple[RunStop, ...]
     save_s: float | None
     saves_s: tuple[float, ...]
     interval_s: float | None
@@ -102,7 +106,7 @@ def from_json(told: Mapping[str, Any] | None) -> RunHistory | None:
         return None
     try:
         # A stop of another length or by names is another version's.
-        stops = tuple(Stop(*(stop if isinstance(stop, list) else ())) for stop in told["stops"])
+        stops = tuple(RunStop(*(stop if isinstance(stop, list) else ())) for stop in told["stops"])
         return RunHistory(**{**told, "stops": stops, "saves_s": tuple(told["saves_s"])})
     except (KeyError, TypeError):
         return None
@@ -144,7 +148,7 @@ def _within(segments: Sequence[Segment], since_ms: int, until_ms: int) -> Iterab
             yield Segment(start, end, segment.bucket)
 
 
-def _stop(cut: Interruption, stretch: list[Segment], start_ms: int) -> Stop:
+def _stop(cut: Interruption, stretch: list[Segment], start_ms: int) -> RunStop:
     """One stop with its way back: up to the first work after it."""
     begun = next((i for i, segment in enumerate(stretch) if segment.bucket not in _IDLE), len(stretch))
     back: dict[Part, float] = dict.fromkeys(PARTS, 0.0)
@@ -157,7 +161,7 @@ def _stop(cut: Interruption, stretch: list[Segment], start_ms: int) -> Stop:
             paused += segment.length_ms / 1000
     culprit = cut.culprit
     device, kind, code = (None, None, None) if culprit is None else (culprit.device.type, culprit.kind, culprit.code)
-    return Stop(
+    return RunStop(
         time_s=(cut.time_ms - start_ms) / 1000,
         node=None if culprit is None else culprit.node,
         component=component_of(device, kind, code, cut.cause),
@@ -172,3 +176,125 @@ def _sample(lengths_s: list[float]) -> tuple[float, ...]:
     ordered = sorted(lengths_s)
     step = max(1.0, len(ordered) / _MOST_SAVES)
     return tuple(ordered[int((i + 0.5) * step)] for i in range(min(len(ordered), _MOST_SAVES)))
+
+
+def checkpoint_inputs(ledger: Ledger, history: RunHistory | None) -> checkpoint.CheckpointInputs | None:
+    """What a ledger and its history measured of saves and stops; None where they tell of no finished save.
+
+    The figures are those that gains and what-ifs go by: `run_model.model_of`.
+    """
+    if history is None or not history.save_s:
+        return None
+    ways_back = [stop.back_s for stop in history.stops] or [_first_startup_ms(ledger) / 1000]
+    save_low, save_high = mean_interval(history.saves_s) or (None, None)
+    restart_low, restart_high = mean_interval(ways_back) or (None, None)
+    return checkpoint.CheckpointInputs(
+        nodes=history.nodes,
+        failures=len(history.stops),
+        node_days=history.node_days,
+        save_s=history.save_s,
+        restart_s=sum(ways_back) / len(ways_back),
+        interval_s=history.interval_s,
+        save_low_s=save_low,
+        save_high_s=save_high,
+        restart_low_s=restart_low,
+        restart_high_s=restart_high,
+        memory_share=_memory_share(ledger),
+    )
+
+
+def _memory_share(ledger: Ledger) -> float | None:
+    """The share of stops that took one node at most: a copy in another's memory outlives them; None of none known."""
+    known = [cut for cut in ledger.interruptions if cut.culprit is not None]
+    one_node = [cut for cut in known if cut.culprit is not None and cut.culprit.device.type != "switch"]
+    # As many of as many: never quite all (Jeffreys).
+    return (len(one_node) + 0.5) / (len(known) + 1) if known else None
+
+
+def _first_startup_ms(ledger: Ledger) -> int:
+    """What a start costs, of a run that was never interrupted."""
+    buckets = ledger.buckets_ms
+    return (buckets["startup"] + buckets["checkpoint_load"]) // max(1, ledger.attempts)
+
+
+# A run in a handful of figures, and the goodput that follows from them: the analytic side of gains and what-ifs.
+#
+#     model = model_of(history)
+#     goodput(replace(model, detection=60.0)) - goodput(model)
+#
+# Each figure may be one number or an array of draws. The form is the exact memoryless one
+# (`goodput/formulas/checkpoint_interval.py`), times the share of wall time that neither pauses nor evaluation took.
+
+Figure: TypeAlias = float | Floats
+_TOO_FAR = 700.0
+_NEVER = 1e-15  # failures per second of a run that never fails
+
+
+@dataclass(frozen=True, slots=True)
+class RunModel:
+    """Failures per second of the whole run; seconds of each part of a failure; `kept` of the time at work (0-1).
+
+    `moves_s`: seconds that planned moves take of each second.
+    """
+
+    rate: Figure
+    interval_s: Figure
+    save_s: Figure
+    write_s: Figure
+    detection: Figure
+    waiting: Figure
+    startup: Figure
+    checkpoint_load: Figure
+    kept: float
+    moves_s: Figure = 0.0
+
+    @property
+    def back_s(self) -> Figure:
+        """The way back after a failure, and the writing that it may cut off."""
+        return self.detection + self.waiting + self.startup + self.checkpoint_load + self.write_s
+
+
+def goodput(model: RunModel) -> Floats:
+    """Productive share of wall time (0-1), of each draw."""
+    rate = np.maximum(np.asarray(model.rate, dtype=np.float64), _NEVER)
+    exponent = np.minimum(rate * (model.interval_s + model.save_s), _TOO_FAR)
+    share = rate * model.interval_s / (np.exp(np.minimum(rate * model.back_s, _TOO_FAR)) * np.expm1(exponent))
+    return np.asarray(share * model.kept * np.maximum(0.0, 1.0 - np.asarray(model.moves_s)), dtype=np.float64)
+
+
+def model_of(history: RunHistory) -> RunModel:
+    """The figures that a run's history measured.
+
+    Raises:
+        ValueError: it saved less than twice: its interval is not known.
+    """
+    if history.save_s is None or not history.interval_s:
+        raise ValueError(
+            f"run {history.run!r} shows no two finished saves: ingest its training log with save timings first"
+        )
+    return RunModel(
+        rate=len(history.stops) / history.wall_s,
+        interval_s=history.interval_s,
+        save_s=history.save_s,
+        write_s=0.0,
+        detection=history.mean("detection"),
+        waiting=history.mean("waiting"),
+        startup=history.mean("startup"),
+        checkpoint_load=history.mean("checkpoint_load"),
+        kept=history.kept_share * (1 - history.paused_s / history.wall_s),
+    )
+
+
+def draws_of(history: RunHistory, dice: np.random.Generator) -> tuple[RunModel, RunModel]:
+    """The same with each figure drawn: the rate for lower limits in the first, for upper ones in the second."""
+    model = model_of(history)
+    low, high = rate_draws(len(history.stops), history.wall_s, dice)
+    drawn = replace(model, save_s=mean_draws(np.asarray(history.saves_s)[:, None], dice)[:, 0])
+    if history.stops:
+        parts = np.array([[getattr(stop, part) for part in PARTS] for stop in history.stops])
+        # Whole stops are drawn: a long wait and a long start may go together.
+        means = np.maximum(0.0, mean_draws(parts, dice))
+        drawn = replace(
+            drawn, detection=means[:, 0], waiting=means[:, 1], startup=means[:, 2], checkpoint_load=means[:, 3]
+        )
+    return replace(drawn, rate=low), replace(drawn, rate=high)

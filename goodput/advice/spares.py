@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from goodput.formulas.poisson import binomial_quantile, interval, mass
+from goodput.formulas.failure_rates import binomial_quantile, interval, mass
 from goodput.timeline import DAY_S
 
 FORMULA = "least n with P(Binomial(N, p) <= n) >= confidence; p = r T / (1 + r T), T = mean time to repair"

@@ -14,22 +14,83 @@ says how much that is. The interval comes from drawing the stretches between fai
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import sqlalchemy as sa
 
-from goodput.advice.run_history import RunHistory
-from goodput.advice.run_model import Model, goodput, model_of
+from goodput.advice.run_history import RunHistory, RunModel, goodput, model_of
 from goodput.advice.spares import expected_wait_s, waits_s
-from goodput.formulas.foretold import Predictor
-from goodput.formulas.sampling import Floats, generator, mean_draws, within
+from goodput.formulas.checkpoint_interval import Predictor
+from goodput.formulas.failure_rates import Floats, generator, mean_draws, within
+from store.tables import schema
+
+# Which stops a policy would have avoided, by the scores that were stored before them.
+#
+#     avoided = avoided_by_scores(connection, history, top=0.01)
+#     what_if(history, Change(avoided=avoided, move_s=0.0))
+#
+# The policy is the mildest one: a node among the `top` share of the newest scoring is left out when the run starts, and
+# nobody moves a running job. So a stop is avoided if its node was flagged at the start of the attempt that it ended,
+# and
+# the run had a spare node to take. Scores are of that moment: nothing that came later is used.
+
+_SCORES = schema.scores
+# A scoring older than this says nothing of today: the horizon that hints go by.
+HORIZON_H = 24
+
+
+def avoided_by_scores(connection: sa.Connection, history: RunHistory, top: float) -> dict[int, float]:
+    """The stops (by their place) whose node was flagged when their attempt began, each with the chance 1.
+
+    Raises:
+        ValueError: the share is not within 0 and 1, the run has no dates, or no score is as old as its stops.
+    """
+    if not 0 < top <= 1:
+        raise ValueError(f"a share of {top} of the nodes cannot be held: it lies within 0 and 1")
+    if history.start_s is None:
+        raise ValueError(f"run {history.run!r} bears no dates: its stops cannot be held against scores")
+    begun = [history.first_pause_s, *(stop.time_s + stop.back_s for stop in history.stops[:-1])]
+    moments = [datetime.fromtimestamp(history.start_s + seconds, UTC) for seconds in begun[: len(history.stops)]]
+    scored = [_scoring(connection, moment) for moment in moments]
+    if not any(scored):
+        raise ValueError("no score was stored before the run's stops: `foreshock score --at T` makes them as of a time")
+    found = {}
+    for place, (stop, scoring) in enumerate(zip(history.stops, scored, strict=True)):
+        if stop.node is not None and scoring is not None and _flagged(connection, stop.node, scoring, top):
+            found[place] = 1.0
+    return found
+
+
+def _scoring(connection: sa.Connection, moment: datetime) -> datetime | None:
+    """The newest scoring no later than a moment, if it is no older than the horizon."""
+    query = sa.select(sa.func.max(_SCORES.c.time, type_=schema.UtcTime())).where(
+        _SCORES.c.horizon_h == HORIZON_H, _SCORES.c.time <= moment
+    )
+    found: datetime | None = connection.scalar(query)
+    if found is None or (moment - found).total_seconds() > HORIZON_H * 3600:
+        return None
+    return found
+
+
+def _flagged(connection: sa.Connection, node: str, scoring: datetime, top: float) -> bool:
+    """Whether a node's score was among the highest of a scoring; of equal ones, all count as higher."""
+    then = (_SCORES.c.horizon_h == HORIZON_H) & (_SCORES.c.time == scoring)
+    mine = connection.scalar(sa.select(_SCORES.c.score).where(then, _SCORES.c.node == node))
+    if mine is None:
+        return False
+    others = sa.select(sa.func.count(), sa.func.count().filter((_SCORES.c.score >= mine) & (_SCORES.c.node != node)))
+    total, higher = connection.execute(others.where(then)).one()
+    return bool(higher < math.ceil(top * total))
+
 
 FORMULA = "kept = D ((stretch - way back - writing) / (D + w) - 1/2), summed over the stretches between failures"
 SOURCE = "replay of the stored history; analytic: Daly 2006, exact memoryless form with the measured means"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RunChange:
     """What would be otherwise; None is as it was. Seconds.
 
     Attributes:
@@ -61,7 +122,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class GoodputComparison:
     """Goodput as it was and as it would be (0-1), and the gain with its 95 % interval where one was determined."""
 
     as_was: float
@@ -83,8 +144,8 @@ class WhatIf:
     measured: float
     stops: int
     stops_then: float
-    replayed: Outcome
-    analytic: Outcome
+    replayed: GoodputComparison
+    analytic: GoodputComparison
     formula: str = FORMULA
     source: str = SOURCE
 
@@ -96,7 +157,7 @@ class WhatIf:
         return told
 
 
-def what_if(history: RunHistory, change: Change, repairs_s: Mapping[int, float] | None = None) -> WhatIf:
+def what_if(history: RunHistory, change: RunChange, repairs_s: Mapping[int, float] | None = None) -> WhatIf:
     """The history with a change, replayed and by the formula.
 
     Args:
@@ -112,10 +173,10 @@ def what_if(history: RunHistory, change: Change, repairs_s: Mapping[int, float] 
     if change.spares is not None and not repairs_s:
         raise ValueError("no outage of a node that stopped the run is known: spares cannot be replayed")
     odds = _odds(history, change)
-    before, gaps = _replay(history, model, _parts(history, Change(), {}), np.zeros(len(history.stops)), 0.0)
+    before, gaps = _work_kept(history, model, _parts(history, RunChange(), {}), np.zeros(len(history.stops)), 0.0)
     after_model = _changed(model, history, change, repairs_s or {})
     move = _move_s(after_model, change)
-    after, _ = _replay(history, after_model, _parts(history, change, repairs_s or {}), odds, move)
+    after, _ = _work_kept(history, after_model, _parts(history, change, repairs_s or {}), odds, move)
     moves_s = _false_moves(history, change) * move / history.wall_s
     then, now = float(after.sum() / gaps.sum()) * (1 - moves_s), float(before.sum() / gaps.sum())
     drawn = mean_draws(np.stack((after * (1 - moves_s) - before, gaps), axis=1), generator())
@@ -127,12 +188,14 @@ def what_if(history: RunHistory, change: Change, repairs_s: Mapping[int, float] 
         measured=history.goodput,
         stops=len(history.stops),
         stops_then=left,
-        replayed=Outcome(now, then, low, high),
-        analytic=Outcome(float(goodput(model)), float(goodput(_fewer(after_model, history, odds, change, move)))),
+        replayed=GoodputComparison(now, then, low, high),
+        analytic=GoodputComparison(
+            float(goodput(model)), float(goodput(_fewer(after_model, history, odds, change, move)))
+        ),
     )
 
 
-def _odds(history: RunHistory, change: Change) -> Floats:
+def _odds(history: RunHistory, change: RunChange) -> Floats:
     """Of each stop the chance that it would have been avoided."""
     odds = np.zeros(len(history.stops))
     for place, chance in change.avoided.items():
@@ -142,19 +205,19 @@ def _odds(history: RunHistory, change: Change) -> Floats:
     return odds
 
 
-def _false_moves(history: RunHistory, change: Change) -> float:
+def _false_moves(history: RunHistory, change: RunChange) -> float:
     """Moves upon warnings that would not have come true."""
     if change.predictor is None:
         return 0.0
     return len(history.stops) * change.predictor.recall * (1 / change.predictor.precision - 1)
 
 
-def _move_s(model: Model, change: Change) -> float:
+def _move_s(model: RunModel, change: RunChange) -> float:
     """What a planned move takes, its save within."""
     return float(model.save_s + model.startup + model.checkpoint_load) if change.move_s is None else change.move_s
 
 
-def _parts(history: RunHistory, change: Change, repairs_s: Mapping[int, float]) -> Floats:
+def _parts(history: RunHistory, change: RunChange, repairs_s: Mapping[int, float]) -> Floats:
     """The way back of each stop."""
     stops = history.stops
     detection = np.array([s.detection if change.detection_s is None else change.detection_s for s in stops])
@@ -172,7 +235,9 @@ def _parts(history: RunHistory, change: Change, repairs_s: Mapping[int, float]) 
     return total
 
 
-def _replay(history: RunHistory, model: Model, back_s: Floats, odds: Floats, move_s: float) -> tuple[Floats, Floats]:
+def _work_kept(
+    history: RunHistory, model: RunModel, back_s: Floats, odds: Floats, move_s: float
+) -> tuple[Floats, Floats]:
     """Work kept in each stretch, and how long each stretch is; the first begins with the run's own start."""
     edges = np.array([0.0, *(stop.time_s for stop in history.stops), history.wall_s])
     gaps = np.maximum(0.0, np.diff(edges))
@@ -194,7 +259,7 @@ def _replay(history: RunHistory, model: Model, back_s: Floats, odds: Floats, mov
     return work, gaps
 
 
-def _changed(model: Model, history: RunHistory, change: Change, repairs_s: Mapping[int, float]) -> Model:
+def _changed(model: RunModel, history: RunHistory, change: RunChange, repairs_s: Mapping[int, float]) -> RunModel:
     """The figures of the model as the change makes them."""
     given = {
         "interval_s": change.interval_s,
@@ -213,7 +278,7 @@ def _changed(model: Model, history: RunHistory, change: Change, repairs_s: Mappi
     return replace(changed, waiting=least + wait * len(repairs_s) / len(history.stops))
 
 
-def _fewer(model: Model, history: RunHistory, odds: Floats, change: Change, move_s: float) -> Model:
+def _fewer(model: RunModel, history: RunHistory, odds: Floats, change: RunChange, move_s: float) -> RunModel:
     """The model with the stops that are avoided gone, and the moves that take their place."""
     moves = (float(odds.sum()) + _false_moves(history, change)) * move_s / history.wall_s
     share = float(odds.mean()) if len(odds) else 0.0

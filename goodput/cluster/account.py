@@ -12,14 +12,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from goodput.cluster.level import doubts_of, level_json, levels, program_goodput, summed
-from goodput.cluster.run_days import days_of
-from goodput.cluster.run_facts import facts_from_json, facts_of, mfu_json
+from goodput.cluster.losses import days_of
+from goodput.cluster.mfu import RunFacts, facts_from, facts_from_json, mfu_json, newest_nodes
 from goodput.formulas.shape import Shape, shape_of
 from goodput.ledger import Ledger
+from goodput.reading.records import read_run_jobs
 from goodput.timeline import to_ms
-from store.ledgers import facts_of_runs
-from store.losses import day_sums, productive_gpu_ms
-from store.read_capacity import outage_spans, service_spans
+from store.nodes.inventory import outage_spans, service_spans
+from store.runs.ledgers import facts_of_runs
+from store.runs.losses import day_sums, productive_gpu_ms
+from store.tables import schema
 
 DAYS = 7  # of a period that nobody named
 MOST_DAYS = 400
@@ -30,7 +32,7 @@ class PeriodError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class RunTotals:
     """What the runs spent: by day and bucket, their productive GPU time, the MFU of those whose shape is known."""
 
     days: Sequence[tuple[datetime, str, int, int, int]]
@@ -61,14 +63,14 @@ def _midnight(moment: datetime, up: bool = False) -> datetime:
     return before + timedelta(days=1) if up and before < moment else before
 
 
-def stored_runs(connection: sa.Connection, window: tuple[datetime, datetime], shapes: Mapping[str, Shape]) -> Runs:
+def stored_runs(connection: sa.Connection, window: tuple[datetime, datetime], shapes: Mapping[str, Shape]) -> RunTotals:
     """What the runs spent by their stored ledgers."""
     sums = productive_gpu_ms(connection, *window)
     productive = {run: gpu_ms for run, gpu_ms in sums.items() if gpu_ms is not None}
     facts = {run: facts_from_json(told) for run, told in facts_of_runs(connection, sorted(sums)).items()}
     shaped = (run for run in sorted(facts) if facts[run].shape is not None or shape_of(run, shapes) is not None)
     mfus = [mfu_json(run, facts[run], shapes) for run in shaped]
-    return Runs(day_sums(connection, *window), productive, mfus)
+    return RunTotals(day_sums(connection, *window), productive, mfus)
 
 
 def fresh_runs(
@@ -76,7 +78,7 @@ def fresh_runs(
     ledgers: Iterable[Ledger],
     window: tuple[datetime, datetime],
     shapes: Mapping[str, Shape],
-) -> Runs:
+) -> RunTotals:
     """The same by ledgers that were just made."""
     days: dict[tuple[datetime, str], list[int]] = {}
     productive: dict[str, int] = {}
@@ -92,10 +94,10 @@ def fresh_runs(
                 productive[ledger.run] = productive.get(ledger.run, 0) + day.gpu_ms
         if own and (ledger.shape is not None or shape_of(ledger.run, shapes) is not None):
             mfus.append(mfu_json(ledger.run, facts_of(connection, ledger), shapes))
-    return Runs([(day, bucket, *sums) for (day, bucket), sums in sorted(days.items())], productive, mfus)  # type: ignore[misc]
+    return RunTotals([(day, bucket, *sums) for (day, bucket), sums in sorted(days.items())], productive, mfus)  # type: ignore[misc]
 
 
-def cluster_json(connection: sa.Connection, window: tuple[datetime, datetime], runs: Runs) -> dict[str, Any]:
+def cluster_json(connection: sa.Connection, window: tuple[datetime, datetime], runs: RunTotals) -> dict[str, Any]:
     """The account of a period: the whole of it, its days, the runs' MFU, and what a reader should know beforehand."""
     service = service_spans(connection)
     outages = outage_spans(connection, *window)
@@ -110,3 +112,18 @@ def cluster_json(connection: sa.Connection, window: tuple[datetime, datetime], r
         "days": [level_json(day) for day in days],
         "runs": list(runs.mfus),
     }
+
+
+_BATCH = 2_000
+
+
+def facts_of(connection: sa.Connection, ledger: Ledger) -> RunFacts:
+    """The facts of a run whose ledger was made."""
+    jobs = read_run_jobs(connection, [ledger.run])[ledger.run]
+    nodes = sorted(newest_nodes(jobs))
+    models: dict[str, str | None] = {}
+    for i in range(0, len(nodes), _BATCH):
+        table = schema.nodes
+        query = sa.select(table.c.node, table.c.gpu_model).where(table.c.node.in_(nodes[i : i + _BATCH]))
+        models |= {row.node: row.gpu_model for row in connection.execute(query)}
+    return facts_from(ledger, jobs, models)

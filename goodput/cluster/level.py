@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from goodput.formulas.ratios import ettr_json
+from goodput.formulas.ettr import ettr_json
 from goodput.timeline import DAY_MS, HOUR_MS, from_ms, to_ms
-from store.event import format_time
-from store.read_capacity import OutageSpan, ServiceSpan
+from store.nodes.inventory import OutageSpan, ServiceSpan
+from store.records.event import format_time
 
 # Of a job's time, what is no training though its GPUs are held.
 NOT_RUNNING = ("startup", "checkpoint_load", "detection", "unknown")
@@ -84,7 +84,7 @@ def levels(
         )
         for level in found:
             level.existing += span.gpus * _within(level, begin, end)
-    for start, end, gpus, planned in _apart(outages, until):
+    for start, end, gpus, planned in _without_overlap(outages, until):
         for start_ms in range(max(start, since) // DAY_MS * DAY_MS, min(end, until), DAY_MS):
             level = at[start_ms]
             amount = gpus * _within(level, start, end)
@@ -103,7 +103,7 @@ def _within(level: Level, start_ms: int, end_ms: int) -> int:
     return max(0, min(level.end_ms, end_ms) - max(level.start_ms, start_ms))
 
 
-def _apart(outages: Sequence[OutageSpan], until_ms: int) -> Iterable[tuple[int, int, int, bool]]:
+def _without_overlap(outages: Sequence[OutageSpan], until_ms: int) -> Iterable[tuple[int, int, int, bool]]:
     """Outages (by node and start) without what an earlier one of the node covers: start, end, GPUs, planned."""
     node, covered = None, 0
     for outage in outages:

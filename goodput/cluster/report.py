@@ -10,16 +10,28 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from goodput.cluster import report_plots as plots
-from goodput.cluster.causes import name_of
-from goodput.cluster.report_data import Period, Report, RunShare, gather
-from goodput.cluster.report_words import BUCKETS, CAUSE_COLOURS, LEVELS, STYLE, cause_name, hours, percent, times
+from goodput.cluster import report_figures as plots
+from goodput.cluster.losses import name_of
+from goodput.cluster.report_figures import (
+    BUCKETS,
+    CAUSE_COLOURS,
+    LEVELS,
+    STYLE,
+    Period,
+    PeriodReport,
+    RunShare,
+    cause_name,
+    gather,
+    hours,
+    percent,
+    times,
+)
 from goodput.formulas.shape import Shape
 from goodput.ledger import Ledger
 from goodput.log.median import median
 from goodput.timeline import DAY_S
 from store.html_page import page, section
-from store.losses import By, Group, grouped
+from store.runs.losses import LossGroup, LossKey, grouped
 
 MOST_NODES, MOST_CODES = 15, 12
 
@@ -57,7 +69,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]], text: Sequence[
     return f"<table><tr>{head}</tr>\n{body}</table>\n"
 
 
-def _head(report: Report) -> str:
+def _head(report: PeriodReport) -> str:
     now = report.now
     doubts = "".join(f'<p class="doubt">{escape(doubt)}</p>' for doubt in now.account["doubts"])
     return (
@@ -70,7 +82,7 @@ def _span(period: Period) -> str:
     return f"{period.since:%d %B %Y} to {period.until:%d %B %Y %H:%M} UTC"
 
 
-def verdict(report: Report) -> str:
+def verdict(report: PeriodReport) -> str:
     """Two or three sentences that an owner may take away."""
     account, before = report.now.account, report.before.account
     told, was = account["productive_of_existing"], before["productive_of_existing"]
@@ -98,7 +110,7 @@ def verdict(report: Report) -> str:
     return f"{said}. {stops} cost {hours(lost)} {report.unit}{share}.{tail}"
 
 
-def _levels(report: Report) -> str:
+def _levels(report: PeriodReport) -> str:
     now, before = report.now.account, report.before.account
     whole, earlier = (account["gpu_hours"]["existing"] for account in (now, before))
     rows = []
@@ -145,12 +157,12 @@ def _ettr(told: Mapping[str, float] | None) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _days(report: Report) -> str:
+def _days(report: PeriodReport) -> str:
     said = "Each bar is a day: green is training that counts, the rest is what took the other hours. Point at a part."
     return section("Day by day", said, plots.by_day(report))
 
 
-def _runs(report: Report) -> str:
+def _runs(report: PeriodReport) -> str:
     if not report.runs:
         return section("Run by run", "No run did anything in this time.")
     shown = report.runs[: plots.MOST_RUNS]
@@ -173,7 +185,7 @@ def _run_row(share: RunShare) -> list[str]:
     return [escape(share.run), plots.stacked(share.buckets, share.whole), amount, percent(useful), escape(named)]
 
 
-def _causes(report: Report) -> str:
+def _causes(report: PeriodReport) -> str:
     if not report.now.losses:
         return section("What the interruptions are put down to", "No run was interrupted.")
     now_days, before_days = (
@@ -193,7 +205,7 @@ def _causes(report: Report) -> str:
     return section("What the interruptions are put down to", said, left, right)
 
 
-def _pareto(report: Report, by: By, more: Any) -> list[list[str]]:
+def _pareto(report: PeriodReport, by: LossKey, more: Any) -> list[list[str]]:
     """Rows with bars, the costliest first; what is beyond the most is one row."""
     groups = sorted(grouped(report.now.losses, by), key=lambda group: -report.cost(group))
     lost = sum(report.cost(group) for group in groups)
@@ -212,13 +224,13 @@ def _pareto(report: Report, by: By, more: Any) -> list[list[str]]:
     return rows
 
 
-def _name(group: Group, by: By) -> str:
+def _name(group: LossGroup, by: LossKey) -> str:
     if by == "cause" and not group.unexplained:
         return cause_name(group.key[0] or "unknown")
     return name_of(group, by)
 
 
-def _nodes(report: Report) -> str:
+def _nodes(report: PeriodReport) -> str:
     named = [group for group in grouped(report.now.losses, "node") if None not in group.key]
     if not named:
         return ""
@@ -236,7 +248,7 @@ def _nodes(report: Report) -> str:
     return section("The costliest nodes", said, _table(header, rows, (4, 5, 6)))
 
 
-def _timeline(report: Report) -> str:
+def _timeline(report: PeriodReport) -> str:
     if not report.now.losses:
         return ""
     said = "Each dot is one interruption, larger where it cost more. Dots of several runs at once share something."
@@ -245,7 +257,7 @@ def _timeline(report: Report) -> str:
     return section("When runs were interrupted", said, plots.interruptions(report))
 
 
-def _saves(report: Report) -> str:
+def _saves(report: PeriodReport) -> str:
     if not report.saves:
         return section("Checkpoints", "No log tells of a finished save in this time.")
     by_run: dict[str, list[float]] = {}

@@ -1,4 +1,4 @@
-"""A transformer's shape, of which its arithmetic follows: `goodput/formulas/mfu.py`.
+"""A transformer's shape, of which its arithmetic follows: `goodput/cluster/mfu.py`.
 
 parse_shape("batch=1536,layers=96,seq=2048,hidden=12288").flops
 """
@@ -52,7 +52,7 @@ def parse_shape(text: str) -> Shape:
     return Shape(**found)
 
 
-def shape_told(told: Mapping[str, object]) -> Shape | None:
+def shape_from_figures(told: Mapping[str, object]) -> Shape | None:
     """The shape that four figures of these names tell; None where one is missing or no sane whole number."""
     figures = [told.get(field.name) for field in fields(Shape)]
     sane = [one for one in figures if isinstance(one, int) and not isinstance(one, bool) and 0 < one < 10**9]

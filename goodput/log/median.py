@@ -20,12 +20,12 @@ def median(values: Sequence[float]) -> float | None:
     return statistics.median(values) if values else None
 
 
-class OutsideError(LookupError):
+class OutsideWindowError(LookupError):
     """The median is among the figures of which only the number is kept."""
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MedianWindow:
     """Figures of [low, high] are kept one by one."""
 
     low: float = -math.inf
@@ -33,7 +33,7 @@ class Window:
 
 
 @dataclass(slots=True)
-class Figures:
+class FigureCounts:
     """Some figures: how many lie below and above the window, and how often each one inside was seen."""
 
     below: int = 0
@@ -45,7 +45,7 @@ class Figures:
         """How many there are."""
         return self.below + sum(self.inside.values()) + self.above
 
-    def add(self, value: float, window: Window) -> None:
+    def add(self, value: float, window: MedianWindow) -> None:
         """One more."""
         if value < window.low:
             self.below += 1
@@ -54,7 +54,7 @@ class Figures:
         else:
             self.inside[value] = self.inside.get(value, 0) + 1
 
-    def narrow(self, window: Window) -> None:
+    def narrow(self, window: MedianWindow) -> None:
         """Count what lies outside of a narrower window, and forget it."""
         kept = {}
         for value, times in self.inside.items():
@@ -67,17 +67,17 @@ class Figures:
         self.inside = kept
 
 
-def joined(parts: Iterable["Figures"]) -> Figures:
+def joined(parts: Iterable["FigureCounts"]) -> FigureCounts:
     """All figures of several parts of one window."""
     inside: Counter[float] = Counter()
     below = above = 0
     for part in parts:
         below, above = below + part.below, above + part.above
         inside.update(part.inside)
-    return Figures(below, above, dict(inside))
+    return FigureCounts(below, above, dict(inside))
 
 
-def median_of(figures: Figures) -> float | None:
+def median_of(figures: FigureCounts) -> float | None:
     """The middle figure (mean of two); None of none.
 
     Raises:
@@ -90,7 +90,7 @@ def median_of(figures: Figures) -> float | None:
     middle = count // 2
     first = middle if count % 2 else middle - 1
     if first < figures.below or middle >= figures.below + held:
-        raise OutsideError
+        raise OutsideWindowError
     left, low = figures.below, None
     for value in sorted(figures.inside):
         left += figures.inside[value]
@@ -101,26 +101,26 @@ def median_of(figures: Figures) -> float | None:
     raise AssertionError("the middle lies inside")
 
 
-def window_around(values: Sequence[float]) -> Window:
+def window_around(values: Sequence[float]) -> MedianWindow:
     """A window around the median of many figures; all of them, where they are few."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     if len(ordered) <= 2 * _AROUND:
-        return Window()
-    return Window(ordered[middle - _AROUND], ordered[middle + _AROUND])
+        return MedianWindow()
+    return MedianWindow(ordered[middle - _AROUND], ordered[middle + _AROUND])
 
 
-def narrower(figures: Figures, window: Window) -> Window:
+def narrower(figures: FigureCounts, window: MedianWindow) -> MedianWindow:
     """The window, or one around the middle half of the figures inside where they have become too many to keep."""
     if len(figures.inside) <= MOST_KEPT:
         return window
     ordered = sorted(figures.inside)
     quarter = len(ordered) // 4
-    fresh = Window(ordered[quarter], ordered[-quarter])
-    trial = Figures(figures.below, figures.above, dict(figures.inside))
+    fresh = MedianWindow(ordered[quarter], ordered[-quarter])
+    trial = FigureCounts(figures.below, figures.above, dict(figures.inside))
     trial.narrow(fresh)
     try:
         median_of(trial)
-    except OutsideError:  # the median is at the edge: better to keep more than to have to read again
+    except OutsideWindowError:  # the median is at the edge: better to keep more than to have to read again
         return window
     return fresh

@@ -4,12 +4,15 @@ An iteration line tells how many iterations it covers and how long each took; it
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, TypeAlias
 
-from goodput.formulas.shape import Shape, parse_shape, shape_told
+from goodput.formulas.shape import Shape, parse_shape, shape_from_figures
+from goodput.log.median import FigureCounts, MedianWindow, joined, median, median_of
 from goodput.timeline import DAY_MS, to_ms
-from store.event import Attribute, Event
+from store.records.event import Attribute, Event
 
 # A longer span on one line is a broken line, not a fact: a year.
 _MAX_MS = 366 * DAY_MS
@@ -37,7 +40,7 @@ TICK_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class LogLine:
+class TrainingLine:
     """One event of a training log. `span_ms` = what an iteration line covers; `duration_ms` = a stall's length.
 
     `background` = the end of a save that went on while the program worked: its `duration_ms` is what it had stalled.
@@ -68,7 +71,7 @@ class LogLine:
         return self.time_ms - round(self.span_ms)
 
 
-def line_of(kind: str, time_ms: int | None, attributes: Mapping[str, Attribute]) -> LogLine:
+def line_of(kind: str, time_ms: int | None, attributes: Mapping[str, Attribute]) -> TrainingLine:
     """The line that a training event stands for; impossible figures are unknown."""
     count = _number(attributes.get("iterations"))
     iterations = int(count) if count and count >= 1 else 1
@@ -79,7 +82,7 @@ def line_of(kind: str, time_ms: int | None, attributes: Mapping[str, Attribute])
     iteration = _number(attributes.get("iteration"))
     span = None if elapsed is None else elapsed * iterations
     data = _number(attributes.get("data_ms"))
-    return LogLine(
+    return TrainingLine(
         kind=kind,
         time_ms=time_ms,
         iteration=None if iteration is None else int(iteration),
@@ -94,7 +97,7 @@ def line_of(kind: str, time_ms: int | None, attributes: Mapping[str, Attribute])
 
 def _words(kind: str, attributes: Mapping[str, Attribute]) -> str:
     """What a line says beside its figures."""
-    if kind == "training_phase" and (shape := shape_told(attributes)) is not None:
+    if kind == "training_phase" and (shape := shape_from_figures(attributes)) is not None:
         return shape.text
     names = _WORDS.get(kind)
     if names is None:
@@ -106,7 +109,7 @@ def _words(kind: str, attributes: Mapping[str, Attribute]) -> str:
     )
 
 
-def lines_of(events: Iterable[Event]) -> list[LogLine]:
+def lines_of(events: Iterable[Event]) -> list[TrainingLine]:
     """The lines of training events, in the order given; kinds that the ledger does not read are left out."""
     return [line_of(e.kind, None if e.time is None else to_ms(e.time), e.attributes) for e in events if e.kind in KINDS]
 
@@ -122,7 +125,7 @@ def _number(value: Attribute) -> float | None:
 class Session:
     """The lines of one start of the training program."""
 
-    lines: tuple[LogLine, ...]
+    lines: tuple[TrainingLine, ...]
 
     @property
     def first_ms(self) -> int | None:
@@ -138,12 +141,12 @@ class Session:
         return None
 
 
-def sessions(lines: Sequence[LogLine]) -> list[Session]:
+def sessions(lines: Sequence[TrainingLine]) -> list[Session]:
     """The log cut where the program started anew: at its start line, at a load, or where iterations go back."""
     found: list[Session] = []
-    current: list[LogLine] = []
-    last: LogLine | None = None
-    previous: LogLine | None = None
+    current: list[TrainingLine] = []
+    last: TrainingLine | None = None
+    previous: TrainingLine | None = None
     for line in work_lines(lines):
         if line == previous:  # printed twice (two ranks, a log read twice)
             continue
@@ -163,13 +166,13 @@ def sessions(lines: Sequence[LogLine]) -> list[Session]:
     return found
 
 
-def work_lines(lines: Sequence[LogLine]) -> list[LogLine]:
+def work_lines(lines: Sequence[TrainingLine]) -> list[TrainingLine]:
     """The lines of the work alone, with what later lines tell of earlier ones put there.
 
     A wait for data that names the iteration just told lay within that line; what a save in the background stalled is
     known when it ends, and belongs to its beginning.
     """
-    found: list[LogLine] = []
+    found: list[TrainingLine] = []
     last: int | None = None
     begun: dict[int | None, int] = {}
     for line in lines:
@@ -192,12 +195,12 @@ def work_lines(lines: Sequence[LogLine]) -> list[LogLine]:
     return found
 
 
-def with_told_ends(lines: Iterable[LogLine]) -> list[LogLine]:
+def with_reported_ends(lines: Iterable[TrainingLine]) -> list[TrainingLine]:
     """The lines, the work that an end tells of as an iteration line before it: a log of progress bars prints no other.
 
     The log's pace is taken without it: it is no line that the program printed.
     """
-    found: list[LogLine] = []
+    found: list[TrainingLine] = []
     for line in lines:
         if line.tells_end_of_work:
             found.append(replace(line, kind="iteration"))
@@ -205,19 +208,19 @@ def with_told_ends(lines: Iterable[LogLine]) -> list[LogLine]:
     return found
 
 
-def shape_in(lines: Sequence[LogLine]) -> Shape | None:
+def shape_in(lines: Sequence[TrainingLine]) -> Shape | None:
     """The model's shape as the newest arguments in the log tell it; None where none do."""
     told = (line.words for line in reversed(lines) if line.kind == "training_phase" and line.words.startswith("batch="))
     return next((parse_shape(words) for words in told), None)
 
 
-def known_at(lines: Sequence[LogLine], until_ms: int) -> list[LogLine]:
+def known_at(lines: Sequence[TrainingLine], until_ms: int) -> list[TrainingLine]:
     """The lines before the first one that is dated later; one without a time was known with those before it."""
     later = (place for place, line in enumerate(lines) if line.time_ms is not None and line.time_ms > until_ms)
     return list(lines[: next(later, None)])
 
 
-def _before_start(lines: list[LogLine]) -> tuple[list[LogLine], list[LogLine]]:
+def _before_start(lines: list[TrainingLine]) -> tuple[list[TrainingLine], list[TrainingLine]]:
     """Lines without an iteration cut for a dated start line: what an earlier start left, what belongs to this one.
 
     The load is printed before the start line, by some programs with its time.
@@ -227,7 +230,7 @@ def _before_start(lines: list[LogLine]) -> tuple[list[LogLine], list[LogLine]]:
     return lines[:cut], lines[cut:]
 
 
-def _restarts(line: LogLine, last: LogLine) -> bool:
+def _restarts(line: TrainingLine, last: TrainingLine) -> bool:
     """Whether a line begins a new session, after an iteration line `last`."""
     if line.time_ms is not None and last.time_ms is not None and line.time_ms < last.time_ms:
         return False  # out of order, or the clock was set back: no restart
@@ -236,3 +239,150 @@ def _restarts(line: LogLine, last: LogLine) -> bool:
     if line.kind != "iteration" or line.iteration is None or last.iteration is None:
         return False
     return line.iteration <= last.iteration and (line.time_ms is None or line.time_ms != last.time_ms)
+
+
+# A log's pace from its iteration lines, one sample each, so that it can be kept up as lines come in.
+
+# Iteration lines that follow no save tell the pace, if they are more than one in so many.
+FEW = 4
+# An iteration slower than this times the run's median is degraded; DESIGN fixes no figure, this is our choice.
+DEGRADED_RATIO = 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class IterationPace:
+    """A log's normal speed: the median time of an iteration, and of what an iteration line covers; None without any."""
+
+    iteration_ms: float | None
+    print_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PaceSample:
+    """What an iteration line tells of the pace: an iteration's time, and what the line covers.
+
+    `after_save` = the stall of a save was timed with it, and is taken out of `value_ms`.
+    """
+
+    value_ms: float
+    print_ms: float
+    after_save: bool
+
+    def note(
+        self, figures: tuple[FigureCounts, FigureCounts, FigureCounts], windows: tuple[MedianWindow, MedianWindow]
+    ) -> None:
+        """Add it to the figures of free lines, of lines after a save, and of what lines cover."""
+        figures[1 if self.after_save else 0].add(self.value_ms, windows[0])
+        figures[2].add(self.print_ms, windows[1])
+
+
+def samples_of(lines: Sequence[TrainingLine]) -> list[PaceSample]:
+    """A sample for each iteration line that tells what it covers; waits for data are no part of it."""
+    found = []
+    before: TrainingLine | None = None
+    stall = 0
+    for line in work_lines(lines):
+        if line.kind == "checkpoint_save" and not line.background:
+            stall += line.duration_ms or 0
+        elif line.kind == "iteration":
+            if line.span_ms is not None:
+                net = max(0.0, line.span_ms - (line.data_ms or 0.0))
+                timed = stall > TICK_MS and stall < net and _leaves_no_room(before, line, stall)
+                value = (net - stall if timed else net) / line.iterations
+                found.append(PaceSample(value, line.span_ms, timed))
+            before, stall = line, 0
+    return found
+
+
+def _leaves_no_room(before: TrainingLine | None, line: TrainingLine, stall_ms: int) -> bool:
+    """Whether a stall between two iteration lines is longer than the time that lies between what they cover."""
+    if before is None or before.time_ms is None or line.begin_ms is None:
+        return False
+    return line.begin_ms - before.time_ms + TICK_MS < stall_ms
+
+
+def pace_of(lines: Sequence[TrainingLine]) -> IterationPace:
+    """The pace of a log, each iteration line counted once; lines after a save count only where nearly all are such."""
+    samples = samples_of(lines)
+    free = [one.value_ms for one in samples if not one.after_save]
+    after_save = [one.value_ms for one in samples if one.after_save]
+    few = len(free) * FEW < len(after_save)
+    return IterationPace(median(free + after_save if few else free), median([one.print_ms for one in samples]))
+
+
+def pace_from(free: FigureCounts, after_save: FigureCounts, prints: FigureCounts) -> IterationPace:
+    """The same of figures that were kept.
+
+    Raises:
+        OutsideError: a median is not among what was kept one by one.
+    """
+    few = free.count * FEW < after_save.count
+    return IterationPace(median_of(joined([free, after_save]) if few else free), median_of(prints))
+
+
+# Lines of a run's log as they are stored, and the order in which they were written.
+#
+# Many lines bear no time: the store then holds the moment of receipt, or one that the ingest assumed.
+# The file's own line numbers give the order, unless the clock says that they do not (a log rotated or read anew).
+
+Key: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogRow:
+    """A line with what tells its place; `stored_us` is the time that the store has for it."""
+
+    line: TrainingLine
+    received_ms: int
+    file: str
+    number: int
+    stored_us: int
+    id: str
+
+
+_LAST = 2**62
+_BEFORE_WORK = frozenset({"training_start", "checkpoint_load"})
+
+
+def _within(row: LogRow) -> Key:
+    """Where neither number nor receipt tells: by time, by the iteration told of, the work before what comes of it."""
+    line = row.line
+    iteration = line.iteration
+    if iteration is None:
+        iteration = -1 if line.kind in _BEFORE_WORK else _LAST
+    return row.stored_us, iteration, line.kind != "iteration", line.kind, row.id
+
+
+# The orders that the records allow. In the last one the clock never runs backwards.
+ORDERS: tuple[Callable[[LogRow], Key], ...] = (
+    lambda x: (x.file, x.number, *_within(x)),
+    lambda x: (x.received_ms, x.file, x.number, *_within(x)),
+    lambda x: (x.received_ms if x.line.time_ms is None else x.line.time_ms, x.file, x.number, *_within(x)),
+)
+
+
+def row_of(
+    told: tuple[str, int, Mapping[str, Any], str | None, int | None, str],
+    received_us: int,
+) -> LogRow:
+    """The row of a stored event: its kind, time in microseconds, attributes, file, line number and id."""
+    kind, stored_us, attributes, file, number, name = told
+    undated = stored_us == received_us or attributes.get("time_assumed")
+    line = line_of(kind, None if undated else stored_us // 1000, attributes)
+    return LogRow(line, received_us // 1000, file or "", number or 0, stored_us, name)
+
+
+def order_of(rows: Sequence[LogRow]) -> tuple[int, list[LogRow]]:
+    """The first order in which the clock never runs backwards: its place in ORDERS, and the rows in it."""
+    for number, key in enumerate(ORDERS[:-1]):
+        ordered = sorted(rows, key=key)
+        if forwards(ordered):
+            return number, ordered
+    return len(ORDERS) - 1, sorted(rows, key=ORDERS[-1])
+
+
+def forwards(rows: Sequence[LogRow], since_ms: int | None = None) -> bool:
+    """Whether the clock never runs backwards from one timed line to the next, the first of them after `since_ms`."""
+    times = [] if since_ms is None else [since_ms]
+    times += [row.line.time_ms for row in rows if row.line.time_ms is not None]
+    return all(earlier <= later for earlier, later in pairwise(times))

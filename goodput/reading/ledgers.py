@@ -1,4 +1,4 @@
-"""Reading the store: the ledgers of the runs. What advice reads is in `goodput/advice/inputs.py`.
+"""Reading the store: the ledgers of the runs. What advice reads is in `goodput/advice/reading.py`.
 
 with engine.begin() as connection:
     for ledger in read_ledgers(connection): print(ledger.to_json())
@@ -9,18 +9,19 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from goodput.ledger import Ledger, account
+from goodput.account import account
+from goodput.ledger import Ledger
 from goodput.reading.records import (
-    Machines,
+    NodeInventory,
     is_run,
     parts,
+    read_inventory,
     read_kept_records,
-    read_machines,
     read_records,
     run_names,
 )
 from goodput.timeline import to_ms
-from store.ledgers import job_names
+from store.runs.ledgers import job_names
 
 _NAMED = 1_000  # runs that are counted for a sentence
 
@@ -33,7 +34,7 @@ def read_ledgers(
     connection: sa.Connection,
     run: str | None = None,
     until: datetime | None = None,
-    machines: Machines | None = None,
+    machines: NodeInventory | None = None,
 ) -> list[Ledger]:
     """The ledger of each run (or of one) as of `until`, by run name; none where no such run is known.
 
@@ -42,14 +43,14 @@ def read_ledgers(
     wanted = run_names(connection) if run is None else [run] if is_run(connection, run) else []
     if not wanted:
         return []
-    machines = machines or read_machines(connection)
+    machines = machines or read_inventory(connection)
     if until is None:
         return [ledger for part in parts(wanted) for ledger in _accounts(connection, part, machines)]
     until_ms = to_ms(until)
     return [account(read_records(connection, name, until, machines), until_ms) for name in wanted]
 
 
-def _accounts(connection: sa.Connection, runs: Sequence[str], machines: Machines) -> list[Ledger]:
+def _accounts(connection: sa.Connection, runs: Sequence[str], machines: NodeInventory) -> list[Ledger]:
     return [account(records) for records, _log in read_kept_records(connection, runs, machines).values()]
 
 

@@ -1,26 +1,97 @@
 """Reading a run's log from the store in the order in which it was written: all of it, or what came in since."""
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 
-from goodput.log.fold import FoldedLog, PrunedError, StaleError, brought_up, continued, folded
-from goodput.log.fold_json import decode, encode
-from goodput.log.pace import Pace, pace_of
-from goodput.log.rows import LogRow, order_of, row_of
-from goodput.log.seen_saves import seen_saves, with_saves
-from goodput.log.sources import merged
-from goodput.log.training_log import KINDS, LogLine, known_at
+from goodput.log.folded_log import Chapter, FoldedLog, PrunedError, StaleError, continued, folded, with_news
+from goodput.log.median import FigureCounts, MedianWindow
+from goodput.log.sources import directory_saves, merged, with_saves
+from goodput.log.training_log import KINDS, IterationPace, LogRow, TrainingLine, known_at, order_of, pace_of, row_of
 from goodput.timeline import from_ms, to_ms
 from goodput.wall_time.attempts import handovers_ms
-from store.folded_logs import FoldedBytes, read_folded
-from store.job import Job
-from store.log_news import NewLines, read_news
-from store.read_log import stored_lines
-from store.sources import CHECKPOINTS, RUN_LOGS
+from store.events.ledger_intake import NewLogLines, read_news
+from store.records.event_sources import CHECKPOINTS, RUN_LOGS
+from store.records.job import Job
+from store.runs.run_logs import FoldedBytes, read_folded, stored_lines
+
+# A folded log as JSON and back. Tables of a line's fields, so that a field that is added makes the rest unreadable.
+
+# What is written otherwise is read anew from the log. Count it up when what is folded changes.
+FORM = 2
+_LINE = [field.name for field in fields(TrainingLine)]
+_PLACE = ("received_ms", "file", "number", "stored_us", "id")
+_PLAIN = ("heads", "grows", "count", "end", "end_ms", "oldest_us", "slowest_ms")
+
+
+def encode(log: FoldedLog) -> bytes:
+    """The text of a folded log."""
+    return orjson.dumps(
+        {
+            "form": [FORM, *_LINE],
+            "order": log.order,
+            "source": log.source,
+            "loaded": log.loaded,
+            "windows": [[window.low, window.high] for window in log.windows],  # infinite is null
+            "chapters": [_chapter(chapter) for chapter in log.chapters],
+            "tail": [_columns([row.line for row in log.tail]), [[getattr(row, x) for x in _PLACE] for row in log.tail]],
+        }
+    )
+
+
+def decode(text: bytes) -> FoldedLog | None:
+    """The folded log of a text; None where another version wrote it."""
+    told = orjson.loads(text)
+    if told.get("form") != [FORM, *_LINE]:
+        return None
+    low, high = MedianWindow().low, MedianWindow().high
+    windows = [
+        MedianWindow(low if one[0] is None else one[0], high if one[1] is None else one[1]) for one in told["windows"]
+    ]
+    tail = [LogRow(line, *place) for line, place in zip(_lines(told["tail"][0]), told["tail"][1], strict=True)]
+    chapters = [_chapter_of(one) for one in told["chapters"]]
+    return FoldedLog(told["order"], (windows[0], windows[1]), chapters, tail, told["source"], told.get("loaded", []))
+
+
+def _chapter(chapter: Chapter) -> dict[str, Any]:
+    previous = [] if chapter.previous is None else [chapter.previous]
+    return {
+        **{name: getattr(chapter, name) for name in _PLAIN},
+        "lines": _columns(chapter.lines),
+        "carry": _columns(chapter.carry),
+        "previous": _columns(previous),
+        "figures": [[one.below, one.above, [*one.inside], [*one.inside.values()]] for one in chapter.figures],
+    }
+
+
+def _chapter_of(told: dict[str, Any]) -> Chapter:
+    figures = [
+        FigureCounts(below, above, dict(zip(values, counts, strict=True)))
+        for below, above, values, counts in told["figures"]
+    ]
+    plain = {name: told[name] for name in _PLAIN}
+    plain["end"] = None if plain["end"] is None else tuple(plain["end"])
+    previous = _lines(told["previous"])
+    return Chapter(
+        **plain,
+        lines=_lines(told["lines"]),
+        carry=_lines(told["carry"]),
+        previous=previous[0] if previous else None,
+        figures=(figures[0], figures[1], figures[2]),
+    )
+
+
+def _columns(lines: Sequence[TrainingLine]) -> list[list[Any]]:
+    return [[getattr(line, name) for line in lines] for name in _LINE]
+
+
+def _lines(columns: Sequence[Sequence[Any]]) -> list[TrainingLine]:
+    return [TrainingLine(*values) for values in zip(*columns, strict=True)]
+
 
 _READ = frozenset({*RUN_LOGS, CHECKPOINTS})
 
@@ -33,8 +104,8 @@ class RunLog:
     rows of news that are in it, `fresh` how many events they hold; None where the whole log was read.
     """
 
-    lines: Sequence[LogLine]
-    pace: Pace | None = None
+    lines: Sequence[TrainingLine]
+    pace: IterationPace | None = None
     before: FoldedBytes | None = None
     text: bytes | None = None
     seqs: Sequence[int] = ()
@@ -43,7 +114,7 @@ class RunLog:
 
 def read_log(
     connection: sa.Connection, run: str, until: datetime | None = None, starts_ms: Sequence[int] = ()
-) -> list[LogLine]:
+) -> list[TrainingLine]:
     """The lines of a run's log, oldest first; those received or printed after `until` are left out if dated.
 
     Args:
@@ -52,10 +123,12 @@ def read_log(
     return _joined(read_rows(connection, run), until, starts_ms)
 
 
-def _joined(rows: Mapping[str, Sequence[LogRow]], until: datetime | None, starts_ms: Sequence[int]) -> list[LogLine]:
+def _joined(
+    rows: Mapping[str, Sequence[LogRow]], until: datetime | None, starts_ms: Sequence[int]
+) -> list[TrainingLine]:
     """One log of those of several sources."""
     by_source = {source: [row.line for row in order_of(found)[1]] for source, found in rows.items()}
-    saves = seen_saves(by_source.pop(CHECKPOINTS, []))
+    saves = directory_saves(by_source.pop(CHECKPOINTS, []))
     if until is not None:
         by_source = {source: known_at(lines, to_ms(until)) for source, lines in by_source.items()}
         saves = [save for save in saves if save.end_ms <= to_ms(until)]
@@ -75,19 +148,19 @@ def read_kept_logs(
     runs = list(jobs)
     news, kept = read_news(connection, runs), read_folded(connection, runs)
     return {
-        run: _brought_up(connection, _Kept(run, own, kept.get(run), news.get(run, ())), run in anew)
+        run: _with_news(connection, _StoredLog(run, own, kept.get(run), news.get(run, ())), run in anew)
         for run, own in jobs.items()
     }
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _StoredLog:
     """What is kept of a run's log: folded `before`, and `news` since."""
 
     run: str
     jobs: Sequence[Job]
     before: FoldedBytes | None
-    news: Sequence[NewLines]
+    news: Sequence[NewLogLines]
 
     @property
     def seqs(self) -> tuple[int, ...]:
@@ -98,7 +171,7 @@ class _Kept:
         return None if self.before is None or self.before.text is None else decode(self.before.text)
 
 
-def _brought_up(connection: sa.Connection, kept: _Kept, anew: bool) -> RunLog:
+def _with_news(connection: sa.Connection, kept: _StoredLog, anew: bool) -> RunLog:
     log = None if anew else kept.folded()
     fresh = None if log is None else _fresh(kept.news, log.source)
     if log is None or fresh is None:
@@ -111,7 +184,7 @@ def _brought_up(connection: sa.Connection, kept: _Kept, anew: bool) -> RunLog:
 
     cuts_ms = handovers_ms(kept.jobs)
     try:
-        log = brought_up(log, fresh, reread, cuts_ms)
+        log = with_news(log, fresh, reread, cuts_ms)
     except PrunedError:
         log = kept.folded()
         if log is None:
@@ -130,7 +203,7 @@ def _of(log: FoldedLog, found: RunLog) -> RunLog:
     return RunLog(lines, pace, found.before, found.text, found.seqs, found.fresh)
 
 
-def _whole(connection: sa.Connection, kept: _Kept) -> RunLog:
+def _whole(connection: sa.Connection, kept: _StoredLog) -> RunLog:
     rows = read_rows(connection, kept.run)
     if len(rows) > 1 or CHECKPOINTS in rows:
         # What was folded while there was one source is not true any more.
@@ -140,7 +213,7 @@ def _whole(connection: sa.Connection, kept: _Kept) -> RunLog:
     return _of(log, RunLog((), None, kept.before, encode(log) if source else None, kept.seqs))
 
 
-def _fresh(news: Sequence[NewLines], source: str) -> list[LogRow] | None:
+def _fresh(news: Sequence[NewLogLines], source: str) -> list[LogRow] | None:
     """The rows of what came in; None where it must be read from the log."""
     rows: list[LogRow] = []
     for one in news:

@@ -8,7 +8,8 @@ import os
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import lru_cache
 from heapq import merge
 from itertools import groupby
 from multiprocessing import get_context
@@ -16,21 +17,63 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from goodput.reading.records import Machines, parts, read_machines
-from goodput.stored.late_faults import touched
-from goodput.stored.making import FORM, Made, keep_all, make_all, snapshot
-from store.database import open_database, writing
-from store.folded_logs import folded_runs
-from store.ledgers import (
+from goodput.reading.records import NodeInventory, parts, read_inventory
+from goodput.stored.computation import FORM, ComputedLedger, keep_all, make_all, snapshot
+from goodput.wall_time.attempts import nodes_of
+from store.database.connections import open_database, writing
+from store.events.ledger_intake import LATE, LateReport, read_late, read_news, remove_news, runs_with_news
+from store.runs.ledgers import (
     StoredLedger,
     job_marks,
+    jobs_between,
     ledger_page,
     log_marks,
     read_ledger,
     records_of_all,
     runs_of_job,
 )
-from store.log_news import LATE, read_late, read_news, remove_news, runs_with_news
+from store.runs.run_logs import folded_runs
+
+# Which runs' ledgers a fault or outage may change that came long after: those that used its node at about that time.
+#
+# touched(connection, late, {"llm-70b": until}, with_jobs={"llm-70b"})
+
+# What explains a stop lies between the attempt's start and this long after its end: a node is marked down within half
+# an hour (goodput/wall_time/attempt_painter.py), an incident is looked for within minutes (goodput/cluster/losses.py),
+# and clocks
+# differ.
+NEAR = timedelta(hours=1)
+
+
+def affected_runs(
+    connection: sa.Connection, late: Sequence[LateReport], until: Mapping[str, datetime], with_jobs: Container[str]
+) -> set[str]:
+    """The runs to be accounted again.
+
+    Args:
+        until: until when each stored ledger goes: one that ended before nobody's fault can change.
+        with_jobs: the runs that jobs name. Of another nobody knows its nodes: it counts as touched.
+    """
+    if not late:
+        return set()
+    since = min(one.since for one in late)
+    asked = {run for run, end in until.items() if end >= since - LATE}
+    found = {run for run in asked if run not in with_jobs}
+    if any(one.node is None for one in late):
+        return asked
+    by_node: dict[str, list[LateReport]] = {}
+    for one in late:
+        by_node.setdefault(one.node or "", []).append(one)
+    hosts = lru_cache(maxsize=256)(nodes_of)  # attempts of a run mostly have the same nodes
+    for run, start, end, node_list in jobs_between(connection, since - NEAR, max(x.until for x in late) + NEAR):
+        if run not in asked or run in found:
+            continue
+        nodes = hosts(node_list)
+        near = (one for node in by_node.keys() & nodes for one in by_node[node])
+        if not nodes or any(one.until >= start and (end is None or one.since <= end + NEAR) for one in near):
+            found.add(run)
+    return found
+
 
 # More lines than these to read from the beginning are worth other processes, which take a second to start.
 _ALONE_LINES = 200_000
@@ -38,7 +81,7 @@ _PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Stale:
+class StaleRuns:
     """Runs whose stored ledgers are behind, with how many events each has had at least.
 
     `anew` = their log holds what never was news, so all of it must be read; `late` = the rows of news that say that
@@ -50,7 +93,9 @@ class Stale:
     late: Sequence[int] = ()
 
 
-def stale_runs(connection: sa.Connection, now: datetime, whole: bool = True, under_way: Container[int] = ()) -> Stale:
+def stale_runs(
+    connection: sa.Connection, now: datetime, whole: bool = True, under_way: Container[int] = ()
+) -> StaleRuns:
     """The runs that are to be accounted again.
 
     Args:
@@ -64,14 +109,14 @@ def stale_runs(connection: sa.Connection, now: datetime, whole: bool = True, und
     marks = job_marks(connection)
     found |= {run for run, mark in marks.items() if run not in stored or stored[run][1].get("jobs") != mark}
     found |= {run for run, (until, records) in stored.items() if _again(until, records, now)}
-    found |= touched(connection, late, {run: until for run, (until, _records) in stored.items()}, marks)
+    found |= affected_runs(connection, late, {run: until for run, (until, _records) in stored.items()}, marks)
     anew: set[str] = set()
     if whole:
         counted = {run: count for run, (count, _newest) in log_marks(connection).items()}
         # Fewer than there were have been pruned: the stored ledger knows more. Those that wait are no surprise.
         anew = {run for run, count in counted.items() if count > lines.get(run, 0) and run not in found}
         lines = {**counted, **lines}
-    return Stale({run: lines.get(run, 0) for run in found | anew}, frozenset(anew), late_rows)
+    return StaleRuns({run: lines.get(run, 0) for run in found | anew}, frozenset(anew), late_rows)
 
 
 def _again(until: datetime, records: Mapping[str, Any], now: datetime) -> bool:
@@ -80,7 +125,7 @@ def _again(until: datetime, records: Mapping[str, Any], now: datetime) -> bool:
 
 
 @dataclass(slots=True)
-class Refreshed:
+class RefreshReport:
     """What was made: how many ledgers, those that could not be stored, and why the first of them could not."""
 
     made: int = 0
@@ -88,7 +133,7 @@ class Refreshed:
     reason: str | None = None
 
 
-def refresh(engine: sa.Engine, now: datetime, run: str | None = None, workers: int | None = None) -> Refreshed:
+def refresh(engine: sa.Engine, now: datetime, run: str | None = None, workers: int | None = None) -> RefreshReport:
     """Bring the stored ledgers up to date, with several processes where much is to be read.
 
     Args:
@@ -107,7 +152,7 @@ def refresh(engine: sa.Engine, now: datetime, run: str | None = None, workers: i
         shares = _shares(weight, count)
         url = engine.url.render_as_string(hide_password=False)
         with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
-            shared = [pool.submit(_apart, url, now, share, stale.anew) for share in shares]
+            shared = [pool.submit(_in_subprocess, url, now, share, stale.anew) for share in shares]
             told = _joined([one.result() for one in shared])
     # Only now: whoever is stopped on the way finds again that faults came late.
     if run is None and not told.unsaved and told.reason is None:
@@ -126,7 +171,7 @@ def _shares(weight: Mapping[str, int], count: int) -> list[list[str]]:
     return [share for share in shares if share]
 
 
-def _apart(url: str, now: datetime, runs: Sequence[str], anew: frozenset[str]) -> Refreshed:
+def _in_subprocess(url: str, now: datetime, runs: Sequence[str], anew: frozenset[str]) -> RefreshReport:
     engine = open_database(url)
     try:
         return bring_up(engine, now, runs, anew)
@@ -139,20 +184,20 @@ def bring_up(
     now: datetime,
     runs: Sequence[str],
     anew: Collection[str] = (),
-    machines: Machines | None = None,
-) -> Refreshed:
+    machines: NodeInventory | None = None,
+) -> RefreshReport:
     """Make and store the ledgers of some runs, a part of them at a time.
 
     Args:
         anew: of these all of the log is read.
         machines: as they were read before, by a caller that comes again and again.
     """
-    done = Refreshed()
+    done = RefreshReport()
     if not runs:
         return done
     if machines is None:
         with snapshot(engine) as connection:
-            machines = read_machines(connection)
+            machines = read_inventory(connection)
     # A log that is read whole is read by itself.
     waiting = [[run] for run in runs if run in anew] + [*parts([run for run in runs if run not in anew])]
     known = set(runs)
@@ -171,7 +216,7 @@ def bring_up(
     return done
 
 
-def _keep(engine: sa.Engine, made: Sequence[Made], done: Refreshed) -> None:
+def _keep(engine: sa.Engine, made: Sequence[ComputedLedger], done: RefreshReport) -> None:
     """Store what was made, and note what could not be."""
     done.made += len(made)
     try:
@@ -197,13 +242,13 @@ def _words(error: sa.exc.DBAPIError) -> str:
     return str(error.orig).strip().splitlines()[0]
 
 
-def _joined(told: Sequence[Refreshed]) -> Refreshed:
+def _joined(told: Sequence[RefreshReport]) -> RefreshReport:
     unsaved = {run: ledger for one in told for run, ledger in one.unsaved.items()}
     reason = next((one.reason for one in told if one.reason is not None), None)
-    return Refreshed(sum(one.made for one in told), unsaved, reason)
+    return RefreshReport(sum(one.made for one in told), unsaved, reason)
 
 
-def read_all(engine: sa.Engine, told: Refreshed, run: str | None = None) -> Iterator[StoredLedger]:
+def read_all(engine: sa.Engine, told: RefreshReport, run: str | None = None) -> Iterator[StoredLedger]:
     """The ledgers by run, as they are stored or, where they could not be, as they were made."""
     with engine.connect() as connection:
         stored = _pages(connection) if run is None else iter([one] if (one := read_ledger(connection, run)) else [])

@@ -5,14 +5,16 @@ A session of the log that no job covers is an attempt by itself: logs without `s
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from goodput.log.training_log import LogLine, Session
-from goodput.timeline import HOUR_MS, to_ms
-from store.event import RecordError
-from store.hostlist import expand
-from store.job import Job
+from goodput.log.training_log import Session, TrainingLine
+from goodput.timeline import HOUR_MS, Bucket, Segment, from_ms, to_ms
+from goodput.wall_time.saves import AttemptProgress
+from store.records.event import Cause, Device, Event, RecordError, format_time
+from store.records.hostlist import expand
+from store.records.job import Job
 
 # The clocks of the scheduler and of the training nodes differ by no more.
 _SLACK_MS = 60_000
@@ -35,7 +37,7 @@ RESTARTED = "RESTARTED"  # the program started anew within its job
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class RunAttempt:
     """One start of a run. None = not known; `end_ms` None = still open."""
 
     submit_ms: int | None
@@ -44,7 +46,7 @@ class Attempt:
     state: str
     nodes: frozenset[str] = frozenset()
     node_count: int | None = None
-    lines: tuple[LogLine, ...] = ()
+    lines: tuple[TrainingLine, ...] = ()
     from_log: bool = False  # no scheduler knows of it
 
     @property
@@ -74,8 +76,8 @@ def attempts_of(
     jobs: Sequence[Job],
     log: Sequence[Session],
     until_ms: int | None = None,
-    phases: Sequence[LogLine] = (),
-) -> list[Attempt]:
+    phases: Sequence[TrainingLine] = (),
+) -> list[RunAttempt]:
     """The attempts of a run in the order of their starts, as they were known at `until_ms`.
 
     `phases` = the steps of startups that the log tells: of a start that no scheduler knows they are the beginning.
@@ -101,13 +103,13 @@ def attempts_of(
     return [_known_by(until_ms, attempt) for attempt in _close(attempts)]
 
 
-def _begun(jobs: Sequence[Job], until_ms: int | None) -> list[Attempt]:
+def _begun(jobs: Sequence[Job], until_ms: int | None) -> list[RunAttempt]:
     """The jobs that had been submitted or started, in the order of their starts."""
     known = [attempt for attempt in (_from_job(job, until_ms) for job in jobs) if attempt is not None]
     return sorted(known, key=lambda a: (a.place_ms or 0, a.end_ms or 0))
 
 
-def _from_job(job: Job, until_ms: int | None) -> Attempt | None:
+def _from_job(job: Job, until_ms: int | None) -> RunAttempt | None:
     """A job as it was known at a moment; None if nothing was known of it then."""
 
     def seen(moment_ms: int | None) -> int | None:
@@ -120,7 +122,7 @@ def _from_job(job: Job, until_ms: int | None) -> Attempt | None:
     hidden = end is None and job.end is not None
     if end is not None and start is not None:
         end = max(end, start)
-    return Attempt(
+    return RunAttempt(
         submit_ms=submit if submit is None or start is None else min(submit, start),
         start_ms=start,
         end_ms=end,
@@ -138,7 +140,7 @@ def nodes_of(node_list: str) -> frozenset[str]:
         return frozenset()
 
 
-def _cut_at_ends(log: Sequence[Session], attempts: Sequence[Attempt]) -> list[Session]:
+def _cut_at_ends(log: Sequence[Session], attempts: Sequence[RunAttempt]) -> list[Session]:
     """The sessions, cut where a job has ended and the next one has begun: some programs say nothing when they start.
 
     What a line covers then lies behind the ends of all jobs before, and in the last one begun.
@@ -161,7 +163,7 @@ def _cut_at_ends(log: Sequence[Session], attempts: Sequence[Attempt]) -> list[Se
     return parts or list(log)
 
 
-def _handovers(attempts: Sequence[Attempt]) -> tuple[list[int], list[int | None]]:
+def _handovers(attempts: Sequence[RunAttempt]) -> tuple[list[int], list[int | None]]:
     """Of each job when it began, and when the last of those before it had ended; None where that is not known."""
     starts = [attempt.place_ms or 0 for attempt in attempts]
     ends: list[int | None] = [None]
@@ -183,7 +185,7 @@ def handovers_ms(jobs: Sequence[Job]) -> list[int]:
     return sorted({*starts[1:], *late})
 
 
-def _job_at(first_ms: int | None, jobs: Sequence[Attempt], starts: Sequence[tuple[int, int]]) -> int | None:
+def _job_at(first_ms: int | None, jobs: Sequence[RunAttempt], starts: Sequence[tuple[int, int]]) -> int | None:
     """Which job wrote a session that begins at a moment: the last one begun then, else one that begins soon.
 
     Args:
@@ -201,9 +203,9 @@ def _job_at(first_ms: int | None, jobs: Sequence[Attempt], starts: Sequence[tupl
     return begun if end is not None and first_ms <= end + _SLACK_MS else None
 
 
-def _split(attempt: Attempt, parts: Sequence[Session]) -> list[Attempt]:
+def _split(attempt: RunAttempt, parts: Sequence[Session]) -> list[RunAttempt]:
     """A job cut where its program started anew, as far as the log tells when that was."""
-    pieces: list[list[LogLine]] = [[]]
+    pieces: list[list[TrainingLine]] = [[]]
     cuts: list[int] = []
     for session in parts:
         begin = session.begin_ms
@@ -226,7 +228,7 @@ def _split(attempt: Attempt, parts: Sequence[Session]) -> list[Attempt]:
     ]
 
 
-def _from_log(log: Sequence[Session], phases: Sequence[tuple[int, str]]) -> list[Attempt]:
+def _from_log(log: Sequence[Session], phases: Sequence[tuple[int, str]]) -> list[RunAttempt]:
     """An attempt for each session that no job covers; it ended well only if it says so or nothing came after."""
     attempts = []
     before = None
@@ -236,13 +238,13 @@ def _from_log(log: Sequence[Session], phases: Sequence[tuple[int, str]]) -> list
         if state != "RUNNING":
             end = _last_ms(session.lines, None)
         start = _first_phase(session.begin_ms, before, phases)
-        attempts.append(Attempt(None, start, end, state, lines=session.lines, from_log=True))
+        attempts.append(RunAttempt(None, start, end, state, lines=session.lines, from_log=True))
         last = _last_ms(session.lines, None)
         before = before if last is None else last
     return attempts
 
 
-def _last_ms(lines: Sequence[LogLine], since_ms: int | None) -> int | None:
+def _last_ms(lines: Sequence[TrainingLine], since_ms: int | None) -> int | None:
     """When the last of the lines was written: its time, else the one known before and what was done since."""
     last, reached = since_ms, since_ms
     for line in lines:
@@ -281,13 +283,13 @@ def _state_of(session: Session) -> str:
     return state
 
 
-def _known_by(until_ms: int | None, attempt: Attempt) -> Attempt:
+def _known_by(until_ms: int | None, attempt: RunAttempt) -> RunAttempt:
     """The attempt, ended no later than its records go: lines without a time may tell of work beyond."""
     late = until_ms is not None and attempt.end_ms is not None and attempt.end_ms > until_ms
     return replace(attempt, end_ms=until_ms) if late else attempt
 
 
-def _close(attempts: Sequence[Attempt]) -> list[Attempt]:
+def _close(attempts: Sequence[RunAttempt]) -> list[RunAttempt]:
     """An attempt without an end that another one followed has ended, at its last data and not well."""
     closed = []
     newest = max((place for place, attempt in enumerate(attempts) if attempt.start_ms is not None), default=-1)
@@ -297,3 +299,152 @@ def _close(attempts: Sequence[Attempt]) -> list[Attempt]:
             attempt = replace(attempt, end_ms=attempt.last_data_ms, state=state)
         closed.append(attempt)
     return closed
+
+
+# An interruption: an attempt that ended badly, when it stopped getting on, whose fault it was and what it cost.
+
+FAULT_SEVERITIES = ("error", "fatal")
+FAULT_CAUSES = ("hardware", "fabric", "host", "driver", "storage")
+# What a lost link is called by the subnet manager and by the host that lost it.
+LOST_LINKS = ("link_down", "port_removed", "ib_port", "net_link", "bond_down", "node_down")
+# Without a training log nobody knows when the work stopped: only faults this close to the end may have ended it.
+BLIND_WINDOW_MS = 30 * 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptionCulprit:
+    """The device that is held to have ended an attempt, and what it said."""
+
+    node: str | None
+    device: Device
+    kind: str
+    code: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The device with its node; `kind` and `code` of the event that names it."""
+        d = self.device
+        return {
+            "type": d.type,
+            "node": self.node,
+            "pci": d.pci,
+            "index": d.index,
+            "uuid": d.uuid,
+            "port": d.port,
+            "kind": self.kind,
+            "code": self.code,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """One attempt's bad end. `restart_ms` = detection, then waiting, startup and load of the next attempt.
+
+    `gpus` = how many the attempt had; None = not known.
+    """
+
+    time_ms: int
+    cause: Cause
+    culprit: InterruptionCulprit | None
+    lost_work_ms: int
+    restart_ms: int
+    gpus: int | None = None
+
+    @property
+    def lost_ms(self) -> int:
+        """What it cost in wall time: the work thrown away and the way back."""
+        return self.lost_work_ms + self.restart_ms
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `foreshock goodput --json`."""
+        return {
+            "time": format_time(from_ms(self.time_ms)),
+            "cause": self.cause,
+            "culprit": None if self.culprit is None else self.culprit.to_json(),
+            "lost_s": self.lost_ms / 1000,
+        }
+
+
+def is_fault(event: Event) -> bool:
+    """Whether an event may have ended an attempt: a grave one of the machine, a lost link, a reported error."""
+    grave = event.severity in FAULT_SEVERITIES
+    if event.kind == "training_error":  # a warning only tells that the scheduler ended the program
+        return grave
+    return (grave and event.cause in FAULT_CAUSES) or (event.kind in LOST_LINKS and event.severity != "info")
+
+
+def fault_window(attempt: RunAttempt, end_ms: int, worked_ms: int | None = None) -> tuple[int, int]:
+    """The closed window in which the fault that ended an attempt must lie: after its last iteration.
+
+    `worked_ms` is where the last iteration was placed, for lines that bear no time.
+    """
+    last = worked_ms if attempt.last_iteration_ms is None else attempt.last_iteration_ms
+    if last is not None:
+        return min(last, end_ms), end_ms
+    start = end_ms if attempt.start_ms is None else attempt.start_ms
+    return (start, end_ms) if attempt.lines else (max(start, end_ms - BLIND_WINDOW_MS), end_ms)
+
+
+def first_fault(attempt: RunAttempt, faults: Iterable[Event]) -> Event | None:
+    """The earliest fault on the attempt's nodes (or of its program), of those in its window."""
+    found = [
+        event
+        for event in faults
+        if (event.node in attempt.nodes or event.kind == "training_error")
+        and not event.attributes.get("time_assumed")
+        and is_fault(event)
+    ]
+    return min(found, key=lambda e: (e.time, e.kind == "training_error", e.line or 0, e.id or ""), default=None)
+
+
+def ended_badly(attempt: RunAttempt, fault: Event | None) -> bool:
+    """Whether an attempt was interrupted. One that was cancelled is, if a fault made someone cancel it."""
+    if attempt.end_ms is None or attempt.state in SUCCESSFUL or attempt.state in STILL_OPEN:
+        return False
+    if attempt.state == RESIZED:  # the next record of the same job goes on where this one ends
+        return False
+    return fault is not None or attempt.state != "CANCELLED"
+
+
+# What a failure takes back: work that no finished save keeps.
+AT_RISK: tuple[Bucket, ...] = ("productive", "degraded", "data_stall", "evaluation")
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedSave:
+    """A save that was begun and never ended, because the program did. `iteration` None = not told."""
+
+    time_ms: int
+    iteration: int | None
+
+
+@dataclass(slots=True)
+class PaintedAttempt:
+    """What one attempt left.
+
+    `segments` = its own time, from start to end (of one that never started: its wait). `worked_ms` = until when its log
+    tells of work. `resumed` = the iteration that it began with, `loaded` = a line told so, `blind` = it ran for
+    longer than a line takes and none tells what it did.
+    """
+
+    attempt: RunAttempt
+    segments: list[Segment]
+    started: bool
+    worked_ms: int
+    interruption: Interruption | None = None
+    saves: tuple[Segment, ...] = ()
+    unfinished: tuple[UnfinishedSave, ...] = ()
+    progress: AttemptProgress = field(default_factory=AttemptProgress)
+    resumed: int | None = None
+    loaded: bool = False
+    blind: bool = False
+    first_ms: int | None = None
+
+    @property
+    def start_ms(self) -> int:
+        """Where its own time begins."""
+        return self.segments[0].start_ms if self.segments else self.worked_ms
+
+    @property
+    def end_ms(self) -> int:
+        """Where its own time ends."""
+        return self.segments[-1].end_ms if self.segments else self.worked_ms

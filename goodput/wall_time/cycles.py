@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from goodput.wall_time.attempts import RESTARTED
-from store.event import Attribute, Event
-from store.job import Job
+from store.records.event import Attribute, Event
+from store.records.job import Job
 
 # The clocks of the scheduler and of the rendezvous host differ by no more.
 _SLACK = timedelta(seconds=60)

@@ -7,11 +7,9 @@ of up to one second is no gap. Lines without a time follow one another by what t
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from goodput.log.pace import DEGRADED_RATIO
-from goodput.log.training_log import TICK_MS, LogLine
-from goodput.timeline import CERTAIN, Bucket, Segment, Timeline
-from goodput.wall_time.bounds import RUNNING, STARTING
-from goodput.wall_time.saved_work import Progress
+from goodput.log.training_log import DEGRADED_RATIO, TICK_MS, TrainingLine
+from goodput.timeline import CERTAIN, RUNNING, STARTING, Bucket, Segment, Timeline
+from goodput.wall_time.saves import AttemptProgress
 
 _STALLS: dict[str, Bucket] = {
     "checkpoint_save_start": "checkpoint_save",
@@ -47,7 +45,7 @@ class IterationPainter:
     median_ms: float | None
     begun: bool = False
     dated: bool = False
-    progress: Progress = field(default_factory=Progress)
+    progress: AttemptProgress = field(default_factory=AttemptProgress)
     pending: list[Stall] = field(default_factory=list)
     saves: list[Segment] = field(default_factory=list)
     begun_saves: dict[int | None, int] = field(default_factory=dict)
@@ -58,7 +56,7 @@ class IterationPainter:
     _known_ms: int | None = None
     _within_ms: float = 0.0  # waits for data that no gap has room for: the next line's own time has them
 
-    def paint(self, lines: Sequence[LogLine]) -> None:
+    def paint(self, lines: Sequence[TrainingLine]) -> None:
         """Paint every line up to the last iteration line; what follows it stays in `pending`."""
         for line in lines:
             if line.kind == "iteration":
@@ -71,7 +69,7 @@ class IterationPainter:
             if line.time_ms is not None:
                 self._known_ms = line.time_ms
 
-    def _stall(self, line: LogLine) -> None:
+    def _stall(self, line: TrainingLine) -> None:
         finished = line.kind != "checkpoint_save_start"
         if not finished:
             self.begun_saves[line.iteration] = self.timeline.cursor_ms if line.time_ms is None else line.time_ms
@@ -84,14 +82,14 @@ class IterationPainter:
             self.pending = [stall for stall in self.pending if stall.finished]
         self.pending.append(Stall(_STALLS[line.kind], line.duration_ms, finished))
 
-    def _ended(self, line: LogLine) -> None:
+    def _ended(self, line: TrainingLine) -> None:
         """The save that this line ends is no longer open: the one of its iteration, else the last one begun."""
         if line.iteration in self.begun_saves:
             del self.begun_saves[line.iteration]
         elif self.begun_saves and (line.iteration is None or not line.background):
             self.begun_saves.popitem()
 
-    def _kept(self, line: LogLine) -> None:
+    def _kept(self, line: TrainingLine) -> None:
         """A save in the background is done: it keeps what had ended when it was begun."""
         kept = self.progress.end_of(line.iteration or 0)
         if kept is None:
@@ -101,7 +99,7 @@ class IterationPainter:
         if line.duration_ms and not begun:
             self.saves.append(Segment(kept[1], kept[1] + line.duration_ms, "checkpoint_save"))
 
-    def _iteration(self, line: LogLine) -> None:
+    def _iteration(self, line: TrainingLine) -> None:
         span = line.span_ms
         if span is None and self.median_ms is not None:
             span = self.median_ms * line.iterations
@@ -124,7 +122,7 @@ class IterationPainter:
         self._cover(line, span, end, first)
         self.dated = line.time_ms is not None
 
-    def _before_first(self, line: LogLine, begin_ms: int) -> None:
+    def _before_first(self, line: TrainingLine, begin_ms: int) -> None:
         self.begun = True
         self.pending.clear()
         fresh = line.iteration is not None and line.iteration <= line.iterations
@@ -134,7 +132,7 @@ class IterationPainter:
         self.timeline.paint("checkpoint_load", begin_ms)
         self.first_ms = self.timeline.cursor_ms
 
-    def _excess(self, line: LogLine, span_ms: float) -> float:
+    def _excess(self, line: TrainingLine, span_ms: float) -> float:
         """How much longer than normal the line's iterations took: older programs time a save with them."""
         if self.median_ms is None:
             return 0.0
@@ -171,7 +169,7 @@ class IterationPainter:
             self.progress.saved_now(self.timeline.cursor_ms)
         self.saves.append(Segment(begin, self.timeline.cursor_ms, "checkpoint_save"))
 
-    def _cover(self, line: LogLine, span_ms: float | None, end_ms: int, first: bool) -> None:
+    def _cover(self, line: TrainingLine, span_ms: float | None, end_ms: int, first: bool) -> None:
         """The line's own time: waits for data, the excess of a slow one (a first one's is startup), the rest work."""
         timeline = self.timeline
         begin, length = timeline.cursor_ms, max(0, end_ms - timeline.cursor_ms)

@@ -1,1 +1,1 @@
-"""What the kernel log says of a node's devices: one file per driver or subsystem, told apart by `registry.py`."""
+"""The messages of a node's kernel log: what a family of messages is, the registry of families, the decoder."""

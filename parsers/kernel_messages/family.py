@@ -1,13 +1,16 @@
 """What a family of kernel messages is: one driver's or subsystem's ways of telling a fault."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from store.event import Event
+from parsers.text.pci import canonical
+from store.records.event import Attribute, Device, Event
+from store.records.fault_catalog import kind_meanings, with_kind_meaning
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class MessageFamily:
     """A registry entry.
 
     Attributes:
@@ -29,3 +32,109 @@ class Family:
     merge: Callable[[Event, Event], Event | None] | None = None
     tags: frozenset[str] = frozenset()
     heads: frozenset[str] = frozenset()
+
+
+# A message that one pattern reads whole: what it looks like, and what its parts are called.
+#
+#     Form("Kernel panic - not syncing", r"Kernel panic - not syncing: (?P<reason>.{0,400})", "kernel_panic")
+#
+# The pattern's named groups are the record: `pci` and `port` place the device, `driver` tells its type, every other
+# group is an attribute of its name. What a kind means stands in store/catalogs/kinds.csv.
+
+# A PCI address as the kernel prints it.
+PCI = r"(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
+# What `dev_printk` puts before a message of a PCI device: its driver and its address.
+PCI_DEVICE = rf"(?P<driver>[\w.-]{{1,40}}) {PCI}(?::pcie\d{{1,4}})?: "
+# Groups that are numbers; all others are text.
+INTEGERS = frozenset(
+    (
+        *("pid", "uid", "cpu", "socket", "bank", "mc", "queue", "module", "order", "err", "attempt"),
+        *("count", "total_events", "working", "disks", "sector", "width_now", "width_capable"),
+        *("duration_s", "waited_ms", "rss_kb", "watts", "temp_c"),
+    )
+)
+# Groups that are there or not.
+FLAGS = frozenset(("multiple", "exception", "io_wait"))
+# What a driver drives; any other device of the bus is `pci`.
+_TYPES = {
+    "mlx5_core": "hca",
+    "mlx4_core": "hca",
+    "nvidia": "gpu",
+    "amdgpu": "gpu",
+    "nvme": "disk",
+    "megaraid_sas": "disk",
+    "mpt3sas": "disk",
+    "bnxt_en": "nic",
+    "ice": "nic",
+    "i40e": "nic",
+    "ixgbe": "nic",
+    "ena": "nic",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MessageForm:
+    """One message.
+
+    Attributes:
+        sign: a literal that it holds.
+        text: its pattern, matched from its start.
+        kind: what it is; empty for a message that says nothing although a later form would take it.
+        device: the type of device it speaks of; empty where `driver` tells.
+        variant: the row of the kind.
+        by: the attribute whose value is the variant instead, where the kind has such a row.
+        words: words of the message, in lower case, that the record writes otherwise.
+    """
+
+    sign: str
+    text: str
+    kind: str
+    device: str = "node"
+    variant: str = ""
+    by: str = ""
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    def event(self, match: re.Match[str], message: str) -> Event:
+        """The event of a message that the pattern matches."""
+        groups = {name: value.strip() for name, value in match.groupdict().items() if value is not None}
+        pci, port = groups.pop("pci", None), groups.pop("port", None)
+        kind_of_device = self.device or _TYPES.get(groups.get("driver", ""), "pci")
+        attributes: dict[str, Attribute] = {
+            name: True if name in FLAGS else int(value) if name in INTEGERS else value
+            for name, value in groups.items()
+            if value
+        }
+        variant = self.variant
+        for name in ("state", "fs", self.by):
+            if isinstance(value := attributes.get(name), str):
+                attributes[name] = self.words.get(value.lower(), value.lower())
+        if self.by and (self.kind, word := str(attributes.get(self.by, ""))) in kind_meanings():
+            variant = word
+        event = Event(
+            time=None,
+            node=None,
+            source="kernel",
+            kind=self.kind,
+            device=Device(type=kind_of_device, pci=pci and canonical(pci), port=None if port is None else int(port)),
+            message=message.strip(),
+            attributes=attributes,
+        )
+        return with_kind_meaning(event, variant)
+
+
+def decoder(forms: Sequence[MessageForm]) -> Callable[[str], Event | None]:
+    """Reads a message by the first form that it is of."""
+    patterns = [(form.sign, re.compile(form.text, re.ASCII | re.DOTALL), form) for form in forms]
+
+    def decode(message: str) -> Event | None:
+        for sign, pattern, form in patterns:
+            if sign in message and (match := pattern.match(message)):
+                return form.event(match, message) if form.kind else None
+        return None
+
+    return decode
+
+
+def signs(forms: Sequence[MessageForm]) -> tuple[str, ...]:
+    """The signs of some forms, each once."""
+    return tuple(dict.fromkeys(form.sign for form in forms))

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
-from store.catalog import NvlinkFault, nvlink5
-from store.event import Attribute, Event, Severity
+from store.records.event import Attribute, Event, Severity
+from store.records.fault_catalog import NvlinkFault, nvlink5
 
 _DETAIL = re.compile(
     r"(?P<unit>[A-Z][A-Z0-9_/]{1,60})\s+(?P<severity>Fatal|Nonfatal)\s+XC ?(?P<contained>\d{1,2})\s+i ?\d{1,4}\s+"

@@ -3,47 +3,65 @@
 Tried in this order; the first that decodes a message has it.
 """
 
-from parsers.kernel_messages import (
-    amdgpu,
-    ascend,
+from parsers.kernel_messages.families import (
+    accelerators,
     disk,
-    fabricmanager,
     filesystem,
     gpu,
-    habanalabs,
-    lockups,
+    host,
     memory,
-    memory_pressure,
-    mlx5,
-    nccl,
     network,
-    network_filesystem,
+    nvswitch,
     pcie,
-    quoted_xid,
-    sxid,
-    thermal,
     xid,
 )
-from parsers.kernel_messages.family import Family
+from parsers.kernel_messages.families import (
+    accelerators as ascend,
+)
+from parsers.kernel_messages.families import (
+    accelerators as habanalabs,
+)
+from parsers.kernel_messages.families import (
+    filesystem as network_filesystem,
+)
+from parsers.kernel_messages.families import (
+    gpu as nccl,
+)
+from parsers.kernel_messages.families import (
+    host as thermal,
+)
+from parsers.kernel_messages.families import (
+    memory as memory_pressure,
+)
+from parsers.kernel_messages.families import (
+    network as mlx5,
+)
+from parsers.kernel_messages.families import (
+    nvswitch as sxid,
+)
+from parsers.kernel_messages.families import (
+    xid as quoted_xid,
+)
+from parsers.kernel_messages.family import MessageFamily
 
-FAMILIES: tuple[Family, ...] = (
-    xid.FAMILY,
-    quoted_xid.FAMILY,
-    sxid.FAMILY,
-    gpu.FAMILY,
-    nccl.FAMILY,
-    fabricmanager.FAMILY,
-    amdgpu.FAMILY,
-    ascend.FAMILY,
-    habanalabs.FAMILY,
-    pcie.FAMILY,
-    memory.FAMILY,
-    mlx5.FAMILY,
-    network.FAMILY,
-    disk.FAMILY,
-    filesystem.FAMILY,
-    network_filesystem.FAMILY,
-    memory_pressure.FAMILY,
-    lockups.FAMILY,
-    thermal.FAMILY,
+FAMILIES: tuple[MessageFamily, ...] = (
+    xid.XID,
+    quoted_xid.QUOTED_XID,
+    sxid.SXID,
+    gpu.GPU,
+    nccl.NCCL,
+    nvswitch.FABRICMANAGER,
+    accelerators.AMDGPU,
+    ascend.ASCEND,
+    habanalabs.HABANALABS,
+    pcie.PCIE,
+    memory.MEMORY,
+    mlx5.MLX5,
+    network.NETWORK,
+    disk.DISK,
+    filesystem.FILESYSTEM,
+    network_filesystem.NETWORK_FILESYSTEM,
+    memory_pressure.MEMORY_PRESSURE,
+    host.LOCKUPS,
+    thermal.THERMAL,
 )

@@ -6,6 +6,7 @@ A pod's token, a `tokenFile` and an `exec` plugin's token change in time: tokens
 import base64
 import json
 import os
+import re
 import ssl
 import subprocess
 import tempfile
@@ -34,7 +35,7 @@ class AccessError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ClusterAccess:
     """The way to one API server. `token` gives the bearer token of the moment, None where a certificate speaks."""
 
     url: str
@@ -44,7 +45,7 @@ class Access:
     token: Callable[[], str | None] = field(default=lambda: None, repr=False)
 
 
-def find_access(kubeconfig: str | None, context: str | None) -> Access:
+def find_access(kubeconfig: str | None, context: str | None) -> ClusterAccess:
     """The pod's own account where no kubeconfig is named, else the kubeconfig.
 
     Raises:
@@ -56,7 +57,7 @@ def find_access(kubeconfig: str | None, context: str | None) -> Access:
     return of_kubeconfig(Path(named).expanduser() if named else Path.home() / ".kube/config", context)
 
 
-def of_pod(host: str, port: str, secrets: Path = _POD) -> Access:
+def of_pod(host: str, port: str, secrets: Path = _POD) -> ClusterAccess:
     """The account that a pod has been given.
 
     Raises:
@@ -68,10 +69,10 @@ def of_pod(host: str, port: str, secrets: Path = _POD) -> Access:
     except OSError as error:
         raise AccessError(f"{secrets}: {error.strerror}: is automountServiceAccountToken off?") from error
     url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return Access(url, trust, namespace, token=lambda: _read_token(secrets / "token"))
+    return ClusterAccess(url, trust, namespace, token=lambda: _read_token(secrets / "token"))
 
 
-def of_kubeconfig(path: Path, context: str | None) -> Access:
+def of_kubeconfig(path: Path, context: str | None) -> ClusterAccess:
     """The cluster and user of a kubeconfig's context.
 
     Raises:
@@ -96,7 +97,7 @@ def of_kubeconfig(path: Path, context: str | None) -> Access:
         if key in user:
             raise AccessError(f"{path}: user {chosen['user']!r} has {key}, which is not supported: {remedy}")
     url, name = str(cluster["server"]).rstrip("/"), cluster.get("tls-server-name")
-    return Access(url, _trust(cluster, user, path), chosen.get("namespace"), name, _token(cluster, user, path))
+    return ClusterAccess(url, _trust(cluster, user, path), chosen.get("namespace"), name, _token(cluster, user, path))
 
 
 def _named(document: Mapping[str, Any], kind: str, name: Any, path: Path) -> Mapping[str, Any]:
@@ -203,3 +204,57 @@ class ExecToken:
     def forget(self) -> None:
         """The server refuses the token: the next call asks for another."""
         self._until = 0.0
+
+
+# What an operator may set about one Kubernetes cluster. Defaults touch no pod and need the fewest rights.
+
+_DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+")
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesSettings:
+    """One cluster. Without a kubeconfig and outside of a pod, `$KUBECONFIG` or `~/.kube/config` is taken."""
+
+    name: str
+    kubeconfig: str | None = None  # a path; None: the pod's own account where there is one
+    context: str | None = None  # of the kubeconfig; None: its current one
+    namespace: str | None = None  # of our lease; None: the pod's or the context's, else `foreshock`
+    identity: str | None = None  # who writes, for the lease; None: the host's name
+    domain: str = "foreshock.dev"  # of taint, annotations and labels
+    timeout_s: float = 10.0  # of one request
+    requests_per_s: float = 200.0
+    at_once: int = 16  # requests at a time
+    lease_s: float = 30.0  # another instance may write after this long without a sign of us
+    dry_run: bool = False  # every write is checked by the API server and none is kept
+    evict: bool = False  # a drain evicts pods; without it the node is cordoned and its pods end by themselves
+    evict_unmanaged: bool = False  # also pods that nobody makes anew
+    keep_namespaces: tuple[str, ...] = ("kube-system",)  # whose pods are never evicted
+    annotate_pods: bool = False  # what is asked of a job stands on its pods, too (they must be patched for it)
+    # Annotations, by their name behind the domain or whole, that say that another tool holds a node.
+    peer_marks: tuple[str, ...] = ("cordon-by", "cordon_", "cordoned", "node-cordon-reason")
+    # Taints by which others take a node out of service, by the beginning of their key.
+    peer_taints: tuple[str, ...] = (
+        "ToBeDeletedByClusterAutoscaler",
+        "DeletionCandidateOfClusterAutoscaler",
+        "karpenter.sh/disrupt",
+        "node.kubernetes.io/out-of-service",
+        "node.cloudprovider.kubernetes.io/shutdown",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse what the API server would refuse of every write.
+
+        Raises:
+            ValueError: with the remedy.
+        """
+        if not _DOMAIN.fullmatch(self.domain) or len(self.domain) > 200:
+            raise ValueError(f"domain: {self.domain!r} is no DNS name such as foreshock.dev")
+        if self.domain.endswith(("kubernetes.io", "k8s.io")):
+            raise ValueError(f"domain: {self.domain} is Kubernetes' own: take one of yours")
+        for name in ("timeout_s", "requests_per_s", "lease_s"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}: more than 0 is needed")
+        if not 1 <= self.at_once <= 256:
+            raise ValueError("at_once: 1 to 256")
+        if self.timeout_s >= self.lease_s:
+            raise ValueError("timeout_s must be less than lease_s: else a write may come after the lease has gone")

@@ -1,4 +1,4 @@
-"""Kubernetes as a scheduler that is brought to a state and read back (`schedulers/actuator.py`).
+"""Kubernetes as a scheduler that is brought to a state and read back (`schedulers/reconcile/actuator.py`).
 
     cluster = Kubernetes(KubernetesSettings("prod", kubeconfig="/etc/foreshock/kubeconfig"))
     cluster.observe()
@@ -18,34 +18,32 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import TypeVar
 
-from schedulers.actuator import Hold, JobOrder, Order, Report, SchedulerAwayError
-from schedulers.kubernetes.access import AccessError, find_access
-from schedulers.kubernetes.client import JSON_PATCH, STRATEGIC_PATCH, ApiError, Client
-from schedulers.kubernetes.jobs import ask_job
-from schedulers.kubernetes.lease import Lease
-from schedulers.kubernetes.mirror import NODES, Mirror
-from schedulers.kubernetes.node import Node, read_hold, read_marks
-from schedulers.kubernetes.notices import Notices, node_subject
-from schedulers.kubernetes.patch import Change, Refusal, change_of, drained
-from schedulers.kubernetes.pods import Round, evict, eviction_version, must_go, pods_of_node
-from schedulers.kubernetes.settings import KubernetesSettings
+from schedulers.kubernetes.access import AccessError, KubernetesSettings, find_access
+from schedulers.kubernetes.client import JSON_PATCH, STRATEGIC_PATCH, ApiError, KubernetesClient
+from schedulers.kubernetes.events import EventRecorder, node_subject
+from schedulers.kubernetes.lease import WriterLease
+from schedulers.kubernetes.mirror import NODES, NodeMirror
+from schedulers.kubernetes.node import KubernetesNode, read_hold, read_marks
+from schedulers.kubernetes.patch import NodePatch, PatchRefusal, change_of, drained
+from schedulers.kubernetes.pods import EvictionRound, ask_job, evict, eviction_version, must_go, pods_of_node
+from schedulers.reconcile.actuator import Hold, JobOrder, Order, OrderReport, SchedulerAwayError
 
 log = logging.getLogger(__name__)
 
 _TRIES = 6  # of a patch whose node others change at the same time
 _DRY_RUN = "dry run: the API server would take it"
 _DONE = {"watch": "Watched", "avoid": "Avoided", "cordon": "Cordoned", "drain": "Draining", "release": "Released"}
-_Asked = TypeVar("_Asked", Order, JobOrder)
+_AnyOrder = TypeVar("_AnyOrder", Order, JobOrder)
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ClusterConnection:
     """What is open towards one cluster."""
 
-    client: Client
-    mirror: Mirror
-    lease: Lease
-    notices: Notices
+    client: KubernetesClient
+    mirror: NodeMirror
+    lease: WriterLease
+    notices: EventRecorder
     policy: str  # the API version of evictions
 
 
@@ -56,7 +54,7 @@ class Kubernetes:
         self._settings = settings
         self._identity = settings.identity or socket.gethostname()
         self._lock = Lock()
-        self._link: Link | None = None
+        self._link: ClusterConnection | None = None
         self._workless: set[tuple[str, str | None]] = set()  # held nodes that were seen without work, by hint
         self._pool = ThreadPoolExecutor(settings.at_once, thread_name_prefix=f"kubernetes-{settings.name}")
 
@@ -98,7 +96,7 @@ class Kubernetes:
             raise SchedulerAwayError(_remedy(error)) from error
         return [read_hold(node, self._settings, node.name in busy) for node in nodes]
 
-    def carry_out(self, orders: Sequence[Order]) -> Sequence[Report]:
+    def carry_out(self, orders: Sequence[Order]) -> Sequence[OrderReport]:
         """Bring each node where it is to be; all of them at a time, as far as the operator allows.
 
         Raises:
@@ -106,7 +104,7 @@ class Kubernetes:
         """
         return self._each(orders, lambda order: order.node, self._bring)
 
-    def ask_jobs(self, orders: Sequence[JobOrder]) -> Sequence[Report]:
+    def ask_jobs(self, orders: Sequence[JobOrder]) -> Sequence[OrderReport]:
         """Tell running jobs what is asked of them, by Events and, where it is set, annotations.
 
         Raises:
@@ -124,7 +122,7 @@ class Kubernetes:
         self._disconnect()
         self._pool.shutdown()
 
-    def _connect(self) -> Link:
+    def _connect(self) -> ClusterConnection:
         with self._lock:
             if self._link is None:
                 settings = self._settings
@@ -132,11 +130,13 @@ class Kubernetes:
                     access = find_access(settings.kubeconfig, settings.context)
                 except AccessError as error:
                     raise SchedulerAwayError(str(error)) from error
-                client = Client(access, settings)
+                client = KubernetesClient(access, settings)
                 policy = eviction_version(client) if settings.evict else ""
                 namespace = settings.namespace or access.namespace or "foreshock"
-                lease = Lease(client, namespace, self._identity, settings.lease_s)
-                self._link = Link(client, Mirror(client), lease, Notices(client, self._identity), policy)
+                lease = WriterLease(client, namespace, self._identity, settings.lease_s)
+                self._link = ClusterConnection(
+                    client, NodeMirror(client), lease, EventRecorder(client, self._identity), policy
+                )
             return self._link
 
     def _disconnect(self) -> None:
@@ -147,8 +147,11 @@ class Kubernetes:
             link.client.close()
 
     def _each(
-        self, orders: Sequence[_Asked], subject: Callable[[_Asked], str], do: Callable[[Link, _Asked], Report]
-    ) -> Sequence[Report]:
+        self,
+        orders: Sequence[_AnyOrder],
+        subject: Callable[[_AnyOrder], str],
+        do: Callable[[ClusterConnection, _AnyOrder], OrderReport],
+    ) -> Sequence[OrderReport]:
         """Every order by its own thread, under the lease."""
         if not orders:
             return []
@@ -158,9 +161,9 @@ class Kubernetes:
         except ApiError as error:
             other = _remedy(error)
         if other is not None:
-            return [Report(subject(order), "retry", other) for order in orders]
+            return [OrderReport(subject(order), "retry", other) for order in orders]
 
-        def attempt(order: _Asked) -> Report | SchedulerAwayError:
+        def attempt(order: _AnyOrder) -> OrderReport | SchedulerAwayError:
             try:
                 return do(link, order)
             except ApiError as error:
@@ -172,15 +175,15 @@ class Kubernetes:
         away = [result for result in came if isinstance(result, SchedulerAwayError)]
         if away:
             raise away[0]
-        return [result for result in came if isinstance(result, Report)]
+        return [result for result in came if isinstance(result, OrderReport)]
 
-    def _bring(self, link: Link, order: Order) -> Report:
+    def _bring(self, link: ClusterConnection, order: Order) -> OrderReport:
         """One node, to where its order says."""
         node = link.mirror.get(order.node) or self._read(link, order.node)
         for _ in range(_TRIES):
             change = change_of(node, order, self._settings, datetime.now(UTC))
-            if isinstance(change, Refusal):
-                return Report(order.node, change.result, change.detail)
+            if isinstance(change, PatchRefusal):
+                return OrderReport(order.node, change.result, change.detail)
             try:
                 node = self._write(link, node, change)
                 break
@@ -189,19 +192,19 @@ class Kubernetes:
                     raise
             node = self._read(link, order.node)
         else:
-            return Report(order.node, "retry", f"changed by others at the same time, {_TRIES} times in a row")
+            return OrderReport(order.node, "retry", f"changed by others at the same time, {_TRIES} times in a row")
         detail = [change.detail] if change.detail else []
         if not change.is_none:
             reason = f"Foreshock{_DONE[order.action]}"
             said = link.notices.tell(node_subject(node.name), reason, _message(order), order.action != "release")
             detail += [said] if said else []
         if self._settings.dry_run:
-            return Report(order.node, "refused", _DRY_RUN)
+            return OrderReport(order.node, "refused", _DRY_RUN)
         if order.action == "drain" and self._settings.evict:
             return self._empty(link, node, order, detail)
-        return Report(order.node, "done", "; ".join(detail))
+        return OrderReport(order.node, "done", "; ".join(detail))
 
-    def _write(self, link: Link, node: Node, change: Change) -> Node:
+    def _write(self, link: ClusterConnection, node: KubernetesNode, change: NodePatch) -> KubernetesNode:
         """Both patches of a change.
 
         Raises:
@@ -209,34 +212,34 @@ class Kubernetes:
         """
         path = f"{NODES}/{node.name}"
         if change.patch:
-            node = link.client.decode(link.client.call("PATCH", path, change.patch, JSON_PATCH), Node)
+            node = link.client.decode(link.client.call("PATCH", path, change.patch, JSON_PATCH), KubernetesNode)
         if change.condition is not None:
             body = link.client.call("PATCH", f"{path}/status", change.condition, STRATEGIC_PATCH)
-            node = link.client.decode(body, Node)
+            node = link.client.decode(body, KubernetesNode)
         if not change.is_none and not self._settings.dry_run:
             link.mirror.put(node)
         return node
 
-    def _empty(self, link: Link, node: Node, order: Order, detail: list[str]) -> Report:
+    def _empty(self, link: ClusterConnection, node: KubernetesNode, order: Order, detail: list[str]) -> OrderReport:
         """One round of evictions; the node is drained when nothing is left that had to go."""
         pods = [pod for pod in pods_of_node(link.client, node.name) if must_go(pod, self._settings)]
-        came = evict(link.client, pods, link.policy) if pods else Round()
+        came = evict(link.client, pods, link.policy) if pods else EvictionRound()
         if came.left:
             if came.blocked:
                 link.notices.tell(node_subject(node.name), "ForeshockEvictionHeldBack", came.words, is_warning=True)
-            return Report(order.node, "retry", "; ".join([came.words, *detail]))
+            return OrderReport(order.node, "retry", "; ".join([came.words, *detail]))
         if read_marks(node, self._settings).action != "drain":
             patch = drained(node, self._settings, datetime.now(UTC))
-            self._write(link, node, Change(patch, None))
+            self._write(link, node, NodePatch(patch, None))
             link.notices.tell(node_subject(node.name), "ForeshockDrained", _message(order), is_warning=True)
-        return Report(order.node, "done", "; ".join(detail))
+        return OrderReport(order.node, "done", "; ".join(detail))
 
-    def _read(self, link: Link, name: str) -> Node:
-        node = link.client.get(f"{NODES}/{name}", Node)
+    def _read(self, link: ClusterConnection, name: str) -> KubernetesNode:
+        node = link.client.get(f"{NODES}/{name}", KubernetesNode)
         link.mirror.put(node)
         return node
 
-    def _is_busy(self, link: Link, node: str) -> bool:
+    def _is_busy(self, link: ClusterConnection, node: str) -> bool:
         try:
             return any(pod.is_work for pod in pods_of_node(link.client, node))
         except ApiError as error:
@@ -248,11 +251,11 @@ def _message(order: Order) -> str:
     return f"{order.reason} id={order.hint}"
 
 
-def _report(subject: str, error: ApiError) -> Report:
+def _report(subject: str, error: ApiError) -> OrderReport:
     """What a refusal of the API server means for an order."""
     if error.status == 404:
-        return Report(subject, "absent", str(error))
-    return Report(subject, "refused" if error.is_invalid else "retry", _remedy(error))
+        return OrderReport(subject, "absent", str(error))
+    return OrderReport(subject, "refused" if error.is_invalid else "retry", _remedy(error))
 
 
 def _remedy(error: Exception) -> str:

@@ -17,9 +17,8 @@ import httpx2
 import msgspec
 import orjson
 
-from schedulers.actuator import SchedulerAwayError
-from schedulers.kubernetes.access import Access, AccessError, ExecToken
-from schedulers.kubernetes.settings import KubernetesSettings
+from schedulers.kubernetes.access import AccessError, ClusterAccess, ExecToken, KubernetesSettings
+from schedulers.reconcile.actuator import SchedulerAwayError
 
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
@@ -45,14 +44,14 @@ class ApiError(Exception):
         self.is_invalid = status in (400, 405, 413, 415) or (status == 422 and causes)
 
 
-class Client:
+class KubernetesClient:
     """One API server, from any number of threads."""
 
-    def __init__(self, access: Access, settings: KubernetesSettings) -> None:
+    def __init__(self, access: ClusterAccess, settings: KubernetesSettings) -> None:
         self.url = access.url
         self._access = access
         self._dry_run = {"dryRun": "All"} if settings.dry_run else {}
-        self._pace = Pace(settings.requests_per_s)
+        self._pace = RequestPace(settings.requests_per_s)
         self._lock = Lock()
         self._users = 0
         self._followed: set[socket.socket] = set()
@@ -199,7 +198,7 @@ class Client:
             raise SchedulerAwayError(f"{self.url}: {type(error).__name__}: {error}"[:_MOST_DETAIL]) from error
 
 
-class Pace:
+class RequestPace:
     """No more than so many a second on average, and a second's worth at once."""
 
     def __init__(
@@ -219,24 +218,24 @@ class Pace:
             self._sleep(ahead_s)
 
 
-class _Details(msgspec.Struct):
+class _ErrorDetails(msgspec.Struct):
     causes: list[Any] | None = None
     retryAfterSeconds: float | None = None  # noqa: N815 - Kubernetes' own name
 
 
-class _Status(msgspec.Struct):
+class _ErrorStatus(msgspec.Struct):
     message: str = ""
     reason: str = ""
-    details: _Details | None = None
+    details: _ErrorDetails | None = None
 
 
 def _error(answer: httpx2.Response) -> ApiError:
     """What a refusal says, whether or not it is a Status of Kubernetes (a proxy's is not)."""
     try:
-        status = msgspec.json.decode(answer.content, type=_Status)
+        status = msgspec.json.decode(answer.content, type=_ErrorStatus)
     except msgspec.DecodeError:
-        status = _Status(message=answer.text[:200], reason=answer.reason_phrase)
-    details = status.details or _Details()
+        status = _ErrorStatus(message=answer.text[:200], reason=answer.reason_phrase)
+    details = status.details or _ErrorDetails()
     after = answer.headers.get("retry-after", "")
     wait_s = float(after) if after.isascii() and after.isdigit() else details.retryAfterSeconds or 0.0
     return ApiError(answer.status_code, status.reason, status.message, bool(details.causes), wait_s)

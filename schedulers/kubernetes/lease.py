@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from schedulers.kubernetes.client import ApiError, Client
-from schedulers.kubernetes.node import Metadata
+from schedulers.kubernetes.client import ApiError, KubernetesClient
+from schedulers.kubernetes.node import ObjectMetadata
 
 NAME = "foreshock"
 
 
-class _Spec(msgspec.Struct):
+class _LeaseSpec(msgspec.Struct):
     holderIdentity: str | None = None  # noqa: N815 - Kubernetes' own names
     leaseDurationSeconds: int | None = None  # noqa: N815
     renewTime: str | None = None  # noqa: N815
@@ -25,17 +25,17 @@ class _Spec(msgspec.Struct):
     leaseTransitions: int | None = None  # noqa: N815
 
 
-class _Lease(msgspec.Struct):
-    metadata: Metadata
-    spec: _Spec
+class _LeaseObject(msgspec.Struct):
+    metadata: ObjectMetadata
+    spec: _LeaseSpec
 
 
-class Lease:
+class WriterLease:
     """The right to write, as far as one instance has it."""
 
     def __init__(
         self,
-        client: Client,
+        client: KubernetesClient,
         namespace: str,
         identity: str,
         duration_s: float,
@@ -59,7 +59,7 @@ class Lease:
             return None
         self._renewed = None
         try:
-            found = self._client.get(f"{self._path}/{NAME}", _Lease)
+            found = self._client.get(f"{self._path}/{NAME}", _LeaseObject)
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -78,17 +78,17 @@ class Lease:
         renewed, self._renewed = self._renewed, None
         if renewed is None or self._clock() - renewed >= self._duration_s:
             return
-        found = self._client.get(f"{self._path}/{NAME}", _Lease)
+        found = self._client.get(f"{self._path}/{NAME}", _LeaseObject)
         if found.spec.holderIdentity == self._identity:
             self._client.call("PUT", f"{self._path}/{NAME}", self._document(found, holder=""))
 
-    def _is_over(self, found: _Lease, now: float) -> bool:
+    def _is_over(self, found: _LeaseObject, now: float) -> bool:
         version = found.metadata.resourceVersion
         if self._seen is None or self._seen[0] != version:
             self._seen = (version, now)
         return now - self._seen[1] > (found.spec.leaseDurationSeconds or self._duration_s)
 
-    def _write(self, method: str, path: str, found: _Lease | None) -> str | None:
+    def _write(self, method: str, path: str, found: _LeaseObject | None) -> str | None:
         started = self._clock()
         try:
             self._client.call(method, path, self._document(found, self._identity))
@@ -99,9 +99,9 @@ class Lease:
         self._renewed = started
         return None
 
-    def _document(self, found: _Lease | None, holder: str) -> dict[str, Any]:
+    def _document(self, found: _LeaseObject | None, holder: str) -> dict[str, Any]:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        was = found.spec if found is not None else _Spec()
+        was = found.spec if found is not None else _LeaseSpec()
         is_same = was.holderIdentity == holder
         spec = {
             "holderIdentity": holder,

@@ -11,9 +11,9 @@ from threading import Lock, Thread
 
 import msgspec
 
-from schedulers.actuator import SchedulerAwayError
-from schedulers.kubernetes.client import ApiError, Client
-from schedulers.kubernetes.node import Node
+from schedulers.kubernetes.client import ApiError, KubernetesClient
+from schedulers.kubernetes.node import KubernetesNode
+from schedulers.reconcile.actuator import SchedulerAwayError
 
 log = logging.getLogger(__name__)
 
@@ -24,34 +24,34 @@ _SILENCE_S = 150.0  # the server sends a bookmark each minute or so
 _IDLE_S = 1800.0  # who has not been asked for so long follows no more
 
 
-class _ListMeta(msgspec.Struct):
+class _NodeListMeta(msgspec.Struct):
     resourceVersion: str = ""  # noqa: N815 - Kubernetes' own name
     more: str = msgspec.field(name="continue", default="")
 
 
-class _Nodes(msgspec.Struct):
-    metadata: _ListMeta
-    items: list[Node] | None = None
+class _NodeList(msgspec.Struct):
+    metadata: _NodeListMeta
+    items: list[KubernetesNode] | None = None
 
 
-class _Change(msgspec.Struct):
+class _WatchChange(msgspec.Struct):
     type: str
     object: msgspec.Raw
 
 
-class Mirror:
+class NodeMirror:
     """The nodes as they are, some milliseconds late, but never older than our own last write."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: KubernetesClient) -> None:
         self._client = client
         self._lock = Lock()
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, KubernetesNode] = {}
         self._version = ""
         self._thread: Thread | None = None
         self._asked = time.monotonic()
         self._closed = False
 
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[KubernetesNode]:
         """Every node.
 
         Raises:
@@ -67,12 +67,12 @@ class Mirror:
         with self._lock:
             return list(self._nodes.values())
 
-    def get(self, name: str) -> Node | None:
+    def get(self, name: str) -> KubernetesNode | None:
         """A node as it was last seen."""
         with self._lock:
             return self._nodes.get(name)
 
-    def put(self, node: Node) -> None:
+    def put(self, node: KubernetesNode) -> None:
         """A node as the server answered a write of ours: what the watch brings late of it is older, and left."""
         with self._lock:
             was = self._nodes.get(node.name)
@@ -84,11 +84,11 @@ class Mirror:
         self._closed = True
 
     def _list(self) -> None:
-        nodes: dict[str, Node] = {}
+        nodes: dict[str, KubernetesNode] = {}
         query = {"limit": str(_PAGE)}
         while True:
             try:
-                page = self._client.get(NODES, _Nodes, query)
+                page = self._client.get(NODES, _NodeList, query)
             except ApiError as error:
                 if error.status != 410 or "limit" not in query:
                     raise
@@ -129,10 +129,10 @@ class Mirror:
         """
         if not line:
             return
-        change = self._client.decode(line.encode(), _Change)
+        change = self._client.decode(line.encode(), _WatchChange)
         if change.type == "ERROR":
             raise SchedulerAwayError(f"the watch was ended: {bytes(change.object)[:200]!r}")
-        node = self._client.decode(bytes(change.object), Node)
+        node = self._client.decode(bytes(change.object), KubernetesNode)
         with self._lock:
             self._version = node.metadata.resourceVersion
             was = self._nodes.get(node.name)

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from schedulers.actuator import Hold
-from schedulers.kubernetes.settings import KubernetesSettings
-from store.hint import HintAction
+from schedulers.kubernetes.access import KubernetesSettings
+from schedulers.reconcile.actuator import Hold
+from store.records.hint import HintAction
 
 CONDITION = "ForeshockRisk"
 OWNER = "foreshock"
@@ -36,7 +36,7 @@ class Taint(msgspec.Struct, frozen=True):
     value: str = ""
 
 
-class Condition(msgspec.Struct, frozen=True):
+class NodeCondition(msgspec.Struct, frozen=True):
     """A condition of the status."""
 
     type: str = ""
@@ -46,7 +46,7 @@ class Condition(msgspec.Struct, frozen=True):
     lastTransitionTime: str | None = None  # noqa: N815 - Kubernetes' own name
 
 
-class Metadata(msgspec.Struct, frozen=True):
+class ObjectMetadata(msgspec.Struct, frozen=True):
     """What every object has."""
 
     name: str = ""
@@ -56,25 +56,25 @@ class Metadata(msgspec.Struct, frozen=True):
     annotations: dict[str, str] | None = None
 
 
-class Spec(msgspec.Struct, frozen=True):
+class NodeSpec(msgspec.Struct, frozen=True):
     """Of a node."""
 
     unschedulable: bool | None = None
     taints: list[Taint] | None = None
 
 
-class Status(msgspec.Struct, frozen=True):
+class NodeConditions(msgspec.Struct, frozen=True):
     """Of a node."""
 
-    conditions: list[Condition] | None = None
+    conditions: list[NodeCondition] | None = None
 
 
-class Node(msgspec.Struct, frozen=True):
+class KubernetesNode(msgspec.Struct, frozen=True):
     """Of a node's object, what we go by; the rest is not decoded."""
 
-    metadata: Metadata = msgspec.field(default_factory=Metadata)
-    spec: Spec = msgspec.field(default_factory=Spec)
-    status: Status = msgspec.field(default_factory=Status)
+    metadata: ObjectMetadata = msgspec.field(default_factory=ObjectMetadata)
+    spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
+    status: NodeConditions = msgspec.field(default_factory=NodeConditions)
 
     @property
     def name(self) -> str:
@@ -97,13 +97,13 @@ class Node(msgspec.Struct, frozen=True):
         """Its taints, in their order."""
         return self.spec.taints or []
 
-    def condition(self, kind: str) -> Condition | None:
+    def condition(self, kind: str) -> NodeCondition | None:
         """Its condition of a type."""
         return next((c for c in self.status.conditions or [] if c.type == kind), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class NodeMarks:
     """How a node is marked, by us and by others."""
 
     action: HintAction | None  # the gravest thing that still stands
@@ -113,7 +113,7 @@ class Marks:
     foreign: str | None
 
 
-def read_marks(node: Node, settings: KubernetesSettings) -> Marks:
+def read_marks(node: KubernetesNode, settings: KubernetesSettings) -> NodeMarks:
     """What is ours on a node and what is others'."""
     own = {key: node.annotations.get(f"{settings.domain}/{key}") for key in KEYS}
     taint = risk_taint(settings)
@@ -130,7 +130,7 @@ def read_marks(node: Node, settings: KubernetesSettings) -> Marks:
     elif watch is not None or own["hint"]:  # the latter: a person took the rest off, and our annotations are left
         action = "watch"
     peers = list(_peers(node, settings, is_cordon_ours))
-    return Marks(action, own["hint"] or watch, watch, is_cordon_ours, ", ".join(peers) or None)
+    return NodeMarks(action, own["hint"] or watch, watch, is_cordon_ours, ", ".join(peers) or None)
 
 
 def risk_taint(settings: KubernetesSettings) -> str:
@@ -138,7 +138,7 @@ def risk_taint(settings: KubernetesSettings) -> str:
     return f"{settings.domain}/risk"
 
 
-def watch_hint(node: Node) -> str | None:
+def watch_hint(node: KubernetesNode) -> str | None:
     """The hint that our condition names while it is True."""
     condition = node.condition(CONDITION)
     if condition is None or condition.status != "True":
@@ -147,7 +147,7 @@ def watch_hint(node: Node) -> str | None:
     return found[1] if found else ""
 
 
-def _peers(node: Node, settings: KubernetesSettings, is_cordon_ours: bool) -> Iterator[str]:
+def _peers(node: KubernetesNode, settings: KubernetesSettings, is_cordon_ours: bool) -> Iterator[str]:
     """Others who hold the node, in words."""
     named = False
     for key, value in sorted(node.annotations.items()):
@@ -173,7 +173,7 @@ def opted_out(labels: Mapping[str, str] | None, settings: KubernetesSettings) ->
     return (labels or {}).get(f"{settings.domain}/opt-out", "").lower() == "true"
 
 
-def read_hold(node: Node, settings: KubernetesSettings, is_busy: bool = False) -> Hold:
+def read_hold(node: KubernetesNode, settings: KubernetesSettings, is_busy: bool = False) -> Hold:
     """A node as the reconciler wants to be told of it."""
     marks = read_marks(node, settings)
     ready = node.condition("Ready")

@@ -13,10 +13,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from schedulers.actuator import Order
-from schedulers.kubernetes.node import CONDITION, KEYS, OWNER, Marks, Node, opted_out, read_marks, risk_taint
-from schedulers.kubernetes.settings import KubernetesSettings
-from store.event import format_time
+from schedulers.kubernetes.access import KubernetesSettings
+from schedulers.kubernetes.node import (
+    CONDITION,
+    KEYS,
+    OWNER,
+    KubernetesNode,
+    NodeMarks,
+    opted_out,
+    read_marks,
+    risk_taint,
+)
+from schedulers.reconcile.actuator import Order
+from store.records.event import format_time
 
 Patch = list[dict[str, Any]]
 _EFFECTS: Mapping[str, str] = {"avoid": "PreferNoSchedule", "cordon": "NoSchedule", "drain": "NoSchedule"}
@@ -24,7 +33,7 @@ _MOST_REASON = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class NodePatch:
     """What is to be written: the node's patch, then the condition's; either may be empty."""
 
     patch: Patch
@@ -38,42 +47,44 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PatchRefusal:
     """Why a node is left as it is."""
 
     result: Literal["foreign", "refused"]
     detail: str
 
 
-def change_of(node: Node, order: Order, settings: KubernetesSettings, now: datetime) -> Change | Refusal:
+def change_of(
+    node: KubernetesNode, order: Order, settings: KubernetesSettings, now: datetime
+) -> NodePatch | PatchRefusal:
     """What brings a node to what is ordered, from what it is now."""
     marks = read_marks(node, settings)
     if order.action == "release":
         return _release(node, order, settings, marks, now)
     if marks.foreign is not None:
-        return Refusal("foreign", marks.foreign)
+        return PatchRefusal("foreign", marks.foreign)
     if opted_out(node.metadata.labels, settings):
-        return Refusal("refused", f"label {settings.domain}/opt-out=true")
+        return PatchRefusal("refused", f"label {settings.domain}/opt-out=true")
     if order.action == "watch":
         lowered = _guarded(node, _without(node, settings, marks)) if _is_held(node, settings, marks) else []
-        return Change(lowered, _condition(node, order, now, risky=True))
+        return NodePatch(lowered, _condition(node, order, now, risky=True))
     if order.action not in _EFFECTS:
-        return Refusal("refused", f"{order.action} is nothing that a node can be brought to")
-    return Change(_guarded(node, _hold(node, order, settings, marks, now)), None)
+        return PatchRefusal("refused", f"{order.action} is nothing that a node can be brought to")
+    return NodePatch(_guarded(node, _hold(node, order, settings, marks, now)), None)
 
 
-def drained(node: Node, settings: KubernetesSettings, now: datetime) -> Patch:
+def drained(node: KubernetesNode, settings: KubernetesSettings, now: datetime) -> Patch:
     """Says on a node that we drain that no pod is left which had to go."""
     return _guarded(node, list(_annotate(node, {_key(settings, "drained"): format_time(now)})))
 
 
-def _guarded(node: Node, patch: Patch) -> Patch:
+def _guarded(node: KubernetesNode, patch: Patch) -> Patch:
     """The patch, for this very version of the node."""
     version = {"op": "test", "path": "/metadata/resourceVersion", "value": node.metadata.resourceVersion}
     return [version, *patch] if patch else []
 
 
-def _hold(node: Node, order: Order, settings: KubernetesSettings, marks: Marks, now: datetime) -> Patch:
+def _hold(node: KubernetesNode, order: Order, settings: KubernetesSettings, marks: NodeMarks, now: datetime) -> Patch:
     """Taint, cordon and annotations of `avoid`, `cordon`, `drain`."""
     cordons = order.action != "avoid"
     wanted = {
@@ -101,19 +112,21 @@ def _hold(node: Node, order: Order, settings: KubernetesSettings, marks: Marks, 
     return patch
 
 
-def _release(node: Node, order: Order, settings: KubernetesSettings, marks: Marks, now: datetime) -> Change:
+def _release(
+    node: KubernetesNode, order: Order, settings: KubernetesSettings, marks: NodeMarks, now: datetime
+) -> NodePatch:
     """Takes off what we hold for this hint; a node that others hold, too, stays unschedulable for them."""
     condition = _condition(node, order, now, risky=False) if marks.watch_hint == order.hint else None
     if node.annotations.get(_key(settings, "hint")) != order.hint:
         if not marks.hint:  # our taint alone may be there: the node's controller wrote it back with what it had read
-            return Change(_guarded(node, list(_taint(node, settings, None))), condition, "")
-        return Change([], condition, f"held for hint {marks.hint}" if marks.hint != order.hint else "")
+            return NodePatch(_guarded(node, list(_taint(node, settings, None))), condition, "")
+        return NodePatch([], condition, f"held for hint {marks.hint}" if marks.hint != order.hint else "")
     patch = _without(node, settings, marks)
     detail = f"left unschedulable for {marks.foreign}" if marks.foreign and node.spec.unschedulable else ""
-    return Change(_guarded(node, patch), condition, detail)
+    return NodePatch(_guarded(node, patch), condition, detail)
 
 
-def _is_held(node: Node, settings: KubernetesSettings, marks: Marks) -> bool:
+def _is_held(node: KubernetesNode, settings: KubernetesSettings, marks: NodeMarks) -> bool:
     return (
         marks.is_cordon_ours
         or any(t.key == risk_taint(settings) for t in node.taints)
@@ -121,7 +134,7 @@ def _is_held(node: Node, settings: KubernetesSettings, marks: Marks) -> bool:
     )
 
 
-def _without(node: Node, settings: KubernetesSettings, marks: Marks) -> Patch:
+def _without(node: KubernetesNode, settings: KubernetesSettings, marks: NodeMarks) -> Patch:
     """Without our taint, our cordon and our annotations."""
     patch = [*_drop_annotations(node, settings, KEYS), *_taint(node, settings, None)]
     if marks.is_cordon_ours and node.spec.unschedulable and marks.foreign is None:
@@ -129,7 +142,7 @@ def _without(node: Node, settings: KubernetesSettings, marks: Marks) -> Patch:
     return patch
 
 
-def _taint(node: Node, settings: KubernetesSettings, action: str | None) -> Iterator[dict[str, Any]]:
+def _taint(node: KubernetesNode, settings: KubernetesSettings, action: str | None) -> Iterator[dict[str, Any]]:
     """Our one taint as an action wants it, or none; others keep theirs, and their order."""
     key = risk_taint(settings)
     wanted = None if action is None else {"key": key, "value": action, "effect": _EFFECTS[action]}
@@ -150,21 +163,21 @@ def _taint(node: Node, settings: KubernetesSettings, action: str | None) -> Iter
             yield {"op": "add", "path": "/spec/taints", "value": [wanted]}
 
 
-def _annotate(node: Node, values: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _annotate(node: KubernetesNode, values: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     if node.metadata.annotations is None:
         yield {"op": "add", "path": "/metadata/annotations", "value": {}}
     for key, value in values.items():
         yield {"op": "add", "path": f"/metadata/annotations/{_pointer(key)}", "value": value}
 
 
-def _drop_annotations(node: Node, settings: KubernetesSettings, names: list[str] | tuple[str, ...]) -> Patch:
+def _drop_annotations(node: KubernetesNode, settings: KubernetesSettings, names: list[str] | tuple[str, ...]) -> Patch:
     keys = [_key(settings, name) for name in names]
     return [
         {"op": "remove", "path": f"/metadata/annotations/{_pointer(key)}"} for key in keys if key in node.annotations
     ]
 
 
-def _condition(node: Node, order: Order, now: datetime, risky: bool) -> dict[str, Any] | None:
+def _condition(node: KubernetesNode, order: Order, now: datetime, risky: bool) -> dict[str, Any] | None:
     """The patch of the status, which is merged by the conditions' types; None where it says so already."""
     was = node.condition(CONDITION)
     message = f"{order.reason[:_MOST_REASON]} until={format_time(order.valid_until)} id={order.hint}"

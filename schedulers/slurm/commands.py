@@ -8,15 +8,78 @@ Of a prefix that ends in a remote shell (`ssh head`) the words are quoted for th
 """
 
 import os
+import re
 import shlex
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Literal, TypeAlias
 
-from schedulers.actuator import SchedulerAwayError
-from schedulers.slurm.settings import SlurmSettings
+from schedulers.reconcile.actuator import SchedulerAwayError
+
+# How a Slurm is reached and what may be done in it: the settings of `schedulers: [{kind: slurm, ...}]`.
+
+# How new work is kept away softly. weight: other nodes are taken first. reservation: no new job at all until it ends,
+# running ones go on. mark: a note in the node's Comment alone. none: watch and avoid are not asked of this Slurm.
+Soft: TypeAlias = Literal["weight", "reservation", "mark", "none"]
+
+_SIGNAL = re.compile(r"(SIG)?[A-Z][A-Z0-9]{1,9}", re.ASCII)
+_LARGEST_WEIGHT = 2**32 - 3  # what lies above are Slurm's own words: infinite, not set
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSettings:
+    """One Slurm. What could hurt a running job (requeue, a signal, a swap's exclusion) is off until it is asked for.
+
+    Args:
+        conf: the SLURM_CONF that its commands read; their own default where there is none.
+        prefix: words before each command, such as `sudo -n` or `ssh head`.
+        calls_per_min: orders stop where this many commands went out within a minute; reading goes on.
+        hard: the state for cordon and drain. FAIL lets jobs finish, too, and asks Slurm not to reuse the node.
+        opt_out: a word of the node's Features, Comment or Extra that forbids us to touch it.
+        checkpoint_signal: sent to a job's batch script to ask for a checkpoint; a script without a handler dies of it.
+        requeue: whether a requeue hint may end and requeue a job.
+        exclude: whether a requeued job is also told to leave out the culprit (ExcNodeList).
+        swap_comment: whether a swap hint is written into the job's AdminComment.
+    """
+
+    name: str = "slurm"
+    conf: str | None = None
+    bin: str | None = None  # the folder of scontrol; None: the PATH
+    prefix: tuple[str, ...] = ()
+    timeout_s: float = 15.0  # of one command
+    calls_per_min: int = 600
+    nodes_per_read: int = 20  # nodes that are written upon one reading: the smaller, the shorter a race can be
+    hard: Literal["drain", "fail"] = "drain"
+    soft: Soft = "weight"
+    avoid_weight: int = 1_000_000
+    opt_out: str = "foreshock=off"
+    checkpoint_signal: str | None = None
+    requeue: bool = False
+    exclude: bool = True
+    swap_comment: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            ValueError: with the remedy.
+        """
+        if not self.name:
+            raise ValueError("name: expected a word, such as slurm")
+        if self.timeout_s <= 0:
+            raise ValueError("timeout_s: expected seconds above 0")
+        if self.calls_per_min < 1 or self.nodes_per_read < 1:
+            raise ValueError("calls_per_min, nodes_per_read: expected 1 or more")
+        if not 1 <= self.avoid_weight <= _LARGEST_WEIGHT:
+            raise ValueError(f"avoid_weight: expected 1 to {_LARGEST_WEIGHT}, above the weights of slurm.conf")
+        if not self.opt_out.strip():
+            raise ValueError("opt_out: expected a word, such as foreshock=off")
+        if self.checkpoint_signal is not None and not _SIGNAL.fullmatch(self.checkpoint_signal):
+            raise ValueError("checkpoint_signal: expected a signal's name, such as USR1")
+
 
 # What Slurm's commands say where the controller does not answer, is a standby or does not know us (`slurm_errno`).
 _AWAY = (
@@ -42,7 +105,7 @@ _SAID = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CommandResult:
     """How a command ended; `error` is its last line of complaint."""
 
     code: int
@@ -55,7 +118,7 @@ class Said:
         return self.code != 0 and any(sign in self.error.lower() for sign in _AWAY)
 
 
-class Allowance:
+class CallAllowance:
     """A token bucket: a minute's calls at once, then as many as the time brings. What must go out may overdraw it."""
 
     def __init__(self, per_min: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -79,12 +142,12 @@ class Allowance:
         self._at = now
 
 
-class Commands:
+class SlurmCommands:
     """Runs them. Counts each against the allowance."""
 
     def __init__(self, settings: SlurmSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
-        self.allowance = Allowance(settings.calls_per_min, clock)
+        self.allowance = CallAllowance(settings.calls_per_min, clock)
 
     @property
     def address(self) -> str:
@@ -92,7 +155,7 @@ class Commands:
         via = f" through {shlex.join(self._settings.prefix)}" if self._settings.prefix else ""
         return f"{self._settings.conf or 'slurm.conf'}{via}"
 
-    def run(self, program: str, *words: str) -> Said:
+    def run(self, program: str, *words: str) -> CommandResult:
         """What a command said.
 
         Raises:
@@ -114,7 +177,7 @@ class Commands:
         except OSError as error:
             raise SchedulerAwayError(f"{line[0]} cannot be started: {error.strerror}: set bin or prefix") from error
         out, complaint = (text.decode("utf-8", errors="replace") for text in (done.stdout, done.stderr))
-        said = Said(done.returncode, out, " ".join(complaint.split())[-_SAID:])
+        said = CommandResult(done.returncode, out, " ".join(complaint.split())[-_SAID:])
         if said.is_away or (self._is_remote and said.code == _SSH_FAILED) or said.code < 0:
             raise SchedulerAwayError(f"{program}: {said.error or f'ended with {said.code}'}")
         return said

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from schedulers.actuator import Order
-from store.hint import LIVE_STATES, OPEN_STATES, HintAction
+from schedulers.reconcile.actuator import Order
+from store.records.hint import LIVE_STATES, OPEN_STATES, HintAction
 
 # A hold whose hint ended longer ago is not looked for: each look is a call to the controller.
 RECENT = timedelta(days=14)

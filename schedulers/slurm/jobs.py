@@ -6,13 +6,11 @@ service, by our drain or another's, or the job leaves it out (ExcNodeList).
 
 import re
 
-from schedulers.actuator import JobOrder, Report
-from schedulers.slurm.commands import Commands, Said
-from schedulers.slurm.marks import is_ident, is_name
-from schedulers.slurm.node import read_text
-from schedulers.slurm.settings import SlurmSettings
-from store.event import RecordError
-from store.hostlist import expand
+from schedulers.reconcile.actuator import JobOrder, OrderReport
+from schedulers.slurm.commands import CommandResult, SlurmCommands, SlurmSettings
+from schedulers.slurm.node import is_ident, is_name, read_text
+from store.records.event import RecordError
+from store.records.hostlist import expand
 
 _JOB = re.compile(r"\d{1,12}(?:_\d{1,9})?(?:\+\d{1,9})?", re.ASCII)
 _MARK = re.compile(r"\s*\[foreshock: swap [^\]]*\]")
@@ -21,23 +19,23 @@ _RUNNING = frozenset({"RUNNING", "SUSPENDED"})
 _GONE = "Invalid job id"
 
 
-def ask_job(order: JobOrder, settings: SlurmSettings, commands: Commands) -> Report:
+def ask_job(order: JobOrder, settings: SlurmSettings, commands: SlurmCommands) -> OrderReport:
     """Ask one thing of one job.
 
     Raises:
         SchedulerAwayError: nobody answers.
     """
     if not _JOB.fullmatch(order.job) or not is_name(order.node) or not is_ident(order.hint):
-        return Report(order.job, "refused", "no job's number of Slurm's, or no name of a node")
+        return OrderReport(order.job, "refused", "no job's number of Slurm's, or no name of a node")
     if (why := _forbidden(order, settings)) is not None:
-        return Report(order.job, "refused", why)
+        return OrderReport(order.job, "refused", why)
     said = commands.run("scontrol", "-o", "show", "job", order.job)
     if said.code:
-        return Report(order.job, "absent" if _GONE in said.error else "retry", said.error)
+        return OrderReport(order.job, "absent" if _GONE in said.error else "retry", said.error)
     if _word(said.out, "JobState") not in _RUNNING:
-        return Report(order.job, "absent", f"it is {_word(said.out, 'JobState')}")
+        return OrderReport(order.job, "absent", f"it is {_word(said.out, 'JobState')}")
     if order.node not in _nodes(said.out):
-        return Report(order.job, "absent", f"it does not run on {order.node} any more")
+        return OrderReport(order.job, "absent", f"it does not run on {order.node} any more")
     if order.action == "checkpoint":
         signal = f"--signal={settings.checkpoint_signal}"
         return _report(order, commands.run("scancel", signal, "--batch", order.job))
@@ -58,25 +56,25 @@ def _forbidden(order: JobOrder, settings: SlurmSettings) -> str | None:
     return None
 
 
-def _swap(order: JobOrder, job: str, commands: Commands) -> Report:
+def _swap(order: JobOrder, job: str, commands: SlurmCommands) -> OrderReport:
     """Write into the job's AdminComment which node to leave for which; what stood there stays."""
     spare = order.spare if order.spare is not None and is_name(order.spare) else "none"
     mark = f"[foreshock: swap node={order.node} spare={spare} id={order.hint}]"
     was = re.search(r" AdminComment=(.*?) (?= Comment=| Extra=| StdErr=| SystemComment=)", f"{job} ")
     old = was[1] if was else ""
     if mark in old:
-        return Report(order.job, "done", "it was written before")
+        return OrderReport(order.job, "done", "it was written before")
     comment = f"{_MARK.sub('', old)} {mark}".strip()
     return _report(order, commands.run("scontrol", "update", f"jobid={order.job}", f"admincomment={comment}"))
 
 
-def _requeue(order: JobOrder, job: str, settings: SlurmSettings, commands: Commands) -> Report:
+def _requeue(order: JobOrder, job: str, settings: SlurmSettings, commands: SlurmCommands) -> OrderReport:
     if _word(job, "Requeue") != "1":
-        return Report(order.job, "refused", "the job forbids it (--no-requeue)")
+        return OrderReport(order.job, "refused", "the job forbids it (--no-requeue)")
     node = read_text(commands.run("scontrol", "-o", "show", "node", order.node).out).get(order.node)
     is_out = node is not None and bool(node.states & _OUT)
     if not is_out and not settings.exclude:
-        return Report(order.job, "retry", f"{order.node} still takes work: it could start there again")
+        return OrderReport(order.job, "retry", f"{order.node} still takes work: it could start there again")
     said = commands.run("scontrol", "requeuehold" if settings.exclude else "requeue", order.job)
     if said.code or not settings.exclude:
         return _report(order, said)
@@ -84,14 +82,14 @@ def _requeue(order: JobOrder, job: str, settings: SlurmSettings, commands: Comma
     left_out = commands.run("scontrol", "update", f"jobid={order.job}", f"excnodelist={','.join(excluded)}")
     freed = commands.run("scontrol", "release", order.job)  # whatever came of it: a job that stays held is lost
     if freed.code:
-        return Report(order.job, "retry", f"requeued and held: scontrol release {order.job}: {freed.error}")
-    return Report(order.job, "done", left_out.error if left_out.code else f"requeued without {order.node}")
+        return OrderReport(order.job, "retry", f"requeued and held: scontrol release {order.job}: {freed.error}")
+    return OrderReport(order.job, "done", left_out.error if left_out.code else f"requeued without {order.node}")
 
 
-def _report(order: JobOrder, said: Said) -> Report:
+def _report(order: JobOrder, said: CommandResult) -> OrderReport:
     if said.code == 0:
-        return Report(order.job, "done")
-    return Report(order.job, "absent" if _GONE in said.error else "retry", said.error)
+        return OrderReport(order.job, "done")
+    return OrderReport(order.job, "absent" if _GONE in said.error else "retry", said.error)
 
 
 def _word(text: str, key: str) -> str:

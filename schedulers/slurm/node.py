@@ -8,11 +8,93 @@ forge a line), or whose comment holds other fields' names, is marked `is_doubtfu
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
+
+from schedulers.reconcile.actuator import Hold
+from schedulers.slurm.commands import SlurmSettings
+from store.records.hint import HintAction
+
+# What we leave on a node so that it is known as ours: at the end of its reason, or of its Comment.
+#
+# Reason=foreshock: Xid 79 on GPU 3 (p=0.93) action=cordon id=h-17          cordon and drain
+# Comment=rack 7, slot 2 [foreshock: avoid id=h-17 weight=1000000 was=10]   watch and avoid; what stood there stays
+
+# Slurm takes reasons of thousands of letters; people read them in a column of sinfo.
+MOST_REASON = 300
+_IDENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,119}", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}", re.ASCII)
+_MARK_IN_REASON = re.compile(
+    r"foreshock:.*?(?: action=(cordon|drain))? id=([A-Za-z0-9][A-Za-z0-9._:-]{0,119})", re.ASCII
+)
+# In the lines of scontrol a field is a capitalised word and `=`, and [user@time] ends a reason.
+_FIELD = re.compile(r"\b([A-Z][A-Za-z]*)=", re.ASCII)
+_ROUND = str.maketrans("[]", "()")
+_MARK_IN_COMMENT = re.compile(
+    r"\s*\[foreshock: (watch|avoid) id=([A-Za-z0-9][A-Za-z0-9._:-]{0,119})(?: weight=(\d+) was=(\d+))?\]", re.ASCII
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmMark:
+    """Whose a hold is. `weight` is what we set a node's to, `was` what it had been."""
+
+    action: HintAction
+    hint: str
+    weight: int | None = None
+    was: int | None = None
+
+
+def is_ident(text: str) -> bool:
+    """Whether a hint's id can be written into a mark and read back."""
+    return _IDENT.fullmatch(text) is not None
+
+
+def is_name(text: str) -> bool:
+    """Whether a node's name can be none but one node's: no list, no option, no keyword of scontrol."""
+    return _NAME.fullmatch(text) is not None and text.upper() != "ALL"
+
+
+def reason_of(text: str, action: HintAction, hint: str) -> str:
+    """A reason that bears our mark: one line that reads as no other field and no stamp, cut to what a person reads."""
+    said = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    said = _FIELD.sub(r"\1:", said).translate(_ROUND).removeprefix("foreshock:").strip()[:MOST_REASON]
+    return f"foreshock: {said} action={action} id={hint}"
+
+
+def read_reason(text: str) -> SlurmMark | None:
+    """Our mark in a reason, if it is all ours: begins and ends as we write it."""
+    found = _MARK_IN_REASON.fullmatch(text)
+    if found is None:
+        return None
+    return SlurmMark("drain" if found[1] is None else _ACTIONS[found[1]], found[2])
+
+
+def read_comment(text: str) -> SlurmMark | None:
+    """Our mark in a comment."""
+    found = _MARK_IN_COMMENT.search(text)
+    if found is None:
+        return None
+    weight, was = (int(found[3]), int(found[4])) if found[3] else (None, None)
+    return SlurmMark(_ACTIONS[found[1]], found[2], weight, was)
+
+
+def comment_without(text: str) -> str:
+    """A comment with nothing of ours in it."""
+    return _MARK_IN_COMMENT.sub("", text).strip()
+
+
+def comment_with(text: str, mark: SlurmMark) -> str:
+    """A comment that ends in our mark and holds no other of ours."""
+    weight = "" if mark.weight is None else f" weight={mark.weight} was={mark.was}"
+    return f"{comment_without(text)} [foreshock: {mark.action} id={mark.hint}{weight}]".strip()
+
+
+_ACTIONS: dict[str, HintAction] = {"watch": "watch", "avoid": "avoid", "cordon": "cordon", "drain": "drain"}
+
 
 _HEAD = re.compile(r"NodeName=(\S+) ", re.ASCII)
 _STATE = re.compile(r" State=([A-Z_+*~#!%$@^-]+) ", re.ASCII)
@@ -31,7 +113,7 @@ _NOTHING = frozenset({"", "(null)", "none"})
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class SlurmNode:
     """One node. `states` are Slurm's words, the base state among them."""
 
     name: str
@@ -50,9 +132,9 @@ class Node:
         return "+".join(sorted(self.states))
 
 
-def read_text(text: str) -> dict[str, Node]:
+def read_text(text: str) -> dict[str, SlurmNode]:
     """The nodes of `scontrol -o show node`, by name; a line that is none is part of the free text before it."""
-    found: dict[str, Node] = {}
+    found: dict[str, SlurmNode] = {}
     for record in _records(text):
         node = _node_of_line(record)
         if node is not None:
@@ -60,7 +142,7 @@ def read_text(text: str) -> dict[str, Node]:
     return found
 
 
-def read_json(text: str) -> dict[str, Node]:
+def read_json(text: str) -> dict[str, SlurmNode]:
     """The nodes of `scontrol show node --json`, whatever its data_parser.
 
     Raises:
@@ -79,7 +161,7 @@ def _records(text: str) -> Iterable[str]:
         yield text[start:end]
 
 
-def _node_of_line(record: str) -> Node | None:
+def _node_of_line(record: str) -> SlurmNode | None:
     head, state = _HEAD.match(record), _STATE.search(record)
     if head is None or state is None:
         return None
@@ -87,7 +169,7 @@ def _node_of_line(record: str) -> Node | None:
     tail = record[free.end() :] if free else record[state.end() :]
     weight, features = _WEIGHT.search(record), _FEATURES.search(record)
     reason, user, rest = _reason(tail)
-    return Node(
+    return SlurmNode(
         name=head[1],
         states=_states(state[1].split("+")),
         reason=reason,
@@ -119,11 +201,11 @@ def _found(pattern: re.Pattern[str], text: str) -> str:
     return "" if found is None or found[1].strip().lower() in _NOTHING else found[1].strip()
 
 
-def _node_of_row(row: Any) -> Node | None:
+def _node_of_row(row: Any) -> SlurmNode | None:
     if not isinstance(row, Mapping) or not isinstance(row.get("name"), str):
         return None
     states = [*_words(row.get("state")), *_words(row.get("state_flags"))]
-    return Node(
+    return SlurmNode(
         name=row["name"],
         states=_states(states),
         reason=_text(row.get("reason")),
@@ -156,3 +238,71 @@ def _number(value: Any) -> int | None:
     if isinstance(value, Mapping):
         value = value.get("number") if value.get("set", True) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+# Whose a node is: what of ours lies on it, who else keeps work off it, whether we may touch it. Pure.
+
+# Words of a node's state that keep work off it, by somebody's decision or Slurm's own. NOT_RESPONDING and UNKNOWN pass
+# by themselves, POWERED_DOWN is saving, RESERVED and PLANNED are work.
+_OUT = frozenset(
+    {"DRAIN", "DRAINED", "DRAINING", "DOWN", "FAIL", "FAILING", "ERROR", "MAINT", "REBOOT_REQUESTED", "REBOOT_ISSUED"}
+    | {"REBOOT", "INVALID_REG", "INVAL"}
+)
+_HELD = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"})
+_BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING", "DRAINING", "FAILING"})
+_SAID = 200
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOwnership:
+    """`hard`: our drain or FAIL. `soft`: our mark in the Comment. `foreign`: who else, and why."""
+
+    hard: SlurmMark | None
+    soft: SlurmMark | None
+    foreign: str | None
+    is_opted_out: bool
+
+    @property
+    def mark(self) -> SlurmMark | None:
+        """The gravest thing of ours."""
+        return self.hard or self.soft
+
+
+def ownership_of(node: SlurmNode, settings: SlurmSettings) -> NodeOwnership:
+    """Read a node. A drain is ours if its reason is, from the first letter to the last; any other is not."""
+    out = node.states & _OUT
+    ours = read_reason(node.reason)
+    hard = ours if node.states & _HELD else None
+    foreign = None
+    if node.is_doubtful:
+        hard, foreign = None, "told twice, or with a comment that cannot be told from other fields: not touched"
+    elif out and hard is None:
+        by = f" [{node.user}]" if node.user else ""
+        foreign = f"{'+'.join(sorted(out))}: {node.reason[:_SAID] or 'no reason'}{by}"
+    return NodeOwnership(hard, read_comment(node.comment), foreign, _is_opted_out(node, settings.opt_out))
+
+
+def hold_of(node: SlurmNode, settings: SlurmSettings, reserved: Collection[str]) -> Hold:
+    """A node as the reconciler wants it told.
+
+    Args:
+        reserved: the hints that have a reservation; without it an `avoid` by reservation is a `watch`.
+    """
+    found = ownership_of(node, settings)
+    mark = found.mark
+    action = None if mark is None else mark.action
+    if mark is not None and mark.action == "avoid" and settings.soft == "reservation" and mark.hint not in reserved:
+        action = "watch"
+    return Hold(
+        node=node.name,
+        state=node.state,
+        action=action,
+        hint=None if mark is None else mark.hint,
+        foreign=found.foreign,
+        is_opted_out=found.is_opted_out,
+        is_busy=bool(node.states & _BUSY),
+    )
+
+
+def _is_opted_out(node: SlurmNode, word: str) -> bool:
+    return word in node.features or word in node.comment or word in node.extra

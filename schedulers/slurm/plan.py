@@ -8,11 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from schedulers.actuator import Order, Report
-from schedulers.slurm.marks import Mark, comment_with, comment_without, is_ident, reason_of
-from schedulers.slurm.node import Node
-from schedulers.slurm.settings import SlurmSettings
-from schedulers.slurm.standing import Standing, standing
+from schedulers.reconcile.actuator import Order, OrderReport
+from schedulers.slurm.commands import SlurmSettings
+from schedulers.slurm.node import (
+    NodeOwnership,
+    SlurmMark,
+    SlurmNode,
+    comment_with,
+    comment_without,
+    is_ident,
+    ownership_of,
+    reason_of,
+)
 
 # Slurm takes back a node by itself that was down for this alone (ReturnToService=1).
 _SILENT = "Not responding"
@@ -24,7 +31,7 @@ _SAME_END = timedelta(seconds=2)
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class NodeUpdate:
     """Words behind `scontrol update nodename=NODE`; none where only a reservation changes."""
 
     node: str
@@ -36,65 +43,69 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class SlurmState:
     """What a plan goes by: `reserved` holds our reservations' ends by hint."""
 
     settings: SlurmSettings
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, SlurmNode]
     reserved: Mapping[str, datetime]
 
 
-def plan(order: Order, ground: Ground) -> Report | Write:
+def plan(order: Order, ground: SlurmState) -> OrderReport | NodeUpdate:
     """What is to be done for an order on its node as it was just read."""
     node = ground.nodes.get(order.node)
     if node is None:
-        return Report(order.node, "absent", "Slurm knows no such node")
+        return OrderReport(order.node, "absent", "Slurm knows no such node")
     if not is_ident(order.hint):
-        return Report(order.node, "refused", f"the hint's id {order.hint[:40]!r} cannot be written into a reason")
-    found = standing(node, ground.settings)
+        return OrderReport(order.node, "refused", f"the hint's id {order.hint[:40]!r} cannot be written into a reason")
+    found = ownership_of(node, ground.settings)
     if order.action == "release":
         return _release(order, node, found, ground)
     if found.foreign is not None:
-        return Report(order.node, "foreign", found.foreign)
+        return OrderReport(order.node, "foreign", found.foreign)
     if found.is_opted_out and found.mark is None:
-        return Report(order.node, "refused", f"the node says {ground.settings.opt_out}")
+        return OrderReport(order.node, "refused", f"the node says {ground.settings.opt_out}")
     if order.action in ("cordon", "drain"):
         return _hold(order, node, found, ground)
     if order.action in ("watch", "avoid"):
         return _soften(order, node, found, ground)
-    return Report(order.node, "refused", f"{order.action} is nothing that is asked of a node")
+    return OrderReport(order.node, "refused", f"{order.action} is nothing that is asked of a node")
 
 
-def _release(order: Order, node: Node, found: Standing, ground: Ground) -> Report | Write:
+def _release(order: Order, node: SlurmNode, found: NodeOwnership, ground: SlurmState) -> OrderReport | NodeUpdate:
     hard = found.hard is not None and found.hard.hint == order.hint
     soft = found.soft is not None and found.soft.hint == order.hint and not node.is_doubtful
     unreserve = order.hint if order.hint in ground.reserved else None
     if not hard and not soft and unreserve is None:
-        return Report(order.node, "done", f"nothing of hint {order.hint} is on it")
+        return OrderReport(order.node, "done", f"nothing of hint {order.hint} is on it")
     if hard and _is_stuck(node):
-        return Report(order.node, "retry", "DOWN and FAIL: taking FAIL off would take DOWN off, too; once it is back")
+        return OrderReport(
+            order.node, "retry", "DOWN and FAIL: taking FAIL off would take DOWN off, too; once it is back"
+        )
     words = (*(_undrained(node) if hard else ()), *(_plain(node, found) if soft else ()))
-    return Write(order.node, words, unreserve)
+    return NodeUpdate(order.node, words, unreserve)
 
 
-def _hold(order: Order, node: Node, found: Standing, ground: Ground) -> Report | Write:
+def _hold(order: Order, node: SlurmNode, found: NodeOwnership, ground: SlurmState) -> OrderReport | NodeUpdate:
     """Drain or FAIL; running jobs go on in both."""
     unreserve = _old_reservation(found, ground)
-    wanted = Mark(order.action, order.hint)
+    wanted = SlurmMark(order.action, order.hint)
     if found.hard == wanted and found.soft is None and unreserve is None:
-        return Report(order.node, "done", node.state)
+        return OrderReport(order.node, "done", node.state)
     reason = reason_of(order.reason, order.action, order.hint)
     words = (f"state={ground.settings.hard}", f"reason={reason}")
-    return Write(order.node, (*words, *_plain(node, found)), unreserve)
+    return NodeUpdate(order.node, (*words, *_plain(node, found)), unreserve)
 
 
-def _soften(order: Order, node: Node, found: Standing, ground: Ground) -> Report | Write:
+def _soften(order: Order, node: SlurmNode, found: NodeOwnership, ground: SlurmState) -> OrderReport | NodeUpdate:
     """A mark, and what keeps new work away without a drain."""
     soft = ground.settings.soft
     if soft == "none":
-        return Report(order.node, "refused", f"soft: none is set: {order.action} is not asked of this Slurm")
+        return OrderReport(order.node, "refused", f"soft: none is set: {order.action} is not asked of this Slurm")
     if found.hard is not None and _is_stuck(node):
-        return Report(order.node, "retry", "DOWN and FAIL: taking FAIL off would take DOWN off, too; once it is back")
+        return OrderReport(
+            order.node, "retry", "DOWN and FAIL: taking FAIL off would take DOWN off, too; once it is back"
+        )
     wanted = _wanted_mark(order, node, found, ground.settings)
     reserve = order.hint if order.action == "avoid" and soft == "reservation" else None
     end = ground.reserved.get(order.hint)
@@ -102,35 +113,35 @@ def _soften(order: Order, node: Node, found: Standing, ground: Ground) -> Report
     is_weighted = wanted.weight is None or node.weight == wanted.weight
     unreserve = _old_reservation(found, ground, keep=reserve)
     if found.hard is None and found.soft == wanted and is_reserved and is_weighted and unreserve is None:
-        return Report(order.node, "done", node.state)
+        return OrderReport(order.node, "done", node.state)
     words = (
         *(_undrained(node) if found.hard is not None else ()),
         *(_plain_weight(node, found) if wanted.weight is None else (f"weight={wanted.weight}",)),
         f"comment={comment_with(node.comment, wanted)}",
     )
     asked = None if is_reserved else reserve
-    return Write(order.node, words, unreserve, asked, is_extended=end is not None, until=order.valid_until)
+    return NodeUpdate(order.node, words, unreserve, asked, is_extended=end is not None, until=order.valid_until)
 
 
-def _wanted_mark(order: Order, node: Node, found: Standing, settings: SlurmSettings) -> Mark:
+def _wanted_mark(order: Order, node: SlurmNode, found: NodeOwnership, settings: SlurmSettings) -> SlurmMark:
     if order.action != "avoid" or settings.soft != "weight" or node.weight is None:
-        return Mark(order.action, order.hint)
+        return SlurmMark(order.action, order.hint)
     ours = found.soft if found.soft is not None and found.soft.was is not None else None
     was = ours.was if ours is not None and ours.was is not None else node.weight
-    return Mark(order.action, order.hint, max(was, settings.avoid_weight), was)
+    return SlurmMark(order.action, order.hint, max(was, settings.avoid_weight), was)
 
 
-def _old_reservation(found: Standing, ground: Ground, keep: str | None = None) -> str | None:
+def _old_reservation(found: NodeOwnership, ground: SlurmState, keep: str | None = None) -> str | None:
     """The hint of our mark, if it has a reservation that is not to stay."""
     mark = found.soft
     return mark.hint if mark is not None and mark.hint in ground.reserved and mark.hint != keep else None
 
 
-def _is_stuck(node: Node) -> bool:
+def _is_stuck(node: SlurmNode) -> bool:
     return "FAIL" in node.states and "DOWN" in node.states
 
 
-def _undrained(node: Node) -> tuple[str, ...]:
+def _undrained(node: SlurmNode) -> tuple[str, ...]:
     """UNDRAIN takes off the drain alone; RESUME would take off DOWN, too. FAIL goes by RESUME only."""
     if node.states & {"FAIL", "FAILING"}:
         return ("state=resume", f"reason={_FREED}")
@@ -140,14 +151,14 @@ def _undrained(node: Node) -> tuple[str, ...]:
     return ("state=undrain", f"reason={_SILENT if 'NOT_RESPONDING' in node.states else _DOWN}")
 
 
-def _plain(node: Node, found: Standing) -> tuple[str, ...]:
+def _plain(node: SlurmNode, found: NodeOwnership) -> tuple[str, ...]:
     """The Comment and the weight as they were without our soft mark."""
     if found.soft is None:
         return ()
     return (*_plain_weight(node, found), f"comment={comment_without(node.comment)}")
 
 
-def _plain_weight(node: Node, found: Standing) -> tuple[str, ...]:
+def _plain_weight(node: SlurmNode, found: NodeOwnership) -> tuple[str, ...]:
     """The weight that we found, unless another has set it since."""
     mark = found.soft
     if mark is None or mark.was is None or mark.weight == mark.was or node.weight != mark.weight:

@@ -1,18 +1,19 @@
 """What every format is: a way to write a hint's delivery, and to tell a failure that hides behind HTTP 200."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from schedulers.webhooks.post import Message
-from store.outbox import Delivery
+from schedulers.webhooks.post import WebhookMessage
+from store.hints.outbox import Delivery
 
 # In a chat `watch` would be a flood, and `avoid` nearly one.
 LOUD_ACTIONS = ("cordon", "drain", "requeue", "swap")
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class AnswerFailure:
     """What a receiver's answer complains of. `slow`: it wants fewer messages, rather than another one."""
 
     detail: str
@@ -20,15 +21,15 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class MessageFormat:
     """One format.
 
     `write` makes the message of a delivery with the secrets in force, newest last, as of the real time.
     `failure` reads the body of a 2xx answer; None: it is none. `check_secret` raises SecretError.
     """
 
-    write: Callable[[Delivery, Sequence[str], datetime], Message]
-    failure: Callable[[bytes], Failure | None]
+    write: Callable[[Delivery, Sequence[str], datetime], WebhookMessage]
+    failure: Callable[[bytes], AnswerFailure | None]
     check_secret: Callable[[str], object]
     needs_secret: bool = True
     # People are told, no scheduler acts: that it was delivered does not make a hint `sent`.
@@ -36,10 +37,43 @@ class Format:
     actions: tuple[str, ...] = ()  # that are sent unless the configuration names others; none: all
 
 
-def no_failure(_body: bytes) -> Failure | None:
+def no_failure(_body: bytes) -> AnswerFailure | None:
     """Of receivers whose status says it all."""
     return None
 
 
 def any_secret(_secret: str) -> None:
     """Of formats whose secrets have no form of their own."""
+
+
+# A hint in words for people: a title, and lines of a name and a text. Each format escapes them in its own way.
+
+_DONE = {"withdrawn": "withdrawn", "expired": "lapsed", "released": "the node is well"}
+
+
+def title(data: Mapping[str, Any]) -> str:
+    """One line: `cordon gpu-017`, `approve? cordon gpu-017`, `released gpu-017`."""
+    node = str(data["node"])
+    if data["action"] == "release":
+        return f"over: {node} ({_DONE.get(str(data.get('state')), 'ended')})"
+    if data.get("state") == "proposed":
+        return f"approve? {data.get('asks', data['action'])} {node}"
+    shadow = "shadow: " if data.get("mode") == "shadow" else ""
+    return f"{shadow}{data['action']} {node}"
+
+
+def lines(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What there is to know: names and texts; a thing that is not known has no line."""
+    evidence = data.get("evidence") or {}
+    score = evidence.get("score")
+    found = [
+        ("reason", data.get("reason")),
+        ("job", data.get("job")),
+        ("risk", f"{score:.0%}" if isinstance(score, int | float) else None),
+        ("spare", evidence.get("spare")),
+        ("valid until", data.get("valid_until")),
+        ("hint", data.get("id")),
+    ]
+    if data.get("state") == "proposed":
+        found.append(("to approve", f"foreshock hints approve {data.get('id')}"))
+    return [(name, " ".join(str(text).split())[:500]) for name, text in found if text]

@@ -5,21 +5,74 @@ Addresses come from the operator's file alone, and still each is looked at befor
 """
 
 import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
-from schedulers.scheduler import Outcome
-from schedulers.settings import WebhookSettings
-from schedulers.webhooks.address_guard import AddressRefusedError, Guard, is_literal, networks
-from schedulers.webhooks.format import Failure, Format
-from schedulers.webhooks.formats.registry import FORMATS, TEMPLATE
+from schedulers.reconcile.delivery import DeliveryOutcome
+from schedulers.webhooks.format import AnswerFailure, MessageFormat
+from schedulers.webhooks.formats.cloudevents import CLOUDEVENTS
+from schedulers.webhooks.formats.dingtalk import DINGTALK
+from schedulers.webhooks.formats.feishu import FEISHU
+from schedulers.webhooks.formats.pagerduty import PAGERDUTY
+from schedulers.webhooks.formats.slack import SLACK
+from schedulers.webhooks.formats.standard import STANDARD
 from schedulers.webhooks.formats.template import template_format
-from schedulers.webhooks.post import NoAnswerError, Way, post
-from schedulers.webhooks.secret_source import SecretSource
-from schedulers.webhooks.signature import SecretError
-from store.outbox import Delivery
+from schedulers.webhooks.post import (
+    AddressGuard,
+    AddressRefusedError,
+    NoAnswerError,
+    ReceiverRoute,
+    is_literal,
+    networks,
+    post,
+)
+from schedulers.webhooks.signature import SecretError, SecretSource
+from store.hints.outbox import Delivery
+
+# The formats that a receiver's `format` may name: one file and one line each; `template` is made of its file.
+
+TEMPLATE = "template"
+FORMATS: Mapping[str, MessageFormat] = {
+    "standard": STANDARD,
+    "cloudevents": CLOUDEVENTS,
+    "pagerduty": PAGERDUTY,
+    "slack": SLACK,
+    "feishu": FEISHU,
+    "dingtalk": DINGTALK,
+}
+
+
+# The settings of one receiver over HTTP.
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSettings:
+    """One receiver over HTTP (docs/webhooks.md).
+
+    `secret` is `whsec_` and base64 of 24 to 64 bytes, unless the format has another; `secrets` and the lines of
+    `secret_files`, which are read anew for every message, sign as well.
+    """
+
+    name: str
+    url: str = field(repr=False)  # a chat's holds its token
+    secret: str = field(default="", repr=False)
+    timeout_s: float = 15.0  # of a whole attempt
+    send_shadow: bool = False
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    secret_files: tuple[str, ...] = ()
+    format: Literal["standard", "cloudevents", "pagerduty", "slack", "feishu", "dingtalk", "template"] = "standard"
+    template_file: str = ""  # of format template
+    content_type: str = "application/json"  # of format template
+    actions: tuple[str, ...] = ()  # that it is told; none: all, of chats and pagers LOUD_ACTIONS
+    states: tuple[str, ...] = ()  # approved (the default), proposed: that a hint waits for a person
+    allow: tuple[str, ...] = ()  # networks that its name may lead to
+    proxy: str = ""  # http://...: it resolves the name
+
 
 _MAX_RETRY_AFTER_S = 24 * 3600.0
 # The receiver has too much to do; what else it is owed waits as well (Standard Webhooks 1.0.0: 429, 502, 504).
@@ -76,41 +129,41 @@ class Webhook:
             return False
         return self.send_shadow if state == "shadow" else state in (self._settings.states or ("approved",))
 
-    def send(self, delivery: Delivery, now: datetime) -> Outcome:
+    def send(self, delivery: Delivery, now: datetime) -> DeliveryOutcome:
         """POST one delivery, signed as of now."""
         try:
             answer = post(self._way, self._format.write(delivery, self._secrets.read(), now))
         except SecretError as error:
-            return Outcome("retry", str(error)[:300])
+            return DeliveryOutcome("retry", str(error)[:300])
         except AddressRefusedError as error:
-            return Outcome("retry", str(error)[:300], slow=True)
+            return DeliveryOutcome("retry", str(error)[:300], slow=True)
         except NoAnswerError as error:
-            return Outcome("retry", str(error), slow=True)
+            return DeliveryOutcome("retry", str(error), slow=True)
         found = self._format.failure(answer.body) if 200 <= answer.status < 300 else None
         return judge(answer.status, answer.retry_after, now, found)
 
 
-def judge(status: int, retry_after: str | None, now: datetime, failure: Failure | None = None) -> Outcome:
+def judge(status: int, retry_after: str | None, now: datetime, failure: AnswerFailure | None = None) -> DeliveryOutcome:
     """What an answer means: 2xx is done, 410 is gone, the rest is tried again."""
     if 200 <= status < 300:
         if failure is not None:
-            return Outcome("retry", failure.detail, _seconds(retry_after, now), status, failure.slow)
-        return Outcome("delivered", f"HTTP {status}", status=status)
+            return DeliveryOutcome("retry", failure.detail, _seconds(retry_after, now), status, failure.slow)
+        return DeliveryOutcome("delivered", f"HTTP {status}", status=status)
     if status == 410:
-        return Outcome("gone", "HTTP 410", status=status)
-    return Outcome("retry", f"HTTP {status}", _seconds(retry_after, now), status, status in _SLOW_DOWN)
+        return DeliveryOutcome("gone", "HTTP 410", status=status)
+    return DeliveryOutcome("retry", f"HTTP {status}", _seconds(retry_after, now), status, status in _SLOW_DOWN)
 
 
-def _format_of(settings: WebhookSettings) -> Format:
+def _format_of(settings: WebhookSettings) -> MessageFormat:
     if settings.format == TEMPLATE:
         return template_format(Path(settings.template_file), settings.content_type)
     return FORMATS[settings.format]
 
 
-def _way_of(settings: WebhookSettings) -> Way:
+def _way_of(settings: WebhookSettings) -> ReceiverRoute:
     parts = urlsplit(settings.url)
-    guard = Guard(networks(settings.allow), is_literal(parts.hostname or ""), parts.scheme == "https")
-    return Way(settings.url, guard, settings.timeout_s, settings.proxy)
+    guard = AddressGuard(networks(settings.allow), is_literal(parts.hostname or ""), parts.scheme == "https")
+    return ReceiverRoute(settings.url, guard, settings.timeout_s, settings.proxy)
 
 
 def _seconds(retry_after: str | None, now: datetime) -> float:

@@ -1,8 +1,8 @@
-"""Alembic's entry: runs the migrations on the connection that `store.database.migrate` hands over."""
+"""Alembic's entry: runs the migrations on the connection that `store.database.connections.migrate` hands over."""
 
 from alembic import context
 
-from store.schema import metadata
+from store.tables.hint_tables import metadata
 
 connection = context.config.attributes["connection"]
 context.configure(

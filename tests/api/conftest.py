@@ -9,8 +9,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.ledgers import LedgerTurns
-from api.settings import ApiSettings, Intervals
+from api.loops.ledgers import LedgerTurns
+from api.server.settings import ApiSettings, Intervals
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 QUIET = ApiSettings(intervals=Intervals(score_s=0, policy_s=0, dispatch_s=0, ledgers_s=0, lemons_s=0, models_s=0))

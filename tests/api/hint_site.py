@@ -15,10 +15,10 @@ from real.foreshock import Running, serve
 from real.programs import wait_for
 from real.slurm import Slurm
 
-from store.append import append_nodes
-from store.database import migrate, open_database, writing
-from store.hint_log import audit_page
-from store.node import Node
+from store.database.connections import migrate, open_database, writing
+from store.events.append import append_nodes
+from store.hints.hint_log import audit_page
+from store.records.node import Node
 
 _SETTINGS = """\
 mode: {mode}

@@ -8,11 +8,11 @@ import pytest
 import sqlalchemy as sa
 
 from goodput.stored import refresh
-from store.append import append_events, append_jobs
-from store.database import writing
-from store.event import Event
-from store.job import Job
-from store.ledgers import read_ledger
+from store.database.connections import writing
+from store.events.append import append_events, append_jobs
+from store.records.event import Event
+from store.records.job import Job
+from store.runs.ledgers import read_ledger
 
 from .conftest import NOW, Ticks
 

@@ -13,24 +13,24 @@ from fastapi.testclient import TestClient
 from real.patience import patience
 from real.programs import wait_for
 
-from api.acting import make_acting
 from api.app import create_app
-from api.settings import ApiSettings, Intervals
-from api.state import State
-from api.wakes import MarkWatch, Wakes
-from diagnosis.fold_intake import fold_everything, fold_intake, put_faults
-from schedulers.actuator import Hold, Order, Report, SchedulerAwayError
-from schedulers.policy import Decision
+from api.loops.acting import make_acting
+from api.server.settings import ApiSettings, Intervals
+from api.server.state import State
+from api.server.wakes import MarkWatch, Wakes
+from diagnosis.incidents.intake import fold_everything, fold_intake, put_faults
+from schedulers.lifecycle.operator_actions import withdraw
+from schedulers.lifecycle.policy_turn import run_policy
+from schedulers.policy.decision import Decision
+from schedulers.policy.settings import Policy
+from schedulers.reconcile.actuator import Hold, Order, OrderReport, SchedulerAwayError
 from schedulers.registry import ACTUATORS, ActuatorKind
-from schedulers.settings import Policy
-from schedulers.turn import run_policy
-from schedulers.verdict import withdraw
-from store.append import append_events, append_nodes
-from store.database import writing
-from store.event import Device, Event
-from store.hint_log import read_hints
-from store.marks import FAULTS, HINTS, bump, read_marks
-from store.node import Node
+from store.database.connections import writing
+from store.database.coordination import FAULTS, HINTS, move_mark, read_marks
+from store.events.append import append_events, append_nodes
+from store.hints.hint_log import read_hints
+from store.records.event import Device, Event
+from store.records.node import Node
 
 QUIET = Intervals(score_s=0, policy_s=3600, dispatch_s=0, observe_s=3600, ledgers_s=0, lemons_s=0, models_s=0)
 
@@ -60,15 +60,15 @@ class Shelf:
             raise SchedulerAwayError("nobody is there")
         return list(self.nodes.values())
 
-    def carry_out(self, orders: list[Order]) -> list[Report]:
+    def carry_out(self, orders: list[Order]) -> list[OrderReport]:
         """As told."""
         for order in orders:
             let_go = order.action == "release"
             action, ident = (None, None) if let_go else (order.action, order.hint)
             self.nodes[order.node] = replace(self.nodes[order.node], action=action, hint=ident)
-        return [Report(order.node, "done") for order in orders]
+        return [OrderReport(order.node, "done") for order in orders]
 
-    def ask_jobs(self, _orders: object) -> list[Report]:
+    def ask_jobs(self, _orders: object) -> list[OrderReport]:
         """None runs."""
         return []
 
@@ -251,7 +251,7 @@ def test_what_is_folded_is_told_where_it_is_grave(any_engine: sa.Engine, severit
 
 def _bump(engine: sa.Engine, name: str) -> None:
     with writing(engine).begin() as connection:
-        bump(connection, name)
+        move_mark(connection, name)
 
 
 def test_a_mark_wakes_whom_it_concerns_once(engine: sa.Engine) -> None:
@@ -316,14 +316,14 @@ def test_a_process_that_does_not_act_tells_nothing_of_schedulers(engine: sa.Engi
 
 def test_what_is_seen_of_a_scheduler_grows_old(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is told no more by a process that has stopped acting."""
-    import api.scheduler_gauges
+    from api.gauges import schedulers as scheduler_gauges
 
     state = State(ApiSettings(actuators=(Shelf(),), intervals=QUIET), engine, now)
     (turns,) = make_acting(state)
     turns.turn(lambda: True)
-    real = api.scheduler_gauges.time.monotonic
+    real = scheduler_gauges.time.monotonic
     for later, is_told in ((30.0, True), (timedelta(minutes=10).total_seconds(), False)):
-        monkeypatch.setattr(api.scheduler_gauges.time, "monotonic", lambda later=later: real() + later)
+        monkeypatch.setattr(scheduler_gauges.time, "monotonic", lambda later=later: real() + later)
         age = state.metrics.registry.get_sample_value(
             "foreshock_scheduler_observation_age_seconds", {"scheduler": "slurm"}
         )
@@ -338,7 +338,7 @@ def test_only_a_grave_fault_is_news_to_the_policy(engine: sa.Engine, monkeypatch
         told.append(is_news)
         return run_policy(*given, is_news=is_news)
 
-    monkeypatch.setattr("api.turns.run_policy", listening)
+    monkeypatch.setattr("api.loops.turns.run_policy", listening)
     with serving(engine, Shelf()) as client:
         wakes = client.app.state.foreshock.wakes  # type: ignore[attr-defined]
         wait_for("the first turn is over", lambda: bool(told))
@@ -360,7 +360,7 @@ def test_faults_of_other_processes_are_news_and_peoples_words_are_none(engine: s
     watch.turn()
     for name, is_news in ((HINTS, False), (FAULTS, True)):
         with writing(engine).begin() as connection:
-            bump(connection, name)
+            move_mark(connection, name)
         watch.turn()
         assert (wakes.policy.is_set(), wakes.grave.is_set()) == (True, is_news)
         wakes.policy.clear()

@@ -5,9 +5,9 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from stored_run import END, at, store_run
 
-from goodput.stored.making import compute
-from store.database import writing
-from store.ledgers import StoredLedger, save_ledger
+from goodput.stored.computation import compute
+from store.database.connections import writing
+from store.runs.ledgers import StoredLedger, save_ledger
 
 
 @pytest.fixture
@@ -51,11 +51,11 @@ def test_the_budget_and_the_gains_take_their_aims(run_client: TestClient) -> Non
 def test_what_if_answers_as_the_command_does(run_client: TestClient, engine: sa.Engine) -> None:
     """The same replay."""
     from goodput.advice.reading import read_history, what_if_advice
-    from goodput.advice.what_if import Change
+    from goodput.advice.what_if import RunChange
 
     told = get(run_client, "what-if", detection_s=10, interval_s=500, spares=1)
     with engine.connect() as connection:
-        change = Change(detection_s=10.0, interval_s=500.0, spares=1)
+        change = RunChange(detection_s=10.0, interval_s=500.0, spares=1)
         assert told == what_if_advice(connection, read_history(connection, "llm"), change)
     none = get(run_client, "what-if")
     assert isinstance(none["replayed"], dict)

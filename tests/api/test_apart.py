@@ -9,14 +9,13 @@ import pytest
 import sqlalchemy as sa
 from real.programs import wait_for
 
-from api import lemons
-from api.apart import ApartError, made_apart
-from api.lemons import LemonTurns, listed, made
-from api.state import State
-from store import schema
-from store.append import append_nodes
-from store.database import writing
-from store.node import Node
+from api.loops import repair_list
+from api.loops.repair_list import LemonTurns, SubprocessAnswerError, answer_by_subprocess, listed, repair_list_answer
+from api.server.state import State
+from store.database.connections import writing
+from store.events.append import append_nodes
+from store.records.node import Node
+from store.tables import schema
 
 from .conftest import NOW, QUIET, Clock
 
@@ -42,7 +41,7 @@ def add_nodes(engine: sa.Engine, count: int) -> None:
 def test_it_is_made_by_another_process_of_the_same_database(any_engine: sa.Engine) -> None:
     """As of the moment that was handed in."""
     add_nodes(any_engine, 3)
-    process, nodes, now = orjson.loads(made_apart(told, any_engine.url, NOW))
+    process, nodes, now = orjson.loads(answer_by_subprocess(told, any_engine.url, NOW))
     assert process != os.getpid()
     assert (nodes, datetime.fromisoformat(now)) == (3, NOW)
     wait_for("that process is gone", lambda: not Path(f"/proc/{process}").exists())
@@ -50,8 +49,8 @@ def test_it_is_made_by_another_process_of_the_same_database(any_engine: sa.Engin
 
 def test_a_process_that_fails_is_an_error_that_names_what_it_was_to_make(engine: sa.Engine) -> None:
     """Whatever ended it; nobody waits for it."""
-    with pytest.raises(ApartError, match="gone"):
-        made_apart(gone, engine.url, NOW)
+    with pytest.raises(SubprocessAnswerError, match="gone"):
+        answer_by_subprocess(gone, engine.url, NOW)
 
 
 @pytest.mark.parametrize("nodes", [3, 4])
@@ -63,12 +62,12 @@ def test_the_repair_list_of_a_large_fleet_is_made_apart(
 
     def counted(make: object, url: sa.URL, now: datetime) -> bytes:
         begun.append(make)
-        return made_apart(listed, url, now)
+        return answer_by_subprocess(listed, url, now)
 
-    monkeypatch.setattr(lemons, "APART", 3)
-    monkeypatch.setattr(lemons, "made_apart", counted)
+    monkeypatch.setattr(repair_list, "APART", 3)
+    monkeypatch.setattr(repair_list, "made_apart", counted)
     add_nodes(engine, nodes)
     state = State(QUIET, engine, clock)
     LemonTurns(state).turn()
-    assert state.lemons.get(lambda: b"")[0] == made(state)
+    assert state.lemons.get(lambda: b"")[0] == repair_list_answer(state)
     assert begun == ([listed] if nodes > 3 else [])

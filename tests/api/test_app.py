@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
 
+from api.answers.reply import dump
 from api.app import create_app
-from api.reply import dump
-from store import schema
+from store.tables import schema
 
 from .conftest import NOW, QUIET, Clock
 

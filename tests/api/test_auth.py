@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.auth import find, hash_token
-from api.settings import Token
+from api.edge.auth import find, hash_token
+from api.server.settings import Token
 
 from .conftest import QUIET, Clock
 

@@ -6,10 +6,10 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from schedulers.settings import Budgets, Policy
-from store.append import append_nodes
-from store.database import writing
-from store.node import Node
+from schedulers.policy.settings import Budgets, Policy
+from store.database.connections import writing
+from store.events.append import append_nodes
+from store.records.node import Node
 
 from .conftest import QUIET, Clock
 from .test_hints_route import put

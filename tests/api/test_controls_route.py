@@ -9,14 +9,14 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.auth import hash_token
+from api.edge.auth import hash_token
 from api.routes.controls import StopOut, TripOut
-from api.settings import Token
+from api.server.settings import Token
 from api.wire import Page
-from schedulers.settings import Policy
-from store.database import writing
-from store.hint_log import audit_page
-from store.trips import note_trip
+from schedulers.policy.settings import Policy
+from store.database.connections import writing
+from store.hints.hint_log import audit_page
+from store.hints.stops import note_trip
 
 from .conftest import NOW, QUIET, Clock
 

@@ -14,9 +14,9 @@ from real.postgres import Postgres, postgres
 from real.programs import wait_for
 
 from api.app import create_app
-from api.settings import Limits
-from store import schema
-from store.database import migrate, open_database
+from api.server.settings import RequestLimits
+from store.database.connections import migrate, open_database
+from store.tables import schema
 
 from .conftest import QUIET, Clock
 
@@ -36,7 +36,7 @@ def client(server: Postgres, clock: Clock) -> Iterator[TestClient]:
     """A server whose patience is short."""
     engine = open_database(server.new_database())
     migrate(engine)
-    limits = Limits(answer_s=1.0, slot_wait_s=0.1, max_writes=2, max_reads=2)
+    limits = RequestLimits(answer_s=1.0, slot_wait_s=0.1, max_writes=2, max_reads=2)
     with TestClient(create_app(replace(QUIET, limits=limits), engine, clock), raise_server_exceptions=False) as client:
         yield client
     engine.dispose()

@@ -9,13 +9,13 @@ from fastapi.testclient import TestClient
 from folding import fold_all
 
 from api.app import create_app
-from schedulers.settings import Policy
-from schedulers.turn import run_policy
-from store import schema
-from store.database import writing
-from store.lease import acquire, release
-from store.partitions import DIVIDED
-from store.retention import prune
+from schedulers.lifecycle.policy_turn import run_policy
+from schedulers.policy.settings import Policy
+from store.database.connections import writing
+from store.database.coordination import acquire, release
+from store.database.partitions import DIVIDED
+from store.database.retention import prune
+from store.tables import schema
 
 from .conftest import NOW, QUIET, Clock
 

@@ -8,13 +8,14 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from store.append import append_events, append_rollups
-from store.database import writing
-from store.event import Event
-from store.partitions import ensure_days
-from store.read_days import join
-from store.retention import prune
-from store.telemetry import Rollup
+from store.database.connections import writing
+from store.database.partitions import ensure_days
+from store.database.retention import prune
+from store.events.append import append_events
+from store.nodes.node_history import join
+from store.records.event import Event
+from store.records.telemetry import Rollup
+from store.telemetry.hours import append_rollups
 
 from .conftest import NOW
 

@@ -10,18 +10,17 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.auth import hash_token
-from api.settings import SCOPES, Token
+from api.edge.auth import hash_token
+from api.server.settings import SCOPES, Token
 from api.wire import Page
 from api.wire_deliveries import DeliveryOut
 from api.wire_hints import HintOut
-from schedulers.settings import Policy
-from store.database import writing
-from store.delivery_log import Attempt, log_attempt
-from store.hint import Hint
-from store.hint_log import audit_page, save_hint
-from store.outbox import Delivery, owe
-from store.placements import placements_of
+from schedulers.policy.settings import Policy
+from store.database.connections import writing
+from store.hints.hint_log import audit_page, save_hint
+from store.hints.holds import holds_of
+from store.hints.outbox import Delivery, DeliveryAttempt, log_attempt, queue_deliveries
+from store.records.hint import Hint
 
 from .conftest import NOW, QUIET, Clock
 
@@ -51,8 +50,8 @@ def put_delivery(engine: sa.Engine, hint: Hint, action: str = "cordon", state: s
     ident = f"h1.{action}.{int(hint.valid_until.timestamp())}.ops"
     payload = {"type": f"foreshock.hint.{action}", "data": {"action": action, "mode": "act", "node": "n1"}}
     with writing(engine).begin() as connection:
-        owe(connection, [Delivery(ident, "h1", "ops", payload, 1, NOW, state, "HTTP 500")])
-        log_attempt(connection, Attempt(ident, "h1", "ops", NOW, "retry", 500, 0.25, "HTTP 500"))
+        queue_deliveries(connection, [Delivery(ident, "h1", "ops", payload, 1, NOW, state, "HTTP 500")])
+        log_attempt(connection, DeliveryAttempt(ident, "h1", "ops", NOW, "retry", 500, 0.25, "HTTP 500"))
     return ident
 
 
@@ -114,7 +113,7 @@ def ack(client: TestClient, result: str, **more: Any) -> Any:
 def placement(engine: sa.Engine) -> Any:
     """What is written down of it."""
     with engine.connect() as connection:
-        (found,) = placements_of(connection, ["h1"])["h1"]
+        (found,) = holds_of(connection, ["h1"])["h1"]
     return found
 
 

@@ -18,13 +18,11 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from api.app import create_app
-from api.auth import hash_token
-from api.limits import RateLimiter
-from api.metrics import Metrics
-from api.problem import Problem
-from api.settings import Limits, Token
-from api.shedding import WAITING_PER_SLOT, Slots, retry_after
-from api.unavailable import why_unavailable
+from api.edge.admission import WAITING_PER_SLOT, RateLimiter, Slots, retry_after
+from api.edge.auth import hash_token
+from api.edge.problem import Problem, why_unavailable
+from api.server.metrics import Metrics
+from api.server.settings import RequestLimits, Token
 
 from .conftest import QUIET, Clock
 
@@ -51,7 +49,7 @@ class Seconds:
 def test_a_caller_gets_its_rate_and_one_burst(rate: float) -> None:
     """And another has its own."""
     clock = Seconds()
-    limiter = RateLimiter(Limits(requests_per_s=rate, bytes_per_s=0, burst_s=3), clock)
+    limiter = RateLimiter(RequestLimits(requests_per_s=rate, bytes_per_s=0, burst_s=3), clock)
     assert [limiter.wait_s("a")[0] for _ in range(int(rate * 3))] == [0.0] * int(rate * 3)
     assert limiter.wait_s("a") == (pytest.approx(1 / rate), "requests")
     assert limiter.wait_s("b") == (0.0, "")
@@ -66,7 +64,7 @@ def test_a_caller_gets_its_rate_and_one_burst(rate: float) -> None:
 def test_a_body_larger_than_the_burst_is_paid_back() -> None:
     """Its size is known when it was read: the next request waits for it."""
     clock = Seconds()
-    limiter = RateLimiter(Limits(requests_per_s=0, bytes_per_s=100, burst_s=2), clock)
+    limiter = RateLimiter(RequestLimits(requests_per_s=0, bytes_per_s=100, burst_s=2), clock)
     assert limiter.wait_s("a") == (0.0, "")
     limiter.charge("a", 500)
     assert limiter.wait_s("a") == (pytest.approx(3.0), "bytes")
@@ -76,7 +74,7 @@ def test_a_body_larger_than_the_burst_is_paid_back() -> None:
 
 def test_callers_beyond_those_remembered_are_forgotten() -> None:
     """Addresses that are made up fill no memory."""
-    limiter = RateLimiter(Limits(requests_per_s=1, burst_s=1), Seconds())
+    limiter = RateLimiter(RequestLimits(requests_per_s=1, burst_s=1), Seconds())
     for number in range(10_001):
         limiter.wait_s(f"address:{number}")
     assert limiter.wait_s("address:0")[0] == 0.0
@@ -86,7 +84,7 @@ def test_callers_beyond_those_remembered_are_forgotten() -> None:
 @pytest.fixture
 def limited(engine: sa.Engine, clock: Clock) -> Iterator[TestClient]:
     """A server that takes two requests of a token."""
-    limits = Limits(requests_per_s=0.001, bytes_per_s=1000, burst_s=2000)
+    limits = RequestLimits(requests_per_s=0.001, bytes_per_s=1000, burst_s=2000)
     app = create_app(replace(QUIET, tokens=TOKENS, limits=limits), engine, clock)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
@@ -119,7 +117,7 @@ def test_who_guesses_tokens_is_slowed_down_by_its_address(limited: TestClient) -
 
 def test_without_tokens_nobody_is_limited(engine: sa.Engine, clock: Clock) -> None:
     """Only this machine can call then."""
-    app = create_app(replace(QUIET, limits=Limits(requests_per_s=0.001, burst_s=1)), engine, clock)
+    app = create_app(replace(QUIET, limits=RequestLimits(requests_per_s=0.001, burst_s=1)), engine, clock)
     with TestClient(app) as client:
         assert [client.post("/api/v1/events", json=[]).status_code for _ in range(4)] == [200] * 4
 
@@ -196,7 +194,7 @@ class Stuck:
 
 def test_an_answer_that_is_late_is_a_503_and_its_work_goes_on(engine: sa.Engine, clock: Clock) -> None:
     """Behind the answer; what it says then is heard by nobody."""
-    app = create_app(replace(QUIET, limits=Limits(answer_s=0.05)), engine, clock)
+    app = create_app(replace(QUIET, limits=RequestLimits(answer_s=0.05)), engine, clock)
     stuck = Stuck(app, "/stuck")
     with TestClient(app, raise_server_exceptions=False) as client:
         answer = client.get("/stuck")
@@ -210,7 +208,7 @@ def test_an_answer_that_is_late_is_a_503_and_its_work_goes_on(engine: sa.Engine,
 
 def test_an_answer_in_time_is_the_applications_own(engine: sa.Engine, clock: Clock) -> None:
     """Crashes, too."""
-    app = create_app(replace(QUIET, limits=Limits(answer_s=30)), engine, clock)
+    app = create_app(replace(QUIET, limits=RequestLimits(answer_s=30)), engine, clock)
 
     @app.get("/crash")
     def crash() -> None:
@@ -223,7 +221,7 @@ def test_an_answer_in_time_is_the_applications_own(engine: sa.Engine, clock: Clo
 
 def test_a_body_that_does_not_come_is_a_408(engine: sa.Engine, clock: Clock) -> None:
     """And holds no slot meanwhile."""
-    app = create_app(replace(QUIET, limits=Limits(body_s=0.01, max_writes=1)), engine, clock)
+    app = create_app(replace(QUIET, limits=RequestLimits(body_s=0.01, max_writes=1)), engine, clock)
     sent: list[dict[str, Any]] = []
 
     async def scene() -> None:

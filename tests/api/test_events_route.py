@@ -10,7 +10,7 @@ import zstandard
 from fastapi.testclient import TestClient
 
 from api.wire import EventOut, Page, TakenOut
-from store.event import format_time
+from store.records.event import format_time
 
 from .conftest import NOW
 

@@ -14,7 +14,7 @@ from real.foreshock import Running, serve
 from real.postgres import Postgres
 from real.programs import wait_for
 
-from store.database import migrate, open_database
+from store.database.connections import migrate, open_database
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("postgresql")]
 

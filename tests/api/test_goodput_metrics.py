@@ -11,9 +11,9 @@ from fastapi.testclient import TestClient
 from real.patience import patience
 from real.programs import need
 
-from api.goodput_gauges import KEEP_S, RUNS, GoodputGauges
-from store.database import writing
-from store.ledgers import StoredLedger, save_ledger
+from api.gauges.goodput import KEEP_S, RUNS, GoodputGauges
+from store.database.connections import writing
+from store.runs.ledgers import StoredLedger, save_ledger
 
 from .conftest import NOW, Clock
 from .test_goodput_route import fill

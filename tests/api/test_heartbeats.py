@@ -9,13 +9,13 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from api import heartbeats as gathering
 from api.app import create_app
-from api.heartbeats import Heartbeats, HeartbeatWriter
-from api.state import State
-from store import schema
-from store.database import writing
-from store.sidecars import SidecarReport, count_sidecars
+from api.server import heartbeats as gathering
+from api.server.heartbeats import Heartbeats, HeartbeatWriter
+from api.server.state import State
+from store.database.connections import writing
+from store.nodes.sidecars import SidecarReport, count_sidecars
+from store.tables import schema
 
 from .conftest import NOW, QUIET, Clock
 

@@ -11,12 +11,11 @@ from real.patience import patience
 
 from api.wire import Page
 from api.wire_hints import HintOut
-from schedulers.verdict import withdraw
-from store import schema
-from store.database import writing
-from store.hint import Hint
-from store.hint_changes import changed_hints, settled_seq
-from store.hint_log import close_hint, save_hint
+from schedulers.lifecycle.operator_actions import withdraw
+from store.database.connections import writing
+from store.hints.hint_log import changed_hints, close_hint, save_hint, settled_seq
+from store.records.hint import Hint
+from store.tables import schema
 
 from .conftest import NOW
 

@@ -12,9 +12,9 @@ from subprocess import CalledProcessError
 import pytest
 from real.slurm import Slurm, slurm
 
-from schedulers.verdict import approve, withdraw
-from store.database import writing
-from store.hostlist import expand
+from schedulers.lifecycle.operator_actions import approve, withdraw
+from store.database.connections import writing
+from store.records.hostlist import expand
 
 from .hint_site import Site, drained, faults, slurm_entry, until
 

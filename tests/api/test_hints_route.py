@@ -11,18 +11,18 @@ from fastapi.testclient import TestClient
 from folding import fold_all
 
 from api.app import create_app
-from api.auth import hash_token
-from api.settings import SCOPES, Token
+from api.edge.auth import hash_token
+from api.server.settings import SCOPES, Token
 from api.wire import AuditOut, ClusterOut, IncidentOut, Page, RunOut, ScoreOut, TopologyOut
 from api.wire_hints import HintOut
-from schedulers.settings import Policy
-from store import schema
-from store.append import append_jobs, append_links, append_nodes
-from store.database import writing
-from store.hint import Hint
-from store.hint_log import save_hint
-from store.job import Job
-from store.node import Node
+from schedulers.policy.settings import Policy
+from store.database.connections import writing
+from store.events.append import append_jobs, append_links, append_nodes
+from store.hints.hint_log import save_hint
+from store.records.hint import Hint
+from store.records.job import Job
+from store.records.node import Node
+from store.tables import schema
 
 from .conftest import NOW, QUIET, Clock
 

@@ -10,10 +10,10 @@ from folding import fold_all
 from real.patience import patience
 from real.programs import wait_for
 
-from api import loops as loops_module
-from api.loops import Loop, LoopRunner
-from api.state import State
-from store import schema
+from api.loops import runner as loops_module
+from api.loops.runner import Loop, LoopRunner
+from api.server.state import State
+from store.tables import schema
 
 from .conftest import NOW, QUIET, Clock
 from .test_events_route import record

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from store.read import read_outages
+from store.nodes.inventory import read_outages
 
 ROLLUP = {"node": "n1", "time": "2025-03-01T04:30:00Z", "samples": 960, "gpus_seen": 8, "gpu_temp_mean_c": 58}
 OUTAGE = {"node": "n1", "start": "2025-03-01T04:05:06Z", "end": None, "state": "DOWN", "reason": "Xid 79"}

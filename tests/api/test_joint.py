@@ -9,12 +9,12 @@ import sqlalchemy as sa
 from real.patience import patience
 from sqlalchemy.exc import OperationalError
 
-from api.ingest import take_events
-from api.joint import JointWrites
-from api.settings import ApiSettings
-from api.state import State
-from store import schema
-from store.event import Event
+from api.intake.records import take_events
+from api.server.joint_writes import JointWrites
+from api.server.settings import ApiSettings
+from api.server.state import State
+from store.records.event import Event
+from store.tables import schema
 
 from .conftest import NOW
 

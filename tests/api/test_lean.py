@@ -14,13 +14,12 @@ from starlette.requests import ClientDisconnect
 
 from api import app as building
 from api.app import create_app
-from api.auth import hash_token
-from api.metrics import Metrics
-from api.pace import Pace
-from api.problem import Problem, answer
-from api.settings import Limits, Token
-from api.shedding import BodyRoom
-from store import schema
+from api.edge.admission import BodyRoom, LoopPace
+from api.edge.auth import hash_token
+from api.edge.problem import Problem, answer
+from api.server.metrics import Metrics
+from api.server.settings import RequestLimits, Token
+from store.tables import schema
 
 from .conftest import QUIET, Clock
 from .test_heartbeats import beat
@@ -28,7 +27,10 @@ from .test_heartbeats import beat
 SECRETS = {"sidecars": "ingest", "people": "read"}
 TOKENS = tuple(Token(name, hash_token(name), frozenset({scope})) for name, scope in SECRETS.items())
 SETTINGS = type(QUIET)(
-    tokens=TOKENS, intervals=QUIET.intervals, body_limit_bytes=20_000, limits=Limits(requests_per_s=30, burst_s=1)
+    tokens=TOKENS,
+    intervals=QUIET.intervals,
+    body_limit_bytes=20_000,
+    limits=RequestLimits(requests_per_s=30, burst_s=1),
 )
 INGEST = {"authorization": "Bearer sidecars"}
 EVENT = {"time": "2025-03-01T11:00:00Z", "node": "n1", "source": "kernel", "kind": "xid", "severity": "fatal"}
@@ -152,7 +154,7 @@ def test_the_pace_is_looked_at_until_it_is_cancelled() -> None:
     """A turn that takes long shows at once."""
 
     async def watched() -> tuple[bool, float]:
-        pace = Pace()
+        pace = LoopPace()
         task = asyncio.create_task(pace.run())
         await asyncio.sleep(0)
         time.sleep(0.15)  # the event loop stands still, which is what is measured

@@ -2,7 +2,7 @@
 
 from sqlalchemy.exc import OperationalError
 
-from api.lease_keeper import MARGIN_S, RENEW_S, TTL_S, LeaseKeeper
+from api.loops.runner import MARGIN_S, RENEW_S, TTL_S, LeaseKeeper
 
 FAIL_OVER_S = 5.0
 

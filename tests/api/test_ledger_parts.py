@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from api import ledgers
-from api.ledgers import LedgerTurns
+from api.loops import ledgers
+from api.loops.ledgers import LedgerTurns
 from goodput.stored import refresh
-from goodput.stored.making import compute
+from goodput.stored.computation import compute
 
 from .conftest import NOW
 from .made_ledgers import always, log, start, stored

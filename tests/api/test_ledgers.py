@@ -8,17 +8,17 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from api import ledgers
-from api.ledgers import REST, LedgerTurns
+from api.loops import ledgers
+from api.loops.ledgers import REST, LedgerTurns
 from api.wire import LedgerOut, Page, RunOut
 from goodput.stored import refresh
-from goodput.stored.apart import store_apart
-from store import schema
-from store.append import append_jobs, append_outages
-from store.database import writing
-from store.job import Job
-from store.log_news import read_late
-from store.outage import Outage
+from goodput.stored.computation import store_in_subprocess
+from store.database.connections import writing
+from store.events.append import append_jobs, append_outages
+from store.events.ledger_intake import read_late
+from store.records.job import Job
+from store.records.outage import Outage
+from store.tables import schema
 
 from .conftest import NOW, Clock, Ticks
 from .made_ledgers import HOUR, always, log, slowly, start, stored
@@ -79,7 +79,7 @@ def test_a_long_log_is_accounted_in_a_process_of_its_own(
     monkeypatch.setattr(refresh, "make_all", lambda *_: pytest.fail("computed here"))
     start(engine, "long")
     log(engine, "long", 9, 8, 7)
-    store_apart(engine.url, "long", NOW, lambda: False)
+    store_in_subprocess(engine.url, "long", NOW, lambda: False)
     assert stored(engine, "long") is None
     turns.turn(always)
     monkeypatch.undo()

@@ -9,31 +9,31 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.settings import ApiSettings, Intervals
-from schedulers.slurm.settings import SlurmSettings
-from store.database import writing
-from store.hint import Hint
-from store.hint_log import save_hint
-from store.placements import Placement, save_placements
+from api.server.settings import ApiSettings, Intervals
+from schedulers.slurm.commands import SlurmSettings
+from store.database.connections import writing
+from store.hints.hint_log import save_hint
+from store.hints.holds import SchedulerHold, save_holds
+from store.records.hint import Hint
 
 NOW = datetime.now(UTC)
 STILL = Intervals(score_s=0, policy_s=0, dispatch_s=0, observe_s=0, ledgers_s=0, lemons_s=0, models_s=0)
 METRIC = "foreshock_scheduler_left_behind_nodes"
 
 
-def put(engine: sa.Engine, *placements: Placement) -> None:
+def put(engine: sa.Engine, *placements: SchedulerHold) -> None:
     """Placements, each with its hint."""
     with writing(engine).begin() as connection:
         for one in placements:
             made = Hint(one.hint, one.node, "cordon", "confirmed", "foreshock: x", "foreshock", NOW, NOW, {})
             job = "7" if one.hint == "job" else None
             save_hint(connection, replace(made, valid_until=NOW + timedelta(days=1), job=job), NOW, {})
-        save_placements(connection, placements)
+        save_holds(connection, placements)
 
 
-def placed(hint: str, scheduler: str, state: str = "confirmed") -> Placement:
+def placed(hint: str, scheduler: str, state: str = "confirmed") -> SchedulerHold:
     """What a scheduler has of a hint of the node of that name."""
-    return Placement(hint, scheduler, f"gpu-{hint}", "cordon", state, 1, NOW, NOW, NOW)  # type: ignore[arg-type]
+    return SchedulerHold(hint, scheduler, f"gpu-{hint}", "cordon", state, 1, NOW, NOW, NOW)  # type: ignore[arg-type]
 
 
 @pytest.fixture

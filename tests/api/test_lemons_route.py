@@ -9,14 +9,13 @@ from fastapi.testclient import TestClient
 from real.programs import wait_for
 
 from api.app import create_app
-from api.kept import KeptAnswer
-from api.lemons import REST, LemonTurns
-from api.settings import Intervals
-from api.state import State
-from store.append import append_nodes, append_outages
-from store.database import writing
-from store.node import Node
-from store.outage import Outage
+from api.loops.repair_list import REST, LemonTurns
+from api.server.settings import Intervals
+from api.server.state import CachedAnswer, State
+from store.database.connections import writing
+from store.events.append import append_nodes, append_outages
+from store.records.node import Node
+from store.records.outage import Outage
 
 from .conftest import NOW, QUIET, Clock
 
@@ -80,7 +79,7 @@ def test_a_costly_list_is_made_seldom(engine: sa.Engine, clock: Clock, monkeypat
         now[0] += 2.0
         return b"{}"
 
-    monkeypatch.setattr("api.lemons.made", make)
+    monkeypatch.setattr("api.loops.repair_list.repair_list_answer", make)
     turns = LemonTurns(state, monotonic=lambda: now[0])
     for _ in range(100):
         turns.turn()
@@ -90,7 +89,7 @@ def test_a_costly_list_is_made_seldom(engine: sa.Engine, clock: Clock, monkeypat
 
 def test_a_kept_answer_is_made_anew_when_told_to() -> None:
     """However young the one of before is, with another tag."""
-    kept = KeptAnswer(keep_s=float("inf"))
+    kept = CachedAnswer(keep_s=float("inf"))
     first = kept.get(lambda: b"1")
     assert kept.get(lambda: b"2") == first
     assert kept.renew(lambda: b"2") != first

@@ -10,12 +10,12 @@ import sqlalchemy as sa
 from real.patience import patience
 from real.programs import wait_for
 
-from api.loops import LEASE, Loop, LoopRunner, make_loops
-from api.settings import Intervals
-from api.state import State
-from store import schema
-from store.database import writing
-from store.lease import acquire
+from api.loops.runner import LEASE, Loop, LoopRunner, make_loops
+from api.server.settings import Intervals
+from api.server.state import State
+from store.database.connections import writing
+from store.database.coordination import acquire
+from store.tables import schema
 
 from .conftest import QUIET, Clock
 

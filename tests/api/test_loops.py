@@ -11,19 +11,20 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.loops import Loop, LoopRunner
-from api.score_apart import FleetScorer
-from api.settings import Intervals
-from api.state import State
-from api.turns import Turns
-from schedulers.settings import Policy, WebhookSettings
-from store import schema
-from store.append import append_events, append_nodes
-from store.database import writing
-from store.event import Event
-from store.hint_log import read_hints
-from store.lease import acquire, release
-from store.node import Node
+from api.loops.runner import Loop, LoopRunner
+from api.loops.scoring import FleetScorer
+from api.loops.turns import Turns
+from api.server.settings import Intervals
+from api.server.state import State
+from schedulers.policy.settings import Policy
+from schedulers.webhooks.webhook import WebhookSettings
+from store.database.connections import writing
+from store.database.coordination import acquire, release
+from store.events.append import append_events, append_nodes
+from store.hints.hint_log import read_hints
+from store.records.event import Event
+from store.records.node import Node
+from store.tables import schema
 
 from .conftest import NOW, QUIET, Clock
 

@@ -8,19 +8,18 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from api.routes.health import run_checks
-from api.state import State
+from api.server.state import State
 from api.wire import Page, ScoreOut
 from api.wire_models import ModelsOut
-from cli.doctor import models as check_models
-from store.append import append_nodes
-from store.control import ControlGroup, control_key
-from store.database import writing
-from store.model import StoredModel
-from store.model_roles import note_training, save_checks
-from store.node import Node
-from store.save_scores import save_model, save_scores
-from store.score import Reason, Score
-from store.scorings import Scoring, save_scoring
+from cli.commands.doctor import models as check_models
+from store.database.connections import writing
+from store.events.append import append_nodes
+from store.hints.control_group import ControlGroup, control_key
+from store.models.registry import StoredModel, note_training, save_checks, save_model
+from store.models.scores import save_scores
+from store.models.scorings import Scoring, save_scoring
+from store.records.node import Node
+from store.records.score import Reason, Score
 
 from .conftest import NOW, QUIET, Clock
 

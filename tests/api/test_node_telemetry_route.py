@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from store.telemetry import MAX_DEVICES, MAX_MEASURES
+from store.records.telemetry import MAX_DEVICES, MAX_MEASURES
 
 HOT = [52, 71, 60.8, 66, 41]
 ROLLUP = {"node": "n1", "time": "2025-03-01T04:30:00Z", "samples": 960, "gpus_seen": 8}

@@ -8,13 +8,14 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from api.wire import NodeDetail, NodeOut, Page
-from store import schema
-from store.append import append_events, append_nodes, append_outages, append_rollups
-from store.database import writing
-from store.event import Event
-from store.node import Node
-from store.outage import Outage
-from store.telemetry import Rollup
+from store.database.connections import writing
+from store.events.append import append_events, append_nodes, append_outages
+from store.records.event import Event
+from store.records.node import Node
+from store.records.outage import Outage
+from store.records.telemetry import Rollup
+from store.tables import hint_tables, schema
+from store.telemetry.hours import append_rollups
 
 from .conftest import NOW, Clock
 
@@ -31,7 +32,7 @@ def add_score(connection: sa.Connection, node: str, score: float, hours_ago: flo
 def add_hint(connection: sa.Connection, node: str, action: str, state: str) -> None:
     """A stored hint, made an hour ago."""
     connection.execute(
-        schema.hints.insert().values(
+        hint_tables.hints.insert().values(
             id=f"h-{node}",
             node=node,
             action=action,

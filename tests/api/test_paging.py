@@ -11,16 +11,16 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from api.paging import MAX_LIMIT, Cursor, decode, page_of
-from api.problem import Problem
-from store import schema
-from store.append import append_events, append_jobs, append_nodes
-from store.database import writing
-from store.event import Event
-from store.hint import Hint
-from store.hint_log import save_hint
-from store.job import Job
-from store.node import Node
+from api.answers.paging import MAX_LIMIT, PageCursor, decode, page_of
+from api.edge.problem import Problem
+from store.database.connections import writing
+from store.events.append import append_events, append_jobs, append_nodes
+from store.hints.hint_log import save_hint
+from store.records.event import Event
+from store.records.hint import Hint
+from store.records.job import Job
+from store.records.node import Node
+from store.tables import schema
 
 from .conftest import NOW, Clock
 
@@ -204,7 +204,7 @@ def test_a_cursor_that_is_none_of_ours_is_refused(text: str) -> None:
 )
 def test_a_cursor_comes_back_as_it_was(time: datetime, ident: str, backwards: bool) -> None:
     """To the microsecond, with any id."""
-    cursor = Cursor(time.replace(tzinfo=NOW.tzinfo), ident, backwards)
+    cursor = PageCursor(time.replace(tzinfo=NOW.tzinfo), ident, backwards)
     assert decode(cursor.encode()) == cursor
     assert cursor.encode().replace("-", "").replace("_", "").isalnum()
 
@@ -214,7 +214,7 @@ def test_pages_of_any_size_show_each_row_once(count: int, limit: int, newest: bo
     """`page_of` over rows read one beyond the limit, from either end."""
     rows = [{"time": NOW + i * MINUTE, "id": f"{i:02}"} for i in range(count)]
     shown: list[dict[str, Any]] = []
-    mark: Cursor | None = None
+    mark: PageCursor | None = None
     while True:
         beyond = mark.id if mark else None
         rest = [row for row in rows if beyond is None or (row["id"] < beyond if newest else row["id"] > beyond)]

@@ -10,16 +10,16 @@ from fastapi.testclient import TestClient
 
 from api.app import create_app
 from api.wire_deliveries import PlacementAdviceOut
-from schedulers.settings import Control, Policy, Thresholds
-from store import schema
-from store.append import append_jobs, append_nodes, append_outages
-from store.database import writing
-from store.hint import Hint
-from store.hint_log import save_hint
-from store.hostlist import expand
-from store.job import Job
-from store.node import Node
-from store.outage import Outage
+from schedulers.policy.settings import Control, Policy, Thresholds
+from store.database.connections import writing
+from store.events.append import append_jobs, append_nodes, append_outages
+from store.hints.hint_log import save_hint
+from store.records.hint import Hint
+from store.records.hostlist import expand
+from store.records.job import Job
+from store.records.node import Node
+from store.records.outage import Outage
+from store.tables import schema
 
 from .conftest import NOW, QUIET, Clock
 

@@ -7,11 +7,10 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.state import State
-from api.turns import Turns
-from cli.config import load_settings
-from schedulers.policy_version import version_of
-from schedulers.settings import Policy
+from api.loops.turns import Turns
+from api.server.state import State
+from cli.config.server import load_settings
+from schedulers.policy.settings import Policy, version_of
 
 from .conftest import QUIET, Clock
 

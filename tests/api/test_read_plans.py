@@ -19,7 +19,7 @@ from real.postgres import Postgres
 from api.app import create_app
 from benchmarks.fleet_rows import Size
 from benchmarks.fleet_year import fill
-from store.database import open_database
+from store.database.connections import open_database
 
 from .conftest import QUIET
 

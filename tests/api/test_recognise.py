@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.recognise import format_of_lines, recogniser
-from parsers.auto import MIXED, detect, recognise
-from parsers.registry import PARSERS
+from api.intake.logs import format_of_lines, recogniser
+from parsers.registry import MIXED, PARSERS, detect, recognise
 
 SAMPLES = [entry.sample for entry in PARSERS.values()]
 OTHERS = [

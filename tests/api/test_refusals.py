@@ -11,10 +11,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
 
-from store import schema
-from store.append import append_events
-from store.database import writing
-from store.event import Event
+from store.database.connections import writing
+from store.events.append import append_events
+from store.records.event import Event
+from store.tables import hint_tables
 
 from .conftest import NOW, Clock
 
@@ -42,7 +42,7 @@ def assert_problem(answer: Any, status: int) -> dict[str, Any]:
 def broken(engine: sa.Engine, client: TestClient) -> Iterator[TestClient]:
     """A server whose database has lost its tables."""
     with engine.begin() as connection:
-        for table in schema.metadata.sorted_tables:
+        for table in hint_tables.metadata.sorted_tables:
             connection.execute(sa.text(f"DROP TABLE {table.name}"))
     yield client
 

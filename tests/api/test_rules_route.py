@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 from real.patience import patience
 
 from api.app import create_app
-from parsers import rules_file
-from parsers.rules import RulesError
+from parsers.site_rules import rules as rules_file
+from parsers.site_rules.rules import RulesError
 
 from .conftest import QUIET, Clock
 

@@ -10,11 +10,11 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.auth import ANONYMOUS, hash_token
-from api.settings import SCOPES, Token
-from store.database import writing
-from store.hint import Hint
-from store.hint_log import audit_page, save_hint
+from api.edge.auth import ANONYMOUS, hash_token
+from api.server.settings import SCOPES, Token
+from store.database.connections import writing
+from store.hints.hint_log import audit_page, save_hint
+from store.records.hint import Hint
 
 from .conftest import NOW, QUIET, Clock
 

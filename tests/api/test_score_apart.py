@@ -9,10 +9,10 @@ import sqlalchemy as sa
 from fleet_store import day, fill, fill_trained
 from real.programs import wait_for
 
-from api.score_apart import FleetScorer
-from predictor.forest import ModelError
-from predictor.scoring import score_nodes
-from store.read_scores import latest_scores
+from api.loops.scoring import FleetScorer
+from predictor.live.scoring import score_nodes
+from predictor.model.forest import ModelError
+from store.models.scores import latest_scores
 
 AT = day(59)
 

@@ -11,10 +11,9 @@ from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.parser import text_string_to_metric_families
 
-from api import siblings as module
 from api.app import create_app
-from api.metrics import Metrics
-from api.siblings import Siblings
+from api.server import metrics as module
+from api.server.metrics import Metrics, Siblings
 
 from .conftest import QUIET, Clock
 

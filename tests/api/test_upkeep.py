@@ -8,16 +8,13 @@ import pytest
 import sqlalchemy as sa
 from fleet_store import day, fill, outage, put
 
-from api.settings import Training
-from api.state import State
-from api.upkeep import ChildError, Upkeep
-from store.database import writing
-from store.lease import acquire
-from store.model import StoredModel
-from store.model_roles import note_training
-from store.read_models import last_training, list_models
-from store.save_scores import save_model
-from store.scorings import Scoring, newest_moment, save_scoring
+from api.loops.model_upkeep import ChildError, Upkeep
+from api.server.settings import TrainingSchedule
+from api.server.state import State
+from store.database.connections import writing
+from store.database.coordination import acquire
+from store.models.registry import StoredModel, last_training, list_models, note_training, save_model
+from store.models.scorings import Scoring, newest_moment, save_scoring
 
 from .conftest import QUIET, Clock
 
@@ -37,12 +34,12 @@ def upkeep(engine: sa.Engine, clock: Clock) -> Iterator[Upkeep]:
     with writing(engine).begin() as connection:
         save_model(connection, MODEL)
         save_scoring(connection, Scoring("m", 24, day(30), {"n1": 0.5}))
-    yield Upkeep(State(replace(QUIET, training=Training(nice=0)), engine, clock))
+    yield Upkeep(State(replace(QUIET, training=TrainingSchedule(nice=0)), engine, clock))
 
 
 def with_settings(upkeep: Upkeep, **changes: object) -> Upkeep:
     """The same with other settings of training."""
-    settings = replace(upkeep.state.settings, training=Training(**{"nice": 0, **changes}))  # type: ignore[arg-type]  # by name
+    settings = replace(upkeep.state.settings, training=TrainingSchedule(**{"nice": 0, **changes}))  # type: ignore[arg-type]  # by name
     return Upkeep(replace(upkeep.state, started=settings))
 
 
@@ -155,12 +152,14 @@ def test_of_two_servers_one_trains(upkeep: Upkeep) -> None:
 @pytest.mark.xdist_group("postgresql")
 def test_the_server_judges_its_models_and_trains_a_challenger(postgres_engine: sa.Engine, clock: Clock) -> None:
     """From the first champion on, by real children; a restart changes nothing."""
-    from predictor.training import TrainSettings, train
+    from predictor.live.training import TrainSettings, train
 
     fill(postgres_engine, nodes=24, days=40)
     (first,) = train(postgres_engine, until=day(25), settings=TrainSettings(horizons_h=(24,)))
     clock.now = day(39)
-    state = State(replace(QUIET, training=Training(least_outages=1, window_days=35, nice=0)), postgres_engine, clock)
+    state = State(
+        replace(QUIET, training=TrainingSchedule(least_outages=1, window_days=35, nice=0)), postgres_engine, clock
+    )
     Upkeep(state).turn(always)
     with postgres_engine.connect() as connection:
         roles = {row["id"]: (row["horizon_h"], row["role"], row["by"]) for row in list_models(connection)}

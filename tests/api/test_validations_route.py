@@ -14,15 +14,15 @@ from real.patience import patience
 from api.app import create_app
 from api.routes.hint_outcomes import HindsightOut
 from api.routes.validations import ValidationOut
-from api.settings import Intervals
+from api.server.settings import Intervals
 from api.wire import HintOut, Page
-from schedulers.settings import Policy, Release
-from store import schema
-from store.append import append_nodes
-from store.database import writing
-from store.hint import Hint
-from store.hint_log import audit_page, change_state, close_hint, read_hint, save_hint
-from store.node import Node
+from schedulers.policy.settings import Policy, Release
+from store.database.connections import writing
+from store.events.append import append_nodes
+from store.hints.hint_log import audit_page, change_state, close_hint, read_hint, save_hint
+from store.records.hint import Hint
+from store.records.node import Node
+from store.tables import hint_tables
 
 from .conftest import NOW, QUIET, Clock
 
@@ -117,7 +117,7 @@ def test_what_came_of_hints_is_told(client: TestClient, engine: sa.Engine) -> No
     put(engine, "h1", "expired", **made)
     outcome = {"hint": "h1", "judged": NOW, "right": True, "lead_s": 60.0, "held_gpu_h": 8.0, "saved_gpu_h": None}
     with writing(engine).begin() as connection:
-        connection.execute(schema.hint_outcomes.insert().values(**outcome))
+        connection.execute(hint_tables.hint_outcomes.insert().values(**outcome))
     put(engine, "waits", "sent", evidence={"release": {"since": "x"}})
     put(engine, "case", "sent", evidence={"release": {"since": "x"}, "repair": {"tries": 3}})
     answer = client.get("/api/v1/hints/outcomes").json()

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 from stored_run import store_run
 
 from cli.main import foreshock
-from store.database import open_database
+from store.database.connections import open_database
 
 
 @pytest.fixture

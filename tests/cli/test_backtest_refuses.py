@@ -11,10 +11,8 @@ from click.testing import CliRunner, Result
 from fleet_store import day, fill, node, outage, put
 
 from cli.main import foreshock
-from predictor import features
-from predictor.feature import Feature
-from predictor.history import DAY_MS, FAR_FUTURE_MS, History
-from predictor.rows import Rows
+from predictor.dataset import matrix
+from predictor.history.arrays import DAY_MS, FAR_FUTURE_MS, Feature, History, Rows
 
 Values = np.ndarray
 
@@ -50,8 +48,8 @@ def plant(monkeypatch: pytest.MonkeyPatch, leak: Callable[[History, Rows], Value
     """One more maker of features."""
     feature = Feature("planted", "planted", None)
     maker = SimpleNamespace(FEATURES=(feature,), compute=lambda history, rows: {"planted": leak(history, rows)})
-    monkeypatch.setattr(features, "MAKERS", (*features.MAKERS, maker))
-    monkeypatch.setattr(features, "FIXED", (*features.FIXED, feature))
+    monkeypatch.setattr(matrix, "MAKERS", (*matrix.MAKERS, maker))
+    monkeypatch.setattr(matrix, "FIXED", (*matrix.FIXED, feature))
 
 
 def mortal(engine: sa.Engine) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from real.programs import wait_for
 
-from cli.children import Children
-from cli.errors import Failure
+from cli.console.errors import Failure
+from cli.processes.children import Children
 
 
 def alive(pid: int) -> bool:

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cli.clock import ReplayClock, read_clock, real_clock
-from store.event import RecordError
+from cli.replay.clock import ReplayClock, read_clock, real_clock
+from store.records.event import RecordError
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 EPOCH = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -7,12 +7,12 @@ import click
 import pytest
 import yaml
 
-from api.auth import hash_token
-from api.settings import SCOPES, ApiSettings
-from cli.config import is_loopback, load_settings
+from api.edge.auth import hash_token
+from api.server.settings import SCOPES, ApiSettings
+from cli.config.server import is_loopback, load_settings
 from goodput.formulas.shape import Shape
-from schedulers.settings import Budgets
-from store.retention import Keep
+from schedulers.policy.settings import Budgets
+from store.database.retention import RetentionPeriods
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "foreshock.example.yaml"
 SECRET = "whsec_c2hvd24taW4tYW4tZXhhbXBsZS1vbmx5LTEyMzQ="
@@ -103,7 +103,7 @@ def test_most_nodes_cannot_be_left_alone(tmp_path: Path) -> None:
 def test_how_long_things_are_kept_may_be_said_and_not_be_too_short(tmp_path: Path) -> None:
     """What is not named stays for ever; the environment speaks too; the model keeps its past."""
     settings = load(tmp_path, "keep: {events_days: 60, scores_days: null}\n", FORESHOCK_KEEP__TELEMETRY_DAYS="30")
-    assert settings.keep == Keep(events_days=60, telemetry_days=30)
+    assert settings.keep == RetentionPeriods(events_days=60, telemetry_days=30)
     for text in ("keep: {events_days: 28}", "keep: {telemetry_days: 1.5}", "keep: {scores_days: 0}"):
         assert "keep, " in refused(tmp_path, text)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.config import load_settings
-from cli.errors import Failure
+from cli.config.server import load_settings
+from cli.console.errors import Failure
 from schedulers.registry import ACTUATORS, ActuatorKind
 
 

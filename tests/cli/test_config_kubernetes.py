@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.config import load_settings
-from cli.errors import Failure
-from schedulers.kubernetes.settings import KubernetesSettings
+from cli.config.server import load_settings
+from cli.console.errors import Failure
+from schedulers.kubernetes.access import KubernetesSettings
 
 WHOLE = """
 schedulers:

@@ -7,13 +7,13 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
-from cli.hints import hints
-from cli.person import person
-from schedulers.kill_switch import effective_stop
-from schedulers.settings import Policy
-from store.database import writing
-from store.hint_log import audit_page
-from store.trips import note_trip
+from cli.commands.hints import hints
+from cli.console.output import person
+from schedulers.policy.kill_switch import effective_stop
+from schedulers.policy.settings import Policy
+from store.database.connections import writing
+from store.hints.hint_log import audit_page
+from store.hints.stops import note_trip
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 

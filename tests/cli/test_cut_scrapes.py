@@ -13,13 +13,13 @@ import httpx2
 import pytest
 from real.patience import patience
 
-from cli import replay
-from cli.clock import ReplayClock
-from cli.replay import exporter
+from cli.replay import exporter as replay
+from cli.replay.clock import ReplayClock
+from cli.replay.exporter import exporter
+from collectors.agent.metrics_server import MetricsServer
 from collectors.metrics import SidecarMetrics
-from collectors.metrics_server import MetricsServer
-from simulator.cluster import simulate
-from simulator.settings import Settings
+from simulator.simulation import simulate
+from simulator.site import SimulationSettings
 
 # More than the sockets between two programs hold: whoever answers waits for the reader.
 LARGE = b"# a line of a page\n" * 2_000_000
@@ -30,7 +30,7 @@ T0 = datetime(2025, 3, 1, tzinfo=UTC)
 def demo_page(monkeypatch: pytest.MonkeyPatch, page: Callable[[], bytes]) -> Iterator[str]:
     """The demo's exporter."""
     monkeypatch.setattr(replay, "exposition", lambda *_: page().decode())
-    cluster = simulate(Settings(nodes=8, days=20, seed=3, rate_per_1000_node_days=0.01))
+    cluster = simulate(SimulationSettings(nodes=8, days=20, seed=3, rate_per_1000_node_days=0.01))
     with exporter(cluster, ReplayClock(T0, T0, epoch=T0, speed=1.0)) as url:
         yield url
 

@@ -15,10 +15,10 @@ import pytest
 from click.testing import CliRunner
 from real.patience import patience
 
-import cli.dashboard as room
-from cli.dashboard import Place, command, dashboard, running, stop
-from cli.errors import Failure
-from cli.ports import free_port
+from cli.commands import dashboard as room
+from cli.commands.dashboard import DashboardAddress, command, dashboard, running, stop
+from cli.console.errors import Failure
+from cli.processes.children import free_port
 
 FORESHOCK = Path(sys.executable).with_name("foreshock")
 
@@ -119,7 +119,7 @@ def test_a_child_that_never_answers_is_given_up_on_and_stopped(monkeypatch: pyte
     monkeypatch.setattr(room, "START_S", 0.3)
     seen: list[Any] = []
     monkeypatch.setattr(room, "stop", lambda child: (seen.append(child), stop(child)))
-    with pytest.raises(Failure, match="did not answer at"), running(Place("http://x", port=free_port())):
+    with pytest.raises(Failure, match="did not answer at"), running(DashboardAddress("http://x", port=free_port())):
         pass
     assert seen[0].returncode == -signal.SIGTERM
 
@@ -141,7 +141,7 @@ def test_a_stubborn_child_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_child_sends_nothing_home_and_shows_no_traceback() -> None:
     """Settings come as flags, the token as a file name."""
-    line = command(Place("http://api:1", "::1", 8502, Path("/etc/foreshock/token")))
+    line = command(DashboardAddress("http://api:1", "::1", 8502, Path("/etc/foreshock/token")))
     assert line[1:4] == ["-m", "streamlit", "run"]
     assert Path(line[4]).name == "app.py"
     for flag in (
@@ -167,12 +167,12 @@ def test_the_child_sends_nothing_home_and_shows_no_traceback() -> None:
 )
 def test_the_printed_address_can_be_opened_on_this_machine(host: str, url: str) -> None:
     """0.0.0.0 is no address to open."""
-    assert Place("http://x", host).url == url
+    assert DashboardAddress("http://x", host).url == url
 
 
 def test_nothing_beside_the_entry_bears_the_name_of_a_room() -> None:
     """Streamlit puts the folder of app.py first on the path: such a name would hide the room."""
-    entry = Path(command(Place("http://x"))[4])
+    entry = Path(command(DashboardAddress("http://x"))[4])
     rooms = {
         "store",
         "parsers",

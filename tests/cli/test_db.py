@@ -8,15 +8,16 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
-from cli.db import db
-from store import schema
-from store.append import append_events, append_outages, append_rollups
-from store.database import newest_revision, writing
-from store.event import Device, Event
-from store.lease import acquire
-from store.outage import Outage
-from store.partitions import ensure_days
-from store.telemetry import Rollup, hour_of
+from cli.commands.db import db
+from store.database.connections import newest_revision, writing
+from store.database.coordination import acquire
+from store.database.partitions import ensure_days
+from store.events.append import append_events, append_outages
+from store.records.event import Device, Event
+from store.records.outage import Outage
+from store.records.telemetry import Rollup, hour_of
+from store.tables import hint_tables, schema
+from store.telemetry.hours import append_rollups
 
 NOW = datetime.now(UTC)
 
@@ -70,7 +71,8 @@ def test_prune_deletes_what_is_old_and_only_that(engine: sa.Engine) -> None:
     assert json.loads(result.output) == expected
     with engine.connect() as connection:
         left = {
-            t.name: connection.scalar(sa.select(sa.func.count()).select_from(t)) for t in schema.metadata.sorted_tables
+            t.name: connection.scalar(sa.select(sa.func.count()).select_from(t))
+            for t in hint_tables.metadata.sorted_tables
         }
     assert (left["events"], left["telemetry"], left["scores"], left["outages"]) == (30, 30, 30, 50)
     assert left["event_days"] == 20
@@ -114,7 +116,7 @@ def test_status_says_what_is_there(any_engine: sa.Engine) -> None:
     url = any_engine.url.render_as_string(hide_password=False)
     told = json.loads(run("status", "--db", url, "--json").output)
     tables = {row["table"]: row for row in told["tables"]}
-    assert set(tables) == set(schema.metadata.tables)
+    assert set(tables) == set(hint_tables.metadata.tables)
     assert (tables["events"]["rows"], tables["outages"]["rows"], tables["hints"]["rows"]) == (3, 3, 0)
     assert datetime.fromisoformat(tables["events"]["newest"]) == NOW - timedelta(minutes=1)
     assert datetime.fromisoformat(tables["scores"]["oldest"]) == NOW - timedelta(days=2, minutes=1)

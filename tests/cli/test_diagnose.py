@@ -11,13 +11,13 @@ from fault_events import at, iteration, job, lost_port, program_error, xid
 from hand_made_run import saved
 
 from cli.main import foreshock
-from diagnosis.incidents_table import update_incidents
-from store.append import append_events, append_jobs, append_nodes, append_outages
-from store.database import writing
-from store.event import Event, format_time
-from store.job import Job
-from store.node import Node
-from store.outage import Outage
+from diagnosis.incidents.incidents_table import update_incidents
+from store.database.connections import writing
+from store.events.append import append_events, append_jobs, append_nodes, append_outages
+from store.records.event import Event, format_time
+from store.records.job import Job
+from store.records.node import Node
+from store.records.outage import Outage
 
 LEDGER = {"run", "nodes", "gpus", "start", "end", "wall_s", "buckets", "goodput", "interruptions"}
 BUCKETS = (

@@ -6,8 +6,8 @@ from pathlib import Path
 import sqlalchemy as sa
 from click.testing import CliRunner
 
-from cli.doctor import doctor
-from store.database import newest_revision
+from cli.commands.doctor import doctor
+from store.database.connections import newest_revision
 
 
 def checks(*args: str) -> tuple[int, dict[str, dict[str, str]]]:

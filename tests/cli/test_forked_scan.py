@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.forked_scan import forked_scan, picked_at
-from parsers.kernel import FORMAT, KernelParser
-from parsers.lines import ReadError
-from parsers.parser import MAX_LINE, Context, decode, parse
-from parsers.scan import Picked, Picker, numbered
-from store.event import Event
+from cli.archive.log_input import forked_scan, picked_at
+from parsers.formats.kernel import FORMAT, KernelParser
+from parsers.text.lines import ReadError
+from parsers.text.parser import MAX_LINE, Context, decode, parse
+from parsers.text.scan import LineSelection, LineSelector, numbered
+from store.records.event import Event
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/kernel"
 XID = b"2025-03-01T04:05:06Z gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, x\n"
@@ -20,7 +20,7 @@ LONG = b"2025-03-01T04:05:06Z gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 48, " 
 # Newer Pythons warn of a fork beside threads; a test runner has some.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 assert FORMAT.signs is not None
-PICK = Picker(FORMAT.signs)
+PICK = LineSelector(FORMAT.signs)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def opened(tmp_path: Path) -> Iterator[int]:
     os.close(descriptor)
 
 
-def events(picked: Iterator[Picked]) -> list[Event]:
+def events(picked: Iterator[LineSelection]) -> list[Event]:
     """What is decoded of blocks."""
     return list(decode(KernelParser(Context(year=2026)), numbered(picked)))
 
@@ -114,7 +114,7 @@ def test_a_process_that_dies_is_an_error(opened: int) -> None:
     """A system out of memory kills; what it should have found is not silently missing."""
     os.write(opened, XID)
 
-    def die(_block: bytearray, _start: int, _end: int) -> Picked:
+    def die(_block: bytearray, _start: int, _end: int) -> LineSelection:
         os._exit(9)
 
     with pytest.raises(ReadError, match="ended early"):

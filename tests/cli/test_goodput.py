@@ -8,12 +8,12 @@ import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
 from cli.main import foreshock
-from diagnosis.incidents_table import update_incidents
-from store.append import append_events, append_jobs, append_nodes
-from store.database import open_database, writing
-from store.event import Attribute, Device, Event
-from store.job import Job
-from store.node import Node
+from diagnosis.incidents.incidents_table import update_incidents
+from store.database.connections import open_database, writing
+from store.events.append import append_events, append_jobs, append_nodes
+from store.records.event import Attribute, Device, Event
+from store.records.job import Job
+from store.records.node import Node
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 

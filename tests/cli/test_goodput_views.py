@@ -9,12 +9,12 @@ import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
 from cli.main import foreshock
-from store.append import append_events, append_jobs, append_nodes
-from store.database import writing
-from store.event import Device, Event
-from store.job import Job
-from store.losses import BY
-from store.node import Node
+from store.database.connections import writing
+from store.events.append import append_events, append_jobs, append_nodes
+from store.records.event import Device, Event
+from store.records.job import Job
+from store.records.node import Node
+from store.runs.losses import LOSS_KEYS
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 
@@ -48,7 +48,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(foreshock, ["goodput", *arguments])
 
 
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", LOSS_KEYS)
 def test_losses_are_told_by_each_of_them(url: str, by: str) -> None:
     """As a table and as JSON; the rows sum to the total."""
     told = json.loads(run("--db", url, "--by", by, "--json").stdout)

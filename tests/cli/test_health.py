@@ -17,9 +17,9 @@ from click.testing import CliRunner, Result
 from real.foreshock import free_port, serve
 
 from cli.main import foreshock
-from store.database import migrate, open_database, writing
-from store.hint import Hint
-from store.hint_log import save_hint
+from store.database.connections import migrate, open_database, writing
+from store.hints.hint_log import save_hint
+from store.records.hint import Hint
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "deploy" / "slurm" / "foreshock-health"

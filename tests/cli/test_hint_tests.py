@@ -9,14 +9,14 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
-from cli.hints import hints
-from store import schema
-from store.append import append_nodes
-from store.database import writing
-from store.hint import Hint
-from store.hint_log import audit_page, close_hint, save_hint
-from store.node import Node
-from store.validations import validations_of
+from cli.commands.hints import hints
+from store.database.connections import writing
+from store.events.append import append_nodes
+from store.hints.hint_log import audit_page, close_hint, save_hint
+from store.hints.validations import validations_of
+from store.records.hint import Hint
+from store.records.node import Node
+from store.tables import hint_tables
 
 # The command takes the real time.
 NOW = datetime.now(UTC)
@@ -36,7 +36,7 @@ def url(engine: sa.Engine) -> str:
             save_hint(connection, old, NOW - 4 * DAY, {})
             close_hint(connection, old, "expired", NOW - 3 * DAY, "policy")
             row = {"hint": ident, "judged": NOW, "right": right, "lead_s": 7200.0, "held_gpu_h": 12.25}
-            connection.execute(schema.hint_outcomes.insert().values(**row))
+            connection.execute(hint_tables.hint_outcomes.insert().values(**row))
     return engine.url.render_as_string()
 
 

@@ -10,14 +10,13 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
-from cli.hints import hints
-from schedulers.outgoing import delivery_of
-from store.database import open_database, writing
-from store.delivery_log import Attempt, log_attempt
-from store.hint import Hint
-from store.hint_log import audit_page, read_hint, save_hint
-from store.outbox import owe
-from store.placements import Placement, save_placements
+from cli.commands.hints import hints
+from schedulers.reconcile.delivery import delivery_of
+from store.database.connections import open_database, writing
+from store.hints.hint_log import audit_page, read_hint, save_hint
+from store.hints.holds import SchedulerHold, save_holds
+from store.hints.outbox import DeliveryAttempt, log_attempt, queue_deliveries
+from store.records.hint import Hint
 
 # The command takes the real time, so the hints here are of today.
 NOW = datetime.now(UTC)
@@ -70,10 +69,10 @@ def test_what_each_scheduler_has_of_a_hint_is_told(url: str, engine: sa.Engine) 
     """In a word each; nothing of a hint that none was asked of."""
     with writing(engine).begin() as connection:
         rows = [
-            Placement("h2", "slurm", "gpu-002", "cordon", "confirmed", 1, NOW, NOW, NOW),
-            Placement("h2", "kube", "gpu-002", "cordon", "foreign", 2, NOW, NOW, NOW, "maintenance"),
+            SchedulerHold("h2", "slurm", "gpu-002", "cordon", "confirmed", 1, NOW, NOW, NOW),
+            SchedulerHold("h2", "kube", "gpu-002", "cordon", "foreign", 2, NOW, NOW, NOW, "maintenance"),
         ]
-        save_placements(connection, rows)
+        save_holds(connection, rows)
     lines = run("list", "--db", url).output.splitlines()
     assert "SCHEDULERS" in lines[0]
     assert "kube: foreign, slurm: confirmed" in lines[2]
@@ -135,8 +134,8 @@ def tried(url: str, state: str = "failed", hint: str = "h2") -> str:
         found = read_hint(connection, hint)
         assert found is not None
         delivery = delivery_of(found, "cordon", "ops", "act", NOW)
-        owe(connection, [replace(delivery, attempts=1, state=state, last_error="HTTP 500")])
-        log_attempt(connection, Attempt(delivery.id, hint, "ops", NOW, "retry", 500, 0.25, "HTTP 500"))
+        queue_deliveries(connection, [replace(delivery, attempts=1, state=state, last_error="HTTP 500")])
+        log_attempt(connection, DeliveryAttempt(delivery.id, hint, "ops", NOW, "retry", 500, 0.25, "HTTP 500"))
     engine.dispose()
     return delivery.id
 

@@ -12,8 +12,8 @@ import uvicorn
 from real.patience import patience
 from uvicorn.server import ServerState
 
-from cli import http_protocol
-from cli.http_protocol import MOST_HEADER_BYTES, PatientProtocol
+from cli.processes import http_protocol
+from cli.processes.http_protocol import MOST_HEADER_BYTES, PatientProtocol
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 

@@ -18,10 +18,10 @@ from fault_events import at, iteration, job, xid
 from real.programs import wait_for
 
 from cli.main import COMMANDS, foreshock, help_of
-from diagnosis.incidents_table import update_incidents
-from store.append import append_events, append_jobs, append_nodes
-from store.database import migrate, open_database, writing
-from store.node import Node
+from diagnosis.incidents.incidents_table import update_incidents
+from store.database.connections import migrate, open_database, writing
+from store.events.append import append_events, append_jobs, append_nodes
+from store.records.node import Node
 
 ROOT = Path(__file__).parents[2]
 MAIN = [sys.executable, "-c", "from cli.main import main; main()"]

@@ -10,10 +10,8 @@ import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
 from cli.main import foreshock
-from store.database import migrate, open_database, writing
-from store.model import StoredModel
-from store.model_roles import note_training
-from store.save_scores import save_model
+from store.database.connections import migrate, open_database, writing
+from store.models.registry import StoredModel, note_training, save_model
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 MODEL = StoredModel("now", NOW, NOW, 24, ("a",), {"holdout": {"average_precision": 0.25}}, b"x", "d", why="the first")

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from cli.errors import Failure
-from cli.open import open_store
-from store.database import newest_revision, revision
+from cli.console.errors import Failure
+from cli.console.store import open_store
+from store.database.connections import newest_revision, revision
 
 
 def refused(url: str, create: bool = False) -> str:

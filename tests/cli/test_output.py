@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from cli.errors import CheckFailed, Failure
-from cli.output import print_json, print_line, print_table
+from cli.console.errors import CheckFailed, Failure
+from cli.console.output import print_json, print_line, print_table
 
 
 def test_a_table_is_as_wide_as_its_widest_cell_and_ends_without_blanks(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from parsers.registry import PARSERS
-from parsers.scan import LARGE_BYTES
+from parsers.text.scan import LARGE_BYTES
 
 ROOT = Path(__file__).parents[2]
 XID = "NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, name=python, GPU has fallen off the bus."

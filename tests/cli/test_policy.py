@@ -10,18 +10,17 @@ import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
 from cli.main import foreshock
-from diagnosis.incidents_table import update_incidents
-from schedulers.policy_version import canonical, version_of
-from schedulers.settings import Budgets, Policy
-from store.append import append_events, append_jobs, append_nodes, append_outages
-from store.database import migrate, open_database, writing
-from store.event import Event
-from store.job import Job
-from store.ledgers import StoredLedger, save_ledger
-from store.losses import Loss
-from store.node import Node
-from store.outage import Outage
-from store.policy_log import note_policy
+from diagnosis.incidents.incidents_table import update_incidents
+from schedulers.policy.settings import Budgets, Policy, canonical, version_of
+from store.database.connections import migrate, open_database, writing
+from store.events.append import append_events, append_jobs, append_nodes, append_outages
+from store.hints.policy_history import note_policy
+from store.records.event import Event
+from store.records.job import Job
+from store.records.node import Node
+from store.records.outage import Outage
+from store.runs.ledgers import StoredLedger, save_ledger
+from store.runs.losses import Loss
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "policy.example.yaml"
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)

@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 import pytest
 
-from cli.config import load_settings, read_policy
-from cli.policy_source import PolicyFiles
-from schedulers.settings import Policy
+from cli.config.policy_source import PolicyFiles
+from cli.config.server import load_settings, read_policy
+from schedulers.policy.settings import Policy
 
 
 class Ticks:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.errors import Failure
-from cli.policy_table import POLICY_KEYS, check_policy_file, policy_of, read_yaml
-from schedulers.settings import Policy, Validity
+from cli.config.policy_table import POLICY_KEYS, check_policy_file, policy_of, read_yaml
+from cli.console.errors import Failure
+from schedulers.policy.settings import Policy, Validity
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "policy.example.yaml"
 

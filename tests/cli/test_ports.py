@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from cli.errors import Failure
-from cli.ports import free_port
+from cli.console.errors import Failure
+from cli.processes.children import free_port
 
 
 def test_a_free_port_is_the_wanted_one() -> None:

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from click.testing import CliRunner, Result
 from fleet_store import day, fill, fill_trained
 
+from cli.commands.predict import bar
 from cli.main import foreshock
-from cli.predict import bar
-from store.event import format_time
+from store.records.event import format_time
 
 
 @pytest.fixture

@@ -23,10 +23,10 @@ from real.foreshock import free_port
 from real.patience import patience
 from real.postgres import Postgres
 
-from api.settings import ApiSettings, Limits
-from cli.errors import Failure
-from cli.processes import Member, listen, shown
-from cli.serve import serve, share_of
+from api.server.settings import ApiSettings, RequestLimits
+from cli.commands.serve import serve, share_of
+from cli.console.errors import Failure
+from cli.processes.servers import Member, listen, shown
 
 COMMAND = (sys.executable, "-m", "foreshock", "serve")
 PATIENCE_S = patience(120.0)
@@ -114,7 +114,7 @@ def test_sqlite_has_one_process(tmp_path: Path) -> None:
 
 def test_a_rate_is_shared_out() -> None:
     """Together they let through what one would; what goes by process stays."""
-    limits = Limits(requests_per_s=100.0, bytes_per_s=0.0, max_writes=7)
+    limits = RequestLimits(requests_per_s=100.0, bytes_per_s=0.0, max_writes=7)
     shared = share_of(ApiSettings(limits=limits), 4).limits
     assert (shared.requests_per_s, shared.bytes_per_s, shared.max_writes) == (25.0, 0.0, 7)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.read_ahead import read_ahead
+from cli.archive.log_input import read_ahead
 
 
 def test_items_come_in_order() -> None:

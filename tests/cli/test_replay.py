@@ -7,24 +7,24 @@ import httpx2
 import pytest
 from real.patience import patience
 
-from cli.clock import ReplayClock
-from cli.replay import LEAD, Feeder, choose_stretch, exporter, feeder
-from parsers.dcgm import samples
-from parsers.parser import Context
-from simulator.cluster import Cluster, simulate
-from simulator.replay import Entry
-from simulator.settings import Settings
+from cli.replay.clock import ReplayClock
+from cli.replay.exporter import LEAD, Feeder, choose_stretch, exporter, feeder
+from parsers.formats.dcgm import samples
+from parsers.text.parser import Context
+from simulator.output.archive import OutputLine
+from simulator.simulation import SimulatedCluster, simulate
+from simulator.site import SimulationSettings
 
 T0 = datetime(2025, 3, 1, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Cluster:
+def cluster() -> SimulatedCluster:
     """A small cluster with a few failures."""
-    return simulate(Settings(nodes=32, days=60, seed=4, rate_per_1000_node_days=12.0))
+    return simulate(SimulationSettings(nodes=32, days=60, seed=4, rate_per_1000_node_days=12.0))
 
 
-def test_the_stretch_holds_a_failure_that_could_be_seen_coming(cluster: Cluster) -> None:
+def test_the_stretch_holds_a_failure_that_could_be_seen_coming(cluster: SimulatedCluster) -> None:
     """It begins long enough before the failure, which stops the run."""
     stretch = choose_stretch(cluster)
     shown = [
@@ -36,7 +36,7 @@ def test_the_stretch_holds_a_failure_that_could_be_seen_coming(cluster: Cluster)
     assert stretch.end <= cluster.settings.moment(cluster.settings.length_ms)
 
 
-def test_most_of_the_time_is_history(cluster: Cluster) -> None:
+def test_most_of_the_time_is_history(cluster: SimulatedCluster) -> None:
     """A model needs failures to learn from."""
     settings = cluster.settings
     assert choose_stretch(cluster).start >= settings.moment(int(settings.length_ms * 0.6))
@@ -44,7 +44,7 @@ def test_most_of_the_time_is_history(cluster: Cluster) -> None:
 
 def test_without_a_visible_failure_the_last_days_are_shown() -> None:
     """A calm cluster is replayed all the same."""
-    calm = simulate(Settings(nodes=8, days=20, seed=3, rate_per_1000_node_days=0.01))
+    calm = simulate(SimulationSettings(nodes=8, days=20, seed=3, rate_per_1000_node_days=0.01))
     stretch = choose_stretch(calm)
     assert stretch.end == calm.settings.moment(calm.settings.length_ms)
     assert stretch.start < stretch.end
@@ -52,7 +52,7 @@ def test_without_a_visible_failure_the_last_days_are_shown() -> None:
 
 def test_a_line_is_written_when_its_moment_comes_and_not_before(tmp_path: Path) -> None:
     """Two lines, a minute apart, into two files."""
-    lines = [Entry(T0, "kernel", "one"), Entry(T0 + timedelta(minutes=1), "training/llm", "two")]
+    lines = [OutputLine(T0, "kernel", "one"), OutputLine(T0 + timedelta(minutes=1), "training/llm", "two")]
     feed = Feeder(lines, tmp_path)
     assert feed.feed(T0 - timedelta(seconds=1)) == 0
     assert feed.feed(T0) == 1
@@ -65,7 +65,7 @@ def test_a_line_is_written_when_its_moment_comes_and_not_before(tmp_path: Path) 
 
 def test_lines_of_one_file_keep_their_order(tmp_path: Path) -> None:
     """What is due at once is appended as it was written."""
-    feed = Feeder([Entry(T0 + timedelta(seconds=i), "kernel", str(i)) for i in range(50)], tmp_path)
+    feed = Feeder([OutputLine(T0 + timedelta(seconds=i), "kernel", str(i)) for i in range(50)], tmp_path)
     for second in (10, 20, 60):
         feed.feed(T0 + timedelta(seconds=second))
     assert (tmp_path / "kernel.log").read_text().split() == [str(i) for i in range(50)]
@@ -73,11 +73,11 @@ def test_lines_of_one_file_keep_their_order(tmp_path: Path) -> None:
 
 def test_every_target_is_a_source_of_the_sidecar(tmp_path: Path) -> None:
     """Each file comes with its format: the sidecar follows files that are not there yet."""
-    feed = Feeder([Entry(T0, "kernel", "x"), Entry(T0, "training/llm", "y")], tmp_path)
+    feed = Feeder([OutputLine(T0, "kernel", "x"), OutputLine(T0, "training/llm", "y")], tmp_path)
     assert feed.sources() == [f"file:{tmp_path}/kernel.log:kernel", f"file:{tmp_path}/training/llm:training"]
 
 
-def test_the_feeder_of_a_stretch_holds_its_lines_only(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_feeder_of_a_stretch_holds_its_lines_only(cluster: SimulatedCluster, tmp_path: Path) -> None:
     """Nothing before the start, nothing after the end."""
     stretch = choose_stretch(cluster)
     feed = feeder(cluster, stretch, tmp_path)
@@ -87,7 +87,7 @@ def test_the_feeder_of_a_stretch_holds_its_lines_only(cluster: Cluster, tmp_path
     assert feed.waiting == 0
 
 
-def test_the_exporter_shows_the_gpus_of_the_replayed_moment(cluster: Cluster) -> None:
+def test_the_exporter_shows_the_gpus_of_the_replayed_moment(cluster: SimulatedCluster) -> None:
     """A scrape gives samples of every node that reports, with the replay's time, not the real one."""
     stretch = choose_stretch(cluster)
     moment = stretch.start + timedelta(hours=1)

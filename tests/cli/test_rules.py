@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import foreshock
-from store.append import append_events
-from store.database import migrate, open_database, writing
-from store.event import Event
-from store.rules_log import note_rules
+from store.database.connections import migrate, open_database, writing
+from store.events.append import append_events
+from store.hints.policy_history import note_rules
+from store.records.event import Event
 
 RULES = "faults: [{kind: xid, code: 79, severity: warning}]\npatterns: [{name: stall, match: 'stall on (?P<name>.*)'}]"
 

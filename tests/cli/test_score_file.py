@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.errors import Failure
-from cli.score_file import read_scores
+from cli.config.policy_trial import read_scores
+from cli.console.errors import Failure
 
 NOW = datetime(2025, 3, 1, tzinfo=UTC)
 

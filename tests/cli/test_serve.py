@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from real.patience import patience
 
-from cli.serve import serve
+from cli.commands.serve import serve
 
 COMMAND = (sys.executable, "-c", "from cli.main import main; main()", "serve")
 

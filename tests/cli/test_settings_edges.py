@@ -14,18 +14,18 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.settings import ApiSettings
-from cli.config import load_settings, secret
-from cli.db import db
-from cli.errors import Failure
-from cli.fill import check_keys, convert, fill, listed, mapping
-from cli.hints import hints
-from cli.open import open_store
-from cli.serve import serve
-from schedulers.settings import Policy
-from store.database import migrate, open_database, writing
-from store.hint import Hint
-from store.hint_log import audit_page, save_hint
+from api.server.settings import ApiSettings
+from cli.commands.db import db
+from cli.commands.hints import hints
+from cli.commands.serve import serve
+from cli.config.fill import check_keys, convert, fill, listed, mapping
+from cli.config.server import load_settings, secret
+from cli.console.errors import Failure
+from cli.console.store import open_store
+from schedulers.policy.settings import Policy
+from store.database.connections import migrate, open_database, writing
+from store.hints.hint_log import audit_page, save_hint
+from store.records.hint import Hint
 
 SECRET = "whsec_c2hvd24taW4tYW4tZXhhbXBsZS1vbmx5LTEyMzQ="
 NOW = datetime.now(UTC)

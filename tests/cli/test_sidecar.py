@@ -7,11 +7,11 @@ from zoneinfo import ZoneInfo
 import pytest
 from click.testing import CliRunner
 
-from cli.errors import Failure
+from cli.config.sidecar import File, load, settings_from
+from cli.console.errors import Failure
 from cli.main import foreshock
-from cli.sidecar_config import File, load, settings_from
-from collectors.sidecar import DEFAULT_PORT
-from collectors.supervisor import Source
+from collectors.agent.sidecar import DEFAULT_PORT
+from collectors.agent.supervisor import SourceSpec
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -35,7 +35,7 @@ def test_options_win_over_the_environment_and_that_over_the_file(tmp_path: Path)
     options = {"server": "http://option:2", "source": (), "port": 0, "spool": None}
     settings = settings_from(options, file, environ)
     assert (settings.servers, settings.node, settings.port) == (("http://option:2",), "from-environment", 0)
-    assert settings.sources == (Source("kmsg"), Source("journal"))
+    assert settings.sources == (SourceSpec("kmsg"), SourceSpec("journal"))
     assert settings.scrape_interval_s == 5.0
     assert settings.zone == ZoneInfo("Europe/Berlin")
     assert settings.listen == "127.0.0.1"
@@ -44,9 +44,9 @@ def test_options_win_over_the_environment_and_that_over_the_file(tmp_path: Path)
 def test_a_source_may_be_one_word_in_the_file_and_several_on_the_line() -> None:
     """The line's replace the file's."""
     one = settings_from({"source": ()}, file_of({"server": "http://x", "source": "kmsg"}), {})
-    assert (one.sources, one.port) == ((Source("kmsg"),), DEFAULT_PORT)
+    assert (one.sources, one.port) == ((SourceSpec("kmsg"),), DEFAULT_PORT)
     both = settings_from({"source": ("journal", "file:/a b")}, file_of({"server": "http://x", "source": "kmsg"}), {})
-    assert both.sources == (Source("journal"), Source("file:/a b"))
+    assert both.sources == (SourceSpec("journal"), SourceSpec("file:/a b"))
 
 
 def test_the_spool_is_where_systemd_says(tmp_path: Path) -> None:

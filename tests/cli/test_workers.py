@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 from fleet_store import fill
 
 from cli.main import foreshock
-from cli.workers import workers
-from predictor import executor
+from cli.processes.workers import workers
+from predictor.dataset import executor
 
 
 @pytest.fixture

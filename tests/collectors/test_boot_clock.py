@@ -3,16 +3,16 @@
 import orjson
 import pytest
 
-from collectors.boot_clock import BootClock, Reading
+from collectors.sources.kmsg import BootClock, ClockReading
 
 S = 1_000_000
 WALL, MONOTONIC = 1_740_800_000 * S, 1000 * S
-START = Reading(WALL, MONOTONIC)
+START = ClockReading(WALL, MONOTONIC)
 
 
-def later(seconds: float, step_s: float = 0.0) -> Reading:
+def later(seconds: float, step_s: float = 0.0) -> ClockReading:
     """The clocks some time on, the wall clock stepped meanwhile."""
-    return Reading(WALL + int((seconds + step_s) * S), MONOTONIC + int(seconds * S))
+    return ClockReading(WALL + int((seconds + step_s) * S), MONOTONIC + int(seconds * S))
 
 
 def test_a_stamp_counts_from_boot() -> None:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from real.patience import patience
 
-from collectors import changes, follow, many_files
-from collectors.changes import Changes, tells
-from collectors.collector import Collected, Collector, SourceSettings
+from collectors.collector import Collector, CollectorTurn, SourceSettings, Wake
+from collectors.files import changes, follow
+from collectors.files.changes import Changes, reports_writes
 from collectors.registry import make_collector
-from collectors.wake import Wake
-from store.event import Event
+from collectors.sources import file
+from store.records.event import Event
 
 SETTINGS = SourceSettings(node="gpu-017", poll_interval_s=0.01, rotation_grace_s=0.05)
 LONG_S = 3600.0
@@ -51,8 +51,8 @@ def heard() -> Iterator[Changes]:
 def no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not heard of is never seen: a test that waits for it would not end."""
     monkeypatch.setattr(follow, "UNHEARD_S", LONG_S)
-    monkeypatch.setattr(many_files, "UNHEARD_S", LONG_S)
-    monkeypatch.setattr(many_files, "_LOOK_S", 0.0)
+    monkeypatch.setattr(file, "UNHEARD_S", LONG_S)
+    monkeypatch.setattr(file, "_LOOK_S", 0.0)
 
 
 class Following:
@@ -206,7 +206,7 @@ def test_a_busy_log_ends_one_sleep_a_pause(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(("place", "expected"), [("/proc/self", False), ("/sys", False), ("/no/such/place", False)])
 def test_a_file_system_that_is_not_known_to_tell_is_not_trusted(place: str, expected: bool) -> None:
     """Whatever is in /proc changes without a word."""
-    assert tells(os.fsencode(place)) is expected
+    assert reports_writes(os.fsencode(place)) is expected
 
 
 def test_a_line_is_read_when_it_is_written(following: Following, tmp_path: Path, no_second_look: None) -> None:
@@ -289,8 +289,8 @@ def test_new_files_of_a_pattern_are_heard_and_quiet_ones_have_no_turn(
     assert sorted(following.next()) == [1, 2]
     following.settle()
     turns: list[str] = []
-    turn = many_files.FilesCollector._turn
-    monkeypatch.setattr(many_files.FilesCollector, "_turn", lambda self, path: turns.append(path) or turn(self, path))
+    turn = file.FilesCollector._turn
+    monkeypatch.setattr(file.FilesCollector, "_turn", lambda self, path: turns.append(path) or turn(self, path))
     assert following.after(append, tmp_path / "run3.log", xid(3)) == [3]
     following.settle()
     assert following.after(append, tmp_path / "run1.log", xid(4)) == [4]
@@ -342,7 +342,7 @@ def test_a_stop_ends_the_wait_of_a_quiet_source_at_once(tmp_path: Path, pattern:
     append(tmp_path / "kern.log", xid(1))
     following = Following(f"file:{tmp_path}/{pattern}:kernel")
     assert following.next() == [1]
-    turns: list[Collected] = []
+    turns: list[CollectorTurn] = []
     waiting = threading.Thread(target=lambda: turns.append(following.collector.collect(LONG_S)), daemon=True)
     waiting.start()
     following.collector.wake.set()

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from collectors import checkpoint_scan, checkpoints
 from collectors.collector import SourceError, SourceSettings
 from collectors.registry import make_collector
-from store.event import Event
+from collectors.sources import checkpoints
+from collectors.sources import checkpoints as checkpoint_scan
+from store.records.event import Event
 
 SETTINGS = SourceSettings(node="n1", interval_s=0.001)
 LONG_AGO = time.time() - 10_000
@@ -108,7 +109,7 @@ def test_a_save_that_was_told_as_whole_is_not_read_again(tmp_path: Path, monkeyp
     put(tmp_path / "checkpoint-5/trainer_state.json")
     watcher.look()
     read: list[str] = []
-    whole = checkpoint_scan.Scan.read
+    whole = checkpoint_scan.CheckpointScan.read
     monkeypatch.setattr(checkpoints.Scan, "read", lambda self, place: (read.append(place), whole(self, place))[1])
     assert watcher.look() == []
     assert read == []

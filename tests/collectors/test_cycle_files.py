@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from collectors import cycle_files
 from collectors.collector import SourceError, SourceSettings
 from collectors.registry import make_collector
-from store.event import Event
+from collectors.sources import nvrx
+from store.records.event import Event
 
 SETTINGS = SourceSettings(node="n1", interval_s=0.001)
 
@@ -84,7 +84,7 @@ def test_a_file_that_is_cut_short_is_read_again(tmp_path: Path) -> None:
 
 def test_only_the_newest_of_many_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cost of a look is bounded."""
-    monkeypatch.setattr(cycle_files, "MOST_FILES", 2)
+    monkeypatch.setattr(nvrx, "MOST_FILES", 2)
     for cycle in range(5):
         write(tmp_path, cycle)
     assert len(looks(f"nvrx:{tmp_path}")[0]) == 2

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from collectors.decoder import Decoder, number
-from parsers.parser import ParseError
-from store.event import Event
+from parsers.text.parser import ParseError
+from store.records.event import Event
 
 
 class PairParser:

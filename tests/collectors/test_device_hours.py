@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.device_hours import DeviceHours, rounded
-from store.telemetry import MAX_DEVICES, MAX_MEASURES, Rollup
+from collectors.telemetry.rollups import DeviceHours, rounded
+from store.records.telemetry import MAX_DEVICES, MAX_MEASURES, Rollup
 
 HOUR = datetime(2025, 3, 1, 4, tzinfo=UTC)
 

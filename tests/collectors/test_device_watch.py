@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from collectors.device_watch import MISSES, DeviceWatch
-from store.event import Event
-from store.telemetry import COUNTER_EVENTS, Sample
+from collectors.telemetry.samples import MISSES, DeviceWatch
+from store.records.event import Event
+from store.records.telemetry import COUNTER_EVENTS, Sample
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 URL = "http://127.0.0.1:9400/metrics"

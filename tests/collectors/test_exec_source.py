@@ -13,11 +13,10 @@ from real.opensm import PACKAGES, fabric, node_guid
 from real.patience import patience
 from real.programs import need, wait_for
 
-from collectors import command
-from collectors.collector import Collected, SourceError, SourceSettings
-from collectors.command import Command, Outcome
-from collectors.exec_source import ExecCollector
-from store.event import Event
+from collectors.collector import CollectorTurn, SourceError, SourceSettings
+from collectors.sources import exec as exec_source
+from collectors.sources.exec import Command, CommandOutcome, ExecCollector
+from store.records.event import Event
 
 SETTINGS = SourceSettings(node="gpu-017", interval_s=0.0001, timeout_s=patience(20.0))
 
@@ -33,7 +32,7 @@ class Runner:
     def __init__(self, spec: str, settings: SourceSettings = SETTINGS) -> None:
         self.spec, self.settings = spec, settings
         self.position: Any = None
-        self.last = Collected()
+        self.last = CollectorTurn()
         self.collector = ExecCollector(spec, settings)
         self.collector.open(None)
 
@@ -68,7 +67,7 @@ def make() -> Iterator[Callable[..., Runner]]:
         one.collector.close()
 
 
-def finished(words: list[str]) -> Outcome:
+def finished(words: list[str]) -> CommandOutcome:
     """A program's outcome."""
     running = Command(words, patience(20.0))
     outcome = running.wait(patience(30.0))
@@ -108,17 +107,19 @@ def test_a_program_has_a_clean_environment_and_the_lowest_priority(monkeypatch: 
         "while (os.nice(0), os.sched_getscheduler(0)) != (19, os.SCHED_IDLE): time.sleep(0.01)\n"
         "print(os.getcwd())"
     )
-    assert finished([sys.executable, "-c", code]) == Outcome(b"/\n", None)
+    assert finished([sys.executable, "-c", code]) == CommandOutcome(b"/\n", None)
 
 
 def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     """Its children too; what it printed is kept."""
-    assert Command(["sleep", "600"], 0.1).wait(patience(30)) == Outcome(b"", "took longer than 0.1 s and was ended")
+    assert Command(["sleep", "600"], 0.1).wait(patience(30)) == CommandOutcome(
+        b"", "took longer than 0.1 s and was ended"
+    )
     child = tmp_path / "child"
     running = Command(["sh", "-c", f"echo first; sleep 600 & echo $! > {child}.new; mv {child}.new {child}; wait"], 600)
     wait_for("it has printed, and started another", lambda: running.wait(0.02) is None and child.exists())
     running._until = time.monotonic()
-    assert running.wait(patience(30)) == Outcome(b"first\n", "took longer than 600 s and was ended")
+    assert running.wait(patience(30)) == CommandOutcome(b"first\n", "took longer than 600 s and was ended")
     pid = int(child.read_text())
     wait_for("its child has ended", lambda: not _runs(pid))
 
@@ -132,12 +133,12 @@ def _runs(pid: int) -> bool:
 
 def test_a_program_that_leaves_a_child_with_its_output_is_over_when_it_ends() -> None:
     """As a daemon that a wrapper starts: were it waited for, it would take too long."""
-    assert finished(["sh", "-c", "echo whole; sleep 3000 &"]) == Outcome(b"whole\n", None)
+    assert finished(["sh", "-c", "echo whole; sleep 3000 &"]) == CommandOutcome(b"whole\n", None)
 
 
 def test_output_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """`yes` stands for a tool gone mad."""
-    monkeypatch.setattr(command, "MOST_OUTPUT_BYTES", 2**20)
+    monkeypatch.setattr(exec_source, "MOST_OUTPUT_BYTES", 2**20)
     outcome = finished(["yes"])
     assert len(outcome.output) == 2**20
     assert outcome.trouble == "wrote more than 1 MiB and was ended"
@@ -185,7 +186,7 @@ def test_counters_beyond_what_is_followed_are_told_once(
     make: Callable[..., Runner], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also over a restart; what is followed is followed on."""
-    monkeypatch.setattr("collectors.repeats.MOST_COUNTERS", 1)
+    monkeypatch.setattr("collectors.decoder.MOST_COUNTERS", 1)
     printed = tmp_path / "printed"
     head = 'Errors for 0x506b4b0300c5b2a4 "leaf-01"\n   GUID 0x506b4b0300c5b2a4 port 3: '
     line = head + "[SymbolErrorCounter == {}] [LinkDownedCounter == 2]\n"
@@ -202,7 +203,7 @@ def test_counters_beyond_what_is_followed_are_told_once(
 def test_a_stop_ends_the_program(make: Callable[..., Runner]) -> None:
     """And never waits for it: a turn is short, however long the program runs."""
     runner = make("kernel:sleep 3000")
-    assert runner.collector.collect(0.01) == Collected()
+    assert runner.collector.collect(0.01) == CollectorTurn()
     running = runner.collector._running
     assert running is not None
     runner.collector.close()

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from collectors.collector import Collected, Position, SourceError, SourceSettings
-from collectors.file_format import split_format
-from collectors.follow import FileCollector
-from parsers.parser import MAX_LINE
-from parsers.rules_file import RulesFile
-from store.event import Event
+from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings
+from collectors.files.follow import FileCollector, split_format
+from parsers.site_rules.rules import RulesFile
+from parsers.text.parser import MAX_LINE
+from store.records.event import Event
 
 SETTINGS = SourceSettings(node="gpu-017", poll_interval_s=0.01, rotation_grace_s=0.05)
 
@@ -39,7 +38,7 @@ class Reader:
         self.position: Position | None = None
         self.events: list[Event] = []
         self.gaps: list[Event] = []
-        self.turns: list[Collected] = []
+        self.turns: list[CollectorTurn] = []
         self.collector: FileCollector | None = None
 
     def start(self) -> "Reader":
@@ -55,7 +54,7 @@ class Reader:
             self.collector.close()
             self.collector = None
 
-    def turn(self, wait_s: float = 0.03) -> Collected:
+    def turn(self, wait_s: float = 0.03) -> CollectorTurn:
         """One turn."""
         assert self.collector is not None
         collected = self.collector.collect(wait_s)
@@ -281,7 +280,7 @@ def test_what_no_user_may_read_is_refused_with_a_remedy(
     def refuse(*_arguments: object, **_options: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("collectors.follow.FileTail", refuse)
+    monkeypatch.setattr("collectors.files.follow.FileTail", refuse)
     with pytest.raises(SourceError, match="may not read"):
         reader.start().turn()
 

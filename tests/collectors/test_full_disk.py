@@ -11,10 +11,10 @@ from typing import Any
 import orjson
 import pytest
 
-from collectors.collector import Collected
-from collectors.spool import Queue, Spool
-from store.event import Event, with_id
-from store.telemetry import Rollup
+from collectors.collector import CollectorTurn
+from collectors.spool.spool import Queue, Spool
+from store.records.event import Event, with_id
+from store.records.telemetry import Rollup
 
 TIME = datetime(2025, 3, 1, 4, tzinfo=UTC)
 SPEC = "file:/x"
@@ -40,10 +40,10 @@ def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-def turn(number: int, size: int = 20_000) -> Collected:
+def turn(number: int, size: int = 20_000) -> CollectorTurn:
     """One event of about so many bytes, and the position after it."""
     event = with_id(Event(TIME, "n1", "test", "test", code=number, message="x" * size))
-    return Collected(events=(event,), position={"at": number})
+    return CollectorTurn(events=(event,), position={"at": number})
 
 
 @pytest.fixture
@@ -124,14 +124,14 @@ def test_rollups_that_were_taken_make_room_for_events(reopen: Reopen) -> None:
     rollup = Rollup(node="n1", time=TIME, samples=1, gpus_seen=8, devices={"gpu:0": many})
     with pytest.raises(OSError, match="No space"):
         for _ in range(10_000):
-            spool.append("nvml", Collected(rollups=(rollup,), position={"at": 0}))
+            spool.append("nvml", CollectorTurn(rollups=(rollup,), position={"at": 0}))
     number = fill(spool, 0, 2000)
     while take(spool, "telemetry"):
         pass
     after = fill(spool, number)
     assert after > number + 10
     assert take(spool) == list(range(after))
-    spool.append("nvml", Collected(rollups=(rollup,), position={"at": 1}))
+    spool.append("nvml", CollectorTurn(rollups=(rollup,), position={"at": 1}))
     spool = reopen()
     assert take(spool, "telemetry") == [-1]
     assert (spool.position("nvml"), spool.position(SPEC)) == ({"at": 0}, {"at": after - 1})

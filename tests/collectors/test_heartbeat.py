@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from real.patience import patience
 
-from collectors.collector import Collected
-from collectors.heartbeat import Heart, report
+from collectors.collector import CollectorTurn
 from collectors.metrics import SidecarMetrics
-from collectors.spool import Spool
-from collectors.transport import Access, Transport
-from store.event import Event, with_id
+from collectors.ship.heartbeat import HeartbeatSender, report
+from collectors.ship.transport import ServerAccess, Transport
+from collectors.spool.spool import Spool
+from store.records.event import Event, with_id
 
 Until = Callable[[Callable[[], Any]], Any]
 
@@ -25,7 +25,7 @@ def metrics() -> SidecarMetrics:
     metrics = SidecarMetrics()
     good, bad = metrics.source("kmsg"), metrics.source("scrape:x")
     good.set_up(True)
-    good.count(Collected(lines=7, errors=1, lost=3))
+    good.count(CollectorTurn(lines=7, errors=1, lost=3))
     bad.failed()
     bad.set_blocked(True)
     return metrics
@@ -34,7 +34,7 @@ def metrics() -> SidecarMetrics:
 def test_a_report_says_all_that_an_operator_asks(tmp_path: Path, metrics: SidecarMetrics) -> None:
     """Sources with their totals, the spool, what was lost; every key that the server knows."""
     spool = Spool(tmp_path, 10**6, "n1")
-    spool.append("kmsg", Collected(events=(with_id(Event(datetime.now(UTC), "n1", "test", "test")),)))
+    spool.append("kmsg", CollectorTurn(events=(with_id(Event(datetime.now(UTC), "n1", "test", "test")),)))
     spool._losses.add("telemetry", "full", 4)
     spool._losses.add("events", "full", 2)
     spool._losses.add("events", "damaged", 900)
@@ -63,8 +63,8 @@ def test_reports_come_with_nothing_else_to_send_and_the_newest_replaces_what_fai
     """A server that is away costs reports, never keeps them; what it says when it is back is the present state."""
     count = iter(range(10**6))
     went: list[bool] = []
-    heart = Heart(
-        lambda _interval_s: {"count": next(count)}, Transport(recorder.url, Access(timeout_s=patience(1))), 0.02
+    heart = HeartbeatSender(
+        lambda _interval_s: {"count": next(count)}, Transport(recorder.url, ServerAccess(timeout_s=patience(1))), 0.02
     )
     heart.beats = went.append
     recorder.answers = [(503, {}, {}), (404, {}, {})]
@@ -88,7 +88,7 @@ def test_a_report_that_cannot_be_made_ends_no_reports(recorder: Any, caplog: pyt
             raise wrong.pop()
         return {}
 
-    heart = Heart(say, Transport(recorder.url, Access(timeout_s=patience(1))), 60.0)
+    heart = HeartbeatSender(say, Transport(recorder.url, ServerAccess(timeout_s=patience(1))), 60.0)
     with caplog.at_level("INFO", "foreshock.sidecar"):
         for _ in range(4):
             heart.beat()
@@ -102,9 +102,11 @@ def test_a_report_that_cannot_be_made_ends_no_reports(recorder: Any, caplog: pyt
 
 def test_another_server_is_talked_to_from_the_next_report_on(recorders: list[Any]) -> None:
     """As a changed configuration asks."""
-    heart = Heart(lambda _interval_s: {}, Transport(recorders[0].url, Access(timeout_s=patience(1))), 60.0)
+    heart = HeartbeatSender(
+        lambda _interval_s: {}, Transport(recorders[0].url, ServerAccess(timeout_s=patience(1))), 60.0
+    )
     heart.beat()
-    heart.use(Transport(recorders[1].url, Access(timeout_s=patience(1))))
+    heart.use(Transport(recorders[1].url, ServerAccess(timeout_s=patience(1))))
     heart.beat()
     heart.close()
     assert [len(each.requests) for each in recorders] == [1, 1, 0]

@@ -9,12 +9,11 @@ import orjson
 import pytest
 from rdma_tree import RdmaTree
 
-from collectors.collector import Collected, SourceError, SourceSettings
-from collectors.infiniband import InfinibandCollector, Rates
-from collectors.sysfs_ports import read_ports
-from store.catalog import meaning
-from store.event import Event
-from store.telemetry_counters import counter
+from collectors.collector import CollectorTurn, SourceError, SourceSettings
+from collectors.sources.infiniband import InfinibandCollector, Rates
+from collectors.telemetry.ports import read_ports
+from store.records.event import Event
+from store.records.fault_catalog import counter, kind_description
 
 SETTINGS = SourceSettings(node="gpu-017", interval_s=0.01, rollup_interval_s=0.0)
 NOW = datetime(2025, 3, 1, 4, 5, 6, tzinfo=UTC)
@@ -35,7 +34,7 @@ class Looker:
     def __init__(self, tree: RdmaTree) -> None:
         self.spec = f"{tree.root}"
         self.position: Any = None
-        self.last = Collected()
+        self.last = CollectorTurn()
         self.start()
 
     def start(self) -> None:
@@ -181,7 +180,9 @@ def test_a_link_that_comes_back_narrower_or_slower_is_degraded_until_it_is_not(t
     tree.set("mlx5_0", 1, rate="400 Gb/sec (4X NDR)")
     [over] = looker.look()
     assert (over.kind, over.severity) == ("link_restored", "info")
-    assert meaning(over.kind, None, over.severity, over.cause) == "A link runs as wide and fast again as it did"
+    assert (
+        kind_description(over.kind, None, over.severity, over.cause) == "A link runs as wide and fast again as it did"
+    )
 
 
 @pytest.mark.parametrize(("layer", "told"), [("InfiniBand", ["link_degraded"]), ("Ethernet", [])])
@@ -249,7 +250,7 @@ def test_a_node_without_rdma_is_told_the_remedy(tmp_path: Path) -> None:
 
 def test_every_error_counter_that_is_read_has_a_meaning() -> None:
     """In the table of counters, but for those that rise in health."""
-    from collectors.sysfs_ports import _FIELDS
+    from collectors.telemetry.ports import _FIELDS
 
     healthy = {"xmit_wait", "xmit_words", "rcv_words", "cnp_sent", "cnp_handled", "ecn_marked"}
     assert {name for name in _FIELDS.values() if counter(name, "hca") is None} == healthy

@@ -14,8 +14,8 @@ import pytest
 from real.patience import patience
 
 from collectors.collector import Position, SourceError, SourceSettings
-from collectors.journal import JournalCollector, command, cursor_of, is_after
-from store.event import Event
+from collectors.sources.journal import JournalCollector, command, cursor_of, is_after
+from store.records.event import Event
 
 SETTINGS = SourceSettings(node="gpu-017")
 

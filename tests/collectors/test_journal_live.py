@@ -12,8 +12,8 @@ from real.patience import patience
 from real.programs import need
 
 from collectors.collector import SourceSettings
-from collectors.journal import JournalCollector
-from store.event import Event
+from collectors.sources.journal import JournalCollector
+from store.records.event import Event
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kmsg")]
 SETTINGS = SourceSettings(node="gpu-017")

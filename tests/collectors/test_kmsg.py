@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from real.patience import patience
 
-from collectors import kmsg
-from collectors.boot_clock import Reading
 from collectors.collector import SourceError, SourceSettings
-from collectors.kmsg import KmsgCollector, RingState, record_of
-from store.event import Event
+from collectors.sources import kmsg
+from collectors.sources.kmsg import ClockReading, KmsgCollector, RingState, record_of
+from store.records.event import Event
 
 SETTINGS = SourceSettings(node="gpu-017")
 # One ring for all of them: one fills it.
@@ -106,7 +105,7 @@ def test_lost_records_are_counted_by_their_numbers() -> None:
 def test_a_position_counts_for_its_own_boot_alone() -> None:
     """After a reboot the ring begins anew."""
     state = RingState("boot-a", last=7, flushed_line=8)
-    now = Reading(10**15, 10**9)
+    now = ClockReading(10**15, 10**9)
     again = RingState.restored("boot-a", state.position(), now)
     assert (again.last, again.flushed_line, again.skip_to) == (7, 8, 7)
     for other in (RingState.restored("boot-b", state.position(), now), RingState.restored("boot-a", None, now)):
@@ -115,7 +114,7 @@ def test_a_position_counts_for_its_own_boot_alone() -> None:
 
 def test_a_position_of_an_older_version_is_understood() -> None:
     """It held no clock."""
-    again = RingState.restored("a", {"boot": "a", "seq": 7, "flushed_line": 8}, Reading(10**15, 10**9))
+    again = RingState.restored("a", {"boot": "a", "seq": 7, "flushed_line": 8}, ClockReading(10**15, 10**9))
     assert again.clock.moment_us(8, 5) == 10**15 - 10**9 + 5
 
 
@@ -268,13 +267,13 @@ def test_times_stay_over_restarts_and_a_stepped_clock_counts_for_new_records_alo
     collector.close()
     before = {**position, "seq": 0, "flushed_line": 0}  # as it was before this record was read
     hour_us = 3_600_000_000
-    real = Reading.now
+    real = ClockReading.now
 
-    def an_hour_on() -> Reading:
+    def an_hour_on() -> ClockReading:
         now = real()
-        return Reading(now.wall_us + hour_us, now.monotonic_us)
+        return ClockReading(now.wall_us + hour_us, now.monotonic_us)
 
-    monkeypatch.setattr(Reading, "now", an_hour_on)
+    monkeypatch.setattr(ClockReading, "now", an_hour_on)
     collector.open(position)
     write(xid(marker, 2))
     second, stepped = ours(collector, marker, 1)

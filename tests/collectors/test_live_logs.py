@@ -11,8 +11,8 @@ from real.opensm import fabric
 from real.patience import patience
 
 from collectors.collector import Collector, SourceSettings
-from collectors.many_files import file_collector
-from store.event import Event
+from collectors.sources.file import file_collector
+from store.records.event import Event
 
 SETTINGS = SourceSettings(node="sm-01", poll_interval_s=0.02, rotation_grace_s=0.3)
 

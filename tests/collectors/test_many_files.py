@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from collectors import changes, many_files
-from collectors.collector import Collected, Position, SourceError, SourceSettings
-from collectors.follow import FileCollector
-from collectors.many_files import FilesCollector, file_collector
-from store.event import Event
+from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings
+from collectors.files import changes
+from collectors.files.follow import FileCollector
+from collectors.sources import file
+from collectors.sources.file import FilesCollector, file_collector
+from store.records.event import Event
 
 SETTINGS = SourceSettings(node="gpu-017", poll_interval_s=0.01, rotation_grace_s=0.05)
 
@@ -53,7 +54,7 @@ class Reader:
             self.collector.close()
             self.collector = None
 
-    def turn(self) -> Collected:
+    def turn(self) -> CollectorTurn:
         """One turn that looks at the folder."""
         assert self.collector is not None
         self.collector._look_due = 0.0
@@ -139,7 +140,7 @@ def test_one_that_cannot_be_read_stops_no_other_and_is_told_once(
     reader: Reader, folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log that is of no known format; once it may be told, it is read."""
-    monkeypatch.setattr(many_files, "_RETRY_S", 0.0)
+    monkeypatch.setattr(file, "_RETRY_S", 0.0)
     reader.spec = f"{folder}/*.log"
     append(folder / "poem.log", "the quick brown fox\n" * 5000)
     append(folder / "llama.log", step(1), step(2))
@@ -158,7 +159,7 @@ def test_of_too_many_files_those_written_to_last_are_read(
     """And the operator is told how many were left out."""
     import os
 
-    monkeypatch.setattr(many_files, "MOST_FILES", 3)
+    monkeypatch.setattr(file, "MOST_FILES", 3)
     for number in range(5):
         path = folder / f"run{number}.log"
         append(path, step(number))
@@ -176,9 +177,9 @@ def test_a_quiet_file_that_is_not_heard_is_looked_at_as_often_as_the_pattern_is(
     reader: Reader, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sixty-four finished runs cost next to nothing."""
-    monkeypatch.setattr(many_files, "_IDLE_S", -1.0)
-    monkeypatch.setattr(many_files, "_LOOK_S", 3600.0)
-    monkeypatch.setattr(changes, "tells", lambda _place: False)
+    monkeypatch.setattr(file, "_IDLE_S", -1.0)
+    monkeypatch.setattr(file, "_LOOK_S", 3600.0)
+    monkeypatch.setattr(changes, "reports_writes", lambda _place: False)
     append(folder / "llama.log", step(1))
     reader.start().steps()
     append(folder / "llama.log", step(2))

@@ -19,10 +19,9 @@ from real.nats import Nats, nats
 from real.patience import patience
 from real.programs import stop, wait_for
 
-from collectors.nats_transport import NatsTransport, subject_of, token_of
-from collectors.servers import make_client
-from collectors.transport import Access
-from store import schema
+from collectors.ship.nats_transport import NatsTransport, subject_of, token_of
+from collectors.ship.transport import ServerAccess, make_client
+from store.tables import schema
 
 EVENTS, TELEMETRY, BEATS = (f"/api/v1/{kind}" for kind in ("events", "telemetry", "heartbeats"))
 pytestmark = pytest.mark.xdist_group("nats")
@@ -61,7 +60,7 @@ def test_a_batch_goes_where_its_kind_and_node_say() -> None:
 
 def test_a_queue_that_is_away_is_an_answer() -> None:
     """The batch stays in the spool; what is too large is to be halved, what has no queue is said."""
-    client = make_client(f"nats://127.0.0.1:{free_port()}", Access(timeout_s=2))
+    client = make_client(f"nats://127.0.0.1:{free_port()}", ServerAccess(timeout_s=2))
     assert isinstance(client, NatsTransport)
     assert client.post(EVENTS, [event(1)]).status == 0
     assert client.post("/api/v1/outages", [{}]).status == 404
@@ -72,7 +71,7 @@ def test_a_queue_that_is_away_is_an_answer() -> None:
 
 def test_a_credentials_file_that_is_not_there_is_an_answer(tmp_path: Path) -> None:
     """It may come."""
-    client = NatsTransport("nats://127.0.0.1:1", Access(token_file=tmp_path / "none.creds", timeout_s=2))
+    client = NatsTransport("nats://127.0.0.1:1", ServerAccess(token_file=tmp_path / "none.creds", timeout_s=2))
     assert "none.creds" in client.post(EVENTS, [event(1)]).text
     client.close()
 
@@ -87,7 +86,7 @@ def queue(tmp_path: Path) -> Iterator[Nats]:
 @pytest.fixture
 def client(queue: Nats) -> Iterator[NatsTransport]:
     """A client of it."""
-    transport = NatsTransport(queue.url, Access(timeout_s=patience(5)))
+    transport = NatsTransport(queue.url, ServerAccess(timeout_s=patience(5)))
     yield transport
     transport.close()
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from collectors.node_hours import NodeHours
-from store.telemetry import Rollup, Sample
+from collectors.telemetry.rollups import NodeHours
+from store.records.telemetry import Rollup, Sample
 
 HOUR = datetime(2025, 3, 1, 4, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ import socket
 import time
 from pathlib import Path
 
-from collectors.notify import Notifier
+from collectors.agent.sidecar import Notifier
 
 
 def test_a_manager_hears_ready_once_then_alive_then_stopping(tmp_path: Path) -> None:

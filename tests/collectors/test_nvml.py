@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from real.programs import missing
 
-from collectors.collector import Collected, SourceError, SourceSettings
-from collectors.nvml import NvmlCollector
-from store.event import Event
+from collectors.collector import CollectorTurn, SourceError, SourceSettings
+from collectors.sources.nvml import NvmlCollector
+from store.records.event import Event
 
 pynvml = pytest.importorskip("pynvml", reason="pip install 'foreshock[nvml]'")
 
@@ -88,7 +88,7 @@ def collector(script: Script) -> Iterator[NvmlCollector]:
     collector.close()
 
 
-def turn(collector: NvmlCollector) -> Collected:
+def turn(collector: NvmlCollector) -> CollectorTurn:
     """The next turn that samples."""
     while not (collected := collector.collect(0.001)).position:
         pass
@@ -181,7 +181,7 @@ def test_an_xid_is_a_hint_at_once(script: Script) -> None:
         ("xid_hint", 31, "info", 0),
     ]
     assert len({one.id for one in hints}) == 2
-    assert collector.collect(0.001) == Collected()
+    assert collector.collect(0.001) == CollectorTurn()
     collector.close()
 
 
@@ -191,7 +191,7 @@ def test_a_driver_that_tells_no_xids_is_sampled_all_the_same(script: Script) -> 
     collector = NvmlCollector("", SourceSettings("n1", scrape_interval_s=60.0))
     collector.open(None)
     assert turn(collector).lines == 1
-    assert collector.collect(0.001) == Collected()
+    assert collector.collect(0.001) == CollectorTurn()
 
 
 @pytest.mark.parametrize(("said", "interval_s"), [("count 1\nevent_error 1\n", 60.0), ("no_driver 1\n", 1e-6)])

@@ -13,13 +13,11 @@ import pytest
 from real.programs import wait_for
 from real.prometheus import prometheus
 
-from collectors import prometheus as reader
-from collectors.collector import Collected, SourceError, SourceSettings
-from collectors.prometheus import PrometheusCollector
-from collectors.prometheus_client import Access, PrometheusClient
-from collectors.prometheus_hours import Hour
-from collectors.prometheus_rules import STEP_S, recorded, rules_text
-from store.telemetry import MAX_DEVICES
+from collectors.collector import CollectorTurn, SourceError, SourceSettings
+from collectors.sources import prometheus as reader
+from collectors.sources.prometheus import PrometheusAccess, PrometheusClient, PrometheusCollector
+from collectors.telemetry.prometheus_rules import STEP_S, Hour, recorded, rules_text
+from store.records.telemetry import MAX_DEVICES
 
 HOUR_S = 1_740_801_600  # 2025-03-01T04:00:00Z
 
@@ -79,10 +77,10 @@ DCGM_FI_DEV_ECC_SBE_VOL_TOTAL{{gpu="{gpu}",Hostname="gpu-01{node}"}} {sbe if gpu
     )
 
 
-def parts(collector: PrometheusCollector, newest_s: int) -> Collected:
+def parts(collector: PrometheusCollector, newest_s: int) -> CollectorTurn:
     """A step's parts as one."""
     found = list(collector.step(newest_s))
-    return Collected(
+    return CollectorTurn(
         events=tuple(event for part in found for event in part.events),
         rollups=tuple(rollup for part in found for rollup in part.rollups),
         position=found[-1].position,
@@ -99,7 +97,7 @@ def test_a_real_prometheus_gives_roll_ups_and_rises(
     groups = rules[rules.index("  - name: foreshock-dcgm") : rules.index("  - name: foreshock-node_exporter")]
     server.page = dcgm(50, 7)
     with prometheus(tmp_path, {"dcgm": server.address}, "groups:\n" + groups) as url:
-        client = PrometheusClient(Access(url))
+        client = PrometheusClient(PrometheusAccess(url))
 
         def has(question: str) -> bool:
             return any(True for _ in client.query(question, int(time.time())))
@@ -186,7 +184,7 @@ def test_tenant_and_token_are_shown(server: Server, tmp_path: Path) -> None:
 def test_a_server_that_is_busy_is_asked_again_and_a_refusal_is_told(server: Server) -> None:
     """The first with growing pauses; the second with what it said."""
     waited: list[float] = []
-    client = PrometheusClient(Access(f"http://{server.address}"), waited.append)
+    client = PrometheusClient(PrometheusAccess(f"http://{server.address}"), waited.append)
     server.answers = [(503, b"busy"), (429, b""), (200, b"not json")]
     assert list(client.query("up", HOUR_S)) == []
     assert waited == [1.0, 2.0, 4.0]
@@ -228,5 +226,5 @@ def test_nothing_is_asked_before_a_step_is_due(server: Server) -> None:
     """A turn waits its time and gives nothing."""
     collector = PrometheusCollector(f"http://{server.address}", SourceSettings("mon-1"))
     collector.open({"done_s": int(time.time()) + STEP_S})
-    assert collector.collect(0.01) == Collected()
+    assert collector.collect(0.01) == CollectorTurn()
     assert server.asked == []

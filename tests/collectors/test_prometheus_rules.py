@@ -11,12 +11,12 @@ from prometheus_client import generate_latest
 from real.patience import patience
 from real.programs import need
 
-from api.metrics import Metrics
+from api.server.metrics import Metrics
+from collectors.agent.sidecar import SpoolFigures
 from collectors.metrics import SidecarMetrics
-from collectors.prometheus_rules import STATS, record_name, recorded, rules_text
 from collectors.registry import SCHEMES
-from collectors.spool import Spool
-from collectors.spool_metrics import SpoolFigures
+from collectors.spool.spool import Spool
+from collectors.telemetry.prometheus_rules import STATS, record_name, recorded, rules_text
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy/prometheus/foreshock-recording-rules.yaml"
@@ -63,8 +63,8 @@ def promtool(*arguments: str, folder: Path | None = None) -> str:
 
 
 def test_the_rules_that_are_shipped_are_those_of_the_table() -> None:
-    """After a change of the table: python -c 'from collectors.prometheus_rules import rules_text; ...' writes them."""
-    assert RULES.read_text() == rules_text(), f"write collectors.prometheus_rules.rules_text() to {RULES}"
+    """After a change of the table `prometheus_rules.rules_text()` writes them anew."""
+    assert RULES.read_text() == rules_text(), f"write collectors.telemetry.prometheus_rules.rules_text() to {RULES}"
 
 
 @pytest.mark.integration

@@ -44,8 +44,13 @@ def test_only_what_a_sidecar_reads_is_loaded() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=patience(60)
     )
     loaded = set(done.stdout.split())
-    assert "collectors.kmsg" in loaded
-    assert not loaded & {"collectors.follow", "collectors.scrape", "collectors.journal", "urllib.request"}
+    assert "collectors.sources.kmsg" in loaded
+    assert not loaded & {
+        "collectors.files.follow",
+        "collectors.sources.scrape",
+        "collectors.sources.journal",
+        "urllib.request",
+    }
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pytest
 from real.foreshock import free_port
 from real.patience import patience
 
+from collectors.agent.configuration import ConfigError, Configuration
 from collectors.metrics import SidecarMetrics
-from collectors.reload import ConfigError, Configuration
 
 Until = Callable[[Callable[[], Any]], Any]
 XID = "2025-03-01T04:05:06+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, pid={}, lost.\n"
@@ -124,7 +124,7 @@ def test_a_changed_file_is_noticed_without_a_signal_and_the_new_server_gets_what
 
 def test_a_file_is_read_again_only_when_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong one is complained of once, not every few seconds; one that is gone for a moment is waited for."""
-    monkeypatch.setattr("collectors.reload._LOOK_S", 0.0)
+    monkeypatch.setattr("collectors.agent.configuration._LOOK_S", 0.0)
     file = tmp_path / "x.yaml"
     file.write_text("1")
     loads: list[str] = []

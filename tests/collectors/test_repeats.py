@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import orjson
 import pytest
 
-from collectors import repeats
-from collectors.repeats import Repeats
-from store.event import Device, Event
+from collectors import decoder
+from collectors.decoder import RepeatFilter
+from store.records.event import Device, Event
 
 NOW = datetime(2025, 3, 1, 4, 5, 6, tzinfo=UTC)
 
@@ -38,7 +38,7 @@ class Runs:
     def run(self, *events: Event) -> list[Event]:
         """One run's new events."""
         self.number += 1
-        one = Repeats(self.state)
+        one = RepeatFilter(self.state)
         found = one.add(events, NOW + timedelta(minutes=self.number), f"exec:x:{self.number}")
         self.state = orjson.loads(orjson.dumps(one.state()))
         return found
@@ -112,8 +112,8 @@ def test_what_bears_its_own_time_keeps_it_and_its_id() -> None:
 
 def test_counters_without_end_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those beyond the limit are left out and counted; the known ones go on."""
-    monkeypatch.setattr(repeats, "MOST_COUNTERS", 2)
-    one = Repeats()
+    monkeypatch.setattr(decoder, "MOST_COUNTERS", 2)
+    one = RepeatFilter()
     one.add([counted(1, port=port) for port in range(5)], NOW, "a")
     assert one.left_out == 3
     assert len(one.add([counted(2, port=port) for port in range(5)], NOW, "b")) == 2

@@ -14,9 +14,9 @@ from real.patience import patience
 from real.programs import need
 
 from collectors.collector import Position, SourceError, SourceSettings
-from collectors.follow import FileCollector
-from collectors.rotated import rotations
-from store.event import Event
+from collectors.files.follow import FileCollector
+from collectors.files.rotation import rotations
+from store.records.event import Event
 
 SETTINGS = SourceSettings(node="gpu-017", poll_interval_s=0.01, rotation_grace_s=0.05)
 # Under both, inodes are given out in their own way: ext4 gives a freed one out again at once.

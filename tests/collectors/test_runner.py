@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from real.patience import patience
 
-from collectors.backoff import Backoff
-from collectors.collector import Collected, Position, SourceError, SourceSettings
+from collectors.agent.supervisor import Runner, stalled
+from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake
 from collectors.metrics import SidecarMetrics
 from collectors.registry import make_collector
-from collectors.runner import Runner, stalled
-from collectors.spool import SpoolFullError
-from collectors.wake import Wake
-from store.event import Event
+from collectors.ship.transport import Backoff
+from collectors.spool.spool import SpoolFullError
+from store.records.event import Event
 
 Until = Callable[[Callable[[], Any]], Any]
 
@@ -42,15 +41,15 @@ class Script:
         """Remember where it was told to begin."""
         self.opened.append(position)
 
-    def collect(self, wait_s: float) -> Collected:
+    def collect(self, wait_s: float) -> CollectorTurn:
         """The next step."""
         if not self.steps:
             time.sleep(0.01)
-            return Collected()
+            return CollectorTurn()
         step = self.steps.pop(0)
         if isinstance(step, Exception):
             raise step
-        return Collected(events=(event(step),), position={"at": step}, lines=1, lost=2)
+        return CollectorTurn(events=(event(step),), position={"at": step}, lines=1, lost=2)
 
     def close(self) -> None:
         """Count it."""
@@ -69,7 +68,7 @@ class Memory:
         """The last one."""
         return self.positions.get(spec)
 
-    def append(self, spec: str, collected: Collected) -> None:
+    def append(self, spec: str, collected: CollectorTurn) -> None:
         """Keep it, or refuse."""
         if self.refusals and collected.events:
             raise self.refusals.pop(0)
@@ -183,7 +182,7 @@ class Telling(Memory):
         super().__init__()
         self.first = threading.Event()
 
-    def append(self, spec: str, collected: Collected) -> None:
+    def append(self, spec: str, collected: CollectorTurn) -> None:
         """Keep it, and say so."""
         super().append(spec, collected)
         self.first.set()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from real.patience import patience
 
-from collectors.save_request import SaveRequests
+from foreshock_hook.save_request import SaveRequests
 
 PATIENCE_S = patience(60.0)
 

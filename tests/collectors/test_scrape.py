@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from collectors.collector import Collected, SourceError, SourceSettings
-from collectors.scrape import ScrapeCollector
-from collectors.still import STALE_S, Still
-from store.telemetry import MAX_DEVICES, Sample
+from collectors.collector import CollectorTurn, SourceError, SourceSettings
+from collectors.sources.scrape import STALE_S, ScrapeCollector, StalePage
+from store.records.telemetry import MAX_DEVICES, Sample
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
@@ -67,7 +66,7 @@ def opened(exporter: Exporter, options: str = "") -> ScrapeCollector:
     return collector
 
 
-def kinds(collected: Collected) -> list[str]:
+def kinds(collected: CollectorTurn) -> list[str]:
     """What happened."""
     return [event.kind for event in collected.events]
 
@@ -148,7 +147,7 @@ def test_a_scrape_waits_for_its_time(exporter: Exporter) -> None:
     collector = ScrapeCollector(exporter.url, SourceSettings(node="n1", scrape_interval_s=60))
     collector.open(None)
     assert collector.collect(0.05).lines == 1
-    assert collector.collect(0.05) == Collected()
+    assert collector.collect(0.05) == CollectorTurn()
 
 
 @pytest.mark.parametrize("rest", ["", "127.0.0.1:9400", "file:///etc/passwd", "ftp://x/y"])
@@ -218,12 +217,12 @@ def test_more_devices_than_a_roll_up_holds_are_said_once(exporter: Exporter) -> 
 
 def test_a_page_whose_times_stand_still_is_told_once() -> None:
     """Not one that bears none: its samples are of the moment of the scrape."""
-    still = Still()
+    still = StalePage()
     start = datetime(2025, 3, 1, 4, tzinfo=UTC)
     page = [Sample(start, "n1", 0, {})]
     told = []
     for minute in range(12):
-        still = Still(still.state())
+        still = StalePage(still.state())
         told += [(minute, kind) for kind, _words in still.look(page, start + timedelta(minutes=minute))]
     assert told == [(STALE_S / 60, "exporter_stale")]
     assert still.look([], start + timedelta(minutes=13)) == []

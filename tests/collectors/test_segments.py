@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.segments import Cursor, SegmentLog, write_atomically
+from collectors.spool.segments import SegmentCursor, SegmentLog, write_atomically
 
 
 def log_at(folder: Path, segment_bytes: int = 100) -> SegmentLog:
@@ -17,9 +17,9 @@ def log_at(folder: Path, segment_bytes: int = 100) -> SegmentLog:
     return SegmentLog(folder, segment_bytes, lambda: None)
 
 
-def payloads(log: SegmentLog, cursor: Cursor | None = None) -> list[bytes]:
+def payloads(log: SegmentLog, cursor: SegmentCursor | None = None) -> list[bytes]:
     """Everything after a place."""
-    return [payload for payload, _end in log.read(cursor or Cursor()) if payload is not None]
+    return [payload for payload, _end in log.read(cursor or SegmentCursor()) if payload is not None]
 
 
 def test_what_was_appended_is_read_again_over_segments_and_restarts(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_what_was_appended_is_read_again_over_segments_and_restarts(tmp_path: Pa
     assert payloads(again) == written
     assert again.end == log.end
     assert again.size_bytes == sum(path.stat().st_size for path in tmp_path.glob("*.seg"))
-    places = [end for _payload, end in again.read(Cursor())]
+    places = [end for _payload, end in again.read(SegmentCursor())]
     assert payloads(again, places[17]) == written[18:]
 
 
@@ -96,11 +96,11 @@ def test_dropping_never_uses_a_number_twice(tmp_path: Path) -> None:
     log = log_at(tmp_path)
     assert log.drop_oldest() is None
     log.append([b"one"])
-    assert log.drop_oldest() == Cursor(2, 0)
+    assert log.drop_oldest() == SegmentCursor(2, 0)
     assert log.size_bytes == 0
     log.append([b"two"])
     assert log.segments == [2]
-    assert payloads(log_at(tmp_path), Cursor(2, 0)) == [b"two"]
+    assert payloads(log_at(tmp_path), SegmentCursor(2, 0)) == [b"two"]
 
 
 def test_the_opening_record_comes_first_in_each_segment(tmp_path: Path) -> None:
@@ -109,11 +109,11 @@ def test_the_opening_record_comes_first_in_each_segment(tmp_path: Path) -> None:
     for _ in range(4):
         log.append([b"x" * 30])
     for number in log.segments:
-        assert next(log.read(Cursor(number, 0)))[0] == b"opening"
+        assert next(log.read(SegmentCursor(number, 0)))[0] == b"opening"
     os.truncate(tmp_path / f"{log.segments[-1]:08d}.seg", 0)
     log = SegmentLog(tmp_path, 40, lambda: b"opening")
     log.append([b"y"])
-    assert payloads(log, Cursor(log.segments[-1], 0)) == [b"opening", b"y"]
+    assert payloads(log, SegmentCursor(log.segments[-1], 0)) == [b"opening", b"y"]
 
 
 def test_a_full_disk_leaves_the_log_as_it_was(

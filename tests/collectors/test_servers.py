@@ -10,11 +10,10 @@ import orjson
 import pytest
 from real.patience import patience
 
-from collectors.servers import Servers, in_order
-from collectors.transport import Access, Transport, batch_id
+from collectors.ship.transport import ServerAccess, Servers, Transport, batch_id, in_order
 
 URLS = ["https://a", "https://b", "https://c"]
-ACCESS = Access(timeout_s=patience(2))
+ACCESS = ServerAccess(timeout_s=patience(2))
 PATH = "/api/v1/events"
 
 
@@ -87,7 +86,7 @@ def test_a_batch_is_compressed_as_told_and_bears_the_name_of_its_content(
     recorder: Any, compress: Any, encoding: str | None
 ) -> None:
     """The same content has the same name, however it is packed."""
-    with Transport(recorder.url, Access(timeout_s=patience(2), compress=compress)) as transport:
+    with Transport(recorder.url, ServerAccess(timeout_s=patience(2), compress=compress)) as transport:
         transport.post(PATH, ["x" * 5000])
         transport.post(PATH, ["y"])
     large, small = (request["headers"] for request in recorder.requests)
@@ -104,7 +103,7 @@ def test_a_server_that_knows_no_zstd_gets_gzip_from_then_on(recorder: Any) -> No
         return (415, {}, {}) if recorder.requests[-1]["headers"].get("content-encoding") == "zstd" else None
 
     recorder.judge = judge
-    with Transport(recorder.url, Access(timeout_s=patience(2))) as transport:
+    with Transport(recorder.url, ServerAccess(timeout_s=patience(2))) as transport:
         assert transport.post(PATH, ["x" * 5000]).status == 202
         assert transport.post(PATH, ["x" * 5000]).status == 202
     assert [request["headers"]["content-encoding"] for request in recorder.requests] == ["zstd", "gzip", "gzip"]
@@ -143,10 +142,10 @@ def test_an_authority_and_a_client_certificate_of_our_own(recorder: Any, certifi
     ca, cert, key = (certificates / name for name in ("ca.pem", "client.pem", "client.key"))
     answers = {}
     for name, access in (
-        ("untrusted", Access(timeout_s=patience(2), cert_file=cert, key_file=key)),
-        ("unknown", Access(timeout_s=patience(2), ca_file=ca)),
-        ("missing", Access(timeout_s=patience(2), ca_file=certificates / "none.pem")),
-        ("good", Access(timeout_s=patience(2), ca_file=ca, cert_file=cert, key_file=key)),
+        ("untrusted", ServerAccess(timeout_s=patience(2), cert_file=cert, key_file=key)),
+        ("unknown", ServerAccess(timeout_s=patience(2), ca_file=ca)),
+        ("missing", ServerAccess(timeout_s=patience(2), ca_file=certificates / "none.pem")),
+        ("good", ServerAccess(timeout_s=patience(2), ca_file=ca, cert_file=cert, key_file=key)),
     ):
         with Transport(url, access) as transport:
             answers[name] = transport.post(PATH, [name])

@@ -11,15 +11,13 @@ import orjson
 import pytest
 from real.patience import patience
 
-from collectors.backoff import Backoff
-from collectors.collector import Collected
+from collectors.collector import CollectorTurn
 from collectors.metrics import SidecarMetrics
-from collectors.rejected import RejectedFile
-from collectors.shipper import Shipper
-from collectors.spool import Spool
-from collectors.transport import Access, Answer, Transport
-from store.event import Event, with_id
-from store.telemetry import Rollup
+from collectors.ship.shipper import RejectedFile, Shipper
+from collectors.ship.transport import Backoff, ServerAccess, ServerAnswer, Transport
+from collectors.spool.spool import Spool
+from store.records.event import Event, with_id
+from store.records.telemetry import Rollup
 
 TIME = datetime(2025, 3, 1, 4, tzinfo=UTC)
 Until = Callable[[Callable[[], Any]], Any]
@@ -32,14 +30,14 @@ class Bench:
         self.folder = folder
         self.spool = Spool(folder, 10**7)
         self.metrics = SidecarMetrics()
-        self.transport = Transport(url, Access(token_file, 2))
+        self.transport = Transport(url, ServerAccess(token_file, 2))
         rejected = RejectedFile(folder / "rejected.jsonl")
         self.shipper = Shipper(self.spool, self.transport, rejected, self.metrics, linger_s=0.01)
         self.shipper._backoff = Backoff(0.02, 0.1)
 
     def add(self, *numbers: int) -> None:
         """Events to ship."""
-        self.spool.append("test", Collected(events=tuple(event(i) for i in numbers), position={"at": max(numbers)}))
+        self.spool.append("test", CollectorTurn(events=tuple(event(i) for i in numbers), position={"at": max(numbers)}))
 
     def rejected(self) -> list[Any]:
         """What was put aside."""
@@ -114,7 +112,7 @@ def test_a_batch_is_no_larger_than_a_thousand(bench: Bench, recorder: Any, until
 def test_rollups_go_to_their_own_address(bench: Bench, recorder: Any, until: Until) -> None:
     """After the events."""
     rollup = Rollup(node="n1", time=TIME, samples=8, gpus_seen=8)
-    bench.spool.append("scrape", Collected(rollups=(rollup,)))
+    bench.spool.append("scrape", CollectorTurn(rollups=(rollup,)))
     bench.add(1)
     with bench.running():
         assert until(lambda: recorder.items["telemetry"])
@@ -220,7 +218,7 @@ def test_a_denied_token_is_said_and_the_new_one_read(
     tmp_path: Path, recorder: Any, until: Until, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file is read at each try; nothing is lost meanwhile."""
-    monkeypatch.setattr("collectors.shipper._DENIED_S", 0.05)
+    monkeypatch.setattr("collectors.ship.shipper._DENIED_S", 0.05)
     token_file = tmp_path / "token"
     token_file.write_text("old\n")
 
@@ -282,7 +280,7 @@ def test_the_last_flush_says_whether_something_stays(bench: Bench, recorder: Any
 
 def test_put_aside_records_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One older file is kept."""
-    monkeypatch.setattr("collectors.rejected._MOST_BYTES", 200)
+    monkeypatch.setattr("collectors.ship.shipper._MOST_BYTES", 200)
     rejected = RejectedFile(tmp_path / "rejected.jsonl")
     for i in range(10):
         rejected.park("events", {"number": i}, "bad")
@@ -292,7 +290,7 @@ def test_put_aside_records_are_bounded(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_linger_is_short(bench: Bench, recorder: Any, until: Until) -> None:
     """What comes together goes together, and nothing waits for company long: the default is below 0.1 s."""
-    from collectors.sidecar import SidecarSettings
+    from collectors.agent.sidecar import SidecarSettings
 
     assert SidecarSettings("http://x", "n", ("kmsg",), Path("x")).linger_s <= 0.1
     bench.add(1)
@@ -308,7 +306,7 @@ def test_a_long_backlog_goes_in_large_batches(bench: Bench, recorder: Any, until
         with_id(Event(time=TIME, node="n1", source="test", kind="test", message=f"event {i} " + "x" * 300))
         for i in range(12_000)
     )
-    bench.spool.append("test", Collected(events=events, position={"at": 1}))
+    bench.spool.append("test", CollectorTurn(events=events, position={"at": 1}))
     with bench.running():
         assert until(lambda: len(recorder.events) == 12_000)
     sizes = [len(request["items"]) for request in recorder.requests]
@@ -319,9 +317,9 @@ def test_a_long_backlog_goes_in_large_batches(bench: Bench, recorder: Any, until
 
 def test_what_every_sidecar_is_told_is_waited_for_a_little_differently(bench: Bench) -> None:
     """Never less than `Retry-After`, up to a half more: a cluster does not come back in one moment."""
-    waits = [bench.shipper._wait_s(Answer(429, retry_after_s=100.0)) for _ in range(50)]
+    waits = [bench.shipper._wait_s(ServerAnswer(429, retry_after_s=100.0)) for _ in range(50)]
     assert 100 <= min(waits) < 115 < 135 < max(waits) <= 150
-    denied = [bench.shipper._wait_s(Answer(401)) for _ in range(20)]
+    denied = [bench.shipper._wait_s(ServerAnswer(401)) for _ in range(20)]
     assert len(set(denied)) > 10
 
 
@@ -333,7 +331,7 @@ def test_another_server_is_tried_at_once(tmp_path: Path, recorders: list[Any], u
     with bench.running():
         bench.add(1)
         assert until(lambda: old.requests)
-        bench.shipper.use(Transport(new.url, Access(timeout_s=patience(2))))
+        bench.shipper.use(Transport(new.url, ServerAccess(timeout_s=patience(2))))
         assert until(lambda: new.events)
     bench.shipper.close()
     bench.close()

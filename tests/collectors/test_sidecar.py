@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from real.patience import patience
 
+from collectors.agent.sidecar import SidecarSettings, run
 from collectors.collector import SourceError
-from collectors.sidecar import SidecarSettings, run
-from collectors.spool import SpoolBusyError
+from collectors.spool.spool import SpoolBusyError
 
 Until = Callable[[Callable[[], Any]], Any]
 
@@ -37,7 +37,16 @@ class Process:
     """`foreshock sidecar` as a process of its own."""
 
     def __init__(self, server: str, folder: Path) -> None:
-        self.command = [sys.executable, "-m", "foreshock", "sidecar", "--server", server, "--spool", str(folder / "spool")]
+        self.command = [
+            sys.executable,
+            "-m",
+            "foreshock",
+            "sidecar",
+            "--server",
+            server,
+            "--spool",
+            str(folder / "spool"),
+        ]
         self.errors = folder / "stderr"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -286,7 +295,7 @@ def test_a_spool_in_use_and_a_wrong_source_are_errors_at_the_start(
     for sources, wrong in ((("floppy:a",), SourceError), (("kmsg",), SpoolBusyError)):
         settings = SidecarSettings(server=recorder.url, node="n1", sources=sources, spool=tmp_path / "spool", port=0)
         if wrong is SpoolBusyError:
-            from collectors.spool import Spool
+            from collectors.spool.spool import Spool
 
             spool = Spool(tmp_path / "spool", 1000)
         with pytest.raises(wrong):

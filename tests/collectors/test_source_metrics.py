@@ -2,12 +2,12 @@
 
 import pytest
 
-from collectors.collector import Collected
+from collectors.collector import CollectorTurn
 from collectors.metrics import SidecarMetrics
-from store.event import Event
+from store.records.event import Event
 
 EVENT = Event(time=None, node="n1", source="test", kind="test")
-TURN = Collected(events=(EVENT, EVENT), lines=5, errors=2, lost=3)
+TURN = CollectorTurn(events=(EVENT, EVENT), lines=5, errors=2, lost=3)
 
 
 def value(metrics: SidecarMetrics, name: str, source: str) -> float | None:
@@ -33,11 +33,11 @@ def test_a_source_that_has_given_nothing_is_there_with_zeros(metrics: SidecarMet
 
 def test_turns_add_up_and_the_last_event_has_its_time(metrics: SidecarMetrics, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of its own source; a turn without events leaves the time as it was."""
-    monkeypatch.setattr("collectors.source_metrics.time.time", lambda: 1740801906.5)
+    monkeypatch.setattr("collectors.metrics.time.time", lambda: 1740801906.5)
     for turn in (TURN, TURN):
         metrics.source("a").count(turn)
-    monkeypatch.setattr("collectors.source_metrics.time.time", lambda: 1740801999.0)
-    metrics.source("a").count(Collected(lines=1))
+    monkeypatch.setattr("collectors.metrics.time.time", lambda: 1740801999.0)
+    metrics.source("a").count(CollectorTurn(lines=1))
     assert value(metrics, "lines_total", "a") == 11
     assert value(metrics, "events_total", "a") == 4
     assert value(metrics, "parse_errors_total", "a") == 4

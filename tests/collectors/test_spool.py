@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 import pytest
 
-from collectors.collector import Collected
-from collectors.spool import Pending, Spool, SpoolBusyError, SpoolFullError
-from store.event import Event, with_id
-from store.telemetry import Rollup
+from collectors.collector import CollectorTurn
+from collectors.spool.spool import Pending, Spool, SpoolBusyError, SpoolFullError
+from store.records.event import Event, with_id
+from store.records.telemetry import Rollup
 
 HOUR = datetime(2025, 3, 1, 4, tzinfo=UTC)
 SPEC = "file:/var/log/kern.log"
@@ -41,9 +41,9 @@ def event(i: int, size: int = 20) -> Event:
     return with_id(Event(time=HOUR, node="n1", source="test", kind="test", message=f"{i} " + "x" * size))
 
 
-def collected(*numbers: int, place: int = 0, size: int = 20) -> Collected:
+def collected(*numbers: int, place: int = 0, size: int = 20) -> CollectorTurn:
     """A turn's worth."""
-    return Collected(events=tuple(event(i, size) for i in numbers), position={"place": place})
+    return CollectorTurn(events=tuple(event(i, size) for i in numbers), position={"place": place})
 
 
 def items(pending: Pending) -> list[Any]:
@@ -124,11 +124,11 @@ def test_positions_outlive_the_segments_that_bore_them(opened: Opened, tmp_path:
 def test_a_position_without_events_is_saved_when_told(opened: Opened) -> None:
     """It costs no disk write a line; losing it costs a second look."""
     spool = opened()
-    spool.append(SPEC, Collected(position={"place": 3}))
+    spool.append(SPEC, CollectorTurn(position={"place": 3}))
     assert not spool.news.is_set()
     lost = opened()
     assert lost.position(SPEC) is None
-    lost.append(SPEC, Collected(position={"place": 3}))
+    lost.append(SPEC, CollectorTurn(position={"place": 3}))
     lost.close()
     assert opened().position(SPEC) == {"place": 3}
 
@@ -169,7 +169,7 @@ def test_what_the_server_took_is_noted_without_a_new_file(
     spool.acknowledge("events", spool.pending("events", 10, 10**6).cursor)
     before, synced = state.stat(), list[int]()
     spool.append(SPEC, collected(2))
-    monkeypatch.setattr("collectors.segments.os.fsync", synced.append)
+    monkeypatch.setattr("collectors.spool.segments.os.fsync", synced.append)
     spool.acknowledge("events", spool.pending("events", 10, 10**6).cursor)
     assert (state.stat().st_ino, state.stat().st_size) == (before.st_ino, before.st_size)
     assert synced == []
@@ -193,7 +193,7 @@ def test_positions_alone_are_nothing_to_send_also_after_a_crash(opened: Opened) 
     spool = opened()
     spool.append(SPEC, collected(1, place=1))
     spool.acknowledge("events", spool.pending("events", 10, 10**6).cursor)
-    spool.append(SPEC, Collected(position={"place": 2}))
+    spool.append(SPEC, CollectorTurn(position={"place": 2}))
     spool.save_positions()
     assert spool.backlog_bytes("events") == 0
     assert spool.oldest_s() == 0.0
@@ -238,7 +238,7 @@ def test_rollups_make_room_for_events_oldest_first_and_are_counted(opened: Opene
     """No event is refused while there is a roll-up to drop."""
     spool = opened(60_000)
     for hour in range(120):
-        spool.append("scrape:x", Collected(rollups=(rollup(hour),)))
+        spool.append("scrape:x", CollectorTurn(rollups=(rollup(hour),)))
     before = [item["node"] for item in items(spool.pending("telemetry", 1000, 10**6))]
     for i in range(50):
         spool.append(SPEC, collected(i, size=300))
@@ -252,7 +252,7 @@ def test_rollups_that_find_no_room_are_dropped_and_counted(opened: Opened) -> No
     """Events are not dropped for them."""
     spool = opened(5_000)
     spool.append(SPEC, collected(*range(100), size=300))
-    spool.append("scrape:x", Collected(rollups=(rollup(1), rollup(2))))
+    spool.append("scrape:x", CollectorTurn(rollups=(rollup(1), rollup(2))))
     assert spool.lost()["telemetry", "full"] == 2
     assert spool.pending("telemetry", 10, 10**6).items == ()
 
@@ -260,7 +260,7 @@ def test_rollups_that_find_no_room_are_dropped_and_counted(opened: Opened) -> No
 def test_rollups_are_pending_as_the_server_takes_them(opened: Opened) -> None:
     """Every field, the hour as text, unknown as null."""
     spool = opened()
-    spool.append("scrape:x", Collected(rollups=(rollup(1),)))
+    spool.append("scrape:x", CollectorTurn(rollups=(rollup(1),)))
     [item] = items(spool.pending("telemetry", 10, 10**6))
     assert item["time"] == "2025-03-01T04:00:00.000000Z"
     assert (item["samples"], item["gpu_temp_mean_c"], item["power_mean_w"]) == (8, 61.5, None)

@@ -10,23 +10,25 @@ from typing import Any
 import orjson
 import pytest
 
-from collectors.collector import Collected
-from collectors.losses import Losses
-from collectors.segments import SegmentLog
-from collectors.spool import Spool, SpoolFullError
-from collectors.spool_record import encode
-from store.event import Event, with_id
-from store.telemetry import Rollup
+from collectors.collector import CollectorTurn
+from collectors.spool.queue import encode
+from collectors.spool.segments import SegmentLog
+from collectors.spool.spool import Spool, SpoolFullError
+from collectors.spool.state import SpoolLosses
+from store.records.event import Event, with_id
+from store.records.telemetry import Rollup
 
 TIME = datetime(2025, 3, 1, 4, tzinfo=UTC)
 FILE, RING = "file:/x", "kmsg"
 FullDisk = Callable[[int], AbstractContextManager[None]]
 
 
-def turn(*numbers: int, severity: Any = "error", size: int = 300, position: int | None = None) -> Collected:
+def turn(*numbers: int, severity: Any = "error", size: int = 300, position: int | None = None) -> CollectorTurn:
     """A turn's worth of events."""
     events = [Event(TIME, "n1", "test", "test", code=n, severity=severity, message="x" * size) for n in numbers]
-    return Collected(events=tuple(map(with_id, events)), position={"at": numbers[-1] if position is None else position})
+    return CollectorTurn(
+        events=tuple(map(with_id, events)), position={"at": numbers[-1] if position is None else position}
+    )
 
 
 def pending(spool: Spool, kind: str = "test") -> list[Any]:
@@ -226,7 +228,7 @@ def test_given_up_rollups_are_told_even_after_a_crash(reopen: Callable[..., Spoo
     spool = reopen(60_000)
     rollups = tuple(Rollup(node=f"n{i}", time=TIME, samples=1, gpus_seen=8) for i in range(100))
     for rollup in rollups:
-        spool.append("scrape:x", Collected(rollups=(rollup,)))
+        spool.append("scrape:x", CollectorTurn(rollups=(rollup,)))
     while not spool.lost()["telemetry", "full"]:
         spool.append(FILE, turn(1, size=2000))
     spool.keep_up()
@@ -236,7 +238,7 @@ def test_given_up_rollups_are_told_even_after_a_crash(reopen: Callable[..., Spoo
 
 def test_losses_of_a_minute_are_one_event() -> None:
     """Until it is told, and for a minute after, more of the same is added up."""
-    losses = Losses()
+    losses = SpoolLosses()
     losses.add("telemetry", "full", 5)
     losses.add("telemetry", "full", 2)
     losses.add("events", "damaged", 0)
@@ -260,10 +262,12 @@ def test_a_full_disk_makes_the_source_wait_and_nothing_is_lost_or_doubled(
     with full_disk(1500):
         for _ in range(3):
             with pytest.raises(OSError, match="too large"):
-                spool.append(FILE, Collected(events=turn(2, size=5000).events, rollups=(rollup,), position={"at": 2}))
+                spool.append(
+                    FILE, CollectorTurn(events=turn(2, size=5000).events, rollups=(rollup,), position={"at": 2})
+                )
         assert spool.position(FILE) == {"at": 1}
     with full_disk(10):
-        spool.append("quiet", Collected(position={"at": 9}))
+        spool.append("quiet", CollectorTurn(position={"at": 9}))
         with pytest.raises(OSError, match="too large"):
             spool.save_positions()
         batch = spool.pending("events", 10, 10**6)
@@ -312,7 +316,7 @@ def test_a_real_file_system_that_runs_full_makes_the_source_wait(tmp_path: Path)
 def test_with_an_interval_what_is_shipped_was_synced_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Appends do not wait for the disk; a request does, and so does the interval."""
     synced: list[int] = []
-    monkeypatch.setattr("collectors.segments.os.fsync", synced.append)
+    monkeypatch.setattr("collectors.spool.segments.os.fsync", synced.append)
     spool = Spool(tmp_path, 10**6, "n1", fsync_interval_s=3600.0)
     spool.append(FILE, turn(1))
     begun = len(synced)  # the new file's name
@@ -337,10 +341,10 @@ def test_how_long_the_oldest_waits_outlives_a_restart(
     """By the wall clock; one that stepped back gives nothing negative."""
     spool = reopen()
     assert spool.oldest_s() == 0.0
-    monkeypatch.setattr("collectors.spool.time.time", lambda: 1000.0)
+    monkeypatch.setattr("collectors.spool.spool.time.time", lambda: 1000.0)
     spool.append(FILE, turn(1))
     spool = reopen()
-    monkeypatch.setattr("collectors.spool.time.time", lambda: 1060.0)
+    monkeypatch.setattr("collectors.spool.spool.time.time", lambda: 1060.0)
     assert spool.oldest_s() == 60.0
-    monkeypatch.setattr("collectors.spool.time.time", lambda: 10.0)
+    monkeypatch.setattr("collectors.spool.spool.time.time", lambda: 10.0)
     assert spool.oldest_s() == 0.0

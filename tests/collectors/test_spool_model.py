@@ -10,9 +10,9 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from collectors.collector import Collected
-from collectors.spool import Pending, Spool
-from store.event import Event, with_id
+from collectors.collector import CollectorTurn
+from collectors.spool.spool import Pending, Spool
+from store.records.event import Event, with_id
 
 TIME = datetime(2025, 3, 1, 4, tzinfo=UTC)
 SPEC = "file:/x"
@@ -48,7 +48,7 @@ class SpoolMachine(RuleBasedStateMachine):
         """A turn's events and their position, durable on return."""
         codes = range(self.written, self.written + count)
         events = tuple(with_id(Event(TIME, "n1", "test", "test", code=n, message="x" * size)) for n in codes)
-        self.spool.append(SPEC, Collected(events=events, position={"at": codes[-1]}))
+        self.spool.append(SPEC, CollectorTurn(events=events, position={"at": codes[-1]}))
         self.written += count
         self.position = codes[-1]
 

@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 import pytest
 from real.patience import patience
 
-from collectors.collector import Collected, Position, SourceError, SourceSettings
+from collectors.agent.supervisor import Sources, SourceSpec
+from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake
 from collectors.metrics import SidecarMetrics
-from collectors.supervisor import Source, Sources
-from collectors.wake import Wake
 
 Until = Callable[[Callable[[], Any]], Any]
 COMMON = SourceSettings(node="n1")
@@ -29,7 +28,7 @@ class Sink:
         """The newest."""
         return {"at": self.saved[spec][-1]} if spec in self.saved else None
 
-    def append(self, spec: str, collected: Collected) -> None:
+    def append(self, spec: str, collected: CollectorTurn) -> None:
         """One more."""
         if collected.position is not None:
             self.saved.setdefault(spec, []).append(collected.position["at"])
@@ -54,14 +53,14 @@ class Counter:
         self.at = 0 if position is None else position["at"]
         self.opened.append((self.spec, position, self.settings))
 
-    def collect(self, wait_s: float) -> Collected:
+    def collect(self, wait_s: float) -> CollectorTurn:
         """The next number."""
         if self.hang_at.get(self.spec) == self.at:
             assert self.hanging.wait(patience(20))
-            return Collected(position={"at": -1})
+            return CollectorTurn(position={"at": -1})
         self.wait.wait(0.01)
         self.at += 1
-        return Collected(position={"at": self.at}, lines=1)
+        return CollectorTurn(position={"at": self.at}, lines=1)
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -76,7 +75,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Sources, Sink, Sidec
             raise SourceError(f"{spec!r} is no source")
         return Counter(spec, settings)
 
-    monkeypatch.setattr("collectors.supervisor.make_collector", make)
+    monkeypatch.setattr("collectors.agent.supervisor.make_collector", make)
     Counter.hanging, Counter.hang_at, Counter.opened = threading.Event(), {}, []
     sink, metrics = Sink(), SidecarMetrics()
     sources = Sources(sink, metrics, turn_limit_s=0.3)
@@ -88,9 +87,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Sources, Sink, Sidec
 def test_a_change_touches_only_what_changed(made: tuple[Sources, Sink, SidecarMetrics], until: Until) -> None:
     """Added, removed, given another interval: the others are not opened anew, positions stay."""
     sources, sink, metrics = made
-    sources.change([Source("a"), Source("b"), Source("c")], COMMON)
+    sources.change([SourceSpec("a"), SourceSpec("b"), SourceSpec("c")], COMMON)
     assert until(lambda: len(sink.saved) == 3)
-    sources.change([Source("a"), Source("b", interval_s=5.0, node="other"), Source("d")], COMMON)
+    sources.change([SourceSpec("a"), SourceSpec("b", interval_s=5.0, node="other"), SourceSpec("d")], COMMON)
     assert until(lambda: "d" in sink.saved)
     assert [spec for spec, _position, _settings in Counter.opened] == ["a", "b", "c", "b", "d"]
     _spec, position, settings = Counter.opened[3]
@@ -99,18 +98,22 @@ def test_a_change_touches_only_what_changed(made: tuple[Sources, Sink, SidecarMe
     page = metrics.page().decode()
     assert 'source="c"' not in page
     assert 'foreshock_sidecar_source_up{source="d"}' in page
-    sources.change([Source("a"), Source("b", interval_s=5.0, node="other"), Source("c"), Source("d")], COMMON)
+    sources.change(
+        [SourceSpec("a"), SourceSpec("b", interval_s=5.0, node="other"), SourceSpec("c"), SourceSpec("d")], COMMON
+    )
     assert until(lambda: Counter.opened[-1][0] == "c")
     assert Counter.opened[-1][1] is not None
 
 
-@pytest.mark.parametrize("wrong", [[Source("a"), Source("xyz")], [Source("a"), Source("a", interval_s=1.0)]])
+@pytest.mark.parametrize(
+    "wrong", [[SourceSpec("a"), SourceSpec("xyz")], [SourceSpec("a"), SourceSpec("a", interval_s=1.0)]]
+)
 def test_a_wrong_change_changes_nothing(
-    made: tuple[Sources, Sink, SidecarMetrics], until: Until, wrong: list[Source]
+    made: tuple[Sources, Sink, SidecarMetrics], until: Until, wrong: list[SourceSpec]
 ) -> None:
     """Neither those that are read nor those that are not."""
     sources, sink, _metrics = made
-    sources.change([Source("a"), Source("b")], COMMON)
+    sources.change([SourceSpec("a"), SourceSpec("b")], COMMON)
     assert until(lambda: len(sink.saved) == 2)
     with pytest.raises(SourceError):
         sources.change(wrong, replace(COMMON, scrape_interval_s=1.0))
@@ -129,7 +132,7 @@ def test_a_source_that_hangs_is_opened_anew_and_what_the_old_thread_brings_is_pa
     def value(name: str) -> float | None:
         return metrics.registry.get_sample_value(f"foreshock_sidecar_{name}", {"source": "a"})
 
-    sources.change([Source("a"), Source("b")], COMMON)
+    sources.change([SourceSpec("a"), SourceSpec("b")], COMMON)
 
     def stalled(count: int) -> bool:
         sources.look()
@@ -154,7 +157,7 @@ def test_a_source_with_a_long_time_limit_of_its_own_is_not_given_up_early(
     """Twice its `timeout_s`."""
     sources, _sink, metrics = made
     Counter.hang_at = {"a": 1, "b": 1}
-    sources.change([Source("a", timeout_s=1000.0), Source("b")], COMMON)
+    sources.change([SourceSpec("a", timeout_s=1000.0), SourceSpec("b")], COMMON)
 
     def seen() -> bool:
         sources.look()
@@ -169,7 +172,7 @@ def test_a_source_that_waits_is_no_source_that_hangs(made: tuple[Sources, Sink, 
     sources, sink, metrics = made
     sources.turn_limit_s = 600.0
     Counter.hang_at = {"a": 1}
-    sources.change([Source("a")], COMMON)
+    sources.change([SourceSpec("a")], COMMON)
     runner = sources._running["a"].runner
     assert 2 * runner.turn_s <= sources.turn_limit_s
     sources.turn_limit_s = runner.turn_s / 10

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.tail import FilePosition, LineSplitter, mark_of
-from parsers.parser import MAX_LINE
+from collectors.files.tail import FilePosition, LineSplitter, mark_of
+from parsers.text.parser import MAX_LINE
 
 
 @given(st.lists(st.binary(max_size=30).map(lambda raw: raw.replace(b"\n", b"")), max_size=20), st.data())

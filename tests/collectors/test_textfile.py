@@ -10,11 +10,10 @@ from real.patience import patience
 from real.programs import need, stop, wait_for
 from real.prometheus import check_metrics
 
-from collectors.collector import Collected
-from collectors.metrics import SidecarMetrics
-from collectors.spool import Spool
-from collectors.spool_metrics import SpoolFigures
-from collectors.textfile import TextFile
+from collectors.agent.sidecar import SpoolFigures
+from collectors.collector import CollectorTurn
+from collectors.metrics import SidecarMetrics, TextFile
+from collectors.spool.spool import Spool
 
 
 @pytest.fixture
@@ -23,7 +22,7 @@ def metrics(tmp_path: Path) -> SidecarMetrics:
     metrics = SidecarMetrics()
     spool = Spool(tmp_path / "spool", 10**6)
     metrics.registry.register(SpoolFigures(spool))
-    metrics.source("kmsg").count(Collected(lines=3))
+    metrics.source("kmsg").count(CollectorTurn(lines=3))
     metrics.request_s.labels("events").observe(0.2)
     spool.close()
     return metrics

@@ -13,10 +13,10 @@ import pytest
 import sqlalchemy as sa
 from real.patience import patience
 
-import collectors.training_hook as module
-from cli.ingest import ingest_archive
-from collectors.training_callbacks import lightning_callback, transformers_callback
-from collectors.training_hook import TrainingHook, rank_of_process
+from cli.commands.ingest import ingest_archive
+from foreshock_hook import hook as module
+from foreshock_hook.callbacks import lightning_callback, transformers_callback
+from foreshock_hook.hook import TrainingHook, rank_of_process
 from goodput.reading.ledgers import read_ledgers
 
 ROOT = Path(__file__).parents[2]
@@ -46,9 +46,7 @@ def test_it_needs_nothing_but_python(tmp_path: Path) -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
     }
     assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
-    code = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import collectors.training_hook, collectors.training_callbacks"
-    )
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import foreshock_hook.hook, foreshock_hook.callbacks"
     done = subprocess.run(
         [sys.executable, "-I", "-c", f"{code}; print(*sys.modules)"], capture_output=True, text=True, check=True
     )
@@ -158,7 +156,7 @@ def test_a_child_made_by_fork_is_silent(tmp_path: Path) -> None:
     code = f"""
 import os, sys
 sys.path.insert(0, {str(ROOT)!r})
-from collectors.training_hook import TrainingHook
+from foreshock_hook.hook import TrainingHook
 hook = TrainingHook("r", {str(path)!r}, rank=0, write_s=1000.0)
 hook.step(1); hook.step(2)
 child = os.fork()
@@ -212,7 +210,7 @@ def test_odd_arguments_never_reach_the_training(tmp_path: Path) -> None:
 PROGRAM = """
 import json, os, sys, time
 sys.path.insert(0, {root!r})
-from collectors.training_hook import TrainingHook
+from foreshock_hook.hook import TrainingHook
 # Time passes while it sleeps, and then alone: a machine that is busy takes none of it.
 clock = [float(sys.argv[3])]
 time.time = time.monotonic = lambda: clock[0]

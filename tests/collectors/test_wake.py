@@ -9,7 +9,7 @@ import weakref
 import pytest
 from real.patience import patience
 
-from collectors.wake import Wake
+from collectors.collector import Wake
 
 LONG_S = 3600.0
 

@@ -20,8 +20,8 @@ import uvicorn
 from real.patience import patience
 
 from api.app import create_app
-from api.settings import ApiSettings, Intervals, Token
-from collectors.sidecar import SidecarSettings, run
+from api.server.settings import ApiSettings, Intervals, Token
+from collectors.agent.sidecar import SidecarSettings, run
 
 Until = Callable[[Callable[[], Any]], Any]
 TOKEN = "an ingest token"

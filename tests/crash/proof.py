@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from crash.feeds import Feed, TrainingLog, checksum
 from real.patience import patience
 
-from diagnosis.incident import NO_FAULT_KINDS
-from store.sources import NO_FAULT
+from diagnosis.incidents.incident import NO_FAULT_KINDS
+from store.records.event_sources import NO_FAULT
 
 Rows = Callable[[str], Sequence[Sequence[object]]]
 

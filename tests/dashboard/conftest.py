@@ -15,8 +15,8 @@ import streamlit as st
 from canned_models import MODELS
 from drawn_page import Opened, draw_page
 
-from dashboard.client import Address, Client
-from dashboard.panels import Site
+from dashboard.client import ApiAddress, ApiClient
+from dashboard.panels.page import Site
 
 GPU = {"type": "gpu", "pci": "0000:0f:00.0", "index": 3, "uuid": None, "port": None}
 REASONS = [
@@ -302,7 +302,7 @@ def listed(*items: Any) -> dict[str, Any]:
     return {"items": list(items), "next_cursor": None}
 
 
-Connect = Callable[..., Client]
+Connect = Callable[..., ApiClient]
 
 
 @pytest.fixture(autouse=True)
@@ -316,10 +316,10 @@ def own_main() -> Iterator[None]:
 @pytest.fixture
 def connect() -> Iterator[Connect]:
     """Makes clients, and closes them at the end."""
-    made: list[Client] = []
+    made: list[ApiClient] = []
 
-    def make(server: str, token: str | None = None, transport: httpx2.BaseTransport | None = None) -> Client:
-        made.append(Client(Address(server, token), transport))
+    def make(server: str, token: str | None = None, transport: httpx2.BaseTransport | None = None) -> ApiClient:
+        made.append(ApiClient(ApiAddress(server, token), transport))
         return made[-1]
 
     yield make

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from dashboard import charts
-from dashboard.answers import Outage, PastScore, Reason, Rollup
+from dashboard.answers.cluster import Outage, PastScore, Reason, Rollup
+from dashboard.charts import charts
 
 START = datetime(2025, 3, 28, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from dashboard.client import Trouble
+from dashboard.client import ApiProblem
 
 
 def test_the_cluster_is_typed(api: Any, connect: Any) -> None:
@@ -63,7 +63,7 @@ def test_a_node_is_one_request_for_two_records(api: Any, connect: Any) -> None:
 
 def test_names_are_escaped_in_the_path(api: Any, connect: Any) -> None:
     """A run may be called anything."""
-    with pytest.raises(Trouble):
+    with pytest.raises(ApiProblem):
         connect(api.url).goodput("a/b ?x")
     assert api.asked[0][1] == "runs/a%2Fb%20%3Fx/goodput"
 
@@ -113,7 +113,7 @@ def test_every_wrong_answer_is_one_sentence_with_a_remedy(
 ) -> None:
     """What the page shows."""
     api.answers["cluster"] = (status, body)
-    with pytest.raises(Trouble, match=says) as caught:
+    with pytest.raises(ApiProblem, match=says) as caught:
         connect(api.url).cluster()
     assert "\n" not in str(caught.value)
 
@@ -121,10 +121,10 @@ def test_every_wrong_answer_is_one_sentence_with_a_remedy(
 def test_a_list_without_items_is_no_list(api: Any, connect: Any) -> None:
     """Another server's answer."""
     api.answers["nodes"] = {"nodes": []}
-    with pytest.raises(Trouble, match="lacks the list `items`"):
+    with pytest.raises(ApiProblem, match="lacks the list `items`"):
         connect(api.url).nodes()
     api.answers["hints"] = [1]
-    with pytest.raises(Trouble, match="expected an object, got list"):
+    with pytest.raises(ApiProblem, match="expected an object, got list"):
         connect(api.url).hints()
 
 
@@ -133,7 +133,7 @@ def test_nobody_there_says_how_to_start_the_server(connect: Any) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    with pytest.raises(Trouble, match=r"Nothing answers at.*foreshock serve"):
+    with pytest.raises(ApiProblem, match=r"Nothing answers at.*foreshock serve"):
         connect(f"http://127.0.0.1:{port}").cluster()
 
 
@@ -143,14 +143,14 @@ def test_a_silent_server_is_given_up_on(connect: Any) -> None:
     def never(request: httpx2.Request) -> httpx2.Response:
         raise httpx2.ReadTimeout("too slow", request=request)
 
-    with pytest.raises(Trouble, match="did not answer within 10 s"):
+    with pytest.raises(ApiProblem, match="did not answer within 10 s"):
         connect("http://api", transport=httpx2.MockTransport(never)).cluster()
 
 
 @pytest.mark.parametrize("server", ["http://[::1", "http://host:port"])
 def test_an_address_that_is_none_is_refused(server: str, connect: Any) -> None:
     """At once, not at the first request."""
-    with pytest.raises(Trouble, match="is no address: start the dashboard with --server"):
+    with pytest.raises(ApiProblem, match="is no address: start the dashboard with --server"):
         connect(server)
 
 

@@ -6,17 +6,17 @@ from typing import Any
 import httpx2
 import pytest
 
-from dashboard.answers import Cluster, Ledger
-from dashboard.client import Trouble
-from dashboard.decoding import AnswerError, decode
+from dashboard.answers.cluster import Cluster, Ledger
+from dashboard.answers.decoding import AnswerError, decode
+from dashboard.client import ApiProblem
 
 PROBLEM = {"content-type": "application/problem+json"}
 
 
-def refusing(connect: Any, response: Callable[[], httpx2.Response]) -> Trouble:
+def refusing(connect: Any, response: Callable[[], httpx2.Response]) -> ApiProblem:
     """The trouble that a reading client reports."""
     client = connect("http://api:10870", transport=httpx2.MockTransport(lambda _: response()))
-    with pytest.raises(Trouble) as caught:
+    with pytest.raises(ApiProblem) as caught:
         client.cluster()
     return caught.value
 
@@ -98,7 +98,7 @@ def test_a_broken_connection_says_how_to_mend_it(connect: Any, error: type[httpx
 @pytest.mark.parametrize("token", ["sésame", "one\ntwo", "a\tb", "“quoted”"])
 def test_a_token_that_cannot_be_one_is_refused_at_once(connect: Any, token: str) -> None:
     """A whole file of them, or a word processor's quotes: no traceback, and the token is not shown."""
-    with pytest.raises(Trouble, match=r"The token is none.*Correct --token-file") as caught:
+    with pytest.raises(ApiProblem, match=r"The token is none.*Correct --token-file") as caught:
         connect("http://api:10870", token)
     assert token not in str(caught.value)
 
@@ -123,7 +123,7 @@ def test_a_page_that_fails_in_the_middle_of_a_list_is_no_half_list(connect: Any)
             return httpx2.Response(503, json={"detail": "busy"})
         return httpx2.Response(200, json={"items": [{"node": "a"}], "next_cursor": "b"})
 
-    with pytest.raises(Trouble, match="answered 503: busy"):
+    with pytest.raises(ApiProblem, match="answered 503: busy"):
         connect("http://api", transport=httpx2.MockTransport(answer)).nodes()
 
 

@@ -8,12 +8,12 @@ import httpx2
 import pytest
 from drawn_page import Opened, draw_page, failing, seen
 
-from dashboard import layout
-from dashboard.answers import Cluster, Device, Incident, Node, Reason
-from dashboard.panels import Site
+from dashboard.answers.cluster import Cluster, Device, Incident, Node, Reason
+from dashboard.charts import layout
+from dashboard.panels.page import Site
 from dashboard.views import cluster as view
-from predictor.scoring import _QUIET as QUIET
-from predictor.scoring import _REST as REST
+from predictor.live.scoring import _QUIET as QUIET
+from predictor.live.scoring import _REST as REST
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
 CLUSTER = Cluster(now=NOW, nodes=3)

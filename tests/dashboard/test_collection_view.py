@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from drawn_page import Opened, failing, seen
 
-from dashboard.answers import Cluster, SidecarCount
-from dashboard.sidecars import Lost, Report, Sidecar, SidecarSource, SpoolState, faults, size
+from dashboard.answers.cluster import Cluster, SidecarCount
+from dashboard.text.sidecars import Lost, Report, Sidecar, SidecarSource, SpoolState, faults, size
 from dashboard.views.collection import headline
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)

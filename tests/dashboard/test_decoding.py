@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dashboard.answers import AuditEntry, Cluster, Device, Event, Ledger, Node
-from dashboard.decoding import AnswerError, decode
+from dashboard.answers.cluster import AuditEntry, Cluster, Device, Event, Ledger, Node
+from dashboard.answers.decoding import AnswerError, decode
 
 EVENT: dict[str, Any] = {
     "time": "2025-03-01T04:05:06.789000Z",

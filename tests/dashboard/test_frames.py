@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from dashboard import frames
-from dashboard.answers import AuditEntry, Device, Event, Incident, Interruption, Node, Outage
-from dashboard.hint_answers import Hint
+from dashboard.answers.cluster import AuditEntry, Device, Event, Incident, Interruption, Node, Outage
+from dashboard.answers.hints import Hint
+from dashboard.panels import frames
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
 GPU = Device("gpu", pci="0000:0f:00.0", index=3)

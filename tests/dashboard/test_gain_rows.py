@@ -1,7 +1,7 @@
 """The ranked gains of the goodput page."""
 
-from dashboard.advice import Gain, GainsAdvice, gain_rows
-from dashboard.decoding import decode
+from dashboard.answers.decoding import decode
+from dashboard.text.advice import Gain, GainsAdvice, gain_rows
 
 TOLD = {
     "run": "llm",

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from drawn_page import Opened, failing, seen
 
-from dashboard import cluster_charts
-from dashboard.goodput_answers import ClusterGoodput, Loss, Range
-from dashboard.goodput_panels import BY, headline
+from dashboard.answers.goodput import ClusterGoodput, Loss, Range
+from dashboard.charts import cluster_charts
+from dashboard.panels.goodput import BY, headline
 
 NOW = datetime(2025, 3, 29, tzinfo=UTC)
 HOURS = {"existing": 1000.0, "out_planned": 0.0, "out_unplanned": 100.0, "schedulable": 900.0, "idle": 300.0}

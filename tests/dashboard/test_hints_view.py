@@ -9,10 +9,12 @@ from drawn_page import Opened, failing, seen
 from hypothesis import given
 from hypothesis import strategies as some
 
-from dashboard import hint_card, hint_controls, vocabulary, words
-from dashboard.hint_answers import BudgetUse, Hint, Placement
+from dashboard.answers.hints import BudgetUse, Hint, Placement
+from dashboard.panels import hint_card, hint_controls
+from dashboard.text import words
+from dashboard.text import words as vocabulary
 from dashboard.views import hints as view
-from store.placements import PLACEMENT_STATES
+from store.hints.holds import HOLD_STATES
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
 
@@ -265,8 +267,8 @@ def test_a_card_tells_where_each_scheduler_is(drawn: Opened, api: Any) -> None:
 
 def test_every_state_of_a_placement_has_words() -> None:
     """As many as the store knows."""
-    assert set(hint_card.PLACED) == set(PLACEMENT_STATES)
-    assert hint_card.placed(Placement("s", "asked", "cordon"), NOW) == "asked, not read back yet"
+    assert set(hint_card.PLACED) == set(HOLD_STATES)
+    assert hint_card.hold_state_text(Placement("s", "asked", "cordon"), NOW) == "asked, not read back yet"
 
 
 def test_a_hint_on_a_job_names_the_job_and_the_spare(drawn: Opened, api: Any) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from drawn_page import Opened, failing, raw
 
-from dashboard import charts, ledger_charts
-from dashboard.answers import Node, Reason
-from dashboard.layout import cells
+from dashboard.answers.cluster import Node, Reason
+from dashboard.charts import charts, ledger_charts
+from dashboard.charts.layout import cells
 
 EVIL = "![p](http://evil/p.png) <b>x</b> **y** $z$ :red[w]\n# Big"
 LIVE = ("![p]", "](http", "<b>", "**y**", "$z$", ":red[", "\n# Big")

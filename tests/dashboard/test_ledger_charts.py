@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dashboard import ledger_charts
-from dashboard.advice import (
+from dashboard.answers.cluster import Interruption, Ledger
+from dashboard.charts import ledger_charts
+from dashboard.text.advice import (
     CheckpointAdvice,
     CheckpointInputs,
     SparesAdvice,
@@ -14,7 +15,6 @@ from dashboard.advice import (
     checkpoint_lines,
     spares_lines,
 )
-from dashboard.answers import Interruption, Ledger
 from dashboard.views.goodput import headline
 
 NOW = datetime(2025, 3, 29, tzinfo=UTC)

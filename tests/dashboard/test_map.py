@@ -1,7 +1,8 @@
 """Where nodes stand on the map, and the map's figure."""
 
-from dashboard import charts, layout, vocabulary
-from dashboard.answers import Node, Reason
+from dashboard.answers.cluster import Node, Reason
+from dashboard.charts import charts, layout
+from dashboard.text import words
 
 
 def many_nodes(count: int, per_rack: int = 8) -> list[Node]:
@@ -54,7 +55,7 @@ def test_the_map_colours_states_and_marks_what_is_not_well() -> None:
     """Colour is never the only sign."""
     nodes = [Node("a", "faulty", rack="r1"), Node("b", "ok", rack="r1"), Node("c", "dreaming", rack="r2")]
     heat, marks = charts.node_map(layout.cells(nodes)).data
-    order = list(vocabulary.STATES)
+    order = list(words.STATES)
     assert heat.z[0][0] == order.index("faulty")
     assert heat.z[1][0] == order.index("ok")
     assert heat.z[0][1] == order.index("silent")
@@ -76,5 +77,5 @@ def test_the_colour_scale_has_a_step_for_each_state() -> None:
     """From 0 to 1, without a gap."""
     scale = charts.node_map(layout.cells(many_nodes(1))).data[0].colorscale
     assert (scale[0][0], scale[-1][0]) == (0.0, 1.0)
-    assert [colour for _, colour in scale[::2]] == list(vocabulary.STATE_COLOURS.values())
-    assert list(vocabulary.STATE_COLOURS) == list(vocabulary.STATES)
+    assert [colour for _, colour in scale[::2]] == list(words.STATE_COLOURS.values())
+    assert list(words.STATE_COLOURS) == list(words.STATES)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from drawn_page import Opened, failing, seen
 
-from dashboard.model_answers import LastTraining, Models, RegisteredModel
+from dashboard.answers.models import LastTraining, Models, RegisteredModel
 from dashboard.views.models import headline, troubles
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)

@@ -9,8 +9,8 @@ from real.patience import patience
 from streamlit.testing.v1 import AppTest
 
 import dashboard
-from dashboard import hint_card
-from dashboard.panels import Site
+from dashboard.panels import hint_card
+from dashboard.panels.page import Site
 
 APP = Path(dashboard.__file__).parent / "app.py"
 PAGES = ("cluster", "node", "goodput", "hints", "repair", "models", "collection")

@@ -15,23 +15,25 @@ from real.patience import patience
 from streamlit.testing.v1 import AppTest
 
 from api.app import create_app
-from api.settings import ApiSettings, Intervals, Token
-from cli.dashboard import Place, running
-from cli.ports import free_port
-from dashboard.client import Trouble
-from dashboard.panels import Site
-from diagnosis.incidents_table import update_incidents
-from schedulers.settings import Control, Policy
-from schedulers.turn import run_policy
-from store.append import append_events, append_jobs, append_nodes, append_outages, append_rollups, upsert_last_seen
-from store.database import writing
-from store.event import Device, Event
-from store.job import Job
-from store.node import Node
-from store.outage import Outage
-from store.save_scores import save_scores
-from store.score import Reason, Score
-from store.telemetry import Rollup
+from api.server.settings import ApiSettings, Intervals, Token
+from cli.commands.dashboard import DashboardAddress, running
+from cli.processes.children import free_port
+from dashboard.client import ApiProblem
+from dashboard.panels.page import Site
+from diagnosis.incidents.incidents_table import update_incidents
+from schedulers.lifecycle.policy_turn import run_policy
+from schedulers.policy.settings import Control, Policy
+from store.database.connections import writing
+from store.events.append import append_events, append_jobs, append_nodes, append_outages
+from store.models.scores import save_scores
+from store.records.event import Device, Event
+from store.records.job import Job
+from store.records.node import Node
+from store.records.outage import Outage
+from store.records.score import Reason, Score
+from store.records.telemetry import Rollup
+from store.tables.bulk_rows import upsert_last_seen
+from store.telemetry.hours import append_rollups
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -132,19 +134,19 @@ def test_every_answer_of_the_api_is_understood(server: str, connect: Any) -> Non
 
 def test_refusals_are_sentences(server: str, connect: Any) -> None:
     """No token, too weak a token, nothing of that name."""
-    with pytest.raises(Trouble, match="wants a token"):
+    with pytest.raises(ApiProblem, match="wants a token"):
         connect(server).cluster()
     eye = connect(server, "look")
-    with pytest.raises(Trouble, match=r"may not do this.*lacks the scope act"):
+    with pytest.raises(ApiProblem, match=r"may not do this.*lacks the scope act"):
         eye.decide(eye.hints()[0].id, "approve")
-    with pytest.raises(Trouble, match="gpu-999"):
+    with pytest.raises(ApiProblem, match="gpu-999"):
         eye.node("gpu-999")
-    with pytest.raises(Trouble, match="no finished checkpoint save"):
+    with pytest.raises(ApiProblem, match="no finished checkpoint save"):
         eye.checkpoint_advice("llm-7b")
     hand = connect(server, "touch")
     ended = hand.hints()[0]
     hand.decide(ended.id, "withdraw")
-    with pytest.raises(Trouble, match="no longer possible"):
+    with pytest.raises(ApiProblem, match="no longer possible"):
         hand.decide(ended.id, "approve")
 
 
@@ -193,7 +195,7 @@ def test_a_browser_shows_the_cluster_and_follows_a_click_to_the_node(server: str
 
     token = tmp_path / "token"
     token.write_text("look\n")
-    place = Place(server, port=free_port(), token_file=token)
+    place = DashboardAddress(server, port=free_port(), token_file=token)
     with running(place) as child, opened(place.url) as page:
         page.wait_for(["1 node faulty", "Newest incidents", "served by"], 60)
         assert page.evaluate("document.querySelectorAll('.js-plotly-plot').length") == 1

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from drawn_page import Opened, failing, seen
 
-from dashboard.repair_answers import Evidence, Lemon, Part, RepairList
+from dashboard.answers.repair import Evidence, Lemon, Part, RepairList
 from dashboard.views import repair as view
 
 

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from dashboard import frames, words
-from dashboard.advice import (
+from dashboard.answers.cluster import AuditEntry, Cluster, Event, Incident, Interruption, Ledger, Node
+from dashboard.answers.hints import Hint
+from dashboard.panels import frames
+from dashboard.text import words
+from dashboard.text.advice import (
     CheckpointAdvice,
     CheckpointInputs,
     SparesAdvice,
@@ -16,8 +19,6 @@ from dashboard.advice import (
     checkpoint_lines,
     spares_lines,
 )
-from dashboard.answers import AuditEntry, Cluster, Event, Incident, Interruption, Ledger, Node
-from dashboard.hint_answers import Hint
 from dashboard.views import goodput
 from dashboard.views import node as node_view
 
@@ -182,9 +183,9 @@ def test_interruptions_without_a_time_come_last() -> None:
 
 def test_a_message_that_is_only_the_kind_is_not_repeated() -> None:
     """And a Xid's own words follow ours."""
-    assert words.told(Event(None, "link_down", message="link_down")) == "link down"
+    assert words.event_text(Event(None, "link_down", message="link_down")) == "link down"
     incident = Incident("i", NOW, NOW, "xid", code=79, message="fell off", meaning="Driver lost it")
-    assert words.told(incident) == "Xid 79, driver lost it: fell off"
+    assert words.event_text(incident) == "Xid 79, driver lost it: fell off"
     assert words.what(Event(None, "xid")) == "xid"
 
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from dashboard import vocabulary, words
-from dashboard.answers import Cluster, Device, Event
+from dashboard.answers.cluster import Cluster, Device, Event
+from dashboard.text import words
+from dashboard.text import words as vocabulary
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
 
@@ -135,9 +136,11 @@ def test_faults_and_actions_are_said_without_jargon() -> None:
 
 def test_a_message_does_not_repeat_the_kind() -> None:
     """Counters that rose name themselves first."""
-    assert words.told(Event(None, "ecc_sbe", message="ecc_sbe rose by 13", meaning="Errors")) == "errors: rose by 13"
-    assert words.told(Event(None, "link_up")) == "link up"
-    assert words.told(Event(None, "link_up", message="A link is up", meaning="A link is up")) == "a link is up"
+    assert (
+        words.event_text(Event(None, "ecc_sbe", message="ecc_sbe rose by 13", meaning="Errors")) == "errors: rose by 13"
+    )
+    assert words.event_text(Event(None, "link_up")) == "link up"
+    assert words.event_text(Event(None, "link_up", message="A link is up", meaning="A link is up")) == "a link is up"
 
 
 def test_every_state_has_its_words_colour_mark_and_meaning() -> None:

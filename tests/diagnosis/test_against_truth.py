@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import foreshock
-from diagnosis.culprit import rank
-from store.database import open_database
-from store.event import parse_time
-from store.read import read_jobs
+from diagnosis.culprits.culprit import rank
+from store.database.connections import open_database
+from store.records.event import parse_time
+from store.runs.jobs import read_jobs
 
 ENOUGH = 0.9
 

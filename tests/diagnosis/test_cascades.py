@@ -11,11 +11,19 @@ from fault_events import at, lost_port, xid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagnosis.fault import FAULT_COLUMNS, MAX_HEADS, fault_from, fault_of, when
-from diagnosis.incident import coalesce, gap_of, is_fault
-from diagnosis.root import kind_key
-from store.event import Device, Event, Severity
-from store.incident import Incident
+from diagnosis.incidents.incident import (
+    FAULT_COLUMNS,
+    MAX_HEADS,
+    coalesce,
+    fault_from,
+    fault_of,
+    gap_of,
+    is_fault,
+    when,
+)
+from diagnosis.incidents.root import kind_key
+from store.records.event import Device, Event, Severity
+from store.records.incident import Incident
 
 
 def on(event: Event, pci: str) -> Event:

@@ -4,16 +4,21 @@ import pytest
 import sqlalchemy as sa
 from fault_events import START, at, iteration, job, lost_port, program_error, xid
 
-from diagnosis.culprit import rank
-from diagnosis.incidents_table import update_incidents
-from diagnosis.stop import stop_of
-from diagnosis.suspect import Culprit
-from store.append import append_events, append_jobs, append_links, append_nodes, append_outages
-from store.database import writing
-from store.event import Event
-from store.job import Job
-from store.node import Node
-from store.outage import Outage
+from diagnosis.culprits.culprit import Culprit, rank
+from diagnosis.culprits.stop import stop_of
+from diagnosis.incidents.incidents_table import update_incidents
+from store.database.connections import writing
+from store.events.append import (
+    append_events,
+    append_jobs,
+    append_links,
+    append_nodes,
+    append_outages,
+)
+from store.records.event import Event
+from store.records.job import Job
+from store.records.node import Node
+from store.records.outage import Outage
 
 RECEIVED = at(100_000)
 

@@ -13,17 +13,16 @@ import pytest
 import sqlalchemy as sa
 from fault_events import at, iteration, xid
 
-from diagnosis import fold_intake as module
-from diagnosis.fault import FaultError, decode_faults, encode_faults
-from diagnosis.fold_intake import fold_everything, fold_intake, put_faults
-from diagnosis.incident import coalesce, faults_of
-from store import schema
-from store.append import append_events
-from store.database import writing
-from store.event import Device, Event
-from store.incident import Incident
-from store.intake import Waiting, anything_waits, oldest_batches, read_waiting, unpack
-from store.read import read_incidents
+from diagnosis.incidents import intake as module
+from diagnosis.incidents.incident import FaultError, coalesce, decode_faults, encode_faults, faults_of
+from diagnosis.incidents.intake import fold_everything, fold_intake, put_faults
+from store.database.connections import writing
+from store.events.append import append_events
+from store.events.event_pages import read_incidents
+from store.events.incident_intake import IntakeBacklog, anything_waits, oldest_batches, read_waiting, unpack
+from store.records.event import Device, Event
+from store.records.incident import Incident
+from store.tables import schema
 
 # A flood of its whole size is measured by hand: `FLOOD_EVENTS=800000 pytest tests/diagnosis/test_fold_intake.py`.
 FLOOD_EVENTS = int(os.environ.get("FLOOD_EVENTS", "60000"))
@@ -42,7 +41,7 @@ def incidents(engine: sa.Engine) -> list[Incident]:
         return read_incidents(connection, at(-1e6), at(1e6))
 
 
-def waiting(engine: sa.Engine) -> Waiting:
+def waiting(engine: sa.Engine) -> IntakeBacklog:
     """What the intake holds."""
     with engine.connect() as connection:
         return read_waiting(connection)
@@ -52,11 +51,11 @@ def test_faults_wait_in_the_intake_until_they_are_folded(any_engine: sa.Engine) 
     """What is no fault does not; nor does what is sent again."""
     events = [xid(79, 0), xid(45, 1), xid(31, 500), replace(xid(31, 501), time=None), iteration(1)]
     take(any_engine, events[:2], events[2:], events)
-    assert waiting(any_engine) == Waiting(4, at(0), 0)
+    assert waiting(any_engine) == IntakeBacklog(4, at(0), 0)
     assert incidents(any_engine) == []
     assert fold_intake(any_engine) == 4
     assert fold_intake(any_engine) == 0
-    assert waiting(any_engine) == Waiting(0, None, 0)
+    assert waiting(any_engine) == IntakeBacklog(0, None, 0)
     assert incidents(any_engine) == coalesce([*events[:3], replace(events[3], time=at(0))])
 
 
@@ -98,7 +97,7 @@ def test_a_fold_that_fails_leaves_everything_as_it_was(engine: sa.Engine, monkey
         patched.setattr(module, "remove_batches", gone)
         with pytest.raises(sa.exc.OperationalError):
             fold_intake(engine)
-    assert (waiting(engine), incidents(engine)) == (Waiting(2, at(0), 0), [])
+    assert (waiting(engine), incidents(engine)) == (IntakeBacklog(2, at(0), 0), [])
     fold_everything(engine)
     assert [incident.count for incident in incidents(engine)] == [2]
 
@@ -115,7 +114,7 @@ def test_a_row_that_cannot_be_folded_is_set_aside_and_the_others_go_on(
     with caplog.at_level(logging.ERROR):
         assert fold_intake(any_engine) == 2
     assert f"row {rows[1].seq} of the intake" in caplog.text
-    assert waiting(any_engine) == Waiting(0, None, 2)
+    assert waiting(any_engine) == IntakeBacklog(0, None, 2)
     assert fold_intake(any_engine) == 0
     with writing(any_engine).begin() as connection:
         assert "is damaged" in connection.scalar(sa.select(schema.intake.c.error))
@@ -140,7 +139,7 @@ def test_a_schema_that_is_amiss_sets_nothing_aside(any_engine: sa.Engine) -> Non
         connection.execute(sa.text("ALTER TABLE incidents RENAME TO elsewhere"))
     with pytest.raises(sa.exc.SQLAlchemyError):
         fold_intake(any_engine)
-    assert waiting(any_engine) == Waiting(1, at(0), 0)
+    assert waiting(any_engine) == IntakeBacklog(1, at(0), 0)
     with any_engine.begin() as connection:
         connection.execute(sa.text("ALTER TABLE elsewhere RENAME TO incidents"))
     assert fold_intake(any_engine) == 1

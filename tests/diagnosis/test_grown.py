@@ -8,14 +8,14 @@ import pytest
 import sqlalchemy as sa
 from fault_events import at, job, xid
 
-from diagnosis import incidents_table
-from diagnosis.incident import coalesce
-from diagnosis.incidents_table import update_incidents
-from store.append import append_jobs
-from store.database import writing
-from store.event import Event
-from store.incident import Incident
-from store.read import read_incidents
+from diagnosis.incidents import incidents_table
+from diagnosis.incidents.incident import coalesce
+from diagnosis.incidents.incidents_table import update_incidents
+from store.database.connections import writing
+from store.events.append import append_jobs
+from store.events.event_pages import read_incidents
+from store.records.event import Event
+from store.records.incident import Incident
 
 
 def merge(engine: sa.Engine, *batches: list[Event]) -> list[Incident]:

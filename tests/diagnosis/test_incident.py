@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 from fault_events import at, iteration, job, lost_port, xid
 
-from diagnosis.fault import when
-from diagnosis.incident import coalesce, is_fault
-from store.event import Device, Event
+from diagnosis.incidents.incident import coalesce, is_fault, when
+from store.records.event import Device, Event
 
 
 def test_events_of_a_node_within_a_minute_are_one_incident() -> None:

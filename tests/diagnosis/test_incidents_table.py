@@ -10,13 +10,13 @@ from fault_events import at, iteration, job, lost_port, xid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagnosis.incident import coalesce
-from diagnosis.incidents_table import update_incidents
-from store.append import append_events, append_jobs
-from store.database import migrate, open_database, writing
-from store.event import Event
-from store.incident import Incident
-from store.read import read_incidents
+from diagnosis.incidents.incident import coalesce
+from diagnosis.incidents.incidents_table import update_incidents
+from store.database.connections import migrate, open_database, writing
+from store.events.append import append_events, append_jobs
+from store.events.event_pages import read_incidents
+from store.records.event import Event
+from store.records.incident import Incident
 
 
 def taken(engine: sa.Engine, *batches: list[Event]) -> list[Incident]:

@@ -5,14 +5,13 @@ from dataclasses import replace
 import pytest
 from fault_events import at, lost_port, xid
 
-from diagnosis.incident import coalesce
-from diagnosis.plausibility import LeafGroup, together, weigh
-from diagnosis.stop import Stop
-from diagnosis.topology import Topology
-from store.event import Cause, Severity
-from store.incident import Incident
+from diagnosis.culprits.plausibility import LeafGroup, Topology, together, weigh
+from diagnosis.culprits.stop import Stoppage
+from diagnosis.incidents.incident import coalesce
+from store.records.event import Cause, Severity
+from store.records.incident import Incident
 
-STOP = Stop("llm", at(100), at(700), frozenset({"gpu-001", "gpu-002", "gpu-003", "gpu-004"}))
+STOP = Stoppage("llm", at(100), at(700), frozenset({"gpu-001", "gpu-002", "gpu-003", "gpu-004"}))
 LEAVES = Topology({f"gpu-{n:03d}": f"leaf-{(n - 1) // 4}" for n in range(1, 9)})
 
 

@@ -7,11 +7,11 @@ from fault_events import lost_port, xid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnosis.fault import when
-from diagnosis.root import (
+from diagnosis.incidents.incident import when
+from diagnosis.incidents.root import (
     CONSEQUENCE_OF,
     REPORTS,
-    Head,
+    IncidentHead,
     badness,
     head_of,
     is_consequence,
@@ -20,10 +20,10 @@ from diagnosis.root import (
     plain,
     root,
 )
-from store.event import SEVERITIES, Event
+from store.records.event import SEVERITIES, Event
 
 
-def heads(*events: Event) -> list[Head]:
+def heads(*events: Event) -> list[IncidentHead]:
     """The heads that events would make."""
     return [head_of(event, when(event)) for event in events]
 
@@ -77,7 +77,7 @@ def test_what_is_compared() -> None:
     assert [not_machine(one) for one in heads(xid(79, 0), xid(13, 0), xid(999, 0))] == [False, True, True]
 
 
-def others_say_so(head: Head, kinds: frozenset[str]) -> bool:
+def others_say_so(head: IncidentHead, kinds: frozenset[str]) -> bool:
     """What `is_consequence` answers, as it reads: by the kinds that are there beside the head's own."""
     others = kinds - {kind_key(head.kind, head.code)}
     if head.follows and others:

@@ -7,20 +7,25 @@ import pytest
 import sqlalchemy as sa
 from fault_events import at, iteration, job, lost_port, program_error, xid
 
-from diagnosis.blast import hosts, jobs_between, with_blast_radius
-from diagnosis.culprit import MOST, rank
-from diagnosis.incident import coalesce
-from diagnosis.incidents_table import update_incidents
-from diagnosis.stop import LONGEST, Stop, ended, stop_of
-from diagnosis.suspect import Culprit
-from diagnosis.topology import read_topology
-from store.append import append_events, append_jobs, append_links, append_nodes, append_outages
-from store.database import writing
-from store.event import Event
-from store.job import Job
-from store.node import Node
-from store.outage import Outage
-from store.read import read_incidents
+from diagnosis.culprits.culprit import MOST, Culprit, rank
+from diagnosis.culprits.plausibility import read_topology
+from diagnosis.culprits.stop import LONGEST, Stoppage, ended, stop_of
+from diagnosis.incidents.incident import coalesce
+from diagnosis.incidents.incidents_table import jobs_between, update_incidents, with_blast_radius
+from store.database.connections import writing
+from store.events.append import (
+    append_events,
+    append_jobs,
+    append_links,
+    append_nodes,
+    append_outages,
+)
+from store.events.event_pages import read_incidents
+from store.records.event import Event
+from store.records.hostlist import hosts
+from store.records.job import Job
+from store.records.node import Node
+from store.records.outage import Outage
 
 RECEIVED = at(100_000)
 
@@ -41,7 +46,7 @@ def ranked(engine: sa.Engine, run: str | None = "llm", seconds: float | None = N
         return rank(connection, run, None if seconds is None else at(seconds))
 
 
-def stop(engine: sa.Engine, run: str | None = "llm", seconds: float | None = None) -> Stop | None:
+def stop(engine: sa.Engine, run: str | None = "llm", seconds: float | None = None) -> Stoppage | None:
     """What is to be explained."""
     with engine.begin() as connection:
         return stop_of(connection, run, None if seconds is None else at(seconds))
@@ -131,7 +136,7 @@ def test_a_stop_lies_between_the_last_iteration_and_the_end(any_engine: sa.Engin
     jobs = [job(0, 100, "FAILED"), job(200, 700, "FAILED", number=2)]
     undated = replace(iteration(0), time=None, id="undated")
     told(any_engine, [iteration(50), iteration(250), undated], jobs)
-    assert stop(any_engine) == Stop("llm", at(250), at(700), hosts("gpu-[001-004]"))
+    assert stop(any_engine) == Stoppage("llm", at(250), at(700), hosts("gpu-[001-004]"))
     first = stop(any_engine, seconds=150)
     assert first is not None
     assert (first.last_work, first.end, first.since) == (at(50), at(100), at(-10))

@@ -6,13 +6,12 @@ from datetime import UTC, datetime
 import orjson
 import pytest
 
-from diagnosis.fault import fault_of
-from diagnosis.incident import coalesce, is_fault
-from diagnosis.root import kind_key
-from parsers.parser import Context, parse
-from parsers.ruled import make_parser
-from store.event import Device, Event
-from store.incident import Incident
+from diagnosis.incidents.incident import coalesce, fault_of, is_fault
+from diagnosis.incidents.root import kind_key
+from parsers.registry import make_parser
+from parsers.text.parser import Context, parse
+from store.records.event import Device, Event
+from store.records.incident import Incident
 
 NODE = "gpu-017"
 UNTIL = datetime(2025, 3, 2, tzinfo=UTC)

@@ -5,9 +5,9 @@ from hand_made_run import at, attempt, fault, iteration, ledger, ms, records, sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goodput.ledger import account
+from goodput.account import account
 from goodput.timeline import to_ms
-from store.event import Event
+from store.records.event import Event
 
 # 0 submitted, 10 started, 15-20 load, work to 40, save to 43, work to 63, fault 70, end 100, again from 120 to 170.
 JOBS = [attempt(10, 100, "FAILED", submit=0), attempt(120, 170, submit=100, number=2)]

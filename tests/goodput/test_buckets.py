@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from hand_made_run import at, attempt, fault, iteration, ledger, lost_port, ms, outage, reported, said, saved
 
-from goodput.ledger import RunRecords, account
+from goodput.account import account
+from goodput.ledger import RunRecords
 from goodput.log.training_log import lines_of
 
 

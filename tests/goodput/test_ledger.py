@@ -4,12 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from goodput.ledger import Ledger, RunRecords, account
+from goodput.account import account
+from goodput.ledger import Ledger, RunRecords
 from goodput.log.training_log import lines_of
 from goodput.timeline import BUCKETS, to_ms
-from store.event import Cause, Device, Event, Severity
-from store.job import Job
-from store.outage import Outage
+from store.records.event import Cause, Device, Event, Severity
+from store.records.job import Job
+from store.records.outage import Outage
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 

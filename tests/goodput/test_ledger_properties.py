@@ -5,12 +5,13 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goodput.ledger import RunRecords, account
+from goodput.account import account
+from goodput.ledger import RunRecords
 from goodput.log.training_log import lines_of
 from goodput.timeline import to_ms
-from store.event import Device, Event
-from store.job import Job
-from store.outage import Outage
+from store.records.event import Device, Event
+from store.records.job import Job
+from store.records.outage import Outage
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 moments = st.integers(-5_000, 50_000).map(lambda s: START + timedelta(milliseconds=s * 100))

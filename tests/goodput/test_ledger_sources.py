@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from cli.ingest import ingest_archive
+from cli.commands.ingest import ingest_archive
 from goodput.reading.ledgers import read_ledgers
 from goodput.reading.records import is_run, run_names
 

@@ -10,11 +10,12 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from goodput.ledger import Ledger, RunRecords, account
-from goodput.log.training_log import LogLine
+from goodput.account import account
+from goodput.ledger import Ledger, RunRecords
+from goodput.log.training_log import TrainingLine
 from goodput.timeline import BUCKETS, to_ms
-from store.event import Device, Event
-from store.job import Job
+from store.records.event import Device, Event
+from store.records.job import Job
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 ZERO = to_ms(START)
@@ -27,14 +28,14 @@ def at(seconds: float) -> datetime:
 
 
 @some.composite
-def lives(draw: some.DrawFn, start: int, number: int, done: int) -> tuple[list[LogLine], int, int]:
+def lives(draw: some.DrawFn, start: int, number: int, done: int) -> tuple[list[TrainingLine], int, int]:
     """The lines of one start of the program, when the last was written, and the last iteration."""
     skew, dated = draw(some.sampled_from((0, 0, 0, -70, 45))), draw(some.booleans())
     now, lines = start + draw(some.integers(0, 40)), []
 
     def tell(kind: str, iteration: int | None = None, bears: bool = True, **more: object) -> None:
         time = ZERO + 1000 * (now + skew) if bears and draw(some.integers(0, 9)) else None
-        lines.append(LogLine(kind, time, iteration, **more))  # type: ignore[arg-type]  # drawn figures
+        lines.append(TrainingLine(kind, time, iteration, **more))  # type: ignore[arg-type]  # drawn figures
 
     if draw(some.booleans()):
         tell("training_phase", words="after megatron is initialized")

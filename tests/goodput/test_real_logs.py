@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from goodput.account import account
 from goodput.formulas.shape import Shape
-from goodput.ledger import Ledger, RunRecords, account
+from goodput.ledger import Ledger, RunRecords
 from goodput.log.training_log import lines_of
-from parsers.parser import Context, parse
 from parsers.registry import PARSERS
+from parsers.text.parser import Context, parse
 
 LOGS = Path(__file__).parents[2] / "../shared/data/training"
 

@@ -20,11 +20,11 @@ from cli.main import foreshock
 from goodput.ledger import Ledger
 from goodput.reading.ledgers import read_ledgers
 from goodput.timeline import BUCKETS
-from simulator.archive import write_archive
-from simulator.attempt import Run
-from simulator.cluster import simulate
-from simulator.settings import Settings
-from simulator.truth import goodput
+from simulator.output.archive import write_archive
+from simulator.output.truth import goodput
+from simulator.simulation import simulate
+from simulator.site import SimulationSettings
+from simulator.training.attempt import SimulatedRun
 
 SEEDS = (2, 3, 8, 14, 16, 36)
 
@@ -33,7 +33,7 @@ SEEDS = (2, 3, 8, 14, 16, 36)
 class Pair:
     """A run as it was, and its ledger."""
 
-    run: Run
+    run: SimulatedRun
     truth: dict[str, Any]
     ours: Ledger
 
@@ -50,7 +50,7 @@ class Pair:
 
 
 def _pairs(seed: int, folder: Path) -> Iterator[Pair]:
-    cluster = simulate(Settings(24, 30, seed, rate_per_1000_node_days=20.0, training="varied"))
+    cluster = simulate(SimulationSettings(24, 30, seed, rate_per_1000_node_days=20.0, training="varied"))
     write_archive(cluster, folder / "archive")
     shutil.rmtree(folder / "archive" / "telemetry")  # says nothing of runs
     url = f"sqlite:///{folder / 'foreshock.db'}"

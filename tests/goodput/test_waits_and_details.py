@@ -3,7 +3,7 @@
 import pytest
 from hand_made_run import attempt, iteration, ledger, ms, said, saved
 
-from store.event import Event
+from store.records.event import Event
 
 
 def waited(seconds: float, number: int | None = None) -> Event:

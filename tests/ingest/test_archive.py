@@ -9,8 +9,15 @@ import pytest
 import zstandard
 from ingest.small_archive import KERNEL, build
 
-from collectors.archive import ArchiveError, ArchivePart, context_of, find_parts, newest_moment, read_part
-from parsers.parser import Context
+from collectors.files.archive import (
+    ArchiveError,
+    ArchivePart,
+    context_of,
+    find_parts,
+    newest_moment,
+    read_part,
+)
+from parsers.text.parser import Context
 
 
 def part(path: Path, name: str = "kernel") -> ArchivePart:

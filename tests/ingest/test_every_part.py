@@ -10,10 +10,10 @@ import sqlalchemy as sa
 import zstandard
 from ingest.small_archive import build
 
-from cli.ingest import ingest_archive
-from collectors.archive import PARTS, context_of, find_parts, newest_moment, read_part
-from store import schema
-from store.event import Event
+from cli.commands.ingest import ingest_archive
+from collectors.files.archive import PARTS, context_of, find_parts, newest_moment, read_part
+from store.records.event import Event
+from store.tables import schema
 
 XID = "NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, name=python, GPU has fallen off the bus."
 JOURNAL = {

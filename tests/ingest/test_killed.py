@@ -12,8 +12,8 @@ import pytest
 import sqlalchemy as sa
 from real.patience import patience
 
-from store import schema
-from store.database import open_database
+from store.database.connections import open_database
+from store.tables import schema
 
 from .small_archive import build
 

@@ -9,12 +9,14 @@ import pytest
 import sqlalchemy as sa
 from ingest.small_archive import KERNEL, build, write_day
 
-from cli import ingest_write
-from cli.ingest import Summary, Told, ingest_archive
-from store import schema
-from store.ingest_log import read_ingested
-from store.intake import anything_waits
-from store.read import Window, read_events, read_incidents, read_jobs, read_nodes, read_outages
+from cli.archive import writer
+from cli.commands.ingest import ArchiveOptions, Summary, ingest_archive
+from store.events.append import read_ingested
+from store.events.event_pages import EventWindow, read_events, read_incidents
+from store.events.incident_intake import anything_waits
+from store.nodes.inventory import read_nodes, read_outages
+from store.runs.jobs import read_jobs
+from store.tables import schema
 
 FAULTS = Path(__file__).parents[2].parent / "shared/data/faults"
 EVERY_TABLE = [
@@ -48,7 +50,7 @@ def counts(summary: Summary) -> dict[str, tuple[int, int, int, int]]:
 def kinds(engine: sa.Engine) -> list[tuple[str, str, str | None]]:
     """(source, kind, node) of every stored event in order."""
     with engine.begin() as connection:
-        return [(event.source, event.kind, event.node) for event in read_events(connection, Window())]
+        return [(event.source, event.kind, event.node) for event in read_events(connection, EventWindow())]
 
 
 def test_every_part_arrives_in_its_table(tmp_path: Path, engine: sa.Engine) -> None:
@@ -138,14 +140,14 @@ def test_an_ingest_that_was_broken_off_goes_on_where_it_was(
     """It dies in the middle of a file's transaction: that file is undone, the rest comes with the next ingest."""
     root = build(tmp_path / "a")
     whole = tmp_path / "whole.db"
-    real = ingest_write.note_ingested
+    real = writer.note_ingested
 
-    def dies(connection: sa.Connection, file: ingest_write.IngestedFile) -> None:
+    def dies(connection: sa.Connection, file: writer.IngestedFile) -> None:
         if file.path == "fabric/opensm.log":
             raise KeyboardInterrupt
         real(connection, file)
 
-    monkeypatch.setattr(ingest_write, "note_ingested", dies)
+    monkeypatch.setattr(writer, "note_ingested", dies)
     with pytest.raises(KeyboardInterrupt):
         ingest_archive(engine, root)
     monkeypatch.undo()
@@ -156,7 +158,7 @@ def test_an_ingest_that_was_broken_off_goes_on_where_it_was(
     second = ingest_archive(engine, root)
     assert second.total().known == 11
     assert second.incidents > 0
-    from store.database import migrate, open_database
+    from store.database.connections import migrate, open_database
 
     other = open_database(f"sqlite:///{whole}")
     migrate(other)
@@ -226,8 +228,8 @@ def test_broken_files_are_named_and_the_rest_goes_on(tmp_path: Path, engine: sa.
 def test_a_file_that_may_not_be_read_is_told_of(tmp_path: Path, engine: sa.Engine) -> None:
     """It vanishes between being found and being hashed: a dangling link stands for it."""
     root = build(tmp_path / "a")
-    from cli.ingest_files import digest
-    from collectors.archive import find_parts
+    from cli.archive.parts import digest
+    from collectors.files.archive import find_parts
 
     parts = find_parts(root)
     parts[0].path.unlink()
@@ -236,13 +238,13 @@ def test_a_file_that_may_not_be_read_is_told_of(tmp_path: Path, engine: sa.Engin
 
 def test_processes_give_what_one_gives(tmp_path: Path, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two workers, in the same order of writing."""
-    from store.database import migrate, open_database
+    from store.database.connections import migrate, open_database
 
     root = build(tmp_path / "a")
     ingest_archive(engine, root)
     other = open_database(f"sqlite:///{tmp_path / 'other.db'}")
     migrate(other)
-    monkeypatch.setattr("cli.ingest.WORTH_WORKERS_BYTES", 0)
+    monkeypatch.setattr("cli.commands.ingest.WORTH_WORKERS_BYTES", 0)
     told: list[tuple[int, int]] = []
     ingest_archive(other, root, workers=2, progress=lambda done, whole: told.append((done, whole)))
     assert contents(other) == contents(engine)
@@ -256,12 +258,12 @@ def test_the_year_of_the_fabric_s_log_is_the_archive_s(tmp_path: Path, engine: s
     root = build(tmp_path / "a")
     ingest_archive(engine, root)
     with engine.begin() as connection:
-        moments = [e.time for e in read_events(connection, Window(kind="port_removed"))]
+        moments = [e.time for e in read_events(connection, EventWindow(kind="port_removed"))]
     assert [moment.year for moment in moments if moment] == [2025]
     (root / "fabric/opensm.log").write_text((root / "fabric/opensm.log").read_text() + "\n")
-    ingest_archive(engine, root, Told(year=2021))
+    ingest_archive(engine, root, ArchiveOptions(year=2021))
     with engine.begin() as connection:
-        moments = [e.time for e in read_events(connection, Window(kind="port_removed"))]
+        moments = [e.time for e in read_events(connection, EventWindow(kind="port_removed"))]
     assert sorted(moment.year for moment in moments if moment) == [2021, 2025]
 
 
@@ -284,6 +286,6 @@ def test_a_real_fault_trace_arrives_whole(engine: sa.Engine) -> None:
 def test_jobs_are_taken_before_the_logs(tmp_path: Path, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server on the same database may make incidents meanwhile: they tell how large the job on their node was."""
     taken: list[str] = []
-    monkeypatch.setattr(ingest_write, "note_ingested", lambda _connection, file: taken.append(file.path))
+    monkeypatch.setattr(writer, "note_ingested", lambda _connection, file: taken.append(file.path))
     ingest_archive(engine, build(tmp_path / "a"))
     assert taken.index("jobs.csv") < min(place for place, path in enumerate(taken) if path.startswith("kernel/"))

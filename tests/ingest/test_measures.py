@@ -11,12 +11,12 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 from ingest.small_archive import START, build
 
-from cli.ingest import ingest, ingest_archive
-from predictor.history import to_ms
-from predictor.measures import read_measures
-from store import schema
-from store.read import read_nodes
-from store.telemetry import MAX_MEASURES
+from cli.commands.ingest import ingest, ingest_archive
+from predictor.history.arrays import to_ms
+from predictor.history.store_reader import read_measures
+from store.nodes.inventory import read_nodes
+from store.records.telemetry import MAX_MEASURES
+from store.tables import schema
 
 DRIVES = Path(__file__).parents[2].parent / "shared/data/drives"
 SMART = {f"smart_{number}" for number in (5, 9, 10, 12, 187, 188, 189, 196, 197, 198)}

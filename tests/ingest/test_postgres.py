@@ -6,8 +6,8 @@ import pytest
 import sqlalchemy as sa
 from ingest.small_archive import build
 
-from cli.ingest import ingest_archive
-from store import schema
+from cli.commands.ingest import ingest_archive
+from store.tables import hint_tables, schema
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("postgresql")]
 
@@ -17,7 +17,7 @@ TABLES = ["nodes", "events", "outages", "jobs", "telemetry", "links", "incidents
 def rows(engine: sa.Engine, name: str) -> list[str]:
     """Every row of a table, but for the moments of the ingest itself."""
     with engine.begin() as connection:
-        found = connection.execute(sa.select(schema.metadata.tables[name])).mappings().all()
+        found = connection.execute(sa.select(hint_tables.metadata.tables[name])).mappings().all()
     return sorted(repr(sorted((k, v) for k, v in row.items() if k not in ("received", "done"))) for row in found)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from parsers.alertmanager import MAX_LABELS, AlertmanagerParser, alert_event
-from parsers.parser import Context, parse
-from store.event import Device, Event, RecordError
+from parsers.formats.alertmanager import MAX_LABELS, AlertmanagerParser, alert_event
+from parsers.text.parser import Context, parse
+from store.records.event import Device, Event, RecordError
 
 
 def alert(labels: Mapping[str, str] | None = None, **changes: Any) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from parsers.amd import samples
-from parsers.parser import Context
-from store.telemetry import Sample
-from store.telemetry_names import find
+from parsers.formats.amd import samples
+from parsers.text.parser import Context
+from store.records.telemetry import Sample
+from store.telemetry.measures import find_metric
 
 VENDORS = Path(__file__).parents[2] / ".." / "shared" / "data" / "vendors"
 LABELS = 'gpu_id="0",gpu_uuid="U-0",gpu_partition_id="0",hostname="mi300-4",serial_number="S"'
@@ -92,7 +92,7 @@ def test_a_line_with_an_open_quote_is_passed_by() -> None:
 def test_every_metric_of_the_vendor_is_known() -> None:
     """Used, or left out on purpose."""
     names = [row["metric"] for row in csv.DictReader((VENDORS / "amd_metrics.csv").read_text().splitlines())]
-    known = {name: find("amd", name) for name in names}
+    known = {name: find_metric("amd", name) for name in names}
     assert [name for name, metric_ in known.items() if metric_ is None] == []
     used = sum(1 for metric_ in known.values() if metric_ and metric_.template)
     assert (len(names), used) == (142, 89)

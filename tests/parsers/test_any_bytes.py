@@ -7,10 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from parsers.auto import detect
-from parsers.parser import Context, ParseError, clean
-from parsers.registry import PARSERS
-from store.event import event_id, from_wire, to_wire
+from parsers.registry import PARSERS, detect
+from parsers.text.parser import Context, ParseError, clean
+from store.records.event import event_id, from_wire, to_wire
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 REAL = {

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from parsers.ascend import FORMAT, MAX_RECORDS
-from parsers.parser import Context, parse
-from store.event import Event
+from parsers.formats.ascend import FORMAT, MAX_RECORDS
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 VENDORS = Path(__file__).parents[2] / ".." / "shared" / "data" / "vendors"
 TIME = "2025-03-01-04:05:06.789.123"

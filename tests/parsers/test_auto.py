@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsers.auto import MIXED, detect, recognise
-from parsers.parser import Context, ParseError, clean, parse
-from parsers.registry import PARSERS
-from parsers.ruled import make_parser
-from parsers.rules import read_rules
-from store.event import Event
+from parsers.registry import MIXED, PARSERS, detect, make_parser, recognise
+from parsers.site_rules.rules import read_rules
+from parsers.text.parser import Context, ParseError, clean, parse
+from store.records.event import Event
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 XID = "2025-03-01T04:05:06Z gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, GPU has fallen off the bus."

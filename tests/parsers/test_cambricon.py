@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from parsers.cambricon import FORMAT, samples
-from parsers.parser import Context, parse
-from store.telemetry import Sample
-from store.telemetry_names import find
+from parsers.formats.cambricon import FORMAT, samples
+from parsers.text.parser import Context, parse
+from store.records.telemetry import Sample
+from store.telemetry.measures import find_metric
 
 VENDORS = Path(__file__).parents[2] / ".." / "shared" / "data" / "vendors"
 LABELS = 'mlu="1",model="MLU590-M9",node="mlu-7",sn="S1",uuid="U-1"'
@@ -80,7 +80,7 @@ def test_the_last_xid_is_read_as_changes() -> None:
 def test_every_metric_of_the_vendor_is_known() -> None:
     """Used, or left out on purpose."""
     rows = csv.DictReader((VENDORS / "cambricon_metrics.tsv").read_text().splitlines(), delimiter="\t")
-    known = {row["metric"]: find("cambricon", f"mlu_{row['metric']}") for row in rows}
+    known = {row["metric"]: find_metric("cambricon", f"mlu_{row['metric']}") for row in rows}
     assert [name for name, metric_ in known.items() if metric_ is None] == []
     used = sum(1 for metric_ in known.values() if metric_ and metric_.template)
     assert (len(known), used) == (169, 65)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from parsers.dcgm import BLANKS, FORMAT, samples
-from parsers.parser import Context, ParseError, parse
-from store.catalog import rows
-from store.event import Event
-from store.telemetry import COUNTERS, GAUGES, Sample
+from parsers.formats.dcgm import BLANKS, FORMAT, samples
+from parsers.text.parser import Context, ParseError, parse
+from store.records.catalog_rows import rows
+from store.records.event import Event
+from store.records.telemetry import COUNTERS, GAUGES, Sample
 
 NOW = datetime(2025, 3, 1, 4, 5, 6, tzinfo=UTC)
 VENDORS = Path(__file__).parents[2] / ".." / "shared" / "data" / "vendors"

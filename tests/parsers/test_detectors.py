@@ -5,15 +5,24 @@ from typing import Any
 
 import pytest
 
-from parsers.detectors import MAX_STATES, States, Told, event_of, kernel_fault, known, xid_in
-from store.catalog import kinds, rows, sxid, xid
-from store.event import Device, Severity
+from parsers.reports.detector_report import (
+    MAX_STATES,
+    DetectorReport,
+    ReportedStates,
+    event_of,
+    fault_named,
+    kernel_fault,
+    xid_in,
+)
+from store.records.catalog_rows import rows
+from store.records.event import Device, Severity
+from store.records.fault_catalog import kind_meanings, sxid, xid
 
 WHEN = datetime(2025, 3, 1, 4, 5, 6, tzinfo=UTC)
 DETECTORS = ("kubernetes", "node-problem-detector", "eks-node-monitoring-agent", "gpud", "nvsentinel")
 
 
-def told(**changes: Any) -> Told:
+def told(**changes: Any) -> DetectorReport:
     """A report of an unknown fault."""
     fields: dict[str, Any] = {
         "source": "gpud",
@@ -25,7 +34,7 @@ def told(**changes: Any) -> Told:
         "time": WHEN,
         "node": "gpu-017",
     }
-    return Told(**fields | changes)
+    return DetectorReport(**fields | changes)
 
 
 def test_what_we_have_no_kind_for_is_judged_as_the_detector_judged_it() -> None:
@@ -173,7 +182,7 @@ def test_every_name_of_the_table_is_told_as_its_kind(detector: str) -> None:
     assert found
     for row in found:
         event = event_of(told(detector=detector, check=row["check"].upper(), severity="warning"))
-        judgement = kinds()[row["kind"], row["variant"]]
+        judgement = kind_meanings()[row["kind"], row["variant"]]
         assert (event.kind, event.severity, event.cause, event.action) == (
             row["kind"],
             judgement.severity,
@@ -197,7 +206,7 @@ def test_a_narrower_name_comes_first_and_another_detectors_table_may_be_used() -
     assert event.kind == "row_remap_failure"
     assert event_of(told(check="TaskHung")).kind == "health_event"
     assert event_of(told(check="TaskHung"), tables=("kubernetes", "node-problem-detector")).kind == "hung_task"
-    assert known("gpud", "no such name") is None
+    assert fault_named("gpud", "no such name") is None
 
 
 def test_what_is_over_is_information() -> None:
@@ -216,7 +225,7 @@ def test_what_is_over_is_information() -> None:
 
 def test_a_state_is_news_once_and_a_good_one_only_after_another() -> None:
     """Each device by itself."""
-    states = States()
+    states = ReportedStates()
     seen = [
         states.changed(("a",), None),
         states.changed(("a",), ("bad",)),
@@ -231,7 +240,7 @@ def test_a_state_is_news_once_and_a_good_one_only_after_another() -> None:
 
 def test_states_are_forgotten_beyond_a_limit() -> None:
     """The oldest first; one seen again is young."""
-    states = States()
+    states = ReportedStates()
     for number in range(MAX_STATES):
         states.changed((str(number),), ("bad",))
     assert not states.changed(("0",), ("bad",))

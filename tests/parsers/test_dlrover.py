@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from parsers import dlrover
-from parsers.dlrover import DlroverParser
-from parsers.parser import Context, ParseError, parse
-from store.event import Event
+from parsers.formats import dlrover
+from parsers.formats.dlrover import DlroverParser
+from parsers.text.parser import Context, ParseError, parse
+from store.records.event import Event
 
 
 def line(name: str, kind: str = "INSTANT", clock: str = "04:05:06.789000", **more: Any) -> str:

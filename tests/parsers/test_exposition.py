@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsers.exposition import MAX_LABELS, metric_name, read_point
-from parsers.parser import Context, ParseError
-from parsers.stamp import Stamps
+from parsers.text.exposition import MAX_LABELS, metric_name, read_point
+from parsers.text.parser import Context, ParseError
+from parsers.text.stamp import Stamps
 
 STAMPS = Stamps(Context())
 NOW = datetime(2025, 3, 1, 4, 5, 6, tzinfo=UTC)

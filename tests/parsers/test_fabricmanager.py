@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from parsers.parser import Context, parse
 from parsers.registry import PARSERS
-from store.event import Event
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 FATAL = "detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 33"
 OWN = f"[Jul 23 2024 07:53:55] [ERROR] [tid 841] {FATAL}"

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from parsers.auto import MIXED, detect
-from parsers.parser import Context, ParseError, clean, parse
-from parsers.registry import PARSERS
-from store.event import to_wire
+from parsers.registry import MIXED, PARSERS, detect
+from parsers.text.parser import Context, ParseError, clean, parse
+from store.records.event import to_wire
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 CONTEXT = Context(year=2026, run="fixture")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from parsers.gpud import GpudParser
-from parsers.parser import Context, parse
-from store.event import Device, Event
+from parsers.formats.gpud import GpudParser
+from parsers.text.parser import Context, parse
+from store.records.event import Device, Event
 
 XID, SXID, IB = "accelerator-nvidia-error-xid", "accelerator-nvidia-error-sxid", "accelerator-nvidia-infiniband"
 UUID = "GPU-11111111-2222-3333-4444-555555555555"

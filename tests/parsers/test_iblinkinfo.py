@@ -2,9 +2,9 @@
 
 import pytest
 
-from parsers.iblinkinfo import IblinkinfoParser
-from parsers.parser import Context, parse
-from store.event import Event
+from parsers.formats.iblinkinfo import IblinkinfoParser
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 SWITCH = "Switch: 0xb83fd20300100000 MF0;leaf01:MQM8700/U1:"
 EMPTY = '           2    3[  ] ==(                Down/ Polling)==>             [  ] "" ( )'

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from parsers.ibnetdiscover import IbnetdiscoverParser, links, switch_name
-from parsers.parser import Context, ParseError, parse
+from parsers.formats.ibnetdiscover import IbnetdiscoverParser, links, switch_name
+from parsers.text.parser import Context, ParseError, parse
 
 REAL = Path(__file__).parents[2].parent / "shared/data/opensm/diags/diag-08-ibnetdiscover.txt"
 

@@ -1,8 +1,8 @@
 """ibqueryerrors: error counters of a fabric's ports."""
 
-from parsers.ibqueryerrors import IbqueryerrorsParser
-from parsers.parser import Context, parse
-from store.event import Event
+from parsers.formats.ibqueryerrors import IbqueryerrorsParser
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 LINK = (
     "       Link info:      2   1[  ] ==( 4X        53.125 Gbps Active/  LinkUp)==>  "

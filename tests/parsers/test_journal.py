@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import orjson
 import pytest
 
-from parsers.journal import field_of, record_from_fields, record_from_json
-from parsers.parser import Context, ParseError
-from parsers.prefix import PrefixReader, Record
-from parsers.stamp import Stamps
+from parsers.formats.kernel import field_of, record_from_fields, record_from_json
+from parsers.text.parser import Context, ParseError
+from parsers.text.prefix import LogRecord, PrefixReader
+from parsers.text.stamp import Stamps
 
 BOOT = datetime(2026, 11, 20, 22, 0, tzinfo=UTC)
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, x"
@@ -25,7 +25,7 @@ def test_journald_writes_a_message_that_is_no_utf8_as_bytes() -> None:
     raw = [*XID.encode(), 0xFF]
     text = orjson.dumps({"MESSAGE": raw, "_TRANSPORT": "kernel", "_HOSTNAME": "vm"}).decode()
     record = record_from_json(text, reader())
-    assert record == Record(None, "vm", "kernel", XID + "\ufffd")
+    assert record == LogRecord(None, "vm", "kernel", XID + "\ufffd")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_shippers_envelope_is_opened() -> None:
     """Fluent Bit's tail puts the whole line into `log`: the line's own time and host win."""
     line = f"2026-11-20T22:31:54.121678+00:00 vm kernel: {XID}"
     record = record_from_fields({"date": 1.0e9, "log": line, "host": "collector"}, reader())
-    assert record == Record(TIME, "vm", "kernel", XID)
+    assert record == LogRecord(TIME, "vm", "kernel", XID)
 
 
 @pytest.mark.parametrize("text", ['{"MESSAGE":"NVRM: Xid', "{nvrm}", '{"MESSAGE":[78,86'])

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from parsers.json_fields import (
+from parsers.text.json_fields import (
     MAX_TEXT,
     attributes,
     moment_of,

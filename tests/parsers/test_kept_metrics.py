@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from parsers.kept_metrics import MAX_SERIES, kept_samples
-from parsers.parser import Context, ParseError
+from parsers.pages import MAX_SERIES, kept_samples
+from parsers.text.parser import Context, ParseError
 
 NOW = datetime(2025, 3, 1, 4, tzinfo=UTC)
 CONTEXT = Context(node="n1", until=NOW)

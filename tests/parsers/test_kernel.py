@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from parsers.kernel import SIGNS, KernelParser
-from parsers.parser import MAX_LINE, Context, ParseError, Parser, parse
-from parsers.ruled import make_parser
-from parsers.rules import NO_RULES
-from store.event import Event
+from parsers.formats.kernel import SIGNS, KernelParser
+from parsers.registry import make_parser
+from parsers.site_rules.rules import NO_RULES
+from parsers.text.parser import MAX_LINE, Context, ParseError, Parser, parse
+from store.records.event import Event
 
 FIXTURES = sorted((Path(__file__).parents[2] / "fixtures/kernel").glob("*.log"))
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, x"

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from parsers.kernel import KernelParser
-from parsers.parser import Context, parse
-from store.event import Event
+from parsers.formats.kernel import KernelParser
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 Form = Callable[[str], str]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from parsers.kernel import SIGNS, KernelParser
-from parsers.parser import Context, ParseError, clean, parse
-from parsers.scan import LARGE_BYTES
-from store.event import to_wire
+from parsers.formats.kernel import SIGNS, KernelParser
+from parsers.text.parser import Context, ParseError, clean, parse
+from parsers.text.scan import LARGE_BYTES
+from store.records.event import to_wire
 
 ROOT = Path(__file__).parents[2]
 LOGS = sorted(

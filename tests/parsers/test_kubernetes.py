@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from parsers.kubernetes import KubernetesParser
-from parsers.parser import Context, parse
-from store.event import Device, Event
+from parsers.formats.kubernetes import KubernetesParser
+from parsers.text.parser import Context, parse
+from store.records.event import Device, Event
 
 GOOD = {"DiskPressure": "False", "MemoryPressure": "False", "PIDPressure": "False", "Ready": "True"}
 

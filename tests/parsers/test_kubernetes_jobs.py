@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from parsers.kubernetes import KubernetesParser
-from parsers.kubernetes_attempts import JobAttempt, Start, Workload, attempts
-from parsers.parser import Context, parse
-from store.job import Job, job_from_event
+from parsers.formats.kubernetes import KubernetesParser
+from parsers.reports.kubernetes_jobs import ContainerStart, JobAttempt, WorkloadRecord, attempts
+from parsers.text.parser import Context, parse
+from store.records.job import Job, job_from_event
 
 START = datetime(2025, 3, 1, 4, tzinfo=UTC)
 
@@ -24,10 +24,10 @@ def stamp(minutes: float) -> str:
     return at(minutes).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def start(rank: str, begin: float, end: float | None = None, well: bool | None = None, **more: Any) -> Start:
+def start(rank: str, begin: float, end: float | None = None, well: bool | None = None, **more: Any) -> ContainerStart:
     """One start of a rank on a node of its own name."""
     told = {"created": at(begin - 1), "node": f"gpu-{rank}", **more}
-    return Start(rank, at(begin), None if end is None else at(end), well, **told)
+    return ContainerStart(rank, at(begin), None if end is None else at(end), well, **told)
 
 
 def spans(found: list[JobAttempt]) -> list[tuple[float, float | None, str, str]]:
@@ -41,19 +41,19 @@ def spans(found: list[JobAttempt]) -> list[tuple[float, float | None, str, str]]
 
 def test_an_attempt_runs_from_its_last_rank_to_its_first_failure() -> None:
     """A rank that waits for its image keeps all others waiting."""
-    found = attempts([start("a", 1, 60, False), start("b", 5, 61, False)], Workload())
+    found = attempts([start("a", 1, 60, False), start("b", 5, 61, False)], WorkloadRecord())
     assert spans(found) == [(5.0, 60.0, "FAILED", "gpu-a,gpu-b")]
 
 
 def test_a_rank_that_starts_anew_begins_an_attempt_with_those_that_ran_on() -> None:
     """An elastic launcher replaces one pod and keeps the others."""
-    found = attempts([start("a", 1), start("b", 1, 60, False), start("b", 65, node="gpu-c")], Workload())
+    found = attempts([start("a", 1), start("b", 1, 60, False), start("b", 65, node="gpu-c")], WorkloadRecord())
     assert spans(found) == [(1.0, 60.0, "FAILED", "gpu-a,gpu-b"), (65.0, None, "RUNNING", "gpu-a,gpu-c")]
 
 
 def test_pods_that_went_away_unseen_had_ended_when_the_next_were_made() -> None:
     """Nothing tells how they ended."""
-    found = attempts([start("a", 1), start("a", 30, node="gpu-z")], Workload())
+    found = attempts([start("a", 1), start("a", 30, node="gpu-z")], WorkloadRecord())
     assert spans(found) == [(1.0, 29.0, "FAILED", "gpu-a"), (30.0, None, "RUNNING", "gpu-z")]
 
 
@@ -71,27 +71,27 @@ def test_pods_that_went_away_unseen_had_ended_when_the_next_were_made() -> None:
 def test_the_first_failure_tells_the_state(reason: str | None, state: str) -> None:
     """Others fail after it, because of it."""
     found = attempts(
-        [start("a", 1, 60, False, reason=reason), start("b", 1, 61, False, reason="OOMKilled")], Workload()
+        [start("a", 1, 60, False, reason=reason), start("b", 1, 61, False, reason="OOMKilled")], WorkloadRecord()
     )
     assert found[0].state == state
 
 
 def test_a_job_waits_since_it_was_made_or_put_back() -> None:
     """A later attempt since its own pods, unless its job was queued again."""
-    first = attempts([start("a", 10)], Workload(created=at(0), start=at(9)))
+    first = attempts([start("a", 10)], WorkloadRecord(created=at(0), start=at(9)))
     assert first[0].submit == at(0)
-    late = attempts([start("a", 100)], Workload(created=at(0), start=at(1)))  # its first pods are gone
+    late = attempts([start("a", 100)], WorkloadRecord(created=at(0), start=at(1)))  # its first pods are gone
     assert late[0].submit == at(99)
-    labelled = attempts([start("a", 100, first=True)], Workload(created=at(0), start=at(1)))
+    labelled = attempts([start("a", 100, first=True)], WorkloadRecord(created=at(0), start=at(1)))
     assert labelled[0].submit == at(0)
-    queued = attempts([start("a", 100)], Workload(created=at(0), start=at(99), requeued=at(50)))
+    queued = attempts([start("a", 100)], WorkloadRecord(created=at(0), start=at(99), requeued=at(50)))
     assert queued[0].submit == at(50)
 
 
 def test_a_job_without_pods_is_told_by_its_own_object() -> None:
     """It waits, or nobody may list pods."""
-    assert attempts([], Workload(created=at(0)))[0].state == "PENDING"
-    whole = attempts([], Workload(at(0), at(5), at(60), "COMPLETED", 4))
+    assert attempts([], WorkloadRecord(created=at(0)))[0].state == "PENDING"
+    whole = attempts([], WorkloadRecord(at(0), at(5), at(60), "COMPLETED", 4))
     assert whole == [JobAttempt(at(0), at(5), at(60), "COMPLETED", (), 4)]
 
 

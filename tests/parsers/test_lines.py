@@ -9,8 +9,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsers.lines import ReadError, blocks, lines, plain
-from parsers.parser import MAX_LINE
+from parsers.text.lines import ReadError, blocks, lines, plain
+from parsers.text.parser import MAX_LINE
 
 TEXT = b"".join(b"line %d of a log\n" % number for number in range(20_000))
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from parsers.auto import detect
-from parsers.nhc import NhcParser
-from parsers.parser import Context, parse
-from store.event import Event
+from parsers.formats.nhc import NhcParser
+from parsers.registry import detect
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 FAILED = "ERROR:  nhc:  Health check failed:  "
 IB = "check_hw_ib:  No IB port is ACTIVE (LinkUp 100 Gb/sec)."

@@ -2,9 +2,9 @@
 
 import pytest
 
-from parsers.node_exporter import FORMAT
-from parsers.parser import Context, parse
-from store.event import Attribute
+from parsers.formats.node_exporter import FORMAT
+from parsers.text.parser import Context, parse
+from store.records.event import Attribute
 
 
 def found(*lines: str) -> list[tuple[str, int | None, int | None, dict[str, Attribute]]]:

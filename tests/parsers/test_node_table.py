@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from parsers.node_table import nodes
-from parsers.parser import ParseError
-from store.node import Node
+from parsers.text.parser import ParseError
+from parsers.text.table import nodes
+from store.records.node import Node
 
 HEAD = "node,rack,leaf,gpu_model,gpus,driver,in_service_since,in_service_until"
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from parsers.exposition import metric_name
-from parsers.npu import FORMAT, samples
-from parsers.parser import Context, ParseError, parse
-from store.telemetry import Sample
-from store.telemetry_names import find
+from parsers.formats.npu import FORMAT, samples
+from parsers.text.exposition import metric_name
+from parsers.text.parser import Context, ParseError, parse
+from store.records.telemetry import Sample
+from store.telemetry.measures import find_metric
 
 VENDORS = Path(__file__).parents[2] / ".." / "shared" / "data" / "vendors"
 LABELS = 'id="3",model_name="910B4",pcie_bus_info="0000:3E:00.0",vdie_id="D-3"'
@@ -88,7 +88,7 @@ def test_every_metric_of_the_vendors_sample_is_known() -> None:
     lines = (VENDORS / "ascend_npu_exporter.prom").read_text().splitlines()
     names = {name for line in lines if (name := metric_name(line))}
     assert len(names) == 4
-    assert [name for name in names if find("npu", name) is None] == []
+    assert [name for name in names if find_metric("npu", name) is None] == []
 
 
 def test_the_labels_of_other_releases_name_the_same_device() -> None:

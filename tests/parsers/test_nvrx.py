@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from parsers.nvrx import NvrxParser
-from parsers.parser import Context, parse
-from store.event import Event
+from parsers.formats.nvrx import NvrxParser
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 
 def cycle(number: int = 0, **changes: Any) -> dict[str, Any]:

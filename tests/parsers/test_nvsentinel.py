@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from parsers.nvsentinel import NvsentinelParser, action_of, family_of
-from parsers.parser import Context, parse
-from store.event import Device, Event
+from parsers.formats.nvsentinel import NvsentinelParser, action_of, family_of
+from parsers.text.parser import Context, parse
+from store.records.event import Device, Event
 
 WHEN = datetime(2025, 3, 1, 4, 5, 6, 789000, tzinfo=UTC)
 

@@ -5,10 +5,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from parsers.fabric import Place, place
-from parsers.opensm import OpensmParser
-from parsers.parser import Context, ParseError, parse
-from store.event import Event
+from parsers.fabric.node_names import FabricNode, fabric_node
+from parsers.formats.opensm import OpensmParser
+from parsers.text.parser import Context, ParseError, parse
+from store.records.event import Event
 
 TRAP = (
     "log_trap_info: Received Generic Notice type:1 num:128 (Link state change) Producer:2 (Switch) from LID:2 TID:0x0"
@@ -187,19 +187,19 @@ def test_an_error_type_names_the_line() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("gpu007 mlx5_0", Place("gpu007 mlx5_0", host="gpu007", hca="mlx5_0")),
-        ("gpu-001.example HCA-1", Place("gpu-001.example HCA-1", host="gpu-001.example", hca="HCA-1")),
-        ("Hca2", Place("Hca2", host="Hca2")),
-        ("MF0;leaf03:MQM8700/U1", Place("MF0;leaf03:MQM8700/U1", switch="leaf03")),
-        ("Switch2", Place("Switch2", switch="Switch2")),
+        ("gpu007 mlx5_0", FabricNode("gpu007 mlx5_0", host="gpu007", hca="mlx5_0")),
+        ("gpu-001.example HCA-1", FabricNode("gpu-001.example HCA-1", host="gpu-001.example", hca="HCA-1")),
+        ("Hca2", FabricNode("Hca2", host="Hca2")),
+        ("MF0;leaf03:MQM8700/U1", FabricNode("MF0;leaf03:MQM8700/U1", switch="leaf03")),
+        ("Switch2", FabricNode("Switch2", switch="Switch2")),
         (
             "Quantum Mellanox Technologies",
-            Place("Quantum Mellanox Technologies", switch="Quantum Mellanox Technologies"),
+            FabricNode("Quantum Mellanox Technologies", switch="Quantum Mellanox Technologies"),
         ),
-        ("<unknown>", Place()),
-        ("", Place()),
+        ("<unknown>", FabricNode()),
+        ("", FabricNode()),
     ],
 )
-def test_a_node_description_is_a_host_or_a_switch(text: str, expected: Place) -> None:
+def test_a_node_description_is_a_host_or_a_switch(text: str, expected: FabricNode) -> None:
     """Or neither."""
-    assert place(text) == expected
+    assert fabric_node(text) == expected

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from parsers.opensm import OpensmParser
-from parsers.parser import Context, ParseError, parse
-from store.event import Event
+from parsers.formats.opensm import OpensmParser
+from parsers.text.parser import Context, ParseError, parse
+from store.records.event import Event
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data" / "opensm"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the real logs (../shared/data) are not on this machine")

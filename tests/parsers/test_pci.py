@@ -2,7 +2,7 @@
 
 import pytest
 
-from parsers.pci import canonical
+from parsers.text.pci import canonical
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from parsers.parser import Context, parse
-from parsers.perfquery import PerfqueryParser
-from store.event import Attribute, Event
+from parsers.formats.perfquery import PerfqueryParser
+from parsers.text.parser import Context, parse
+from store.records.event import Attribute, Event
 
 
 def decode(*lines: str) -> list[Event]:

@@ -4,15 +4,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from parsers.parser import Context
-from parsers.prefix import PrefixReader, Record, unescape
-from parsers.stamp import Stamps
+from parsers.text.parser import Context
+from parsers.text.prefix import LogRecord, PrefixReader, unescape
+from parsers.text.stamp import Stamps
 
 MESSAGE = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
 BOOT = datetime(2026, 11, 20, 21, 56, 37, 120_000, tzinfo=UTC)
 
 
-def read(text: str) -> Record:
+def read(text: str) -> LogRecord:
     """One line, read by a fresh reader that knows the year and the boot time."""
     return PrefixReader(Stamps(Context(year=2026, boot_time=BOOT))).read(text)
 
@@ -136,7 +136,7 @@ def test_a_mellanox_line_of_dmesg_is_not_read_as_a_host() -> None:
 def test_fabric_managers_own_file_names_its_program(prefix: str) -> None:
     """Its lines bear no tag, so that its sentences are never the kernel's."""
     record = read(f"{prefix}detected NVSwitch fatal error 20034")
-    assert record == Record(
+    assert record == LogRecord(
         datetime(2026, 11, 20, 22, 31, 54, tzinfo=UTC), None, "nv-fabricmanager", "detected NVSwitch fatal error 20034"
     )
 

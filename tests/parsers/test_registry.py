@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 import parsers
-from parsers.auto import detect
-from parsers.parser import Context, parse
-from parsers.registry import PARSERS
+from parsers.registry import PARSERS, detect
+from parsers.text.parser import Context, parse
 
 # Files of the room that are no format of their own.
 PARTS = {

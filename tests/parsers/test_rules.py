@@ -7,10 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsers.parser import Context, ParseError, parse
-from parsers.ruled import RuledParser, make_parser
-from parsers.rules import MAX_FAULTS, MAX_PATTERNS, NO_RULES, Rules, RulesError, no_rules, read_rules
-from store.event import Event
+from parsers.registry import SiteRulesParser, make_parser
+from parsers.site_rules.rules import (
+    MAX_FAULTS,
+    MAX_PATTERNS,
+    NO_RULES,
+    RulesError,
+    SiteRules,
+    no_rules,
+    read_rules,
+)
+from parsers.text.parser import Context, ParseError, parse
+from store.records.event import Event
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "rules.example.yaml"
 XID = "2025-03-01T04:05:06Z gpu-017 kernel: NVRM: Xid (PCI:0000:3b:00): 43, pid=1, name=a, Ch 00000008"
@@ -99,7 +107,7 @@ def test_too_many_of_anything_are_refused() -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Nothing else is raised."""
     try:
-        assert isinstance(read_rules(text, "r"), Rules)
+        assert isinstance(read_rules(text, "r"), SiteRules)
     except RulesError as error:
         assert str(error)
 
@@ -165,7 +173,7 @@ def test_a_broken_line_that_a_pattern_finds_is_that_events_and_no_error() -> Non
             return []
 
     rules = read_rules("patterns: [{name: a, match: known}]", "r")
-    parser = RuledParser(Broken(), "kernel", Context(), lambda: rules)
+    parser = SiteRulesParser(Broken(), "kernel", Context(), lambda: rules)
     assert [event.kind for event in parser.feed("kernel: known", 1)] == ["a"]
     with pytest.raises(ParseError):
         list(parser.feed("kernel: strange", 2))
@@ -190,6 +198,6 @@ def test_what_a_line_gave_before_it_broke_is_kept() -> None:
 
     rules = read_rules("faults: [{kind: xid, severity: info}]", "r")
     errors: list[int] = []
-    for parser in (RuledParser(Halfway(), "kernel", Context(), lambda: rules), Halfway()):
+    for parser in (SiteRulesParser(Halfway(), "kernel", Context(), lambda: rules), Halfway()):
         assert len(list(parse(parser, ["x"], lambda line, _error: errors.append(line)))) == 1
     assert errors == [1, 1]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parsers.rules import RulesError
-from parsers.rules_file import CHECK_S, RulesFile
+from parsers.site_rules.rules import CHECK_S, RulesError, RulesFile
 
 ONE, OTHER, BROKEN = (f"faults: [{{kind: xid, severity: {word}}}]\n" for word in ("info", "error", "bad"))
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from parsers.checkpoint_tree import Entry, iteration_in, run_of, saves_of
-from parsers.parser import Context, parse
+from parsers.formats.checkpoints import CheckpointEntry, iteration_in, run_of, saves_of
 from parsers.registry import PARSERS
-from store.event import Event
-from store.job import job_from_event
+from parsers.text.parser import Context, parse
+from store.records.event import Event
+from store.records.job import job_from_event
 
 NANO = 1740801906_000_000_000
 
@@ -212,22 +212,22 @@ def test_the_names_of_saves_tell_their_iteration(name: str, iteration: int | Non
 )
 def test_a_tracker_tells_which_saves_are_whole(text: str, whole: bool) -> None:
     """One that names an earlier save was not written since; where it names none, its time tells."""
-    entries = [Entry("/c/iter_10/a", 100.0, 5), Entry("/c/latest", 100.5, 2, text=text)]
+    entries = [CheckpointEntry("/c/iter_10/a", 100.0, 5), CheckpointEntry("/c/latest", 100.5, 2, text=text)]
     assert [save.whole for save in saves_of(entries, "/c")] == [whole]
 
 
 def test_a_marker_beside_a_save_tells_that_it_is_unfinished() -> None:
     """NeMo writes one, and deletes it at the end."""
     name = "gpt--step=500-consumed_samples=1.0"
-    entries = [Entry(f"/c/{name}/a.distcp", 1.0, 5), Entry(f"/c/{name}/.metadata", 2.0, 5)]
+    entries = [CheckpointEntry(f"/c/{name}/a.distcp", 1.0, 5), CheckpointEntry(f"/c/{name}/.metadata", 2.0, 5)]
     assert saves_of(entries, "/c")[0].whole is True
     assert saves_of(entries[:1], "/c")[0].whole is False
-    assert saves_of([*entries, Entry(f"/c/{name}-unfinished", 1.0, 0)], "/c")[0].whole is False
+    assert saves_of([*entries, CheckpointEntry(f"/c/{name}-unfinished", 1.0, 0)], "/c")[0].whole is False
 
 
 def test_names_above_the_listed_folder_say_nothing() -> None:
     """A store may lie under a folder that is called like a save."""
-    (save,) = saves_of([Entry("/data/step-3/run-7/iter_10/a", 1.0, 5)], "/data/step-3/run-7")
+    (save,) = saves_of([CheckpointEntry("/data/step-3/run-7/iter_10/a", 1.0, 5)], "/data/step-3/run-7")
     assert (save.name, save.run) == ("iter_10", "run-7")
     assert run_of("/data/llm/checkpoints") == "llm"
 

@@ -9,14 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from parsers.kernel import FORMAT, SIGNS, KernelParser
-from parsers.lines import blocks, lines
-from parsers.matcher import Search, by_hyperscan, by_re2
-from parsers.parser import MAX_LINE, Context, ParseError, decode, parse
+from parsers.formats.kernel import FORMAT, SIGNS, KernelParser
 from parsers.registry import PARSERS
-from parsers.scan import Picker, numbered, picked
-from parsers.signs import Signs
-from store.event import Event
+from parsers.text.lines import blocks, lines
+from parsers.text.parser import MAX_LINE, Context, FormatSigns, ParseError, decode, parse
+from parsers.text.scan import LineSelector, Search, by_hyperscan, by_re2, numbered, select_lines
+from store.records.event import Event
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 FORMS = sorted(path for path in (FIXTURES / "kernel").iterdir() if path.suffix in (".txt", ".log", ".json"))
@@ -55,7 +53,7 @@ ODD = [
     b"x" * (MAX_LINE - 10) + XID,
     b"Nov 20 22:31:54 vm kernel: " + XID + b"y" * MAX_LINE,
 ]
-SEARCHES: list[Callable[[Signs], Search]] = [by_re2, by_hyperscan]
+SEARCHES: list[Callable[[FormatSigns], Search]] = [by_re2, by_hyperscan]
 
 
 class Portions(io.RawIOBase):
@@ -71,19 +69,19 @@ class Portions(io.RawIOBase):
 
 
 @pytest.fixture(scope="module", params=SEARCHES, ids=["re2", "hyperscan"])
-def pick(request: pytest.FixtureRequest) -> Picker:
+def pick(request: pytest.FixtureRequest) -> LineSelector:
     """By each engine; one that is not installed is not asked."""
     if request.param is by_hyperscan:
         pytest.importorskip("hyperscan")
     assert FORMAT.signs is not None
-    return Picker(FORMAT.signs, request.param(FORMAT.signs))
+    return LineSelector(FORMAT.signs, request.param(FORMAT.signs))
 
 
-def scanned(pick: Picker, whole: Iterator[bytes]) -> tuple[list[Event], list[int]]:
+def scanned(pick: LineSelector, whole: Iterator[bytes]) -> tuple[list[Event], list[int]]:
     """The events of blocks, and the lines that were broken."""
     broken: list[int] = []
-    picked = (pick(block, 0, len(block)) for block in whole)
-    events = list(decode(KernelParser(Context(year=2026)), numbered(picked), lambda line, _: broken.append(line)))
+    select_lines = (pick(block, 0, len(block)) for block in whole)
+    events = list(decode(KernelParser(Context(year=2026)), numbered(select_lines), lambda line, _: broken.append(line)))
     return events, broken
 
 
@@ -113,7 +111,7 @@ MAKE = settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, H
 @MAKE
 @given(parts=PARTS, ends=st.booleans(), cuts=st.lists(st.integers(0, 3000), max_size=6))
 def test_a_log_in_any_portions_gives_what_its_lines_give(
-    pick: Picker, parts: list[tuple[bytes, bytes]], ends: bool, cuts: list[int]
+    pick: LineSelector, parts: list[tuple[bytes, bytes]], ends: bool, cuts: list[int]
 ) -> None:
     """Every form that readers print, spliced, with line ends of any kind, NULs and lines too long."""
     log = b"-" + made(parts, ends)
@@ -121,21 +119,21 @@ def test_a_log_in_any_portions_gives_what_its_lines_give(
 
 
 @pytest.mark.parametrize("log", LOGS, ids=[path.name for path in FORMS if not path.name.startswith("LICENSE")])
-def test_each_form_cut_at_each_place_gives_what_its_lines_give(pick: Picker, log: bytes) -> None:
+def test_each_form_cut_at_each_place_gives_what_its_lines_give(pick: LineSelector, log: bytes) -> None:
     """Two portions; the block's border falls into every line."""
     expected = fed(log)
     for cut in range(1, len(log), max(1, len(log) // 60)):
         assert scanned(pick, blocks(Portions(log, [cut]), "x")) == expected
 
 
-def test_fields_within_a_record_are_read_though_they_bear_no_sign(pick: Picker) -> None:
+def test_fields_within_a_record_are_read_though_they_bear_no_sign(pick: LineSelector) -> None:
     """A record of several lines is read whole, wherever it stands."""
     log = b"quiet\n" * 3 + RECORD + b"quiet\n" * 3
     events, _ = scanned(pick, iter([log]))
     assert [(event.node, event.code, event.line) for event in events] == [("gpu-9", 79, 4)]
 
 
-def test_a_part_of_a_buffer_is_searched(pick: Picker) -> None:
+def test_a_part_of_a_buffer_is_searched(pick: LineSelector) -> None:
     """What stands before and behind it is not there."""
     inner = b"quiet\n[Nov20 22:31] x\nquiet\nquiet\n" + XID + b"\nquiet\n"
     buffer = bytearray(XID + b"\n" + inner + XID)
@@ -152,12 +150,12 @@ def test_a_log_that_turns_out_large_is_read_on_by_the_faster_matcher(large_bytes
     assert FORMAT.signs is not None
     log = (b"quiet\n" * 20 + XID + b"\n" + RECORD) * 20
     whole = blocks(Portions(log, range(0, len(log), 97)), "x")
-    events = list(decode(KernelParser(Context(year=2026)), numbered(picked(whole, FORMAT.signs, large_bytes))))
+    events = list(decode(KernelParser(Context(year=2026)), numbered(select_lines(whole, FORMAT.signs, large_bytes))))
     assert events == fed(log)[0]
     assert len(events) == 40
 
 
-def test_quiet_lines_are_passed_over(pick: Picker) -> None:
+def test_quiet_lines_are_passed_over(pick: LineSelector) -> None:
     """All but the first and the last of a block: else nothing would be won."""
     quiet = b"Nov 20 22:31:54 vm kernel: usb 1-1: new device\n" * 1000
     found = pick(quiet + XID + b"\n" + quiet, 0, 2 * len(quiet) + len(XID) + 1)
@@ -166,7 +164,7 @@ def test_quiet_lines_are_passed_over(pick: Picker) -> None:
 
 
 @pytest.mark.parametrize("sign", SIGNS)
-def test_every_sign_is_found_as_it_stands(pick: Picker, sign: str) -> None:
+def test_every_sign_is_found_as_it_stands(pick: LineSelector, sign: str) -> None:
     """Whatever it means in a pattern."""
     block = b"quiet\nx" + sign.encode() + b"x\nquiet\n"
     assert (1, f"x{sign}x") in pick(block, 0, len(block)).texts
@@ -183,5 +181,5 @@ def test_signs_of_each_format_lose_nothing(name: str) -> None:
         log = b"quiet\nquiet\n" + path.read_bytes() + b"\nquiet\nquiet\n"
         ours, theirs = entry.make(Context(year=2026, run="r")), entry.make(Context(year=2026, run="r"))
         ignore: Callable[[int, ParseError], None] = lambda _line, _error: None  # noqa: E731
-        found = decode(ours, numbered(picked(blocks(io.BytesIO(log), "x"), entry.signs, large_bytes=0)), ignore)
+        found = decode(ours, numbered(select_lines(blocks(io.BytesIO(log), "x"), entry.signs, large_bytes=0)), ignore)
         assert list(found) == list(parse(theirs, lines(io.BytesIO(log), "x"), ignore)), path.name

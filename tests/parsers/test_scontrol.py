@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from parsers.auto import detect
-from parsers.parser import Context, parse
-from parsers.scontrol import ScontrolParser
-from store.event import Event
+from parsers.formats.scontrol import ScontrolParser
+from parsers.registry import detect
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 HEAD = "NodeName=gpu001 Arch=x86_64 CoresPerSocket=1 "
 STATE = "   State=MIXED+DRAIN ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A"

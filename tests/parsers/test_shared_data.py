@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from parsers.parser import Context, ParseError, parse
 from parsers.registry import PARSERS
-from store.event import Event
+from parsers.text.parser import Context, ParseError, parse
+from store.records.event import Event
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the real logs (../shared/data) are not on this machine")

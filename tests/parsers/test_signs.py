@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsers.kernel import SIGNS
-from parsers.signs import any_of, holds_any
+from parsers.formats.kernel import SIGNS
+from parsers.text.parser import any_of, holds_any
 
 WORDS = st.lists(st.text(alphabet="ab|(. [", min_size=1, max_size=5), max_size=8)
 

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from parsers.parser import Context, parse
-from parsers.sinfo import FORMAT, SinfoParser
-from parsers.slurm_state import read_state
-from store.event import Event
+from parsers.formats.scontrol import read_state
+from parsers.formats.sinfo import FORMAT, SinfoParser
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 
 def decode(*lines: str) -> tuple[list[Event], list[str]]:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsers.parser import Context
-from parsers.stamp import Stamps
+from parsers.text.parser import Context
+from parsers.text.stamp import Stamps
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

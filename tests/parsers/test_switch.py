@@ -5,11 +5,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from parsers.auto import detect, recognise
-from parsers.parser import Context, parse
-from parsers.switch import MAX_UNNAMED, SwitchParser
-from parsers.switch_systems.registry import SYSTEMS
-from store.event import Event
+from parsers.formats.switch import MAX_UNNAMED, SYSTEMS, SwitchParser
+from parsers.registry import detect, recognise
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 OPER = "swss#orchagent: :- updatePortOperStatus: Port {} oper state set from {} to {}"
 PUDE = "kernel: [  618.609820] sx_netdev_handle_pude_event: Called for logical port - {} status {}"
@@ -109,7 +108,7 @@ def test_changes_that_wait_for_a_name_are_bounded() -> None:
 
 def test_ports_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that changed longest ago is let go: its change is told again."""
-    monkeypatch.setattr("parsers.switch.MAX_PORTS", 2)
+    monkeypatch.setattr("parsers.formats.switch.MAX_PORTS", 2)
     lines = [sonic(OPER.format(f"Ethernet{number}", "up", "down")) for number in (1, 2, 1, 3, 1, 2)]
     assert [e.line for e in decode(*lines)] == [1, 2, 4, 6]
 

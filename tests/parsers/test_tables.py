@@ -5,12 +5,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from parsers.parser import Context, ParseError, parse
-from parsers.sacct import SacctParser
-from parsers.sacctmgr import SacctmgrParser
-from store.event import Event
-from store.job import job_from_event
-from store.outage import outage_from_event
+from parsers.formats.sacct import SacctParser
+from parsers.formats.sacctmgr import SacctmgrParser
+from parsers.text.parser import Context, ParseError, parse
+from store.records.event import Event
+from store.records.job import job_from_event
+from store.records.outage import outage_from_event
 
 HEADER = "JobID|JobName|State|Submit|Start|End|NNodes|NodeList|ExitCode"
 JOB = "4711|llm-70b|NODE_FAIL|2025-03-01T00:00:00|2025-03-01T00:02:00|2025-03-03T10:00:00|64|gpu-[001-064]|0:0"

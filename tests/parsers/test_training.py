@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from parsers.parser import Context, ParseError, parse
-from parsers.training import TrainingParser
-from store.event import Event
+from parsers.formats.training import TrainingParser
+from parsers.text.parser import Context, ParseError, parse
+from store.records.event import Event
 
 
 def iteration(number: int, elapsed_ms: float = 5000.0, time: str = "", loss: str = "2.1") -> str:

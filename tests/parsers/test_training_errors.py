@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from parsers import training_errors
-from parsers.parser import Context, parse
-from parsers.training import LITERALS, TrainingParser
-from parsers.training_errors.held import MAX_ERRORS, MAX_LINES
-from parsers.training_errors.registry import READERS
-from store.event import Event
+from parsers.formats.training import LITERALS, READERS, TrainingParser
+from parsers.text.parser import Context, parse
+from parsers.training.error_report import MAX_ERRORS, MAX_LINES
+from store.records.event import Event
 
 # Files of the folder that are no reader of their own.
 PARTS = {"__init__", "causes", "glog", "held", "registry", "report"}

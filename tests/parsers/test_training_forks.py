@@ -2,10 +2,10 @@
 
 import pytest
 
-from parsers.parser import Context, ParseError, parse
-from parsers.training import TrainingParser
-from parsers.training_errors.held import MAX_IGNORED
-from store.event import Attribute, Event
+from parsers.formats.training import TrainingParser
+from parsers.text.parser import Context, ParseError, parse
+from parsers.training.error_report import MAX_IGNORED
+from store.records.event import Attribute, Event
 
 NEMO = "[NeMo I 2024-08-15 10:{:02d}:{:02d} nemo_logging:393] "
 ENGINE = (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from parsers.launcher import Launched, launched
-from parsers.parser import MAX_LINE
+from parsers.text.parser import MAX_LINE
+from parsers.training.launchers import ProgramLine, program_line
 
 ITERATION = "iteration        1/     100 |"
 
@@ -11,45 +11,45 @@ ITERATION = "iteration        1/     100 |"
 @pytest.mark.parametrize(
     ("prefix", "expected"),
     [
-        ("", Launched(ITERATION)),
-        ("vm-07-14: ", Launched(ITERATION, node="vm-07-14")),
-        (" 12: ", Launched(ITERATION, rank=12)),
-        ("[rank3]: ", Launched(ITERATION, rank=3)),
-        ("[rank3]:", Launched(ITERATION, rank=3)),
-        ("[default7]:", Launched(ITERATION, local_rank=7)),
-        ("[host0]:", Launched(ITERATION, local_rank=0)),
-        ("[1,3]<stdout>:", Launched(ITERATION, rank=3)),
-        ("[prterun-gpu-001-12@1,3]<stderr>: ", Launched(ITERATION, rank=3)),
-        ("trainer/0 [default0]:", Launched(ITERATION, local_rank=0)),
-        ("(WorkerDict pid=3490362) [rank1]:", Launched(ITERATION, rank=1)),
-        ("(WorkerDict pid=3490362, ip=10.0.0.7) ", Launched(ITERATION)),
-        ("[pod/train-worker-0/pytorch] ", Launched(ITERATION)),
-        ("trainer-1  | ", Launched(ITERATION)),
-        ("gpu-017: 12: ", Launched(ITERATION, node="gpu-017", rank=12)),
-        ("2025-03-01T04:05:06.123456789Z stdout F ", Launched(ITERATION, time="2025-03-01T04:05:06.123456789Z")),
-        ("2025-03-01T04:05:06.123Z ", Launched(ITERATION, time="2025-03-01T04:05:06.123Z")),
-        ("[2025-11-20T14:55:23+08:00] ", Launched(ITERATION, time="2025-11-20T14:55:23+08:00")),
-        ("[2025-03-01 04:05:06] ", Launched(ITERATION, time="2025-03-01 04:05:06")),
-        ("[2025-03-01 04:05:06.250000] ", Launched(ITERATION, time="2025-03-01 04:05:06.250000")),
-        ("[NeMo I 2025-04-11 14:48:45 nemo_logging:393] ", Launched(ITERATION, time="2025-04-11 14:48:45")),
-        ("[NeMo I 2025-04-11 14:48:45 log:393 rank:0] ", Launched(ITERATION, time="2025-04-11 14:48:45")),
-        ("[INFO|trainer.py:1884] 2021-05-25 06:53:45,424 >> ", Launched(ITERATION, time="2021-05-25 06:53:45,424")),
-        ("\x1b[32m2025-06-04 08:51:58,557 - \x1b[0m", Launched(ITERATION, time="2025-06-04 08:51:58,557")),
+        ("", ProgramLine(ITERATION)),
+        ("vm-07-14: ", ProgramLine(ITERATION, node="vm-07-14")),
+        (" 12: ", ProgramLine(ITERATION, rank=12)),
+        ("[rank3]: ", ProgramLine(ITERATION, rank=3)),
+        ("[rank3]:", ProgramLine(ITERATION, rank=3)),
+        ("[default7]:", ProgramLine(ITERATION, local_rank=7)),
+        ("[host0]:", ProgramLine(ITERATION, local_rank=0)),
+        ("[1,3]<stdout>:", ProgramLine(ITERATION, rank=3)),
+        ("[prterun-gpu-001-12@1,3]<stderr>: ", ProgramLine(ITERATION, rank=3)),
+        ("trainer/0 [default0]:", ProgramLine(ITERATION, local_rank=0)),
+        ("(WorkerDict pid=3490362) [rank1]:", ProgramLine(ITERATION, rank=1)),
+        ("(WorkerDict pid=3490362, ip=10.0.0.7) ", ProgramLine(ITERATION)),
+        ("[pod/train-worker-0/pytorch] ", ProgramLine(ITERATION)),
+        ("trainer-1  | ", ProgramLine(ITERATION)),
+        ("gpu-017: 12: ", ProgramLine(ITERATION, node="gpu-017", rank=12)),
+        ("2025-03-01T04:05:06.123456789Z stdout F ", ProgramLine(ITERATION, time="2025-03-01T04:05:06.123456789Z")),
+        ("2025-03-01T04:05:06.123Z ", ProgramLine(ITERATION, time="2025-03-01T04:05:06.123Z")),
+        ("[2025-11-20T14:55:23+08:00] ", ProgramLine(ITERATION, time="2025-11-20T14:55:23+08:00")),
+        ("[2025-03-01 04:05:06] ", ProgramLine(ITERATION, time="2025-03-01 04:05:06")),
+        ("[2025-03-01 04:05:06.250000] ", ProgramLine(ITERATION, time="2025-03-01 04:05:06.250000")),
+        ("[NeMo I 2025-04-11 14:48:45 nemo_logging:393] ", ProgramLine(ITERATION, time="2025-04-11 14:48:45")),
+        ("[NeMo I 2025-04-11 14:48:45 log:393 rank:0] ", ProgramLine(ITERATION, time="2025-04-11 14:48:45")),
+        ("[INFO|trainer.py:1884] 2021-05-25 06:53:45,424 >> ", ProgramLine(ITERATION, time="2021-05-25 06:53:45,424")),
+        ("\x1b[32m2025-06-04 08:51:58,557 - \x1b[0m", ProgramLine(ITERATION, time="2025-06-04 08:51:58,557")),
         (
             "12: [rank12]:[titan] 2025-06-04 08:51:58,557 - ",
-            Launched(ITERATION, rank=12, time="2025-06-04 08:51:58,557"),
+            ProgramLine(ITERATION, rank=12, time="2025-06-04 08:51:58,557"),
         ),
     ],
 )
-def test_a_prefix_is_taken_off_and_told(prefix: str, expected: Launched) -> None:
+def test_a_prefix_is_taken_off_and_told(prefix: str, expected: ProgramLine) -> None:
     """Several may stand before one line."""
-    assert launched(prefix + ITERATION) == expected
+    assert program_line(prefix + ITERATION) == expected
 
 
 def test_the_programs_own_time_goes_before_the_collectors() -> None:
     """The collector's may be late."""
-    line = launched(f"2025-03-01T04:05:09Z [2025-03-01 04:05:06] {ITERATION}")
-    assert line == Launched(ITERATION, time="2025-03-01 04:05:06")
+    line = program_line(f"2025-03-01T04:05:09Z [2025-03-01 04:05:06] {ITERATION}")
+    assert line == ProgramLine(ITERATION, time="2025-03-01 04:05:06")
 
 
 @pytest.mark.parametrize(
@@ -67,10 +67,10 @@ def test_the_programs_own_time_goes_before_the_collectors() -> None:
 )
 def test_a_line_without_a_prefix_stays_whole(text: str) -> None:
     """Words with a colon are no host."""
-    assert launched(text).text == text
+    assert program_line(text).text == text
 
 
 @pytest.mark.parametrize("letter", ["a", "a1", "1", " ", "[", "[a", "(pid=1", "a.", "|", "2025-", "\x1b["])
 def test_a_long_line_ends_at_once(letter: str) -> None:
     """No prefix pattern backtracks over a whole line."""
-    assert launched(letter * (MAX_LINE // len(letter))) is not None
+    assert program_line(letter * (MAX_LINE // len(letter))) is not None

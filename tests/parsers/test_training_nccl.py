@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from parsers.parser import Context, parse
-from parsers.training import TrainingParser
-from store.event import Event
+from parsers.formats.training import TrainingParser
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 GLOG = "[rank{0}]:[E1218 20:27:21.426415540 ProcessGroupNCCL.cpp:629] [Rank {0}] "
 

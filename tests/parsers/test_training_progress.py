@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
-from parsers.parser import Context, parse
-from parsers.trainers.progress import Progress
-from parsers.training import TrainingParser
-from store.event import Event
+from parsers.formats.training import TrainingParser
+from parsers.text.parser import Context, parse
+from parsers.training.progress import TrainingProgress
+from store.records.event import Event
 
 MOMENT = datetime(2025, 3, 1, tzinfo=UTC)
 
@@ -22,7 +22,7 @@ def at(seconds: float) -> datetime:
 
 def test_two_times_tell_how_long_each_iteration_took() -> None:
     """Nothing for the first line, nor where the clock ran backwards."""
-    progress = Progress()
+    progress = TrainingProgress()
     assert progress.advance(10, at(0)) == (1, None)
     assert progress.advance(20, at(40)) == (10, 4000.0)
     assert progress.advance(30, at(30)) == (10, None)
@@ -30,7 +30,7 @@ def test_two_times_tell_how_long_each_iteration_took() -> None:
 
 def test_a_line_without_a_time_breaks_the_measure() -> None:
     """The line after it has nothing to be measured from."""
-    progress = Progress()
+    progress = TrainingProgress()
     progress.advance(10, at(0))
     assert progress.advance(20, None) == (10, None)
     assert progress.advance(30, at(90)) == (10, None)
@@ -39,7 +39,7 @@ def test_a_line_without_a_time_breaks_the_measure() -> None:
 
 def test_a_bar_and_a_clock_are_not_subtracted() -> None:
     """One counts from the start of the bar, the other from 1970."""
-    progress = Progress()
+    progress = TrainingProgress()
     progress.bar_s = 20.0
     progress.advance(10, None)
     assert progress.advance(20, at(90)) == (10, None)
@@ -47,14 +47,14 @@ def test_a_bar_and_a_clock_are_not_subtracted() -> None:
 
 def test_iterations_that_go_back_have_no_time() -> None:
     """The program started anew between the lines."""
-    progress = Progress()
+    progress = TrainingProgress()
     progress.advance(20, at(0))
     assert progress.advance(10, at(60)) == (1, None)
 
 
 def test_a_restart_forgets_the_bar() -> None:
     """A loss line before the new bar takes no step from the old one."""
-    progress = Progress()
+    progress = TrainingProgress()
     progress.bar, progress.bar_s = 500, 90.0
     progress.restart()
     assert progress.step_of(0.5) is None
@@ -64,7 +64,7 @@ def test_a_restart_forgets_the_bar() -> None:
 
 def test_another_trainers_lines_are_counted_anew() -> None:
     """What the first one told was the same iterations."""
-    progress = Progress()
+    progress = TrainingProgress()
     progress.advance(10, at(0))
     progress.advance(20, at(10))
     progress.forget()
@@ -114,17 +114,17 @@ def test_the_first_loss_after_an_empty_bar_covers_all_steps_since() -> None:
 
 def test_the_first_line_of_a_start_that_loaded_nothing_covers_all_its_iterations() -> None:
     """If there was time for them since the start; if not, the log's beginning is not there."""
-    progress = Progress()
+    progress = TrainingProgress()
     progress.restart(at(0))
     assert progress.advance(10, at(100), {"elapsed_ms": 10_000.0})[0] == 10
-    short = Progress()
+    short = TrainingProgress()
     short.restart(at(0))
     assert short.advance(10, at(98.9), {"elapsed_ms": 10_000.0})[0] == 1
-    loaded = Progress()
+    loaded = TrainingProgress()
     loaded.restart(at(0))
     loaded.loaded(8)
     assert loaded.advance(10, at(900), {"elapsed_ms": 10_000.0})[0] == 2
-    assert Progress().advance(10, at(900), {"elapsed_ms": 10_000.0})[0] == 1
+    assert TrainingProgress().advance(10, at(900), {"elapsed_ms": 10_000.0})[0] == 1
 
 
 def test_a_lightning_bar_counts_on_over_the_epochs() -> None:

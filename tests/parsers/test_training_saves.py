@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from parsers.parser import Context, parse
-from parsers.trainers.checkpoints import MAX_BACKGROUND, Checkpoints
-from parsers.training import TrainingParser
-from store.event import Attribute, Event
+from parsers.formats.training import TrainingParser
+from parsers.text.parser import Context, parse
+from parsers.training.checkpoints import MAX_BACKGROUND, Checkpoints
+from store.records.event import Attribute, Event
 
 SAVING = "saving checkpoint at iteration {:7d} to /c in torch_dist format"
 SCHEDULED = "  scheduled an async checkpoint save at iteration {:7d} to /c"

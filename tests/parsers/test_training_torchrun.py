@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from parsers.parser import Context, parse
-from parsers.training import TrainingParser
-from parsers.training_errors.torchrun import MAX_BOX
-from store.event import Event
+from parsers.formats.training import TrainingParser
+from parsers.text.parser import Context, parse
+from parsers.training.launchers import MAX_BOX
+from store.records.event import Event
 
 
 def decode(*lines: str) -> list[Event]:

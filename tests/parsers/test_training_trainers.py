@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from parsers import trainers
-from parsers.parser import Context, parse
-from parsers.trainers.registry import TRAINERS
-from parsers.trainers.trainer import Trainer
-from parsers.training import LITERALS, TrainingParser
-from store.event import Event
+from parsers.formats.training import LITERALS, TRAINERS, TrainingParser
+from parsers.text.parser import Context, parse
+from parsers.training.trainer import Trainer
+from store.records.event import Event
 
 # Files of the folder that are no trainer of their own.
 PARTS = {"__init__", "checkpoints", "kinds", "model_shape", "progress", "registry", "stragglers", "trainer"}

@@ -2,10 +2,10 @@
 
 import pytest
 
-from parsers.parser import Context, parse
-from parsers.trainers.stragglers import MAX_RANKS, Stragglers
-from parsers.training import TrainingParser
-from store.event import Event
+from parsers.formats.training import TrainingParser
+from parsers.text.parser import Context, parse
+from parsers.training.progress import MAX_RANKS, Stragglers
+from store.records.event import Event
 
 LINE = " [2025-03-01 04:0{0}:00] iteration {0:8d}0/ 1000 | elapsed time per iteration (ms): {1} | lm loss: 1.0 |"
 WARNING = "STRAGGLER DETECTION WARNING: Some GPUs performance dropped. Affected ranks: "

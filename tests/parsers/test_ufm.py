@@ -7,10 +7,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from parsers.parser import Context, parse
-from parsers.ufm import UfmParser, codes
-from store.catalog import kinds
-from store.event import Event
+from parsers.formats.ufm import UfmParser, codes
+from parsers.text.parser import Context, parse
+from store.records.event import Event
+from store.records.fault_catalog import kind_meanings
 
 FACTS = Path(__file__).parents[2] / ".." / "shared" / "data" / "fabric" / "ufm_event_codes.csv"
 NEAR, FAR = "9c05910300a0b0c0", "fc6a1c0300d0e0f0"
@@ -209,9 +209,9 @@ def test_lines_of_other_forms_give_nothing(text: str) -> None:
 def test_every_code_has_a_kind_that_is_known() -> None:
     """The table agrees with the table of kinds, and says whether it is a fault."""
     for number, code in codes().items():
-        assert (code.kind, code.variant) in kinds(), number
+        assert (code.kind, code.variant) in kind_meanings(), number
         assert code.fault in ("yes", "no", "maybe"), number
-        assert (kinds()[code.kind, code.variant].severity == "info") == (code.fault == "no"), number
+        assert (kind_meanings()[code.kind, code.variant].severity == "info") == (code.fault == "no"), number
 
 
 @pytest.mark.skipif(not FACTS.is_file(), reason="the facts (../shared/data) are not on this machine")

@@ -6,9 +6,9 @@ from fleet_store import day, node, outage, put, rollup, sbe, xid
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from predictor.dataset import build
-from store import schema
-from store.database import writing
+from predictor.dataset.dataset import build
+from store.database.connections import writing
+from store.tables import schema
 
 NODES = ("a", "b", "c")
 MOMENTS_D = (12.0, 29.5, 41.25)

@@ -5,16 +5,15 @@ import pytest
 import sqlalchemy as sa
 from fleet_store import day, fill, node, outage, put
 
-from predictor.backtest import backtest, learned_by, run_backtest
-from predictor.folds import BacktestSettings, Fold, NoDataError
-from predictor.history import to_ms
-from predictor.labels import label
-from predictor.model import TooFewPositivesError
-from predictor.reading import read_fleet, read_outage_log
-from predictor.report import to_html
-from predictor.rows import every
-from store import schema
-from store.database import writing
+from predictor.dataset.folds import BacktestSettings, Fold, NoDataError
+from predictor.dataset.labels import label
+from predictor.evaluate.backtest import backtest, learned_by, run_backtest
+from predictor.evaluate.report import to_html
+from predictor.history.arrays import every, to_ms
+from predictor.history.store_reader import read_fleet, read_outage_log
+from predictor.model.fit import TooFewPositivesError
+from store.database.connections import writing
+from store.tables import schema
 
 SETTINGS = BacktestSettings(test_start=day(35), fold_days=10, learn_cadence_h=24)
 KEYS = {

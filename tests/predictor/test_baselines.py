@@ -3,9 +3,11 @@
 import sqlalchemy as sa
 from fleet_store import day, node, outage, put, sbe, xid
 
-from predictor.baselines import BASELINES, LINK_BASELINES, history_count, rules
-from predictor.dataset import Dataset, dataset, read_population, rows_at
-from store.event import Device, Event
+from predictor.dataset.dataset import Dataset, dataset
+from predictor.dataset.labels import rows_at
+from predictor.history.store_reader import read_population
+from predictor.model.baselines import BASELINES, LINK_BASELINES, history_count, rules
+from store.records.event import Device, Event
 
 
 def rows(engine: sa.Engine) -> Dataset:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from predictor.bins import MOST_CODES, Bins
+from predictor.model.fit import MOST_CODES, Bins
 
 FLOATS = st.floats(width=32, allow_nan=True, allow_infinity=True)
 

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 from lessons import lesson
 
-from predictor import search as searching
-from predictor.baselines import BASELINES, LINK_BASELINES, Baseline, history_count, rules
-from predictor.choice import baseline_forest, choose, learn
-from predictor.dataset import Sample
-from predictor.forest import digest, from_bytes, to_bytes
-from predictor.lesson import Lesson
-from predictor.model import FitSettings, TooFewPositivesError
-from predictor.reasons import explain, references
+from predictor.dataset.labels import TrainingSample
+from predictor.live.reasons import explain, references
+from predictor.model import choice as searching
+from predictor.model.baselines import BASELINES, LINK_BASELINES, Baseline, history_count, rules
+from predictor.model.choice import TrainingSet, baseline_forest, choose, learn
+from predictor.model.fit import FitSettings, TooFewPositivesError
+from predictor.model.forest import digest, from_bytes, to_bytes
 
 QUICK = FitSettings(members=2, trees=40)
 HISTORY, RULES = BASELINES["history_count"], BASELINES["rules"]
@@ -66,7 +65,7 @@ def test_trees_are_learned_where_failures_have_signs() -> None:
     assert learned.figures["trees"]["average_precision"] > learned.figures["history_count"]["average_precision"]
 
 
-def misled(whole: Lesson) -> Lesson:
+def misled(whole: TrainingSet) -> TrainingSet:
     """A sign that told much in the first third, and from then on is shown by those that do not fail."""
     late = whole.time_ms >= np.quantile(whole.time_ms, 0.35)
     column = [feature.name for feature in whole.features].index("hardware_xid_1d")
@@ -81,7 +80,7 @@ def test_precision_is_that_of_all_rows_where_negatives_were_drawn() -> None:
     whole = lesson(nodes=120, days=40, sign=0.5)
     kept = whole.positive | (np.arange(len(whole.positive)) % 5 == 0)
     part = whole.only(kept)
-    drawn = replace(part, sample=Sample(part.sample.rows, part.sample.labels, 0.2))
+    drawn = replace(part, sample=TrainingSample(part.sample.rows, part.sample.labels, 0.2))
     of_all, of_drawn = (learn(one, QUICK).figures["rules"]["average_precision"] for one in (whole, drawn))
     assert of_drawn == pytest.approx(of_all, rel=0.15)
 

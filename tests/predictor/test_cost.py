@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from judged_rows import judged, random_fleet
 
-from predictor.cost import CostSettings, cost
-from predictor.history import HOUR_MS
+from predictor.evaluate.cost import CostSettings, cost
+from predictor.history.arrays import HOUR_MS
 
 
 @pytest.mark.parametrize(("job_gpus", "precision"), [(10_000, 0.00704), (1_024, 0.06875)])

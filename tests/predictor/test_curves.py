@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from judged_rows import judged, random_fleet
 
-from predictor.curves import curves
-from predictor.evaluation import discrimination
+from predictor.evaluate.report import curves
+from predictor.model.skill import discrimination
 
 
 def test_lines_keep_the_areas_of_the_figures() -> None:

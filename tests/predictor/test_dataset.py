@@ -6,12 +6,13 @@ import pytest
 import sqlalchemy as sa
 from fleet_store import day, fill, node, outage, put, xid
 
-from predictor.dataset import build, dataset, read_population, rows_at, sample
-from predictor.history import to_ms
-from predictor.reading import data_span
-from store.append import append_events
-from store.database import writing
-from store.event import Event
+from predictor.dataset.dataset import build, dataset
+from predictor.dataset.labels import rows_at, sample
+from predictor.history.arrays import to_ms
+from predictor.history.store_reader import data_span, read_population
+from store.database.connections import writing
+from store.events.append import append_events
+from store.records.event import Event
 
 
 def test_rows_are_the_nodes_at_risk_of_each_moment(engine: sa.Engine) -> None:

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from predictor.families import FAMILIES
-from predictor.features import FIXED
+from predictor.dataset.matrix import FIXED
+from predictor.history.families import FAMILIES
 
 PAGE = (Path(__file__).parents[2] / "docs/predictor.md").read_text(encoding="utf-8")
 

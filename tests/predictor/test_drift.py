@@ -8,10 +8,19 @@ import sqlalchemy as sa
 from fleet_store import day, node, outage, put
 from numpy.typing import NDArray
 
-from predictor.drift import MAINTENANCE, SHIFT, added, calibration, compare, profile, psi, spread
-from predictor.features import FIXED, features_of, matrix
-from predictor.reading import read_history
-from predictor.rows import every
+from predictor.dataset.matrix import FIXED, features_of, matrix
+from predictor.history.arrays import every
+from predictor.history.store_reader import read_history
+from predictor.live.drift import (
+    MAINTENANCE,
+    SHIFT,
+    calibration,
+    compare,
+    profile,
+    psi,
+    spread,
+    total_spread,
+)
 
 NAMES = [f"f{i}" for i in range(40)]
 Matrix = NDArray[np.float32]
@@ -37,7 +46,7 @@ def trained(nodes: int = 200) -> tuple[dict[str, Any], int]:
 
 def found(then: dict[str, Any], rows: Matrix, nodes: tuple[int, int], names: list[str] = NAMES) -> dict[str, Any]:
     """What two moments' rows tell."""
-    return compare(then, added([spread(then, half, names) for half in np.array_split(rows, 2)]), nodes)
+    return compare(then, total_spread([spread(then, half, names) for half in np.array_split(rows, 2)]), nodes)
 
 
 @pytest.mark.parametrize("nodes", [16, 64, 200])

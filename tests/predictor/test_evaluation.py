@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from judged_rows import judged
 
-from predictor.evaluation import (
+from predictor.history.arrays import HOUR_MS
+from predictor.model.skill import (
     calibration,
     discrimination,
     false_cordons,
@@ -15,7 +16,6 @@ from predictor.evaluation import (
     outages_of,
     ratio,
 )
-from predictor.history import HOUR_MS
 
 
 def test_the_highest_scores_of_each_moment_are_flagged() -> None:

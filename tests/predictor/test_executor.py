@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from predictor.executor import LARGE_FLEET, Executor, ExecutorError, executor, suited
+from predictor.dataset.executor import LARGE_FLEET, Executor, ExecutorError, executor, suited_processes
 
 
 @pytest.fixture(scope="module", params=[1, 2])
@@ -50,8 +50,8 @@ def test_processes_are_others_than_this_one() -> None:
 
 def test_a_small_fleet_is_not_worth_processes() -> None:
     """They take longer to start than it takes."""
-    assert suited(LARGE_FLEET - 1) == 1
-    assert suited(LARGE_FLEET) == len(os.sched_getaffinity(0))
+    assert suited_processes(LARGE_FLEET - 1) == 1
+    assert suited_processes(LARGE_FLEET) == len(os.sched_getaffinity(0))
 
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_predictor_does_not_load_ray() -> None:
     """Nor do workers of local processes."""
-    code = "import sys, predictor.backtest, predictor.training; assert 'ray' not in sys.modules"
+    code = "import sys, predictor.evaluate.backtest, predictor.live.training; assert 'ray' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

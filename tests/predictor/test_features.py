@@ -8,10 +8,10 @@ import pytest
 import sqlalchemy as sa
 from fleet_store import day, node, outage, put, rollup, sbe, xid
 
-from predictor.dataset import build
-from predictor.families import FAMILIES, family_of, is_serious
-from predictor.features import FIXED
-from store.event import Device, Event
+from predictor.dataset.dataset import build
+from predictor.dataset.matrix import FIXED
+from predictor.history.families import FAMILIES, family_of, is_serious
+from store.records.event import Device, Event
 
 
 def at(engine: sa.Engine, moment_d: float) -> pd.DataFrame:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from predictor.fleet_rate import excess
-from predictor.lemons import chosen
+from predictor.repair.fleet_rate import excess
+from predictor.repair.lemons import chosen
 
 TIMES = 4.0
 

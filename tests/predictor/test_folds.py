@@ -7,7 +7,7 @@ from fleet_store import day
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.folds import BacktestSettings, NoDataError, grid, plan
+from predictor.dataset.folds import BacktestSettings, NoDataError, grid, plan
 
 SPAN = (day(0), day(120))
 

@@ -8,9 +8,16 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from predictor.bins import Bins
-from predictor.forest import MOST_LEAVES, Forest, ModelError, digest, from_bytes, sigmoid, to_bytes
-from predictor.trees import Grown, average
+from predictor.model.fit import Bins, FittedBooster, average
+from predictor.model.forest import (
+    MOST_LEAVES,
+    Forest,
+    ModelError,
+    digest,
+    from_bytes,
+    sigmoid,
+    to_bytes,
+)
 
 
 def data() -> tuple[np.ndarray, np.ndarray]:
@@ -22,14 +29,14 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def fitted() -> tuple[list[Grown], Bins, np.ndarray]:
+def fitted() -> tuple[list[FittedBooster], Bins, np.ndarray]:
     """Two boosters on different columns, one with the most leaves a tree may have, and what they learned from."""
     rows, positive = data()
     bins, grown = Bins.of(rows), []
     for columns, leaves in ((np.array([0, 1, 2, 4]), 7), (np.array([1, 3, 4, 5]), MOST_LEAVES)):
         booster = HistGradientBoostingClassifier(max_iter=30, max_leaf_nodes=leaves, early_stopping=False)
         with threadpool_limits(1):
-            grown.append(Grown(booster.fit(bins.codes(rows)[:, columns], positive), columns))
+            grown.append(FittedBooster(booster.fit(bins.codes(rows)[:, columns], positive), columns))
     return grown, bins, rows
 
 
@@ -60,7 +67,7 @@ def test_trees_without_a_split_say_one_thing(fitted) -> None:  # type: ignore[no
     same, positive = np.zeros((3000, 6), dtype=np.float32), np.arange(3000) < 30
     with threadpool_limits(1):
         booster = HistGradientBoostingClassifier(max_iter=3, early_stopping=False).fit(same, positive)
-    forest = average([Grown(booster, np.arange(6))], bins)
+    forest = average([FittedBooster(booster, np.arange(6))], bins)
     assert len(forest.tree) == 0
     assert forest.probability(rows) == pytest.approx(np.full(3000, 0.01), rel=1e-6)
 

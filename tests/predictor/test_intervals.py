@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_rows import random_fleet
 
-from predictor.evaluation import TOPS, Judged, discrimination
-from predictor.intervals import drawn_figures, interval, node_weights, with_intervals
-from predictor.labels import Labels
+from predictor.dataset.labels import Labels
+from predictor.model.skill import TOPS, Judged, discrimination, drawn_figures, interval, node_weights, with_intervals
 
 
 def repeated(judged: Judged, weights: np.ndarray) -> Judged:

@@ -4,10 +4,9 @@ import numpy as np
 from fleet_store import day, node, outage, put
 from sqlalchemy import Engine
 
-from predictor.history import to_ms
-from predictor.labels import Labels, label
-from predictor.reading import read_fleet, read_outage_log
-from predictor.rows import every
+from predictor.dataset.labels import Labels, label
+from predictor.history.arrays import every, to_ms
+from predictor.history.store_reader import read_fleet, read_outage_log
 
 
 def labels_at(engine: Engine, moments_d: list[float], horizon_h: int = 24, end_d: float = 100) -> Labels:

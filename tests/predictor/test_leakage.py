@@ -9,12 +9,12 @@ from fleet_store import day, fill, node, outage, put, rollup, sbe, xid
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from predictor.dataset import build
-from predictor.features import FIXED, matrix
-from predictor.reading import read_history
-from predictor.rows import every
-from store import schema
-from store.database import writing
+from predictor.dataset.dataset import build
+from predictor.dataset.matrix import FIXED, matrix
+from predictor.history.arrays import every
+from predictor.history.store_reader import read_history
+from store.database.connections import writing
+from store.tables import schema
 
 MOMENT = day(40) + timedelta(hours=10, minutes=20)
 

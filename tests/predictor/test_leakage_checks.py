@@ -9,11 +9,8 @@ import pytest
 from fleet_store import day
 from judged_rows import random_fleet
 
-from predictor.evaluation import Judged
-from predictor.feature import Feature
-from predictor.folds import Fold
-from predictor.history import Ints, to_ms
-from predictor.leakage import (
+from predictor.dataset.folds import Fold
+from predictor.evaluate.leakage import (
     LeakageError,
     check_features,
     check_look_ahead,
@@ -22,7 +19,8 @@ from predictor.leakage import (
     check_readings,
     doubts,
 )
-from predictor.rows import Rows, every
+from predictor.history.arrays import Feature, Ints, Rows, every, to_ms
+from predictor.model.skill import Judged
 
 FOLD = Fold(day(30), day(31.5), day(40))
 FEATURES = (Feature("past", "history"), Feature("future", "history"))

@@ -11,15 +11,15 @@ import pytest
 import sqlalchemy as sa
 from fleet_store import RECEIVED, day, node, outage, xid
 
-from diagnosis.incidents_table import update_incidents
-from predictor.lemon_export import RMA_COLUMNS, report_json, rma_csv
-from predictor.lemons import Lemon, RepairList, repair_list
-from store import schema
-from store.append import append_events, append_jobs, append_nodes, append_outages
-from store.database import writing
-from store.event import Device, Event, with_id
-from store.job import Job
-from store.outage import Outage
+from diagnosis.incidents.incidents_table import update_incidents
+from predictor.repair.export import RMA_COLUMNS, report_json, rma_csv
+from predictor.repair.lemons import Lemon, RepairList, repair_list
+from store.database.connections import writing
+from store.events.append import append_events, append_jobs, append_nodes, append_outages
+from store.records.event import Device, Event, with_id
+from store.records.job import Job
+from store.records.outage import Outage
+from store.tables import schema
 
 AT = day(100)
 BAD = "gpu-000"

@@ -6,20 +6,19 @@ import numpy as np
 import pytest
 from lessons import START_MS, lesson
 
-from predictor.dataset import Sample
-from predictor.history import DAY_MS
-from predictor.labels import Labels
-from predictor.lesson import Lesson
-from predictor.model import FitSettings
+from predictor.dataset.labels import Labels, TrainingSample
+from predictor.history.arrays import DAY_MS
+from predictor.model.choice import TrainingSet
+from predictor.model.fit import FitSettings
 
 
-def of_starts(starts_ms: list[float]) -> Lesson:
+def of_starts(starts_ms: list[float]) -> TrainingSet:
     """One node, one row a day; the starts of the outages that rows speak of, NaN for a negative row."""
     whole = lesson(nodes=1, days=len(starts_ms))
     some = whole.only(np.arange(2 * len(starts_ms)) % 2 == 0)
     starts = np.array(starts_ms)
     ones = np.ones(len(starts), bool)
-    return replace(some, sample=Sample(some.sample.rows, Labels(ones, ones, np.isfinite(starts), starts), 0.5))
+    return replace(some, sample=TrainingSample(some.sample.rows, Labels(ones, ones, np.isfinite(starts), starts), 0.5))
 
 
 def test_every_outage_counts_the_same_however_many_rows_speak_of_it() -> None:

@@ -7,15 +7,15 @@ from fastapi.testclient import TestClient
 from fleet_store import day
 
 from api.app import create_app
-from api.settings import ApiSettings, Intervals
+from api.server.settings import ApiSettings, Intervals
 from cli.main import foreshock
-from predictor.folds import NoDataError
-from predictor.link_scoring import score_links
-from predictor.model import TooFewPositivesError
-from store import schema
-from store.database import writing
-from store.link_scores import LinkScore, link_score_page, save_link_scores
-from store.score import Reason
+from predictor.dataset.folds import NoDataError
+from predictor.links.scoring import score_links
+from predictor.model.fit import TooFewPositivesError
+from store.database.connections import writing
+from store.models.scores import LinkScore, link_score_page, save_link_scores
+from store.records.score import Reason
+from store.tables import schema
 
 from .test_links import chronic, flap, put
 

@@ -8,19 +8,16 @@ import pytest
 import sqlalchemy as sa
 from fleet_store import RECEIVED, day, node, outage
 
-from predictor.asof import reader
-from predictor.backtest import run_backtest
-from predictor.features import features_of, matrix
-from predictor.folds import BacktestSettings
-from predictor.history import DAY_MS, FAR_FUTURE_MS, to_ms
-from predictor.labels import label
-from predictor.links import link_history, link_population
-from predictor.rows import every
-from predictor.subjects import LINKS
-from store.append import append_events, append_links, append_nodes, append_outages
-from store.database import writing
-from store.event import Device, Event
-from store.outage import Outage
+from predictor.dataset.folds import BacktestSettings
+from predictor.dataset.labels import label
+from predictor.dataset.matrix import features_of, matrix
+from predictor.evaluate.backtest import asof_features, run_backtest
+from predictor.history.arrays import DAY_MS, FAR_FUTURE_MS, every, to_ms
+from predictor.links.subjects import LINKS, link_history, link_population
+from store.database.connections import writing
+from store.events.append import append_events, append_links, append_nodes, append_outages
+from store.records.event import Device, Event
+from store.records.outage import Outage
 
 
 def flap(host: str, at_d: float, port: str = "0xa1", kind: str = "port_removed", **more: Any) -> Event:
@@ -209,7 +206,7 @@ def test_the_features_of_a_moment_are_those_of_a_store_that_ends_there(engine: s
         whole = link_history(connection, moments[0], moments[-1])
         for moment in moments:
             rows = every(len(fleet.names), [moment])
-            _, alone = reader(connection, link_history)(rows)
+            _, alone = asof_features(connection, link_history)(rows)
             assert np.array_equal(matrix(whole, rows), alone, equal_nan=True)
 
 

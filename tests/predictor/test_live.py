@@ -6,17 +6,17 @@ import numpy as np
 import sqlalchemy as sa
 from fleet_store import day, fill, node, outage, put, rollup, sbe, xid
 
-from predictor.features import matrix
-from predictor.live import Live, Look
-from predictor.reading import read_history
-from store import schema
-from store.append import append_events
-from store.database import writing
+from predictor.dataset.matrix import matrix
+from predictor.history.store_reader import read_history
+from predictor.live.live_history import FleetSnapshot, LiveHistory
+from store.database.connections import writing
+from store.events.append import append_events
+from store.tables import schema
 
 AT = day(40) + timedelta(hours=10, minutes=20)
 
 
-def assert_as_read_anew(engine: sa.Engine, look: Look, at: datetime) -> None:
+def assert_as_read_anew(engine: sa.Engine, look: FleetSnapshot, at: datetime) -> None:
     """Feature by feature, and the events' ids."""
     with engine.connect() as connection:
         history = read_history(connection, at, at)
@@ -30,7 +30,7 @@ def test_it_follows_what_comes(any_engine: sa.Engine) -> None:
     """Events, late ones too, outages, repairs, hours of telemetry, a new node: as if all were read anew."""
     engine = any_engine
     fill(engine, nodes=12, days=40)
-    live = Live(engine)
+    live = LiveHistory(engine)
     assert_as_read_anew(engine, live.look(AT), AT)
     late = [sbe("gpu-003", 39.9, 3, 40), xid("gpu-003", 30, 79), xid("gpu-005", 40.43, 48)]
     put(engine, [node("stranger")], events=[*late, sbe("stranger", 40.43)], outages=[outage("gpu-006", 40.2, None)])
@@ -49,7 +49,7 @@ def test_it_follows_what_comes(any_engine: sa.Engine) -> None:
 def test_what_was_committed_late_is_found(any_engine: sa.Engine) -> None:
     """Received before the newest that was read, stored after it."""
     put(any_engine, [node("a")])
-    live = Live(any_engine)
+    live = LiveHistory(any_engine)
     with writing(any_engine).begin() as connection:
         append_events(connection, [xid("a", 39, 79)], received=day(40))
     assert len(live.look(AT).history.precursors.ids) == 1
@@ -61,7 +61,7 @@ def test_what_was_committed_late_is_found(any_engine: sa.Engine) -> None:
 def test_old_events_are_given_back(engine: sa.Engine) -> None:
     """Once a day; those in the window stay."""
     put(engine, [node("a")], events=[xid("a", d, 79) for d in (13, 39)])
-    live = Live(engine)
+    live = LiveHistory(engine)
     live.look(AT)
     later = AT + timedelta(days=2)
     assert len(live.look(later).history.precursors.ids) == 1
@@ -71,4 +71,4 @@ def test_old_events_are_given_back(engine: sa.Engine) -> None:
 
 def test_an_empty_store_has_nobody_to_look_at(engine: sa.Engine) -> None:
     """No node, no row; no error."""
-    assert len(Live(engine).look(AT).rows) == 0
+    assert len(LiveHistory(engine).look(AT).rows) == 0

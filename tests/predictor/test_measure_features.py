@@ -12,12 +12,12 @@ from fleet_store import day, node, put, rollup
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from predictor.dataset import build
-from predictor.history import Series
-from predictor.measure_features import MAX_MEASURES, SUFFIXES, chosen
-from store import schema
-from store.database import writing
-from store.telemetry import Rollup
+from predictor.dataset.dataset import build
+from predictor.features.device_measures import MAX_MEASURES, SUFFIXES, chosen_measures
+from predictor.history.arrays import Series
+from store.database.connections import writing
+from store.records.telemetry import Rollup
+from store.tables import schema
 
 NAMES = ("a", "b")
 MOMENTS_D = (12.0, 29.5, 41.26)
@@ -124,4 +124,4 @@ def test_of_very_many_measures_those_told_most_are_kept(count: int) -> None:
         return Series(at, at, at, value, value)
 
     measures = {f"m{i:03d}": series(2 + i, differs=True) for i in range(count)} | {"still": series(999, differs=False)}
-    assert chosen(measures) == [f"m{i:03d}" for i in range(max(0, count - MAX_MEASURES), count)]
+    assert chosen_measures(measures) == [f"m{i:03d}" for i in range(max(0, count - MAX_MEASURES), count)]

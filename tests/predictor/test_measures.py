@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from predictor import measures
-from predictor.history import HOUR_MS, to_ms
-from predictor.measures import Measured, read_measured, read_measures
-from store import schema
-from store.database import writing
-from store.telemetry import Rollup
-from store.telemetry_merge import merge_rollups
+from predictor.history import store_reader
+from predictor.history.arrays import HOUR_MS, to_ms
+from predictor.history.store_reader import DeviceTelemetry, read_device_telemetry, read_measures
+from store.database.connections import writing
+from store.records.telemetry import Rollup
+from store.tables import schema
+from store.telemetry.hours import merge_rollups
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 START_MS = to_ms(START)
@@ -29,18 +29,18 @@ def values(last: float, high: float | None = None) -> list[float | None]:
     return [0, last if high is None else high, 0.5, last, 3]
 
 
-def read(engine: sa.Engine, rollups: list[Rollup], first: int = -100, last: int = 100) -> Measured:
+def read(engine: sa.Engine, rollups: list[Rollup], first: int = -100, last: int = 100) -> DeviceTelemetry:
     """What is read of nodes a (0) and b (1) between two hours, once these roll-ups are stored."""
     with writing(engine).begin() as connection:
         merge_rollups(connection, rollups)
     window = START_MS + first * HOUR_MS, START_MS + last * HOUR_MS
     with engine.connect() as connection:
-        found = read_measured(connection, {"a": 0, "b": 1}, *window)
+        found = read_device_telemetry(connection, {"a": 0, "b": 1}, *window)
         assert read_measures(connection, {"a": 0, "b": 1}, *window).keys() == found.series.keys()
     return found
 
 
-def rows(found: Measured, name: str) -> list[tuple[int, str, int, float, float]]:
+def rows(found: DeviceTelemetry, name: str) -> list[tuple[int, str, int, float, float]]:
     """(subject, device, hour that ended, last, high) of every entry of a measure."""
     one = found.series[name]
     return [
@@ -103,7 +103,7 @@ def test_unknown_nodes_and_untold_values_are_passed_over(engine: sa.Engine) -> N
 
 def test_an_empty_store_has_no_measures(any_engine: sa.Engine) -> None:
     """And no devices."""
-    assert read(any_engine, []) == Measured({}, ())
+    assert read(any_engine, []) == DeviceTelemetry({}, ())
 
 
 @pytest.mark.parametrize("text", ["[1]", '{"gpu:0":{"x":[1,2]}}', '{"gpu:0":{"x":"many"}}', '{"gpu:0":3}'])
@@ -120,7 +120,7 @@ def test_a_roll_up_of_another_shape_is_counted_and_passed_over(engine: sa.Engine
 
 def test_measures_beyond_the_limit_are_counted(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first that are met are kept, wherever they are told."""
-    monkeypatch.setattr(measures, "MAX_NAMES", 2)
+    monkeypatch.setattr(store_reader, "MAX_NAMES", 2)
     told = [rollup("a", hour, {"gpu:0": {"x": values(1), "y": values(2), "z": values(3)}}) for hour in range(3)]
     found = read(engine, told)
     assert [(name, len(one.last)) for name, one in found.series.items()] == [("x", 3), ("y", 3)]
@@ -129,7 +129,7 @@ def test_measures_beyond_the_limit_are_counted(engine: sa.Engine, monkeypatch: p
 
 def test_many_fetches_are_one_series(any_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is fetched at once."""
-    monkeypatch.setattr(measures, "_FETCH", 3)
+    monkeypatch.setattr(store_reader, "_FETCH_ROLLUPS", 3)
     found = read(any_engine, [rollup("a", hour, {"gpu:0": {"x": values(hour)}}) for hour in range(10)])
     assert found.series["x"].last.tolist() == list(range(10))
     with any_engine.connect() as connection:

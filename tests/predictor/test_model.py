@@ -3,10 +3,18 @@
 import numpy as np
 import pytest
 
-from predictor.feature import Feature
-from predictor.features import FIXED
-from predictor.forest import Forest
-from predictor.model import MIN_POSITIVES, FitSettings, TooFewPositivesError, blocks, fit, suited, telling
+from predictor.dataset.matrix import FIXED
+from predictor.history.arrays import Feature
+from predictor.model.fit import (
+    MIN_POSITIVES,
+    FitSettings,
+    TooFewPositivesError,
+    blocks,
+    fit,
+    informative_columns,
+    suited_settings,
+)
+from predictor.model.forest import Forest
 
 FEATURES = FIXED
 NAMES = [feature.name for feature in FEATURES]
@@ -72,7 +80,7 @@ def test_all_positives_are_refused() -> None:
 def test_columns_that_say_nothing_are_left_out() -> None:
     """All unknown, or always the same."""
     rows = np.array([[1, 2, np.nan, 5], [1, 3, np.nan, np.nan]], dtype=np.float32)
-    assert telling(rows).tolist() == [1]
+    assert informative_columns(rows).tolist() == [1]
 
 
 def asked_together(forest: Forest, features: tuple[Feature, ...]) -> list[set[str]]:
@@ -109,8 +117,8 @@ def test_blocks_share_out_every_column_once() -> None:
 
 def test_measures_ask_for_larger_trees() -> None:
     """Whatever they are called; a group of features that are known by name is none."""
-    assert suited(FEATURES) == FitSettings()
-    assert suited([*FEATURES, Feature("fan_rpm.last", "fan_rpm", None)]) == FitSettings(leaves=16)
+    assert suited_settings(FEATURES) == FitSettings()
+    assert suited_settings([*FEATURES, Feature("fan_rpm.last", "fan_rpm", None)]) == FitSettings(leaves=16)
 
 
 def test_a_share_of_the_negatives_is_taken_back() -> None:

@@ -5,20 +5,20 @@ import pytest
 import sqlalchemy as sa
 from part_fleet import NODES, put_fleet, same_bits, some_rows
 
-from predictor import measure_features, measures
-from predictor.dataset import dataset, read_population
-from predictor.executor import Here, executor
-from predictor.features import features_of, matrix
-from predictor.history import FAR_PAST_MS, Fleet, from_ms
-from predictor.parts import can_share, parts_of, values_in_parts
-from predictor.reading import read_history
+from predictor.dataset.dataset import can_share, dataset, parts_of, values_in_parts
+from predictor.dataset.executor import InProcess, executor
+from predictor.dataset.matrix import features_of, matrix
+from predictor.features import device_measures
+from predictor.history import store_reader
+from predictor.history.arrays import FAR_PAST_MS, FleetArrays, from_ms
+from predictor.history.store_reader import read_history, read_population
 
 
-def fleet_of(leaf: list[int]) -> Fleet:
+def fleet_of(leaf: list[int]) -> FleetArrays:
     """A fleet of which nothing but the leaves is known."""
     size, unknown = len(leaf), np.full(len(leaf), -1, dtype=np.int64)
     past = np.full(size, FAR_PAST_MS, dtype=np.int64)
-    return Fleet(
+    return FleetArrays(
         tuple(map(str, range(size))), np.array(leaf, dtype=np.int64), unknown, np.zeros(size), past, past, unknown
     )
 
@@ -29,7 +29,7 @@ def compared(engine: sa.Engine, most: int = 10) -> tuple[int, list[str]]:
     with engine.connect() as connection:
         history = read_history(connection, from_ms(int(rows.time_ms.min())), from_ms(int(rows.time_ms.max())))
         whole, features = matrix(history, rows), features_of(history)
-        of_parts, values = values_in_parts(connection, rows, Here(), most=most)
+        of_parts, values = values_in_parts(connection, rows, InProcess(), most=most)
     assert of_parts == features
     worse = [one.name for i, one in enumerate(features) if not same_bits(whole[:, i], values[:, i])]
     assert worse == []
@@ -55,10 +55,10 @@ def test_nodes_of_no_leaf_are_apart_where_no_peers_are_compared(engine: sa.Engin
 def test_what_is_chosen_of_the_whole_is_chosen_in_parts(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of too many measures those that the whole tells most of; of too many hours the same ones in each part."""
     put_fleet(engine)
-    monkeypatch.setattr(measure_features, "MAX_MEASURES", 2)
-    monkeypatch.setattr(measures, "MAX_ROLLUPS", 900)
+    monkeypatch.setattr(device_measures, "MAX_MEASURES", 2)
+    monkeypatch.setattr(store_reader, "MAX_ROLLUPS", 900)
     assert {name.split(".")[0] for name in compared(engine)[1] if "." in name} == {"leaf", "wear"}
-    monkeypatch.setattr(measure_features, "MAX_MEASURES", 1)
+    monkeypatch.setattr(device_measures, "MAX_MEASURES", 1)
     assert {name.split(".")[0] for name in compared(engine)[1] if "." in name} == {"leaf"}
 
 
@@ -72,7 +72,7 @@ def test_local_processes_give_the_same_bits(engine: sa.Engine) -> None:
         population = read_population(connection, 0)
         whole = dataset(connection, population, rows)
         values = values_in_parts(connection, rows, run, lambda done, of: told.append((done, of)), most=20)[1]
-        at_once = dataset(connection, population, rows, run=Here())
+        at_once = dataset(connection, population, rows, run=InProcess())
     assert same_bits(whole.values, values)
     assert same_bits(whole.values, at_once.values)
     assert told == [(1, 3), (2, 3), (3, 3)]

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from predictor.history import FAR_FUTURE_MS, FAR_PAST_MS, Fleet, Precursors
-from predictor.precursor_log import PrecursorLog
+from predictor.history.arrays import FAR_FUTURE_MS, FAR_PAST_MS, FleetArrays, Precursors
+from predictor.history.precursor_log import PrecursorLog
 
 _GPU = '{"type":"gpu","index":%d}'
 
@@ -17,13 +17,13 @@ def row(number: int, node: str, time_us: int, source: str = "kernel") -> tuple[A
     return (node, time_us, "xid", 79, "fatal", "hardware", None, device, None, source, f"{number * 7919 % 1000:03d}")
 
 
-def fleet(*names: str) -> Fleet:
+def fleet(*names: str) -> FleetArrays:
     """Nodes of which nothing else is known."""
     unknown = np.full(len(names), -1, dtype=np.int64)
-    return Fleet(names, unknown, unknown, np.full(len(names), np.nan), unknown, unknown, unknown)
+    return FleetArrays(names, unknown, unknown, np.full(len(names), np.nan), unknown, unknown, unknown)
 
 
-def read(found: Precursors, names: Fleet) -> list[tuple[str, int, str, str]]:
+def read(found: Precursors, names: FleetArrays) -> list[tuple[str, int, str, str]]:
     """Node, time, device and id of each event."""
     columns = (found.node.tolist(), found.time_ms.tolist(), found.device.tolist(), found.ids.tolist())
     return [

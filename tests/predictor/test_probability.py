@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from judged_rows import judged, random_fleet
 
-from predictor.probability import probability_figures, recall_at_false_alarms, reliability
+from predictor.model.skill import probability_figures, recall_at_false_alarms, reliability
 
 
 def test_saying_the_prevalence_to_all_has_no_skill_and_certainty_has_all() -> None:

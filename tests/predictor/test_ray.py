@@ -14,8 +14,8 @@ from fleet_store import fill
 from real.patience import patience
 from real.ray_cluster import WORKERS, ray_cluster
 
-from predictor import executor as executors
-from predictor.executor import ExecutorError, OnRay, executor
+from predictor.dataset import executor as executors
+from predictor.dataset.executor import ExecutorError, RayExecutor, executor
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.xdist_group("ray")]
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.xdist_group
 _MAPPED = """
 import operator, sys
 from functools import partial
-from predictor.executor import executor
+from predictor.dataset.executor import executor
 with executor(ray=sys.argv[1]) as run:
     assert run.workers == int(sys.argv[2])
     assert run.map(partial(pow, 2), range(9)) == [2**number for number in range(9)]
@@ -99,7 +99,7 @@ class Silent:
 def test_workers_that_never_answer_are_given_up() -> None:
     """Nobody waits for ever."""
     with pytest.raises(ExecutorError, match="ray status"):
-        OnRay(Silent(), 2).map(abs, [1, 2, 3])
+        RayExecutor(Silent(), 2).map(abs, [1, 2, 3])
     assert executors.PATIENCE_S >= 600
 
 

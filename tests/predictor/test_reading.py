@@ -8,9 +8,16 @@ import pytest
 import sqlalchemy as sa
 from fleet_store import day, node, outage, put, rollup, sbe, xid
 
-from predictor.families import FAMILIES
-from predictor.history import FAR_FUTURE_MS, FAR_PAST_MS, HOUR_MS, TELEMETRY_COLUMNS, from_ms, to_ms
-from predictor.reading import (
+from predictor.history.arrays import (
+    FAR_FUTURE_MS,
+    FAR_PAST_MS,
+    HOUR_MS,
+    TELEMETRY_COLUMNS,
+    from_ms,
+    to_ms,
+)
+from predictor.history.families import FAMILIES
+from predictor.history.store_reader import (
     data_span,
     lit_hours,
     read_fleet,
@@ -19,9 +26,9 @@ from predictor.reading import (
     read_precursors,
     read_telemetry,
 )
-from store import schema
-from store.database import writing
-from store.event import Device, Event
+from store.database.connections import writing
+from store.records.event import Device, Event
+from store.tables import schema
 
 
 def precursors(engine: sa.Engine, first_d: float = 0, last_d: float = 100):  # type: ignore[no-untyped-def]

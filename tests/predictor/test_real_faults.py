@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from cli.ingest import ingest_archive
-from predictor.backtest import backtest
-from predictor.folds import BacktestSettings
-from store.event import parse_time
+from cli.commands.ingest import ingest_archive
+from predictor.dataset.folds import BacktestSettings
+from predictor.evaluate.backtest import backtest
+from store.records.event import parse_time
 
 FAULTS = Path(__file__).parents[2].parent / "shared" / "data" / "faults"
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from predictor.feature import NAN, Feature
-from predictor.forest import MOST_LEAVES, Forest, sigmoid
-from predictor.model import FitSettings, fit
-from predictor.reasons import MAX_REASONS, AdditivityError, Explained, explain, references
+from predictor.history.arrays import NAN, Feature
+from predictor.live.reasons import MAX_REASONS, AdditivityError, Explanation, explain, references
+from predictor.model.fit import FitSettings, fit
+from predictor.model.forest import MOST_LEAVES, Forest, sigmoid
 
 FEATURES = (
     Feature("xid_7d", "xid"),
@@ -47,7 +47,7 @@ def row(**values: float) -> np.ndarray:
     return found
 
 
-def part(explained: Explained, group: str, at: int = 0) -> float:
+def part(explained: Explanation, group: str, at: int = 0) -> float:
     """What a group adds to a row's score."""
     return float(explained.parts[explained.groups.index(group), at])
 
@@ -180,8 +180,8 @@ def test_a_fleet_without_telemetry_has_unknown_references() -> None:
 def test_parts_that_do_not_add_up_are_never_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """A defect is raised, not shown to an operator."""
     rows = np.array([row(xid_7d=3)])
-    monkeypatch.setattr("predictor.reasons._moves", lambda *_: np.full((3, 1), 0.5))
-    monkeypatch.setattr("predictor.reasons._per_log_odds", lambda *_: np.full(1, 0.01))
+    monkeypatch.setattr("predictor.live.reasons._moves", lambda *_: np.full((3, 1), 0.5))
+    monkeypatch.setattr("predictor.live.reasons._per_log_odds", lambda *_: np.full(1, 0.01))
     with pytest.raises(AdditivityError, match="miss it"):
         explain(STUMPS, rows, FEATURES, QUIET)
 
@@ -194,10 +194,10 @@ def test_the_rows_themselves_are_left_alone() -> None:
     np.testing.assert_array_equal(rows, before)
 
 
-def explained_of(parts: dict[str, float], score: float) -> Explained:
+def explained_of(parts: dict[str, float], score: float) -> Explanation:
     """One row in given parts."""
     base = score - sum(parts.values())
-    return Explained(tuple(parts), np.array([score]), base, np.array(list(parts.values()))[:, None])
+    return Explanation(tuple(parts), np.array([score]), base, np.array(list(parts.values()))[:, None])
 
 
 def test_the_strongest_come_first_and_noise_is_left_out() -> None:

@@ -9,15 +9,15 @@ import pytest
 import sqlalchemy as sa
 from fleet_store import day, node, outage, put
 
-from predictor.lemons import repair_list
-from predictor.repair_tickets import TICKET_COLUMNS, tickets, tickets_csv
-from store import schema
-from store.append import append_events
-from store.database import writing
-from store.event import Device, Event
-from store.hint import Hint
-from store.hint_log import save_hint
-from store.validations import begin_validation, end_validation
+from predictor.repair.export import TICKET_COLUMNS, tickets, tickets_csv
+from predictor.repair.lemons import repair_list
+from store.database.connections import writing
+from store.events.append import append_events
+from store.hints.hint_log import save_hint
+from store.hints.validations import begin_validation, end_validation
+from store.records.event import Device, Event
+from store.records.hint import Hint
+from store.tables import schema
 
 AT = day(100)
 HOUR = timedelta(hours=1)

@@ -12,14 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_rows import random_fleet
 
-from predictor.backtest import Backtest
-from predictor.curves import curves
-from predictor.evaluation import Judged
-from predictor.folds import BacktestSettings, Fold
-from predictor.report import to_html, verdict
-from predictor.summary import summarise
-from predictor.what_if import Policy
-from predictor.worth import Worth, with_worth
+from predictor.dataset.folds import BacktestSettings, Fold
+from predictor.evaluate.backtest import Backtest, WorthSettings, summarise, with_worth
+from predictor.evaluate.cost import HoldPolicy
+from predictor.evaluate.report import curves, to_html, verdict
+from predictor.model.skill import Judged
 from store.svg_plot import HEIGHT, WIDTH, Axis, Plot
 
 FOLDS = [Fold(day(30), day(31.5), day(45.5)), Fold(day(44), day(45.5), day(59.5))]
@@ -33,7 +30,9 @@ def backtest_of(fleet: Judged) -> Backtest:
     """A backtest of rows made by hand, with one baseline that knows nothing and one that knows a little."""
     ranks = {"history_count": np.floor(2 * fleet.scores), "rules": np.zeros(len(fleet.scores))}
     report = summarise(fleet, ranks, BacktestSettings(), FOLDS)
-    return with_worth(Backtest(report, tuple("abc"), fleet, ranks), Worth(policies=(Policy(), Policy(threshold=0.9))))
+    return with_worth(
+        Backtest(report, tuple("abc"), fleet, ranks), WorthSettings(policies=(HoldPolicy(), HoldPolicy(threshold=0.9)))
+    )
 
 
 def page_of(found: Backtest) -> str:

@@ -8,14 +8,14 @@ import pytest
 import sqlalchemy as sa
 from fleet_store import RECEIVED, day, fill_trained, node, outage, put, rollup
 
-from predictor.live import Live
-from predictor.precursor_log import PrecursorLog
-from predictor.scoring import Scorer
-from store import schema
-from store.append import append_events
-from store.database import writing
-from store.event import Device, Event
-from store.score import Score
+from predictor.history.precursor_log import PrecursorLog
+from predictor.live.live_history import LiveHistory
+from predictor.live.scoring import Scorer
+from store.database.connections import writing
+from store.events.append import append_events
+from store.records.event import Device, Event
+from store.records.score import Score
+from store.tables import schema
 
 NAMES = [f"gpu-{number:03d}" for number in range(32)]
 # Kind, code, severity, cause, the sources that tell it: some are told twice, by two sources.
@@ -128,7 +128,7 @@ def test_only_what_has_come_is_read(any_engine: sa.Engine, monkeypatch: pytest.M
         for back in range(history_d):
             ago = timedelta(days=back)
             append_events(connection, random_events(random, NAMES, at - ago, 30), received - ago)
-    live, rows = Live(any_engine), []
+    live, rows = LiveHistory(any_engine), []
     live.look(at)
     take = PrecursorLog.take
 

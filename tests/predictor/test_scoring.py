@@ -7,22 +7,19 @@ import pytest
 import sqlalchemy as sa
 from fleet_store import START, day, fill_trained, node, outage, put, rollup, sbe
 
-from predictor.features import FIXED, features_of, matrix
-from predictor.forest import ModelError
-from predictor.history import to_ms
-from predictor.reading import read_history
-from predictor.reasons import MAX_REASONS
-from predictor.rows import every
-from predictor.scoring import Scorer, score_nodes
-from predictor.signs import Signs
-from predictor.wording import Subject, describe
-from store import schema
-from store.database import writing
-from store.event import Device, Event
-from store.model import StoredModel
-from store.read_scores import latest_scores, score_history, scoring_times, serving_model
-from store.save_scores import save_model, save_scores
-from store.score import Reason, Score
+from predictor.dataset.matrix import FIXED, features_of, matrix
+from predictor.history.arrays import every, to_ms
+from predictor.history.store_reader import read_history
+from predictor.live.reasons import MAX_REASONS
+from predictor.live.scoring import Scorer, score_nodes
+from predictor.live.wording import ExplainedNode, PrecursorIndex, describe
+from predictor.model.forest import ModelError
+from store.database.connections import writing
+from store.models.registry import StoredModel, save_model, serving_model
+from store.models.scores import latest_scores, save_scores, score_history, scoring_times
+from store.records.event import Device, Event
+from store.records.score import Reason, Score
+from store.tables import schema
 
 
 @pytest.fixture
@@ -164,8 +161,8 @@ def test_a_missing_gpu_is_told_with_its_time(trained: sa.Engine) -> None:
     names = [feature.name for feature in features_of(history)]
     row = matrix(history, every(len(history.fleet.names), [at]))[position]
     features = dict(zip(names, row.tolist(), strict=True))
-    signs = Signs.of(history.precursors, len(history.fleet.names), to_ms(at))
-    subject = Subject(signs, position, (), features)
+    signs = PrecursorIndex.of(history.precursors, len(history.fleet.names), to_ms(at))
+    subject = ExplainedNode(signs, position, (), features)
     text, events = describe("gpu_missing", subject)
     assert text == "GPU 5 missing from telemetry since 3 h"
     assert len(events) == 1

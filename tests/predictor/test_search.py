@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from lessons import START_MS, lesson
 
-from predictor import search as searching
-from predictor.folds import PURGE_MARGIN_H
-from predictor.forest import Forest
-from predictor.history import DAY_MS, HOUR_MS
-from predictor.lesson import Lesson
-from predictor.model import FitSettings
-from predictor.search import LEAST_COMPARED, LEAST_OUTAGES, origins, search
+from predictor.dataset.folds import PURGE_MARGIN_H
+from predictor.history.arrays import DAY_MS, HOUR_MS
+from predictor.model import choice as searching
+from predictor.model.choice import LEAST_COMPARED, LEAST_OUTAGES, TrainingSet, origins, search
+from predictor.model.fit import FitSettings
+from predictor.model.forest import Forest
 
 QUICK = FitSettings(members=1, trees=15)
 
@@ -107,13 +106,13 @@ def test_that_a_setting_meets_the_rate_of_failures_is_no_merit() -> None:
 def test_a_candidate_that_changes_nothing_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trees that are large already are not made large once more."""
     tried: list[int] = []
-    fit = Lesson.fit
+    fit = TrainingSet.fit
 
-    def noted(lesson: Lesson, settings: FitSettings) -> Forest:
+    def noted(lesson: TrainingSet, settings: FitSettings) -> Forest:
         tried.append(settings.leaves)
         return fit(lesson, settings)
 
-    monkeypatch.setattr(Lesson, "fit", noted)
+    monkeypatch.setattr(TrainingSet, "fit", noted)
     monkeypatch.setattr(searching, "CANDIDATES", {"larger trees": {"leaves": 6}, "larger still": {"leaves": 8}})
     search(lesson(nodes=100, days=40), QUICK)
     assert len(tried) == 2 * 3  # as it is, larger still, and what was found once more

@@ -8,23 +8,18 @@ import pytest
 import sqlalchemy as sa
 from fleet_store import RECEIVED, day, fill, node, outage, put, xid
 
-from predictor.control import Acted, read_acted, uncertain
-from predictor.features import FIXED
-from predictor.folds import NoDataError
-from predictor.history import HOUR_MS, to_ms
-from predictor.labels import Labels
-from predictor.model import TooFewPositivesError
-from predictor.reading import read_fleet
-from predictor.registry import MOST_CHALLENGERS, register
-from predictor.rows import Rows
-from predictor.training import TrainSettings, train
-from store import schema
-from store.database import writing
-from store.hint import Hint
-from store.hint_log import audit_page, change_state, close_hint, save_hint
-from store.model import StoredModel
-from store.read_models import list_models
-from store.read_scores import challengers, read_model, serving_model
+from predictor.dataset.folds import NoDataError
+from predictor.dataset.labels import HintPeriods, Labels, read_hint_periods, uncertain
+from predictor.dataset.matrix import FIXED
+from predictor.history.arrays import HOUR_MS, Rows, to_ms
+from predictor.history.store_reader import read_fleet
+from predictor.live.training import MOST_CHALLENGERS, TrainSettings, register, train
+from predictor.model.fit import TooFewPositivesError
+from store.database.connections import writing
+from store.hints.hint_log import audit_page, change_state, close_hint, save_hint
+from store.models.registry import StoredModel, challengers, list_models, read_model, serving_model
+from store.records.hint import Hint
+from store.tables import schema
 
 HOUR = timedelta(hours=1)
 DAY = TrainSettings(horizons_h=(24,))
@@ -107,9 +102,9 @@ def test_where_a_baseline_serves_its_kind_and_reason_are_kept(
     monkeypatch: pytest.MonkeyPatch, engine: sa.Engine
 ) -> None:
     """Its name says so."""
-    monkeypatch.setattr("predictor.choice.choose", lambda _figures, baselines: (baselines["rules"], "as told"))
-    monkeypatch.setattr("predictor.search.LEAST_COMPARED", 1)
-    monkeypatch.setattr("predictor.search.CANDIDATES", {})
+    monkeypatch.setattr("predictor.model.choice.choose", lambda _figures, baselines: (baselines["rules"], "as told"))
+    monkeypatch.setattr("predictor.model.choice.LEAST_COMPARED", 1)
+    monkeypatch.setattr("predictor.model.choice.CANDIDATES", {})
     fill(engine, nodes=24, days=40)
     train(engine, settings=DAY)
     with engine.connect() as connection:
@@ -157,7 +152,7 @@ def test_what_was_confirmed_was_taken_though_nobody_said_so(engine: sa.Engine, a
     with writing(engine).begin() as connection:
         made = hint(connection, "a", 1, action, sent=False)
         change_state(connection, made, "confirmed", day(1) + HOUR, "scheduler:pull:x")
-        acted = read_acted(connection, read_fleet(connection))
+        acted = read_hint_periods(connection, read_fleet(connection))
     assert len(acted.node) == int(counts)
 
 
@@ -171,7 +166,7 @@ def test_only_what_a_scheduler_took_makes_a_row_uncertain(any_engine: sa.Engine)
         hint(connection, "d", 1, "watch")
         hint(connection, "z", 1)
         fleet = read_fleet(connection)
-        acted = read_acted(connection, fleet)
+        acted = read_hint_periods(connection, fleet)
     spans = {fleet.names[n]: (s, e) for n, s, e in zip(acted.node, acted.start_ms, acted.end_ms, strict=True)}
     begin = to_ms(day(1) + HOUR)
     assert spans == {"a": (begin, to_ms(day(2))), "b": (begin, to_ms(day(1.5)))}
@@ -183,7 +178,7 @@ def test_a_row_is_uncertain_where_no_outage_came_and_a_hint_lay_in_its_horizon()
     rows = Rows(np.array([0, 0, 0, 0, 0, 1, 0]), hours * HOUR_MS)
     positive = np.array([False] * 6 + [True])
     known = np.ones(7, dtype=np.bool_)
-    acted = Acted(np.array([0]), np.array([30 * HOUR_MS]), np.array([49 * HOUR_MS]))
+    acted = HintPeriods(np.array([0]), np.array([30 * HOUR_MS]), np.array([49 * HOUR_MS]))
     found = uncertain(rows, Labels(known, known, positive, np.full(7, np.nan)), acted, 24)
     assert found.tolist() == [False, True, True, True, False, False, False]
 

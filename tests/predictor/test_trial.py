@@ -10,17 +10,15 @@ import pytest
 import sqlalchemy as sa
 from fleet_store import RECEIVED, day, fill, node, outage, put
 
-from predictor.training import TrainSettings, train
-from predictor.trial import judge, score_beside
-from predictor.trial_settings import TrialSettings
-from store.database import writing
-from store.hint import Hint
-from store.hint_log import audit_page, change_state, save_hint
-from store.model import StoredModel
-from store.outage import Outage
-from store.read_models import list_models
-from store.save_scores import save_model
-from store.scorings import Scoring, newest_moment, read_scorings, save_scoring
+from predictor.live.training import TrainSettings, train
+from predictor.live.trial import judge, score_beside
+from predictor.live.trial_settings import TrialSettings
+from store.database.connections import writing
+from store.hints.hint_log import audit_page, change_state, save_hint
+from store.models.registry import StoredModel, list_models, save_model
+from store.models.scorings import Scoring, newest_moment, read_scorings, save_scoring
+from store.records.hint import Hint
+from store.records.outage import Outage
 
 NODES = [f"n{i:02}" for i in range(60)]
 DAYS = 30

@@ -9,11 +9,11 @@ from fleet_store import START
 from judged_rows import judged
 from simulated import cluster_of
 
-from predictor.evaluation import Judged
-from predictor.history import from_ms, to_ms
-from predictor.truth import TruthError, against_truth, read_truth
-from simulator.truth import write_truth
-from store.event import format_time
+from predictor.evaluate.truth import TruthError, against_truth, read_truth
+from predictor.history.arrays import from_ms, to_ms
+from predictor.model.skill import Judged
+from simulator.output.truth import write_truth
+from store.records.event import format_time
 
 NAMES = tuple(f"n{i}" for i in range(20))
 REPORT = {"horizon_h": 24, "average_precision": 0.1, "lift": 10.0}

@@ -8,9 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from judged_rows import judged, random_fleet
 
-from predictor.cost import CostSettings
-from predictor.history import DAY_MS, HOUR_MS
-from predictor.what_if import SEED, Policy, PolicyError, parse_policy, replay
+from predictor.evaluate.cost import SEED, CostSettings, HoldPolicy, PolicyError, parse_policy, simulate_holds
+from predictor.history.arrays import DAY_MS, HOUR_MS
 
 TEN = CostSettings(job_gpus=100, mtt_checkpoint_h=0.75, restart_h=0.25, node_gpus=10)
 # Four days of four nodes: node 0 is suspected on two days and fails in the second, node 1 on the last without failing.
@@ -20,7 +19,7 @@ FAILED = [[0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
 
 def test_holds_that_follow_each_other_are_one_cordon() -> None:
     """Node 0 is held for 36 h until it fails; nodes 3 and 1 for a day each, in vain; node 2 is missed."""
-    found = replay(judged(SUSPECTED, FAILED), Policy(top=0.25, hold_h=24, budget=1), TEN)
+    found = simulate_holds(judged(SUSPECTED, FAILED), HoldPolicy(top=0.25, hold_h=24, budget=1), TEN)
     assert (found["outages"], found["failures_avoided"], found["share_avoided"]) == (2, 1, 0.5)
     assert (found["cordons"], found["cordons_per_day"]) == (3, 0.75)
     assert found["share_of_cordons_right"] == pytest.approx(1 / 3)
@@ -31,27 +30,29 @@ def test_holds_that_follow_each_other_are_one_cordon() -> None:
 
 def test_a_hold_that_ends_before_the_outage_avoids_nothing() -> None:
     """Twelve hours after each moment an outage begins: six hours of holding are too few, twelve are enough."""
-    short = replay(judged(SUSPECTED, FAILED), Policy(0.25, hold_h=6, budget=1), TEN)
+    short = simulate_holds(judged(SUSPECTED, FAILED), HoldPolicy(0.25, hold_h=6, budget=1), TEN)
     assert (short["failures_avoided"], short["cordons"]) == (0, 4)
     assert short["node_hours_wasted"] == short["node_hours_held"] == 24
-    assert replay(judged(SUSPECTED, FAILED), Policy(0.25, hold_h=12, budget=1), TEN)["failures_avoided"] == 1
+    assert (
+        simulate_holds(judged(SUSPECTED, FAILED), HoldPolicy(0.25, hold_h=12, budget=1), TEN)["failures_avoided"] == 1
+    )
 
 
 def test_the_budget_keeps_the_riskiest_and_prolongs_what_is_held() -> None:
     """One node of four at once: the second of each day is refused, also while the first is held on."""
-    found = replay(judged(SUSPECTED, FAILED), Policy(0.5, hold_h=48, budget=0.25), TEN)
+    found = simulate_holds(judged(SUSPECTED, FAILED), HoldPolicy(0.5, hold_h=48, budget=0.25), TEN)
     assert found["most_held_at_once"] == 1
     assert found["refused_by_budget"] >= 3
     assert found["failures_avoided"] == 1
-    nothing = replay(judged(SUSPECTED, FAILED), Policy(0.5, budget=0.2), TEN)
+    nothing = simulate_holds(judged(SUSPECTED, FAILED), HoldPolicy(0.5, budget=0.2), TEN)
     assert (nothing["cordons"], nothing["refused_by_budget"], nothing["share_of_cordons_right"]) == (0, 8, None)
 
 
 def test_a_threshold_flags_only_what_reaches_it() -> None:
     """None on quiet days."""
-    found = replay(judged(SUSPECTED, FAILED), Policy(threshold=9.0, budget=1), TEN)
+    found = simulate_holds(judged(SUSPECTED, FAILED), HoldPolicy(threshold=9.0, budget=1), TEN)
     assert found["cordons"] == 3
-    assert replay(judged(SUSPECTED, FAILED), Policy(threshold=10.0, budget=1), TEN)["cordons"] == 0
+    assert simulate_holds(judged(SUSPECTED, FAILED), HoldPolicy(threshold=10.0, budget=1), TEN)["cordons"] == 0
 
 
 def test_an_outage_right_after_the_flag_leaves_no_time_to_act() -> None:
@@ -60,7 +61,7 @@ def test_an_outage_right_after_the_flag_leaves_no_time_to_act() -> None:
     for minutes, avoided in ((5, 0), (11, 1)):
         starts = np.array([minutes * 60_000.0, np.nan])
         at = replace(fleet, labels=replace(fleet.labels, next_start_ms=starts))
-        assert replay(at, Policy(0.5, budget=1), TEN)["failures_avoided"] == avoided
+        assert simulate_holds(at, HoldPolicy(0.5, budget=1), TEN)["failures_avoided"] == avoided
 
 
 def test_of_two_equal_nodes_the_lot_holds_one() -> None:
@@ -68,9 +69,9 @@ def test_of_two_equal_nodes_the_lot_holds_one() -> None:
     held = int(np.argmin(lots(1, 2)[0]))
     for failing in (0, 1):
         fleet = judged([[5.0, 5.0]], [[int(node == failing) for node in (0, 1)]])
-        found = replay(fleet, Policy(0.5, hold_h=24, budget=0.5), TEN)
+        found = simulate_holds(fleet, HoldPolicy(0.5, hold_h=24, budget=0.5), TEN)
         assert (found["cordons"], found["failures_avoided"]) == (1, int(failing == held))
-        assert found == replay(fleet, Policy(0.5, hold_h=24, budget=0.5), TEN)
+        assert found == simulate_holds(fleet, HoldPolicy(0.5, hold_h=24, budget=0.5), TEN)
 
 
 @pytest.mark.parametrize("failing", [0, 3])
@@ -79,7 +80,7 @@ def test_equal_scores_avoid_their_share_wherever_the_failing_node_stands(failing
     the first node each day, and avoids all of its failures or none of the last one's."""
     days = 400
     fleet = judged([[1.0] * 4] * days, [[int(node == failing) for node in range(4)]] * days)
-    found = replay(fleet, Policy(0.25, hold_h=12, budget=1), TEN)
+    found = simulate_holds(fleet, HoldPolicy(0.25, hold_h=12, budget=1), TEN)
     assert (found["outages"], found["cordons"]) == (days, days)
     assert found["share_avoided"] == pytest.approx(0.25, abs=0.07)  # more than three deviations of 400 draws
 
@@ -94,7 +95,7 @@ def test_equal_scores_avoid_their_share_wherever_the_failing_node_stands(failing
 def test_the_accounts_agree_whatever_the_policy(seed: int, top: float, hold_h: float, budget: float) -> None:
     """Against a plain replay, day by day and node by node, that breaks ties by the same lot."""
     fleet = random_fleet(20, 8, seed, levels=1000)
-    found = replay(fleet, Policy(top, None, hold_h, budget), TEN)
+    found = simulate_holds(fleet, HoldPolicy(top, None, hold_h, budget), TEN)
     held = plain(fleet.scores.reshape(8, 20), top, hold_h, budget)
     starts = {(n, t) for n, t in zip(*pairs(fleet), strict=True)}
     avoided = [[t for n, t in starts if who == n and since < t - 600_000 and t <= until] for who, since, until in held]
@@ -142,19 +143,19 @@ def plain(scores: np.ndarray, top: float, hold_h: float, budget: float) -> list[
 
 def test_no_row_is_no_cordon() -> None:
     """Nothing judged, nothing done."""
-    found = replay(judged([[1.0]], [[0]]).only(np.zeros(1, dtype=bool)), Policy(), TEN)
+    found = simulate_holds(judged([[1.0]], [[0]]).only(np.zeros(1, dtype=bool)), HoldPolicy(), TEN)
     assert (found["cordons"], found["outages"], found["cordons_per_day"]) == (0, 0, None)
 
 
 @pytest.mark.parametrize(
     ("text", "policy"),
     [
-        ("", Policy()),
-        ("top=2%, hold_h=48 ,budget=10%", Policy(0.02, None, 48, 0.1)),
-        ("threshold=0.03", Policy(threshold=0.03)),
+        ("", HoldPolicy()),
+        ("top=2%, hold_h=48 ,budget=10%", HoldPolicy(0.02, None, 48, 0.1)),
+        ("threshold=0.03", HoldPolicy(threshold=0.03)),
     ],
 )
-def test_a_policy_is_written_in_one_line(text: str, policy: Policy) -> None:
+def test_a_policy_is_written_in_one_line(text: str, policy: HoldPolicy) -> None:
     """Shares in percent or as parts of one; it is written back in a form that can be read again."""
     assert parse_policy(text) == policy
     assert parse_policy(str(policy)) == policy

@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.history import DAY_MS
-from predictor.windows import Parts, Timeline, largest_of_row, largest_within
+from predictor.history.arrays import DAY_MS, DeviceIndex, WindowIndex, largest_of_row, largest_within
 
 EVENTS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 50), st.integers(1, 9)), max_size=40)
 ASKED = st.lists(st.tuples(st.integers(-1, 6), st.integers(-5, 60)), min_size=1, max_size=8)
@@ -17,7 +16,7 @@ def test_counts_sums_and_ages_equal_a_plain_count(
 ) -> None:
     """For any events, groups, moments and window: [t - window, t); a group below 0 has nothing."""
     groups, times, weights = (np.array([e[i] for e in events], dtype=np.int64) for i in range(3))
-    line = Timeline.of(groups, times)
+    line = WindowIndex.of(groups, times)
     ordered = line.ordered(weights.astype(np.float64))
     of, at = (np.array([a[i] for a in asked], dtype=np.int64) for i in range(2))
     counts, ages = line.count(of, at, window), line.age_d(of, at, window)
@@ -47,7 +46,7 @@ def test_the_largest_of_a_window_is_the_plain_one(values: list[int | None], wind
 
 def test_the_parts_of_a_subject_are_found_again() -> None:
     """Devices of one subject are neighbours, whatever order they came in; a subject without any has none."""
-    parts = Parts.number(np.array([2, 0, 2, 2]), np.array([7, 7, 3, 7]), 4)
+    parts = DeviceIndex.number(np.array([2, 0, 2, 2]), np.array([7, 7, 3, 7]), 4)
     row, part = parts.each(np.array([2, 1, 0, 2]))
     assert row.tolist() == [0, 0, 2, 3, 3]
     assert part.tolist() == [1, 2, 0, 1, 2]

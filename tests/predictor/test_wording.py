@@ -6,16 +6,14 @@ import pytest
 import sqlalchemy as sa
 from fleet_store import day, node, outage, put, rollup, sbe, xid
 
-from predictor.features import FIXED, features_of, matrix
-from predictor.history import to_ms
-from predictor.reading import read_history
-from predictor.rows import every
-from predictor.signs import Signs
-from predictor.wording import MAX_EVENTS, Subject, describe
-from store.event import Device, Event
+from predictor.dataset.matrix import FIXED, features_of, matrix
+from predictor.history.arrays import every, to_ms
+from predictor.history.store_reader import read_history
+from predictor.live.wording import MAX_EVENTS, ExplainedNode, PrecursorIndex, describe
+from store.records.event import Device, Event
 
 
-def subject(engine: sa.Engine, moment_d: float, name: str = "a", **changed: float) -> Subject:
+def subject(engine: sa.Engine, moment_d: float, name: str = "a", **changed: float) -> ExplainedNode:
     """A node at a moment, as scoring sees it; `changed` overrides features."""
     moment = day(moment_d)
     with engine.connect() as connection:
@@ -24,8 +22,8 @@ def subject(engine: sa.Engine, moment_d: float, name: str = "a", **changed: floa
     names = [feature.name for feature in features_of(history)]
     row = matrix(history, every(len(history.fleet.names), [moment]))[position]
     features = dict(zip(names, row.tolist(), strict=True))
-    signs = Signs.of(history.precursors, len(history.fleet.names), to_ms(moment))
-    return Subject(signs, position, ("o1", "o2"), features | changed)
+    signs = PrecursorIndex.of(history.precursors, len(history.fleet.names), to_ms(moment))
+    return ExplainedNode(signs, position, ("o1", "o2"), features | changed)
 
 
 def said(engine: sa.Engine, group: str, moment_d: float = 30, **changed: float) -> str:

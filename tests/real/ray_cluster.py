@@ -13,7 +13,7 @@ from pathlib import Path
 
 from real.programs import missing, stop, wait_for
 
-from cli.ports import free_port
+from cli.processes.children import free_port
 
 WORKERS = 2
 # It gives up by itself when the machine is too busy to start it within half a minute.

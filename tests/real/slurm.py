@@ -27,7 +27,7 @@ from real.foreshock import free_port
 from real.patience import patience
 from real.programs import missing, need, stop, wait_for
 
-from store.hostlist import expand
+from store.records.hostlist import expand
 
 _CONFIGURATION = """\
 ClusterName=sim

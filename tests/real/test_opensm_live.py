@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from real.opensm import Fabric, fabric, node_guid
 
-from parsers import iblinkinfo, ibnetdiscover, ibqueryerrors, opensm, perfquery
-from parsers.ibnetdiscover import links
-from parsers.parser import Context, ParseError, parse
-from store.event import Event
+from parsers.formats import iblinkinfo, ibnetdiscover, ibqueryerrors, opensm, perfquery
+from parsers.formats.ibnetdiscover import links
+from parsers.text.parser import Context, ParseError, parse
+from store.records.event import Event
 
 pytestmark = pytest.mark.integration
 

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 import pytest
 from real.slurm import Slurm, slurm
 
-from parsers.auto import detect
-from parsers.parser import Context, parse
-from parsers.registry import PARSERS
-from store.event import Event
-from store.job import job_from_event
+from parsers.registry import PARSERS, detect
+from parsers.text.parser import Context, parse
+from store.records.event import Event
+from store.records.job import job_from_event
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("slurm")]
 

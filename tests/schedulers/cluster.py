@@ -4,11 +4,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from schedulers.facts import NodeFacts
-from store.event import Device, format_time
-from store.hint import Hint
-from store.incident import Incident
-from store.signs import Sign
+from schedulers.policy.facts import NodeFacts
+from store.nodes.node_states import FaultSign
+from store.records.event import Device, format_time
+from store.records.hint import Hint
+from store.records.incident import Incident
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -52,11 +52,11 @@ def sick(facts: NodeFacts, **fault_facts: Any) -> NodeFacts:
     return replace(facts, fault=fault(facts.node, **fault_facts))
 
 
-def sign(source: str, kind: str, hours_ago: float = 0.1, **facts: Any) -> Sign:
+def sign(source: str, kind: str, hours_ago: float = 0.1, **facts: Any) -> FaultSign:
     """An error of the hardware that a source tells of."""
     moment = NOW - hours_ago * HOUR
     made: dict[str, Any] = {"code": None, "severity": "error", "cause": "hardware", "end": moment} | facts
-    return Sign(f"i-{source}-{kind}", source, kind, start=moment, **made)
+    return FaultSign(f"i-{source}-{kind}", source, kind, start=moment, **made)
 
 
 PAIR = (sign("kernel", "nvlink_error", 0.3), sign("dcgm", "row_remap_failure", 0.1))

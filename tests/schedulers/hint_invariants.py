@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from schedulers.breaker import Group
-from schedulers.budget import held_nodes, spare_cost, spares
-from schedulers.gather import gather
-from schedulers.settings import Policy
-from store.hint import Hint
+from schedulers.policy.breaker import Group
+from schedulers.policy.budget import held_nodes, spare_cost, spares
+from schedulers.policy.fact_queries import gather
+from schedulers.policy.settings import Policy
+from store.records.hint import Hint
 
 from .model_scheduler import Mark
 from .model_world import NODES, PLACES, places_of

@@ -6,19 +6,19 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from schedulers.actuator import SchedulerAwayError
-from schedulers.facts import HOLDING
-from schedulers.kill_switch import effective_stop
-from schedulers.policy import Decision
-from schedulers.settings import Policy, Stop
-from schedulers.turn import run_policy
-from schedulers.turn_actuator import Acting, run_actuator
-from schedulers.wish import is_opted_out
-from store.event import format_time
-from store.hint import LIVE_STATES, OPEN_STATES, Hint
-from store.hint_log import read_hints_by_id
-from store.placements import placements_of
-from store.trips import Trip, newest_trips
+from schedulers.lifecycle.policy_turn import run_policy
+from schedulers.policy.decision import Decision
+from schedulers.policy.facts import HOLDING
+from schedulers.policy.kill_switch import effective_stop
+from schedulers.policy.proposal import is_opted_out
+from schedulers.policy.settings import Policy, Stop
+from schedulers.reconcile.actuator import SchedulerAwayError
+from schedulers.reconcile.turn import TurnContext, run_actuator
+from store.hints.hint_log import read_hints_by_id
+from store.hints.holds import holds_of
+from store.hints.stops import Trip, newest_trips
+from store.records.event import format_time
+from store.records.hint import LIVE_STATES, OPEN_STATES, Hint
 
 from .hint_invariants import none_tripped, spares_left, within_budget, within_hour
 from .model_scheduler import KilledError, Mark, ModelScheduler
@@ -56,7 +56,7 @@ class Judge:
         """The server remembers nothing but its database."""
         names = tuple(one.name for one in self.schedulers)
         self.acting = [
-            Acting(self.engine, one, names, lambda: self.policy, lambda: self.now) for one in self.schedulers
+            TurnContext(self.engine, one, names, lambda: self.policy, lambda: self.now) for one in self.schedulers
         ]
 
     def turn(self, times: int = 1) -> None:
@@ -110,7 +110,7 @@ class Judge:
         mark = scheduler.marks[node]
         if mark.hint is not None and mark.action in HOLDING:
             with self.engine.connect() as connection:
-                found = placements_of(connection, [mark.hint]).get(mark.hint, [])
+                found = holds_of(connection, [mark.hint]).get(mark.hint, [])
             if any((p.scheduler, p.state, p.action) == (scheduler.name, "confirmed", mark.action) for p in found):
                 self.undone.add((scheduler.name, mark.hint))
         mark.action = mark.hint = None

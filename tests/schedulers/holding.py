@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from schedulers.actuator import Hold, JobOrder, Order, Report, SchedulerAwayError
+from schedulers.reconcile.actuator import Hold, JobOrder, Order, OrderReport, SchedulerAwayError
 
 
 @dataclass
@@ -15,8 +15,8 @@ class Holding:
     nodes: dict[str, Hold] = field(default_factory=dict)
     is_away: bool = False
     is_deaf: bool = False
-    answers: dict[str, Report] = field(default_factory=dict)  # by node: what is said instead of doing it
-    jobs: dict[str, Report] = field(default_factory=dict)  # by job
+    answers: dict[str, OrderReport] = field(default_factory=dict)  # by node: what is said instead of doing it
+    jobs: dict[str, OrderReport] = field(default_factory=dict)  # by job
     got: list[Order] = field(default_factory=list)
     asked: list[JobOrder] = field(default_factory=list)
     observed: int = 0
@@ -46,7 +46,7 @@ class Holding:
         self.observed += 1
         return tuple(self.nodes.values())
 
-    def carry_out(self, orders: Sequence[Order]) -> Sequence[Report]:
+    def carry_out(self, orders: Sequence[Order]) -> Sequence[OrderReport]:
         """As told, if nobody else holds the node."""
         self.got += orders
         self.before()
@@ -57,13 +57,13 @@ class Holding:
             raise SchedulerAwayError(f"{self.name} hung up")
         return reports
 
-    def ask_jobs(self, orders: Sequence[JobOrder]) -> Sequence[Report]:
+    def ask_jobs(self, orders: Sequence[JobOrder]) -> Sequence[OrderReport]:
         """As told."""
         self.asked += orders
         self.before()
         if self.is_away or self.is_deaf:
             raise SchedulerAwayError(f"{self.name} hung up")
-        return [self.jobs.get(order.job, Report(order.job, "done")) for order in orders]
+        return [self.jobs.get(order.job, OrderReport(order.job, "done")) for order in orders]
 
     def close(self) -> None:
         """It holds nothing open."""
@@ -81,17 +81,17 @@ class Holding:
         hold = self.nodes[node]
         return "" if hold.action is None else f"{hold.action} {hold.hint}"
 
-    def _one(self, order: Order) -> Report:
+    def _one(self, order: Order) -> OrderReport:
         if order.node in self.answers:
             return self.answers[order.node]
         hold = self.nodes.get(order.node)
         if hold is None:
-            return Report(order.node, "absent")
+            return OrderReport(order.node, "absent")
         if order.action == "release":
             if hold.hint == order.hint:
                 self.nodes[order.node] = replace(hold, action=None, hint=None)
-            return Report(order.node, "done")
+            return OrderReport(order.node, "done")
         if hold.foreign is not None:
-            return Report(order.node, "foreign", hold.foreign)
+            return OrderReport(order.node, "foreign", hold.foreign)
         self.nodes[order.node] = replace(hold, action=order.action, hint=order.hint)
-        return Report(order.node, "done")
+        return OrderReport(order.node, "done")

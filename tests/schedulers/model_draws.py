@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from schedulers.settings import Breaker, Budgets, Policy, Release, Validity
+from schedulers.policy.settings import Breaker, Budgets, Policy, Release, Validity
 
 from .model_world import NODES, PLACES
 

@@ -8,8 +8,8 @@ that no faithful program asks: that is what the tests look at.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from schedulers.actuator import Hold, JobOrder, Order, Report, SchedulerAwayError
-from store.hint import HintAction
+from schedulers.reconcile.actuator import Hold, JobOrder, Order, OrderReport, SchedulerAwayError
+from store.records.hint import HintAction
 
 
 class KilledError(Exception):
@@ -52,7 +52,7 @@ class ModelScheduler:
             for node, mark in self.marks.items()
         ]
 
-    def carry_out(self, orders: Sequence[Order]) -> Sequence[Report]:
+    def carry_out(self, orders: Sequence[Order]) -> Sequence[OrderReport]:
         """Do what is ordered, or half of it."""
         self._judge(orders)
         trouble, self.trouble = self.trouble, None if self.trouble in ("lost", "killed") else self.trouble
@@ -66,33 +66,33 @@ class ModelScheduler:
             raise KilledError
         return reports
 
-    def ask_jobs(self, orders: Sequence[JobOrder]) -> Sequence[Report]:
+    def ask_jobs(self, orders: Sequence[JobOrder]) -> Sequence[OrderReport]:
         """No jobs here."""
-        return [Report(order.job, "absent") for order in orders]
+        return [OrderReport(order.job, "absent") for order in orders]
 
     def close(self) -> None:
         """It holds nothing open."""
 
-    def _one(self, place: int, order: Order, trouble: str | None) -> Report:
+    def _one(self, place: int, order: Order, trouble: str | None) -> OrderReport:
         mark = self.marks.get(order.node)
         if mark is None:
-            return Report(order.node, "absent")
+            return OrderReport(order.node, "absent")
         if trouble == "busy" and place % 2:
-            return Report(order.node, "retry", "busy")
+            return OrderReport(order.node, "retry", "busy")
         if trouble == "deaf":
-            return Report(order.node, "done")
+            return OrderReport(order.node, "done")
         if order.action == "release":
             if mark.hint == order.hint:
                 mark.action = mark.hint = None
-            return Report(order.node, "done")
+            return OrderReport(order.node, "done")
         if mark.foreign is not None and mark.hint != order.hint:
-            return Report(order.node, "foreign", mark.foreign)
+            return OrderReport(order.node, "foreign", mark.foreign)
         if mark.is_opted_out and mark.hint != order.hint:
-            return Report(order.node, "refused", "opted out")
+            return OrderReport(order.node, "refused", "opted out")
         was = Mark(mark.action, mark.hint, mark.foreign)
         mark.action, mark.hint = order.action, order.hint
         self.after(order.node, was)
-        return Report(order.node, "done")
+        return OrderReport(order.node, "done")
 
     def _judge(self, orders: Sequence[Order]) -> None:
         """What was asked against what the asker had been told a moment ago."""

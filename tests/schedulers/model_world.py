@@ -6,13 +6,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from schedulers.breaker import Group, groups
-from schedulers.facts import NodeFacts
-from store import schema
-from store.append import append_nodes, append_outages
-from store.database import open_database, writing
-from store.node import Node
-from store.outage import Outage
+from schedulers.policy.breaker import Group, groups
+from schedulers.policy.facts import NodeFacts
+from store.database.connections import open_database, writing
+from store.events.append import append_nodes, append_outages
+from store.records.node import Node
+from store.records.outage import Outage
+from store.tables import hint_tables, schema
 
 START = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 PLACES = {
@@ -27,7 +27,7 @@ _EMPTIED = ("hints", "audit", "placements", "trips", "switches", "incidents", "s
 def memory() -> sa.Engine:
     """One database in memory for all runs of a process; each begins with it empty."""
     engine = open_database("sqlite://")
-    schema.metadata.create_all(engine)
+    hint_tables.metadata.create_all(engine)
     with writing(engine).begin() as connection:
         connection.execute(schema.keys.insert().values(name="control", key=b"the same in every run".ljust(32)))
         append_nodes(
@@ -44,7 +44,7 @@ def empty(engine: sa.Engine) -> None:
     """Forget all that has happened."""
     with writing(engine).begin() as connection:
         for name in _EMPTIED:
-            connection.execute(schema.metadata.tables[name].delete())
+            connection.execute(hint_tables.metadata.tables[name].delete())
 
 
 def places_of(node: str, code: str | None) -> set[Group]:

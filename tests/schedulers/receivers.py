@@ -7,17 +7,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from schedulers.dispatch import Dispatch, run_dispatch
-from schedulers.scheduler import Outcome
-from store.database import writing
-from store.hint import Hint
-from store.hint_log import audit_page, read_hint, save_hint
-from store.outbox import Delivery, deliveries_of
+from schedulers.reconcile.delivery import DeliveryOutcome
+from schedulers.reconcile.dispatch import Dispatch, run_dispatch
+from store.database.connections import writing
+from store.hints.hint_log import audit_page, read_hint, save_hint
+from store.hints.outbox import Delivery, deliveries_of
+from store.records.hint import Hint
 
 from .cluster import NOW
 
-DELIVERED = Outcome("delivered", "HTTP 204")
-BUSY = Outcome("retry", "HTTP 503")
+DELIVERED = DeliveryOutcome("delivered", "HTTP 204")
+BUSY = DeliveryOutcome("retry", "HTTP 503")
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Scripted:
     send_shadow: bool = False
     is_notice: bool = False
     states: tuple[str, ...] = ("approved",)
-    answers: list[Outcome] = field(default_factory=list)
+    answers: list[DeliveryOutcome] = field(default_factory=list)
     got: list[Delivery] = field(default_factory=list)
     meanwhile: Callable[[], None] | None = None
 
@@ -37,7 +37,7 @@ class Scripted:
         """Whether it is told of a hint in a state."""
         return self.send_shadow if state == "shadow" else state in self.states
 
-    def send(self, delivery: Delivery, _now: datetime) -> Outcome:
+    def send(self, delivery: Delivery, _now: datetime) -> DeliveryOutcome:
         """Take a delivery."""
         self.got.append(delivery)
         if self.meanwhile is not None:

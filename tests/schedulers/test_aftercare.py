@@ -7,20 +7,19 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from schedulers.aftercare import look
-from schedulers.dispatch import Dispatch, run_dispatch
-from schedulers.gather import gather
-from schedulers.policy import Decision
-from schedulers.settings import JobWatch, Policy, Release
-from schedulers.turn import run_policy
-from store import schema
-from store.append import append_jobs, append_nodes
-from store.database import writing
-from store.hint import Hint
-from store.hint_log import audit_page, change_state, read_hints
-from store.job import Job
-from store.node import Node
-from store.validations import report_validation, validations_of
+from schedulers.lifecycle.policy_turn import look, run_policy
+from schedulers.policy.decision import Decision
+from schedulers.policy.fact_queries import gather
+from schedulers.policy.settings import JobWatch, Policy, Release
+from schedulers.reconcile.dispatch import Dispatch, run_dispatch
+from store.database.connections import writing
+from store.events.append import append_jobs, append_nodes
+from store.hints.hint_log import audit_page, change_state, read_hints
+from store.hints.validations import report_validation, validations_of
+from store.records.hint import Hint
+from store.records.job import Job
+from store.records.node import Node
+from store.tables import hint_tables, schema
 
 from .cluster import HOUR, NOW
 from .receivers import Scripted
@@ -115,7 +114,7 @@ def test_without_a_test_and_for_shadows_all_is_as_it_was(engine: sa.Engine) -> N
             confirm(engine)
         assert len(run_policy(engine, policy, NOW + HOUR).released) == 1
         with writing(engine).begin() as connection:
-            connection.execute(schema.hints.delete())
+            connection.execute(hint_tables.hints.delete())
 
 
 def test_a_new_machine_is_let_go_and_not_held_again(any_engine: sa.Engine) -> None:

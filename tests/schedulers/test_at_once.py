@@ -7,15 +7,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from schedulers.actuator import SchedulerAwayError
-from schedulers.at_once import FRESH, LastLook
-from schedulers.settings import Budgets, Policy
-from schedulers.turn_actuator import Acting, Turned, run_actuator
-from schedulers.verdict import withdraw
-from store.database import writing
-from store.placements import placements_of
-from store.switches import switch
-from store.trips import note_trip
+from schedulers.lifecycle.operator_actions import withdraw
+from schedulers.policy.settings import Budgets, Policy
+from schedulers.reconcile.actuator import SchedulerAwayError
+from schedulers.reconcile.turn import FRESH, ActuatorTurnResult, LastObservation, TurnContext, run_actuator
+from store.database.connections import writing
+from store.hints.holds import holds_of
+from store.hints.stops import note_trip, set_kill_switch
 
 from .cluster import NOW, hint
 from .holding import Holding
@@ -28,7 +26,7 @@ class Server:
     """One server's turns; `looks` are how often its scheduler had been observed as each order came."""
 
     def __init__(self, engine: sa.Engine, name: str = "slurm", **policy: Any) -> None:
-        self.engine, self.now, self.last = engine, NOW, LastLook()
+        self.engine, self.now, self.last = engine, NOW, LastObservation()
         self.told = Holding.of("a", "b", "c", name=name)
         self.names: tuple[str, ...] = (name,)
         self.policy, self.looks = Policy(mode="act", **policy), list[int]()
@@ -36,16 +34,16 @@ class Server:
         self.keep_on = True
         self.turn()
 
-    def turn(self, seconds: float = 0.0) -> Turned:
+    def turn(self, seconds: float = 0.0) -> ActuatorTurnResult:
         """One turn, so much later."""
         self.now += seconds * SECOND
-        acting = Acting(self.engine, self.told, self.names, lambda: self.policy, lambda: self.now, last=self.last)
+        acting = TurnContext(self.engine, self.told, self.names, lambda: self.policy, lambda: self.now, last=self.last)
         return run_actuator(acting, lambda: self.keep_on)
 
     def states(self, ident: str = "h-a") -> tuple[str, ...]:
         """Of a hint and of its placement."""
         with self.engine.connect() as connection:
-            found = placements_of(connection, [ident]).get(ident, [])
+            found = holds_of(connection, [ident]).get(ident, [])
         return state_of(self.engine, ident), *(each.state for each in found)
 
 
@@ -109,7 +107,7 @@ def test_without_a_fresh_look_at_the_node_there_is_a_new_one_first(any_engine: s
     """The look is old, there was none, or the node was not among them."""
     one = Server(any_engine)
     if case == "first":
-        one.last = LastLook()
+        one.last = LastObservation()
     if case == "unknown":
         one.told.nodes["d"] = replace(one.told.nodes["a"], node="d")
     put(any_engine, hint("d" if case == "unknown" else "a", state="approved"))
@@ -147,7 +145,7 @@ def test_a_stop_counts(any_engine: sa.Engine) -> None:
     one = Server(any_engine)
     put(any_engine, hint("a", state="approved"))
     with writing(any_engine).begin() as connection:
-        switch(connection, "holds", "drill", NOW, "alice")
+        set_kill_switch(connection, "holds", "drill", NOW, "alice")
     one.turn(1)
     assert (one.told.got, one.states()) == ([], ("approved",))
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from schedulers.breaker import Calls, groups, in_force, tripped
-from schedulers.facts import Inputs, NodeFacts
-from schedulers.policy import Decision, decide
-from schedulers.settings import Breaker, Budgets, Mode, Policy
-from store.event import format_time
-from store.hint import Hint
-from store.trips import Trip
+from schedulers.policy.breaker import HoldCalls, groups, in_force, tripped
+from schedulers.policy.decision import Decision, decide
+from schedulers.policy.facts import Inputs, NodeFacts
+from schedulers.policy.settings import Breaker, Budgets, Mode, Policy
+from store.hints.stops import Trip
+from store.records.event import format_time
+from store.records.hint import Hint
 
 from .cluster import HOUR, NOW, fault, hint, nodes
 
@@ -20,9 +20,9 @@ OPEN = Budgets(1000, 100.0, 1000, 1000, 1000, 1000)
 ACT = Policy(mode="act", budgets=OPEN, breaker=Breaker(nodes=4, cluster_nodes=4))
 
 
-def called(facts: list[NodeFacts], hours_ago: float = 0) -> Calls:
+def called(facts: list[NodeFacts], hours_ago: float = 0) -> HoldCalls:
     """Nodes that call since then."""
-    return Calls({one.node: one for one in facts}, {one.node: NOW - hours_ago * HOUR for one in facts})
+    return HoldCalls({one.node: one for one in facts}, {one.node: NOW - hours_ago * HOUR for one in facts})
 
 
 def sick(facts: list[NodeFacts], hours_ago: float = 0.1, code: int = 79) -> list[NodeFacts]:

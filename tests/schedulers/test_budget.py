@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedulers.budget import Budget
-from schedulers.facts import Inputs, NodeFacts
-from schedulers.policy import Decision, decide
-from schedulers.settings import Breaker, Budgets, Mode, Policy
-from store.hint import OPEN_STATES, Hint
+from schedulers.policy.budget import HoldBudget
+from schedulers.policy.decision import Decision, decide
+from schedulers.policy.facts import Inputs, NodeFacts
+from schedulers.policy.settings import Breaker, Budgets, Mode, Policy
+from store.records.hint import OPEN_STATES, Hint
 
 from .cluster import NOW, fault, hint, nodes
 
@@ -20,9 +20,9 @@ AUTO = Policy(mode="act", budgets=OPEN, breaker=Breaker(nodes=1000))
 HOLDS = ("cordon", "drain")
 
 
-def budget(facts: list[NodeFacts], hints: list[Hint], **limits: Any) -> Budget:
+def budget(facts: list[NodeFacts], hints: list[Hint], **limits: Any) -> HoldBudget:
     """A budget of which only the named limits are narrow."""
-    return Budget(Inputs(NOW, facts, tuple(hints)), replace(AUTO, budgets=replace(OPEN, **limits)))
+    return HoldBudget(Inputs(NOW, facts, tuple(hints)), replace(AUTO, budgets=replace(OPEN, **limits)))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_shadows_cost_only_among_shadows(mode: Mode, counts: bool) -> None:
     """A rehearsal is as strict as the real thing, and does not eat from it."""
     facts = nodes(3)
     policy = replace(AUTO, mode=mode, budgets=replace(OPEN, nodes=1))
-    left = Budget(Inputs(NOW, facts, (hint("n000", state="shadow"),)), policy)
+    left = HoldBudget(Inputs(NOW, facts, (hint("n000", state="shadow"),)), policy)
     assert (left.refuse(facts[2]) is not None) is counts
 
 
@@ -101,10 +101,10 @@ def test_a_node_that_a_scheduler_has_not_let_go_of_costs_on() -> None:
     """Its hint has ended, the release is on its way: it is out of service all the same, and counts once."""
     facts = nodes(4, rack="r1")
     inputs = Inputs(NOW, facts, (hint("n000"),), still_held=frozenset({"n000", "n001"}))
-    left = Budget(inputs, replace(AUTO, budgets=replace(OPEN, nodes=2)))
+    left = HoldBudget(inputs, replace(AUTO, budgets=replace(OPEN, nodes=2)))
     assert "2 nodes are held already, 2 may be" in str(left.refuse(facts[3]))
-    assert Budget(inputs, replace(AUTO, budgets=replace(OPEN, nodes=3))).refuse(facts[3]) is None
-    assert "rack r1 has 2" in str(Budget(inputs, replace(AUTO, budgets=replace(OPEN, per_rack=2))).refuse(facts[3]))
+    assert HoldBudget(inputs, replace(AUTO, budgets=replace(OPEN, nodes=3))).refuse(facts[3]) is None
+    assert "rack r1 has 2" in str(HoldBudget(inputs, replace(AUTO, budgets=replace(OPEN, per_rack=2))).refuse(facts[3]))
 
 
 def test_a_full_nvlink_domain_is_closed_and_an_unknown_one_is_none() -> None:
@@ -181,8 +181,8 @@ def test_shadows_of_the_hour_cost_only_among_shadows() -> None:
     facts = nodes(3)
     past = Inputs(NOW, facts, (hint("n000", state="shadow", hours_ago=0.1),))
     policy = replace(AUTO, budgets=replace(OPEN, per_hour=1))
-    assert Budget(past, policy).refuse(facts[2]) is None
-    assert Budget(past, replace(policy, mode="shadow")).refuse(facts[2]) is not None
+    assert HoldBudget(past, policy).refuse(facts[2]) is None
+    assert HoldBudget(past, replace(policy, mode="shadow")).refuse(facts[2]) is not None
 
 
 FACTS = st.lists(

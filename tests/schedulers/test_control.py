@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from schedulers.facts import Inputs, NodeFacts
-from schedulers.policy import Decision, decide
-from schedulers.settings import Breaker, Budgets, Control, Policy
-from schedulers.turn import run_policy
-from store.append import append_nodes
-from store.control import ControlGroup, control_key
-from store.database import writing
-from store.hint import Hint
-from store.hint_log import audit_page, read_hints
-from store.node import Node
-from store.save_scores import save_scores
-from store.score import Score
+from schedulers.lifecycle.policy_turn import run_policy
+from schedulers.policy.decision import Decision, decide
+from schedulers.policy.facts import Inputs, NodeFacts
+from schedulers.policy.settings import Breaker, Budgets, Control, Policy
+from store.database.connections import writing
+from store.events.append import append_nodes
+from store.hints.control_group import ControlGroup, control_key
+from store.hints.hint_log import audit_page, read_hints
+from store.models.scores import save_scores
+from store.records.hint import Hint
+from store.records.node import Node
+from store.records.score import Score
 
 from .cluster import HOUR, NOW, fault, hint, sick
 

@@ -8,25 +8,23 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from schedulers.attempt import RETRY_S, Dispatch
-from schedulers.dispatch import run_dispatch
-from schedulers.replay import replay
-from schedulers.scheduler import Outcome
-from schedulers.verdict import VerdictError, approve, withdraw
-from store.database import writing
-from store.delivery_log import attempts_of, delivery_history
-from store.hint_log import audit_page
+from schedulers.lifecycle.operator_actions import RequestRefusedError, approve, redeliver, withdraw
+from schedulers.reconcile.delivery import DeliveryOutcome
+from schedulers.reconcile.dispatch import RETRY_S, Dispatch, run_dispatch
+from store.database.connections import writing
+from store.hints.hint_log import audit_page
+from store.hints.outbox import attempts_of, delivery_history
 
 from .cluster import HOUR, NOW, hint
 from .receivers import BUSY, Scripted, outcomes_of, put, rows_of, state_of, turn
 
-SLOW = Outcome("retry", "HTTP 429", retry_after_s=120.0, status=429, slow=True)
+SLOW = DeliveryOutcome("retry", "HTTP 429", retry_after_s=120.0, status=429, slow=True)
 
 
 def again(engine: sa.Engine, ident: str, now: datetime = NOW, mode: Any = "act") -> None:
     """A person replays a delivery."""
     with writing(engine).begin() as connection:
-        replay(connection, ident, now, "alice", mode)
+        redeliver(connection, ident, now, "alice", mode)
 
 
 def end(engine: sa.Engine, ident: str = "h-a") -> None:
@@ -37,7 +35,9 @@ def end(engine: sa.Engine, ident: str = "h-a") -> None:
 
 def test_every_attempt_is_logged(any_engine: sa.Engine) -> None:
     """With its status, how long it took, and what came of it."""
-    told = Scripted(answers=[Outcome("retry", "HTTP 503", status=503), Outcome("delivered", "HTTP 204", status=204)])
+    told = Scripted(
+        answers=[DeliveryOutcome("retry", "HTTP 503", status=503), DeliveryOutcome("delivered", "HTTP 204", status=204)]
+    )
     put(any_engine, hint("a", state="approved"))
     turn(any_engine, told)
     turn(any_engine, told, now=NOW + timedelta(seconds=RETRY_S[0]))
@@ -69,7 +69,7 @@ def test_a_replay_is_made_at_once_under_the_same_id(engine: sa.Engine) -> None:
 
 def test_a_replay_reaches_a_receiver_that_had_gone(engine: sa.Engine) -> None:
     """A person knows better: from then on it gets all the rest, too."""
-    told = Scripted(answers=[Outcome("gone", "HTTP 410", status=410)])
+    told = Scripted(answers=[DeliveryOutcome("gone", "HTTP 410", status=410)])
     put(engine, hint("a", state="approved"), hint("b", state="approved"))
     turn(engine, told)
     assert turn(engine, told) == []
@@ -94,7 +94,7 @@ def test_what_is_over_is_not_replayed(engine: sa.Engine, what: str) -> None:
     elif what == "shadow mode":
         mode = "shadow"
     ident = "nobody" if what == "unknown" else told.got[0].id
-    with pytest.raises(VerdictError) as caught:
+    with pytest.raises(RequestRefusedError) as caught:
         again(engine, ident, now, mode)
     assert caught.value.known is (what != "unknown")
     assert rows_of(engine)[0].state == "delivered"

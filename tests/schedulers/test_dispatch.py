@@ -7,18 +7,17 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from schedulers.dispatch import RETRY_S, Dispatch, run_dispatch
-from schedulers.outgoing import MAX_PAYLOAD_BYTES, payload
-from schedulers.scheduler import Outcome
-from schedulers.verdict import approve, release_node, withdraw
-from store.database import writing
-from store.hint_log import audit_page
-from store.outbox import Delivery
+from schedulers.lifecycle.operator_actions import approve, release_node, withdraw
+from schedulers.reconcile.delivery import MAX_PAYLOAD_BYTES, DeliveryOutcome, payload
+from schedulers.reconcile.dispatch import RETRY_S, Dispatch, run_dispatch
+from store.database.connections import writing
+from store.hints.hint_log import audit_page
+from store.hints.outbox import Delivery
 
 from .cluster import HOUR, NOW, hint
 from .receivers import put, rows_of, state_of
 
-DELIVERED = Outcome("delivered", "HTTP 204")
+DELIVERED = DeliveryOutcome("delivered", "HTTP 204")
 
 
 @dataclass
@@ -30,14 +29,14 @@ class Told:
     send_shadow: bool = False
     is_notice: bool = False
     states: tuple[str, ...] = ("approved",)
-    answers: list[Outcome] = field(default_factory=list)
+    answers: list[DeliveryOutcome] = field(default_factory=list)
     got: list[Delivery] = field(default_factory=list)
 
     def wants(self, _action: str, state: str) -> bool:
         """Whether it is told of a hint in a state."""
         return self.send_shadow if state == "shadow" else state in self.states
 
-    def send(self, delivery: Delivery, _now: datetime) -> Outcome:
+    def send(self, delivery: Delivery, _now: datetime) -> DeliveryOutcome:
         """Take a delivery."""
         self.got.append(delivery)
         return self.answers.pop(0) if self.answers else DELIVERED
@@ -70,7 +69,7 @@ def test_an_approved_hint_is_sent_once(engine: sa.Engine) -> None:
 
 def test_every_receiver_gets_it(engine: sa.Engine) -> None:
     """One that fails does not keep the other from it."""
-    first, second = Told("one", answers=[Outcome("retry", "HTTP 503")]), Told("two")
+    first, second = Told("one", answers=[DeliveryOutcome("retry", "HTTP 503")]), Told("two")
     put(engine, hint("a", state="approved"))
     assert sorted(turn(engine, first, second)) == ["delivered", "retry"]
     assert turn(engine, first, second, now=NOW + timedelta(seconds=RETRY_S[0])) == ["delivered"]
@@ -113,7 +112,7 @@ def test_an_observer_may_see_shadows(engine: sa.Engine) -> None:
 
 def test_a_failure_is_tried_again_ever_later(engine: sa.Engine) -> None:
     """By the schedule; Retry-After may only lengthen it."""
-    answers = [Outcome("retry", "HTTP 503"), Outcome("retry", "HTTP 503", retry_after_s=900.0)]
+    answers = [DeliveryOutcome("retry", "HTTP 503"), DeliveryOutcome("retry", "HTTP 503", retry_after_s=900.0)]
     told = Told(answers=answers)
     put(engine, hint("a", state="approved"))
     turn(engine, told)
@@ -128,14 +127,14 @@ def test_a_failure_is_tried_again_ever_later(engine: sa.Engine) -> None:
 def test_jitter_spreads_what_failed_together(engine: sa.Engine) -> None:
     """A fifth at most."""
     put(engine, hint("a", state="approved"))
-    told = Told(answers=[Outcome("retry", "x")])
+    told = Told(answers=[DeliveryOutcome("retry", "x")])
     run_dispatch(Dispatch(engine, [told], "act", jitter=lambda: 1.0, wall=lambda: NOW), NOW, lambda: True)
     assert rows_of(engine)[0].due == NOW + timedelta(seconds=RETRY_S[0] * 1.2)
 
 
 def test_a_hint_that_has_lapsed_is_dropped_not_sent(engine: sa.Engine) -> None:
     """A cordon of yesterday must not come today."""
-    told = Told(answers=[Outcome("retry", "x")])
+    told = Told(answers=[DeliveryOutcome("retry", "x")])
     put(engine, hint("a", state="approved"))
     turn(engine, told)
     assert turn(engine, told, now=NOW + 23 * HOUR) == []
@@ -146,7 +145,7 @@ def test_a_hint_that_has_lapsed_is_dropped_not_sent(engine: sa.Engine) -> None:
 def test_after_the_last_attempt_it_is_given_up(engine: sa.Engine) -> None:
     """The schedule ends."""
     put(engine, replace(hint("a", state="approved"), valid_until=NOW + timedelta(days=30)))
-    told = Told(answers=[Outcome("retry", "x")] * 20)
+    told = Told(answers=[DeliveryOutcome("retry", "x")] * 20)
     now = NOW
     for wait_s in (0, *RETRY_S, 0):
         now += timedelta(seconds=wait_s)
@@ -156,7 +155,7 @@ def test_after_the_last_attempt_it_is_given_up(engine: sa.Engine) -> None:
 
 def test_a_receiver_that_is_gone_is_left_alone(engine: sa.Engine) -> None:
     """After a 410 nothing more goes to that address; a new address is tried."""
-    told = Told(answers=[Outcome("gone", "HTTP 410")])
+    told = Told(answers=[DeliveryOutcome("gone", "HTTP 410")])
     put(engine, hint("a", state="approved"), hint("b", state="approved"))
     assert turn(engine, told) == ["gone"]
     put(engine, hint("c", state="approved"))
@@ -169,7 +168,7 @@ def test_a_receiver_that_is_gone_is_left_alone(engine: sa.Engine) -> None:
 def test_a_receiver_that_is_no_longer_configured_is_owed_nothing(engine: sa.Engine) -> None:
     """Its deliveries are given up, with the reason."""
     put(engine, hint("a", state="approved"))
-    turn(engine, Told("old", answers=[Outcome("retry", "x")]))
+    turn(engine, Told("old", answers=[DeliveryOutcome("retry", "x")]))
     turn(engine, Told("new"), now=NOW + HOUR)
     states = {row.scheduler: row.state for row in rows_of(engine)}
     assert states == {"old": "failed", "new": "delivered"}
@@ -191,7 +190,7 @@ def test_a_hint_that_ends_is_released_where_it_was_taken(engine: sa.Engine) -> N
 
 def test_an_attempt_whose_answer_was_lost_is_released_too(engine: sa.Engine) -> None:
     """The receiver may have taken it all the same."""
-    told = Told(answers=[Outcome("retry", "ReadTimeout")])
+    told = Told(answers=[DeliveryOutcome("retry", "ReadTimeout")])
     put(engine, hint("a", state="approved"))
     turn(engine, told)
     with writing(engine).begin() as connection:

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from schedulers.actuator import Hold, Order
-from schedulers.gate import held_back, may_tell, passing
-from store.append import append_nodes
-from store.database import writing
-from store.hint_log import save_hint
-from store.node import Node
-from store.outbox import Delivery, owe
-from store.trips import note_trip, reset_trip
+from schedulers.reconcile.actuator import Hold, Order
+from schedulers.reconcile.gate import held_back, may_tell, passing
+from store.database.connections import writing
+from store.events.append import append_nodes
+from store.hints.hint_log import save_hint
+from store.hints.outbox import Delivery, queue_deliveries
+from store.hints.stops import note_trip, reset_trip
+from store.records.node import Node
 
 from .cluster import NOW, hint
 
@@ -100,7 +100,7 @@ def test_a_webhook_is_asked_nothing_new_of_a_tripped_group(engine: sa.Engine) ->
         assert may_tell(connection, "none", hint("a", state="proposed"), release=False)
         assert may_tell(connection, "none", hint("a", "avoid", "approved"), release=False)
         payload = {"data": {"action": "cordon", "mode": "act"}}
-        owe(connection, [Delivery("x", one.id, "ops", payload, 1, NOW, "delivered")])
+        queue_deliveries(connection, [Delivery("x", one.id, "ops", payload, 1, NOW, "delivered")])
         assert may_tell(connection, "none", one, release=False)
         assert not may_tell(connection, "holds", one, release=False)
 

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from schedulers.gather import gather
-from schedulers.settings import Breaker, Budgets, Policy
-from schedulers.turn import run_policy
-from store import schema
-from store.append import append_nodes, append_outages
-from store.database import writing
-from store.hint_log import audit_page, read_hints
-from store.node import Node
-from store.outage import Outage
-from store.save_scores import save_scores
-from store.score import Reason, Score
+from schedulers.lifecycle.policy_turn import run_policy
+from schedulers.policy.fact_queries import gather
+from schedulers.policy.settings import Breaker, Budgets, Policy
+from store.database.connections import writing
+from store.events.append import append_nodes, append_outages
+from store.hints.hint_log import audit_page, read_hints
+from store.models.scores import save_scores
+from store.records.node import Node
+from store.records.outage import Outage
+from store.records.score import Reason, Score
+from store.tables import schema
 
 from .cluster import HOUR, NOW, fault, hint
 from .receivers import Scripted, put, turn

@@ -7,17 +7,18 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from diagnosis.incidents_table import update_incidents
-from schedulers.facts import Inputs, JobFacts, NodeFacts, Reporting
-from schedulers.gather import gather, look_back
-from schedulers.settings import Policy
-from store import schema
-from store.append import append_events, append_jobs, append_nodes, append_outages, upsert_last_seen
-from store.database import writing
-from store.event import Event
-from store.job import Job
-from store.node import Node
-from store.outage import Outage
+from diagnosis.incidents.incidents_table import update_incidents
+from schedulers.policy.fact_queries import gather, look_back
+from schedulers.policy.facts import Inputs, JobFacts, NodeFacts, Reporting
+from schedulers.policy.settings import Policy
+from store.database.connections import writing
+from store.events.append import append_events, append_jobs, append_nodes, append_outages
+from store.records.event import Event
+from store.records.job import Job
+from store.records.node import Node
+from store.records.outage import Outage
+from store.tables import schema
+from store.tables.bulk_rows import upsert_last_seen
 
 from .cluster import HOUR, NOW
 

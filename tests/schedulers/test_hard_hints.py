@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedulers.facts import HOLDING, Inputs, JobFacts, NodeFacts, Reporting
-from schedulers.policy import Decision, decide
-from schedulers.policy_version import version_of
-from schedulers.settings import Breaker, Budgets, Policy, Thresholds, Validity
-from store.hint import Hint
+from schedulers.policy.decision import Decision, decide
+from schedulers.policy.facts import HOLDING, Inputs, JobFacts, NodeFacts, Reporting
+from schedulers.policy.settings import Breaker, Budgets, Policy, Thresholds, Validity, version_of
+from store.records.hint import Hint
 
 from .cluster import HOUR, NOW, PAIR, fault, hint, sick
 

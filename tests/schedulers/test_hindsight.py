@@ -8,26 +8,28 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from schedulers.hindsight import (
-    Case,
-    Stay,
+from schedulers.lifecycle.hindsight import (
+    HintCase,
+    JobStay,
     basis_of,
     false_holds_per_1000_node_days,
+    hindsight,
     judge,
+    judge_due,
+    repair_cases,
     tallies,
     wilson,
 )
-from schedulers.hindsight_turn import hindsight, judge_due, repair_cases
-from store.append import append_jobs, append_nodes, append_outages
-from store.database import writing
-from store.event import format_time
-from store.hint import Hint
-from store.hint_log import change_state, close_hint, save_hint
-from store.hint_outcomes import HintOutcome, judged_hints
-from store.job import Job
-from store.losses import Loss, write_losses
-from store.node import Node
-from store.outage import Outage
+from store.database.connections import writing
+from store.events.append import append_jobs, append_nodes, append_outages
+from store.hints.hint_log import change_state, close_hint, save_hint
+from store.hints.outcomes import HintOutcome, judged_hints
+from store.records.event import format_time
+from store.records.hint import Hint
+from store.records.job import Job
+from store.records.node import Node
+from store.records.outage import Outage
+from store.runs.losses import Loss, write_losses
 
 from .cluster import HOUR, NOW, hint
 
@@ -55,7 +57,7 @@ def loss(hours: float, gpu_h: float | None = 100.0, work: int = 3, restart: int 
 
 def judged(one: Hint, *outages: Outage, basis: Any = "shadow", **known: Any) -> HintOutcome:
     """What came of a hint of a node with eight GPUs."""
-    return judge(Case(one, basis, outages, **({"gpus": 8} | known)), LATER)
+    return judge(HintCase(one, basis, outages, **({"gpus": 8} | known)), LATER)
 
 
 @pytest.mark.parametrize(
@@ -90,9 +92,9 @@ def test_the_lead_is_to_the_first_of_what_came() -> None:
     assert judged(made()) == HintOutcome("h-a", LATER, False, None, None, 192.0, 0.0)
 
 
-def stay(begin: float, end: float | None) -> Stay:
+def stay(begin: float, end: float | None) -> JobStay:
     """A job's time on the node, hours after the hint."""
-    return Stay("llm", NOW + begin * HOUR, None if end is None else NOW + end * HOUR)
+    return JobStay("llm", NOW + begin * HOUR, None if end is None else NOW + end * HOUR)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from schedulers.holdings import Holdings, holdings
-from schedulers.settings import Budgets, Policy
-from store.append import append_nodes
-from store.database import writing
-from store.node import Node
-from store.placements import Placement, save_placements
+from schedulers.policy.budget import Holdings, holdings
+from schedulers.policy.settings import Budgets, Policy
+from store.database.connections import writing
+from store.events.append import append_nodes
+from store.hints.holds import SchedulerHold, save_holds
+from store.records.node import Node
 
 from .cluster import NOW, hint
 from .receivers import put
@@ -69,5 +69,5 @@ def test_what_a_scheduler_has_not_let_go_of_is_still_held(engine: sa.Engine) -> 
     """Though its hint has ended."""
     put(engine, hint("a", state="released"))
     with writing(engine).begin() as connection:
-        save_placements(connection, [Placement("h-a", "slurm", "a", "release", "asked", 1, NOW)])
+        save_holds(connection, [SchedulerHold("h-a", "slurm", "a", "release", "asked", 1, NOW)])
     assert used(engine).held == 1

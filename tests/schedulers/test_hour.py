@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from schedulers.settings import Budgets, Policy
-from store.database import writing
-from store.hint_log import read_hint, save_hint
-from store.placements import Placement, save_placements
-from store.taken import Taken, taken_since
+from schedulers.policy.settings import Budgets, Policy
+from store.database.connections import writing
+from store.hints.hint_log import read_hint, save_hint
+from store.hints.holds import RecentHolds, SchedulerHold, recent_holds, save_holds
 
 from .cluster import HOUR, NOW, hint
 from .holding import Holding
@@ -139,7 +138,7 @@ def test_a_soft_hint_does_not_wait_nor_count(engine: sa.Engine) -> None:
 def row(node: str, action: Any, state: Any, minutes_ago: float | None) -> Any:
     """A placement of a node's hint."""
     asked = None if minutes_ago is None else NOW - timedelta(minutes=minutes_ago)
-    return Placement(f"h-{node}", "slurm", node, action, state, 1, NOW, asked)
+    return SchedulerHold(f"h-{node}", "slurm", node, action, state, 1, NOW, asked)
 
 
 @pytest.mark.parametrize(
@@ -165,10 +164,10 @@ def test_what_was_taken(
     """By each state of a placement."""
     put(engine, hint("a"))
     with writing(engine).begin() as connection:
-        save_placements(connection, [row("a", action, state, minutes_ago)])
-        taken = taken_since(connection, NOW - HOUR)
+        save_holds(connection, [row("a", action, state, minutes_ago)])
+        taken = recent_holds(connection, NOW - HOUR)
     node = frozenset({"a"})
-    assert taken == Taken(node if lately else frozenset(), node if is_held else frozenset())
+    assert taken == RecentHolds(node if lately else frozenset(), node if is_held else frozenset())
 
 
 @pytest.mark.parametrize("back_s", [5, 7200])
@@ -182,7 +181,7 @@ def test_a_lost_order_is_given_again_though_the_clock_was_set_back(engine: sa.En
     one.told[0].is_deaf = False
     with writing(engine).begin() as connection:
         found = [replace(each, due=NOW + timedelta(seconds=1)) for each in one.placements("h-a").values()]
-        save_placements(connection, found)
+        save_holds(connection, found)
     one.turn(seconds=-back_s)
     assert "a" in held(one)
 

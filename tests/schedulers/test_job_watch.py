@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from schedulers.facts import NodeFacts
-from schedulers.job_watch import JobDecision, JobInputs, RunningJob, watch
-from schedulers.settings import JobWatch, Mode, Policy, Validity
-from schedulers.witness import corroborated
-from store.hint import Hint
-from store.signs import Sign
+from schedulers.policy.facts import NodeFacts, corroborated
+from schedulers.policy.job_hints import JobDecision, JobInputs, RunningJob, watch
+from schedulers.policy.settings import JobWatch, Mode, Policy, Validity
+from store.nodes.node_states import FaultSign
+from store.records.hint import Hint
 
 from .cluster import HOUR, NOW, fault
 from .cluster import hint as node_hint
@@ -59,7 +58,7 @@ def test_a_job_on_a_culprit_is_offered_a_spare() -> None:
 def test_two_detectors_are_as_good_as_a_fault() -> None:
     """The hint says who they are."""
     signs = [
-        Sign(f"i{i}", source, kind, None, "error", "hardware", NOW - HOUR, NOW - HOUR)
+        FaultSign(f"i{i}", source, kind, None, "error", "hardware", NOW - HOUR, NOW - HOUR)
         for i, (source, kind) in enumerate((("kernel", "nvlink_error"), ("dcgm", "row_remap_failure")))
     ]
     pair = corroborated(signs, 3600.0)

@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from schedulers.controls import set_switch
-from schedulers.kill_switch import STOPS, effective_stop, may_ask, read_stop_file, stopped
-from schedulers.settings import Breaker, Budgets, Policy, Stop
-from schedulers.turn import run_policy
-from schedulers.verdict import VerdictError
-from store import schema
-from store.append import append_nodes
-from store.database import writing
-from store.hint_log import audit_page, read_hints
-from store.node import Node
+from schedulers.lifecycle.operator_actions import RequestRefusedError, set_switch
+from schedulers.lifecycle.policy_turn import run_policy
+from schedulers.policy.kill_switch import STOPS, effective_stop, may_ask, read_stop_file, stopped
+from schedulers.policy.settings import Breaker, Budgets, Policy, Stop
+from store.database.connections import writing
+from store.events.append import append_nodes
+from store.hints.hint_log import audit_page, read_hints
+from store.records.node import Node
+from store.tables import hint_tables
 
 from .cluster import HOUR, NOW
 from .test_turn import incident
@@ -87,7 +86,7 @@ def test_a_file_that_cannot_be_read_stops(tmp_path: Path) -> None:
 def test_a_word_that_this_program_does_not_know_stops_all(engine: sa.Engine) -> None:
     """A newer server may have written it."""
     with writing(engine).begin() as connection:
-        connection.execute(schema.switches.insert().values(time=NOW, actor="x", stop="everything", reason="y"))
+        connection.execute(hint_tables.switches.insert().values(time=NOW, actor="x", stop="everything", reason="y"))
     assert stop_now(engine, ACT) == "all"
 
 
@@ -118,7 +117,7 @@ def test_the_newest_row_counts_and_each_is_in_the_audit(any_engine: sa.Engine) -
 
 def test_it_takes_a_reason(engine: sa.Engine) -> None:
     """Whoever finds it stopped must know why."""
-    with pytest.raises(VerdictError, match="say why"):
+    with pytest.raises(RequestRefusedError, match="say why"):
         set_to(engine, "all", "  ")
     set_to(engine, "all", "x" * 9_000)
     with engine.connect() as connection:

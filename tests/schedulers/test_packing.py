@@ -3,15 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedulers.packing import Free, packed
+from schedulers.policy.placement_advice import FreeNode, packed
 
 
-def domain(name: str, count: int, leaf: str = "l", risk: float = 0.001) -> list[Free]:
+def domain(name: str, count: int, leaf: str = "l", risk: float = 0.001) -> list[FreeNode]:
     """The free nodes of a domain."""
-    return [Free(risk, f"{name}{i}", leaf, name) for i in range(count)]
+    return [FreeNode(risk, f"{name}{i}", leaf, name) for i in range(count)]
 
 
-def names(free: list[Free], count: int) -> list[str]:
+def names(free: list[FreeNode], count: int) -> list[str]:
     """What is chosen."""
     return [one.node for one in packed(free, count)]
 
@@ -47,7 +47,7 @@ def test_of_two_leaves_that_would_do_the_one_with_fewer_domains_is_taken() -> No
 
 def test_nodes_of_no_known_domain_share_none() -> None:
     """One domain that holds all comes before them."""
-    free = [Free(0.0001, f"x{i}", "l", None) for i in range(2)] + domain("a", 3)
+    free = [FreeNode(0.0001, f"x{i}", "l", None) for i in range(2)] + domain("a", 3)
     assert names(free, 2) == ["a0", "a1"]
 
 
@@ -68,7 +68,7 @@ def test_as_many_as_wanted_each_once_on_the_fewest_leaves(
     nodes: list[tuple[float, str, str | None]], count: int
 ) -> None:
     """The fewest are those of the largest leaves."""
-    free = [Free(risk, f"n{i}", leaf, name) for i, (risk, leaf, name) in enumerate(nodes)]
+    free = [FreeNode(risk, f"n{i}", leaf, name) for i, (risk, leaf, name) in enumerate(nodes)]
     chosen = packed(free, count)
     assert len({one.node for one in chosen}) == len(chosen) == min(count, len(free))
     sizes = sorted((sum(one.group == leaf for one in free) for leaf in ("l1", "l2", "l3")), reverse=True)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedulers.facts import Inputs, NodeFacts, acted_within
-from schedulers.policy import Decision, decide
-from schedulers.settings import Breaker, Budgets, Policy, Thresholds
-from store.event import format_time
-from store.hint import Hint
+from schedulers.policy.decision import Decision, decide
+from schedulers.policy.facts import Inputs, NodeFacts, acted_within
+from schedulers.policy.settings import Breaker, Budgets, Policy, Thresholds
+from store.records.event import format_time
+from store.records.hint import Hint
 
 from .cluster import HOUR, NOW, PAIR, fault, hint, nodes, sick
 

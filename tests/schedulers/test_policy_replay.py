@@ -8,37 +8,38 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from diagnosis.incidents_table import update_incidents
-from schedulers.baselines import cordon_on_fatal_xid, no_action, without_limits
-from schedulers.facts import Inputs
-from schedulers.policy import Decision
-from schedulers.policy_replay import (
-    Ask,
+from diagnosis.incidents.incidents_table import update_incidents
+from schedulers.backtest.episode import ReplayResult, ReplaySpan
+from schedulers.backtest.replay import (
     Contender,
-    Lived,
-    Span,
+    DecisionRule,
     acting,
     ask_by,
+    cordon_on_fatal_xid,
     held_back,
+    no_action,
     replay_policy,
     replay_side_by_side,
+    without_limits,
 )
-from schedulers.score_history import ScoreHistory
-from schedulers.settings import Breaker, Budgets, JobWatch, Policy, Validity
-from store import schema
-from store.append import append_events, append_jobs, append_nodes, append_outages
-from store.database import writing
-from store.event import Event
-from store.job import Job
-from store.node import Node
-from store.outage import Outage
-from store.save_scores import save_scores
-from store.score import Score
+from schedulers.policy.decision import Decision
+from schedulers.policy.fact_queries import ScoreHistory
+from schedulers.policy.facts import Inputs
+from schedulers.policy.settings import Breaker, Budgets, JobWatch, Policy, Validity
+from store.database.connections import writing
+from store.events.append import append_events, append_jobs, append_nodes, append_outages
+from store.models.scores import save_scores
+from store.records.event import Event
+from store.records.job import Job
+from store.records.node import Node
+from store.records.outage import Outage
+from store.records.score import Score
+from store.tables import hint_tables, schema
 
 from .cluster import HOUR, NOW
 
 DAY = 24 * HOUR
-SPAN = Span(NOW, NOW + 4 * DAY)
+SPAN = ReplaySpan(NOW, NOW + 4 * DAY)
 WIDE = Policy(budgets=Budgets(99, 100.0, 99, 99, 99, 99), breaker=Breaker(nodes=99, cluster_nodes=99))
 
 
@@ -72,13 +73,15 @@ def fleet(any_engine: sa.Engine) -> sa.Engine:
     return any_engine
 
 
-def lived(engine: sa.Engine, policy: Policy = WIDE, ask: Ask | None = None, span: Span = SPAN) -> Lived:
+def lived(
+    engine: sa.Engine, policy: Policy = WIDE, ask: DecisionRule | None = None, span: ReplaySpan = SPAN
+) -> ReplayResult:
     """The replay."""
     with engine.connect() as connection:
         return replay_policy(connection, ask or ask_by(policy), policy, span)
 
 
-def told(found: Lived) -> list[tuple[str, str, float, float | None]]:
+def told(found: ReplayResult) -> list[tuple[str, str, float, float | None]]:
     """Who was asked what, from and until which hour."""
     return [
         (one.node, one.action, (one.since - NOW) / HOUR, None if one.until is None else (one.until - NOW) / HOUR)
@@ -147,7 +150,7 @@ def test_each_decision_sees_what_was_known_and_its_own_hints(fleet: sa.Engine) -
     struck(fleet, "b", 3, severity="error")
     with writing(fleet).begin() as connection:
         connection.execute(
-            schema.hints.insert().values(
+            hint_tables.hints.insert().values(
                 id="h", node="c", action="cordon", state="sent", reason="r", owner="o", created=NOW,
                 valid_until=NOW + 9 * DAY, evidence={},
             )
@@ -171,7 +174,7 @@ def test_a_replay_writes_nothing(fleet: sa.Engine) -> None:
     with writing(fleet).begin():
         assert lived(fleet, span=replace(SPAN, until=NOW + DAY)).episodes
     with fleet.connect() as connection:
-        for table in (schema.hints, schema.audit, schema.trips):
+        for table in (hint_tables.hints, schema.audit, hint_tables.trips):
             assert connection.scalar(sa.select(sa.func.count()).select_from(table)) == 0
 
 
@@ -189,12 +192,12 @@ def test_progress_is_told(fleet: sa.Engine) -> None:
     """Of how many moments how many are done."""
     done: list[tuple[int, int]] = []
     with fleet.connect() as connection:
-        span = Span(NOW, NOW + 3 * HOUR, timedelta(hours=1))
+        span = ReplaySpan(NOW, NOW + 3 * HOUR, timedelta(hours=1))
         replay_policy(connection, no_action, WIDE, span, lambda count, whole: done.append((count, whole)))
     assert done == [(1, 3), (2, 3), (3, 3)]
 
 
-def side_by_side(engine: sa.Engine, *contenders: Contender, scores: ScoreHistory | None = None) -> list[Lived]:
+def side_by_side(engine: sa.Engine, *contenders: Contender, scores: ScoreHistory | None = None) -> list[ReplayResult]:
     """The replay of several."""
     with engine.connect() as connection:
         return replay_side_by_side(connection, contenders, WIDE, SPAN, scores=scores)

@@ -4,8 +4,7 @@ import json
 from dataclasses import fields, replace
 from pathlib import Path
 
-from schedulers.policy_version import canonical, version_of
-from schedulers.settings import Budgets, Policy, Thresholds
+from schedulers.policy.settings import Budgets, Policy, Thresholds, canonical, version_of
 
 
 def test_the_version_is_a_digest_of_all_that_it_says() -> None:

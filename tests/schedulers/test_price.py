@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from schedulers.facts import Inputs, JobFacts, NodeFacts
-from schedulers.policy import decide
-from schedulers.price import price_of
-from schedulers.settings import Policy, Validity
-from store.hint import HintAction
+from schedulers.policy.decision import decide
+from schedulers.policy.facts import Inputs, JobFacts, NodeFacts
+from schedulers.policy.proposal import price_of
+from schedulers.policy.settings import Policy, Validity
+from store.records.hint import HintAction
 
 from .cluster import NOW, fault
 

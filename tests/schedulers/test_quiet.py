@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from schedulers.quiet import QuietHoursError, quiet_now, read_quiet_hours
+from schedulers.policy.settings import QuietHoursError, quiet_now, read_quiet_hours
 
 
 def at(hour: int, minute: int = 0, month: int = 1) -> datetime:

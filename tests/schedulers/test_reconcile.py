@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from schedulers.actuator import Hold, Report, SchedulerAwayError
-from schedulers.reconcile import AGAIN_S, Plan, Seen, reconcile, stop_of
-from schedulers.settings import Stop
-from schedulers.standing import reported, unanswered
-from store.hint import Hint
-from store.placements import FINAL_STATES, Placement
+from schedulers.policy.settings import Stop
+from schedulers.reconcile.actuator import Hold, OrderReport, SchedulerAwayError
+from schedulers.reconcile.placement_log import placement_after_report, placement_without_answer
+from schedulers.reconcile.plan import AGAIN_S, OrderPlan, ReconcileInputs, reconcile, stop_of
+from store.hints.holds import FINAL_STATES, SchedulerHold
+from store.records.hint import Hint
 
 from .cluster import HOUR, NOW, hint
 from .holding import Holding
@@ -26,7 +26,7 @@ class Desk:
 
     told: Holding
     hints: dict[str, Hint] = field(default_factory=dict)
-    placements: dict[str, Placement] = field(default_factory=dict)
+    placements: dict[str, SchedulerHold] = field(default_factory=dict)
     now: datetime = NOW
     stop: Stop = "none"
 
@@ -38,10 +38,10 @@ class Desk:
         """A hint ends."""
         self.put(replace(self.hints[ident], state=state))
 
-    def plan(self) -> Plan:
+    def plan(self) -> OrderPlan:
         """What is to be done now; it is written down."""
         known = {ident: each for ident, each in self.placements.items() if each.state not in FINAL_STATES}
-        plan = reconcile(Seen(self.told.name, self.now, self.told.observe(), self.hints, known, self.stop))
+        plan = reconcile(ReconcileInputs(self.told.name, self.now, self.told.observe(), self.hints, known, self.stop))
         self.placements |= {placement.hint: placement for placement in plan.placements}
         for one in plan.undone:
             self.put(replace(self.hints[one.id], state="withdrawn"))
@@ -57,9 +57,11 @@ class Desk:
             try:
                 reports = {report.subject: report for report in self.told.carry_out(orders)} if orders else {}
             except SchedulerAwayError:
-                self.placements |= {o.hint: unanswered(self.placements[o.hint], self.now) for o in orders}
+                self.placements |= {o.hint: placement_without_answer(self.placements[o.hint], self.now) for o in orders}
                 return given
-            self.placements |= {o.hint: reported(self.placements[o.hint], reports[o.node], self.now) for o in orders}
+            self.placements |= {
+                o.hint: placement_after_report(self.placements[o.hint], reports[o.node], self.now) for o in orders
+            }
         return given
 
     def state(self, ident: str = "h-a") -> str:
@@ -81,7 +83,7 @@ def test_a_live_hint_is_ordered_and_confirmed_by_reading_back() -> None:
     assert (d.told.held("a"), d.told.held("b")) == ("cordon h-a", "avoid h-b")
     assert (d.state("h-a"), d.state("h-b")) == ("confirmed", "confirmed")
     assert d.turn(10) == []
-    assert d.plan() == Plan()
+    assert d.plan() == OrderPlan()
 
 
 @pytest.mark.parametrize("state", ["shadow", "proposed", "withdrawn", "expired", "released"])
@@ -202,7 +204,9 @@ def test_a_hold_that_was_taken_off_is_told_again_until_the_hint_has_ended() -> N
     d = desk(hint("a"))
     d.turn()
     d.told.person("a", None)
-    seen = Seen("slurm", NOW, d.told.observe(), d.hints, {"h-a": replace(d.placements["h-a"], state="undone")})
+    seen = ReconcileInputs(
+        "slurm", NOW, d.told.observe(), d.hints, {"h-a": replace(d.placements["h-a"], state="undone")}
+    )
     assert [one.id for one in reconcile(seen).undone] == ["h-a"]
     assert reconcile(seen).orders == ()
 
@@ -472,5 +476,5 @@ def test_the_gravest_of_two_hints_of_a_node_counts_and_the_gravest_order_goes_fi
     assert d.turn(1000) == []
 
 
-def _report(node: str, result: Any) -> Report:
-    return Report(node, result)
+def _report(node: str, result: Any) -> OrderReport:
+    return OrderReport(node, result)

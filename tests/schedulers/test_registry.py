@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, is_dataclass
 
 import pytest
 
-from schedulers.actuator import Hold, JobOrder, Order, Report
+from schedulers.reconcile.actuator import Hold, JobOrder, Order, OrderReport
 from schedulers.registry import ACTUATORS, SCHEDULERS, ActuatorKind, make_actuator
 
 
@@ -39,11 +39,11 @@ class Desk:
         """No node."""
         return ()
 
-    def carry_out(self, _orders: Sequence[Order]) -> Sequence[Report]:
+    def carry_out(self, _orders: Sequence[Order]) -> Sequence[OrderReport]:
         """Nothing."""
         return ()
 
-    def ask_jobs(self, _orders: Sequence[JobOrder]) -> Sequence[Report]:
+    def ask_jobs(self, _orders: Sequence[JobOrder]) -> Sequence[OrderReport]:
         """Nothing."""
         return ()
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from schedulers.facts import NodeFacts
-from schedulers.release import PUT_OFF, ReleaseInputs, ReleasePlan, is_held, next_step, plan
-from schedulers.settings import Policy, Release
-from store.event import format_time
-from store.hint import Hint
-from store.validations import Validation
+from schedulers.lifecycle.release import PUT_OFF, ReleaseInputs, ReleasePlan, is_held, next_step, plan
+from schedulers.policy.facts import NodeFacts
+from schedulers.policy.settings import Policy, Release
+from store.hints.validations import Validation
+from store.records.event import format_time
+from store.records.hint import Hint
 
 from .cluster import HOUR, NOW, fault, hint
 

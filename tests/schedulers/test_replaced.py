@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from schedulers.replaced import Machines, Part, read_machines, replaced
-from store.append import append_events, append_nodes
-from store.database import writing
-from store.event import Device, Event
-from store.node import Node
+from schedulers.lifecycle.replacement import DeviceIdentity, MachineRecords, read_machines, replaced
+from store.database.connections import writing
+from store.events.append import append_events, append_nodes
+from store.records.event import Device, Event
+from store.records.node import Node
 
 from .cluster import HOUR, NOW, hint
 
@@ -20,7 +20,7 @@ HELD = hint("a", hours_ago=5, incident="e1")
 
 def why(**machines: Any) -> str | None:
     """Why the hint of node a is dropped."""
-    return replaced([HELD], Machines(**{"since": {}, "until": {}} | machines), NOW).get("h-a")
+    return replaced([HELD], MachineRecords(**{"since": {}, "until": {}} | machines), NOW).get("h-a")
 
 
 @pytest.mark.parametrize(("hours_ago", "dropped"), [(4, True), (6, False), (-1, False)])
@@ -37,9 +37,9 @@ def test_a_node_that_left_service_is_dropped() -> None:
     assert why(until={"a": NOW + HOUR}) is None
 
 
-def part(hours_ago: float, place: str = PLACE, **numbers: str) -> Part:
+def part(hours_ago: float, place: str = PLACE, **numbers: str) -> DeviceIdentity:
     """A device as an event named it."""
-    return Part("a", place, NOW - hours_ago * HOUR, numbers)
+    return DeviceIdentity("a", place, NOW - hours_ago * HOUR, numbers)
 
 
 def test_another_number_in_the_same_place_is_another_part() -> None:
@@ -93,4 +93,4 @@ def test_machines_are_read_from_records_and_events(any_engine: sa.Engine) -> Non
 def test_nothing_is_read_for_no_hints(engine: sa.Engine) -> None:
     """Nor does an empty list trouble the database."""
     with engine.connect() as connection:
-        assert read_machines(connection, []) == Machines({}, {})
+        assert read_machines(connection, []) == MachineRecords({}, {})

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedulers.policy_replay import Episode, Lived, Span
-from schedulers.replay_measures import Measures, Serving, measure
-from store.outage import Outage
+from schedulers.backtest.episode import Episode, ReplayResult, ReplaySpan
+from schedulers.backtest.measures import NodeService, PolicyMeasures, measure
+from store.records.outage import Outage
 
 from .cluster import HOUR, NOW
 
-SPAN = Span(NOW, NOW + 100 * HOUR)
+SPAN = ReplaySpan(NOW, NOW + 100 * HOUR)
 
 
 def asked(
@@ -30,9 +30,11 @@ def outage(start: float, end: float | None, planned: bool = False, node: str = "
     return Outage(node, NOW + start * HOUR, last, "DOWN", "x", None, planned, "hardware")
 
 
-def measured(episodes: list[Episode], *outages: Outage, fleet: tuple[Serving, ...] = (Serving("a", 8),)) -> Measures:
+def measured(
+    episodes: list[Episode], *outages: Outage, fleet: tuple[NodeService, ...] = (NodeService("a", 8),)
+) -> PolicyMeasures:
     """The measures of a span of 100 hours."""
-    return measure(Lived(SPAN, 1, episodes, ()), outages, fleet)
+    return measure(ReplayResult(SPAN, 1, episodes, ()), outages, fleet)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,11 @@ def test_soft_hints_are_measured_apart_and_what_was_held_back_not_at_all() -> No
 
 def test_false_holds_are_told_by_thousand_node_days_of_service() -> None:
     """Of the time in service within the span."""
-    fleet = (Serving("a", 8), Serving("b", 8, NOW - 5 * HOUR, NOW + 20 * HOUR), Serving("c", 8, NOW + 200 * HOUR))
+    fleet = (
+        NodeService("a", 8),
+        NodeService("b", 8, NOW - 5 * HOUR, NOW + 20 * HOUR),
+        NodeService("c", 8, NOW + 200 * HOUR),
+    )
     found = measured([asked(1, 2)], fleet=fleet)
     assert found.node_days == pytest.approx(5)
     assert found.holds.false_per_1000_node_days == pytest.approx(200)

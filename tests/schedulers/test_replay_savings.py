@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
-from schedulers.policy_replay import Episode, Lived, Span
-from schedulers.replay_measures import Serving
-from schedulers.replay_savings import Ground, Placed, Savings, account
-from schedulers.settings import Costs
-from store.losses import Loss
-from store.outage import Outage
+from schedulers.backtest.episode import Episode, ReplayResult, ReplaySpan
+from schedulers.backtest.measures import NodeService
+from schedulers.backtest.savings import JobPlacement, ReplayHistory, Savings, account
+from schedulers.policy.settings import Costs
+from store.records.outage import Outage
+from store.runs.losses import Loss
 
 from .cluster import HOUR, NOW
 
-SPAN = Span(NOW, NOW + 100 * HOUR)
+SPAN = ReplaySpan(NOW, NOW + 100 * HOUR)
 COSTS = Costs(save_s=360.0, restart_s=1800.0)
 HOUR_MS = 3_600_000
 # Two nodes in the job, two idle; a node has 8 GPUs.
-FLEET = tuple(Serving(node, 8) for node in "abcd")
+FLEET = tuple(NodeService(node, 8) for node in "abcd")
 
 
 def asked(since: float, until: float | None, action: Any = "avoid", node: str = "a", **more: Any) -> Episode:
@@ -37,21 +37,21 @@ def loss(time: float = 30.0, **more: Any) -> Loss:
     return Loss(**(facts | more))
 
 
-def job(start: float = 20.0, end: float | None = 30.25, nodes: str = "ab", run: str = "r") -> Placed:
+def job(start: float = 20.0, end: float | None = 30.25, nodes: str = "ab", run: str = "r") -> JobPlacement:
     """A job by hours."""
-    return Placed(run, NOW + start * HOUR, None if end is None else NOW + end * HOUR, frozenset(nodes))
+    return JobPlacement(run, NOW + start * HOUR, None if end is None else NOW + end * HOUR, frozenset(nodes))
 
 
 def saved(
     *episodes: Episode,
     losses: tuple[Loss, ...] = (loss(),),
-    jobs: tuple[Placed, ...] = (job(),),
+    jobs: tuple[JobPlacement, ...] = (job(),),
     outages: tuple[Outage, ...] = (),
-    fleet: tuple[Serving, ...] = FLEET,
+    fleet: tuple[NodeService, ...] = FLEET,
     costs: Costs = COSTS,
 ) -> Savings:
     """The savings of a span of 100 hours."""
-    return account(Lived(SPAN, 1, episodes, ()), Ground(losses, jobs, outages, fleet), costs)
+    return account(ReplayResult(SPAN, 1, episodes, ()), ReplayHistory(losses, jobs, outages, fleet), costs)
 
 
 def outage(node: str, start: float, end: float | None) -> Outage:
@@ -131,13 +131,13 @@ def test_only_with_idle_nodes_enough() -> None:
         saved(*both, outages=(outage("c", 19, None),)),
         saved(*both, jobs=(job(), job(19, 22, "c", run="s"))),
         saved(*both, jobs=(job(), job(19, None, "c", run="s"))),
-        saved(*both, fleet=(*FLEET[:2], Serving("c", 8, NOW + 21 * HOUR), FLEET[3])),
-        saved(*both, fleet=(*FLEET[:2], Serving("c", 8, None, NOW + 20 * HOUR), FLEET[3])),
+        saved(*both, fleet=(*FLEET[:2], NodeService("c", 8, NOW + 21 * HOUR), FLEET[3])),
+        saved(*both, fleet=(*FLEET[:2], NodeService("c", 8, None, NOW + 20 * HOUR), FLEET[3])),
     ):
         assert (short.averted, short.short, short.averted_gpu_h) == (0, 1, 0.0)
     for enough in (
         saved(*both, outages=(outage("c", 18, 20), outage("c", 21, 22))),
-        saved(*both, fleet=(*FLEET[:2], Serving("c", 8, NOW + 20 * HOUR), FLEET[3])),
+        saved(*both, fleet=(*FLEET[:2], NodeService("c", 8, NOW + 20 * HOUR), FLEET[3])),
         saved(*both, jobs=(job(), job(18, 20, "c", run="s"), job(21, 22, "c", run="t"))),
         saved(*both, asked(10, 19, node="c"), asked(21, 25, node="c")),
     ):

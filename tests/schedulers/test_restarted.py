@@ -5,14 +5,13 @@ from datetime import datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from schedulers.actuator import Hold, SchedulerAwayError
-from schedulers.at_once import LastLook
-from schedulers.restarted import is_forgotten
-from schedulers.settings import Policy
-from schedulers.turn_actuator import Acting, Turned, run_actuator
-from store.hint_log import audit_page
-from store.placements import Placement, placements_of
-from store.switches import switch
+from schedulers.policy.settings import Policy
+from schedulers.reconcile.actuator import Hold, SchedulerAwayError
+from schedulers.reconcile.plan import is_forgotten
+from schedulers.reconcile.turn import ActuatorTurnResult, LastObservation, TurnContext, run_actuator
+from store.hints.hint_log import audit_page
+from store.hints.holds import SchedulerHold, holds_of
+from store.hints.stops import set_kill_switch
 
 from .cluster import NOW, hint
 from .holding import Holding
@@ -22,10 +21,10 @@ SECOND = timedelta(seconds=1)
 ACT = Policy(mode="act")
 
 
-def held(asked: float | None = 0.0, observed: float | None = 0.5, state: str = "confirmed") -> Placement:
+def held(asked: float | None = 0.0, observed: float | None = 0.5, state: str = "confirmed") -> SchedulerHold:
     """A hold, by seconds from NOW: when it was ordered and when it was first seen."""
     moments = [None if moment is None else NOW + moment * SECOND for moment in (asked, observed)]
-    return Placement("h-a", "slurm", "a", "cordon", state, 1, NOW, moments[0], moments[1])  # type: ignore[arg-type]
+    return SchedulerHold("h-a", "slurm", "a", "cordon", state, 1, NOW, moments[0], moments[1])  # type: ignore[arg-type]
 
 
 def at(seconds: float | None) -> datetime | None:
@@ -72,16 +71,16 @@ class Server:
     """A server that goes on from turn to turn; `again` is its successor, who remembers nothing."""
 
     def __init__(self, engine: sa.Engine) -> None:
-        self.engine, self.told, self.now, self.last = engine, Holding.of("a", "b"), NOW, LastLook()
+        self.engine, self.told, self.now, self.last = engine, Holding.of("a", "b"), NOW, LastObservation()
 
     def again(self) -> None:
         """Another process."""
-        self.last = LastLook()
+        self.last = LastObservation()
 
-    def turn(self, seconds: float = 0.0) -> Turned:
+    def turn(self, seconds: float = 0.0) -> ActuatorTurnResult:
         """One turn, so much later."""
         self.now += seconds * SECOND
-        acting = Acting(self.engine, self.told, ("slurm",), lambda: ACT, lambda: self.now, last=self.last)
+        acting = TurnContext(self.engine, self.told, ("slurm",), lambda: ACT, lambda: self.now, last=self.last)
         return run_actuator(acting, lambda: True)
 
     def killed(self, *nodes: str, back: float = 3.0) -> None:
@@ -93,7 +92,7 @@ class Server:
     def states(self) -> tuple[str, str]:
         """Of the hint and of its placement."""
         with self.engine.connect() as connection:
-            (placement,) = placements_of(connection, ["h-a"])["h-a"]
+            (placement,) = holds_of(connection, ["h-a"])["h-a"]
         return state_of(self.engine, "h-a"), placement.state
 
 
@@ -164,12 +163,12 @@ def test_while_all_is_stopped_it_waits_and_is_no_persons_undoing(any_engine: sa.
     one = server(any_engine)
     one.killed("a")
     with any_engine.begin() as connection:
-        switch(connection, "holds", "drill", one.now, "alice")
+        set_kill_switch(connection, "holds", "drill", one.now, "alice")
     one.turn(1)
     one.turn(10)
     assert (one.states(), one.told.held("a")) == (("confirmed", "asked"), "")
     with any_engine.begin() as connection:
-        switch(connection, "none", "drill is over", one.now, "alice")
+        set_kill_switch(connection, "none", "drill is over", one.now, "alice")
     one.turn(1)
     assert (one.states(), one.told.held("a")) == (("confirmed", "confirmed"), "cordon h-a")
 

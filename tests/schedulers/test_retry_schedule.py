@@ -8,11 +8,16 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schedulers.dispatch import RETRY_S, Dispatch, run_dispatch
-from schedulers.outgoing import MAX_PAYLOAD_BYTES, payload
-from schedulers.scheduler import Outcome
-from store.database import writing
-from store.outbox import Delivery, due_deliveries, has_error, owe, settle
+from schedulers.reconcile.delivery import MAX_PAYLOAD_BYTES, DeliveryOutcome, payload
+from schedulers.reconcile.dispatch import RETRY_S, Dispatch, run_dispatch
+from store.database.connections import writing
+from store.hints.outbox import (
+    Delivery,
+    due_deliveries,
+    has_error,
+    queue_deliveries,
+    save_attempt_result,
+)
 
 from .cluster import HOUR, NOW, hint
 from .receivers import BUSY, Scripted, outcomes_of, put, rows_of, state_of, turn
@@ -42,7 +47,7 @@ def test_the_schedule_only_grows() -> None:
 @pytest.mark.parametrize(("asked_s", "waits_s"), [(0.0, 5.0), (4.0, 5.0), (60.0, 60.0), (86_400.0, 86_400.0)])
 def test_a_retry_after_may_only_lengthen_the_wait(engine: sa.Engine, asked_s: float, waits_s: float) -> None:
     """The receiver knows better when it will be back, not how eager we should be."""
-    told = Scripted(answers=[Outcome("retry", "HTTP 429", retry_after_s=asked_s)])
+    told = Scripted(answers=[DeliveryOutcome("retry", "HTTP 429", retry_after_s=asked_s)])
     put(engine, hint("a", state="approved"))
     turn(engine, told)
     assert rows_of(engine)[0].due == NOW + timedelta(seconds=waits_s)
@@ -50,7 +55,7 @@ def test_a_retry_after_may_only_lengthen_the_wait(engine: sa.Engine, asked_s: fl
 
 def test_a_retry_after_beyond_the_hint_s_end_lets_it_lapse(engine: sa.Engine) -> None:
     """A day of waiting for a hint of 22 h: it is dropped when its turn comes, and nobody is told."""
-    told = Scripted(answers=[Outcome("retry", "HTTP 429", retry_after_s=86_400.0)])
+    told = Scripted(answers=[DeliveryOutcome("retry", "HTTP 429", retry_after_s=86_400.0)])
     put(engine, hint("a", state="approved"))
     turn(engine, told)
     assert turn(engine, told, now=NOW + 24 * HOUR) == []
@@ -65,11 +70,11 @@ def test_no_wait_is_shorter_than_asked_or_longer_than_a_fifth_more(
 ) -> None:
     """Whatever the jitter, the attempt and the receiver's wish."""
     put(engine, replace(hint("a", state="approved"), valid_until=NOW + timedelta(days=90)))
-    told = Scripted(answers=[Outcome("retry", "x", retry_after_s)])
+    told = Scripted(answers=[DeliveryOutcome("retry", "x", retry_after_s)])
     means = Dispatch(engine, [told], "act", lambda: jitter, lambda: NOW)
     run_dispatch(means, NOW, lambda: False)
     with writing(engine).begin() as connection:
-        settle(connection, replace(rows_of(engine)[0], attempts=attempts, due=NOW))
+        save_attempt_result(connection, replace(rows_of(engine)[0], attempts=attempts, due=NOW))
     run_dispatch(means, NOW, lambda: True)
     (row,) = rows_of(engine)
     floor_s = max(RETRY_S[attempts], retry_after_s)
@@ -81,7 +86,7 @@ def test_no_wait_is_shorter_than_asked_or_longer_than_a_fifth_more(
 
 def test_what_is_refused_is_not_tried_again_and_nothing_else_suffers(engine: sa.Engine) -> None:
     """Refused is about one message; gone is about the receiver."""
-    told = Scripted(answers=[Outcome("refused", "HTTP 422")])
+    told = Scripted(answers=[DeliveryOutcome("refused", "HTTP 422")])
     put(engine, hint("a", state="approved"), hint("b", state="approved"))
     assert turn(engine, told) == ["refused", "delivered"]
     assert [row.state for row in rows_of(engine)] == ["failed"]
@@ -91,7 +96,7 @@ def test_what_is_refused_is_not_tried_again_and_nothing_else_suffers(engine: sa.
 
 def test_a_410_stops_the_rest_of_the_same_turn(engine: sa.Engine) -> None:
     """Three were due; the first answer settles all, with the reason in the audit."""
-    told = Scripted(answers=[Outcome("gone", "HTTP 410")])
+    told = Scripted(answers=[DeliveryOutcome("gone", "HTTP 410")])
     put(engine, *(hint(node, state="approved") for node in "abc"))
     assert turn(engine, told) == ["gone"]
     assert len(told.got) == 1
@@ -101,7 +106,7 @@ def test_a_410_stops_the_rest_of_the_same_turn(engine: sa.Engine) -> None:
 
 def test_a_410_of_one_receiver_is_no_matter_of_another(engine: sa.Engine) -> None:
     """Not even of one at the same address under another name."""
-    gone, well = Scripted("one", answers=[Outcome("gone", "HTTP 410")]), Scripted("two")
+    gone, well = Scripted("one", answers=[DeliveryOutcome("gone", "HTTP 410")]), Scripted("two")
     put(engine, hint("a", state="approved"))
     assert sorted(turn(engine, gone, well)) == ["delivered", "gone"]
     put(engine, hint("b", state="approved"))
@@ -122,7 +127,7 @@ def test_the_turn_ends_early_when_the_lease_is_lost(engine: sa.Engine) -> None:
 def test_a_turn_takes_a_bounded_number_and_the_longest_due_first(engine: sa.Engine) -> None:
     """Fifty; a long queue does not hold up the next turn's new hints for ever."""
     with writing(engine).begin() as connection:
-        owe(connection, [delivery(i) for i in range(60)])
+        queue_deliveries(connection, [delivery(i) for i in range(60)])
         due = due_deliveries(connection, NOW, 50)
         assert [row.id for row in due[:2]] == ["d59", "d58"]
         assert len(due) == 50
@@ -138,10 +143,10 @@ def delivery(number: int) -> Delivery:
 def test_what_is_owed_already_is_left_as_it_is(engine: sa.Engine) -> None:
     """Its attempts and its time are not forgotten by the next turn."""
     with writing(engine).begin() as connection:
-        owe(connection, [delivery(1)])
-        settle(connection, replace(delivery(1), attempts=3, due=NOW + HOUR, last_error="HTTP 503"))
-        owe(connection, [delivery(1), delivery(2)])
-        owe(connection, [])
+        queue_deliveries(connection, [delivery(1)])
+        save_attempt_result(connection, replace(delivery(1), attempts=3, due=NOW + HOUR, last_error="HTTP 503"))
+        queue_deliveries(connection, [delivery(1), delivery(2)])
+        queue_deliveries(connection, [])
         assert [row.id for row in due_deliveries(connection, NOW, 10)] == ["d02"]
         assert due_deliveries(connection, NOW + HOUR, 10)[1].attempts == 3
 
@@ -149,10 +154,10 @@ def test_what_is_owed_already_is_left_as_it_is(engine: sa.Engine) -> None:
 def test_an_error_is_remembered_by_receiver_and_only_when_final(engine: sa.Engine) -> None:
     """A retry's error is none, another receiver's neither."""
     with writing(engine).begin() as connection:
-        owe(connection, [delivery(1)])
-        settle(connection, replace(delivery(1), last_error="HTTP 410 from http://x"))
+        queue_deliveries(connection, [delivery(1)])
+        save_attempt_result(connection, replace(delivery(1), last_error="HTTP 410 from http://x"))
         assert not has_error(connection, "ops", "HTTP 410 from http://x")
-        settle(connection, replace(delivery(1), state="failed", last_error="HTTP 410 from http://x"))
+        save_attempt_result(connection, replace(delivery(1), state="failed", last_error="HTTP 410 from http://x"))
         assert has_error(connection, "ops", "HTTP 410 from http://x")
         assert not has_error(connection, "other", "HTTP 410 from http://x")
         assert not has_error(connection, "ops", "HTTP 410 from http://y")
@@ -162,9 +167,9 @@ def test_a_settled_delivery_is_never_due_again(engine: sa.Engine) -> None:
     """Nor can a late word change what became of it."""
     with writing(engine).begin() as connection:
         for number, state in enumerate(("delivered", "failed", "expired")):
-            owe(connection, [delivery(number)])
-            settle(connection, replace(delivery(number), state=state, attempts=1))
-            settle(connection, replace(delivery(number), state="owed", attempts=9))
+            queue_deliveries(connection, [delivery(number)])
+            save_attempt_result(connection, replace(delivery(number), state=state, attempts=1))
+            save_attempt_result(connection, replace(delivery(number), state="owed", attempts=9))
         assert due_deliveries(connection, NOW, 10) == []
 
 

@@ -11,13 +11,12 @@ import pytest
 import sqlalchemy as sa
 from real.patience import patience
 
-from schedulers.acknowledge import acknowledge
-from schedulers.settings import Policy
-from schedulers.turn import run_policy
-from schedulers.verdict import VerdictError, approve, release_node, withdraw
-from store.database import writing
-from store.hint import Hint
-from store.hint_log import audit_page, close_hint, read_hint, save_hint
+from schedulers.lifecycle.operator_actions import RequestRefusedError, acknowledge, approve, release_node, withdraw
+from schedulers.lifecycle.policy_turn import run_policy
+from schedulers.policy.settings import Policy
+from store.database.connections import writing
+from store.hints.hint_log import audit_page, close_hint, read_hint, save_hint
+from store.records.hint import Hint
 
 from .cluster import HOUR, NOW, hint
 from .receivers import put, state_of
@@ -37,7 +36,7 @@ def second(engine: sa.Engine, first: Word, then: Callable[[], Any]) -> Any:
     def work() -> None:
         try:
             answers.append(then())
-        except VerdictError as error:
+        except RequestRefusedError as error:
             answers.append(error)
 
     thread = threading.Thread(target=work)
@@ -140,7 +139,7 @@ def test_yes_to_what_was_withdrawn_meanwhile_is_refused(postgres_engine: sa.Engi
     """Of two people the first is heard, and the second is told."""
     put(postgres_engine, hint("a", state="proposed"))
     error = second(postgres_engine, end_by_person, said(postgres_engine, yes_by_person))
-    assert isinstance(error, VerdictError)
+    assert isinstance(error, RequestRefusedError)
     assert "has ended" in str(error)
     assert state_of(postgres_engine) == "withdrawn"
 

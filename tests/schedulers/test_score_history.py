@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from schedulers.score_history import ScoreHistory
+from schedulers.policy.fact_queries import ScoreHistory
 
 from .cluster import HOUR, NOW
 

@@ -18,14 +18,20 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from schedulers.controls import reset_breaker, set_switch
-from schedulers.facts import HOLDING
-from schedulers.settings import Mode, Policy, Stop
-from schedulers.verdict import VerdictError, approve, release_node, withdraw
-from store.database import writing
-from store.hint import OPEN_STATES
-from store.hint_log import read_hints
-from store.trips import newest_trips
+from schedulers.lifecycle.operator_actions import (
+    RequestRefusedError,
+    approve,
+    release_node,
+    reset_breaker,
+    set_switch,
+    withdraw,
+)
+from schedulers.policy.facts import HOLDING
+from schedulers.policy.settings import Mode, Policy, Stop
+from store.database.connections import writing
+from store.hints.hint_log import read_hints
+from store.hints.stops import newest_trips
+from store.records.hint import OPEN_STATES
 
 from . import model_draws as draws
 from .hint_judge import HOUR, Judge
@@ -199,7 +205,7 @@ class Hints(RuleBasedStateMachine):
         with writing(self.engine).begin() as connection:
             found = sorted(read_hints(connection, states=OPEN_STATES), key=lambda hint: hint.action not in HOLDING)
             for hint in found if word == "approve all" else found[which % len(found) :][:1] if found else []:
-                with suppress(VerdictError):
+                with suppress(RequestRefusedError):
                     if word.startswith("approve"):
                         approve(connection, hint.id, judge.now, "alice", judge.policy.mode)
                     elif word == "withdraw":

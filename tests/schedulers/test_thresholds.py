@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedulers.settings import Costs, Thresholds
-from schedulers.thresholds import Steps, avoid_pays_from, failure_gpu_h, move_pays_from, save_pays_from, steps
+from schedulers.policy.settings import Costs, Thresholds
+from schedulers.policy.thresholds import (
+    ActionThresholds,
+    avoid_pays_from,
+    failure_gpu_h,
+    move_pays_from,
+    save_pays_from,
+    steps,
+)
 
 COSTS = Costs()
 
@@ -44,11 +51,11 @@ def test_what_costs_nothing_pays_at_once_and_what_wins_nothing_at_certainty_only
 
 def test_a_threshold_that_is_set_holds_and_none_lies_under_watch() -> None:
     """The break-even of a very large job is under 2 %: nothing is asked there until the operator lowers `watch`."""
-    assert steps(Thresholds(avoid=0.3, checkpoint=0.4), COSTS, 10_000, 8) == Steps(0.02, 0.3, 0.4)
+    assert steps(Thresholds(avoid=0.3, checkpoint=0.4), COSTS, 10_000, 8) == ActionThresholds(0.02, 0.3, 0.4)
     assert steps(Thresholds(), COSTS, 10_000, 8).avoid == 0.02
     low = steps(Thresholds(watch=0.001), COSTS, 10_000, 8)
     assert low.avoid == pytest.approx(0.00704)
-    assert steps(Thresholds(watch=0.5), COSTS, 10_000, 8) == Steps(0.5, 0.5, 0.5)
+    assert steps(Thresholds(watch=0.5), COSTS, 10_000, 8) == ActionThresholds(0.5, 0.5, 0.5)
 
 
 @given(

@@ -5,17 +5,17 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
-from schedulers.policy import Decision
-from schedulers.settings import Policy
-from schedulers.turn import run_policy
-from store import schema
-from store.append import append_nodes, append_outages
-from store.database import writing
-from store.hint import Hint
-from store.hint_log import audit_page, read_hints
-from store.marks import HINTS, read_marks
-from store.node import Node
-from store.outage import Outage
+from schedulers.lifecycle.policy_turn import run_policy
+from schedulers.policy.decision import Decision
+from schedulers.policy.settings import Policy
+from store.database.connections import writing
+from store.database.coordination import HINTS, read_marks
+from store.events.append import append_nodes, append_outages
+from store.hints.hint_log import audit_page, read_hints
+from store.records.hint import Hint
+from store.records.node import Node
+from store.records.outage import Outage
+from store.tables import hint_tables, schema
 
 from .cluster import HOUR, NOW
 
@@ -150,7 +150,7 @@ def test_who_acts_on_a_hint_that_has_only_lapsed_sees_it_by_the_mark(any_engine:
     (made,) = hints(any_engine)
     with writing(any_engine).begin() as connection:
         connection.execute(sa.delete(schema.incidents))
-        connection.execute(sa.update(schema.hints).values(valid_until=NOW))
+        connection.execute(sa.update(hint_tables.hints).values(valid_until=NOW))
     assert run_policy(any_engine, POLICY, NOW + HOUR) == Decision()
     with any_engine.connect() as connection:
         assert read_marks(connection).get(HINTS, 0) == before + 1

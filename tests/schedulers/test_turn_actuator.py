@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from schedulers.actuator import Hold, Report, SchedulerAwayError
-from schedulers.settings import Policy
-from schedulers.standing import ABSENT_FOR
-from schedulers.turn_actuator import Acting, Turned, run_actuator
-from schedulers.verdict import withdraw
-from store.database import writing
-from store.hint import Hint
-from store.hint_log import audit_page, read_hint, save_hint
-from store.placements import Placement, placements_of
-from store.switches import switch
+from schedulers.lifecycle.operator_actions import withdraw
+from schedulers.policy.settings import Policy
+from schedulers.reconcile.actuator import Hold, OrderReport, SchedulerAwayError
+from schedulers.reconcile.placement_log import ABSENT_FOR
+from schedulers.reconcile.turn import ActuatorTurnResult, TurnContext, run_actuator
+from store.database.connections import writing
+from store.hints.hint_log import audit_page, read_hint, save_hint
+from store.hints.holds import SchedulerHold, holds_of
+from store.hints.stops import set_kill_switch
+from store.records.hint import Hint
 
 from .cluster import HOUR, NOW, hint
 from .holding import Holding
@@ -37,17 +37,17 @@ class Server:
     keep_on: Callable[[], bool] = lambda: True
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    def turn(self, which: int = 0, seconds: float = 0.0) -> Turned:
+    def turn(self, which: int = 0, seconds: float = 0.0) -> ActuatorTurnResult:
         """One turn of one of the schedulers."""
         self.now += timedelta(seconds=seconds)
         names = tuple(told.name for told in self.told)
-        acting = Acting(self.engine, self.told[which], names, lambda: self.policy, lambda: self.now)
+        acting = TurnContext(self.engine, self.told[which], names, lambda: self.policy, lambda: self.now)
         return run_actuator(acting, lambda: self.keep_on())
 
-    def placements(self, ident: str = "h-a") -> dict[str, Placement]:
+    def placements(self, ident: str = "h-a") -> dict[str, SchedulerHold]:
         """A hint's placements by scheduler."""
         with self.engine.connect() as connection:
-            return {each.scheduler: each for each in placements_of(connection, [ident]).get(ident, [])}
+            return {each.scheduler: each for each in holds_of(connection, [ident]).get(ident, [])}
 
     def states(self, ident: str = "h-a") -> tuple[str, ...]:
         """The hint's state, then those of its placements."""
@@ -170,7 +170,7 @@ def test_a_hint_is_confirmed_by_all_that_know_the_node(any_engine: sa.Engine) ->
     put(any_engine, *(hint(node, state="approved") for node in "abc"))
     slurm, kube = Holding.of("a", "b", "c"), Holding.of("b", "c", name="kube")
     kube.person("b", "maintenance")
-    kube.answers["c"] = Report("c", "refused", "nothing for that")
+    kube.answers["c"] = OrderReport("c", "refused", "nothing for that")
     server = Server(any_engine, (slurm, kube))
     server.turn(1)
     assert [server.states(f"h-{node}") for node in "abc"] == [
@@ -221,7 +221,7 @@ def test_a_new_hold_is_stopped_by_the_switch_also_when_it_was_planned_before(any
     def keep_on() -> bool:
         acting_checks.append(1)
         with writing(any_engine).begin() as connection:
-            switch(connection, "holds", "enough", NOW, "alice")
+            set_kill_switch(connection, "holds", "enough", NOW, "alice")
         return True
 
     server.keep_on = keep_on
@@ -231,7 +231,7 @@ def test_a_new_hold_is_stopped_by_the_switch_also_when_it_was_planned_before(any
     server.turn(seconds=5)
     assert told.got == []
     with writing(any_engine).begin() as connection:
-        switch(connection, "none", "go on", NOW, "alice")
+        set_kill_switch(connection, "none", "go on", NOW, "alice")
     server.turn()
     assert told.actions() == ["cordon a"]
 
@@ -243,7 +243,7 @@ def test_the_switch_lets_releases_go_on_or_not(any_engine: sa.Engine, stop: str,
     server.turn()
     end(any_engine)
     with writing(any_engine).begin() as connection:
-        switch(connection, stop, "enough", NOW, "alice")
+        set_kill_switch(connection, stop, "enough", NOW, "alice")
     server.turn()
     assert server.states() == ("withdrawn", released)
 
@@ -419,7 +419,7 @@ def test_a_job_is_asked_again_where_the_scheduler_says_later(
 ) -> None:
     """Not one that it does not know, and not while the switch is set."""
     server = one(any_engine, job("requeue"))
-    server.told[0].jobs["77"] = Report("77", result)
+    server.told[0].jobs["77"] = OrderReport("77", result)
     server.turn()
     assert server.states("j-1") == ("approved", state)
     server.policy = replace(ACT, stop="holds")
@@ -441,12 +441,12 @@ def test_an_undoing_wins_over_a_renewal_at_the_same_moment(
     any_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The hint is read again until it has ended."""
-    import schedulers.placed
+    from schedulers.reconcile import placement_log
 
     server = one(any_engine, hint("a", state="approved"))
     server.turn()
     server.told[0].person("a", None)
-    real, renewed = schedulers.placed.close_hint, []
+    real, renewed = placement_log.close_hint, []
 
     def renewing(connection: sa.Connection, current: Hint, *rest: Any) -> Hint:
         if not renewed:
@@ -454,6 +454,6 @@ def test_an_undoing_wins_over_a_renewal_at_the_same_moment(
             save_hint(connection, replace(current, valid_until=current.valid_until + HOUR), NOW, {})
         return real(connection, current, *rest)
 
-    monkeypatch.setattr(schedulers.placed, "close_hint", renewing)
+    monkeypatch.setattr(placement_log, "close_hint", renewing)
     server.turn()
     assert server.states() == ("withdrawn", "undone")

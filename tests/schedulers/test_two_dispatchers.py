@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from schedulers.dispatch import RETRY_S, Dispatch, run_dispatch
-from schedulers.verdict import withdraw
-from store.database import writing
-from store.hint_log import audit_page, close_hint, read_hint
+from schedulers.lifecycle.operator_actions import withdraw
+from schedulers.reconcile.dispatch import RETRY_S, Dispatch, run_dispatch
+from store.database.connections import writing
+from store.hints.hint_log import audit_page, close_hint, read_hint
 
 from .cluster import HOUR, NOW, hint
 from .receivers import BUSY, DELIVERED, Scripted, outcomes_of, put, rows_of, state_of, turn

@@ -17,12 +17,18 @@ import pytest
 import sqlalchemy as sa
 from real.patience import patience
 
-from schedulers.settings import Release
-from schedulers.validation import Validator
-from store.database import writing
-from store.hint import Hint
-from store.hint_log import audit_page, change_state, read_hint, save_hint
-from store.validations import Validation, begin_validation, report_validation, unfinished, validations_of
+from schedulers.lifecycle.validation import Validator
+from schedulers.policy.settings import Release
+from store.database.connections import writing
+from store.hints.hint_log import audit_page, change_state, read_hint, save_hint
+from store.hints.validations import (
+    Validation,
+    begin_validation,
+    report_validation,
+    unfinished,
+    validations_of,
+)
+from store.records.hint import Hint
 
 from .cluster import HOUR, NOW, hint
 
@@ -268,8 +274,8 @@ def test_a_server_that_is_killed_takes_its_tests_along(tmp_path: Path) -> None:
     script = f"sleep 1000 & echo $! $$ > {tmp_path}/p; mv {tmp_path}/p {tmp_path}/pids; wait"
     program = (
         "import subprocess, sys, time\n"
-        "subprocess.Popen([sys.executable, '-P', '-m', 'schedulers.watched_test', '1000', 'sh', '-c', sys.argv[1]],"
-        " stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        "words = ['-P', '-m', 'schedulers.lifecycle.validation_process', '1000', 'sh', '-c', sys.argv[1]]\n"
+        "subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
         "time.sleep(1000)\n"
     )
     with subprocess.Popen([sys.executable, "-P", "-c", program, script]) as server:
@@ -290,7 +296,9 @@ def test_the_watcher_tells_in_json() -> None:
 def _watched(*words: str) -> Any:
     """What the watcher prints of a test; its input stays open until it has."""
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "schedulers.watched_test", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-P", "-m", "schedulers.lifecycle.validation_process", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as watcher:
         assert watcher.stdout is not None
         return json.loads(watcher.stdout.read())

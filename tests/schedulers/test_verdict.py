@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from schedulers.facts import Inputs, NodeFacts
-from schedulers.policy import decide
-from schedulers.settings import Policy
-from schedulers.verdict import VerdictError, approve, release_node, withdraw
-from store.database import writing
-from store.hint_log import approve_hint, audit_page, read_hint, recent_hints
+from schedulers.lifecycle.operator_actions import RequestRefusedError, approve, release_node, withdraw
+from schedulers.policy.decision import decide
+from schedulers.policy.facts import Inputs, NodeFacts
+from schedulers.policy.settings import Policy
+from store.database.connections import writing
+from store.hints.hint_log import approve_hint, audit_page, read_hint, recent_hints
 
 from .cluster import HOUR, NOW, fault, hint
 from .receivers import put, state_of
@@ -37,7 +37,7 @@ def actors(engine: sa.Engine) -> list[str]:
 def test_what_cannot_be_approved_is_said_and_left(engine: sa.Engine, state: Any, mode: Any, words: str) -> None:
     """The sentence names why; nothing is written."""
     put(engine, hint("a", state=state))
-    with writing(engine).begin() as connection, pytest.raises(VerdictError, match=words) as caught:
+    with writing(engine).begin() as connection, pytest.raises(RequestRefusedError, match=words) as caught:
         approve(connection, "h-a", NOW, "alice", mode)
     assert caught.value.known
     assert (state_of(engine), actors(engine)) == (state, ["policy"])
@@ -48,7 +48,7 @@ def test_a_proposal_lapses_at_its_very_end(engine: sa.Engine) -> None:
     put(engine, hint("a", state="proposed"))
     end = hint("a").valid_until
     with writing(engine).begin() as connection:
-        with pytest.raises(VerdictError, match="has lapsed"):
+        with pytest.raises(RequestRefusedError, match="has lapsed"):
             approve(connection, "h-a", end, "alice", "approve")
         assert approve(connection, "h-a", end - timedelta(seconds=1), "alice", "approve").state == "approved"
 
@@ -100,7 +100,7 @@ def test_the_first_to_withdraw_is_the_one_who_did(engine: sa.Engine) -> None:
 @pytest.mark.parametrize("verdict", [withdraw, lambda c, i, n, w: approve(c, i, n, w, "act")])
 def test_an_id_that_nobody_gave_is_not_known(engine: sa.Engine, verdict: Any) -> None:
     """So that the API can answer 404, not 409."""
-    with writing(engine).begin() as connection, pytest.raises(VerdictError, match="'nope'") as caught:
+    with writing(engine).begin() as connection, pytest.raises(RequestRefusedError, match="'nope'") as caught:
         verdict(connection, "nope", NOW, "alice")
     assert not caught.value.known
 
@@ -113,7 +113,7 @@ def test_a_release_ends_what_is_open_of_the_node_and_nothing_else(engine: sa.Eng
         assert [one.id for one in release_node(connection, "a", NOW, "alice")] == ["h-a"]
         assert read_hint(connection, "h-old") == older
     assert state_of(engine, "h-b") == "sent"
-    with writing(engine).begin() as connection, pytest.raises(VerdictError, match="no open hint of ours"):
+    with writing(engine).begin() as connection, pytest.raises(RequestRefusedError, match="no open hint of ours"):
         release_node(connection, "a", NOW, "alice")
 
 

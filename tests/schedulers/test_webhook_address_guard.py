@@ -13,11 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from real.patience import patience
 
-from schedulers.settings import WebhookSettings
 from schedulers.webhooks import post as post_module
-from schedulers.webhooks.address_guard import METADATA, AddressRefusedError, Guard, is_literal, networks, permitted
-from schedulers.webhooks.webhook import Webhook
-from store.outbox import Delivery
+from schedulers.webhooks.post import (
+    METADATA,
+    AddressGuard,
+    AddressRefusedError,
+    is_literal,
+    networks,
+    permitted,
+)
+from schedulers.webhooks.webhook import Webhook, WebhookSettings
+from store.hints.outbox import Delivery
 
 from .cluster import NOW
 from .http_receiver import receiving
@@ -46,7 +52,7 @@ def resolving(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]
 
 def why_not(text: str, **guard: Any) -> str | None:
     """What the guard says of an address."""
-    return Guard(**guard).why_not(ipaddress.ip_address(text))
+    return AddressGuard(**guard).why_not(ipaddress.ip_address(text))
 
 
 @pytest.mark.parametrize(
@@ -99,12 +105,12 @@ def test_private_networks_take_a_certificate_or_a_word(address: str) -> None:
 @given(st.ip_addresses())
 def test_every_address_is_judged(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
     """What is not global is never let pass for its name alone; nothing crashes."""
-    verdict = Guard().why_not(address)
+    verdict = AddressGuard().why_not(address)
     if address in METADATA or address.is_loopback or address.is_link_local or address.is_multicast:
         assert verdict is not None
     if isinstance(address, ipaddress.IPv4Address):
         mapped = ipaddress.IPv6Address(f"::ffff:{address}")
-        assert Guard().why_not(mapped) == verdict
+        assert AddressGuard().why_not(mapped) == verdict
 
 
 @pytest.mark.parametrize(
@@ -122,7 +128,7 @@ def test_what_counts_as_an_address_in_the_url(host: str, literal: bool) -> None:
 def test_an_address_in_disguise_is_refused() -> None:
     """The resolver takes 127.1 for 127.0.0.1."""
     with pytest.raises(AddressRefusedError, match="loopback"):
-        permitted("127.1", 80, Guard())
+        permitted("127.1", 80, AddressGuard())
 
 
 def test_a_name_is_resolved_once_and_that_address_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

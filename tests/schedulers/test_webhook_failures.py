@@ -10,9 +10,8 @@ import pytest
 import sqlalchemy as sa
 from real.patience import patience
 
-from schedulers.settings import WebhookSettings
-from schedulers.webhooks.webhook import Webhook, judge
-from store.outbox import Delivery
+from schedulers.webhooks.webhook import Webhook, WebhookSettings, judge
+from store.hints.outbox import Delivery
 
 from .cluster import NOW, hint
 from .receivers import Scripted, put, rows_of, turn

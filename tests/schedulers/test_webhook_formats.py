@@ -14,14 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from real.patience import patience
 
-from schedulers.outgoing import delivery_of
-from schedulers.settings import WebhookSettings
+from schedulers.reconcile.delivery import delivery_of
 from schedulers.webhooks.format import LOUD_ACTIONS
-from schedulers.webhooks.formats.registry import FORMATS
 from schedulers.webhooks.formats.template import TemplateError
 from schedulers.webhooks.signature import SecretError
-from schedulers.webhooks.webhook import Webhook
-from store.hint import Hint
+from schedulers.webhooks.webhook import FORMATS, Webhook, WebhookSettings
+from store.records.hint import Hint
 
 from .http_receiver import Receiver, receiving
 

@@ -8,11 +8,9 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from schedulers.settings import WebhookSettings
-from schedulers.webhooks.address_guard import Guard
-from schedulers.webhooks.post import MAX_ANSWER_BYTES, Message, Way, post
-from schedulers.webhooks.webhook import Webhook
-from store.outbox import Delivery
+from schedulers.webhooks.post import MAX_ANSWER_BYTES, AddressGuard, ReceiverRoute, WebhookMessage, post
+from schedulers.webhooks.webhook import Webhook, WebhookSettings
+from store.hints.outbox import Delivery
 
 from .cluster import NOW
 from .http_receiver import receiving
@@ -67,7 +65,7 @@ def test_of_an_endless_answer_the_beginning_is_read() -> None:
             connection.sendall(b"x" * 65_536)
 
     with serving(speak) as url:
-        answer = post(Way(url, Guard(literal=True), 60.0), Message(b"{}"))
+        answer = post(ReceiverRoute(url, AddressGuard(literal=True), 60.0), WebhookMessage(b"{}"))
     assert (answer.status, len(answer.body)) == (200, MAX_ANSWER_BYTES)
 
 

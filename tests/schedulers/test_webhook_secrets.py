@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from schedulers.settings import WebhookSettings
-from schedulers.webhooks.secret_source import SecretSource
-from schedulers.webhooks.signature import SecretError, key_of, signed_headers
-from schedulers.webhooks.webhook import Webhook
-from store.outbox import Delivery
+from schedulers.webhooks.signature import SecretError, SecretSource, key_of, signed_headers
+from schedulers.webhooks.webhook import Webhook, WebhookSettings
+from store.hints.outbox import Delivery
 
 from .cluster import NOW
 from .http_receiver import receiving

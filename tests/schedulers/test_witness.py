@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedulers.witness import FAMILY, corroborated
-from store.signs import Sign
-from store.sources import DETECTORS, NO_FAULT
+from schedulers.policy.facts import FAMILY, corroborated
+from store.nodes.node_states import FaultSign
+from store.records.event_sources import DETECTORS, NO_FAULT
 
 from .cluster import sign
 
@@ -60,7 +60,7 @@ def test_they_must_be_close_and_the_newest_pair_counts() -> None:
 
 
 def test_no_relay_and_nothing_that_reports_no_faults_has_a_family() -> None:
-    """`store/sources.py` says who repeats others; a node health check tries the machine itself."""
+    """`store/records/event_sources.py` says who repeats others; a node health check tries the machine itself."""
     assert not set(FAMILY) & (DETECTORS - {"nhc"})
     assert not set(FAMILY) & NO_FAULT
 
@@ -76,7 +76,7 @@ SIGNS = st.builds(
 
 
 @given(signs=st.lists(SIGNS, max_size=12), within_s=st.floats(0, 1e5))
-def test_a_pair_is_two_independent_errors_whatever_comes(signs: list[Sign], within_s: float) -> None:
+def test_a_pair_is_two_independent_errors_whatever_comes(signs: list[FaultSign], within_s: float) -> None:
     """And where one is found, more time finds one, too."""
     found = corroborated(signs, within_s)
     if found is None:

@@ -10,20 +10,20 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from parsers.ibnetdiscover import links
-from parsers.parser import Context, ParseError, parse
+from parsers.formats.ibnetdiscover import links
 from parsers.registry import PARSERS
-from simulator.archive import write_archive
-from simulator.cluster import Cluster, simulate
-from simulator.settings import Settings
-from store.event import Event, parse_time
-from store.hostlist import expand
-from store.outage import outage_from_event
-from store.telemetry import COUNTERS, GAUGES
+from parsers.text.parser import Context, ParseError, parse
+from simulator.output.archive import write_archive
+from simulator.simulation import SimulatedCluster, simulate
+from simulator.site import SimulationSettings
+from store.records.event import Event, parse_time
+from store.records.hostlist import expand
+from store.records.outage import outage_from_event
+from store.records.telemetry import COUNTERS, GAUGES
 
 
 @pytest.fixture(scope="module")
-def archive(small: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def archive(small: SimulatedCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The whole archive of the small cluster."""
     folder = tmp_path_factory.mktemp("small") / "archive"
     write_archive(small, folder)
@@ -57,7 +57,7 @@ def rows(path: Path, separator: str) -> Iterator[dict[str, str]]:
         yield from csv.DictReader(lines, delimiter=separator)
 
 
-def test_every_part_is_there(archive: Path, small: Cluster) -> None:
+def test_every_part_is_there(archive: Path, small: SimulatedCluster) -> None:
     """As DESIGN draws it."""
     names = {str(path.relative_to(archive)) for path in archive.rglob("*")}
     assert {"nodes.csv", "jobs.csv", "outages.csv", "fabric/opensm.log", "fabric/ibnetdiscover.txt"} <= names
@@ -66,13 +66,13 @@ def test_every_part_is_there(archive: Path, small: Cluster) -> None:
     assert len(list((archive / "kernel").iterdir())) == small.layout.nodes
 
 
-def test_the_same_seed_writes_the_same_bytes(archive: Path, small: Cluster, tmp_path: Path) -> None:
+def test_the_same_seed_writes_the_same_bytes(archive: Path, small: SimulatedCluster, tmp_path: Path) -> None:
     """Every file, telemetry too."""
     write_archive(simulate(small.settings), tmp_path)
     assert digests(tmp_path) == digests(archive)
 
 
-def test_kernel_lines_parse_to_what_the_trace_holds(archive: Path, small: Cluster) -> None:
+def test_kernel_lines_parse_to_what_the_trace_holds(archive: Path, small: SimulatedCluster) -> None:
     """Each Xid with its code, GPU, node and time; noise gives nothing."""
     expected = Counter(
         (small.settings.moment(line.time_ms), small.layout.names[line.node], line.xid[1])
@@ -85,7 +85,7 @@ def test_kernel_lines_parse_to_what_the_trace_holds(archive: Path, small: Cluste
     assert all(e.device.pci for e in found if e.kind == "xid")
 
 
-def test_the_fabric_log_tells_every_loss(archive: Path, small: Cluster) -> None:
+def test_the_fabric_log_tells_every_loss(archive: Path, small: SimulatedCluster) -> None:
     """A port removed and discovered again, of the right host, at the right moment of the right year."""
     events = decoded(archive / "fabric" / "opensm.log", "opensm")
     removed = Counter((e.time, e.node) for e in events if e.kind == "port_removed" and e.node)
@@ -96,7 +96,7 @@ def test_the_fabric_log_tells_every_loss(archive: Path, small: Cluster) -> None:
     assert sum(e.kind == "port_discovered" for e in events) == back
 
 
-def test_the_topology_names_every_host_once(archive: Path, small: Cluster) -> None:
+def test_the_topology_names_every_host_once(archive: Path, small: SimulatedCluster) -> None:
     """On the leaf that nodes.csv says."""
     text = (archive / "fabric" / "ibnetdiscover.txt").read_text(encoding="utf-8")
     cables = list(links(text.splitlines()))
@@ -105,7 +105,7 @@ def test_the_topology_names_every_host_once(archive: Path, small: Cluster) -> No
     assert sum(cable["peer_type"] == "switch" for cable in cables) == 2 * small.layout.leaves * small.layout.spines
 
 
-def test_training_lines_parse_to_the_steps(archive: Path, small: Cluster) -> None:
+def test_training_lines_parse_to_the_steps(archive: Path, small: SimulatedCluster) -> None:
     """As many iterations, saves and loads as were simulated, each with its length."""
     for run in small.runs:
         events = decoded(archive / "training" / f"{run.name}.log", "training")
@@ -123,7 +123,7 @@ def test_training_lines_parse_to_the_steps(archive: Path, small: Cluster) -> Non
         assert [e.time for e in lines] == [small.settings.moment(s.end_ms) for s in steps if s.kind == "iteration"]
 
 
-def test_jobs_parse_to_the_attempts(archive: Path, small: Cluster) -> None:
+def test_jobs_parse_to_the_attempts(archive: Path, small: SimulatedCluster) -> None:
     """One row an attempt, its hosts in Slurm's short form."""
     events = decoded(archive / "jobs.csv", "sacct")
     attempts = [attempt for run in small.runs for attempt in run.attempts]
@@ -133,7 +133,7 @@ def test_jobs_parse_to_the_attempts(archive: Path, small: Cluster) -> None:
         assert parse_time(str(event.attributes["end"])) == small.settings.moment(attempt.end_ms)
 
 
-def test_outages_are_classed_as_they_were_meant(archive: Path, small: Cluster) -> None:
+def test_outages_are_classed_as_they_were_meant(archive: Path, small: SimulatedCluster) -> None:
     """Planned work is planned; a failure is none, and of its class's cause."""
     found = [outage_from_event(event) for event in decoded(archive / "outages.csv", "sacctmgr")]
     unplanned = {(outage.node, outage.start): outage for outage in found if not outage.planned}
@@ -155,7 +155,7 @@ def test_telemetry_has_the_columns_of_dcgm(archive: Path) -> None:
     assert frame["DCGM_FI_DEV_GPU_TEMP"].between(15, 110).all()
 
 
-def test_nodes_that_join_later_are_silent_before(archive: Path, small: Cluster) -> None:
+def test_nodes_that_join_later_are_silent_before(archive: Path, small: SimulatedCluster) -> None:
     """No telemetry, no line, no job before `in_service_since`."""
     since = {row["node"]: parse_time(row["in_service_since"]) for row in rows(archive / "nodes.csv", ",")}
     late = {node for node, moment in since.items() if moment > small.settings.start}
@@ -168,7 +168,7 @@ def test_nodes_that_join_later_are_silent_before(archive: Path, small: Cluster) 
     assert not set(first["node"]) & late
 
 
-def test_until_cuts_every_part(small: Cluster, archive: Path, tmp_path: Path) -> None:
+def test_until_cuts_every_part(small: SimulatedCluster, archive: Path, tmp_path: Path) -> None:
     """Only what had been written by then; what runs is running, what is out is out."""
     attempt = next(a for run in small.runs for a in run.attempts if a.end_ms - a.start_ms > 7_200_000)
     until = small.settings.moment(attempt.start_ms + 3_600_000)
@@ -184,7 +184,7 @@ def test_until_cuts_every_part(small: Cluster, archive: Path, tmp_path: Path) ->
     assert until - timedelta(hours=1) < newest <= until
 
 
-def test_an_open_outage_is_unknown_at_its_end(small: Cluster, tmp_path: Path) -> None:
+def test_an_open_outage_is_unknown_at_its_end(small: SimulatedCluster, tmp_path: Path) -> None:
     """As sacctmgr prints it."""
     failure = small.outages[0]
     write_archive(small, tmp_path, small.settings.moment(failure.start_ms + 1000))
@@ -192,7 +192,7 @@ def test_an_open_outage_is_unknown_at_its_end(small: Cluster, tmp_path: Path) ->
     assert row["TimeEnd"] == "Unknown"
 
 
-def test_a_cut_before_the_beginning_is_an_empty_archive(small: Cluster, tmp_path: Path) -> None:
+def test_a_cut_before_the_beginning_is_an_empty_archive(small: SimulatedCluster, tmp_path: Path) -> None:
     """Headers and the first sample, no job, no outage."""
     write_archive(small, tmp_path, datetime(2020, 1, 1, tzinfo=UTC))
     assert not list(rows(tmp_path / "jobs.csv", "|"))
@@ -202,7 +202,7 @@ def test_a_cut_before_the_beginning_is_an_empty_archive(small: Cluster, tmp_path
 
 def test_another_start_moves_every_time(tmp_path: Path) -> None:
     """The opensm log's file bears the year that its lines do not."""
-    settings = Settings(nodes=8, days=2, seed=1, start=datetime(2023, 5, 1, tzinfo=UTC))
+    settings = SimulationSettings(nodes=8, days=2, seed=1, start=datetime(2023, 5, 1, tzinfo=UTC))
     write_archive(simulate(settings), tmp_path)
     stamp = datetime.fromtimestamp((tmp_path / "fabric" / "opensm.log").stat().st_mtime, UTC)
     assert stamp.year == 2023

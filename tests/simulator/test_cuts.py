@@ -11,17 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from simulated import SIZES, cluster_of, events_in, lines_in
 
-from simulator.archive import jobs, outages, write_archive, write_telemetry
-from simulator.cluster import Cluster
-from simulator.replay import Entry, entries
-from simulator.settings import DAY_MS, HOUR_MS
-from simulator.slurm import EVENT_HEADER, SACCT_HEADER
-from simulator.telemetry import snapshots
+from simulator.output.archive import OutputLine, entries, jobs, outages, write_archive, write_telemetry
+from simulator.output.slurm import EVENT_HEADER, SACCT_HEADER
+from simulator.output.telemetry import snapshots
+from simulator.simulation import SimulatedCluster
+from simulator.site import DAY_MS, HOUR_MS
 
 SHARE = some.floats(0, 1)
 
 
-def moments_of_interest(cluster: Cluster) -> list[int]:
+def moments_of_interest(cluster: SimulatedCluster) -> list[int]:
     """Where something begins or ends: the very millisecond, and those beside it."""
     times = [0, cluster.settings.length_ms, cluster.roll_ms]
     for run in cluster.runs:
@@ -34,9 +33,9 @@ def moments_of_interest(cluster: Cluster) -> list[int]:
     return sorted({min(max(time + beside, 0), whole) for time in times for beside in (-1, 0, 1)})
 
 
-def told(cluster: Cluster, until_ms: int) -> dict[str, list[Entry]]:
+def told(cluster: SimulatedCluster, until_ms: int) -> dict[str, list[OutputLine]]:
     """What is told after a moment, by target, without headers."""
-    found: dict[str, list[Entry]] = {}
+    found: dict[str, list[OutputLine]] = {}
     for entry in entries(cluster, cluster.settings.moment(until_ms)):
         if entry.text not in (SACCT_HEADER, EVENT_HEADER):
             found.setdefault(entry.target, []).append(entry)
@@ -76,7 +75,7 @@ def test_a_row_that_is_told_is_news(size: tuple[int, int, int]) -> None:
             assert not set(rows) & set(before)
 
 
-def check_lines(cluster: Cluster, until_ms: int, folder: Path) -> None:
+def check_lines(cluster: SimulatedCluster, until_ms: int, folder: Path) -> None:
     """Kernel, fabric and training: the lines before and after a cut are the lines of the whole."""
     write_archive(cluster, folder, cluster.settings.moment(until_ms))
     after, everything = told(cluster, until_ms), told(cluster, -1)

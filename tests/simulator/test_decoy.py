@@ -5,17 +5,16 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from simulator.availability import Availability
-from simulator.cluster import Cluster
-from simulator.decoy import Stage, leave_decoys
-from simulator.fault import Drain
-from simulator.layout import GPUS
-from simulator.settings import DAY_MS
-from simulator.trace import Trace
+from simulator.faults.decoy import DecoyContext, leave_decoys
+from simulator.faults.fault import PlannedDrain
+from simulator.faults.hazard import Availability
+from simulator.faults.trace import Trace
+from simulator.simulation import SimulatedCluster
+from simulator.site import DAY_MS, GPUS
 
 
 @pytest.fixture(scope="module")
-def decoys(large: Cluster) -> Trace:
+def decoys(large: SimulatedCluster) -> Trace:
     """Decoys alone, around the failures of the large cluster."""
     availability = Availability(large.layout, large.outages)
     for drain in large.drains:
@@ -23,13 +22,15 @@ def decoys(large: Cluster) -> Trace:
     trace = Trace()
     rng = np.random.default_rng(7)
     leave_decoys(
-        Stage(large.settings, large.layout, large.parameters, availability, rng, trace, large.hazard.rate.mean(axis=0))
+        DecoyContext(
+            large.settings, large.layout, large.parameters, availability, rng, trace, large.hazard.rate.mean(axis=0)
+        )
     )
     trace.sort()
     return trace
 
 
-def test_about_a_twentieth_of_the_gpus_shows_single_bit_errors(decoys: Trace, large: Cluster) -> None:
+def test_about_a_twentieth_of_the_gpus_shows_single_bit_errors(decoys: Trace, large: SimulatedCluster) -> None:
     """FIELD D5: about 5 %; one-off counts come on top."""
     counts = Counter((c.node, c.gpu) for c in decoys.counts if c.counter == "ecc_sbe")
     active = sum(number >= 5 for number in counts.values())
@@ -51,7 +52,7 @@ def test_application_faults_are_none_of_the_machine(decoys: Trace) -> None:
             assert not line.confounds
 
 
-def test_a_few_links_flap_most(decoys: Trace, large: Cluster) -> None:
+def test_a_few_links_flap_most(decoys: Trace, large: SimulatedCluster) -> None:
     """FIELD D4: chronic flappers, 0.5-2 % of links."""
     flaps = sorted(Counter(loss.node for loss in decoys.links).values(), reverse=True)
     top = round(0.02 * large.layout.nodes)
@@ -75,7 +76,7 @@ def test_every_kind_of_decoy_is_there(decoys: Trace) -> None:
     assert any(line.xid is None and "NVRM" not in line.text and "SXid" not in line.text for line in decoys.kernel)
 
 
-def test_a_node_that_is_out_gives_no_decoy(decoys: Trace, large: Cluster) -> None:
+def test_a_node_that_is_out_gives_no_decoy(decoys: Trace, large: SimulatedCluster) -> None:
     """Its log is still, its port is down already."""
     availability = Availability(large.layout, large.outages)
     for loss in decoys.links:
@@ -89,10 +90,10 @@ def test_a_node_that_is_out_gives_no_decoy(decoys: Trace, large: Cluster) -> Non
         assert not xids
 
 
-def test_availability_knows_drains_and_newcomers(large: Cluster) -> None:
+def test_availability_knows_drains_and_newcomers(large: SimulatedCluster) -> None:
     """Not usable while drained, not before it joins; the next return is a whole second later."""
     availability = Availability(large.layout, [])
-    availability.add(Drain(3, 5 * DAY_MS, 6 * DAY_MS, "maintenance", "ops"))
+    availability.add(PlannedDrain(3, 5 * DAY_MS, 6 * DAY_MS, "maintenance", "ops"))
     assert availability.usable(3, 5 * DAY_MS - 1)
     assert not availability.usable(3, 5 * DAY_MS)
     assert availability.usable(3, 6 * DAY_MS)

@@ -6,17 +6,16 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from parsers.parser import Context, parse
 from parsers.registry import PARSERS
-from simulator.attempt import Attempt, Run, Step
-from simulator.cluster import Cluster
-from simulator.fabric import ibnetdiscover, opensm_lines
-from simulator.fault import CLASSES, Failure
-from simulator.settings import Settings
-from simulator.trace import LinkLoss
-from simulator.training_log import log_lines
-from simulator.xid import recovery_line, sxid_line, xid_line
-from store.catalog import xid
+from parsers.text.parser import Context, parse
+from simulator.faults.fault import CLASSES, NodeFailure
+from simulator.faults.trace import LinkLoss, recovery_line, sxid_line, xid_line
+from simulator.output.fabric import ibnetdiscover, opensm_lines
+from simulator.output.training_log import log_lines
+from simulator.simulation import SimulatedCluster
+from simulator.site import SimulationSettings
+from simulator.training.attempt import SimulatedAttempt, SimulatedRun, TrainingStep
+from store.records.fault_catalog import xid
 
 # As opensm 3.3.23 wrote them on a simulated fabric (time, thread and numbers replaced).
 OPENSM_FORMS = (
@@ -36,7 +35,7 @@ OPENSM_FORMS = (
 OPENSM_LINE = re.compile(r"[A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d \d{6} \[[0-9A-F]{7}\] 0x\d\d -> (.*)")
 
 
-def test_every_opensm_line_is_of_a_real_form(small: Cluster) -> None:
+def test_every_opensm_line_is_of_a_real_form(small: SimulatedCluster) -> None:
     """Prefix and words."""
     forms = [re.compile(form) for form in OPENSM_FORMS]
     seen = set()
@@ -49,7 +48,7 @@ def test_every_opensm_line_is_of_a_real_form(small: Cluster) -> None:
     assert len(seen) == len(forms)
 
 
-def test_a_loss_is_told_by_the_port_that_was_removed(small: Cluster) -> None:
+def test_a_loss_is_told_by_the_port_that_was_removed(small: SimulatedCluster) -> None:
     """At its very moment; the trap that made the manager look comes just before, the return after."""
     loss = LinkLoss(3_600_000, 3_605_000, 6)
     lines = opensm_lines(small.settings, small.layout, [loss])
@@ -59,13 +58,13 @@ def test_a_loss_is_told_by_the_port_that_was_removed(small: Cluster) -> None:
     assert [time for time, _ in lines] == sorted(time for time, _ in lines)
 
 
-def test_a_port_that_never_comes_back_is_never_discovered(small: Cluster) -> None:
+def test_a_port_that_never_comes_back_is_never_discovered(small: SimulatedCluster) -> None:
     """The archive ends before."""
     loss = LinkLoss(3_600_000, small.settings.length_ms + 1, 6)
     assert not any("Discovered" in text for _, text in opensm_lines(small.settings, small.layout, [loss]))
 
 
-def test_the_topology_has_the_real_forms(small: Cluster) -> None:
+def test_the_topology_has_the_real_forms(small: SimulatedCluster) -> None:
     """Switch blocks with their cables, then the hosts."""
     text = ibnetdiscover(small.settings, small.layout)
     assert re.search(
@@ -108,37 +107,39 @@ def test_recovery_lines_decode(action: int) -> None:
     assert event.attributes["recovery_to"] == f"0x{action}"
 
 
-def broken_run(name: str, variant: int) -> Run:
+def broken_run(name: str, variant: int) -> SimulatedRun:
     """Two intervals, then a fault of a class."""
-    fault = Failure(0, 2, CLASSES[name], 1_150_000, 1_200_000, 0, "reboot", False, 1_150_000, variant, outage=False)
-    steps = [Step("iteration", 160_000, 400_000, 50), Step("iteration", 560_000, 400_000, 100)]
-    attempt = Attempt(1001, "llm", 0, 60_000, (0, 1), 100_000, 0, None, steps, fault, 1_200_000, "FAILED", "1:0")
-    return Run("llm", 0, 2_000_000, [attempt])
+    fault = NodeFailure(0, 2, CLASSES[name], 1_150_000, 1_200_000, 0, "reboot", False, 1_150_000, variant, outage=False)
+    steps = [TrainingStep("iteration", 160_000, 400_000, 50), TrainingStep("iteration", 560_000, 400_000, 100)]
+    attempt = SimulatedAttempt(
+        1001, "llm", 0, 60_000, (0, 1), 100_000, 0, None, steps, fault, 1_200_000, "FAILED", "1:0"
+    )
+    return SimulatedRun("llm", 0, 2_000_000, [attempt])
 
 
 @pytest.mark.parametrize(
     ("name", "variant", "error"),
     [("software", 10, "RuntimeError"), ("software", 90, "ValueError"), ("storage", 10, "OSError")],
 )
-def test_an_error_of_the_program_bears_its_time(small: Cluster, name: str, variant: int, error: str) -> None:
+def test_an_error_of_the_program_bears_its_time(small: SimulatedCluster, name: str, variant: int, error: str) -> None:
     """So that the ledger knows when work stopped."""
-    lines = log_lines(Settings(), small.layout, broken_run(name, variant), 50)
+    lines = log_lines(SimulationSettings(), small.layout, broken_run(name, variant), 50)
     events = list(parse(PARSERS["training"].make(Context(run="llm")), [text for _, text in lines]))
     told = [event for event in events if event.kind == "training_error"]
     assert told[0].attributes["error"] == error
     assert told[0].time == datetime(2025, 1, 1, 0, 19, 10, tzinfo=UTC)
 
 
-def test_a_fault_of_the_machine_is_told_by_the_scheduler_alone(small: Cluster) -> None:
+def test_a_fault_of_the_machine_is_told_by_the_scheduler_alone(small: SimulatedCluster) -> None:
     """The program just stops printing."""
-    lines = [text for _, text in log_lines(Settings(), small.layout, broken_run("off_bus", 10), 50)]
+    lines = [text for _, text in log_lines(SimulationSettings(), small.layout, broken_run("off_bus", 10), 50)]
     assert lines[-1] == "slurmstepd: error: *** JOB 1001 ON gpu-001 CANCELLED AT 2025-01-01T00:20:00 ***"
     assert not any("Error" in line for line in lines)
 
 
-def test_a_first_start_says_that_it_loads_nothing(small: Cluster) -> None:
+def test_a_first_start_says_that_it_loads_nothing(small: SimulatedCluster) -> None:
     """Else the first line would cover an unknown number of iterations."""
-    lines = [text for _, text in log_lines(Settings(), small.layout, broken_run("off_bus", 10), 50)]
+    lines = [text for _, text in log_lines(SimulationSettings(), small.layout, broken_run("off_bus", 10), 50)]
     assert any("will not load any checkpoints" in line for line in lines)
     events = parse(PARSERS["training"].make(Context(run="llm")), lines)
     assert [event.attributes["iterations"] for event in events if event.kind == "iteration"] == [50, 50]

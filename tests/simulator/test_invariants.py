@@ -8,16 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from simulated import SIZES, cluster_of
 
-from simulator.accounting import BUCKETS
-from simulator.availability import Availability
-from simulator.cluster import Cluster
-from simulator.fault import CLASSES, Drain
-from simulator.layout import GPUS
-from simulator.settings import DAY_MS, HOUR_MS, MINUTE_MS
-from simulator.telemetry import COUNTER_FIELDS, FIELDS, present, snapshots
-from simulator.truth import goodput, outages
-from store.event import parse_time
-from store.telemetry import COUNTERS, GAUGES
+from simulator.faults.fault import CLASSES, PlannedDrain
+from simulator.faults.hazard import Availability
+from simulator.output.telemetry import COUNTER_FIELDS, FIELDS, present, snapshots
+from simulator.output.truth import goodput, outages
+from simulator.simulation import SimulatedCluster
+from simulator.site import DAY_MS, GPUS, HOUR_MS, MINUTE_MS
+from simulator.training.accounting import BUCKETS
+from store.records.event import parse_time
+from store.records.telemetry import COUNTERS, GAUGES
 
 MANY = settings(max_examples=25)
 Size = tuple[int, int, int]
@@ -211,7 +210,7 @@ def test_the_truth_says_what_the_hidden_state_holds(size: Size) -> None:
         ]
 
 
-def test_failures_concentrate_on_frail_nodes(large: Cluster) -> None:
+def test_failures_concentrate_on_frail_nodes(large: SimulatedCluster) -> None:
     """FIELD D6 and D7: half and more of the failures on the top twentieth of the nodes, most nodes without any."""
     counts = np.bincount([failure.node for failure in large.outages], minlength=large.layout.nodes)
     top = np.sort(counts)[::-1][: large.layout.nodes // 20].sum() / counts.sum()
@@ -227,7 +226,7 @@ def test_availability_ends_and_begins_to_the_millisecond(begin_h: int, hours: in
     """A drain holds from its start to just before its end; `free` and `usable` agree on a moment."""
     cluster = cluster_of(8, 2, 1)
     availability = Availability(cluster.layout, [])
-    availability.add(Drain(3, begin_h * HOUR_MS, (begin_h + hours) * HOUR_MS, "fan", "ops"))
+    availability.add(PlannedDrain(3, begin_h * HOUR_MS, (begin_h + hours) * HOUR_MS, "fan", "ops"))
     at = moment_h * HOUR_MS
     inside = begin_h <= moment_h < begin_h + hours
     assert availability.usable(3, at) != inside

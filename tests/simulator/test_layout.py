@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from parsers.pci import canonical
-from simulator.layout import (
+from parsers.text.pci import canonical
+from simulator.site import (
     GPUS,
     PCI,
+    Parameters,
+    SimulationSettings,
     gpu_uuid,
     hca_guid,
     hca_lid,
@@ -19,21 +21,19 @@ from simulator.layout import (
     spine_guid,
     spine_lid,
 )
-from simulator.parameters import Parameters
-from simulator.settings import Settings
 
 
 @pytest.mark.parametrize(("nodes", "first", "last"), [(8, "gpu-001", "gpu-008"), (1200, "gpu-0001", "gpu-1200")])
 def test_names_are_as_wide_as_the_largest(nodes: int, first: str, last: str) -> None:
     """At least three digits."""
-    layout = lay_out(Settings(nodes=nodes), Parameters(), np.random.default_rng(0))
+    layout = lay_out(SimulationSettings(nodes=nodes), Parameters(), np.random.default_rng(0))
     assert (layout.names[0], layout.names[-1]) == (first, last)
     assert len({len(name) for name in layout.names}) == 1
 
 
 def test_every_guid_and_lid_is_its_own() -> None:
     """Up to the largest cluster that can be simulated."""
-    layout = lay_out(Settings(nodes=10_000), Parameters(), np.random.default_rng(0))
+    layout = lay_out(SimulationSettings(nodes=10_000), Parameters(), np.random.default_rng(0))
     guids = [hca_guid(node) for node in range(layout.nodes)] + [hca_guid(node) + 1 for node in range(layout.nodes)]
     guids += [leaf_guid(leaf) for leaf in range(layout.leaves)] + [spine_guid(spine) for spine in range(layout.spines)]
     assert len(set(guids)) == len(guids)
@@ -64,7 +64,7 @@ def test_pci_addresses_are_canonical_but_for_the_function() -> None:
 
 def test_a_few_nodes_join_later() -> None:
     """In the first part of the archive, at midnight; the others were there before."""
-    layout = lay_out(Settings(nodes=400, days=100), Parameters(), np.random.default_rng(0))
+    layout = lay_out(SimulationSettings(nodes=400, days=100), Parameters(), np.random.default_rng(0))
     late = [since for since in layout.since_ms if since]
     assert len(late) == 24
     assert all(since % 86_400_000 == 0 and since <= 40 * 86_400_000 for since in late)

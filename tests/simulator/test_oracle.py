@@ -5,14 +5,12 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-from simulator.cluster import Cluster
-from simulator.oracle import hidden_scores, oracle
-from simulator.ranking import rank
-from simulator.settings import DAY_MS, HOUR_MS
-from simulator.truth import write_truth
+from simulator.output.truth import hidden_scores, oracle, rank, write_truth
+from simulator.simulation import SimulatedCluster
+from simulator.site import DAY_MS, HOUR_MS
 
 
-def test_the_oracle_ranks_well_and_not_perfectly(large: Cluster) -> None:
+def test_the_oracle_ranks_well_and_not_perfectly(large: SimulatedCluster) -> None:
     """FIELD A3: a model near 0.95 or above would be a leak; the ceiling itself is in that region."""
     for figures in oracle(large)["horizons"].values():
         assert 0.85 < figures["roc_auc"] < 0.985
@@ -20,7 +18,7 @@ def test_the_oracle_ranks_well_and_not_perfectly(large: Cluster) -> None:
         assert figures["recall_at_top"]["0.01"] < figures["recall_at_top"]["0.05"] < 0.95
 
 
-def test_scores_are_probabilities_of_about_the_right_size(large: Cluster) -> None:
+def test_scores_are_probabilities_of_about_the_right_size(large: SimulatedCluster) -> None:
     """Their sum is near the number of positives."""
     for horizon_h in (24, 168):
         scores, labels, moments = hidden_scores(large, horizon_h)
@@ -29,13 +27,13 @@ def test_scores_are_probabilities_of_about_the_right_size(large: Cluster) -> Non
         assert len(scores) == len(labels) == len(moments)
 
 
-def test_only_moments_whose_horizon_is_over_count(large: Cluster) -> None:
+def test_only_moments_whose_horizon_is_over_count(large: SimulatedCluster) -> None:
     """What the archive does not hold is unknown, not negative."""
     _, _, moments = hidden_scores(large, 168)
     assert max(moments) <= large.settings.length_ms - 7 * DAY_MS
 
 
-def test_a_running_precursor_raises_the_score(large: Cluster) -> None:
+def test_a_running_precursor_raises_the_score(large: SimulatedCluster) -> None:
     """The day before a visible failure its node is among the highest."""
     scores, _, moments = (np.array(column) for column in hidden_scores(large, 24))
     failure = next(f for f in large.outages if f.visible and f.fault_ms - f.warning_ms > 3 * DAY_MS < f.fault_ms / 4)
@@ -43,7 +41,7 @@ def test_a_running_precursor_raises_the_score(large: Cluster) -> None:
     assert scores[moments == day].max() > 10 * np.median(scores[moments == day])
 
 
-def test_the_truth_is_written_in_four_files(small: Cluster, tmp_path: Path) -> None:
+def test_the_truth_is_written_in_four_files(small: SimulatedCluster, tmp_path: Path) -> None:
     """Outages, goodput, oracle, parameters."""
     write_truth(small, tmp_path / "truth")
     parts = {path.stem: orjson.loads(path.read_bytes()) for path in (tmp_path / "truth").iterdir()}
@@ -55,7 +53,7 @@ def test_the_truth_is_written_in_four_files(small: Cluster, tmp_path: Path) -> N
     assert parts["parameters"]["parameters"]["frailty_shape"]["source"].startswith("D6")
 
 
-def test_the_goodput_of_the_truth_has_the_ledgers_shape(small: Cluster, tmp_path: Path) -> None:
+def test_the_goodput_of_the_truth_has_the_ledgers_shape(small: SimulatedCluster, tmp_path: Path) -> None:
     """DESIGN section 3; the buckets sum to the wall time."""
     write_truth(small, tmp_path)
     for run in orjson.loads((tmp_path / "goodput.json").read_bytes()):
@@ -67,7 +65,7 @@ def test_the_goodput_of_the_truth_has_the_ledgers_shape(small: Cluster, tmp_path
             assert cut["culprit"]["node"]
 
 
-def test_counting_past_outages_ranks_as_published(large: Cluster) -> None:
+def test_counting_past_outages_ranks_as_published(large: SimulatedCluster) -> None:
     """FIELD A1 and D7: history alone reaches about 0.8, hard to beat; near 0.95 would be an artefact."""
     starts: dict[int, list[int]] = {}
     for failure in large.outages:

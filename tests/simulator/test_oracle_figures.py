@@ -7,15 +7,14 @@ from hypothesis import strategies as some
 from simulated import cluster_of
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from simulator.availability import Availability
-from simulator.cluster import Cluster
-from simulator.oracle import HORIZONS_H, _lead_cdf, hidden_scores, oracle
-from simulator.ranking import TOPS, rank
-from simulator.settings import DAY_MS, HOUR_MS
+from simulator.faults.hazard import Availability
+from simulator.output.truth import HORIZONS_H, TOPS, _lead_cdf, hidden_scores, oracle, rank
+from simulator.simulation import SimulatedCluster
+from simulator.site import DAY_MS, HOUR_MS
 
 
 @pytest.mark.parametrize("horizon_h", HORIZONS_H)
-def test_the_figures_are_scikit_learns_on_the_same_rows(large: Cluster, horizon_h: int) -> None:
+def test_the_figures_are_scikit_learns_on_the_same_rows(large: SimulatedCluster, horizon_h: int) -> None:
     """ROC-AUC, average precision, lift and prevalence of the whole archive."""
     scores, labels, _ = (np.array(column) for column in hidden_scores(large, horizon_h))
     told = oracle(large)["horizons"][str(horizon_h)]
@@ -64,7 +63,7 @@ def test_a_label_is_an_outage_that_begins_within_the_horizon(horizon_h: int) -> 
     assert any(labels)
 
 
-def test_a_longer_horizon_is_never_less_likely(large: Cluster) -> None:
+def test_a_longer_horizon_is_never_less_likely(large: SimulatedCluster) -> None:
     """For the same node and moment."""
     day, _, at = hidden_scores(large, 24)
     week, _, later = hidden_scores(large, 168)
@@ -73,7 +72,7 @@ def test_a_longer_horizon_is_never_less_likely(large: Cluster) -> None:
     assert (np.array(week) >= short - 1e-12).all()
 
 
-def test_a_lead_time_has_its_median_at_one_half(large: Cluster) -> None:
+def test_a_lead_time_has_its_median_at_one_half(large: SimulatedCluster) -> None:
     """Half of a class's precursors last no longer than its median; the share rises with the hours."""
     failure = next(f for f in large.outages if f.visible)
     median_h, _ = failure.kind.lead_h

@@ -1,6 +1,6 @@
 """Every figure says where it comes from."""
 
-from simulator.parameters import Parameters, described
+from simulator.site import Parameters, described
 
 
 def test_every_parameter_names_its_source() -> None:

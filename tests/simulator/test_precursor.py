@@ -5,23 +5,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.fault import CLASSES, FAULT_CLASSES, Failure
-from simulator.precursor import leave_signs
-from simulator.settings import DAY_MS, HOUR_MS
-from simulator.trace import Trace
+from simulator.faults.fault import CLASSES, FAULT_CLASSES, NodeFailure
+from simulator.faults.precursor import leave_signs
+from simulator.faults.trace import Trace
+from simulator.site import DAY_MS, HOUR_MS
 
 FAULT_MS = 10 * DAY_MS
 GPU_CLASSES = ("hbm_ecc", "nvlink", "off_bus", "gsp")
 
 
-def failure(name: str, visible: bool, variant: int = 10, tier: str = "reboot") -> Failure:
+def failure(name: str, visible: bool, variant: int = 10, tier: str = "reboot") -> NodeFailure:
     """One failure on GPU 2 of node 5, its precursors four days long."""
     warning = FAULT_MS - 4 * DAY_MS if visible else FAULT_MS
     start = FAULT_MS + 60_000
-    return Failure(5, 2, CLASSES[name], FAULT_MS, start, 3 * HOUR_MS, tier, visible, warning, variant)
+    return NodeFailure(5, 2, CLASSES[name], FAULT_MS, start, 3 * HOUR_MS, tier, visible, warning, variant)
 
 
-def signs(of: Failure, seed: int = 0) -> Trace:
+def signs(of: NodeFailure, seed: int = 0) -> Trace:
     """What it leaves."""
     trace = Trace()
     leave_signs(of, trace, np.random.default_rng(seed))

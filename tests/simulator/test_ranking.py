@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from simulator.ranking import average_precision, rank, roc_auc
+from simulator.output.truth import average_precision, rank, roc_auc
 
 ROWS = st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=2, max_size=60).filter(
     lambda rows: 0 < sum(label for _, label in rows) < len(rows)

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from simulator.availability import Availability
-from simulator.cluster import Cluster
-from simulator.ranking import rank
-from simulator.settings import DAY_MS
+from simulator.faults.hazard import Availability
+from simulator.output.truth import rank
+from simulator.simulation import SimulatedCluster
+from simulator.site import DAY_MS
 
 WINDOWS_D = (1, 3, 7)
 
 
-def daily(cluster: Cluster) -> dict[str, np.ndarray]:
+def daily(cluster: SimulatedCluster) -> dict[str, np.ndarray]:
     """How many of each sign a node showed on each day, as (days, nodes)."""
     shape = (cluster.settings.days, cluster.layout.nodes)
     counts: dict[str, np.ndarray] = {}
@@ -46,7 +46,7 @@ def before(counts: np.ndarray, window_d: int) -> np.ndarray:
     return np.asarray(total[days] - total[np.maximum(days - window_d, 0)])
 
 
-def history(cluster: Cluster) -> np.ndarray:
+def history(cluster: SimulatedCluster) -> np.ndarray:
     """Past outages of each node, fading by 2 % a day."""
     past = np.zeros((cluster.settings.days, cluster.layout.nodes))
     for failure in cluster.outages:
@@ -55,7 +55,7 @@ def history(cluster: Cluster) -> np.ndarray:
     return past
 
 
-def at_risk(cluster: Cluster) -> tuple[np.ndarray, np.ndarray]:
+def at_risk(cluster: SimulatedCluster) -> tuple[np.ndarray, np.ndarray]:
     """Which (day, node) count, and which of them are followed by an outage within a day."""
     shape = (cluster.settings.days, cluster.layout.nodes)
     availability = Availability(cluster.layout, cluster.outages)
@@ -66,7 +66,7 @@ def at_risk(cluster: Cluster) -> tuple[np.ndarray, np.ndarray]:
     return risk, fails
 
 
-def auc(cluster: Cluster, features: list[np.ndarray]) -> float:
+def auc(cluster: SimulatedCluster, features: list[np.ndarray]) -> float:
     """Learned on the first half, judged on the second."""
     risk, fails = at_risk(cluster)
     rows = np.stack(features, axis=-1)
@@ -83,7 +83,7 @@ def auc(cluster: Cluster, features: list[np.ndarray]) -> float:
 
 
 @pytest.mark.slow
-def test_signs_tell_something_and_history_more(large: Cluster) -> None:
+def test_signs_tell_something_and_history_more(large: SimulatedCluster) -> None:
     """As published; neither is near perfect."""
     counts = daily(large)
     signs = [before(counts[name], window) for name in sorted(counts) for window in WINDOWS_D]
@@ -93,7 +93,7 @@ def test_signs_tell_something_and_history_more(large: Cluster) -> None:
     assert 0.70 < both < 0.90
 
 
-def test_no_single_sign_gives_failures_away(large: Cluster) -> None:
+def test_no_single_sign_gives_failures_away(large: SimulatedCluster) -> None:
     """A column that ranks above 0.8 by itself would be an artefact."""
     risk, fails = at_risk(large)
     for name, values in daily(large).items():

@@ -8,21 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parsers.dcgm import samples
-from parsers.parser import Context, parse
+from parsers.formats.dcgm import samples
 from parsers.registry import PARSERS
-from simulator.archive import write_archive
-from simulator.cluster import Cluster
-from simulator.layout import GPUS
-from simulator.replay import entries, exposition
-from simulator.slurm import EVENT_HEADER, SACCT_HEADER
-from simulator.telemetry import present, snapshots
+from parsers.text.parser import Context, parse
+from simulator.output.archive import entries, exposition, write_archive
+from simulator.output.slurm import EVENT_HEADER, SACCT_HEADER
+from simulator.output.telemetry import present, snapshots
+from simulator.simulation import SimulatedCluster
+from simulator.site import GPUS
 
 BEFORE = timedelta(microseconds=1)
 
 
 @pytest.fixture(scope="module")
-def told(small: Cluster) -> dict[str, list[str]]:
+def told(small: SimulatedCluster) -> dict[str, list[str]]:
     """Everything that is told live, by target."""
     found: dict[str, list[str]] = defaultdict(list)
     for entry in entries(small, small.settings.start - BEFORE):
@@ -30,7 +29,7 @@ def told(small: Cluster) -> dict[str, list[str]]:
     return found
 
 
-def test_entries_come_in_time_order(small: Cluster) -> None:
+def test_entries_come_in_time_order(small: SimulatedCluster) -> None:
     """And none from before `since`."""
     since = small.settings.moment(small.settings.length_ms // 2)
     times = [entry.time for entry in entries(small, since)]
@@ -39,7 +38,7 @@ def test_entries_come_in_time_order(small: Cluster) -> None:
     assert times[-1] <= small.settings.moment(small.settings.length_ms)
 
 
-def test_entries_are_the_archives_lines(small: Cluster, told: dict[str, list[str]], tmp_path: Path) -> None:
+def test_entries_are_the_archives_lines(small: SimulatedCluster, told: dict[str, list[str]], tmp_path: Path) -> None:
     """Kernel, fabric and training: the very lines, each once."""
     write_archive(small, tmp_path)
     kernel = [line for path in (tmp_path / "kernel").iterdir() for line in path.read_text("utf-8").splitlines()]
@@ -54,7 +53,7 @@ def test_entries_are_the_archives_lines(small: Cluster, told: dict[str, list[str
 
 
 def test_a_cut_archive_and_the_entries_after_it_make_the_whole(
-    small: Cluster, told: dict[str, list[str]], tmp_path: Path
+    small: SimulatedCluster, told: dict[str, list[str]], tmp_path: Path
 ) -> None:
     """No line is lost or told twice at the seam."""
     until = small.settings.moment(small.settings.length_ms * 3 // 5)
@@ -71,14 +70,14 @@ def test_scheduler_rows_begin_with_their_header(told: dict[str, list[str]]) -> N
     assert told["sacct"].count(SACCT_HEADER) == 1
 
 
-def test_a_job_is_told_at_its_submit_its_start_and_its_end(small: Cluster, told: dict[str, list[str]]) -> None:
+def test_a_job_is_told_at_its_submit_its_start_and_its_end(small: SimulatedCluster, told: dict[str, list[str]]) -> None:
     """Pending, running, and what became of it."""
     attempt = small.runs[0].attempts[0]
     states = [row.split("|")[2] for row in told["sacct"] if row.startswith(f"{attempt.job_id}|")]
     assert states == ["PENDING", "RUNNING", attempt.state]
 
 
-def test_the_exposition_is_what_telemetry_says(small: Cluster) -> None:
+def test_the_exposition_is_what_telemetry_says(small: SimulatedCluster) -> None:
     """Every GPU that can be sampled, with the archive's values, by the project's own parser."""
     moment_ms = 10 * 86_400_000
     moment = small.settings.moment(moment_ms)
@@ -93,7 +92,7 @@ def test_the_exposition_is_what_telemetry_says(small: Cluster) -> None:
         assert sample.values["ecc_sbe"] == values[5]
 
 
-def test_a_gpu_off_the_bus_is_in_no_exposition(small: Cluster) -> None:
+def test_a_gpu_off_the_bus_is_in_no_exposition(small: SimulatedCluster) -> None:
     """Its rows vanish until the repair, those of its neighbours stay."""
     failure = next(f for f in small.outages if f.kind.name == "off_bus")
     here = present(small, failure.fault_ms + 1)
@@ -101,7 +100,7 @@ def test_a_gpu_off_the_bus_is_in_no_exposition(small: Cluster) -> None:
     assert here[failure.node].sum() >= GPUS - 2 or not here[failure.node].any()
 
 
-def test_every_line_is_readable_line_by_line(small: Cluster, told: dict[str, list[str]]) -> None:
+def test_every_line_is_readable_line_by_line(small: SimulatedCluster, told: dict[str, list[str]]) -> None:
     """As the sidecar reads them: no parser finds one broken."""
     broken: list[str] = []
     for target, lines in told.items():
@@ -111,7 +110,7 @@ def test_every_line_is_readable_line_by_line(small: Cluster, told: dict[str, lis
     assert not broken
 
 
-def test_counters_only_rise_between_resets(small: Cluster) -> None:
+def test_counters_only_rise_between_resets(small: SimulatedCluster) -> None:
     """Hour by hour, unless the node was repaired in between."""
     before = None
     resets = {(time_ms // 3_600_000, node) for time_ms, node in small.trace.resets}

@@ -7,21 +7,32 @@ import pytest
 from hypothesis import given, settings
 from simulated import SIZES, cluster_of, events_of
 
-from parsers.dcgm import samples
-from parsers.ibnetdiscover import links
-from parsers.parser import Context
-from simulator.cluster import simulate
-from simulator.fabric import ibnetdiscover, opensm_lines
-from simulator.kernel_log import kernel_text
-from simulator.layout import GPUS, PCI, gpu_uuid, hca_guid, leaf_guid, leaf_lid, leaf_name, leaf_of, leaf_port
-from simulator.replay import exposition
-from simulator.settings import DAY_MS, HOUR_MS, Settings
-from simulator.slurm import EVENT_HEADER, SACCT_HEADER, drain_row, failure_row, job_row
-from simulator.telemetry import present
-from simulator.training_log import log_lines
-from store.event import format_time, parse_time
-from store.hostlist import expand
-from store.outage import outage_from_event
+from parsers.formats.dcgm import samples
+from parsers.formats.ibnetdiscover import links
+from parsers.text.parser import Context
+from simulator.output.archive import exposition, kernel_text
+from simulator.output.fabric import ibnetdiscover, opensm_lines
+from simulator.output.slurm import EVENT_HEADER, SACCT_HEADER, drain_row, failure_row, job_row
+from simulator.output.telemetry import present
+from simulator.output.training_log import log_lines
+from simulator.simulation import simulate
+from simulator.site import (
+    DAY_MS,
+    GPUS,
+    HOUR_MS,
+    PCI,
+    SimulationSettings,
+    gpu_uuid,
+    hca_guid,
+    leaf_guid,
+    leaf_lid,
+    leaf_name,
+    leaf_of,
+    leaf_port,
+)
+from store.records.event import format_time, parse_time
+from store.records.hostlist import expand
+from store.records.outage import outage_from_event
 
 FEW = settings(max_examples=15)
 
@@ -183,7 +194,7 @@ def test_the_exposition_comes_back_as_the_gpus_that_are_there(size: tuple[int, i
 
 def test_a_fabric_log_over_the_new_year_keeps_its_years() -> None:
     """Its lines bear none: the reader counts back from the file's time."""
-    cluster = simulate(Settings(8, 60, 3, datetime(2024, 12, 1, tzinfo=UTC)))
+    cluster = simulate(SimulationSettings(8, 60, 3, datetime(2024, 12, 1, tzinfo=UTC)))
     lines = [line for _, line in opensm_lines(cluster.settings, cluster.layout, cluster.trace.links)]
     until = cluster.settings.moment(cluster.settings.length_ms)
     found = events_of("opensm", lines, Context(year=until.year, until=until))

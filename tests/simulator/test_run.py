@@ -2,22 +2,22 @@
 
 from itertools import pairwise
 
-from simulator.availability import Availability
-from simulator.cluster import Cluster, simulate
-from simulator.run import plan_runs
-from simulator.settings import DAY_MS, HOUR_MS, Settings
+from simulator.faults.hazard import Availability
+from simulator.simulation import SimulatedCluster, simulate
+from simulator.site import DAY_MS, HOUR_MS, SimulationSettings
+from simulator.training.run import plan_runs
 
 
 def test_long_archives_have_more_runs() -> None:
     """One, two or three; the last ends before the archive does."""
     for days, count in ((10, 1), (30, 2), (120, 3)):
-        runs = plan_runs(Settings(days=days))
+        runs = plan_runs(SimulationSettings(days=days))
         assert len(runs) == count
         assert all(a.stop_ms < b.start_ms for a, b in pairwise(runs))
         assert runs[-1].stop_ms < days * DAY_MS
 
 
-def test_attempts_follow_each_other(large: Cluster) -> None:
+def test_attempts_follow_each_other(large: SimulatedCluster) -> None:
     """Queued again the moment the one before ended."""
     for run in large.runs:
         for before, after in pairwise(run.attempts):
@@ -26,7 +26,7 @@ def test_attempts_follow_each_other(large: Cluster) -> None:
         assert ids == sorted(set(ids))
 
 
-def test_every_time_of_an_attempt_is_a_whole_second(large: Cluster) -> None:
+def test_every_time_of_an_attempt_is_a_whole_second(large: SimulatedCluster) -> None:
     """The log prints seconds; nothing may be lost by it."""
     for attempt in (attempt for run in large.runs for attempt in run.attempts):
         times = [attempt.submit_ms, attempt.start_ms, attempt.first_ms, attempt.end_ms]
@@ -34,7 +34,7 @@ def test_every_time_of_an_attempt_is_a_whole_second(large: Cluster) -> None:
         assert all(time % 1000 == 0 for time in times)
 
 
-def test_steps_leave_no_gap(large: Cluster) -> None:
+def test_steps_leave_no_gap(large: SimulatedCluster) -> None:
     """From the first iteration on."""
     for attempt in (attempt for run in large.runs for attempt in run.attempts):
         now = attempt.first_ms
@@ -44,7 +44,7 @@ def test_steps_leave_no_gap(large: Cluster) -> None:
         assert now <= attempt.end_ms
 
 
-def test_nodes_are_usable_at_the_start_and_their_number_never_changes(large: Cluster) -> None:
+def test_nodes_are_usable_at_the_start_and_their_number_never_changes(large: SimulatedCluster) -> None:
     """Spares are left, broken nodes are not taken."""
     availability = Availability(large.layout, large.outages)
     sizes = set()
@@ -55,7 +55,7 @@ def test_nodes_are_usable_at_the_start_and_their_number_never_changes(large: Clu
     assert sizes.pop() <= large.layout.nodes * 0.95
 
 
-def test_an_attempt_goes_on_from_the_newest_save(large: Cluster) -> None:
+def test_an_attempt_goes_on_from_the_newest_save(large: SimulatedCluster) -> None:
     """What came after it is done again."""
     for run in large.runs:
         loaded = None
@@ -65,7 +65,7 @@ def test_an_attempt_goes_on_from_the_newest_save(large: Cluster) -> None:
             loaded = attempt.saved
 
 
-def test_a_broken_attempt_ends_after_its_fault_was_noticed(large: Cluster) -> None:
+def test_a_broken_attempt_ends_after_its_fault_was_noticed(large: SimulatedCluster) -> None:
     """Within the class's detection time; the outage begins with the job's end."""
     for attempt in (attempt for run in large.runs for attempt in run.attempts if attempt.fault):
         fault = attempt.fault
@@ -80,7 +80,7 @@ def test_a_broken_attempt_ends_after_its_fault_was_noticed(large: Cluster) -> No
 
 def test_the_driver_roll_stops_a_run_and_it_goes_on() -> None:
     """Cancelled by the scheduler after a save, started again within hours."""
-    cluster = simulate(Settings(nodes=32, days=10, seed=1, rate_per_1000_node_days=0.5))
+    cluster = simulate(SimulationSettings(nodes=32, days=10, seed=1, rate_per_1000_node_days=0.5))
     (run,) = cluster.runs
     place = next(i for i, attempt in enumerate(run.attempts) if attempt.state == "CANCELLED by 0")
     stopped, after = run.attempts[place], run.attempts[place + 1]
@@ -90,7 +90,7 @@ def test_the_driver_roll_stops_a_run_and_it_goes_on() -> None:
     assert HOUR_MS < after.start_ms - cluster.roll_ms < 6 * HOUR_MS
 
 
-def test_nothing_starts_in_the_hour_before_planned_work(large: Cluster) -> None:
+def test_nothing_starts_in_the_hour_before_planned_work(large: SimulatedCluster) -> None:
     """Or it would print nothing."""
     for attempt in (attempt for run in large.runs for attempt in run.attempts):
         assert not large.roll_ms - HOUR_MS <= attempt.start_ms <= large.roll_ms

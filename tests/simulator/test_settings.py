@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from simulator.settings import DAY_MS, Settings
+from simulator.site import DAY_MS, SimulationSettings
 
 
 @pytest.mark.parametrize(
@@ -27,12 +27,12 @@ from simulator.settings import DAY_MS, Settings
 def test_what_cannot_be_simulated_is_refused(changed: dict[str, Any], words: str) -> None:
     """The message says what to choose."""
     with pytest.raises(ValueError, match=words):
-        Settings(**changed)
+        SimulationSettings(**changed)
 
 
 def test_moments_and_offsets_are_inverse() -> None:
     """A time goes to milliseconds and back."""
-    settings = Settings(days=3)
+    settings = SimulationSettings(days=3)
     moment = datetime(2025, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
     assert settings.offset_ms(moment) == DAY_MS + (3 * 3600 + 4 * 60 + 5) * 1000 + 678
     assert settings.moment(settings.offset_ms(moment)) == moment
@@ -40,4 +40,4 @@ def test_moments_and_offsets_are_inverse() -> None:
 
 def test_the_length_is_the_days() -> None:
     """In milliseconds."""
-    assert Settings(days=3).length_ms == 3 * DAY_MS
+    assert SimulationSettings(days=3).length_ms == 3 * DAY_MS

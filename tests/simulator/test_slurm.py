@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.cluster import Cluster
-from simulator.slurm import SACCT_HEADER, compress, drain_row, failure_row, job_row
-from store.hostlist import expand
+from simulator.output.slurm import SACCT_HEADER, compress, drain_row, failure_row, job_row
+from simulator.simulation import SimulatedCluster
+from store.records.hostlist import expand
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_expanding_gives_the_hosts_back(numbers: set[int]) -> None:
     assert expand(compress(names)) == names
 
 
-def test_a_job_shows_only_what_is_known_by_then(small: Cluster) -> None:
+def test_a_job_shows_only_what_is_known_by_then(small: SimulatedCluster) -> None:
     """Nothing, pending, running, over."""
     attempt = small.runs[0].attempts[0]
 
@@ -49,7 +49,7 @@ def test_a_job_shows_only_what_is_known_by_then(small: Cluster) -> None:
     assert cells(attempt.end_ms)["End"] != "Unknown"
 
 
-def test_days_stand_before_the_clock(large: Cluster) -> None:
+def test_days_stand_before_the_clock(large: SimulatedCluster) -> None:
     """D-HH:MM:SS."""
     attempt = max((a for run in large.runs for a in run.attempts), key=lambda a: a.end_ms - a.start_ms)
     row = job_row(large.settings, large.layout, attempt, attempt.end_ms)
@@ -59,7 +59,7 @@ def test_days_stand_before_the_clock(large: Cluster) -> None:
     assert int(days) * 86_400 + hours * 3600 + minutes * 60 + seconds == (attempt.end_ms - attempt.start_ms) // 1000
 
 
-def test_outages_are_open_until_they_end(small: Cluster) -> None:
+def test_outages_are_open_until_they_end(small: SimulatedCluster) -> None:
     """Unknown, as sacctmgr prints it."""
     failure, drain = small.outages[0], small.drains[0]
     for row_of, start, end in (

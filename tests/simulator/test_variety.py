@@ -6,39 +6,37 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from simulator.archive import jobs
-from simulator.attempt import SAVES, Attempt, Run, Step
-from simulator.cluster import Cluster, simulate
-from simulator.fault import CLASSES, Failure
-from simulator.layout import GPUS
-from simulator.run import newest_checkpoint
-from simulator.settings import Settings
-from simulator.training_log import log_lines
-from simulator.variety import Variety
+from simulator.faults.fault import CLASSES, NodeFailure
+from simulator.output.archive import jobs
+from simulator.output.training_log import log_lines
+from simulator.simulation import SimulatedCluster, simulate
+from simulator.site import GPUS, SimulationSettings
+from simulator.training.attempt import SAVES, SimulatedAttempt, SimulatedRun, TrainingStep, Variety
+from simulator.training.run import newest_checkpoint
 
 
 @pytest.fixture(scope="module")
-def varied() -> Cluster:
+def varied() -> SimulatedCluster:
     """24 nodes over 30 days with many failures."""
-    return simulate(Settings(24, 30, 2, rate_per_1000_node_days=20.0, training="varied"))
+    return simulate(SimulationSettings(24, 30, 2, rate_per_1000_node_days=20.0, training="varied"))
 
 
-def attempts(cluster: Cluster) -> list[Attempt]:
+def attempts(cluster: SimulatedCluster) -> list[SimulatedAttempt]:
     """Of all runs."""
     return [attempt for run in cluster.runs for attempt in run.attempts]
 
 
-def lines(cluster: Cluster) -> list[str]:
+def lines(cluster: SimulatedCluster) -> list[str]:
     """Every run's log."""
     settings, layout = cluster.settings, cluster.layout
     return [text for run in cluster.runs for _, text in log_lines(settings, layout, run, 50)]
 
 
-def test_the_same_settings_give_the_same_runs(varied: Cluster) -> None:
+def test_the_same_settings_give_the_same_runs(varied: SimulatedCluster) -> None:
     """And steady training draws nothing of the variety's stream: its kinds of steps are the old ones."""
     again = simulate(varied.settings)
     assert lines(again) == lines(varied)
-    steady = simulate(Settings(24, 30, 2, rate_per_1000_node_days=20.0))
+    steady = simulate(SimulationSettings(24, 30, 2, rate_per_1000_node_days=20.0))
     assert {step.kind for a in attempts(steady) for step in a.steps} <= {
         "iteration",
         "save",
@@ -50,14 +48,14 @@ def test_the_same_settings_give_the_same_runs(varied: Cluster) -> None:
     assert not any("STRAGGLER" in text or "batch-generator" in text for text in lines(steady))
 
 
-def test_failures_before_the_first_start_are_those_of_steady_training(varied: Cluster) -> None:
+def test_failures_before_the_first_start_are_those_of_steady_training(varied: SimulatedCluster) -> None:
     """The cluster itself is drawn from other streams."""
-    steady = simulate(Settings(24, 30, 2, rate_per_1000_node_days=20.0))
+    steady = simulate(SimulationSettings(24, 30, 2, rate_per_1000_node_days=20.0))
     assert steady.layout.names == varied.layout.names
     assert [f.fault_ms for f in steady.hazard.failures][:1] == [f.fault_ms for f in varied.hazard.failures][:1]
 
 
-def test_every_way_to_save_is_there_and_leaves_no_gap(varied: Cluster) -> None:
+def test_every_way_to_save_is_there_and_leaves_no_gap(varied: SimulatedCluster) -> None:
     """Steps follow one another; a save in the background ends later, or never."""
     for attempt in attempts(varied):
         now = attempt.first_ms
@@ -72,7 +70,7 @@ def test_every_way_to_save_is_there_and_leaves_no_gap(varied: Cluster) -> None:
     assert all(step.done_ms is not None and step.done_ms > step.end_ms for step in done)
 
 
-def test_what_a_line_counts_with_it_is_in_its_printed_time(varied: Cluster) -> None:
+def test_what_a_line_counts_with_it_is_in_its_printed_time(varied: SimulatedCluster) -> None:
     """A save to memory is timed with the line that follows it."""
     for attempt in attempts(varied):
         for before, after in pairwise(attempt.steps):
@@ -80,7 +78,7 @@ def test_what_a_line_counts_with_it_is_in_its_printed_time(varied: Cluster) -> N
             assert after.kind != "iteration" or after.folded_ms == folded
 
 
-def test_the_truth_sums_to_wall_time_and_to_gpu_time(varied: Cluster) -> None:
+def test_the_truth_sums_to_wall_time_and_to_gpu_time(varied: SimulatedCluster) -> None:
     """Exactly, with overlaps and every size."""
     overlaps = 0
     for run, account in zip(varied.runs, varied.accounts, strict=True):
@@ -95,7 +93,7 @@ def test_the_truth_sums_to_wall_time_and_to_gpu_time(varied: Cluster) -> None:
     assert overlaps
 
 
-def test_hidden_records_are_not_written_and_bound_no_run(varied: Cluster) -> None:
+def test_hidden_records_are_not_written_and_bound_no_run(varied: SimulatedCluster) -> None:
     """No job's row, no log's line; the first and the last attempt are always there."""
     rows = {row.split("|")[0] for row in jobs(varied, varied.settings.length_ms)}
     text = "\n".join(lines(varied))
@@ -117,11 +115,19 @@ class Always(Variety):
 
 def test_an_older_or_a_lost_checkpoint_is_the_one_before() -> None:
     """Memory is lost with its node; of one save alone nothing older is there."""
-    steps = [Step("iteration", 0, 10, 50), Step("save", 10, 2, 50), Step("iteration", 12, 10, 100)]
-    steps += [Step("save", 22, 2, 100), Step("iteration", 24, 10, 150), Step("save_memory", 34, 4, 150)]
-    fault = Failure(3, 1, CLASSES["off_bus"], 40, 60, 3600, "reboot", False, 40)
-    attempt = Attempt(1, "r", 0, 0, (1, 2), 0, 0, None, steps, fault, 60, save_mode="memory")
-    run = Run("r", 0, 0, [attempt])
+    steps = [
+        TrainingStep("iteration", 0, 10, 50),
+        TrainingStep("save", 10, 2, 50),
+        TrainingStep("iteration", 12, 10, 100),
+    ]
+    steps += [
+        TrainingStep("save", 22, 2, 100),
+        TrainingStep("iteration", 24, 10, 150),
+        TrainingStep("save_memory", 34, 4, 150),
+    ]
+    fault = NodeFailure(3, 1, CLASSES["off_bus"], 40, 60, 3600, "reboot", False, 40)
+    attempt = SimulatedAttempt(1, "r", 0, 0, (1, 2), 0, 0, None, steps, fault, 60, save_mode="memory")
+    run = SimulatedRun("r", 0, 0, [attempt])
     always = Always(np.random.default_rng(1))
     assert newest_checkpoint(run, None) == (0, 5)
     assert newest_checkpoint(run, always) == (0, 1)  # memory is gone, and the newest on disk is broken

@@ -9,23 +9,25 @@ import pytest
 import sqlalchemy as sa
 from real.patience import patience
 
-from store import schema
-from store.append import (
+from store.database.connections import writing
+from store.events.append import (
     append_events,
     append_jobs,
     append_links,
     append_nodes,
     append_outages,
-    append_rollups,
     note_seen,
-    upsert_last_seen,
 )
-from store.database import writing
-from store.event import Device, Event
-from store.job import Job
-from store.node import Node
-from store.read import Window, newest_time, read_events, read_jobs, read_nodes, read_outages
-from store.telemetry import Rollup
+from store.events.event_pages import EventWindow, newest_time, read_events
+from store.nodes.inventory import read_nodes, read_outages
+from store.records.event import Device, Event
+from store.records.job import Job
+from store.records.node import Node
+from store.records.telemetry import Rollup
+from store.runs.jobs import read_jobs
+from store.tables import schema
+from store.tables.bulk_rows import upsert_last_seen
+from store.telemetry.hours import append_rollups
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 
@@ -57,8 +59,8 @@ def test_what_was_appended_is_read_back_as_it_was(any_engine: sa.Engine) -> None
     with writing(any_engine).begin() as connection:
         append_events(connection, [whole], NOW)
     with any_engine.begin() as connection:
-        assert list(read_events(connection, Window())) == [whole]
-        assert list(read_events(connection, Window(run="llm"))) == [whole]
+        assert list(read_events(connection, EventWindow())) == [whole]
+        assert list(read_events(connection, EventWindow(run="llm"))) == [whole]
 
 
 def test_appending_again_changes_nothing(any_engine: sa.Engine) -> None:
@@ -69,7 +71,7 @@ def test_appending_again_changes_nothing(any_engine: sa.Engine) -> None:
             taken = append_events(connection, batch, NOW)
             assert (len(taken.new), taken.known) == (new, known)
     with any_engine.begin() as connection:
-        assert len(list(read_events(connection, Window()))) == 10
+        assert len(list(read_events(connection, EventWindow()))) == 10
 
 
 def test_what_is_new_is_told_with_its_nodes(any_engine: sa.Engine) -> None:
@@ -107,7 +109,7 @@ def test_an_event_without_a_time_happened_when_it_was_received(any_engine: sa.En
         with writing(any_engine).begin() as connection:
             append_events(connection, [event(0, time=None)], received)
     with any_engine.begin() as connection:
-        assert [item.time for item in read_events(connection, Window())] == [NOW]
+        assert [item.time for item in read_events(connection, EventWindow())] == [NOW]
 
 
 def test_a_node_that_is_heard_of_is_known_with_its_newest_event(any_engine: sa.Engine) -> None:
@@ -167,7 +169,7 @@ def test_an_event_that_carries_no_outage_after_all_stays_an_event(any_engine: sa
         append_events(connection, [Event(NOW, None, "sacctmgr", "outage"), Event(NOW, "n", "x", "outage")], NOW)
     with any_engine.begin() as connection:
         assert read_outages(connection) == []
-        assert len(list(read_events(connection, Window(kind="outage")))) == 2
+        assert len(list(read_events(connection, EventWindow(kind="outage")))) == 2
 
 
 def job(start: datetime | None, **change: Any) -> Job:
@@ -255,7 +257,7 @@ def test_two_writers_at_once_make_no_duplicate_and_lose_nothing(any_engine: sa.E
 
     in_threads([writer("a"), writer("b")])
     with any_engine.begin() as connection:
-        assert len(list(read_events(connection, Window()))) == 240
+        assert len(list(read_events(connection, EventWindow()))) == 240
 
 
 def test_a_failed_append_leaves_nothing_behind(any_engine: sa.Engine) -> None:
@@ -264,7 +266,7 @@ def test_a_failed_append_leaves_nothing_behind(any_engine: sa.Engine) -> None:
         append_events(connection, [event(0)], NOW)
         raise RuntimeError("on purpose")
     with any_engine.begin() as connection:
-        assert list(read_events(connection, Window())) == []
+        assert list(read_events(connection, EventWindow())) == []
 
 
 def test_an_event_dated_in_the_future_happened_when_it_was_received(engine: sa.Engine) -> None:
@@ -275,7 +277,7 @@ def test_an_event_dated_in_the_future_happened_when_it_was_received(engine: sa.E
     with writing(engine).begin() as connection:
         taken = append_events(connection, [wild, skewed], received=now)
         again = append_events(connection, [wild, skewed], received=now + timedelta(minutes=1))
-        found = {event.node: event for event in read_events(connection, Window())}
+        found = {event.node: event for event in read_events(connection, EventWindow())}
     assert (len(taken.new), len(again.new)) == (2, 0)
     assert found["n1"].time == now
     assert found["n1"].attributes["time_claimed"] == "2999-01-01T00:00:00.000000Z"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from store.ascend_codes import coded, handling
-from store.catalog import kinds, rows
-from store.event import Device, Event
+from store.records.catalog_rows import rows
+from store.records.event import Device, Event
+from store.records.fault_catalog import ascend_handling, kind_meanings, with_ascend_code
 
 VENDORS = Path(__file__).parents[2] / ".." / "shared" / "data" / "vendors"
 HANDLINGS = {
@@ -38,7 +38,7 @@ EVENT = Event(None, None, "ascend", "", device=Device(type="npu", index=3))
 )
 def test_a_code_is_judged_by_its_handling(code: str, severity: str, action: str) -> None:
     """The graver of two; unknown codes are kept, to be looked at."""
-    event = coded(EVENT, code)
+    event = with_ascend_code(EVENT, code)
     assert (event.kind, event.code, event.severity, event.action) == ("ascend_fault", int(code, 16), severity, action)
     assert event.attributes == {"fault_code": code.upper()}
     assert event.message
@@ -46,7 +46,7 @@ def test_a_code_is_judged_by_its_handling(code: str, severity: str, action: str)
 
 def test_the_end_of_a_fault_is_news_and_no_fault() -> None:
     """By the same code."""
-    event = coded(EVENT, "8F180200", over=True)
+    event = with_ascend_code(EVENT, "8F180200", over=True)
     assert (event.kind, event.severity, event.code) == ("ascend_fault_cleared", "info", 0x8F180200)
 
 
@@ -60,20 +60,23 @@ def test_the_end_of_a_fault_is_news_and_no_fault() -> None:
 )
 def test_a_switchs_code_has_four_parts(code: str, severity: str) -> None:
     """Its number is the alarm's."""
-    event = coded(EVENT, code, "switch")
+    event = with_ascend_code(EVENT, code, "switch")
     assert (event.severity, event.cause, event.code) == (severity, "fabric", int(code[:10], 16))
 
 
 def test_a_hosts_codes_are_not_an_npus() -> None:
     """The same digits mean something else."""
-    assert (coded(EVENT, "2C000031", "node").severity, coded(EVENT, "2C000031", "node").cause) == ("fatal", "host")
-    assert handling("2C000031") == ""
+    assert (
+        with_ascend_code(EVENT, "2C000031", "node").severity,
+        with_ascend_code(EVENT, "2C000031", "node").cause,
+    ) == ("fatal", "host")
+    assert ascend_handling("2C000031") == ""
 
 
 def test_every_handling_is_a_judged_kind() -> None:
     """No code is met without its severity, cause and action."""
     used = {row["handling"] for row in rows("ascend")} | {"", "switch", "node"}
-    assert used == {variant for kind, variant in kinds() if kind == "ascend_fault"}
+    assert used == {variant for kind, variant in kind_meanings() if kind == "ascend_fault"}
 
 
 def test_a_rule_of_frequency_is_so_many_times_in_so_many_seconds() -> None:
@@ -96,4 +99,4 @@ def test_every_code_of_the_vendor_is_handled_as_it_says(table: str, of: str) -> 
     for name, codes in classes.items():
         for code in codes:
             word = HANDLINGS[name.removesuffix("Codes").removesuffix("Fault")]
-            assert handling(code.strip("[]"), of) == graver.get(code, prefix + word)  # type: ignore[arg-type]  # one of two
+            assert ascend_handling(code.strip("[]"), of) == graver.get(code, prefix + word)  # type: ignore[arg-type]  # one of two

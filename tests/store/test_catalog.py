@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from store import catalog
-from store.catalog import nvlink5, rows, sxid, xid
-from store.event import ACTIONS, CAUSES, SEVERITIES, Cause, Severity
+from store.records import fault_catalog
+from store.records.catalog_rows import rows
+from store.records.event import ACTIONS, CAUSES, SEVERITIES, Cause, Severity
+from store.records.fault_catalog import nvlink5, sxid, xid
 
 
 @pytest.mark.parametrize("table", ["xid", "sxid"])
@@ -23,7 +24,7 @@ def test_every_code_stands_once_with_known_words(table: str) -> None:
 @pytest.mark.parametrize("table", ["xid", "sxid", "nvlink5", "outage_reasons"])
 def test_every_table_names_its_source(table: str) -> None:
     """In its first lines, so that a figure can be checked."""
-    path = __import__("pathlib").Path(catalog.__file__).parent / "catalogs" / f"{table}.csv"
+    path = __import__("pathlib").Path(fault_catalog.__file__).parent / "catalogs" / f"{table}.csv"
     comment = "".join(line for line in path.read_text().splitlines() if line.startswith("#"))
     assert "ource" in comment
 
@@ -101,13 +102,13 @@ def test_a_kind_means_what_its_form_of_that_severity_means(
     kind: str, code: int | None, severity: Severity, cause: Cause, meaning: str | None
 ) -> None:
     """By code where a code says it, else by the variant with the event's severity and cause."""
-    assert catalog.meaning(kind, code, severity, cause) == meaning
+    assert fault_catalog.kind_description(kind, code, severity, cause) == meaning
 
 
 def test_every_kind_has_a_meaning() -> None:
     """No bare code word is shown to an operator."""
-    for form in catalog.kinds().values():
-        assert catalog.meaning(form.kind, None, form.severity, form.cause), form
+    for form in fault_catalog.kind_meanings().values():
+        assert fault_catalog.kind_description(form.kind, None, form.severity, form.cause), form
 
 
 # Faults on which a node is cordoned by themselves: each is a decision. `drain_node` moves the work off it, too.
@@ -142,7 +143,7 @@ def test_what_confirms_a_fault_by_one_line_is_decided_one_by_one() -> None:
     """Fatal and of hardware: the policy asks for a cordon. A lost disk or a failed start may be tried again first."""
     confirmed = {
         f"{kind.kind} {kind.variant}".strip()
-        for kind in catalog.kinds().values()
+        for kind in fault_catalog.kind_meanings().values()
         if (kind.severity, kind.cause) == ("fatal", "hardware")
     }
     assert confirmed == CONFIRMED

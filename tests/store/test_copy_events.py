@@ -9,13 +9,13 @@ import pytest
 import sqlalchemy as sa
 from real.patience import patience
 
-from store import copy_events, schema
-from store.append import append_events
-from store.database import writing
-from store.event import Device, Event
-from store.partitions import ensure_days
-from store.read import Window, read_events
-from store.transaction import TRIES, transact
+from store.database.connections import TRIES, transact, writing
+from store.database.partitions import ensure_days
+from store.events import event_rows
+from store.events.append import append_events
+from store.events.event_pages import EventWindow, read_events
+from store.records.event import Device, Event
+from store.tables import schema
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("postgresql")]
 
@@ -33,7 +33,7 @@ def append(engine: sa.Engine, *events: Event, received: datetime = NOW) -> int:
 def stored(engine: sa.Engine) -> list[Event]:
     """Every event, by time."""
     with engine.begin() as connection:
-        return list(read_events(connection, Window()))
+        return list(read_events(connection, EventWindow()))
 
 
 def note(number: int, **changes: Any) -> Event:
@@ -118,7 +118,7 @@ def test_what_another_writer_stored_in_between_is_left_out(
 ) -> None:
     """After this one looked and before it wrote: the rest goes in by another way."""
     assert append(postgres_engine, note(0), note(1)) == 2
-    monkeypatch.setattr(copy_events, "_known", lambda *_: set())
+    monkeypatch.setattr(event_rows, "_known", lambda *_: set())
     with writing(postgres_engine).begin() as connection:
         taken = append_events(connection, [note(number) for number in range(4)], NOW)
         assert {event.time for event in taken.new} == {NOW + timedelta(seconds=number) for number in (2, 3)}

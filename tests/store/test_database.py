@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from real.patience import patience
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from store.database import (
+from store.database.connections import (
     DatabaseError,
     is_away,
     migrate,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.event import (
+from store.records.event import (
     ACTIONS,
     CAUSES,
     SEVERITIES,

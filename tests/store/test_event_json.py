@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.body import records
-from api.ingest import events_of, read_event, sift
-from store.event import ACTIONS, CAUSES, SEVERITIES, Event
-from store.event_json import MAX_MESSAGE, MAX_NAME, decode_events
+from api.edge.body import records
+from api.intake.records import events_of, read_event, sift
+from store.events.event_json import MAX_MESSAGE, MAX_NAME, decode_events
+from store.records.event import ACTIONS, CAUSES, SEVERITIES, Event
 
 RECORD: dict[str, Any] = {
     "time": "2025-03-01T04:05:06.789Z",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from store.event import Device, Event
-from store.event_rows import COLUMNS, copy_text, sqlite_rows
+from store.events.event_rows import COLUMNS, copy_text, sqlite_rows
+from store.records.event import Device, Event
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 PLAIN = Event(NOW, "n1", "kernel", "xid", 79, "fatal", "hardware", "reboot_node", id="a")

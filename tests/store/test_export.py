@@ -10,23 +10,30 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from store import export_rows, schema
-from store.append import append_events, append_jobs, append_links, append_nodes, append_outages, append_rollups
-from store.database import writing
-from store.event import Device, Event
-from store.export import EXPORTED, Range, export
-from store.hint import Hint
-from store.hint_log import save_hint
-from store.job import Job
-from store.link_scores import LinkScore, save_link_scores
-from store.node import Node
-from store.outage import Outage
-from store.partitions import DIVIDED, ensure_days
-from store.retention import prune
-from store.rules_log import note_rules
-from store.save_scores import save_scores
-from store.score import Reason, Score
-from store.telemetry import Rollup, hour_of
+from store.database import export as export_rows
+from store.database.connections import writing
+from store.database.export import EXPORTED, ExportRange, export
+from store.database.partitions import DIVIDED, ensure_days
+from store.database.retention import prune
+from store.events.append import (
+    append_events,
+    append_jobs,
+    append_links,
+    append_nodes,
+    append_outages,
+)
+from store.hints.hint_log import save_hint
+from store.hints.policy_history import note_rules
+from store.models.scores import LinkScore, save_link_scores, save_scores
+from store.records.event import Device, Event
+from store.records.hint import Hint
+from store.records.job import Job
+from store.records.node import Node
+from store.records.outage import Outage
+from store.records.score import Reason, Score
+from store.records.telemetry import Rollup, hour_of
+from store.tables import hint_tables, schema
+from store.telemetry.hours import append_rollups
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -63,15 +70,17 @@ def fill_hint_tables(connection: sa.Connection) -> None:
     """What became of the hint `h`."""
     asked = {"hint": "h", "scheduler": "slurm"}
     placed = {"node": "n2", "action": "cordon", "state": "asked", "attempts": 1, "due": NOW, "detail": "ü"}
-    connection.execute(schema.placements.insert().values(**asked, **placed, asked=NOW, observed=None))
+    connection.execute(hint_tables.placements.insert().values(**asked, **placed, asked=NOW, observed=None))
     attempt = {"delivery": "h.cordon.ops", "time": NOW, "outcome": "retry", "status": 503, "duration_s": 1 / 3}
-    connection.execute(schema.deliveries.insert().values(**asked, **attempt, detail="HTTP 503"))
-    connection.execute(schema.trips.insert().values(time=NOW, kind="leaf", name="l1", why="4 nodes", count=4))
-    connection.execute(schema.switches.insert().values(time=NOW, actor="ann", stop="holds", reason="driver update"))
-    connection.execute(schema.policies.insert().values(time=NOW, version="v1", text="mode: act"))
+    connection.execute(hint_tables.deliveries.insert().values(**asked, **attempt, detail="HTTP 503"))
+    connection.execute(hint_tables.trips.insert().values(time=NOW, kind="leaf", name="l1", why="4 nodes", count=4))
+    connection.execute(
+        hint_tables.switches.insert().values(time=NOW, actor="ann", stop="holds", reason="driver update")
+    )
+    connection.execute(hint_tables.policies.insert().values(time=NOW, version="v1", text="mode: act"))
     test = {"hint": "h", "node": "n2", "command": "dcgmi diag", "started": NOW, "passed": False, "exit_code": 1}
-    connection.execute(schema.validations.insert().values(**test, ended=NOW, output="failed"))
-    connection.execute(schema.hint_outcomes.insert().values(hint="h", judged=NOW, right=True, lead_s=1 / 3))
+    connection.execute(hint_tables.validations.insert().values(**test, ended=NOW, output="failed"))
+    connection.execute(hint_tables.hint_outcomes.insert().values(hint="h", judged=NOW, right=True, lead_s=1 / 3))
 
 
 def stored(engine: sa.Engine, table: sa.Table) -> list[dict[str, Any]]:
@@ -122,7 +131,7 @@ def test_secrets_and_book_keeping_stay_inside(engine: sa.Engine, tmp_path: Path)
     export(engine, folder)
     names = {file.name for file in folder.iterdir()}
     assert names == {table.name if table.name in DIVIDED else f"{table.name}.parquet" for table in EXPORTED}
-    left_out = {table.name for table in schema.metadata.sorted_tables} - {table.name for table in EXPORTED}
+    left_out = {table.name for table in hint_tables.metadata.sorted_tables} - {table.name for table in EXPORTED}
     book_keeping = {
         "models",
         "outbox",
@@ -190,7 +199,7 @@ def test_a_day_is_a_file(any_engine: sa.Engine, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     day = datetime(2025, 2, 28, tzinfo=UTC)
-    assert export(any_engine, other, ["events"], Range(day, day + DAY)) == {"events": 2}
+    assert export(any_engine, other, ["events"], ExportRange(day, day + DAY)) == {"events": 2}
     assert files(other) == ["2025-02-28"]
 
 

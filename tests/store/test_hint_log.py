@@ -7,10 +7,19 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from store import schema
-from store.database import writing
-from store.hint import HINT_ACTIONS, OPEN_STATES, Hint
-from store.hint_log import audit_page, change_state, close_hint, note, read_hint, read_hints, recent_hints, save_hint
+from store.database.connections import writing
+from store.hints.hint_log import (
+    audit_page,
+    change_state,
+    close_hint,
+    note,
+    read_hint,
+    read_hints,
+    recent_hints,
+    save_hint,
+)
+from store.records.hint import HINT_ACTIONS, OPEN_STATES, Hint
+from store.tables import schema
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

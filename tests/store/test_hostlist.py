@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.event import RecordError
-from store.hostlist import MAX_HOSTS, compress, expand
+from store.records.event import RecordError
+from store.records.hostlist import MAX_HOSTS, compress, expand
 
 
 @pytest.mark.parametrize(

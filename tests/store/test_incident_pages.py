@@ -6,11 +6,10 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store import schema
-from store.database import writing
-from store.read import Window
-from store.read_json import moment_of
-from store.read_pages import incident_page
+from store.database.connections import writing
+from store.events.event_pages import EventWindow, incident_page
+from store.tables import schema
+from store.tables.pages import moment_of
 
 NOON = datetime.fromisoformat("2025-03-01T12:00:00+00:00")
 DEVICE = {"type": "gpu", "pci": None, "index": None, "uuid": None, "port": None}
@@ -48,7 +47,7 @@ def test_what_showed_since_a_moment_is_listed_once_by_its_start(
                 found: list[str] = []
                 mark = None
                 for _ in range(len(rows) + 1):
-                    window = Window(at(since), None if until is None else at(until), after=mark)
+                    window = EventWindow(at(since), None if until is None else at(until), after=mark)
                     page = incident_page(connection, window, severity, limit, newest)
                     found = [*(row["id"] for row in page), *found] if newest else [*found, *(row["id"] for row in page)]
                     if len(page) < limit:

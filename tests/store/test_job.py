@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from store.event import Event, RecordError
-from store.job import Job, job_from_event
+from store.records.event import Event, RecordError
+from store.records.job import Job, job_from_event
 
 WHOLE = {
     "job_id": "4711",

@@ -7,8 +7,8 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store import schema
-from store.lease import acquire, release
+from store.database.coordination import acquire, release
+from store.tables import schema
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 

@@ -7,12 +7,12 @@ import pytest
 import sqlalchemy as sa
 import zstandard
 
-from store import schema
-from store.append import append_events, append_outages
-from store.database import writing
-from store.event import Event
-from store.log_news import LATE, LateNews, read_late, read_news, remove_news
-from store.outage import Outage
+from store.database.connections import writing
+from store.events.append import append_events, append_outages
+from store.events.ledger_intake import LATE, LateReport, read_late, read_news, remove_news
+from store.records.event import Event
+from store.records.outage import Outage
+from store.tables import schema
 
 NOW = datetime(2025, 3, 1, tzinfo=UTC)
 LONG_AGO = NOW - LATE - timedelta(seconds=1)
@@ -69,7 +69,7 @@ def test_an_outage_that_comes_as_an_event_is_news_once(any_engine: sa.Engine) ->
             seqs, late = read_late(connection)
             remove_news(connection, seqs)
             found.append((len(seqs), late))
-    assert found == [(1, [LateNews("gpu-1", began, began)]), (0, [])]
+    assert found == [(1, [LateReport("gpu-1", began, began)]), (0, [])]
 
 
 def test_rows_that_are_known_are_left_out(any_engine: sa.Engine) -> None:
@@ -81,7 +81,7 @@ def test_rows_that_are_known_are_left_out(any_engine: sa.Engine) -> None:
         seqs, late = read_late(connection, [first])
     assert first not in seqs
     before = LONG_AGO - timedelta(days=1)
-    assert (len(seqs), late) == (1, [LateNews("gpu-2", before, before)])
+    assert (len(seqs), late) == (1, [LateReport("gpu-2", before, before)])
 
 
 def test_what_came_late_is_told_by_node(any_engine: sa.Engine) -> None:
@@ -92,8 +92,8 @@ def test_what_came_late_is_told_by_node(any_engine: sa.Engine) -> None:
         append_events(connection, faults, NOW)
         _seqs, late = read_late(connection)
     assert sorted(late, key=lambda one: one.node or "") == [
-        LateNews("gpu-1", LONG_AGO - LATE, LONG_AGO),
-        LateNews("gpu-2", LONG_AGO, LONG_AGO),
+        LateReport("gpu-1", LONG_AGO - LATE, LONG_AGO),
+        LateReport("gpu-2", LONG_AGO, LONG_AGO),
     ]
 
 
@@ -103,7 +103,7 @@ def test_what_another_version_noted_is_of_any_node(any_engine: sa.Engine) -> Non
         lines = zstandard.ZstdCompressor().compress(b"[1740787200000000]")
         row = {"run": "", "received": NOW, "count": 1, "lines": lines}
         connection.execute(sa.insert(schema.log_news), [row])
-        assert read_late(connection)[1] == [LateNews(None, NOW, NOW)]
+        assert read_late(connection)[1] == [LateReport(None, NOW, NOW)]
 
 
 def test_news_of_several_runs_are_read_at_once(any_engine: sa.Engine) -> None:

@@ -4,8 +4,8 @@ import threading
 
 import sqlalchemy as sa
 
-from store.database import writing
-from store.marks import FAULTS, HINTS, bump, read_marks
+from store.database.connections import writing
+from store.database.coordination import FAULTS, HINTS, move_mark, read_marks
 
 
 def marks(engine: sa.Engine) -> dict[str, int]:
@@ -19,14 +19,14 @@ def test_a_mark_grows_with_each_news(any_engine: sa.Engine) -> None:
     assert marks(any_engine) == {}
     for name in (FAULTS, FAULTS, HINTS):
         with writing(any_engine).begin() as connection:
-            bump(connection, name)
+            move_mark(connection, name)
     assert marks(any_engine) == {FAULTS: 2, HINTS: 1}
 
 
 def test_news_that_were_taken_back_move_no_mark(any_engine: sa.Engine) -> None:
     """It is a part of the transaction."""
     with writing(any_engine).connect() as connection:
-        bump(connection, HINTS)
+        move_mark(connection, HINTS)
         connection.rollback()
     assert marks(any_engine) == {}
 
@@ -37,7 +37,7 @@ def test_marks_that_are_moved_at_once_lose_no_count(any_engine: sa.Engine) -> No
     def work() -> None:
         for _ in range(5):
             with writing(any_engine).begin() as connection:
-                bump(connection, FAULTS)
+                move_mark(connection, FAULTS)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:

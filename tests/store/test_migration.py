@@ -12,12 +12,14 @@ from alembic import command
 from real.patience import patience
 from real.postgres import Postgres
 
-from store import brief, database, schema
-from store.append import append_events
-from store.database import migrate, newest_revision, open_database, revision
-from store.event import Event
-from store.partitions import ensure_days, partitions
-from store.retention import prune
+from store.database import connections
+from store.database import partitions as brief
+from store.database.connections import migrate, newest_revision, open_database, revision
+from store.database.partitions import ensure_days, partitions
+from store.database.retention import prune
+from store.events.append import append_events
+from store.records.event import Event
+from store.tables import schema
 
 FEW, MANY = 2_000, 200_000
 NOW = datetime.now(UTC)
@@ -39,7 +41,7 @@ def old(postgres_server: Postgres) -> Iterator[sa.Engine]:
     """A database as the release before left it, with events of 400 days, one of them dated in 2999."""
     engine = open_database(postgres_server.new_database())
     with engine.connect() as connection:
-        config = database._config()
+        config = connections._config()
         config.attributes["connection"] = connection
         command.upgrade(config, "0003")
     with engine.begin() as connection:
@@ -159,7 +161,7 @@ def test_a_migration_that_was_cut_off_anywhere_goes_on(old: sa.Engine, monkeypat
         connection.execute(sa.text("CREATE UNIQUE INDEX events_before_key ON events (id, time)"))
         invalid = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'events_before_key'::regclass"
         connection.execute(sa.text(invalid))
-    done = brief.briefly
+    done = brief.with_lock_timeout
     # What is done already is passed by: each of the three tables has two such transactions, and the columns one.
     for reached in (0, 1, 2, 1, 2, 1, 2):
         left = iter(range(reached))
@@ -169,11 +171,11 @@ def test_a_migration_that_was_cut_off_anywhere_goes_on(old: sa.Engine, monkeypat
                 raise KeyboardInterrupt
             done(*arguments)
 
-        monkeypatch.setattr(brief, "briefly", die)
+        monkeypatch.setattr(brief, "with_lock_timeout", die)
         with pytest.raises(KeyboardInterrupt):
             migrate(old)
         assert revision(old) == "0003"
-    monkeypatch.setattr(brief, "briefly", done)
+    monkeypatch.setattr(brief, "with_lock_timeout", done)
     migrate(old)
     assert ids(old) == {"old5", "late"}
     with old.connect() as connection:

@@ -11,18 +11,37 @@ import sqlalchemy as sa
 from alembic import command
 from real.postgres import Postgres
 
-from store import database, schema
-from store.append import append_outages
-from store.control import ControlGroup, control_key, read_control_key
-from store.database import migrate, open_database, writing
-from store.hint_log import audit_page
-from store.model import StoredModel
-from store.model_roles import RoleError, give_role, note_training, retire, save_checks
-from store.outage import Outage
-from store.read_models import count_outages, last_training, list_models, newest_champion
-from store.read_scores import challengers, read_model, serving_model
-from store.save_scores import save_model
-from store.scorings import Scoring, drop_scorings, newest_moment, newest_scoring_of, read_scorings, save_scoring
+from store.database import connections
+from store.database.connections import migrate, open_database, writing
+from store.events.append import append_outages
+from store.hints.control_group import ControlGroup, control_key, read_control_key
+from store.hints.hint_log import audit_page
+from store.models.registry import (
+    RoleError,
+    StoredModel,
+    challengers,
+    count_outages,
+    give_role,
+    last_training,
+    list_models,
+    newest_champion,
+    note_training,
+    read_model,
+    retire,
+    save_checks,
+    save_model,
+    serving_model,
+)
+from store.models.scorings import (
+    Scoring,
+    drop_scorings,
+    newest_moment,
+    newest_scoring_of,
+    read_scorings,
+    save_scoring,
+)
+from store.records.outage import Outage
+from store.tables import schema
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -223,7 +242,7 @@ def test_of_the_models_of_before_the_newest_of_each_horizon_serves(postgres_serv
 
 def _to(engine: sa.Engine, target: str) -> None:
     """The schema of a release before."""
-    config = database._config()
+    config = connections._config()
     with writing(engine).begin() if engine.dialect.name == "sqlite" else engine.connect() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, target)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from store.event import CAUSES, Event, RecordError
-from store.outage import classify, outage_from_event, reason_rules
+from store.records.event import CAUSES, Event, RecordError
+from store.records.outage import classify, outage_from_event, reason_rules
 
 FAULTS = Path(__file__).parents[2].parent / "shared/data/faults/outages.csv"
 

@@ -8,12 +8,13 @@ import pytest
 import sqlalchemy as sa
 from real.patience import patience
 
-from store import brief, schema
-from store import partitions as module
-from store.append import append_events
-from store.database import open_database, writing
-from store.event import Event
-from store.partitions import DIVIDED, ensure_days, name_of, partitions
+from store.database import partitions as brief
+from store.database import partitions as module
+from store.database.connections import open_database, writing
+from store.database.partitions import DIVIDED, ensure_days, name_of, partitions
+from store.events.append import append_events
+from store.records.event import Event
+from store.tables import schema
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

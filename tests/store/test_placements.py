@@ -5,17 +5,24 @@ from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
-from store.database import writing
-from store.placements import PLACEMENT_STATES, Placement, nodes_held, placements_of, save_placements, unsettled
+from store.database.connections import writing
+from store.hints.holds import (
+    HOLD_STATES,
+    SchedulerHold,
+    holds_of,
+    nodes_held,
+    open_holds,
+    save_holds,
+)
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
-ONE = Placement("h1", "slurm", "a", "cordon", "asked", 1, NOW + timedelta(seconds=1), NOW)
+ONE = SchedulerHold("h1", "slurm", "a", "cordon", "asked", 1, NOW + timedelta(seconds=1), NOW)
 
 
-def save(engine: sa.Engine, *placements: Placement) -> None:
+def save(engine: sa.Engine, *placements: SchedulerHold) -> None:
     """Write rows."""
     with writing(engine).begin() as connection:
-        save_placements(connection, placements)
+        save_holds(connection, placements)
 
 
 def test_a_row_is_read_as_it_was_written_and_written_over(any_engine: sa.Engine) -> None:
@@ -26,22 +33,22 @@ def test_a_row_is_read_as_it_was_written_and_written_over(any_engine: sa.Engine)
     anew = replace(ONE, state="confirmed", observed=NOW, attempts=0)
     save(any_engine, anew)
     with any_engine.connect() as connection:
-        found = placements_of(connection, ["h1", "h3"])
-        assert placements_of(connection, []) == {}
+        found = holds_of(connection, ["h1", "h3"])
+        assert holds_of(connection, []) == {}
     assert found == {"h1": [other, anew]}
 
 
 def test_what_is_over_is_not_looked_at_again(any_engine: sa.Engine) -> None:
     """All of one scheduler that may still change, and none of another's."""
-    save(any_engine, *(replace(ONE, hint=state, state=state) for state in PLACEMENT_STATES))
+    save(any_engine, *(replace(ONE, hint=state, state=state) for state in HOLD_STATES))
     save(any_engine, replace(ONE, scheduler="kube"))
     with any_engine.connect() as connection:
-        found = {placement.state for placement in unsettled(connection, "slurm")}
+        found = {placement.state for placement in open_holds(connection, "slurm")}
     assert found == {"asked", "confirmed", "foreign", "absent", "refused"}
 
 
 def test_nodes_that_are_held_or_may_be(any_engine: sa.Engine) -> None:
     """An order whose answer was lost counts; what others hold, or what is let go, does not."""
-    save(any_engine, *(replace(ONE, hint=state, node=f"n-{state}", state=state) for state in PLACEMENT_STATES))
+    save(any_engine, *(replace(ONE, hint=state, node=f"n-{state}", state=state) for state in HOLD_STATES))
     with any_engine.connect() as connection:
         assert nodes_held(connection) == {"n-asked", "n-confirmed"}

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
-from store.database import writing
-from store.policy_log import newest_policy, note_policy, policies_page
+from store.database.connections import writing
+from store.hints.policy_history import newest_policy, note_policy, policies_page
 
 NOW = datetime(2025, 3, 1, tzinfo=UTC)
 

@@ -7,15 +7,17 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store import schema
-from store.append import append_events, append_nodes, append_outages, append_rollups
-from store.database import writing
-from store.event import Device, Event
-from store.incident import Incident
-from store.node import Node
-from store.outage import Outage
-from store.read import Window, newest_time, read_events, read_incidents, read_nodes, read_outages
-from store.telemetry import Rollup
+from store.database.connections import writing
+from store.events.append import append_events, append_nodes, append_outages
+from store.events.event_pages import EventWindow, newest_time, read_events, read_incidents
+from store.nodes.inventory import read_nodes, read_outages
+from store.records.event import Device, Event
+from store.records.incident import Incident
+from store.records.node import Node
+from store.records.outage import Outage
+from store.records.telemetry import Rollup
+from store.tables import schema
+from store.telemetry.hours import append_rollups
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 
@@ -44,7 +46,7 @@ def filled(any_engine: sa.Engine) -> sa.Engine:
     return any_engine
 
 
-def ids(engine: sa.Engine, window: Window, **options: object) -> list[str]:
+def ids(engine: sa.Engine, window: EventWindow, **options: object) -> list[str]:
     """The ids that a read gives, as hours."""
     with engine.begin() as connection:
         return [event.id or "" for event in read_events(connection, window, **options)]  # type: ignore[arg-type]
@@ -52,26 +54,30 @@ def ids(engine: sa.Engine, window: Window, **options: object) -> list[str]:
 
 def test_events_come_in_order_of_time_and_id(filled: sa.Engine) -> None:
     """All of them, without a window."""
-    assert ids(filled, Window()) == ["00", "01", "02", "03", "04", "05", "05b", "06", "07", "08", "09", "10", "11"]
+    assert ids(filled, EventWindow()) == ["00", "01", "02", "03", "04", "05", "05b", "06", "07", "08", "09", "10", "11"]
 
 
 def test_a_window_has_its_beginning_and_not_its_end(filled: sa.Engine) -> None:
     """since <= time < until; an open side is open."""
-    assert ids(filled, Window(since=at(2), until=at(5))) == ["02", "03", "04"]
-    assert ids(filled, Window(since=at(10))) == ["10", "11"]
-    assert ids(filled, Window(until=at(1))) == ["00"]
-    assert ids(filled, Window(since=at(5), until=at(5))) == []
+    assert ids(filled, EventWindow(since=at(2), until=at(5))) == ["02", "03", "04"]
+    assert ids(filled, EventWindow(since=at(10))) == ["10", "11"]
+    assert ids(filled, EventWindow(until=at(1))) == ["00"]
+    assert ids(filled, EventWindow(since=at(5), until=at(5))) == []
 
 
 def test_events_are_told_apart_by_node_kind_run_and_source(filled: sa.Engine) -> None:
     """Each alone and together."""
-    assert ids(filled, Window(node="n0")) == ["00", "02", "04", "06", "08", "10"]
-    assert ids(filled, Window(kind="sxid")) == ["01", "04", "07", "10"]
-    assert ids(filled, Window(run="llm")) == ["00", "04", "08"]
-    assert ids(filled, Window(node="n0", kind="sxid", run="llm")) == ["04"]
-    assert ids(filled, Window(), kinds=["sxid", "iteration"], excluding=["training"], limit=3) == ["01", "02", "04"]
-    assert ids(filled, Window(), kinds=[]) == []
-    assert ids(filled, Window(node="nobody")) == []
+    assert ids(filled, EventWindow(node="n0")) == ["00", "02", "04", "06", "08", "10"]
+    assert ids(filled, EventWindow(kind="sxid")) == ["01", "04", "07", "10"]
+    assert ids(filled, EventWindow(run="llm")) == ["00", "04", "08"]
+    assert ids(filled, EventWindow(node="n0", kind="sxid", run="llm")) == ["04"]
+    assert ids(filled, EventWindow(), kinds=["sxid", "iteration"], excluding=["training"], limit=3) == [
+        "01",
+        "02",
+        "04",
+    ]
+    assert ids(filled, EventWindow(), kinds=[]) == []
+    assert ids(filled, EventWindow(node="nobody")) == []
 
 
 def test_a_cursor_goes_on_after_the_last_even_within_one_moment(filled: sa.Engine) -> None:
@@ -80,19 +86,19 @@ def test_a_cursor_goes_on_after_the_last_even_within_one_moment(filled: sa.Engin
     after: tuple[datetime, str] | None = None
     while True:
         with filled.begin() as connection:
-            page = list(read_events(connection, Window(after=after), limit=2))
+            page = list(read_events(connection, EventWindow(after=after), limit=2))
         if not page:
             break
         paged += [event.id or "" for event in page]
         assert page[-1].time is not None
         after = (page[-1].time, page[-1].id or "")
-    assert paged == ids(filled, Window())
+    assert paged == ids(filled, EventWindow())
 
 
 def test_what_a_read_gives_can_be_broken_off(filled: sa.Engine) -> None:
     """It is a stream."""
     with filled.begin() as connection:
-        assert next(read_events(connection, Window())).id == "00"
+        assert next(read_events(connection, EventWindow())).id == "00"
 
 
 def outage(node: str, start: float, end: float | None) -> Outage:
@@ -158,4 +164,4 @@ def test_any_moment_is_stored_to_the_microsecond_and_sorts(any_engine: sa.Engine
     with writing(any_engine).begin() as connection:
         connection.execute(sa.delete(schema.events))
         append_events(connection, [Event(moment, None, "s", "k") for moment in moments], max(moments))
-        assert [event.time for event in read_events(connection, Window())] == sorted(moments)
+        assert [event.time for event in read_events(connection, EventWindow())] == sorted(moments)

@@ -8,10 +8,10 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from store import schema
-from store.database import writing
-from store.hint import OPEN_STATES
-from store.read_fleet import Fleet, NodePage, count_states, node_page
+from store.database.connections import writing
+from store.nodes.fleet import FleetQuery, NodePage, count_states, node_page
+from store.records.hint import OPEN_STATES
+from store.tables import hint_tables, schema
 
 NOW = datetime.fromisoformat("2025-03-01T12:00:00+00:00")
 HOUR = timedelta(hours=1)
@@ -55,7 +55,7 @@ stores = st.fixed_dictionaries(
 
 def fill(connection: sa.Connection, drawn: dict[str, Any]) -> None:
     """Put a drawn store into the database, in the place of the one before."""
-    for table in (schema.nodes, schema.outages, schema.incidents, schema.hints, schema.scores):
+    for table in (schema.nodes, schema.outages, schema.incidents, hint_tables.hints, schema.scores):
         connection.execute(sa.delete(table))
     rows: dict[sa.Table, list[dict[str, Any]]] = {
         schema.nodes: [
@@ -73,7 +73,7 @@ def fill(connection: sa.Connection, drawn: dict[str, Any]) -> None:
             | {"kinds": {}}
             for place, (node, end, severity, cause) in enumerate(drawn["incidents"])
         ],
-        schema.hints: [
+        hint_tables.hints: [
             {"id": f"h{place}", "node": node, "action": action, "state": state, "reason": "", "owner": "x"}
             | {"created": NOW + made * HOUR, "valid_until": NOW + HOUR, "evidence": {}}
             for place, (node, made, action, state) in enumerate(drawn["hints"])
@@ -133,7 +133,7 @@ def judged(drawn: dict[str, Any], node: str, seen: int | None) -> tuple[str, str
 @given(stores, st.integers(1, 3))
 def test_the_database_judges_as_the_rules_do(any_engine: sa.Engine, drawn: dict[str, Any], limit: int) -> None:
     """States, hints and counts; and pages of any size, by name and by risk, show every node once in order."""
-    fleet = Fleet(NOW, SINCE, WATCH, SILENT if drawn["reporting"] else None, {24: NOW, 168: None})
+    fleet = FleetQuery(NOW, SINCE, WATCH, SILENT if drawn["reporting"] else None, {24: NOW, 168: None})
     with writing(any_engine).begin() as connection:
         fill(connection, drawn)
         rows = node_page(connection, fleet, NodePage())
@@ -150,7 +150,7 @@ def test_the_database_judges_as_the_rules_do(any_engine: sa.Engine, drawn: dict[
             assert walked(connection, fleet, NodePage(by_score=True, state=state, limit=limit)) == own
 
 
-def walked(connection: sa.Connection, fleet: Fleet, page: NodePage) -> list[str]:
+def walked(connection: sa.Connection, fleet: FleetQuery, page: NodePage) -> list[str]:
     """The nodes of page after page."""
     names: list[str] = []
     for _ in range(len(NAMES) + 1):

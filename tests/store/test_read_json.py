@@ -9,11 +9,11 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from api.reply import dump
-from store import schema
-from store.database import writing
-from store.event import format_time
-from store.read_json import moment_of, read_shown, shown
+from api.answers.reply import dump
+from store.database.connections import writing
+from store.records.event import format_time
+from store.tables import hint_tables, schema
+from store.tables.pages import answer_columns, answer_rows, moment_of
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 # Characters that a database's text can hold.
@@ -32,15 +32,15 @@ def write(engine: sa.Engine, *hints: dict[str, Any]) -> None:
     row = {"node": "n", "action": "watch", "state": "shadow", "reason": "", "owner": "x"}
     row |= {"created": NOON, "valid_until": NOON, "evidence": {}}
     with writing(engine).begin() as connection:
-        connection.execute(sa.delete(schema.hints))
-        connection.execute(sa.insert(schema.hints), [row | hint for hint in hints])
+        connection.execute(sa.delete(hint_tables.hints))
+        connection.execute(sa.insert(hint_tables.hints), [row | hint for hint in hints])
 
 
 def answered(engine: sa.Engine) -> list[dict[str, Any]]:
     """The hints as a client reads them in an answer, by id."""
-    page = sa.select(schema.hints).subquery()
+    page = sa.select(hint_tables.hints).subquery()
     with engine.connect() as connection:
-        found: list[dict[str, Any]] = orjson.loads(dump(read_shown(connection, page, page.c.id)))
+        found: list[dict[str, Any]] = orjson.loads(dump(answer_rows(connection, page, page.c.id)))
     return found
 
 
@@ -62,11 +62,11 @@ def test_any_moment_and_document_reach_a_client_as_they_were(
 def test_times_are_utc_whatever_the_session_is_set_to(any_engine: sa.Engine, zone: str) -> None:
     """A site may have given its database another time zone."""
     write(any_engine, {"id": "h1", "created": NOON.replace(microsecond=70)})
-    page = sa.select(schema.hints.c.created, schema.hints.c.id).subquery()
+    page = sa.select(hint_tables.hints.c.created, hint_tables.hints.c.id).subquery()
     with any_engine.connect() as connection:
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SET TIME ZONE '{zone}'")
-        (row,) = read_shown(connection, page)
+        (row,) = answer_rows(connection, page)
         assert orjson.loads(dump(row))["created"] == "2025-03-01T12:00:00.000070Z"
         assert moment_of(row, "created") == NOON.replace(microsecond=70)
         connection.rollback()
@@ -79,8 +79,8 @@ def test_what_is_not_there_is_null(any_engine: sa.Engine) -> None:
         connection.execute(sa.insert(schema.nodes), [{"node": "n"}])
         connection.execute(sa.insert(schema.telemetry), [{"node": "n", "time": NOON, "samples": 1, "gpus_seen": 8}])
     with any_engine.connect() as connection:
-        (node,) = read_shown(connection, sa.select(schema.nodes).subquery())
-        (hour,) = read_shown(connection, sa.select(schema.telemetry).subquery())
+        (node,) = answer_rows(connection, sa.select(schema.nodes).subquery())
+        (hour,) = answer_rows(connection, sa.select(schema.telemetry).subquery())
     assert orjson.loads(dump(node)) == {"node": "n"} | dict.fromkeys(set(node) - {"node"})
     assert (hour["devices"], orjson.loads(dump(hour))["time"]) == (None, "2025-03-01T12:00:00.000000Z")
 
@@ -88,9 +88,9 @@ def test_what_is_not_there_is_null(any_engine: sa.Engine) -> None:
 def test_objects_come_in_the_order_asked_for(any_engine: sa.Engine) -> None:
     """By a time, the newest first; each with the columns of its page alone."""
     write(any_engine, *({"id": f"h{hour}", "created": NOON.replace(hour=hour)} for hour in (3, 11, 7)))
-    page = sa.select(schema.hints.c.id, schema.hints.c.created).subquery()
+    page = sa.select(hint_tables.hints.c.id, hint_tables.hints.c.created).subquery()
     with any_engine.connect() as connection:
-        found = read_shown(connection, page, page.c.created.desc())
+        found = answer_rows(connection, page, page.c.created.desc())
     assert [list(row) for row in found] == [["id", "created"]] * 3
     assert [row["id"] for row in found] == ["h11", "h7", "h3"]
 
@@ -99,6 +99,6 @@ def test_postgresql_hands_over_text_that_nobody_reads(postgres_engine: sa.Engine
     """The point of it: neither a time nor a document becomes an object on the way."""
     write(postgres_engine, {"id": "h1", "evidence": {"score": 0.5}})
     with postgres_engine.connect() as connection:
-        row = connection.execute(sa.select(*shown(connection, schema.hints.c))).one()
+        row = connection.execute(sa.select(*answer_columns(connection, hint_tables.hints.c))).one()
     assert isinstance(row.created, str)
     assert isinstance(row.evidence, orjson.Fragment)

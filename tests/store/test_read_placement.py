@@ -4,18 +4,17 @@ from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
-from store import schema
-from store.append import append_nodes
-from store.database import writing
-from store.hint import Hint
-from store.hint_log import save_hint
-from store.node import Node
-from store.read_fleet import Fleet
-from store.read_placement import Place, read_places
+from store.database.connections import writing
+from store.events.append import append_nodes
+from store.hints.hint_log import save_hint
+from store.nodes.fleet import FleetQuery, SchedulableNode, schedulable_nodes
+from store.records.hint import Hint
+from store.records.node import Node
+from store.tables import schema
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
-FLEET = Fleet(NOW, NOW - DAY, 0.1, None, {24: NOW, 168: NOW})
+FLEET = FleetQuery(NOW, NOW - DAY, 0.1, None, {24: NOW, 168: NOW})
 
 
 def test_a_place_has_all_that_is_known_and_one_that_has_left_is_none(any_engine: sa.Engine) -> None:
@@ -36,7 +35,11 @@ def test_a_place_has_all_that_is_known_and_one_that_has_left_is_none(any_engine:
             save_hint(connection, hint, NOW, {})
         row = {"node": "a", "time": NOW, "reasons": [], "model": "m"}
         connection.execute(schema.scores.insert(), [row | {"horizon_h": h, "score": h / 1000} for h in (24, 168)])
-        known = Place("a", "cordoned", 0.024, 0.168, "l", "r", "d", 4, "h", "cordon", "confirmed")
-        assert read_places(connection, FLEET) == [known, Place("b", "ok"), Place("leaving", "ok")]
-        assert read_places(connection, FLEET, ["b", "gone", "nobody", "b"]) == [Place("b", "ok")]
-        assert read_places(connection, FLEET, []) == []
+        known = SchedulableNode("a", "cordoned", 0.024, 0.168, "l", "r", "d", 4, "h", "cordon", "confirmed")
+        assert schedulable_nodes(connection, FLEET) == [
+            known,
+            SchedulableNode("b", "ok"),
+            SchedulableNode("leaving", "ok"),
+        ]
+        assert schedulable_nodes(connection, FLEET, ["b", "gone", "nobody", "b"]) == [SchedulableNode("b", "ok")]
+        assert schedulable_nodes(connection, FLEET, []) == []

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from store import schema
-from store.append import append_nodes, append_outages
-from store.database import writing
-from store.node import Node
-from store.outage import Outage
-from store.read_states import nodes_out, unrepaired_faults
+from store.database.connections import writing
+from store.events.append import append_nodes, append_outages
+from store.nodes.node_states import nodes_out, unrepaired_faults
+from store.records.node import Node
+from store.records.outage import Outage
+from store.tables import schema
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -9,15 +9,17 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from predictor.history import DAY_MS, EVENT_WINDOW_MS, TELEMETRY_WINDOW_H
-from store import retention, schema
-from store.append import append_events, append_rollups
-from store.database import writing
-from store.delivery_log import Attempt, log_attempt
-from store.event import Event
-from store.partitions import DIVIDED, ensure_days, name_of, partitions
-from store.retention import MINIMUM, Keep, count_old, prune, too_short
-from store.telemetry import Rollup
+from predictor.history.arrays import DAY_MS, EVENT_WINDOW_MS, TELEMETRY_WINDOW_H
+from store.database import retention
+from store.database.connections import writing
+from store.database.partitions import DIVIDED, ensure_days, name_of, partitions
+from store.database.retention import MINIMUM, RetentionPeriods, count_old, prune, too_short
+from store.events.append import append_events
+from store.hints.outbox import DeliveryAttempt, log_attempt
+from store.records.event import Event
+from store.records.telemetry import Rollup
+from store.tables import hint_tables, schema
+from store.telemetry.hours import append_rollups
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -62,11 +64,11 @@ def test_the_delivery_log_is_pruned_too(any_engine: sa.Engine) -> None:
     """It is one table on either database; the least that is kept is longer than releases are sent."""
     with writing(any_engine).begin() as connection:
         for age in (7, 8, 9, 30):
-            log_attempt(connection, Attempt("d", "h", "ops", NOW - age * DAY, "retry", 503, 0.1, "HTTP 503"))
+            log_attempt(connection, DeliveryAttempt("d", "h", "ops", NOW - age * DAY, "retry", 503, 0.1, "HTTP 503"))
     assert count_old(any_engine, {"deliveries": NOW - 8 * DAY}) == {"deliveries": 2}
     assert prune(any_engine, {"deliveries": NOW - 8 * DAY}) == {"deliveries": 2}
-    assert [NOW - row["time"] for row in rows(any_engine, schema.deliveries)] == [7 * DAY, 8 * DAY]
-    assert too_short(Keep(deliveries_days=7)) == "deliveries_days"
+    assert [NOW - row["time"] for row in rows(any_engine, hint_tables.deliveries)] == [7 * DAY, 8 * DAY]
+    assert too_short(RetentionPeriods(deliveries_days=7)) == "deliveries_days"
 
 
 def test_nothing_but_what_is_named_goes(engine: sa.Engine) -> None:
@@ -74,10 +76,12 @@ def test_nothing_but_what_is_named_goes(engine: sa.Engine) -> None:
     write(engine, NOW)
     with writing(engine).begin() as connection:
         append_rollups(connection, [Rollup("n", MIDNIGHT, 60, 8)])
-    kept = {t.name: rows(engine, t) for t in schema.metadata.sorted_tables if t.name not in ("events", "event_days")}
+    kept = {
+        t.name: rows(engine, t) for t in hint_tables.metadata.sorted_tables if t.name not in ("events", "event_days")
+    }
     assert prune(engine, {"events": NOW + 1000 * DAY}) == {"events": 1}
     for name, found in kept.items():
-        assert rows(engine, schema.metadata.tables[name]) == found
+        assert rows(engine, hint_tables.metadata.tables[name]) == found
 
 
 def test_counts_stay_by_node_day_source_kind_code_and_severity(any_engine: sa.Engine) -> None:
@@ -171,13 +175,16 @@ def test_events_that_no_incident_counts_yet_stay(any_engine: sa.Engine) -> None:
 
 def test_limits_say_what_goes(engine: sa.Engine) -> None:
     """None is for ever; each has its own; what the model looks back on is the least."""
-    assert Keep().before(NOW) == {}
-    assert Keep(events_days=30, scores_days=5).before(NOW) == {"events": NOW - 30 * DAY, "scores": NOW - 5 * DAY}
-    assert {f"{table}_days" for table in (*DIVIDED, "deliveries")} == set(Keep.__slots__)
-    assert too_short(Keep()) is None
+    assert RetentionPeriods().before(NOW) == {}
+    assert RetentionPeriods(events_days=30, scores_days=5).before(NOW) == {
+        "events": NOW - 30 * DAY,
+        "scores": NOW - 5 * DAY,
+    }
+    assert {f"{table}_days" for table in (*DIVIDED, "deliveries")} == set(RetentionPeriods.__slots__)
+    assert too_short(RetentionPeriods()) is None
     assert too_short(MINIMUM) is None
-    assert too_short(Keep(events_days=28)) == "events_days"
-    assert too_short(Keep(telemetry_days=8, scores_days=400)) == "telemetry_days"
+    assert too_short(RetentionPeriods(events_days=28)) == "events_days"
+    assert too_short(RetentionPeriods(telemetry_days=8, scores_days=400)) == "telemetry_days"
     assert MINIMUM.events_days is not None
     assert MINIMUM.telemetry_days is not None
     assert MINIMUM.events_days * DAY_MS > EVENT_WINDOW_MS
@@ -260,7 +267,7 @@ class TestDays:
 
 def patch_brief(setattr_: Callable[..., None]) -> None:
     """Waits of no length."""
-    from store import brief
+    from store.database import partitions as brief
 
     setattr_(brief, "LOCK_TIMEOUT_MS", 20)
     setattr_(brief, "PAUSE_S", 0.0)

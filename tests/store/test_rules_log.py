@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
-from store.append import append_events
-from store.event import Event
-from store.read_kinds import judgements_since
-from store.rules_log import note_rules, rules_page
+from store.events.append import append_events
+from store.events.event_pages import judgements_since
+from store.hints.policy_history import note_rules, rules_page
+from store.records.event import Event
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

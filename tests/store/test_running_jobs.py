@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from store.append import append_jobs
-from store.database import writing
-from store.job import Job
-from store.running_jobs import busy_nodes, running_jobs
+from store.database.connections import writing
+from store.events.append import append_jobs
+from store.records.job import Job
+from store.runs.jobs import busy_nodes, running_jobs
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -7,22 +7,34 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from store.append import append_events, append_jobs, append_nodes, append_outages
-from store.database import writing
-from store.event import Event
-from store.ingest_log import IngestedFile, note_ingested, read_ingested
-from store.job import Job
-from store.model import StoredModel
-from store.node import Node
-from store.outage import Outage
-from store.read_models import newest_champion
-from store.read_node import node_scores
-from store.read_overview import newest_run, recent_sources
-from store.read_scores import latest_scores, score_history, serving_model
-from store.read_states import last_reports, newest_scores, newest_scoring, nodes_out, score_reasons, unrepaired_faults
-from store.save_scores import save_as_made, save_model, save_scores
-from store.schema import incidents
-from store.score import Reason, Score
+from store.database.connections import writing
+from store.events.append import (
+    IngestedFile,
+    append_events,
+    append_jobs,
+    append_nodes,
+    append_outages,
+    note_ingested,
+    read_ingested,
+)
+from store.models.registry import StoredModel, newest_champion, save_model, serving_model
+from store.models.scores import latest_scores, save_scores, save_scores_in_blocks, score_history
+from store.nodes.inventory import newest_run, recent_sources
+from store.nodes.node_history import node_scores
+from store.nodes.node_states import (
+    last_reports,
+    newest_scores,
+    newest_scoring,
+    nodes_out,
+    score_reasons,
+    unrepaired_faults,
+)
+from store.records.event import Event
+from store.records.job import Job
+from store.records.node import Node
+from store.records.outage import Outage
+from store.records.score import Reason, Score
+from store.tables.schema import incidents
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -72,14 +84,14 @@ def test_a_scoring_is_saved_as_it_is_made(connection: sa.Connection) -> None:
     odd = (Reason('a "tab"\t, a line\n, a \\ and °C', 1e-7, ("\\.", "e\t1")),)
     names = ["\\N", "tab\there", *(f"n{number}" for number in range(1_200))]
     made = [replace(score(name, horizon_h=hours), reasons=odd) for hours in (24, 168) for name in names]
-    assert save_as_made(connection, NOW, (24, 168), iter(made)) == made
+    assert save_scores_in_blocks(connection, NOW, (24, 168), iter(made)) == made
     found = latest_scores(connection)
     assert [found[one.node][one.horizon_h] for one in made] == made
     assert sum(map(len, found.values())) == len(made)
     other = [replace(one, score=0.25) for one in made[:3]]
-    assert save_as_made(connection, NOW, (24,), other) == other
+    assert save_scores_in_blocks(connection, NOW, (24,), other) == other
     assert [latest_scores(connection)[one.node][24].score for one in made[2:4]] == [0.25, 0.5]
-    assert save_as_made(connection, NOW + HOUR, (24,), []) == []
+    assert save_scores_in_blocks(connection, NOW + HOUR, (24,), []) == []
 
 
 def test_a_later_score_of_the_same_moment_replaces_the_earlier_one(connection: sa.Connection) -> None:

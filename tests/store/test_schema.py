@@ -8,13 +8,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy.dialects import postgresql, sqlite
 
-from store import schema
-from store.database import migrate, newest_revision, revision
+from store.database.connections import migrate, newest_revision, revision
+from store.tables import hint_tables, schema
 
 
 def is_whole(name: str | None, kind: str, _parents: object) -> bool:
     """Whether a name is a table of ours, not a part of one."""
-    return kind != "table" or name in schema.metadata.tables
+    return kind != "table" or name in hint_tables.metadata.tables
 
 
 def only_on_postgresql(index: object) -> bool:
@@ -31,7 +31,7 @@ def test_the_migrations_make_the_schema(any_engine: sa.Engine) -> None:
     with any_engine.connect() as connection:
         opts = {"compare_type": True, "include_name": is_whole, "include_object": lambda item, *_: is_here(item)}
         context = MigrationContext.configure(connection, opts=opts)
-        assert compare_metadata(context, schema.metadata) == []
+        assert compare_metadata(context, hint_tables.metadata) == []
 
 
 def test_migrating_again_changes_nothing(any_engine: sa.Engine) -> None:
@@ -45,7 +45,7 @@ def test_every_index_is_there_under_its_name(any_engine: sa.Engine) -> None:
     """A missing one shows only at scale."""
     inspector = sa.inspect(any_engine)
     everything = any_engine.dialect.name == "postgresql"
-    for table in schema.metadata.tables.values():
+    for table in hint_tables.metadata.tables.values():
         wanted = {index.name for index in table.indexes if everything or not only_on_postgresql(index)}
         assert {index["name"] for index in inspector.get_indexes(table.name)} == wanted
 
@@ -54,11 +54,11 @@ def test_every_column_bears_the_name_of_its_record_s_field() -> None:
     """Rows become records by keyword."""
     from dataclasses import fields
 
-    from store.incident import Incident
-    from store.job import Job
-    from store.node import Node
-    from store.outage import Outage
-    from store.telemetry import Rollup
+    from store.records.incident import Incident
+    from store.records.job import Job
+    from store.records.node import Node
+    from store.records.outage import Outage
+    from store.records.telemetry import Rollup
 
     for table, record, more in (
         (schema.nodes, Node, {"last_seen"}),

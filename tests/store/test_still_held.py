@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from store.database import writing
-from store.hint import Hint
-from store.hint_log import save_hint
-from store.outbox import Delivery, owe
-from store.placements import Placement, save_placements
-from store.still_held import still_held
+from store.database.connections import writing
+from store.hints.hint_log import save_hint
+from store.hints.holds import SchedulerHold, nodes_still_held, save_holds
+from store.hints.outbox import Delivery, queue_deliveries
+from store.records.hint import Hint
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -28,13 +27,13 @@ def told(engine: sa.Engine, action: str, state: str = "delivered", attempts: int
     """A delivery to a webhook."""
     payload = {"data": {"action": action, "mode": mode}}
     with writing(engine).begin() as connection:
-        owe(connection, [Delivery(f"h.{action}.ops", "h", "ops", payload, attempts, NOW, state)])
+        queue_deliveries(connection, [Delivery(f"h.{action}.ops", "h", "ops", payload, attempts, NOW, state)])
 
 
 def held(engine: sa.Engine, hours: float = 0) -> frozenset[str]:
     """What is held then."""
     with engine.connect() as connection:
-        return still_held(connection, NOW + hours * HOUR)
+        return nodes_still_held(connection, NOW + hours * HOUR)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +57,7 @@ def test_a_placement_counts_until_it_is_seen_to_be_gone(
 ) -> None:
     """What was ordered may hold; what others hold is theirs."""
     with writing(any_engine).begin() as connection:
-        save_placements(connection, [Placement("h", "slurm", "a", action, state, 1, NOW)])
+        save_holds(connection, [SchedulerHold("h", "slurm", "a", action, state, 1, NOW)])
     assert held(any_engine) == (frozenset({"a"}) if counts else frozenset())
 
 
@@ -71,11 +70,11 @@ def test_a_scheduler_that_pulls_lets_go_at_the_end_of_the_hint_s_time(
     """One that is gone, or forgot to say so, would be charged to the budget for good; what is read back is known."""
     put(any_engine, "withdrawn")
     with writing(any_engine).begin() as connection:
-        save_placements(connection, [Placement("h", "pull:volcano", "a", action, state, 0, NOW)])
+        save_holds(connection, [SchedulerHold("h", "pull:volcano", "a", action, state, 0, NOW)])
     assert held(any_engine, hours=4.99) == {"a"}
     assert held(any_engine, hours=5) == frozenset()
     with writing(any_engine).begin() as connection:
-        save_placements(connection, [Placement("h", "slurm", "a", action, state, 0, NOW)])
+        save_holds(connection, [SchedulerHold("h", "slurm", "a", action, state, 0, NOW)])
     assert held(any_engine, hours=5) == {"a"}
 
 

@@ -8,10 +8,10 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.event import CAUSES, SEVERITIES
-from store.telemetry import COUNTER_EVENTS, COUNTERS, GAUGES, Rollup, hour_of
-from store.telemetry_insert import insert_rollups
-from store.telemetry_rollup import roll_up
+from store.records.event import CAUSES, SEVERITIES
+from store.records.telemetry import COUNTER_EVENTS, COUNTERS, GAUGES, Rollup, hour_of
+from store.telemetry.hours import insert_rollups
+from store.telemetry.rollups import roll_up
 
 
 def test_every_counter_that_makes_an_event_is_read_from_a_field() -> None:

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from store.telemetry import COUNTERS, GAUGES, MAX_DEVICE_NAME
-from store.telemetry_columns import measure_of, other_columns
+from store.records.telemetry import COUNTERS, GAUGES, MAX_DEVICE_NAME
+from store.telemetry.measures import measure_of, other_columns
 
 
 def schema(*fields: tuple[str, pa.DataType]) -> pa.Schema:

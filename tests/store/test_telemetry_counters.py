@@ -2,9 +2,9 @@
 
 import pytest
 
-from store.catalog import kinds, rows
-from store.telemetry import COUNTER_EVENTS
-from store.telemetry_counters import Counter, counter, told_by_their_links
+from store.records.catalog_rows import rows
+from store.records.fault_catalog import Counter, counter, kind_meanings, link_counters
+from store.records.telemetry import COUNTER_EVENTS
 
 # Of the names in telemetry.csv: what is measured, what is a state, what counts again what another counter counts,
 # and what rises in health.
@@ -42,7 +42,7 @@ def test_every_measure_is_a_counter_or_known_not_to_be_one() -> None:
 def test_every_counter_s_kind_is_known() -> None:
     """The table of kinds tells people what it means; no name stands twice."""
     table = list(rows("counters"))
-    assert {row["kind"] for row in table} <= {kind for kind, _variant in kinds()}
+    assert {row["kind"] for row in table} <= {kind for kind, _variant in kind_meanings()}
     assert len({(row["name"], row["devices"]) for row in table}) == len(table)
     for row in table:
         assert counter(row["name"].replace("*", "3"), row["devices"] or "gpu") is not None
@@ -63,4 +63,4 @@ def test_the_type_of_a_device_tells_counters_of_one_name_apart() -> None:
 
 def test_a_total_is_told_by_its_links() -> None:
     """By the name alone."""
-    assert told_by_their_links(["nvlink_crc_l3", "ecc_sbe"]) == {"nvlink_crc"}
+    assert link_counters(["nvlink_crc_l3", "ecc_sbe"]) == {"nvlink_crc"}

@@ -13,16 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from collectors.device_hours import DeviceHours
-from collectors.device_hours import rounded as rounded_by_sidecar
-from store import schema, telemetry_devices
-from store.event import RecordError
-from store.telemetry import MAX_DEVICES, MAX_MEASURES, Rollup
-from store.telemetry_carry import Carry
-from store.telemetry_devices import rounded
-from store.telemetry_insert import insert_rollups
-from store.telemetry_merge import merge_rollups
-from store.telemetry_table import TelemetryFile, read_telemetry
+from collectors.telemetry.rollups import DeviceHours
+from collectors.telemetry.rollups import rounded as rounded_by_sidecar
+from store.records.event import RecordError
+from store.records.telemetry import MAX_DEVICES, MAX_MEASURES, Rollup
+from store.tables import schema
+from store.telemetry import rollups
+from store.telemetry.archive_table import TelemetryFile, read_telemetry
+from store.telemetry.gpu_history import GpuHistory
+from store.telemetry.hours import insert_rollups, merge_rollups
+from store.telemetry.rollups import rounded
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 
@@ -40,7 +40,7 @@ def write(path: Path, rows: Sequence[tuple[float, str, int]], **columns: Any) ->
 
 def told(*files: TelemetryFile) -> list[dict[str, Any] | None]:
     """What the roll-ups of each file tell of devices, one after the other."""
-    carry = Carry()
+    carry = GpuHistory()
     return [None if text is None else json.loads(text) for file in files for text in carry.devices(file) or ()]
 
 
@@ -63,7 +63,7 @@ def test_a_file_of_our_own_fields_alone_tells_nothing_of_devices(tmp_path: Path)
     """It costs nothing then, and what a sidecar told stays as it is."""
     file = write(tmp_path / "t", [(0, "n", 0)], DCGM_FI_DEV_GPU_TEMP=[61.0], name=["x"], ok=[True])
     assert file.devices is None
-    assert Carry().devices(file) is None
+    assert GpuHistory().devices(file) is None
 
 
 def test_an_hour_without_a_value_is_null(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_devices_beyond_what_a_roll_up_holds_are_named(tmp_path: Path) -> None:
 
 def test_a_file_too_wide_for_its_length_keeps_what_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its hours times its columns are bounded, so that a worker's memory is."""
-    monkeypatch.setattr(telemetry_devices, "MAX_CELLS", 7)
+    monkeypatch.setattr(rollups, "MAX_CELLS", 7)
     file = write(tmp_path / "t", [(hour, "n", 0) for hour in range(3)], a=[1] * 3, b=[2] * 3, c=[3] * 3)
     assert [sorted(devices["gpu:0"]) for devices in told(file) if devices] == [["a", "b"]] * 3
     assert file.left_out == ("column 'c': 3 hours of GPUs have room for 2 measures in one file: split it by time",)
@@ -216,7 +216,7 @@ def test_what_a_sidecar_told_of_the_same_hour_stays(tmp_path: Path, any_engine: 
     with any_engine.begin() as connection:
         merge_rollups(connection, [Rollup("n", START, 0, 0, devices=live)])
         for _ in range(2):
-            insert_rollups(connection, file.nodes, file.rollups, Carry().devices(file))
+            insert_rollups(connection, file.nodes, file.rollups, GpuHistory().devices(file))
         insert_rollups(connection, bare.nodes, bare.rollups)
         stored = connection.execute(sa.select(schema.telemetry.c.devices, schema.telemetry.c.samples)).all()
     assert stored == [({**live, "gpu:0": {"power_w": [1, 2, 1.5, 2, 1], "x": [3, 3, 3, 3, 0]}}, 1)]

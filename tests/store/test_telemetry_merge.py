@@ -6,10 +6,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from store import schema
-from store.append import append_rollups
-from store.database import writing
-from store.telemetry import Rollup
+from store.database.connections import writing
+from store.records.telemetry import Rollup
+from store.tables import schema
+from store.telemetry.hours import append_rollups
 
 HOUR = datetime(2025, 3, 1, 4, tzinfo=UTC)
 GPU = {"gpu:0": {"gpu_temp_c": [50, 61, 55.5, 61, 9]}, "gpu:1": {"gpu_temp_c": [50, 60, 55, 58, 7]}}

@@ -14,11 +14,18 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store import schema
-from store.event import RecordError
-from store.telemetry_carry import Carry
-from store.telemetry_insert import insert_rollups
-from store.telemetry_table import Samples, TelemetryFile, first_moment, read_samples, read_telemetry, summarise
+from store.records.event import RecordError
+from store.tables import schema
+from store.telemetry.archive_table import (
+    GpuSamples,
+    TelemetryFile,
+    first_moment,
+    read_samples,
+    read_telemetry,
+    summarise,
+)
+from store.telemetry.gpu_history import GpuHistory
+from store.telemetry.hours import insert_rollups
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 SBE = "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"
@@ -40,7 +47,7 @@ def grid(hours: range, gpus: int = 2, node: str = "n1") -> list[dict[str, Any]]:
 
 def follow(*files: TelemetryFile) -> list[tuple[str, str | None, int | None, int]]:
     """(kind, node, gpu, hour) of every event of the files in order."""
-    carry = Carry()
+    carry = GpuHistory()
     found = []
     for number, file in enumerate(files):
         for event in carry.follow(file, f"{number}.parquet"):
@@ -92,7 +99,7 @@ def test_a_blank_is_absent_and_no_value(tmp_path: Path, blank: int) -> None:
 def test_a_counter_that_rises_is_an_event_and_one_that_falls_is_none(tmp_path: Path) -> None:
     """A fall is a driver reload: counting goes on from there."""
     rows = [{"hour": h, "node": "n1", "gpu": 0, SBE: value} for h, value in enumerate([5, 5, 8, 0, 2])]
-    carry = Carry()
+    carry = GpuHistory()
     events = carry.follow(read_telemetry(write(tmp_path / "t.parquet", rows)), "t.parquet")
     assert [(e.kind, e.attributes["count"], e.severity, e.cause) for e in events] == [
         ("ecc_sbe", 3, "info", "hardware"),
@@ -104,7 +111,7 @@ def test_a_counter_that_rises_is_an_event_and_one_that_falls_is_none(tmp_path: P
 def test_rises_of_one_hour_are_one_event_at_the_last(tmp_path: Path) -> None:
     """What an event says was known at its time."""
     rows = [{"hour": h / 4, "node": "n1", "gpu": 0, SBE: value} for h, value in enumerate([0, 1, 3, 3, 4])]
-    events = Carry().follow(read_telemetry(write(tmp_path / "t.parquet", rows)), "t.parquet")
+    events = GpuHistory().follow(read_telemetry(write(tmp_path / "t.parquet", rows)), "t.parquet")
     assert [(e.time, e.attributes["count"]) for e in events] == [
         (START + timedelta(minutes=30), 3),
         (START + timedelta(hours=1), 1),
@@ -172,7 +179,7 @@ def test_event_ids_are_the_same_each_time_and_different_among_files(tmp_path: Pa
     """So that reading a file again adds nothing."""
     rows = [{"hour": h, "node": "n1", "gpu": 0, SBE: h} for h in range(3)]
     file = read_telemetry(write(tmp_path / "1", rows))
-    first, again, other = (Carry().follow(file, name) for name in ("a", "a", "b"))
+    first, again, other = (GpuHistory().follow(file, name) for name in ("a", "a", "b"))
     assert [e.id for e in first] == [e.id for e in again]
     assert not {e.id for e in first} & {e.id for e in other}
     assert len({e.id for e in first}) == 2
@@ -310,18 +317,18 @@ def test_missing_and_returned_alternate_and_fit_the_samples(samples: list[tuple[
                 state[gpu] = True
     half = 15 * 3600 * 1_000_000
     halves = [[s for s in samples if s[0] < half], [s for s in samples if s[0] >= half]]
-    carry = Carry()
+    carry = GpuHistory()
     for parts in ([samples], halves):
-        carry = Carry()
+        carry = GpuHistory()
         found = [e for n, part in enumerate(parts) for e in carry.follow(summarise(columns_of(part)), f"{n}")]
         gaps = [e for e in found if e.kind.startswith("gpu_")]
         got = [(e.kind, e.node, e.device.index, int(e.time.timestamp()) // 3600) for e in gaps if e.time]
         assert sorted(got) == sorted(expected)
 
 
-def columns_of(samples: list[tuple[int, str, int, int | None]]) -> Samples:
+def columns_of(samples: list[tuple[int, str, int, int | None]]) -> GpuSamples:
     """The samples as a table of columns."""
-    return Samples(
+    return GpuSamples(
         nodes=("a", "b"),
         node=np.array([["a", "b"].index(s[1]) for s in samples], dtype=np.int64),
         gpu=np.array([s[2] for s in samples], dtype=np.int64),

@@ -6,11 +6,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from schedulers.controls import reset_breaker
-from schedulers.verdict import VerdictError
-from store.database import writing
-from store.hint_log import audit_page
-from store.trips import Backlog, Trip, newest_trips, note_trip, read_trip, reset_trip, trips_page
+from schedulers.lifecycle.operator_actions import RequestRefusedError, reset_breaker
+from store.database.connections import writing
+from store.hints.hint_log import audit_page
+from store.hints.stops import (
+    Backlog,
+    Trip,
+    newest_trips,
+    note_trip,
+    read_trip,
+    reset_trip,
+    trips_page,
+)
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -57,10 +64,10 @@ def test_a_reset_is_done_once(any_engine: sa.Engine) -> None:
     (one,) = newest(any_engine)
     first = reset(any_engine, one.seq)
     assert reset(any_engine, one.seq, who="bob", hours=5) == first
-    with pytest.raises(VerdictError, match="by alice already, with the backlog drop") as refused:
+    with pytest.raises(RequestRefusedError, match="by alice already, with the backlog drop") as refused:
         reset(any_engine, one.seq, "review")
     assert refused.value.known
-    with pytest.raises(VerdictError, match="no trip has the number 99") as unknown:
+    with pytest.raises(RequestRefusedError, match="no trip has the number 99") as unknown:
         reset(any_engine, 99)
     assert not unknown.value.known
 

@@ -1,1 +1,1 @@
-"""What a receiver of hints wants to be sent: one file a format, one line each in `registry.py`."""
+"""Formats of a webhook's message: one file a format, one line each in `FORMATS` of `webhooks/webhook.py`."""

@@ -9,16 +9,16 @@ from datetime import datetime
 
 import orjson
 
-from schedulers.webhooks.format import Format, no_failure
-from schedulers.webhooks.post import Message
+from schedulers.webhooks.format import MessageFormat, no_failure
+from schedulers.webhooks.post import WebhookMessage
 from schedulers.webhooks.signature import key_of, signed_headers
-from store.outbox import Delivery
+from store.hints.outbox import Delivery
 
 SOURCE = "/foreshock/hints"
 SCHEMA = "urn:foreshock:hint:1"  # an absolute URI, as the specification asks
 
 
-def write(delivery: Delivery, secrets: Sequence[str], now: datetime) -> Message:
+def write(delivery: Delivery, secrets: Sequence[str], now: datetime) -> WebhookMessage:
     """The hint is the event's data, its node the subject."""
     document = delivery.payload
     event = {
@@ -34,7 +34,7 @@ def write(delivery: Delivery, secrets: Sequence[str], now: datetime) -> Message:
     }
     body = orjson.dumps(event)
     headers = signed_headers(secrets, delivery.id, int(now.timestamp()), body)
-    return Message(body, "application/cloudevents+json; charset=utf-8", headers)
+    return WebhookMessage(body, "application/cloudevents+json; charset=utf-8", headers)
 
 
-CLOUDEVENTS = Format(write, no_failure, key_of)
+CLOUDEVENTS = MessageFormat(write, no_failure, key_of)

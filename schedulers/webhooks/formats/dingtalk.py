@@ -13,10 +13,9 @@ from datetime import datetime
 
 import orjson
 
-from schedulers.webhooks.format import LOUD_ACTIONS, Failure, Format, any_secret
-from schedulers.webhooks.post import Message
-from schedulers.webhooks.wording import lines, title
-from store.outbox import Delivery
+from schedulers.webhooks.format import LOUD_ACTIONS, AnswerFailure, MessageFormat, any_secret, lines, title
+from schedulers.webhooks.post import WebhookMessage
+from store.hints.outbox import Delivery
 
 _TOO_MANY = (130101, 410100)
 # Markdown that would make a link, a picture or a mention of what a log wrote.
@@ -25,16 +24,16 @@ _PLAIN = str.maketrans(
 )
 
 
-def write(delivery: Delivery, secrets: Sequence[str], now: datetime) -> Message:
+def write(delivery: Delivery, secrets: Sequence[str], now: datetime) -> WebhookMessage:
     """A markdown message."""
     data = delivery.payload["data"]
     said = "\n".join(f"- **{name}**: {text.translate(_PLAIN)}" for name, text in lines(data))
     text = f"#### {title(data).translate(_PLAIN)}\n\n{said}"
     body = orjson.dumps({"msgtype": "markdown", "markdown": {"title": title(data), "text": text}})
     if not secrets:
-        return Message(body)
+        return WebhookMessage(body)
     timestamp_ms = int(now.timestamp() * 1000)
-    return Message(body, query={"timestamp": str(timestamp_ms), "sign": sign(secrets[-1], timestamp_ms)})
+    return WebhookMessage(body, query={"timestamp": str(timestamp_ms), "sign": sign(secrets[-1], timestamp_ms)})
 
 
 def sign(secret: str, timestamp_ms: int) -> str:
@@ -43,17 +42,17 @@ def sign(secret: str, timestamp_ms: int) -> str:
     return base64.b64encode(hmac.new(secret.encode(), signed, hashlib.sha256).digest()).decode()
 
 
-def failure(body: bytes) -> Failure | None:
+def failure(body: bytes) -> AnswerFailure | None:
     """An `errcode` that is not 0, or none at all."""
     try:
         said = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return Failure("DingTalk: an answer that is no JSON")
+        return AnswerFailure("DingTalk: an answer that is no JSON")
     code = said.get("errcode") if isinstance(said, dict) else None
     if code == 0:
         return None
     text = said.get("errmsg") if isinstance(said, dict) else None
-    return Failure(f"DingTalk: {code}: {text}"[:300], slow=code in _TOO_MANY)
+    return AnswerFailure(f"DingTalk: {code}: {text}"[:300], slow=code in _TOO_MANY)
 
 
-DINGTALK = Format(write, failure, any_secret, needs_secret=False, is_notice=True, actions=LOUD_ACTIONS)
+DINGTALK = MessageFormat(write, failure, any_secret, needs_secret=False, is_notice=True, actions=LOUD_ACTIONS)

@@ -14,15 +14,14 @@ from typing import Any
 
 import orjson
 
-from schedulers.webhooks.format import LOUD_ACTIONS, Failure, Format, any_secret
-from schedulers.webhooks.post import Message
-from schedulers.webhooks.wording import lines, title
-from store.outbox import Delivery
+from schedulers.webhooks.format import LOUD_ACTIONS, AnswerFailure, MessageFormat, any_secret, lines, title
+from schedulers.webhooks.post import WebhookMessage
+from store.hints.outbox import Delivery
 
 _TOO_MANY = 11232
 
 
-def write(delivery: Delivery, secrets: Sequence[str], now: datetime) -> Message:
+def write(delivery: Delivery, secrets: Sequence[str], now: datetime) -> WebhookMessage:
     """A post: its text elements are plain, no text of a log becomes a mention."""
     data = delivery.payload["data"]
     content = [[{"tag": "text", "text": f"{name}: {text}"}] for name, text in lines(data)]
@@ -33,7 +32,7 @@ def write(delivery: Delivery, secrets: Sequence[str], now: datetime) -> Message:
     if secrets:
         timestamp_s = int(now.timestamp())
         body |= {"timestamp": str(timestamp_s), "sign": sign(secrets[-1], timestamp_s)}
-    return Message(orjson.dumps(body))
+    return WebhookMessage(orjson.dumps(body))
 
 
 def sign(secret: str, timestamp_s: int) -> str:
@@ -41,17 +40,17 @@ def sign(secret: str, timestamp_s: int) -> str:
     return base64.b64encode(hmac.new(f"{timestamp_s}\n{secret}".encode(), b"", hashlib.sha256).digest()).decode()
 
 
-def failure(body: bytes) -> Failure | None:
+def failure(body: bytes) -> AnswerFailure | None:
     """A `code` (older bots: `StatusCode`) that is not 0, or none at all."""
     try:
         said = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return Failure("Feishu: an answer that is no JSON")
+        return AnswerFailure("Feishu: an answer that is no JSON")
     said = said if isinstance(said, dict) else {}
     code = said.get("code", said.get("StatusCode"))
     if code == 0:
         return None
-    return Failure(f"Feishu: {code}: {said.get('msg', said.get('StatusMessage'))}"[:300], slow=code == _TOO_MANY)
+    return AnswerFailure(f"Feishu: {code}: {said.get('msg', said.get('StatusMessage'))}"[:300], slow=code == _TOO_MANY)
 
 
-FEISHU = Format(write, failure, any_secret, needs_secret=False, is_notice=True, actions=LOUD_ACTIONS)
+FEISHU = MessageFormat(write, failure, any_secret, needs_secret=False, is_notice=True, actions=LOUD_ACTIONS)

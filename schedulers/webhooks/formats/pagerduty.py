@@ -13,23 +13,22 @@ from typing import Any
 
 import orjson
 
-from schedulers.webhooks.format import LOUD_ACTIONS, Failure, Format
-from schedulers.webhooks.post import Message
+from schedulers.webhooks.format import LOUD_ACTIONS, AnswerFailure, MessageFormat, lines, title
+from schedulers.webhooks.post import WebhookMessage
 from schedulers.webhooks.signature import SecretError
-from schedulers.webhooks.wording import lines, title
-from store.outbox import Delivery
+from store.hints.outbox import Delivery
 
 SEVERITIES = {"drain": "critical", "cordon": "error", "swap": "error", "requeue": "error", "avoid": "warning"}
 _ROUTING_KEY_CHARACTERS = 32
 _MOST_SUMMARY = 1024
 
 
-def write(delivery: Delivery, secrets: Sequence[str], _now: datetime) -> Message:
+def write(delivery: Delivery, secrets: Sequence[str], _now: datetime) -> WebhookMessage:
     """A trigger, or the resolve of one; the newest routing key counts."""
     data = delivery.payload["data"]
     event: dict[str, Any] = {"routing_key": secrets[-1], "dedup_key": data["id"]}
     if data["action"] == "release":
-        return Message(orjson.dumps(event | {"event_action": "resolve"}))
+        return WebhookMessage(orjson.dumps(event | {"event_action": "resolve"}))
     reason = str(data.get("reason", ""))
     asked = {
         "summary": f"{title(data)}: {reason}"[:_MOST_SUMMARY],
@@ -40,17 +39,17 @@ def write(delivery: Delivery, secrets: Sequence[str], _now: datetime) -> Message
         "class": data["action"],
         "custom_details": dict(lines(data)),
     }
-    return Message(orjson.dumps(event | {"event_action": "trigger", "client": "Foreshock", "payload": asked}))
+    return WebhookMessage(orjson.dumps(event | {"event_action": "trigger", "client": "Foreshock", "payload": asked}))
 
 
-def failure(body: bytes) -> Failure | None:
+def failure(body: bytes) -> AnswerFailure | None:
     """An accepted event says so; an answer without a verdict is taken as accepted."""
     try:
         said = orjson.loads(body)
     except orjson.JSONDecodeError:
         return None
     status = said.get("status") if isinstance(said, dict) else None
-    return None if status in (None, "success") else Failure(f"PagerDuty: {status}: {said.get('message')}"[:300])
+    return None if status in (None, "success") else AnswerFailure(f"PagerDuty: {status}: {said.get('message')}"[:300])
 
 
 def check_routing_key(secret: str) -> None:
@@ -63,4 +62,4 @@ def check_routing_key(secret: str) -> None:
         raise SecretError("the secret of format pagerduty is the integration's routing key: 32 letters and digits")
 
 
-PAGERDUTY = Format(write, failure, check_routing_key, is_notice=True, actions=LOUD_ACTIONS)
+PAGERDUTY = MessageFormat(write, failure, check_routing_key, is_notice=True, actions=LOUD_ACTIONS)

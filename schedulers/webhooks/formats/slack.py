@@ -10,16 +10,15 @@ from datetime import datetime
 
 import orjson
 
-from schedulers.webhooks.format import LOUD_ACTIONS, Failure, Format, any_secret
-from schedulers.webhooks.post import Message
-from schedulers.webhooks.wording import lines, title
-from store.outbox import Delivery
+from schedulers.webhooks.format import LOUD_ACTIONS, AnswerFailure, MessageFormat, any_secret, lines, title
+from schedulers.webhooks.post import WebhookMessage
+from store.hints.outbox import Delivery
 
 _MOST_HEADER = 150  # characters of a header block
 _MOST_TEXT = 3000  # of a section
 
 
-def write(delivery: Delivery, _secrets: Sequence[str], _now: datetime) -> Message:
+def write(delivery: Delivery, _secrets: Sequence[str], _now: datetime) -> WebhookMessage:
     """A header and a section; `text` is what a notification shows."""
     data = delivery.payload["data"]
     said = "\n".join(f"*{name}*: {_plain(text)}" for name, text in lines(data))
@@ -27,7 +26,7 @@ def write(delivery: Delivery, _secrets: Sequence[str], _now: datetime) -> Messag
         {"type": "header", "text": {"type": "plain_text", "text": title(data)[:_MOST_HEADER], "emoji": False}},
         {"type": "section", "text": {"type": "mrkdwn", "text": said[:_MOST_TEXT], "verbatim": True}},
     ]
-    return Message(orjson.dumps({"text": _plain(title(data)), "blocks": blocks}))
+    return WebhookMessage(orjson.dumps({"text": _plain(title(data)), "blocks": blocks}))
 
 
 def _plain(text: str) -> str:
@@ -35,10 +34,10 @@ def _plain(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("`", "'").replace("*", "∗")
 
 
-def failure(body: bytes) -> Failure | None:
+def failure(body: bytes) -> AnswerFailure | None:
     """Anything but `ok` is one."""
     said = body.decode("utf-8", "replace").strip()
-    return None if said == "ok" else Failure(f"Slack: {said[:200] or 'an empty answer'}")
+    return None if said == "ok" else AnswerFailure(f"Slack: {said[:200] or 'an empty answer'}")
 
 
-SLACK = Format(write, failure, any_secret, needs_secret=False, is_notice=True, actions=LOUD_ACTIONS)
+SLACK = MessageFormat(write, failure, any_secret, needs_secret=False, is_notice=True, actions=LOUD_ACTIONS)

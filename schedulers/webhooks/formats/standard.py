@@ -5,16 +5,16 @@ from datetime import datetime
 
 import orjson
 
-from schedulers.webhooks.format import Format, no_failure
-from schedulers.webhooks.post import Message
+from schedulers.webhooks.format import MessageFormat, no_failure
+from schedulers.webhooks.post import WebhookMessage
 from schedulers.webhooks.signature import key_of, signed_headers
-from store.outbox import Delivery
+from store.hints.outbox import Delivery
 
 
-def write(delivery: Delivery, secrets: Sequence[str], now: datetime) -> Message:
+def write(delivery: Delivery, secrets: Sequence[str], now: datetime) -> WebhookMessage:
     """The payload as JSON; the receiver drops repeats of a webhook-id."""
     body = orjson.dumps(delivery.payload)
-    return Message(body, headers=signed_headers(secrets, delivery.id, int(now.timestamp()), body))
+    return WebhookMessage(body, headers=signed_headers(secrets, delivery.id, int(now.timestamp()), body))
 
 
-STANDARD = Format(write, no_failure, key_of)
+STANDARD = MessageFormat(write, no_failure, key_of)

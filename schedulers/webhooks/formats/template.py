@@ -14,10 +14,10 @@ from typing import Any
 
 import orjson
 
-from schedulers.webhooks.format import Format, no_failure
-from schedulers.webhooks.post import Message
+from schedulers.webhooks.format import MessageFormat, no_failure
+from schedulers.webhooks.post import WebhookMessage
 from schedulers.webhooks.signature import key_of, signed_headers
-from store.outbox import Delivery
+from store.hints.outbox import Delivery
 
 FIELDS = (
     *("type", "timestamp", "webhook_id", "id", "node", "action", "state", "mode", "reason"),
@@ -29,7 +29,7 @@ class TemplateError(ValueError):
     """A template that cannot be used; the message names file and remedy."""
 
 
-def template_format(path: Path, content_type: str = "application/json") -> Format:
+def template_format(path: Path, content_type: str = "application/json") -> MessageFormat:
     """The format of a template; it is read once and tried out.
 
     Raises:
@@ -47,12 +47,12 @@ def template_format(path: Path, content_type: str = "application/json") -> Forma
     if "json" in content_type:
         _try_out(template, path)
 
-    def write(delivery: Delivery, secrets: Sequence[str], now: datetime) -> Message:
+    def write(delivery: Delivery, secrets: Sequence[str], now: datetime) -> WebhookMessage:
         body = template.substitute(_values(delivery.id, delivery.payload)).encode()
         headers = signed_headers(secrets, delivery.id, int(now.timestamp()), body) if secrets else {}
-        return Message(body, content_type, headers)
+        return WebhookMessage(body, content_type, headers)
 
-    return Format(write, no_failure, key_of, needs_secret=False)
+    return MessageFormat(write, no_failure, key_of, needs_secret=False)
 
 
 def _values(ident: str, document: Mapping[str, Any]) -> dict[str, str]:

@@ -1,12 +1,12 @@
 """The first schema.
 
-The tables stand here as they were on that day: later changes of `store/schema.py` come as later revisions.
+The tables stand here as they were on that day: later changes of `store/tables/schema.py` come as later revisions.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-from store.schema import UtcTime
+from store.tables.schema import UtcTime
 
 revision = "0001"
 down_revision = None

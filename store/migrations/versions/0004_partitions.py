@@ -11,8 +11,8 @@ from functools import partial
 import sqlalchemy as sa
 from alembic import op
 
-from store.brief import briefly
-from store.schema import UtcTime
+from store.database.partitions import with_lock_timeout
+from store.tables.schema import UtcTime
 
 revision = "0004"
 down_revision = "0003"
@@ -41,7 +41,7 @@ def upgrade() -> None:
             cut = (datetime.now(UTC) + timedelta(days=_AHEAD_DAYS)).date().isoformat()
             for table in _KEYS:
                 _divide(engine, table, f"'{cut}T00:00:00Z'")
-            briefly(engine, _add_columns, _TRIES)
+            with_lock_timeout(engine, _add_columns, _TRIES)
     else:
         op.add_column("telemetry", sa.Column("devices", sa.JSON))
         op.add_column("incidents", sa.Column("heads", sa.Text))
@@ -63,10 +63,10 @@ def _divide(engine: sa.Engine, table: str, cut: str) -> None:
             return
         if table == "events":
             _build_key(connection)
-        briefly(engine, partial(_promise, table=table, cut=cut), _TRIES)
+        with_lock_timeout(engine, partial(_promise, table=table, cut=cut), _TRIES)
         _set_aside(connection, table, cut)
         _check(connection, table)
-    briefly(engine, partial(_swap, table=table, cut=cut), _TRIES)
+    with_lock_timeout(engine, partial(_swap, table=table, cut=cut), _TRIES)
 
 
 def _build_key(connection: sa.Connection) -> None:

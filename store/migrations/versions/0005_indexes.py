@@ -8,8 +8,7 @@ from functools import partial
 import sqlalchemy as sa
 from alembic import op
 
-from store.brief import briefly
-from store.online_index import TRIES, build_index
+from store.database.partitions import TRIES, build_index, with_lock_timeout
 
 revision = "0005"
 down_revision = "0004"
@@ -41,7 +40,7 @@ def upgrade() -> None:
         for name, table, columns, where in _NEW:
             build_index(engine, name, table, f"({columns}){_where(where, 'postgresql')}")
         for name in _OLD:
-            briefly(engine, partial(_run, statement=f"DROP INDEX IF EXISTS {name}"), TRIES)
+            with_lock_timeout(engine, partial(_run, statement=f"DROP INDEX IF EXISTS {name}"), TRIES)
 
 
 def downgrade() -> None:

@@ -6,8 +6,8 @@ The new columns have defaults: servers of before go on, and what they train is a
 import sqlalchemy as sa
 from alembic import op
 
-from store.brief import briefly
-from store.schema import UtcTime
+from store.database.partitions import with_lock_timeout
+from store.tables.schema import UtcTime
 
 revision = "0006"
 down_revision = "0005"
@@ -26,7 +26,7 @@ def upgrade() -> None:
     """Add the columns and tables; on PostgreSQL no lock is waited for, and it may be cut off and be run again."""
     if op.get_bind().dialect.name == "postgresql":
         with op.get_context().autocommit_block():
-            briefly(op.get_bind().engine, _extend, _TRIES)
+            with_lock_timeout(op.get_bind().engine, _extend, _TRIES)
     else:
         for column in _columns():
             op.add_column("models", column)

@@ -6,7 +6,7 @@ SQLite numbers its rows as they come, and needs none.
 
 from alembic import op
 
-from store.online_index import build_index
+from store.database.partitions import build_index
 
 revision = "0007"
 down_revision = "0006"

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from store.schema import UtcTime
+from store.tables.schema import UtcTime
 
 revision = "0010"
 down_revision = "0009"

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from goodput.advice import checkpoint, spares
 from goodput.advice.checkpoint import FIELD_RATE_PER_NODE_DAY, CheckpointInputs
 from goodput.advice.spares import SparesInputs, share_down
-from goodput.formulas.poisson import binomial_quantile, cdf, interval
-from goodput.formulas.young_daly import daly_s, expected_goodput, optimum_s, young_s
+from goodput.formulas.checkpoint_interval import daly_s, expected_goodput, optimum_s, young_s
+from goodput.formulas.failure_rates import binomial_quantile, cdf, interval
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from goodput.advice.checkpoint import FIELD_RATE_PER_NODE_DAY, CheckpointInputs, advise
-from goodput.formulas.foretold import Predictor
-from goodput.formulas.young_daly import daly_s, expected_goodput, optimum_s, young_s
+from goodput.formulas.checkpoint_interval import Predictor, daly_s, expected_goodput, optimum_s, young_s
 
 
 def inputs(nodes: int = 64, failures: int = 6, node_days: float = 1280.0, save_s: float = 35.0) -> CheckpointInputs:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from goodput.advice.components import COMPONENTS, component_of, component_of_outage
+from goodput.advice.mtbf import COMPONENTS, component_of, component_of_outage
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ from made_history import history, random_history, stop
 from simulated_run import Policy, exponential, simulate
 
 from goodput.advice.gains import Aims, Gain, gains
-from goodput.advice.run_model import goodput, model_of
-from goodput.formulas.foretold import Predictor
-from goodput.formulas.sampling import generator
-from goodput.formulas.worst_nodes import expected_share, shape_of, share_draws
+from goodput.advice.run_history import goodput, model_of
+from goodput.formulas.checkpoint_interval import Predictor
+from goodput.formulas.failure_rates import expected_share, generator, shape_of, share_draws
 
 RUN = random_history(120)
 

@@ -7,27 +7,27 @@ import pytest
 import sqlalchemy as sa
 from stored_run import ATTEMPTS, END, START, at, store_run
 
-from goodput.advice.hint_policy import avoided_by_scores
-from goodput.advice.inputs import checkpoint_advice, read_service
 from goodput.advice.reading import (
     budget_advice,
+    checkpoint_advice,
     gains_advice,
     mtbf_advice,
     predictor_of,
     read_history,
+    read_service,
     repairs_of,
     what_if_advice,
 )
-from goodput.advice.what_if import Change
-from goodput.formulas.foretold import Predictor
+from goodput.advice.what_if import RunChange, avoided_by_scores
+from goodput.formulas.checkpoint_interval import Predictor
 from goodput.reading.ledgers import NoRecordsError
-from goodput.stored.making import compute
-from store import schema
-from store.append import append_jobs, append_outages
-from store.database import writing
-from store.job import Job
-from store.ledgers import save_ledger
-from store.outage import Outage
+from goodput.stored.computation import compute
+from store.database.connections import writing
+from store.events.append import append_jobs, append_outages
+from store.records.job import Job
+from store.records.outage import Outage
+from store.runs.ledgers import save_ledger
+from store.tables import schema
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def test_repairs_are_the_outages_that_followed(connection: sa.Connection) -> Non
 def test_spares_are_replayed_with_the_stored_repairs(connection: sa.Connection) -> None:
     """Without one each stop waits for its own node; with one none does."""
     history = read_history(connection)
-    none = what_if_advice(connection, history, Change(spares=0))["replayed"]["changed"]
-    one = what_if_advice(connection, history, Change(spares=1))["replayed"]["changed"]
+    none = what_if_advice(connection, history, RunChange(spares=0))["replayed"]["changed"]
+    one = what_if_advice(connection, history, RunChange(spares=1))["replayed"]["changed"]
     # 7260 s of repair for each of three stops, less half a period at most for the saves.
     assert (one - none) * END == pytest.approx(3 * 7_260 * 1000 / 1020, rel=0.01)
 
@@ -117,7 +117,7 @@ def test_hints_by_stored_scores_avoid_what_was_flagged_before_its_attempt(engine
     with engine_of_run.connect() as connection:
         history = read_history(connection)
         assert avoided_by_scores(connection, history, 0.3) == {1: 1.0}
-        told = what_if_advice(connection, history, Change(), hold_top=0.3)
+        told = what_if_advice(connection, history, RunChange(), hold_top=0.3)
         assert (told["stops"], told["stops_then"]) == (3, 2.0)
         assert told["replayed"]["gain"] > 0
         # Of three nodes with a share of two thirds, two are left out: equal scores favour nobody.

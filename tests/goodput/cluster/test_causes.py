@@ -9,15 +9,33 @@ from hypothesis import given
 from hypothesis import strategies as some
 from store_runs import LATER, attempt, keep, lines
 
-from goodput.cluster.causes import device_of, group_json, loss_json, losses_of, name_of, total, total_json
+from goodput.cluster.losses import (
+    device_of,
+    group_json,
+    loss_json,
+    losses_of,
+    name_of,
+    total,
+    total_json,
+)
 from goodput.reading.ledgers import read_ledgers
-from goodput.wall_time.interruption import Culprit
-from store.append import append_events, append_nodes
-from store.database import writing
-from store.event import Device, Event
-from store.losses import BY, KEYS, By, Loss, grouped, read_groups, read_losses, read_total, write_losses
-from store.node import Node
-from store.outage import Outage
+from goodput.wall_time.attempts import InterruptionCulprit
+from store.database.connections import writing
+from store.events.append import append_events, append_nodes
+from store.records.event import Device, Event
+from store.records.node import Node
+from store.records.outage import Outage
+from store.runs.losses import (
+    KEY_COLUMNS,
+    LOSS_KEYS,
+    Loss,
+    LossKey,
+    grouped,
+    read_groups,
+    read_losses,
+    read_total,
+    write_losses,
+)
 
 
 def test_an_xid_is_joined_to_its_incident_and_place(any_engine: sa.Engine) -> None:
@@ -142,7 +160,7 @@ LOSSES = some.lists(
 @given(LOSSES)
 def test_however_they_are_told_apart_the_sum_is_all_that_was_lost(losses: list[Loss]) -> None:
     """Every interruption is in exactly one group, to the millisecond."""
-    for by in BY:
+    for by in LOSS_KEYS:
         groups = grouped(losses, by)
         summed = total(groups)
         assert summed.interruptions == len(losses)
@@ -152,8 +170,8 @@ def test_however_they_are_told_apart_the_sum_is_all_that_was_lost(losses: list[L
         assert [g.lost_gpu_ms for g in groups] == sorted((g.lost_gpu_ms for g in groups), reverse=True)
 
 
-@pytest.mark.parametrize("by", BY)
-def test_the_database_groups_as_the_rows_do(any_engine: sa.Engine, by: By) -> None:
+@pytest.mark.parametrize("by", LOSS_KEYS)
+def test_the_database_groups_as_the_rows_do(any_engine: sa.Engine, by: LossKey) -> None:
     """One way of counting, on either database; a window takes its begin and leaves its end."""
     names = [None, "x", "y"]
     losses = [
@@ -177,9 +195,9 @@ def test_the_database_groups_as_the_rows_do(any_engine: sa.Engine, by: By) -> No
 def test_a_device_in_words() -> None:
     """By its address, its id, its place or its port."""
     devices = [Device("gpu", index=3), Device("port", uuid="0xa1", port=1), Device("node"), Device("gpu", pci="0:1")]
-    words = [device_of(Culprit("n", device, "xid", 79)) for device in devices]
+    words = [device_of(InterruptionCulprit("n", device, "xid", 79)) for device in devices]
     assert words == ["gpu 3", "port 0xa1 port 1", "node", "gpu 0:1"]
-    assert set(KEYS) == set(BY)
+    assert set(KEY_COLUMNS) == set(LOSS_KEYS)
 
 
 def test_a_ledger_without_dates_has_no_rows(any_engine: sa.Engine) -> None:

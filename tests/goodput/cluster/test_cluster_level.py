@@ -10,11 +10,11 @@ from hypothesis import strategies as some
 
 from goodput.cluster.level import Level, doubts_of, level_json, levels, program_goodput, summed
 from goodput.timeline import DAY_MS, to_ms
-from store.append import append_nodes, append_outages
-from store.database import writing
-from store.node import Node
-from store.outage import Outage
-from store.read_capacity import OutageSpan, ServiceSpan, outage_spans, service_spans
+from store.database.connections import writing
+from store.events.append import append_nodes, append_outages
+from store.nodes.inventory import OutageSpan, ServiceSpan, outage_spans, service_spans
+from store.records.node import Node
+from store.records.outage import Outage
 
 DAY = timedelta(days=1)
 BEGIN = to_ms(START)

@@ -11,16 +11,15 @@ import sqlalchemy as sa
 from hand_made_run import START, at
 from store_runs import attempt, keep, lines
 
-from goodput.cluster import report_plots as plots
+from goodput.cluster import report_figures as plots
 from goodput.cluster.report import report_html, verdict
-from goodput.cluster.report_data import Report, gather
-from goodput.cluster.report_words import hours, percent
+from goodput.cluster.report_figures import PeriodReport, gather, hours, percent
 from goodput.formulas.shape import Shape
 from goodput.ledger import Ledger
 from goodput.reading.ledgers import read_ledgers
 from goodput.timeline import BUCKETS, Segment, to_ms
-from store.event import Device, Event
-from store.losses import Loss, grouped
+from store.records.event import Device, Event
+from store.runs.losses import Loss, grouped
 
 WEEK = (START, START + timedelta(days=7))
 DAY_S = 86_400.0
@@ -52,7 +51,7 @@ def fleet(engine: sa.Engine, name: str = "a") -> list[Ledger]:
         return read_ledgers(connection)
 
 
-def made(engine: sa.Engine, ledgers: Sequence[Ledger]) -> Report:
+def made(engine: sa.Engine, ledgers: Sequence[Ledger]) -> PeriodReport:
     """What the report is made of."""
     with engine.connect() as connection:
         return gather(connection, ledgers, WEEK, {})

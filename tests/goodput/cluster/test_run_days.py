@@ -6,7 +6,7 @@ from hand_made_run import START, attempt, iteration, ledger
 from hypothesis import given
 from hypothesis import strategies as some
 
-from goodput.cluster.run_days import days_of
+from goodput.cluster.losses import days_of
 from goodput.ledger import Ledger
 from goodput.timeline import BUCKETS, DAY_MS, Bucket, Segment, merged, to_ms
 

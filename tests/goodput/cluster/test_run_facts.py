@@ -5,17 +5,17 @@ import sqlalchemy as sa
 from hand_made_run import at
 from store_runs import LATER, attempt, keep, lines
 
-from goodput.cluster.account import PeriodError, fresh_runs, period, stored_runs
-from goodput.cluster.run_facts import RunFacts, facts_of, mfu_json
+from goodput.cluster.account import PeriodError, facts_of, fresh_runs, period, stored_runs
+from goodput.cluster.mfu import RunFacts, mfu_json
 from goodput.formulas.shape import Shape
 from goodput.reading.ledgers import read_ledgers
-from goodput.stored.making import make_all
+from goodput.stored.computation import make_all
 from goodput.stored.refresh import refresh
-from store.append import append_events, append_nodes
-from store.database import writing
-from store.event import Attribute, Event
-from store.job import Job
-from store.node import Node
+from store.database.connections import writing
+from store.events.append import append_events, append_nodes
+from store.records.event import Attribute, Event
+from store.records.job import Job
+from store.records.node import Node
 
 SHAPES = {"a*": Shape(batch=2, layers=2, seq=16, hidden=64)}
 

@@ -13,8 +13,8 @@ from simulated_run import (
 )
 
 from goodput.advice.checkpoint import CheckpointInputs, advise
-from goodput.formulas.ettr import Setting, exact, expected, linear, load
-from goodput.formulas.young_daly import optimum_s
+from goodput.formulas.checkpoint_interval import optimum_s
+from goodput.formulas.ettr import EttrSetting, exact, expected, linear, load
 
 
 def walked(policy: Policy, failures_s: list[float]) -> float:
@@ -62,7 +62,7 @@ def test_simulated_and_analytic_ettr_agree_within_five_percent(
     """The exact form everywhere; where nothing is ever done (below 1 %), both say so. Saves of 30 s, back in 5 min."""
     mttf_s = 86_400 / (gpus / 8 * per_1000 / 1000)
     interval = optimum_s(30.0, mttf_s) if interval_s is None else interval_s
-    setting = Setting(gpus // 8, per_1000 / 1000, interval, 300.0, 30.0)
+    setting = EttrSetting(gpus // 8, per_1000 / 1000, interval, 300.0, 30.0)
     run = simulate(Policy(interval, 30.0, 300.0), exponential(mttf_s, 100_000, seed=11))
     form, name = expected(setting)
     if exact(setting) < 0.01:
@@ -76,11 +76,11 @@ def test_the_linear_form_breaks_down_where_the_page_says() -> None:
     """Below a load of 0.1 it is within half a percent; at 1.3 it is far off."""
     for gpus in GPUS:
         for rate in RATES:
-            setting = Setting(gpus // 8, rate / 1000, 1_200.0, 300.0, 30.0)
+            setting = EttrSetting(gpus // 8, rate / 1000, 1_200.0, 300.0, 30.0)
             if load(setting) < 0.1:
                 assert linear(setting) == pytest.approx(exact(setting), rel=0.006)
                 assert expected(setting)[1] == "linear"
-    large = Setting(12_500, 20e-3, 120.0, 300.0, 30.0)
+    large = EttrSetting(12_500, 20e-3, 120.0, 300.0, 30.0)
     assert load(large) > 1.0
     assert linear(large) < 0 < exact(large)
     assert expected(large)[1] == "exact"

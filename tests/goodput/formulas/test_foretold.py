@@ -5,8 +5,7 @@ import random
 
 import pytest
 
-from goodput.formulas.foretold import Predictor, lost_share, plan
-from goodput.formulas.young_daly import optimum_s
+from goodput.formulas.checkpoint_interval import Predictor, lost_share, optimum_s, plan
 
 SAVE, BACK, MTTF = 60.0, 300.0, 20_000.0
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from goodput.formulas.mfu import mfu, peak_tflops, what_is_missing
+from goodput.cluster.mfu import mfu, peak_tflops, what_is_missing
 from goodput.formulas.shape import Shape
-from store.catalog import rows
+from store.records.catalog_rows import rows
 
 GPT3 = Shape(batch=1536, layers=96, seq=2048, hidden=12288)
 

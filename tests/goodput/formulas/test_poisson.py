@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goodput.formulas.poisson import binomial_quantile, cdf, interval
+from goodput.formulas.failure_rates import binomial_quantile, cdf, interval
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from goodput.formulas.ratios import ettr, ettr_json, run_ratios
+from goodput.formulas.ettr import ettr, ettr_json, run_ratios
 
 
 def test_meta_s_ratio_counts_saves_and_slow_steps_as_work() -> None:

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from goodput.formulas.poisson import interval
-from goodput.formulas.sampling import DRAWS, generator, mean_draws, mean_interval, rate_draws, within
+from goodput.formulas.failure_rates import DRAWS, generator, interval, mean_draws, mean_interval, rate_draws, within
 
 
 @pytest.mark.parametrize("count", [1, 5, 40])

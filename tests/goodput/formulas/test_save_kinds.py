@@ -5,8 +5,7 @@ import math
 import pytest
 from simulated_run import Policy, exponential, simulate
 
-from goodput.formulas.save_kinds import in_background, two_levels
-from goodput.formulas.young_daly import expected_goodput, optimum_s
+from goodput.formulas.checkpoint_interval import expected_goodput, in_background, optimum_s, two_levels
 
 SAVE, BACK, MTTF = 60.0, 600.0, 10_800.0
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goodput.formulas.young_daly import daly_s, expected_goodput, optimum_s, young_s
+from goodput.formulas.checkpoint_interval import daly_s, expected_goodput, optimum_s, young_s
 
 STALLS = st.floats(0.01, 3_600.0)
 TIMES = st.floats(60.0, 1e7)

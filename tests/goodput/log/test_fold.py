@@ -10,21 +10,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from made_program import START_US, Program
 
-from goodput.ledger import Ledger, RunRecords, account
-from goodput.log import fold
-from goodput.log.fold import FoldedLog, brought_up, folded
-from goodput.log.fold_json import decode, encode
-from goodput.log.pace import pace_of
-from goodput.log.rows import LogRow, order_of, row_of
+from goodput.account import account
+from goodput.ledger import Ledger, RunRecords
+from goodput.log import folded_log
+from goodput.log.folded_log import FoldedLog, folded, with_news
+from goodput.log.training_log import LogRow, order_of, pace_of, row_of
+from goodput.reading.log import decode, encode
 from goodput.wall_time.attempts import handovers_ms
-from store.job import Job
+from store.records.job import Job
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few lines fill a tail and a chapter."""
-    monkeypatch.setattr(fold, "TAIL", 3)
-    monkeypatch.setattr(fold, "CHAPTER", 16)
+    monkeypatch.setattr(folded_log, "TAIL", 3)
+    monkeypatch.setattr(folded_log, "CHAPTER", 16)
 
 
 def of_all(rows: list[LogRow], jobs: list[Job]) -> Ledger:
@@ -70,7 +70,7 @@ def test_lines_that_come_in_parts_give_the_ledger_of_them_all(
 
     for part in parts(rows, chance, late):
         known += part
-        log = brought_up(log, part, reread, handovers_ms(program.jobs))
+        log = with_news(log, part, reread, handovers_ms(program.jobs))
         again = decode(encode(log))
         assert again == log
         log = again
@@ -131,6 +131,6 @@ def test_jobs_that_come_after_their_lines_part_them_all_the_same(
     for part in [*parts(rows, chance, late), []]:
         known += part
         jobs = told_of(program.jobs, chance)
-        log = brought_up(log, part, reread, handovers_ms(jobs))
+        log = with_news(log, part, reread, handovers_ms(jobs))
         assert decode(encode(log)) == log
         assert of_folded(log, jobs) == of_all(known, jobs)

@@ -5,24 +5,24 @@ from dataclasses import replace
 import pytest
 
 from goodput.log.median import median
-from goodput.log.pace import pace_of
 from goodput.log.training_log import (
-    LogLine,
     Session,
+    TrainingLine,
     line_of,
     lines_of,
+    pace_of,
     sessions,
-    with_told_ends,
+    with_reported_ends,
 )
-from store.event import Attribute, Event
+from store.records.event import Attribute, Event
 
 
-def iteration(number: int | None, time_ms: int | None = None) -> LogLine:
+def iteration(number: int | None, time_ms: int | None = None) -> TrainingLine:
     """One iteration line of ten seconds."""
-    return LogLine("iteration", time_ms, number, 1, 10_000.0)
+    return TrainingLine("iteration", time_ms, number, 1, 10_000.0)
 
 
-def cut(*lines: LogLine) -> list[list[int | None]]:
+def cut(*lines: TrainingLine) -> list[list[int | None]]:
     """The iterations of each session."""
     return [[line.iteration for line in session.lines] for session in sessions(lines)]
 
@@ -51,7 +51,7 @@ def test_a_line_knows_when_its_iterations_began() -> None:
     """Its time less what it covers; unknown without either."""
     assert iteration(1, 15_000).begin_ms == 5000
     assert iteration(1).begin_ms is None
-    assert LogLine("iteration", 15_000).begin_ms is None
+    assert TrainingLine("iteration", 15_000).begin_ms is None
 
 
 def test_iterations_that_go_back_begin_a_session() -> None:
@@ -73,13 +73,17 @@ def test_lines_out_of_order_and_a_clock_set_back_begin_none() -> None:
 def test_a_load_or_start_after_work_begins_a_session() -> None:
     """With or without a time."""
     for kind in ("training_start", "checkpoint_load"):
-        assert cut(iteration(1), LogLine(kind, None), iteration(2)) == [[1], [None, 2]]
+        assert cut(iteration(1), TrainingLine(kind, None), iteration(2)) == [[1], [None, 2]]
 
 
 def test_each_dated_start_line_without_work_between_begins_a_session() -> None:
     """Two attempts that never iterated; the undated load belongs to the start after it."""
     found = sessions(
-        [LogLine("training_start", 1000), LogLine("checkpoint_load", None), LogLine("training_start", 9000)]
+        [
+            TrainingLine("training_start", 1000),
+            TrainingLine("checkpoint_load", None),
+            TrainingLine("training_start", 9000),
+        ]
     )
     assert [[line.kind for line in session.lines] for session in found] == [
         ["training_start"],
@@ -90,9 +94,11 @@ def test_each_dated_start_line_without_work_between_begins_a_session() -> None:
 
 def test_a_load_that_bears_a_time_belongs_to_the_start_after_it() -> None:
     """torchtitan dates it; one start without work before it is a session of its own."""
-    load = LogLine("checkpoint_load", 8000)
-    assert [len(session.lines) for session in sessions([load, LogLine("training_start", 9000)])] == [2]
-    found = sessions([LogLine("training_start", 1000), load, LogLine("training_start", 9000), iteration(1, 20_000)])
+    load = TrainingLine("checkpoint_load", 8000)
+    assert [len(session.lines) for session in sessions([load, TrainingLine("training_start", 9000)])] == [2]
+    found = sessions(
+        [TrainingLine("training_start", 1000), load, TrainingLine("training_start", 9000), iteration(1, 20_000)]
+    )
     assert [[line.kind for line in session.lines] for session in found] == [
         ["training_start"],
         ["checkpoint_load", "training_start", "iteration"],
@@ -109,22 +115,22 @@ def test_kinds_that_the_ledger_does_not_read_are_no_lines() -> None:
 
 def test_a_session_begins_with_what_its_first_dated_line_covers() -> None:
     """None where no line bears a time."""
-    assert Session((LogLine("checkpoint_load", None), iteration(1, 15_000))).begin_ms == 5000
+    assert Session((TrainingLine("checkpoint_load", None), iteration(1, 15_000))).begin_ms == 5000
     assert Session((iteration(1),)).begin_ms is None
-    assert Session((LogLine("training_start", 5),)).begin_ms == 5
+    assert Session((TrainingLine("training_start", 5),)).begin_ms == 5
 
 
 def test_work_that_an_end_tells_of_stands_before_it() -> None:
     """As the iterations that they are; an end without a length, or without an iteration, adds nothing."""
-    end = LogLine("training_end", None, 16, 16, 919_000.0)
-    told = with_told_ends([LogLine("training_start", 0), end])
+    end = TrainingLine("training_end", None, 16, 16, 919_000.0)
+    told = with_reported_ends([TrainingLine("training_start", 0), end])
     assert [(line.kind, line.iteration, line.span_ms) for line in told] == [
         ("training_start", None, None),
         ("iteration", 16, 919_000.0),
         ("training_end", 16, 919_000.0),
     ]
-    silent = [replace(end, span_ms=None), replace(end, iteration=None), LogLine("training_end", 5)]
-    assert with_told_ends(silent) == silent
+    silent = [replace(end, span_ms=None), replace(end, iteration=None), TrainingLine("training_end", 5)]
+    assert with_reported_ends(silent) == silent
 
 
 def test_medians() -> None:
@@ -132,5 +138,9 @@ def test_medians() -> None:
     assert median([]) is None
     assert median([3.0, 1.0, 2.0]) == 2.0
     assert median([4.0, 1.0, 2.0, 3.0]) == 2.5
-    lines = [LogLine("iteration", 0, 1, 10, 1000.0), LogLine("iteration", 0, 1, 1, 300.0), LogLine("iteration", 0)]
+    lines = [
+        TrainingLine("iteration", 0, 1, 10, 1000.0),
+        TrainingLine("iteration", 0, 1, 1, 300.0),
+        TrainingLine("iteration", 0),
+    ]
     assert (pace_of(lines).iteration_ms, pace_of(lines).print_ms) == (200.0, 650.0)

@@ -8,23 +8,22 @@ import pytest
 import sqlalchemy as sa
 from hand_made_run import START, at
 
-from goodput.reading import fault_windows
-from goodput.reading.fault_windows import read_faults
+from goodput.reading import records
+from goodput.reading.records import read_faults
 from goodput.timeline import to_ms
-from goodput.wall_time.attempts import Attempt
-from goodput.wall_time.interruption import fault_window
-from store.append import append_events
-from store.database import writing
-from store.event import Event
+from goodput.wall_time.attempts import RunAttempt, fault_window
+from store.database.connections import writing
+from store.events.append import append_events
+from store.records.event import Event
 
 LATER = START + timedelta(days=30)
 DAY_S = 86_400
 
 
-def attempt(start_s: float, end_s: float | None, *nodes: str) -> Attempt:
+def attempt(start_s: float, end_s: float | None, *nodes: str) -> RunAttempt:
     """An attempt without a log: its window is the half hour before its end."""
     end_ms = None if end_s is None else to_ms(at(end_s))
-    return Attempt(None, to_ms(at(start_s)), end_ms, "FAILED", nodes=frozenset(nodes))
+    return RunAttempt(None, to_ms(at(start_s)), end_ms, "FAILED", nodes=frozenset(nodes))
 
 
 def put(engine: sa.Engine, events: list[Event]) -> None:
@@ -44,7 +43,7 @@ def reported(run: str, seconds: float | None, node: str | None = None) -> Event:
     return Event(time, node, "training", "training_error", severity="error", attributes={"run": run})
 
 
-def read(engine: sa.Engine, **attempts: list[Attempt]) -> dict[str, list[Event]]:
+def read(engine: sa.Engine, **attempts: list[RunAttempt]) -> dict[str, list[Event]]:
     """The faults of runs, by their names."""
     with engine.connect() as connection:
         return read_faults(connection, attempts)
@@ -56,11 +55,11 @@ def test_many_windows_give_what_each_gives_by_itself(
 ) -> None:
     """They overlap, lie on several days, one over midnight; a page and a statement end among them."""
     dice = random.Random(seed)
-    monkeypatch.setattr(fault_windows, "_WINDOWS", 3)
-    monkeypatch.setattr(fault_windows, "_PAGE", 4)
+    monkeypatch.setattr(records, "_WINDOWS", 3)
+    monkeypatch.setattr(records, "_PAGE", 4)
     nodes = [f"gpu-{n}" for n in range(4)]
     ends = [*(dice.uniform(0.9, 3) * DAY_S for _ in range(30)), DAY_S + 600.0]
-    attempts: dict[str, list[Attempt]] = {"a": [], "b": [], "none": []}
+    attempts: dict[str, list[RunAttempt]] = {"a": [], "b": [], "none": []}
     for end in ends:
         attempts[dice.choice("ab")].append(attempt(end - dice.uniform(60, 7_200), end, *dice.sample(nodes, 2)))
     # Some at the very edges of windows, several at one moment.
@@ -101,7 +100,7 @@ def test_an_error_without_a_time_is_none_of_the_moment_of_its_receipt(any_engine
 
 def test_a_flood_is_cut_but_not_by_what_other_nodes_say(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of its own are kept, however many of others came before."""
-    monkeypatch.setattr(fault_windows, "MAX_FAULTS", 2)
+    monkeypatch.setattr(records, "MAX_FAULTS", 2)
     put(engine, [*(xid(50 + n, "gpu-9", n) for n in range(9)), *(xid(60 + n, "gpu-1", n) for n in range(4))])
     first, second = read(engine, a=[attempt(0, 100, "gpu-1")], b=[attempt(0, 62, "gpu-1")]).values()
     assert [one.line for one in first] == [one.line for one in second] == [0, 1]

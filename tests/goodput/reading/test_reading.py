@@ -6,15 +6,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from goodput.advice.inputs import checkpoint_advice, spares_advice
+from goodput.advice.reading import checkpoint_advice, spares_advice
 from goodput.reading.ledgers import NoRecordsError, no_such_run, read_ledgers
 from goodput.reading.log import read_log
-from store.append import append_events, append_jobs, append_nodes, append_outages
-from store.database import writing
-from store.event import Attribute, Event
-from store.job import Job
-from store.node import Node
-from store.outage import Outage
+from store.database.connections import writing
+from store.events.append import append_events, append_jobs, append_nodes, append_outages
+from store.records.event import Attribute, Event
+from store.records.job import Job
+from store.records.node import Node
+from store.records.outage import Outage
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 RECEIVED = START + timedelta(days=100)

@@ -8,20 +8,20 @@ import pytest
 import sqlalchemy as sa
 from made_program import START, Program
 
-from goodput.ledger import account
-from goodput.log import fold
+from goodput.account import account
+from goodput.log import folded_log
 from goodput.reading import log as reading_log
-from goodput.reading.records import read_machines, read_records
-from goodput.stored.making import keep, keep_all, make, make_all, snapshot
-from goodput.stored.refresh import Refreshed, read_all, refresh, stale_runs
-from store import schema
-from store.append import append_events, append_jobs, append_outages
-from store.database import writing
-from store.event import Attribute, Device, Event, format_time
-from store.job import Job
-from store.ledgers import StoredLedger, ledger_page, read_ledger
-from store.log_news import read_late, read_news, runs_with_news
-from store.outage import Outage
+from goodput.reading.records import read_inventory, read_records
+from goodput.stored.computation import keep, keep_all, make, make_all, snapshot
+from goodput.stored.refresh import RefreshReport, read_all, refresh, stale_runs
+from store.database.connections import writing
+from store.events.append import append_events, append_jobs, append_outages
+from store.events.ledger_intake import read_late, read_news, runs_with_news
+from store.records.event import Attribute, Device, Event, format_time
+from store.records.job import Job
+from store.records.outage import Outage
+from store.runs.ledgers import StoredLedger, ledger_page, read_ledger
+from store.tables import schema
 
 LATER = START + timedelta(days=30)
 
@@ -76,10 +76,10 @@ def stored(engine: sa.Engine, run: str = "run") -> StoredLedger:
 def from_scratch(engine: sa.Engine, run: str = "run") -> dict[str, object]:
     """The account of all that is stored, without anything that was kept."""
     with engine.connect() as connection:
-        return account(read_records(connection, run, None, read_machines(connection))).to_json()
+        return account(read_records(connection, run, None, read_inventory(connection))).to_json()
 
 
-def fresh(engine: sa.Engine) -> Refreshed:
+def fresh(engine: sa.Engine) -> RefreshReport:
     """Everything up to date, in this process."""
     told = refresh(engine, LATER, workers=1)
     assert (told.reason, told.unsaved) == (None, {})
@@ -104,7 +104,7 @@ def test_a_ledger_that_follows_its_lines_is_that_of_the_whole_log(any_engine: sa
 
 def test_what_has_no_news_is_not_made_again(any_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two runs the one with a new line; its log is not read from the beginning."""
-    monkeypatch.setattr(fold, "TAIL", 3)
+    monkeypatch.setattr(folded_log, "TAIL", 3)
     program = Program(4, whole_seconds=True, undated=False)
     jobs = [Job("1", run, "RUNNING", START, START, None, 2, "gpu-[1-2]") for run in ("a",)]
     lines = events_of(program, "a")
@@ -166,7 +166,7 @@ def test_of_two_that_bring_a_run_up_the_slower_one_gives_way(any_engine: sa.Engi
 
 def test_pruned_lines_stay_in_the_ledger(any_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows is added; what comes late for the pruned part is left out, and nothing breaks."""
-    monkeypatch.setattr(fold, "TAIL", 3)
+    monkeypatch.setattr(folded_log, "TAIL", 3)
     lines = events_of(Program(9, whole_seconds=True, undated=False), "run")
     put(any_engine, [*lines[:5], *lines[6:-3]])
     fresh(any_engine)
@@ -191,7 +191,7 @@ def test_what_comes_in_time_is_not_lost_with_what_comes_late(
     any_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A late line for the pruned part is left out; the new ones that came with it are in the ledger."""
-    monkeypatch.setattr(fold, "TAIL", 3)
+    monkeypatch.setattr(folded_log, "TAIL", 3)
     lines = steady(90)
     put(any_engine, [*lines[:5], *lines[6:60]])
     fresh(any_engine)
@@ -208,7 +208,7 @@ def test_a_run_goes_on_although_what_it_goes_back_to_is_pruned(
     any_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A start that goes back into a stretch, and then a slower pace: the ledger goes on to the last line."""
-    monkeypatch.setattr(fold, "TAIL", 3)
+    monkeypatch.setattr(folded_log, "TAIL", 3)
     put(any_engine, steady(60))
     fresh(any_engine)
     prune(any_engine)
@@ -229,7 +229,7 @@ def test_a_job_that_is_told_after_its_lines_parts_what_was_folded(
     any_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job that changed its size while the program went on: the log is read again once, and then no more."""
-    monkeypatch.setattr(fold, "TAIL", 3)
+    monkeypatch.setattr(folded_log, "TAIL", 3)
     lines = steady(80)
     put(any_engine, lines[:60], [Job("1", "run", "RUNNING", START, START, None, 2, "gpu-[1-2]")])
     fresh(any_engine)
@@ -283,7 +283,7 @@ def test_a_number_that_is_no_run_leaves_no_news(any_engine: sa.Engine) -> None:
     fresh(any_engine)
     with any_engine.connect() as connection:
         assert read_news(connection, ["77"]) == {}
-    assert [one.run for one in read_all(any_engine, Refreshed())] == ["run"]
+    assert [one.run for one in read_all(any_engine, RefreshReport())] == ["run"]
 
 
 def test_an_outage_that_comes_late_is_found(any_engine: sa.Engine) -> None:
@@ -378,7 +378,7 @@ def test_of_all_ledgers_or_of_one_what_was_made_last_is_read(
     told = fresh(any_engine)
     with any_engine.connect() as connection:
         newer = {name: replace(ledger_page(connection, "", 1)[0], run=name, until=LATER) for name in ("run-3", "run-9")}
-    unsaved = Refreshed(unsaved=newer)
+    unsaved = RefreshReport(unsaved=newer)
     assert [one.run for one in read_all(any_engine, told)] == names
     assert [(one.run, one.until == LATER) for one in read_all(any_engine, unsaved)] == [
         *((name, name == "run-3") for name in names), ("run-9", True),

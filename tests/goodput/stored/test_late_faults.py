@@ -7,16 +7,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from goodput.ledger import account
-from goodput.reading.records import read_machines, read_records
-from goodput.stored.late_faults import touched
-from goodput.stored.refresh import read_all, refresh
-from store.append import append_events, append_jobs, append_outages
-from store.database import writing
-from store.event import Event
-from store.job import Job
-from store.log_news import LATE, LateNews
-from store.outage import Outage
+from goodput.account import account
+from goodput.reading.records import read_inventory, read_records
+from goodput.stored.refresh import affected_runs, read_all, refresh
+from store.database.connections import writing
+from store.events.append import append_events, append_jobs, append_outages
+from store.events.ledger_intake import LATE, LateReport
+from store.records.event import Event
+from store.records.job import Job
+from store.records.outage import Outage
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 LATER = START + timedelta(days=30)
@@ -40,10 +39,10 @@ def xid(node: str, at: datetime) -> Event:
     return Event(at, node, "kernel", "xid", code=79, severity="fatal", cause="hardware")
 
 
-def stale(engine: sa.Engine, *late: LateNews) -> set[str]:
+def stale(engine: sa.Engine, *late: LateReport) -> set[str]:
     """The runs of the store that something late touches, each with a ledger until now."""
     with engine.connect() as connection:
-        return touched(connection, late, dict.fromkeys(("a", "b", "c"), LATER), {"a", "b"})
+        return affected_runs(connection, late, dict.fromkeys(("a", "b", "c"), LATER), {"a", "b"})
 
 
 def test_a_run_is_touched_by_what_its_nodes_told_about_its_time(any_engine: sa.Engine) -> None:
@@ -52,13 +51,13 @@ def test_a_run_is_touched_by_what_its_nodes_told_about_its_time(any_engine: sa.E
 
     def at(node: str | None, hours: float) -> set[str]:
         moment = START + hours * HOUR
-        return stale(any_engine, LateNews(node, moment, moment)) - {"c"}
+        return stale(any_engine, LateReport(node, moment, moment)) - {"c"}
 
     assert at("gpu-1", 1) == at("gpu-1", 0) == at("gpu-1", 2.9) == {"a"}
     assert at("gpu-1", 3.1) == at("gpu-4", 1) == at("gpu-3", 1) == set()
     assert at("gpu-2", 10) == {"b"}
-    assert stale(any_engine, LateNews("gpu-2", START + HOUR, START + 10 * HOUR)) == {"a", "b", "c"}
-    assert stale(any_engine, LateNews("gpu-4", START, START)) == {"c"}
+    assert stale(any_engine, LateReport("gpu-2", START + HOUR, START + 10 * HOUR)) == {"a", "b", "c"}
+    assert stale(any_engine, LateReport("gpu-4", START, START)) == {"c"}
     assert at(None, 1) == {"a", "b"}
     assert stale(any_engine) == set()
 
@@ -67,16 +66,16 @@ def test_a_job_that_is_not_over_or_whose_nodes_are_unknown_is_touched(any_engine
     """Nobody can say that it was not."""
     put(any_engine, [Job("1", "a", "RUNNING", START, START, None, 2, "gpu-1"), job("b", 1, START, 2, "")])
     late = START + timedelta(days=20)
-    assert stale(any_engine, LateNews("gpu-1", late, late)) == {"a", "c"}
-    assert stale(any_engine, LateNews("gpu-9", START, START)) == {"b", "c"}
+    assert stale(any_engine, LateReport("gpu-1", late, late)) == {"a", "c"}
+    assert stale(any_engine, LateReport("gpu-9", START, START)) == {"b", "c"}
 
 
 def test_a_ledger_that_ended_long_before_is_not(any_engine: sa.Engine) -> None:
     """Whatever is known of its nodes."""
     with any_engine.connect() as connection:
-        news = [LateNews(None, LATER, LATER)]
+        news = [LateReport(None, LATER, LATER)]
         ends = {"x": LATER - LATE - timedelta(seconds=1), "y": LATER - LATE}
-        assert touched(connection, news, ends, set()) == {"y"}
+        assert affected_runs(connection, news, ends, set()) == {"y"}
 
 
 def accounts(engine: sa.Engine, made: int) -> None:
@@ -84,7 +83,7 @@ def accounts(engine: sa.Engine, made: int) -> None:
     told = refresh(engine, LATER, workers=1)
     assert (told.made, told.reason) == (made, None)
     with engine.connect() as connection:
-        machines = read_machines(connection)
+        machines = read_inventory(connection)
         for one in read_all(engine, told):
             assert one.content["account"] == account(read_records(connection, one.run, None, machines)).to_json()
 
@@ -125,7 +124,7 @@ def test_whatever_comes_late_every_ledger_is_as_from_scratch(engine: sa.Engine, 
             append_outages(connection, [down], LATER)
         told = refresh(engine, LATER, workers=1)
         with engine.connect() as connection:
-            machines = read_machines(connection)
+            machines = read_inventory(connection)
             for one in read_all(engine, told):
                 fresh = account(read_records(connection, one.run, None, machines)).to_json()
                 assert one.content["account"] == fresh

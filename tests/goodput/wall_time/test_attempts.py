@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from goodput.log.training_log import LogLine, Session, sessions
+from goodput.log.training_log import Session, TrainingLine, sessions
 from goodput.timeline import to_ms
-from goodput.wall_time.attempts import RESTARTED, Attempt, attempts_of, nodes_of
-from store.job import Job
+from goodput.wall_time.attempts import RESTARTED, RunAttempt, attempts_of, nodes_of
+from store.records.job import Job
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 
@@ -23,17 +23,17 @@ def job(start: float | None, end: float | None, state: str = "FAILED", submit: f
     return Job(f"{submit}-{start}", "run", state, *moments, nodes=1, node_list="gpu-1")
 
 
-def line(number: int, seconds: float | None) -> LogLine:
+def line(number: int, seconds: float | None) -> TrainingLine:
     """One iteration of ten seconds."""
-    return LogLine("iteration", None if seconds is None else ms(seconds), number, 1, 10_000.0)
+    return TrainingLine("iteration", None if seconds is None else ms(seconds), number, 1, 10_000.0)
 
 
-def matched(jobs: list[Job], *lines: LogLine) -> list[Attempt]:
+def matched(jobs: list[Job], *lines: TrainingLine) -> list[RunAttempt]:
     """The attempts of jobs and a log."""
     return attempts_of(jobs, sessions(lines))
 
 
-def iterations(attempts: list[Attempt]) -> list[list[int | None]]:
+def iterations(attempts: list[RunAttempt]) -> list[list[int | None]]:
     """The iterations of each."""
     return [[x.iteration for x in attempt.lines] for attempt in attempts]
 
@@ -71,7 +71,7 @@ def test_a_log_that_no_job_covers_is_an_attempt_of_its_own() -> None:
     """Open while nothing says that it ended; interrupted if another start follows."""
     (alone,) = matched([], line(1, 20))
     assert (alone.start_ms, alone.end_ms, alone.state) == (ms(10), None, "RUNNING")
-    (ended,) = matched([], line(1, 20), LogLine("training_end", ms(25)))
+    (ended,) = matched([], line(1, 20), TrainingLine("training_end", ms(25)))
     assert (ended.end_ms, ended.state) == (ms(25), "COMPLETED")
     first, _ = matched([], line(1, 20), line(1, 120))
     assert (first.end_ms, first.state) == (ms(20), RESTARTED)
@@ -109,7 +109,9 @@ def test_what_names_no_time_is_no_attempt_and_a_broken_hostlist_has_no_nodes() -
 
 def test_a_start_that_no_scheduler_knows_begins_with_its_first_step() -> None:
     """The steps that led to it; one that repeats belongs to a startup that failed."""
-    steps = [LogLine("training_phase", ms(s), words=word) for s, word in ((1, "a"), (20, "a"), (25, "b"), (300, "a"))]
+    steps = [
+        TrainingLine("training_phase", ms(s), words=word) for s, word in ((1, "a"), (20, "a"), (25, "b"), (300, "a"))
+    ]
     (alone,) = attempts_of([], sessions([line(1, 60)]), phases=steps)
     assert alone.start_ms == ms(20)
     (far,) = attempts_of([], sessions([line(1, 9000)]), phases=steps)
@@ -125,7 +127,9 @@ def test_how_a_log_alone_ended_is_what_its_last_lines_say() -> None:
         """The state after an iteration and some errors, where `go` is another iteration."""
         lines = [line(1, 20)]
         for number, word in enumerate(words, start=2):
-            lines.append(line(number, 20 * number) if word == "go" else LogLine("training_error", None, words=word))
+            lines.append(
+                line(number, 20 * number) if word == "go" else TrainingLine("training_error", None, words=word)
+            )
         return matched([], *lines)[0].state
 
     assert (state("cancelled"), state("time_limit"), state("node_failure")) == ("CANCELLED", "TIMEOUT", "NODE_FAIL")
@@ -135,8 +139,8 @@ def test_how_a_log_alone_ended_is_what_its_last_lines_say() -> None:
 
 def test_lines_without_a_time_reach_as_far_as_they_tell() -> None:
     """Two sessions of which only the starts are dated: the first ends with its work."""
-    log = [LogLine("training_start", ms(0)), line(1, None), LogLine("evaluation", None, duration_ms=3_000)]
-    log += [line(2, None), LogLine("training_start", ms(500)), line(1, None)]
+    log = [TrainingLine("training_start", ms(0)), line(1, None), TrainingLine("evaluation", None, duration_ms=3_000)]
+    log += [line(2, None), TrainingLine("training_start", ms(500)), line(1, None)]
     first, second = matched([], *log)
     assert (first.end_ms, second.start_ms, second.end_ms) == (ms(23), ms(500), None)
 
@@ -150,7 +154,7 @@ def test_a_program_that_says_nothing_when_it_starts_is_cut_where_its_job_ends() 
 
 def test_no_attempt_ends_after_the_moment_of_the_account() -> None:
     """Lines without a time tell of work that may lie beyond: of a log alone, and of one that another start followed."""
-    told = [line(1, 10), line(2, None), line(3, None), LogLine("training_end", None)]
+    told = [line(1, 10), line(2, None), line(3, None), TrainingLine("training_end", None)]
     ends = [one.end_ms for one in attempts_of([], sessions(told), ms(15))]
     assert ends == [ms(15)]
     jobs = [job(0, None, "RUNNING"), job(12, None, "RUNNING")]
@@ -162,7 +166,7 @@ def test_no_attempt_ends_after_the_moment_of_the_account() -> None:
 def test_a_session_finds_its_job_past_those_that_wait(second: float, place: int | None) -> None:
     """One that has not started wrote nothing; clocks differ by a minute, before a start and after an end."""
     jobs = [job(0, 20, submit=0), job(None, None, "PENDING", submit=50), job(150, 200, submit=60)]
-    found = attempts_of(jobs, [Session((LogLine("training_start", ms(second)),))])
+    found = attempts_of(jobs, [Session((TrainingLine("training_start", ms(second)),))])
     own = [at for at, one in enumerate(found) if one.lines and not one.from_log]
     assert own == ([] if place is None else [place])
 
@@ -171,5 +175,5 @@ def test_a_session_that_begins_with_a_job_is_that_job_s() -> None:
     """To the millisecond, while the one before has not ended yet."""
     jobs = [job(0, 300), job(150, 400)]
     for second, place in ((149.999, 0), (150, 1)):
-        found = attempts_of(jobs, [Session((LogLine("training_start", ms(second)),))])
+        found = attempts_of(jobs, [Session((TrainingLine("training_start", ms(second)),))])
         assert [at for at, one in enumerate(found) if one.lines] == [place]

@@ -4,7 +4,7 @@ import pytest
 from hand_made_run import attempt, fault, iteration, ledger, ms, said
 
 from goodput.log.training_log import line_of
-from store.event import Attribute, Event
+from store.records.event import Attribute, Event
 
 
 def begun(number: int) -> Event:

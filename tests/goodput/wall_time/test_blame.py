@@ -6,17 +6,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from goodput.timeline import to_ms
-from goodput.wall_time.attempts import Attempt
-from goodput.wall_time.blame import Evidence, blame
-from goodput.wall_time.interruption import is_fault
-from store.event import Cause, Device, Event
-from store.outage import Outage
+from goodput.wall_time.attempt_painter import BlameEvidence, blame
+from goodput.wall_time.attempts import RunAttempt, is_fault
+from store.records.event import Cause, Device, Event
+from store.records.outage import Outage
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 NODES = frozenset({"gpu-1", "gpu-2", "gpu-3", "gpu-4"})
 WINDOW = (to_ms(START), to_ms(START + timedelta(seconds=600)))
 LEAVES = dict.fromkeys(sorted(NODES), "leaf-1")
-ATTEMPT = Attempt(None, to_ms(START), WINDOW[1], "FAILED", NODES)
+ATTEMPT = RunAttempt(None, to_ms(START), WINDOW[1], "FAILED", NODES)
 
 
 def lost(node: str, seconds: float) -> Event:
@@ -39,7 +38,7 @@ def error(message: str, node: str | None = None, cause: Cause = "unknown") -> Ev
 
 def test_a_lost_port_is_its_own_culprit() -> None:
     """Nothing else is known."""
-    cause, culprit = blame(ATTEMPT, lost("gpu-1", 60), WINDOW, Evidence(leaves=LEAVES))
+    cause, culprit = blame(ATTEMPT, lost("gpu-1", 60), WINDOW, BlameEvidence(leaves=LEAVES))
     assert cause == "fabric"
     assert culprit is not None
     assert (culprit.node, culprit.device.uuid) == ("gpu-1", "0xa1")
@@ -48,22 +47,22 @@ def test_a_lost_port_is_its_own_culprit() -> None:
 def test_ports_that_vanish_together_under_one_leaf_point_to_the_switch() -> None:
     """Three nodes within seconds; two, or three over minutes, do not."""
     together = [lost(node, 60 + n) for n, node in enumerate(sorted(NODES))]
-    cause, culprit = blame(ATTEMPT, together[0], WINDOW, Evidence(together, leaves=LEAVES))
+    cause, culprit = blame(ATTEMPT, together[0], WINDOW, BlameEvidence(together, leaves=LEAVES))
     assert culprit is not None
     assert (cause, culprit.node, culprit.device.type) == ("fabric", "leaf-1", "switch")
     for few in (together[:2], [together[0], lost("gpu-2", 120), lost("gpu-3", 180)]):
-        _, culprit = blame(ATTEMPT, together[0], WINDOW, Evidence(few, leaves=LEAVES))
+        _, culprit = blame(ATTEMPT, together[0], WINDOW, BlameEvidence(few, leaves=LEAVES))
         assert culprit is not None
         assert culprit.node == "gpu-1"
 
 
 def test_the_outage_that_follows_tells_why_a_port_vanished() -> None:
     """A host that crashed takes its port along; a fabric or unknown outage adds nothing."""
-    cause, culprit = blame(ATTEMPT, lost("gpu-1", 60), WINDOW, Evidence(outages=[outage("gpu-1", 300, "host")]))
+    cause, culprit = blame(ATTEMPT, lost("gpu-1", 60), WINDOW, BlameEvidence(outages=[outage("gpu-1", 300, "host")]))
     assert culprit is not None
     assert (cause, culprit.device.type, culprit.kind) == ("host", "node", "outage")
     for other in (outage("gpu-1", 300, "fabric"), outage("gpu-2", 300, "host"), outage("gpu-1", 300, "host", True)):
-        cause, culprit = blame(ATTEMPT, lost("gpu-1", 60), WINDOW, Evidence(outages=[other]))
+        cause, culprit = blame(ATTEMPT, lost("gpu-1", 60), WINDOW, BlameEvidence(outages=[other]))
         assert (cause, culprit is not None and culprit.device.type) == ("fabric", "port")
 
 
@@ -71,7 +70,7 @@ def test_a_dead_gpu_needs_no_outage() -> None:
     """The Xid names the device."""
     gpu = Device("gpu", pci="0000:0f:00.0")
     fault = replace(lost("gpu-1", 60), kind="xid", code=79, cause="hardware", device=gpu)
-    cause, culprit = blame(ATTEMPT, fault, WINDOW, Evidence(outages=[outage("gpu-1", 300, "host")]))
+    cause, culprit = blame(ATTEMPT, fault, WINDOW, BlameEvidence(outages=[outage("gpu-1", 300, "host")]))
     assert culprit is not None
     assert (cause, culprit.device.pci) == ("hardware", "0000:0f:00.0")
 
@@ -80,11 +79,11 @@ def test_the_one_task_that_failed_names_the_node() -> None:
     """Where all were killed, nobody is named; the words tell storage from the program's own error."""
     fault = error("OSError: [Errno 5] Input/output error: '/data/x'")
     one = [fault, error("task 1: Exited with exit code 1", "gpu-2")]
-    cause, culprit = blame(ATTEMPT, fault, WINDOW, Evidence(one))
+    cause, culprit = blame(ATTEMPT, fault, WINDOW, BlameEvidence(one))
     assert (cause, culprit is not None and culprit.node) == ("storage", "gpu-2")
-    assert blame(ATTEMPT, fault, WINDOW, Evidence([*one, error("Killed", "gpu-3")])) == ("storage", None)
-    assert blame(ATTEMPT, error("ValueError: x"), WINDOW, Evidence()) == ("application", None)
-    assert blame(ATTEMPT, error("ECC", cause="hardware"), WINDOW, Evidence()) == ("hardware", None)
+    assert blame(ATTEMPT, fault, WINDOW, BlameEvidence([*one, error("Killed", "gpu-3")])) == ("storage", None)
+    assert blame(ATTEMPT, error("ValueError: x"), WINDOW, BlameEvidence()) == ("application", None)
+    assert blame(ATTEMPT, error("ECC", cause="hardware"), WINDOW, BlameEvidence()) == ("hardware", None)
 
 
 def test_a_lost_link_is_a_fault_whoever_says_it_and_one_taken_down_on_purpose_is_none() -> None:
@@ -97,7 +96,7 @@ def test_a_lost_link_is_a_fault_whoever_says_it_and_one_taken_down_on_purpose_is
 def test_a_task_that_failed_within_the_last_millisecond_is_named() -> None:
     """The window is in whole milliseconds."""
     last = replace(error("Killed", "gpu-2"), time=START + timedelta(seconds=600, microseconds=999))
-    cause, culprit = blame(ATTEMPT, last, WINDOW, Evidence([last]))
+    cause, culprit = blame(ATTEMPT, last, WINDOW, BlameEvidence([last]))
     assert culprit is not None
     assert (cause, culprit.node) == ("application", "gpu-2")
 
@@ -107,7 +106,7 @@ def test_the_faults_of_a_window_come_by_time_its_ends_included(window: tuple[int
     """In whatever order they were told; one without a time is in none."""
     seconds = [60, 0, 30, 90, 30]
     undated = replace(lost("gpu-1", 0), time=None)
-    told = Evidence([undated, *(lost("gpu-1", second) for second in seconds)])
+    told = BlameEvidence([undated, *(lost("gpu-1", second) for second in seconds)])
     found = told.between(*(WINDOW[0] + second * 1_000 for second in window))
     expected = [lost("gpu-1", second).time for second in sorted(seconds) if window[0] <= second <= window[1]]
     assert [one.time for one in found] == expected

@@ -5,8 +5,7 @@ from dataclasses import replace
 from hand_made_run import attempt, fault, iteration, ledger, ms, reported, said, saved
 
 from goodput.ledger import Ledger
-from goodput.timeline import BUCKETS, Segment
-from goodput.wall_time.bounds import RUNNING, bounds_ms
+from goodput.timeline import BUCKETS, RUNNING, Segment, bounds_ms
 
 
 def open_buckets(made: Ledger) -> dict[str, tuple[int, int]]:

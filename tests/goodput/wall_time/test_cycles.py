@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 from goodput.wall_time.cycles import Cycle, cycles_of, with_cycles
-from store.event import Event
-from store.job import Job
+from store.records.event import Event
+from store.records.job import Job
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 

@@ -8,13 +8,13 @@ from hand_made_run import at
 from store_runs import lines
 
 from goodput.reading.ledgers import read_ledgers
-from parsers.parser import Context, parse
 from parsers.registry import PARSERS
-from store.append import append_events, append_jobs, append_nodes
-from store.database import writing
-from store.event import format_time
-from store.job import Job, job_from_event
-from store.node import Node
+from parsers.text.parser import Context, parse
+from store.database.connections import writing
+from store.events.append import append_events, append_jobs, append_nodes
+from store.records.event import format_time
+from store.records.job import Job, job_from_event
+from store.records.node import Node
 
 # As slurmdbd writes them: after a change of size the record begins, and counts as submitted, at that moment.
 HEAD = "JobID|JobName|State|Submit|Start|End|NNodes|NodeList|ExitCode"

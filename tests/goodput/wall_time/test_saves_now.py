@@ -9,16 +9,15 @@ from click.testing import CliRunner
 
 from cli.main import foreshock
 from goodput.advice.gains import gains
-from goodput.advice.inputs import checkpoint_advice
-from goodput.advice.reading import read_history
-from goodput.advice.run_model import model_of
+from goodput.advice.reading import checkpoint_advice, read_history
+from goodput.advice.run_history import model_of
 from goodput.ledger import Ledger
 from goodput.reading.ledgers import read_ledgers
 from goodput.timeline import Segment
-from goodput.wall_time.saves_now import interval_s, save_s, saves_now
-from simulator.archive import write_archive
-from simulator.cluster import simulate
-from simulator.settings import Settings
+from goodput.wall_time.saves import interval_s, save_s, saves_now
+from simulator.output.archive import write_archive
+from simulator.simulation import simulate
+from simulator.site import SimulationSettings
 
 
 def saves(stalls_s: Sequence[float], every_s: float = 100.0, since_s: float = 0.0) -> list[Segment]:
@@ -57,7 +56,7 @@ def test_the_stall_is_the_mean_and_the_interval_the_median() -> None:
 def varied(tmp_path_factory: pytest.TempPathFactory) -> sa.Engine:
     """A cluster whose runs change their way of saving from attempt to attempt."""
     folder = tmp_path_factory.mktemp("varied")
-    write_archive(simulate(Settings(48, 20, 5, training="varied")), folder / "archive")
+    write_archive(simulate(SimulationSettings(48, 20, 5, training="varied")), folder / "archive")
     shutil.rmtree(folder / "archive" / "telemetry")  # says nothing of runs
     url = f"sqlite:///{folder / 'foreshock.db'}"
     result = CliRunner().invoke(foreshock, ["ingest", str(folder / "archive"), "--db", url])

@@ -4,8 +4,8 @@ import pytest
 from hand_made_run import attempt, fault, iteration, ledger, ms, said, saved
 
 from goodput.ledger import Ledger
-from goodput.wall_time.saved_work import ALWAYS_MS, NEVER_MS, Progress
-from store.event import Event
+from goodput.wall_time.saves import ALWAYS_MS, NEVER_MS, AttemptProgress
+from store.records.event import Event
 
 
 def loaded(seconds: float | None, number: int) -> Event:
@@ -13,9 +13,9 @@ def loaded(seconds: float | None, number: int) -> Event:
     return said("checkpoint_load", seconds, iteration=number, duration_ms=0)
 
 
-def progress() -> Progress:
+def progress() -> AttemptProgress:
     """Two lines of ten iterations, 10 s each; the first is saved."""
-    made = Progress()
+    made = AttemptProgress()
     made.done(10, 10, 0, 10_000)
     made.saved(10, 12_000)
     made.done(20, 10, 12_000, 22_000)
@@ -37,7 +37,7 @@ def test_a_number_that_goes_back_is_left_out_and_without_numbers_all_is_kept() -
     made.done(15, 1, 22_000, 23_000)
     made.done(None, 1, 23_000, 24_000)
     assert (made.first, made.last, made.end_of(19), made.end_of(9)) == (0, 20, (10, 10_000), None)
-    assert Progress().kept_ms(3) == ALWAYS_MS
+    assert AttemptProgress().kept_ms(3) == ALWAYS_MS
 
 
 TWO = [attempt(0, 45, "FAILED"), attempt(45, 100, number=2)]

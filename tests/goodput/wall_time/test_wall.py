@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from hand_made_run import attempt, fault, iteration, ledger, ms, said
 
-from goodput.wall_time.attempts import Attempt
-from goodput.wall_time.gpu_time import gpus_of
+from goodput.wall_time.attempts import RunAttempt
+from goodput.wall_time.wall import gpus_of
 
 
 def test_the_next_attempts_time_begins_when_it_starts_and_the_first_ones_work_is_over() -> None:
@@ -64,11 +64,11 @@ def test_a_size_that_is_unknown_makes_the_gpu_time_unknown() -> None:
     """A node whose GPUs nobody counted; a job that names neither nodes nor their number."""
     assert ledger([attempt(0, 20, nodes="gpu-[1-3]")], [iteration(20, 1)]).gpu_ms is None
     assert ledger([], [iteration(20, 1)]).to_json()["gpu_hours"] is None
-    waiting = Attempt(0, None, None, "PENDING", node_count=3)
+    waiting = RunAttempt(0, None, None, "PENDING", node_count=3)
     assert gpus_of(waiting, {"a": 8, "b": 8}) == 24
     assert gpus_of(waiting, {"a": 8, "b": 4}) is None
-    assert gpus_of(Attempt(0, 1, 2, "FAILED", frozenset({"a", "b"})), {"a": 8, "b": 4}) == 12
-    assert gpus_of(Attempt(0, 1, 2, "FAILED"), {"a": 8}) is None
+    assert gpus_of(RunAttempt(0, 1, 2, "FAILED", frozenset({"a", "b"})), {"a": 8, "b": 4}) == 12
+    assert gpus_of(RunAttempt(0, 1, 2, "FAILED"), {"a": 8}) is None
 
 
 def test_what_an_overlap_costs_the_interruption_is_counted_once() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from parsers.kernel_messages.amdgpu import FAMILY, decode
-from store.event import Event
+from parsers.kernel_messages.families.accelerators import AMDGPU, decode_amdgpu
+from store.records.event import Event
 
 VENDORS = Path(__file__).parents[3] / ".." / "shared" / "data" / "vendors"
 AT = "amdgpu 0000:0B:00.0: amdgpu: "
@@ -14,9 +14,9 @@ AT = "amdgpu 0000:0B:00.0: amdgpu: "
 
 def told(text: str, head: str = AT) -> Event:
     """The event of a message, which the scan finds too."""
-    event = decode(head + text)
+    event = decode_amdgpu(head + text)
     assert event is not None
-    assert any(sign in head + text for sign in FAMILY.signs)
+    assert any(sign in head + text for sign in AMDGPU.signs)
     return event
 
 
@@ -61,7 +61,7 @@ def test_new_errors_are_told_with_their_chiplet(comma: str) -> None:
 )
 def test_what_tells_no_fault_gives_none(text: str) -> None:
     """The all-clear, totals, a register that nobody filled, progress, the driver's start."""
-    assert decode(AT + text) is None
+    assert decode_amdgpu(AT + text) is None
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_the_driver_is_known_by_any_of_its_heads(message: str, pci: str | None) 
 )
 def test_another_drivers_message_is_not_taken_for_amds(message: str) -> None:
     """The same words of other drivers."""
-    assert decode(message) is None
+    assert decode_amdgpu(message) is None
 
 
 @pytest.mark.parametrize(
@@ -186,13 +186,13 @@ def test_the_vendors_lines_are_read_as_they_say() -> None:
                     line = line.replace(slot, word, 1)
                     break
         head = "" if line.startswith("amdgpu") else AT
-        assert (decode(head + line) is not None) == (row["fault"] == "yes")
+        assert (decode_amdgpu(head + line) is not None) == (row["fault"] == "yes")
 
 
 def test_a_count_that_no_record_holds_is_no_fault() -> None:
     """A damaged number: a count has 18 digits at most."""
     line = "amdgpu 0000:0b:00.0: amdgpu: {} correctable hardware errors detected in umc block"
-    counts = [FAMILY.decode(line.format(number)) for number in ("9" * 18, "9" * 20)]
+    counts = [AMDGPU.decode(line.format(number)) for number in ("9" * 18, "9" * 20)]
     assert counts[0] is not None
     assert counts[0].attributes["count"] == 10**18 - 1
     assert counts[1] is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parsers.kernel_messages.ascend import FAMILY, decode
+from parsers.kernel_messages.families.accelerators import ASCEND, decode_ascend
 
 HEAD = "[ascend] [ERROR] [tsdrv] [tsdrv_hb_cq_callback 319] <swapper/30:0> "
 
@@ -32,9 +32,9 @@ def test_an_exception_is_judged_by_its_code(
     text: str, index: int | None, code: str, severity: str, action: str
 ) -> None:
     """Unknown codes are kept."""
-    event = decode(HEAD + text)
+    event = decode_ascend(HEAD + text)
     assert event is not None
-    assert any(sign in HEAD + text for sign in FAMILY.signs)
+    assert any(sign in HEAD + text for sign in ASCEND.signs)
     assert (event.kind, event.code, event.attributes["fault_code"]) == ("ascend_fault", int(code, 16), code)
     assert (event.device.type, event.device.index, event.severity, event.action) == ("npu", index, severity, action)
 
@@ -44,9 +44,9 @@ def test_a_device_that_the_driver_cannot_talk_to_is_told() -> None:
     text = (
         "[ascend] [drv_pcie] [devdrv_send 1239] <kworker/u385:0:15232:15232> Device is abnormal. (dev_id=5; msg_type=3)"
     )
-    event = decode(text)
+    event = decode_ascend(text)
     assert event is not None
-    assert any(sign in text for sign in FAMILY.signs)
+    assert any(sign in text for sign in ASCEND.signs)
     assert (event.kind, event.device.index, event.severity) == ("npu_abnormal", 5, "error")
 
 
@@ -63,4 +63,4 @@ def test_a_device_that_the_driver_cannot_talk_to_is_told() -> None:
 )
 def test_steps_of_a_fault_and_others_messages_give_none(message: str) -> None:
     """Pointers, registers; the words without the driver's head."""
-    assert decode(message) is None
+    assert decode_ascend(message) is None

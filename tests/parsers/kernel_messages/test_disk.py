@@ -4,7 +4,7 @@
 
 import pytest
 
-from parsers.kernel_messages.disk import FAMILY
+from parsers.kernel_messages.families.disk import DISK
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ from parsers.kernel_messages.disk import FAMILY
 )  # fmt: skip
 def test_a_fault_names_its_disk(message: str, kind: str, severity: str, name: str | None) -> None:
     """In every form that the kernels of a decade print."""
-    event = FAMILY.decode(message)
+    event = DISK.decode(message)
     assert event is not None
     assert (event.kind, event.severity, event.attributes.get("name")) == (kind, severity, name)
     assert event.device.type == "disk"
@@ -63,8 +63,8 @@ def test_a_fault_names_its_disk(message: str, kind: str, severity: str, name: st
 
 def test_a_bad_sector_asks_for_another_disk() -> None:
     """A medium error is the disk's own, another error may be the path's."""
-    medium = FAMILY.decode("critical medium error, dev sda, sector 488394752 op 0x0:(READ) flags 0x80700 phys_seg 32")
-    other = FAMILY.decode("I/O error, dev sda, sector 488394752 op 0x0:(READ) flags 0x80700 phys_seg 32")
+    medium = DISK.decode("critical medium error, dev sda, sector 488394752 op 0x0:(READ) flags 0x80700 phys_seg 32")
+    other = DISK.decode("I/O error, dev sda, sector 488394752 op 0x0:(READ) flags 0x80700 phys_seg 32")
     assert medium is not None
     assert other is not None
     assert (medium.cause, medium.action, medium.attributes["sector"]) == ("hardware", "replace_part", 488394752)
@@ -98,4 +98,4 @@ def test_a_bad_sector_asks_for_another_disk() -> None:
 )
 def test_what_is_no_fault_of_a_disk(message: str) -> None:
     """An empty drive, a command that a disk does not know, a whole array."""
-    assert FAMILY.decode(message) is None
+    assert DISK.decode(message) is None

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from parsers import kernel_messages
-from parsers.kernel import SIGNS
-from parsers.kernel_messages.family import Family
+from parsers.formats.kernel import SIGNS
+from parsers.kernel_messages.family import MessageFamily
 from parsers.kernel_messages.registry import FAMILIES
 
 # Files of the folder that are no family of their own.
@@ -20,7 +20,7 @@ def test_every_file_is_a_family_or_a_part_of_one() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_a_sign_is_worth_searching_for(family: Family) -> None:
+def test_a_sign_is_worth_searching_for(family: MessageFamily) -> None:
     """Long enough to be rare, plain text, and known to the scan of whole buffers."""
     assert family.signs
     for sign in family.signs:

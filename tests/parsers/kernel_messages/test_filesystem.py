@@ -4,7 +4,7 @@
 
 import pytest
 
-from parsers.kernel_messages.filesystem import FAMILY
+from parsers.kernel_messages.families.filesystem import FILESYSTEM
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ def test_a_filesystem_and_its_device(
     message: str, kind: str | None, severity: str | None, fs: str | None, name: str | None
 ) -> None:
     """What fails, on what; a mount, an operator's own shutdown and a warning without a fault are none."""
-    event = FAMILY.decode(message)
+    event = FILESYSTEM.decode(message)
     assert (event and event.kind, event and event.severity) == (kind, severity)
     assert ((event and event.attributes.get("fs")), (event and event.attributes.get("name"))) == (fs, name)
 
 
 def test_an_error_names_the_inode_and_the_process() -> None:
     """Where ext4 says them."""
-    event = FAMILY.decode(
+    event = FILESYSTEM.decode(
         "EXT4-fs error (device sda1): ext4_lookup:1855: inode #2: comm python3: iget: checksum invalid"
     )
     assert event is not None

@@ -6,31 +6,39 @@ from types import ModuleType
 
 import pytest
 
-from parsers.kernel import KernelParser
-from parsers.kernel_messages import (
+from parsers.formats.kernel import KernelParser
+from parsers.kernel_messages.families import (
     disk,
     filesystem,
-    lockups,
+    host,
     memory,
-    memory_pressure,
-    mlx5,
     network,
-    network_filesystem,
     pcie,
-    thermal,
 )
-from parsers.kernel_messages.form import FLAGS, INTEGERS, PCI_DEVICE, Form, decoder, signs
-from parsers.parser import Context, parse
-from store.catalog import kinds
+from parsers.kernel_messages.families import (
+    filesystem as network_filesystem,
+)
+from parsers.kernel_messages.families import (
+    host as thermal,
+)
+from parsers.kernel_messages.families import (
+    memory as memory_pressure,
+)
+from parsers.kernel_messages.families import (
+    network as mlx5,
+)
+from parsers.kernel_messages.family import FLAGS, INTEGERS, PCI_DEVICE, MessageForm, decoder, signs
+from parsers.text.parser import Context, parse
+from store.records.fault_catalog import kind_meanings
 
 FORMS = [
     form
     for family in (
-        *(disk, filesystem, lockups, memory, memory_pressure, mlx5, network, network_filesystem, pcie, thermal),
+        *(disk, filesystem, host, memory, memory_pressure, mlx5, network, network_filesystem, pcie, thermal),
     )
     for form in family.FORMS
 ]
-LINK = Form(
+LINK = MessageForm(
     "Link",
     rf"{PCI_DEVICE}(?P<name>\w+) port (?P<port>\d+): Link (?P<state>\w+)(?P<multiple> again)?(?: (?P<count>\d+))?",
     "net_link",
@@ -75,27 +83,27 @@ def test_a_driver_that_nobody_knows_drives_a_pci_device() -> None:
 
 def test_the_first_form_wins_and_one_without_a_kind_says_nothing() -> None:
     """An exception stands before the rule."""
-    decode = decoder([Form("Link", r".*Link down for a test", ""), LINK])
+    decode = decoder([MessageForm("Link", r".*Link down for a test", ""), LINK])
     assert decode("mlx5_core 0000:ab:00.1: a port 2: Link down for a test") is None
     assert decode("mlx5_core 0000:ab:00.1: a port 2: Link down") is not None
 
 
 def test_a_message_without_the_sign_is_not_tried() -> None:
     """The sign is what the log was searched for."""
-    assert decoder([Form("absent", r".*", "net_link")])("Link") is None
+    assert decoder([MessageForm("absent", r".*", "net_link")])("Link") is None
 
 
 def test_signs_are_named_once() -> None:
     """Two forms may share one."""
-    assert signs([LINK, LINK, Form("Other", "x", "")]) == ("Link", "Other")
+    assert signs([LINK, LINK, MessageForm("Other", "x", "")]) == ("Link", "Other")
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.kind}-{form.sign}")
-def test_every_form_can_be_judged(form: Form) -> None:
+def test_every_form_can_be_judged(form: MessageForm) -> None:
     """Its variant has a row; where a value decides, every word that it can be has one, or the kind has."""
     if not form.kind:
         return
-    rows = kinds()
+    rows = kind_meanings()
     if not form.by:
         assert (form.kind, form.variant) in rows
         return
@@ -106,7 +114,7 @@ def test_every_form_can_be_judged(form: Form) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.kind}-{form.sign}")
-def test_no_form_runs_away(form: Form) -> None:
+def test_no_form_runs_away(form: MessageForm) -> None:
     """Whatever can be repeated is repeated a bounded number of times, blanks aside."""
     assert not re.search(r"(?:\.|\\[wdsWDS]|\]|\))[*+]", form.text.replace("\\.", ""))
 
@@ -134,9 +142,7 @@ def test_healthy_lines_that_come_close_are_among_them() -> None:
     assert 20 <= len(close) <= len(BOOT) / 4
 
 
-@pytest.mark.parametrize(
-    "family", [pcie, memory, mlx5, memory_pressure, lockups], ids=lambda family: family.FAMILY.name
-)
+@pytest.mark.parametrize("family", [pcie, memory, mlx5, memory_pressure, host], ids=lambda family: family.FAMILY.name)
 def test_only_kinds_that_details_may_follow_are_held(family: ModuleType) -> None:
     """A panic must not wait: the node may not live to say more."""
     seen: set[str] = set()

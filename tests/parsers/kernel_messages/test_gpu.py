@@ -2,10 +2,10 @@
 
 import pytest
 
-from parsers.kernel import KernelParser
-from parsers.kernel_messages.gpu import decode
-from parsers.parser import Context, parse
-from store.event import Event
+from parsers.formats.kernel import KernelParser
+from parsers.kernel_messages.families.gpu import decode_gpu
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 UUID = "GPU-509665ad-b600-ac93-3616-d754b23d636d"
 
@@ -70,7 +70,7 @@ def test_a_message_of_the_driver_is_an_event(
     message: str, kind: str, pci: str | None, attributes: dict[str, object]
 ) -> None:
     """Each form of the driver's sources."""
-    event = decode(message)
+    event = decode_gpu(message)
     assert event is not None
     assert (event.kind, event.device.pci, event.attributes) == (kind, pci, attributes)
     assert event.message

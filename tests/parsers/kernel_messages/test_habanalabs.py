@@ -2,7 +2,7 @@
 
 import pytest
 
-from parsers.kernel_messages.habanalabs import FAMILY, decode
+from parsers.kernel_messages.families.accelerators import HABANALABS, decode_habanalabs
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_each_fault_of_the_driver_is_told(  # a table's columns
     message: str, kind: str, severity: str, index: int | None, pci: str | None, attributes: dict[str, object]
 ) -> None:
     """By character device or address."""
-    event = decode(message)
+    event = decode_habanalabs(message)
     assert event is not None
-    assert any(sign in message for sign in FAMILY.signs)
+    assert any(sign in message for sign in HABANALABS.signs)
     assert (event.kind, event.severity, event.attributes) == (kind, severity, attributes)
     assert (event.device.type, event.device.index, event.device.pci) == ("hpu", index, pci)
 
@@ -86,4 +86,4 @@ def test_each_fault_of_the_driver_is_told(  # a table's columns
 )
 def test_what_tells_no_fault_gives_none(message: str) -> None:
     """The driver's start, a user's own reset, other drivers."""
-    assert decode(message) is None
+    assert decode_habanalabs(message) is None

@@ -4,10 +4,10 @@
 
 import pytest
 
-from parsers.kernel import KernelParser
-from parsers.kernel_messages.lockups import FAMILY
-from parsers.parser import Context, parse
-from store.event import Event
+from parsers.formats.kernel import KernelParser
+from parsers.kernel_messages.families.host import LOCKUPS
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 
 def decode(*lines: str) -> list[Event]:
@@ -47,7 +47,7 @@ def decode(*lines: str) -> list[Event]:
 )
 def test_who_is_stuck_and_for_how_long(message: str, kind: str, process: str, pid: int, duration_s: int) -> None:
     """A process's name may hold colons."""
-    event = FAMILY.decode(message)
+    event = LOCKUPS.decode(message)
     assert event is not None
     assert event.kind == kind
     assert (event.attributes["process"], event.attributes["pid"], event.attributes["duration_s"]) == (
@@ -103,7 +103,7 @@ def test_who_is_stuck_and_for_how_long(message: str, kind: str, process: str, pi
 )  # fmt: skip
 def test_what_a_kernel_says_when_it_breaks(message: str, kind: str | None, severity: str | None) -> None:
     """Of x86 and arm64, old and new; a program's own crash is none."""
-    event = FAMILY.decode(message)
+    event = LOCKUPS.decode(message)
     assert (event and event.kind, event and event.severity) == (kind, severity)
 
 

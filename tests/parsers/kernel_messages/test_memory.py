@@ -4,10 +4,10 @@
 
 import pytest
 
-from parsers.kernel import KernelParser
-from parsers.kernel_messages.memory import FAMILY
-from parsers.parser import Context, parse
-from store.event import Event
+from parsers.formats.kernel import KernelParser
+from parsers.kernel_messages.families.memory import MEMORY
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 
 def decode(*lines: str) -> list[Event]:
@@ -35,7 +35,7 @@ def test_memory_errors_name_their_dimm(
     rest: str, severity: str, told: str, dimm: str | None, count: int | None
 ) -> None:
     """Of every EDAC driver, old and new."""
-    event = FAMILY.decode(f"EDAC {rest}")
+    event = MEMORY.decode(f"EDAC {rest}")
     assert event is not None
     assert (event.kind, event.severity, event.attributes["severity"]) == ("edac", severity, told)
     assert (event.device.type, event.attributes.get("dimm"), event.attributes.get("count")) == ("dimm", dimm, count)
@@ -56,7 +56,7 @@ def test_memory_errors_name_their_dimm(
 )
 def test_a_machine_check_is_judged_by_its_status(message: str, cpu: int, bank: int, severity: str) -> None:
     """An exception and a corrupt context are fatal, uncorrected is an error, the rest a precursor."""
-    event = FAMILY.decode(message)
+    event = MEMORY.decode(message)
     assert event is not None
     assert (event.kind, event.severity, event.device.type) == ("mce", severity, "cpu")
     assert (event.attributes["cpu"], event.attributes["bank"]) == (cpu, bank)
@@ -99,7 +99,7 @@ def test_two_machine_checks_are_two_events() -> None:
 def test_the_firmwares_report_is_as_grave_as_it_says(word: str, severity: str) -> None:
     """APEI, in the form of today and of 2.6."""
     for message in (f"{{1}}[Hardware Error]: event severity: {word}", f"[Hardware Error]: severity: 2, {word}"):
-        event = FAMILY.decode(message)
+        event = MEMORY.decode(message)
         assert event is not None
         assert (event.kind, event.severity) == ("ghes", severity)
 
@@ -154,5 +154,5 @@ def test_a_report_over_memory_names_the_dimm() -> None:
 )
 def test_the_rest_of_memory(message: str, kind: str | None, severity: str | None) -> None:
     """Faults, and what a healthy start says."""
-    event = FAMILY.decode(message)
+    event = MEMORY.decode(message)
     assert (event and event.kind, event and event.severity) == (kind, severity)

@@ -4,10 +4,10 @@
 
 import pytest
 
-from parsers.kernel import KernelParser
-from parsers.kernel_messages.memory_pressure import FAMILY
-from parsers.parser import Context, parse
-from store.event import Event
+from parsers.formats.kernel import KernelParser
+from parsers.kernel_messages.families.memory import MEMORY_PRESSURE
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 POD = "/kubepods/burstable/pod87e18f63/ef807430361edd74442f7c5703c8273545c501e93a80e8e4542de37ad75153b0"
 
@@ -35,7 +35,7 @@ def decode(*lines: str) -> list[Event]:
 )  # fmt: skip
 def test_a_victim_and_whose_memory_it_was(message: str, pid: int, process: str, cause: str) -> None:
     """A job that reached its own limit is an application's matter."""
-    event = FAMILY.decode(message)
+    event = MEMORY_PRESSURE.decode(message)
     assert event is not None
     assert (event.kind, event.severity, event.cause) == ("oom_kill", "error", cause)
     assert (event.attributes["pid"], event.attributes["process"]) == (pid, process)
@@ -80,5 +80,5 @@ def test_two_victims_are_two_events() -> None:
 )  # fmt: skip
 def test_the_rest_of_memory_pressure(message: str, kind: str | None, severity: str | None) -> None:
     """Precursors, limits, and lines that only go with them."""
-    event = FAMILY.decode(message)
+    event = MEMORY_PRESSURE.decode(message)
     assert (event and event.kind, event and event.severity) == (kind, severity)

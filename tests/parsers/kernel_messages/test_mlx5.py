@@ -4,10 +4,10 @@
 
 import pytest
 
-from parsers.kernel import KernelParser
-from parsers.kernel_messages.mlx5 import FAMILY
-from parsers.parser import Context, parse
-from store.event import Event
+from parsers.formats.kernel import KernelParser
+from parsers.kernel_messages.families.network import MLX5
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 AT = "mlx5_core 0000:d2:00.0: "
 
@@ -66,7 +66,7 @@ def decode(*lines: str) -> list[Event]:
 )  # fmt: skip
 def test_a_fault_of_the_adapter(message: str, kind: str, severity: str, attributes: dict[str, object]) -> None:
     """Its kind, how grave it is, and what it says."""
-    event = FAMILY.decode(message)
+    event = MLX5.decode(message)
     assert event is not None
     assert (event.kind, event.severity, event.device.type) == (kind, severity, "hca")
     assert attributes.items() <= event.attributes.items()
@@ -75,7 +75,7 @@ def test_a_fault_of_the_adapter(message: str, kind: str, severity: str, attribut
 
 def test_a_port_is_a_place_of_the_device() -> None:
     """Not an attribute."""
-    event = FAMILY.decode("mlx5_core 0000:ab:00.0 mlx5_5: Port: 2 Link ACTIVE")
+    event = MLX5.decode("mlx5_core 0000:ab:00.0 mlx5_5: Port: 2 Link ACTIVE")
     assert event is not None
     assert (event.device.pci, event.device.port) == ("0000:ab:00.0", 2)
     assert "port" not in event.attributes
@@ -97,7 +97,7 @@ def test_a_port_is_a_place_of_the_device() -> None:
 )
 def test_other_messages_are_no_faults_of_the_adapter(message: str) -> None:
     """A cable that is in, another driver, a quotation."""
-    assert FAMILY.decode(message) is None
+    assert MLX5.decode(message) is None
 
 
 def test_a_health_report_with_its_dump_is_one_event_as_grave_as_its_syndrome() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parsers.kernel_messages.nccl import decode
+from parsers.kernel_messages.families.gpu import decode_nccl
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from parsers.kernel_messages.nccl import decode
 )
 def test_a_crash_names_its_process(message: str, process: str, pid: int, address: str | None) -> None:
     """An application's own mistake: cause `application`."""
-    event = decode(message)
+    event = decode_nccl(message)
     assert event is not None
     assert (event.kind, event.cause) == ("nccl_segfault", "application")
     assert (event.attributes["process"], event.attributes["pid"]) == (process, pid)
@@ -47,4 +47,4 @@ def test_a_crash_names_its_process(message: str, process: str, pid: int, address
 )
 def test_other_crashes_are_not_nccls(message: str) -> None:
     """Another library, no crash, no process."""
-    assert decode(message) is None
+    assert decode_nccl(message) is None

@@ -4,7 +4,7 @@
 
 import pytest
 
-from parsers.kernel_messages.network import FAMILY
+from parsers.kernel_messages.families.network import NETWORK
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_an_interface_and_its_state(
     message: str, kind: str, severity: str, name: str | None, state: str | None
 ) -> None:
     """The same whatever the driver."""
-    event = FAMILY.decode(message)
+    event = NETWORK.decode(message)
     assert event is not None
     assert (event.kind, event.severity) == (kind, severity)
     assert (event.attributes.get("name"), event.attributes.get("state")) == (name, state)
@@ -66,12 +66,12 @@ def test_an_interface_and_its_state(
 )
 def test_what_is_no_fault_of_the_network(message: str) -> None:
     """A management port's queue, another family's driver, a healthy start."""
-    assert FAMILY.decode(message) is None
+    assert NETWORK.decode(message) is None
 
 
 def test_a_stuck_queue_is_at_its_adapter() -> None:
     """Address, queue and how long."""
-    event = FAMILY.decode("bnxt_en 0000:61:00.0 ens1: NETDEV WATCHDOG: CPU: 3: transmit queue 17 timed out 5000 ms")
+    event = NETWORK.decode("bnxt_en 0000:61:00.0 ens1: NETDEV WATCHDOG: CPU: 3: transmit queue 17 timed out 5000 ms")
     assert event is not None
     assert (event.device.type, event.device.pci) == ("nic", "0000:61:00.0")
     assert (event.attributes["queue"], event.attributes["waited_ms"], event.attributes["cpu"]) == (17, 5000, 3)

@@ -4,9 +4,9 @@
 
 import pytest
 
-from parsers.kernel import KernelParser
-from parsers.kernel_messages.network_filesystem import FAMILY
-from parsers.parser import Context, parse
+from parsers.formats.kernel import KernelParser
+from parsers.kernel_messages.families.filesystem import NETWORK_FILESYSTEM
+from parsers.text.parser import Context, parse
 
 CLIENT = "scratch-OST0001-osc-ffff9a3c"
 
@@ -31,7 +31,7 @@ CLIENT = "scratch-OST0001-osc-ffff9a3c"
 )  # fmt: skip
 def test_a_stall_and_its_end_name_the_server(message: str, state: str, severity: str, peer: str | None) -> None:
     """One kind for every network filesystem; the end opens no incident."""
-    event = FAMILY.decode(message)
+    event = NETWORK_FILESYSTEM.decode(message)
     assert event is not None
     assert (event.kind, event.cause, event.severity) == ("fs_stall", "storage", severity)
     assert (event.attributes["state"], event.attributes.get("peer")) == (state, peer)
@@ -59,7 +59,7 @@ def test_a_stall_and_its_end_name_the_server(message: str, state: str, severity:
 )  # fmt: skip
 def test_lustres_own_errors(message: str, kind: str | None, severity: str | None) -> None:
     """Its bugs are fatal; its repeats are none."""
-    event = FAMILY.decode(message)
+    event = NETWORK_FILESYSTEM.decode(message)
     assert (event and event.kind, event and event.severity) == (kind, severity)
 
 

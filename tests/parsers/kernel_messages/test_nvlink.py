@@ -2,10 +2,10 @@
 
 import pytest
 
+from parsers.kernel_messages.families.xid import decode_xid
 from parsers.kernel_messages.nvlink import nvlink_detail
-from parsers.kernel_messages.xid import decode_xid
-from store.catalog import nvlink5
-from store.event import Event
+from store.records.event import Event
+from store.records.fault_catalog import nvlink5
 
 
 def event_of(code: int, text: str) -> Event:

@@ -4,10 +4,10 @@
 
 import pytest
 
-from parsers.kernel import KernelParser
-from parsers.kernel_messages.pcie import FAMILY
-from parsers.parser import Context, parse
-from store.event import Event
+from parsers.formats.kernel import KernelParser
+from parsers.kernel_messages.families.pcie import PCIE
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 
 def decode(*lines: str) -> list[Event]:
@@ -95,7 +95,7 @@ def decode(*lines: str) -> list[Event]:
 )
 def test_an_error_is_as_grave_as_the_bus_says(message: str, pci: str | None, severity: str, told: str) -> None:
     """Releases from 6.12 on write correctable where older ones write corrected."""
-    event = FAMILY.decode(message)
+    event = PCIE.decode(message)
     assert event is not None
     assert (event.kind, event.device.pci, event.severity, event.attributes["severity"]) == (
         "pcie_aer",
@@ -120,7 +120,7 @@ def test_an_error_is_as_grave_as_the_bus_says(message: str, pci: str | None, sev
 )  # fmt: skip
 def test_a_detail_alone_is_a_notice(message: str, attributes: dict[str, str]) -> None:
     """It opens no incident."""
-    event = FAMILY.decode(message)
+    event = PCIE.decode(message)
     assert event is not None
     assert (event.kind, event.severity) == ("pcie_aer_detail", "info")
     assert attributes.items() <= event.attributes.items()
@@ -186,7 +186,7 @@ def test_details_of_another_device_stay_apart() -> None:
 )
 def test_a_narrow_link_tells_both_widths(limit: str, now: int, capable: int) -> None:
     """And where the narrow place is."""
-    event = FAMILY.decode(f"mlx5_core 0000:9c:00.0: 16.000 Gb/s available PCIe bandwidth, limited by {limit}")
+    event = PCIE.decode(f"mlx5_core 0000:9c:00.0: 16.000 Gb/s available PCIe bandwidth, limited by {limit}")
     assert event is not None
     assert (event.kind, event.device.pci, event.severity) == ("pcie_degraded", "0000:9c:00.0", "warning")
     assert (event.attributes["width_now"], event.attributes["width_capable"]) == (now, capable)
@@ -233,7 +233,7 @@ def test_a_narrow_link_tells_both_widths(limit: str, now: int, capable: int) -> 
 )
 def test_the_rest_of_the_bus(message: str, kind: str | None, severity: str | None) -> None:
     """Faults, recoveries, and what only sounds like one."""
-    event = FAMILY.decode(message)
+    event = PCIE.decode(message)
     assert (event and event.kind, event and event.severity) == (kind, severity)
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from parsers.kernel import KernelParser
-from parsers.parser import Context, parse
+from parsers.formats.kernel import KernelParser
+from parsers.text.parser import Context, parse
 
 XID = "NVRM: Xid (PCI:0002:00:00): 119, pid=7, name=nvidia-smi, Timeout waiting for RPC from GSP1!"
 CHECK = f"Health check failed: check_gpu_xid: GPU Xid errors detected: [ 3606.8] {XID}"

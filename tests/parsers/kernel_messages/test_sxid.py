@@ -2,10 +2,10 @@
 
 import pytest
 
-from parsers.kernel import KernelParser
-from parsers.kernel_messages.sxid import decode_sxid
-from parsers.parser import Context, parse
-from store.event import Event
+from parsers.formats.kernel import KernelParser
+from parsers.kernel_messages.families.nvswitch import decode_sxid
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 PREFIX = "nvidia-nvswitch3: SXid (PCI:0000:C1:00.0): "
 

@@ -4,7 +4,7 @@
 
 import pytest
 
-from parsers.kernel_messages.thermal import FAMILY
+from parsers.kernel_messages.families.host import THERMAL
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from parsers.kernel_messages.thermal import FAMILY
 )  # fmt: skip
 def test_heat_and_what_it_slows_down(message: str, kind: str, severity: str, attributes: dict[str, object]) -> None:
     """The end of a throttling is a notice."""
-    event = FAMILY.decode(message)
+    event = THERMAL.decode(message)
     assert event is not None
     assert (event.kind, event.severity) == (kind, severity)
     assert attributes.items() <= event.attributes.items()
@@ -42,4 +42,4 @@ def test_heat_and_what_it_slows_down(message: str, kind: str, severity: str, att
 )
 def test_a_cool_start_is_no_event(message: str) -> None:
     """What a healthy host says of heat."""
-    assert FAMILY.decode(message) is None
+    assert THERMAL.decode(message) is None

@@ -2,8 +2,8 @@
 
 import pytest
 
-from parsers.kernel_messages.xid import decode_xid
-from store.event import Event
+from parsers.kernel_messages.families.xid import decode_xid
+from store.records.event import Event
 
 
 def xid(rest: str, where: str = "PCI:0000:3b:00") -> Event:

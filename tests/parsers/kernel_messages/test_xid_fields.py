@@ -2,7 +2,7 @@
 
 import pytest
 
-from parsers.kernel_messages.xid_fields import fields_of
+from parsers.kernel_messages.families.xid import fields_of
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Lines of a subnet manager's log, for tests."""
 
-from parsers.opensm import OpensmParser
-from parsers.parser import Context, parse
-from store.event import Event
+from parsers.formats.opensm import OpensmParser
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 
 def line(text: str, second: int = 11, micros: int = 0, thread: str = "8EAC6C0", minute: int = 18) -> str:

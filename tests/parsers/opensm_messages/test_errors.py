@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsers.parser import Context
-from store.catalog import opensm_errors
-from store.event import Event
+from parsers.text.parser import Context
+from store.records.event import Event
+from store.records.fault_catalog import opensm_errors
 
 from .opensm_log import decode, line
 

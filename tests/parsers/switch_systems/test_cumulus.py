@@ -2,9 +2,9 @@
 
 import pytest
 
-from parsers.parser import Context, parse
-from parsers.switch import SwitchParser
-from store.event import Event
+from parsers.formats.switch import SwitchParser
+from parsers.text.parser import Context, parse
+from store.records.event import Event
 
 # Kind, severity; a message that tells nothing has none.
 ROWS = """

@@ -2,11 +2,11 @@
 
 import pytest
 
-from parsers.parser import Context, parse
-from parsers.switch import SwitchParser
-from parsers.switch_systems.mnemonic import rules
-from store.catalog import kinds
-from store.event import Event
+from parsers.fabric.switch_vendors import rules
+from parsers.formats.switch import SwitchParser
+from parsers.text.parser import Context, parse
+from store.records.event import Event
+from store.records.fault_catalog import kind_meanings
 
 # Kind, severity, port; a message that tells nothing has none.
 ROWS = """
@@ -76,7 +76,7 @@ def test_every_mnemonic_has_a_kind_that_is_known() -> None:
     for rule in rules():
         if not rule.kind:
             continue
-        assert (rule.kind, rule.variant) in kinds(), rule
+        assert (rule.kind, rule.variant) in kind_meanings(), rule
         assert rule.reading in ("", "clears", "updown"), rule
         if rule.reading == "clears":
-            assert (rule.kind, "over") in kinds(), rule
+            assert (rule.kind, "over") in kind_meanings(), rule

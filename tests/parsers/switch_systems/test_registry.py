@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import parsers.switch_systems
-from parsers.switch_systems.registry import SYSTEMS
+
+from parsers.formats.switch import SYSTEMS
 
 # Files of the folder that are no system.
 PARTS = {"__init__", "head", "registry", "system"}

@@ -8,10 +8,10 @@ from typing import Any
 
 from real.kubernetes import Kubernetes as Cluster
 
-from schedulers.actuator import Hold, Order, Report
+from schedulers.kubernetes.access import KubernetesSettings
 from schedulers.kubernetes.actuator import Kubernetes
-from schedulers.kubernetes.settings import KubernetesSettings
-from store.hint import HintAction
+from schedulers.reconcile.actuator import Hold, Order, OrderReport
+from store.records.hint import HintAction
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 UNTIL = NOW + timedelta(days=1)
@@ -45,7 +45,7 @@ def hold_of(actuator: Kubernetes, node: str) -> Hold:
     return next(hold for hold in actuator.observe() if hold.node == node)
 
 
-def bring(actuator: Kubernetes, node: str, action: HintAction, hint: str = "h1") -> Report:
+def bring(actuator: Kubernetes, node: str, action: HintAction, hint: str = "h1") -> OrderReport:
     """What comes of one order."""
     (report,) = actuator.carry_out([order(node, action, hint)])
     assert report.subject == node

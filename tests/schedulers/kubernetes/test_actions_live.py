@@ -9,9 +9,9 @@ import pytest
 from real.kubernetes import Kubernetes as Cluster
 from real.programs import wait_for
 
-from schedulers.actuator import Report
 from schedulers.kubernetes.actuator import Kubernetes
-from store.hint import HintAction
+from schedulers.reconcile.actuator import OrderReport
+from store.records.hint import HintAction
 
 from .asked import REASON, agent, bring, hold_of, order, others
 
@@ -45,11 +45,11 @@ def test_each_action_is_read_back_and_released(
 ) -> None:
     """Under its hint; the rest of the node stays, and the release leaves nothing of ours that keeps work off."""
     before = others(kubernetes_cluster.node(node))
-    assert bring(actuator, node, action) == Report(node, "done")
+    assert bring(actuator, node, action) == OrderReport(node, "done")
     hold = hold_of(actuator, node)
     assert (hold.action, hold.hint, hold.foreign) == (action, "h1", None)
     assert "SchedulingDisabled" in hold.state or action in ("watch", "avoid")
-    assert bring(actuator, node, "release") == Report(node, "done")
+    assert bring(actuator, node, "release") == OrderReport(node, "done")
     hold = hold_of(actuator, node)
     assert (hold.action, hold.hint, hold.state) == (None, None, "Ready")
     after = kubernetes_cluster.node(node)

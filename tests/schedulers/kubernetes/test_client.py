@@ -12,13 +12,12 @@ import pytest
 from real.patience import patience
 from real.programs import wait_for
 
-from schedulers.actuator import SchedulerAwayError
-from schedulers.kubernetes.access import Access
-from schedulers.kubernetes.client import ApiError, Client, Pace
-from schedulers.kubernetes.mirror import Mirror
-from schedulers.kubernetes.node import Node
-from schedulers.kubernetes.pods import Pod, PodMetadata, Round, evict, eviction_version
-from schedulers.kubernetes.settings import KubernetesSettings
+from schedulers.kubernetes.access import ClusterAccess, KubernetesSettings
+from schedulers.kubernetes.client import ApiError, KubernetesClient, RequestPace
+from schedulers.kubernetes.mirror import NodeMirror
+from schedulers.kubernetes.node import KubernetesNode
+from schedulers.kubernetes.pods import EvictionRound, Pod, PodMetadata, evict, eviction_version
+from schedulers.reconcile.actuator import SchedulerAwayError
 
 
 @dataclass
@@ -85,9 +84,11 @@ def server() -> Iterator[Server]:
 
 
 @contextmanager
-def asking(server: Server, **settings: object) -> Iterator[Client]:
+def asking(server: Server, **settings: object) -> Iterator[KubernetesClient]:
     """A client, closed at the end."""
-    client = Client(Access(server.url, ssl.create_default_context()), KubernetesSettings("sim", **settings))  # type: ignore[arg-type]
+    client = KubernetesClient(
+        ClusterAccess(server.url, ssl.create_default_context()), KubernetesSettings("sim", **settings)
+    )  # type: ignore[arg-type]
     try:
         yield client
     finally:
@@ -132,7 +133,7 @@ def test_what_is_no_api_server_is_an_outage(server: Server) -> None:
     """Say a login page where the API server should be."""
     server.say("/api/v1/nodes", (200, b"<html>Sign in</html>"))
     with asking(server) as client, pytest.raises(SchedulerAwayError, match="does not answer as an API server does"):
-        client.get("/api/v1/nodes", Node)
+        client.get("/api/v1/nodes", KubernetesNode)
 
 
 def test_a_dry_run_is_said_of_writes_alone(server: Server) -> None:
@@ -148,7 +149,7 @@ def test_a_dry_run_is_said_of_writes_alone(server: Server) -> None:
 def test_requests_keep_their_pace() -> None:
     """A second's worth at once, then evenly; who has waited saves up no more than that."""
     now, slept = [0.0], list[float]()
-    pace = Pace(10.0, clock=lambda: now[0], sleep=slept.append)
+    pace = RequestPace(10.0, clock=lambda: now[0], sleep=slept.append)
     for _ in range(12):
         pace.wait()
     assert slept == pytest.approx([0.1, 0.2])
@@ -172,7 +173,7 @@ def test_a_list_comes_in_pages(server: Server) -> None:
     """All of them, in their order; then the watch goes on from there."""
     server.say("/api/v1/nodes", (200, page("5", ["a", "b"], "go")), (200, page("5", ["c"])), STILL)
     with asking(server) as client:
-        mirror = Mirror(client)
+        mirror = NodeMirror(client)
         assert [node.name for node in mirror.nodes()] == ["a", "b", "c"]
         wait_for("the watch is asked for", lambda: len(server.asked) == 3)
         mirror.close()
@@ -190,7 +191,7 @@ def test_pages_that_the_server_forgets_are_listed_at_once(server: Server) -> Non
         STILL,
     )
     with asking(server) as client:
-        mirror = Mirror(client)
+        mirror = NodeMirror(client)
         assert [node.name for node in mirror.nodes()] == ["a", "b"]
         mirror.close()
 
@@ -200,7 +201,7 @@ def test_a_watch_that_the_server_ends_with_an_error_is_begun_anew(server: Server
     gone = b'{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410}}\n'
     server.say("/api/v1/nodes", (200, page("5", ["a"])), (200, gone), (200, page("9", ["b"])), STILL)
     with asking(server) as client:
-        mirror = Mirror(client)
+        mirror = NodeMirror(client)
         mirror.nodes()
         thread = mirror._thread
         assert thread is not None
@@ -217,9 +218,9 @@ def test_what_the_watch_brings_late_undoes_no_write_of_ours(server: Server) -> N
     )
     server.say("/api/v1/nodes", (200, page("5", ["a"])), (299, late))
     with asking(server) as client:
-        mirror = Mirror(client)
+        mirror = NodeMirror(client)
         mirror._list()
-        ours = client.decode(b'{"metadata": {"name": "a", "resourceVersion": "8"}}', Node)
+        ours = client.decode(b'{"metadata": {"name": "a", "resourceVersion": "8"}}', KubernetesNode)
         mirror.put(ours)
         thread = Thread(target=mirror._follow)
         thread.start()
@@ -287,7 +288,7 @@ def test_each_pod_is_asked_to_go_once(server: Server) -> None:
     ending = Pod(PodMetadata("a", "ns", "uid-a", deletionTimestamp="2026-11-22T12:00:00Z"))
     with asking(server) as client:
         came = evict(client, [ending, *pods], "policy/v1")
-    assert came == Round(left=3, asked=1, blocked={"ns/d": "HTTP 429 TooManyRequests: the budget"})
+    assert came == EvictionRound(left=3, asked=1, blocked={"ns/d": "HTTP 429 TooManyRequests: the budget"})
     assert came.words == "3 pods left, 1 held back (ns/d: HTTP 429 TooManyRequests: the budget)"
     assert server.asked == [f"{path}/eviction" for path in (gone, other, held, free)]
     assert going not in " ".join(server.asked)

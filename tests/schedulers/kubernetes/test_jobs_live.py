@@ -8,10 +8,10 @@ import pytest
 from real.kubernetes import RBAC
 from real.kubernetes import Kubernetes as Cluster
 
-from schedulers.actuator import JobOrder, Report
 from schedulers.kubernetes.actuator import Kubernetes
-from schedulers.kubernetes.jobs import JOB_LABELS
-from store.hint import HintAction
+from schedulers.kubernetes.pods import JOB_LABELS
+from schedulers.reconcile.actuator import JobOrder, OrderReport
+from store.records.hint import HintAction
 
 from .asked import agent
 from .workload import await_running, create, pod
@@ -56,8 +56,8 @@ def test_a_swap_names_the_culprit_and_the_spare(
     create(kubernetes_cluster, pod("llm-0", culprit, labels), pod("llm-1", other, labels), pod("not-llm", other))
     await_running(kubernetes_cluster, other, 2)
     order = asked("default/llm", "swap", culprit, "gpu-spare")
-    assert actuator.ask_jobs([order]) == [Report("default/llm", "done", "2 pods")]
-    assert actuator.ask_jobs([order]) == [Report("default/llm", "done", "2 pods")]
+    assert actuator.ask_jobs([order]) == [OrderReport("default/llm", "done", "2 pods")]
+    assert actuator.ask_jobs([order]) == [OrderReport("default/llm", "done", "2 pods")]
     message = f"swap is asked of default/llm: foreshock: xid 79 on gpu 0 (node {culprit}, spare gpu-spare) id=h9"
     assert told(kubernetes_cluster, "llm-0") == [("Pod", "ForeshockSwap", message, 2)]
     assert told(kubernetes_cluster, "llm-1") == []
@@ -81,7 +81,7 @@ def test_a_job_is_found_by_any_of_its_labels(
     name = f"by-{JOB_LABELS.index(label)}"
     create(kubernetes_cluster, pod(f"{name}-0", nodes[0], {label: name}))
     for job in (f"default/{name}", name):
-        assert actuator.ask_jobs([asked(job, "checkpoint", nodes[0])]) == [Report(job, "done", "1 pods")]
+        assert actuator.ask_jobs([asked(job, "checkpoint", nodes[0])]) == [OrderReport(job, "done", "1 pods")]
 
 
 def test_without_leave_pods_are_left_as_they_are(kubernetes_cluster: Cluster, tmp_path: Path, nodes: list[str]) -> None:
@@ -109,5 +109,5 @@ def test_a_name_that_two_namespaces_have_is_refused(
     (came,) = actuator.ask_jobs([asked("twin", "requeue", nodes[0])])
     assert (came.result, came.detail) == ("refused", "several namespaces have such a job: default, kube-public")
     (came,) = actuator.ask_jobs([asked("kube-public/twin", "requeue", nodes[0])])
-    assert came == Report("kube-public/twin", "done", "1 pods")
+    assert came == OrderReport("kube-public/twin", "done", "1 pods")
     assert "annotations" not in kubernetes_cluster.get("/api/v1/namespaces/default/pods/twin-0")["metadata"]

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from schedulers.kubernetes.node import Node, read_hold
-from schedulers.kubernetes.settings import KubernetesSettings
+from schedulers.kubernetes.access import KubernetesSettings
+from schedulers.kubernetes.node import KubernetesNode, read_hold
 
 SETTINGS = KubernetesSettings("sim")
 EVICTING = KubernetesSettings("sim", evict=True)
@@ -14,12 +14,14 @@ OURS = {"foreshock.dev/hint": "h1", "foreshock.dev/cordon-by": "foreshock", "for
 RISK = {"key": "foreshock.dev/risk", "value": "cordon", "effect": "NoSchedule"}
 
 
-def node(annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None, **spec: Any) -> Node:
+def node(
+    annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None, **spec: Any
+) -> KubernetesNode:
     """A node's object, ready."""
     conditions = [{"type": "Ready", "status": "True"}, *spec.pop("conditions", [])]
     metadata = {"name": "gpu-1", "resourceVersion": "7", "annotations": annotations, "labels": labels}
     document = {"metadata": metadata, "spec": spec, "status": {"conditions": conditions}}
-    return msgspec.convert(document, Node)
+    return msgspec.convert(document, KubernetesNode)
 
 
 def watched(status: str = "True", message: str = "foreshock: p=0.1 id=w1") -> dict[str, str]:
@@ -31,7 +33,7 @@ def test_a_node_that_nobody_marked_is_nobody_s() -> None:
     """And its state is in kubectl's words."""
     hold = read_hold(node(), SETTINGS)
     assert (hold.state, hold.action, hold.hint, hold.foreign) == ("Ready", None, None, None)
-    assert read_hold(msgspec.convert({"metadata": {"name": "x"}}, Node), SETTINGS).state == "NotReady"
+    assert read_hold(msgspec.convert({"metadata": {"name": "x"}}, KubernetesNode), SETTINGS).state == "NotReady"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ def test_a_node_that_nobody_marked_is_nobody_s() -> None:
         (node(taints=[RISK]), "avoid", None),
     ],
 )
-def test_the_gravest_of_our_marks_counts(found: Node, action: str | None, hint: str | None) -> None:
+def test_the_gravest_of_our_marks_counts(found: KubernetesNode, action: str | None, hint: str | None) -> None:
     """With its hint; a mark without one is an orphan."""
     hold = read_hold(found, SETTINGS)
     assert (hold.action, hold.hint, hold.foreign) == (action, hint, None)
@@ -84,7 +86,7 @@ def test_a_drain_that_evicts_is_one_when_nothing_is_left_to_go() -> None:
         (node({"other.dev/cordon-by": "foreshock"}, unschedulable=True), "other.dev/cordon-by=foreshock"),
     ],
 )
-def test_others_are_told_of_by_their_marks(found: Node, who: str) -> None:
+def test_others_are_told_of_by_their_marks(found: KubernetesNode, who: str) -> None:
     """Nothing of ours is on it."""
     hold = read_hold(found, SETTINGS)
     assert (hold.action, hold.foreign) == (None, who)

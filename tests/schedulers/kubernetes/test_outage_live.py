@@ -11,12 +11,11 @@ from real.kubernetes import Kubernetes as Cluster
 from real.patience import patience
 from real.programs import wait_for
 
-from schedulers.actuator import SchedulerAwayError
-from schedulers.kubernetes.access import find_access
+from schedulers.kubernetes.access import KubernetesSettings, find_access
 from schedulers.kubernetes.actuator import Kubernetes
-from schedulers.kubernetes.client import Client
-from schedulers.kubernetes.lease import Lease
-from schedulers.kubernetes.settings import KubernetesSettings
+from schedulers.kubernetes.client import KubernetesClient
+from schedulers.kubernetes.lease import WriterLease
+from schedulers.reconcile.actuator import SchedulerAwayError
 
 from .asked import acting, agent, bring, hold_of, order
 
@@ -67,8 +66,8 @@ KILLED = """
 import os, sys
 from schedulers.kubernetes.actuator import Kubernetes
 from schedulers.kubernetes.client import Client
-from schedulers.kubernetes.settings import KubernetesSettings
-from schedulers.actuator import Order
+from schedulers.kubernetes.access import KubernetesSettings
+from schedulers.reconcile.actuator import Order
 from datetime import UTC, datetime, timedelta
 
 config, node, action, calls = sys.argv[1:]
@@ -129,10 +128,10 @@ def test_one_writes_and_the_other_waits(kubernetes_cluster: Cluster, tmp_path: P
 def test_a_lease_runs_out_by_our_own_clock(kubernetes_cluster: Cluster, tmp_path: Path) -> None:
     """However wrong the clock of who held it; one that is renewed does not."""
     settings = KubernetesSettings("sim", lease_s=30.0)
-    client = Client(find_access(str(kubernetes_cluster.agent(tmp_path)), None), settings)
+    client = KubernetesClient(find_access(str(kubernetes_cluster.agent(tmp_path)), None), settings)
     now = [1000.0]
-    dead = Lease(client, "foreshock", "dead", 30.0, clock=lambda: now[0])
-    alive = Lease(client, "foreshock", "alive", 30.0, clock=lambda: now[0])
+    dead = WriterLease(client, "foreshock", "dead", 30.0, clock=lambda: now[0])
+    alive = WriterLease(client, "foreshock", "alive", 30.0, clock=lambda: now[0])
     try:
         assert dead.acquire() is None
         assert alive.acquire() is not None
@@ -155,9 +154,9 @@ def test_a_lease_runs_out_by_our_own_clock(kubernetes_cluster: Cluster, tmp_path
 def test_a_lease_that_has_run_out_is_not_given_back(kubernetes_cluster: Cluster, tmp_path: Path) -> None:
     """Servers of one database share an identity: the one that stops late would give away what its heir holds."""
     settings = KubernetesSettings("sim", lease_s=30.0)
-    client = Client(find_access(str(kubernetes_cluster.agent(tmp_path)), None), settings)
+    client = KubernetesClient(find_access(str(kubernetes_cluster.agent(tmp_path)), None), settings)
     now = [1000.0]
-    late, heir = (Lease(client, "foreshock", "both", 30.0, clock=lambda: now[0]) for _ in range(2))
+    late, heir = (WriterLease(client, "foreshock", "both", 30.0, clock=lambda: now[0]) for _ in range(2))
 
     def holder() -> str:
         found = kubernetes_cluster.get("/apis/coordination.k8s.io/v1/namespaces/foreshock/leases/foreshock")
@@ -177,9 +176,9 @@ def test_a_lease_that_has_run_out_is_not_given_back(kubernetes_cluster: Cluster,
 
 def test_a_lease_that_is_ours_costs_no_request_for_a_while(kubernetes_cluster: Cluster, tmp_path: Path) -> None:
     """It is renewed at a third of its time."""
-    client = Client(find_access(str(kubernetes_cluster.agent(tmp_path)), None), KubernetesSettings("sim"))
+    client = KubernetesClient(find_access(str(kubernetes_cluster.agent(tmp_path)), None), KubernetesSettings("sim"))
     now = [0.0]
-    lease = Lease(client, "foreshock", "me", 30.0, clock=lambda: now[0])
+    lease = WriterLease(client, "foreshock", "me", 30.0, clock=lambda: now[0])
     path = "/apis/coordination.k8s.io/v1/namespaces/foreshock/leases/foreshock"
     try:
         assert lease.acquire() is None

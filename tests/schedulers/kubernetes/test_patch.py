@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedulers.kubernetes.node import CONDITION, Node, read_hold
-from schedulers.kubernetes.patch import Change, Refusal, change_of, drained
-from schedulers.kubernetes.settings import KubernetesSettings
-from store.hint import HintAction
+from schedulers.kubernetes.access import KubernetesSettings
+from schedulers.kubernetes.node import CONDITION, KubernetesNode, read_hold
+from schedulers.kubernetes.patch import NodePatch, PatchRefusal, change_of, drained
+from store.records.hint import HintAction
 
 from .asked import NOW, UNTIL, order, others
 from .json_patch import DoesNotHoldError, apply
@@ -30,15 +30,15 @@ def document(**spec: Any) -> dict[str, Any]:
     return {"metadata": metadata, "spec": spec, "status": {"conditions": [READY]}}
 
 
-def change(found: dict[str, Any], action: HintAction, hint: str = "h1") -> Change | Refusal:
+def change(found: dict[str, Any], action: HintAction, hint: str = "h1") -> NodePatch | PatchRefusal:
     """What an order comes to."""
-    return change_of(msgspec.convert(found, Node), order("gpu-1", action, hint), SETTINGS, NOW)
+    return change_of(msgspec.convert(found, KubernetesNode), order("gpu-1", action, hint), SETTINGS, NOW)
 
 
 def brought(found: dict[str, Any], action: HintAction, hint: str = "h1") -> dict[str, Any]:
     """The object after an order, as the API server would have it."""
     asked = change(found, action, hint)
-    assert isinstance(asked, Change)
+    assert isinstance(asked, NodePatch)
     after = apply(found, asked.patch)
     if asked.condition is not None:
         (condition,) = asked.condition["status"]["conditions"]
@@ -53,7 +53,7 @@ def brought(found: dict[str, Any], action: HintAction, hint: str = "h1") -> dict
 
 def action_of(found: dict[str, Any]) -> str | None:
     """What is read back."""
-    return read_hold(msgspec.convert(found, Node), SETTINGS).action
+    return read_hold(msgspec.convert(found, KubernetesNode), SETTINGS).action
 
 
 def test_a_cordon_is_unschedulable_with_a_taint_and_says_whose_it_is() -> None:
@@ -83,7 +83,7 @@ def test_avoid_is_a_soft_taint_and_no_cordon() -> None:
 def test_watch_is_a_condition_alone() -> None:
     """True means risk, as with the node problem detector; its reason is one word."""
     asked = change(document(), "watch")
-    assert isinstance(asked, Change)
+    assert isinstance(asked, NodePatch)
     assert asked.patch == []
     assert asked.condition == {
         "status": {
@@ -106,9 +106,9 @@ def test_a_condition_keeps_the_moment_since_when_it_is_true() -> None:
     found = brought(document(), "watch")
     found["status"]["conditions"][1]["lastTransitionTime"] = "2026-11-20T00:00:00Z"
     renewed = change_of(
-        msgspec.convert(found, Node), order("gpu-1", "watch", reason="foreshock: p=0.2"), SETTINGS, UNTIL
+        msgspec.convert(found, KubernetesNode), order("gpu-1", "watch", reason="foreshock: p=0.2"), SETTINGS, UNTIL
     )
-    assert isinstance(renewed, Change)
+    assert isinstance(renewed, NodePatch)
     assert renewed.condition is not None
     (condition,) = renewed.condition["status"]["conditions"]
     assert condition["lastTransitionTime"] == "2026-11-20T00:00:00Z"
@@ -118,7 +118,7 @@ def test_a_condition_keeps_the_moment_since_when_it_is_true() -> None:
 def test_a_changed_node_makes_the_patch_fail() -> None:
     """Every patch is for one version of the node."""
     asked = change(document(), "cordon")
-    assert isinstance(asked, Change)
+    assert isinstance(asked, NodePatch)
     later = document()
     later["metadata"]["resourceVersion"] = "8"
     with pytest.raises(DoesNotHoldError):
@@ -129,7 +129,7 @@ def test_a_changed_node_makes_the_patch_fail() -> None:
 def test_asking_again_changes_nothing(action: HintAction) -> None:
     """Neither the node nor a timestamp on it."""
     again = change(brought(document(taints=[GPU]), action), action)
-    assert isinstance(again, Change)
+    assert isinstance(again, NodePatch)
     assert again.is_none
 
 
@@ -145,7 +145,7 @@ def test_asking_again_changes_nothing(action: HintAction) -> None:
 def test_what_another_holds_is_left_to_them(found: dict[str, Any], action: HintAction) -> None:
     """Whatever is asked."""
     came = change(found, action)
-    assert isinstance(came, Refusal)
+    assert isinstance(came, PatchRefusal)
     assert came.result == "foreign"
 
 
@@ -153,7 +153,7 @@ def test_a_node_that_has_opted_out_is_refused_but_released() -> None:
     """A label that comes later must not keep our marks there."""
     found = brought(document(), "cordon")
     found["metadata"]["labels"] = {"foreshock.dev/opt-out": "true"}
-    assert change(found, "drain") == Refusal("refused", "label foreshock.dev/opt-out=true")
+    assert change(found, "drain") == PatchRefusal("refused", "label foreshock.dev/opt-out=true")
     assert action_of(brought(found, "release")) is None
 
 
@@ -161,14 +161,14 @@ def test_a_release_is_of_its_own_hint_alone() -> None:
     """What another hint holds stays."""
     found = brought(document(), "cordon", "h2")
     came = change(found, "release", "h1")
-    assert came == Change([], None, "held for hint h2")
+    assert came == NodePatch([], None, "held for hint h2")
 
 
 def test_a_taint_of_ours_that_was_written_back_is_released_without_its_annotations() -> None:
     """No other has its key."""
     ours = {"key": "foreshock.dev/risk", "value": "avoid", "effect": "PreferNoSchedule"}
     assert brought(document(taints=[GPU, ours]), "release")["spec"] == {"taints": [GPU]}
-    assert change(document(taints=[GPU]), "release") == Change([], None, "")
+    assert change(document(taints=[GPU]), "release") == NodePatch([], None, "")
 
 
 def test_a_release_leaves_the_cordon_to_who_else_has_marked_it() -> None:
@@ -205,7 +205,7 @@ def test_duplicates_of_our_taint_become_one() -> None:
 def test_a_drain_says_when_it_is_done_and_forgets_it_when_it_is_another_s() -> None:
     """The mark belongs to one hint."""
     found = brought(document(), "drain")
-    found = apply(found, drained(msgspec.convert(found, Node), SETTINGS, NOW))
+    found = apply(found, drained(msgspec.convert(found, KubernetesNode), SETTINGS, NOW))
     assert "foreshock.dev/drained" in brought(found, "drain")["metadata"]["annotations"]
     assert "foreshock.dev/drained" not in brought(found, "drain", "h2")["metadata"]["annotations"]
     assert "foreshock.dev/drained" not in brought(found, "cordon")["metadata"]["annotations"]
@@ -214,7 +214,7 @@ def test_a_drain_says_when_it_is_done_and_forgets_it_when_it_is_another_s() -> N
 @pytest.mark.parametrize("action", ["requeue", "swap", "checkpoint"])
 def test_what_is_asked_of_jobs_is_nothing_for_a_node(action: HintAction) -> None:
     """Refused, not done wrongly."""
-    assert isinstance(change(document(), action), Refusal)
+    assert isinstance(change(document(), action), PatchRefusal)
 
 
 KEYS = st.sampled_from(["nvidia.com/gpu", "team", "node.kubernetes.io/not-ready", "a~b/c", "x.dev/risk"])

@@ -15,7 +15,7 @@ from real.patience import patience
 from real.programs import wait_for
 
 from schedulers.kubernetes.actuator import Kubernetes
-from store.hint import HintAction
+from store.records.hint import HintAction
 
 from .asked import agent, bring, hold_of, order, others
 

@@ -11,9 +11,9 @@ from real.kubernetes import RBAC
 from real.kubernetes import Kubernetes as Cluster
 from real.programs import wait_for
 
-from schedulers.actuator import JobOrder, SchedulerAwayError
 from schedulers.kubernetes.actuator import Kubernetes
 from schedulers.kubernetes.client import ApiError
+from schedulers.reconcile.actuator import JobOrder, SchedulerAwayError
 
 from .asked import acting, bring, hold_of
 from .workload import await_running, create, pod

@@ -1,4 +1,4 @@
-"""Hints through the whole turn (`schedulers/turn_actuator.py`) against a real API server: each ends as it should."""
+"""Hints through the whole turn (`schedulers/reconcile/turn.py`) against a real API server: each ends as it should."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,13 +12,13 @@ from real.kubernetes import RBAC
 from real.kubernetes import Kubernetes as Cluster
 from real.programs import wait_for
 
-from schedulers.actuator import SchedulerAwayError
 from schedulers.kubernetes.actuator import Kubernetes
-from schedulers.settings import Policy
-from schedulers.turn_actuator import Acting, Turned, run_actuator
-from schedulers.verdict import withdraw
-from store.database import writing
-from store.placements import placements_of
+from schedulers.lifecycle.operator_actions import withdraw
+from schedulers.policy.settings import Policy
+from schedulers.reconcile.actuator import SchedulerAwayError
+from schedulers.reconcile.turn import ActuatorTurnResult, TurnContext, run_actuator
+from store.database.connections import writing
+from store.hints.holds import holds_of
 
 from ..cluster import NOW, hint
 from ..receivers import put, state_of
@@ -34,17 +34,17 @@ class Server:
     def __init__(self, engine: sa.Engine, actuator: Kubernetes) -> None:
         self.engine, self.actuator, self.now = engine, actuator, NOW
 
-    def turn(self, seconds: float = 0.0) -> Turned:
+    def turn(self, seconds: float = 0.0) -> ActuatorTurnResult:
         """One turn."""
         self.now += timedelta(seconds=seconds)
         names = (self.actuator.name,)
-        means = Acting(self.engine, self.actuator, names, lambda: Policy(mode="act"), lambda: self.now)
+        means = TurnContext(self.engine, self.actuator, names, lambda: Policy(mode="act"), lambda: self.now)
         return run_actuator(means, lambda: True)
 
     def states(self, node: str) -> tuple[str, ...]:
         """The hint's state and that of its placement."""
         with self.engine.connect() as connection:
-            found = placements_of(connection, [f"h-{node}"]).get(f"h-{node}", [])
+            found = holds_of(connection, [f"h-{node}"]).get(f"h-{node}", [])
         return state_of(self.engine, f"h-{node}"), *(placement.state for placement in found)
 
     def until(self, node: str, *states: str) -> None:

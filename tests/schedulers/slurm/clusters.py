@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 from real.programs import wait_for
 from real.slurm import Slurm as Cluster
 
-from schedulers.actuator import Hold, Order
-from schedulers.slurm.settings import SlurmSettings
-from schedulers.slurm.slurm import Slurm
-from store.hint import HintAction
+from schedulers.reconcile.actuator import Hold, Order
+from schedulers.slurm.actuator import Slurm
+from schedulers.slurm.commands import SlurmSettings
+from store.records.hint import HintAction
 
 UNTIL = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=6)
 

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from real.patience import patience
 
-from schedulers.actuator import Order, SchedulerAwayError
+from schedulers.reconcile.actuator import Order, SchedulerAwayError
 from schedulers.registry import ACTUATORS
-from schedulers.slurm.commands import Allowance, Commands, command_line
-from schedulers.slurm.settings import SlurmSettings
-from schedulers.slurm.slurm import Slurm
+from schedulers.slurm.actuator import Slurm
+from schedulers.slurm.commands import CallAllowance, SlurmCommands, SlurmSettings, command_line
 
 from .clusters import UNTIL
 
@@ -45,7 +44,7 @@ def test_words_reach_a_program_as_they_are_behind_a_shell(tmp_path: Path) -> Non
     ssh.write_text('#!/bin/sh\nshift\nexec sh -c "$*"\n')
     ssh.chmod(0o755)
     behind = SlurmSettings(bin=settings.bin, prefix=(str(ssh), "head"))
-    assert Commands(behind).run("scontrol", *WORDS).out.splitlines() == WORDS
+    assert SlurmCommands(behind).run("scontrol", *WORDS).out.splitlines() == WORDS
 
 
 @pytest.mark.parametrize(
@@ -103,7 +102,7 @@ def test_json_is_asked_for_once_where_it_is_not_known(tmp_path: Path) -> None:
 def test_calls_are_counted_over_a_minute() -> None:
     """A minute's worth at once, then as many as the time brings; what had to go out is owed."""
     now = [0.0]
-    allowance = Allowance(60, lambda: now[0])
+    allowance = CallAllowance(60, lambda: now[0])
     for _ in range(63):
         allowance.take()
     assert not allowance.has_some

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedulers.slurm.node import Node, read_json, read_text
+from schedulers.slurm.node import SlurmNode, read_json, read_text
 
 # Printed by Slurm 22.05.8 (`scontrol -o show node`), with what a test sets put in.
 LINE = (
@@ -28,7 +28,7 @@ def line(free: str = "", name: str = "gpu001", state: str = "IDLE+DRAIN", featur
     return LINE.format(name=name, state=state, features=features, weight=17, free=free)
 
 
-def one(text: str) -> Node:
+def one(text: str) -> SlurmNode:
     """The only node of a text."""
     (node,) = read_text(text).values()
     return node
@@ -37,7 +37,7 @@ def one(text: str) -> Node:
 def test_a_line_tells_all_of_a_node() -> None:
     """Its states as a set, the reason without its stamp, what stands in Comment and Extra."""
     free = f" Reason=fan 3 is loud {STAMP} Comment=rack 4, slot 2 Extra=foreshock=off"
-    assert one(line(free, features="a,b")) == Node(
+    assert one(line(free, features="a,b")) == SlurmNode(
         "gpu001",
         frozenset({"IDLE", "DRAIN"}),
         "fan 3 is loud",
@@ -122,7 +122,7 @@ def test_every_form_of_json_says_the_same(row: dict[str, Any]) -> None:
     more = {"name": "gpu001", "reason": "fan", "reason_set_by_user": "root", "comment": "c", "extra": ""}
     found = read_json(json.dumps({"meta": {}, "nodes": [{**more, **row}, {"name": 7}, None]}))
     assert found == {
-        "gpu001": Node("gpu001", frozenset({"IDLE", "DRAIN"}), "fan", "root", 17, "c", "", ("a", "b")),
+        "gpu001": SlurmNode("gpu001", frozenset({"IDLE", "DRAIN"}), "fan", "root", 17, "c", "", ("a", "b")),
     }
 
 

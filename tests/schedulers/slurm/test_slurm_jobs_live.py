@@ -7,10 +7,10 @@ from real.programs import wait_for
 from real.slurm import Slurm as Cluster
 from real.slurm import slurm
 
-from schedulers.actuator import JobOrder
-from schedulers.slurm.slurm import Slurm
-from store.hint import HintAction
-from store.hostlist import expand
+from schedulers.reconcile.actuator import JobOrder
+from schedulers.slurm.actuator import Slurm
+from store.records.hint import HintAction
+from store.records.hostlist import expand
 
 from .clusters import UNTIL, actuator, ask, clean, hold, order
 

@@ -8,7 +8,7 @@ from real.programs import wait_for
 from real.slurm import Slurm as Cluster
 from real.slurm import slurm
 
-from store.hint import HintAction
+from store.records.hint import HintAction
 
 from .clusters import actuator, ask, clean, hold, order
 

@@ -13,8 +13,8 @@ from real.programs import need, stop, wait_for
 from real.slurm import Slurm as Cluster
 from real.slurm import slurm
 
-from schedulers.actuator import Order, Report, SchedulerAwayError
-from schedulers.slurm.slurm import Slurm
+from schedulers.reconcile.actuator import Order, OrderReport, SchedulerAwayError
+from schedulers.slurm.actuator import Slurm
 
 from .clusters import actuator, ask, clean, hold, order
 
@@ -146,7 +146,7 @@ def person(cluster: Cluster, seed: int) -> Iterator[dict[str, str]]:
 def test_a_person_at_work_at_the_same_time_wins(cluster: Cluster, seed: int) -> None:
     """What we report as done was ours when it was read back; once the person rests, their marks are not touched."""
     ours, pick = actuator(cluster, nodes_per_read=1), random.Random(seed + 100)
-    results: list[tuple[Order, Report]] = []
+    results: list[tuple[Order, OrderReport]] = []
     with person(cluster, seed) as last:
         for _ in range(60):
             asked = order(pick.choice(NODES), pick.choice(["drain", "cordon", "avoid", "release"]))

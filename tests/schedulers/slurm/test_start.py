@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from schedulers.slurm.start import read_start
+from schedulers.slurm.actuator import read_start
 
 NOW = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
 # The first lines of `scontrol show config` of Slurm 22.05, and the one that matters.

@@ -1,0 +1,1 @@
+"""Parts of an answer: pages, JSON, the state of a node."""

@@ -1,0 +1,72 @@
+"""The state of every node: out, cordoned, faulty, at_risk, silent, ok. The database judges; this reads a page of it."""
+
+from dataclasses import asdict, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+import sqlalchemy as sa
+
+from api.server.settings import ApiSettings
+from store.hints.control_group import ControlGroup, read_control_key
+from store.nodes.fleet import FleetQuery, NodePage, node_page
+from store.nodes.node_states import last_reports, newest_scoring
+from store.records import fault_catalog
+from store.records.event import format_time
+from store.records.incident import Incident
+
+# What an event or incident means to people: the catalogue's description of its kind and code.
+
+_INCIDENT = tuple(field.name for field in fields(Incident))
+
+
+def with_meaning(row: dict[str, Any]) -> dict[str, Any]:
+    """An event or incident of an answer, with what it means."""
+    row["meaning"] = fault_catalog.kind_description(row["kind"], row["code"], row["severity"], row["cause"])
+    return row
+
+
+def incident_in_words(incident: Incident) -> dict[str, Any]:
+    """The object of an incident in an answer."""
+    # Not dataclasses.asdict: it copies every value, which is most of the cost of a page of a thousand.
+    shown = {name: getattr(incident, name) for name in _INCIDENT}
+    return with_meaning(shown | {"device": asdict(incident.device)})
+
+
+NodeState: TypeAlias = Literal["ok", "at_risk", "faulty", "out", "cordoned", "silent"]
+FAULTY_FOR = timedelta(hours=24)
+HORIZONS_H = (24, 168)
+NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # of a cursor whose order is not by time
+
+
+def present(connection: sa.Connection, settings: ApiSettings, now: datetime) -> FleetQuery:
+    """What every node is judged by at a moment."""
+    quiet_for = timedelta(seconds=settings.silent_after_s)
+    return FleetQuery(
+        now=now,
+        faulty_since=now - FAULTY_FOR,
+        watch=settings.policy.thresholds.watch,
+        silent_before=now - quiet_for if last_reports(connection, now, quiet_for) is not None else None,
+        scored={horizon_h: newest_scoring(connection, horizon_h, now) for horizon_h in HORIZONS_H},
+    )
+
+
+def node_objects(
+    connection: sa.Connection, settings: ApiSettings, now: datetime, page: NodePage
+) -> list[dict[str, Any]]:
+    """The nodes of a page as the API shows them; `scored_at` and the scores are None until a model has scored one."""
+    fleet = present(connection, settings, now)
+    moment = fleet.scored[HORIZONS_H[0]]
+    scored_at = None if moment is None else format_time(moment)
+    control = settings.policy.control
+    group = ControlGroup.of(read_control_key(connection), control.percent, control.period_days)
+    found = [_in_words(row, scored_at) for row in node_page(connection, fleet, page)]
+    return [{**row, "control": group is not None and group.holds(row["node"], now)} for row in found]
+
+
+def _in_words(row: dict[str, Any], scored_at: str | None) -> dict[str, Any]:
+    del row["rank"]
+    hint = {"id": row.pop("hint_id"), "action": row.pop("hint_action"), "state": row.pop("hint_state")}
+    row["hint"] = None if hint["id"] is None else hint
+    row["scored_at"] = None if row["score_24h"] is None else scored_at
+    row["reasons"] = row["reasons"] or []
+    return row

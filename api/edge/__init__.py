@@ -1,0 +1,1 @@
+"""What stands before and behind every route: admission, callers, bodies, problems, the published description."""

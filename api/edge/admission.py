@@ -1,0 +1,297 @@
+"""What stands before every route: how much each caller may send, and how much is worked on at a time."""
+
+import asyncio
+import math
+import random
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from api.edge.problem import Problem
+from api.server.metrics import Metrics
+from api.server.settings import ApiSettings, RequestLimits
+
+# How much one caller may send: token buckets on requests and on body bytes, per token, else per client address.
+#
+# A bucket may go below nothing (a body's size is known when it was read): then its caller waits until it is paid back.
+
+# Callers remembered; the one not heard of for longest is forgotten first.
+_MOST_CALLERS = 10_000
+
+
+@dataclass(slots=True)
+class _TokenBucket:
+    """What a caller may still send, as of `at` (monotonic seconds)."""
+
+    requests: float
+    body_bytes: float
+    at: float
+
+
+@dataclass(slots=True)
+class RateLimiter:
+    """The buckets of every caller. Safe for several threads."""
+
+    limits: RequestLimits
+    monotonic: Callable[[], float] = time.monotonic
+    _buckets: OrderedDict[str, _TokenBucket] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def wait_s(self, caller: str) -> tuple[float, str]:
+        """Take one request out of a caller's bucket: 0 s where it may go on, else how long to wait and for what."""
+        limits = self.limits
+        with self._lock:
+            bucket = self._filled(caller)
+            short = 1.0 - bucket.requests if limits.requests_per_s else 0.0
+            if short > 0:
+                return short / limits.requests_per_s, "requests"
+            if limits.bytes_per_s and bucket.body_bytes < 0:
+                return -bucket.body_bytes / limits.bytes_per_s, "bytes"
+            bucket.requests -= 1.0
+        return 0.0, ""
+
+    def charge(self, caller: str, body_bytes: int) -> None:
+        """Take a body that was read out of a caller's bucket."""
+        with self._lock:
+            self._filled(caller).body_bytes -= body_bytes
+
+    def _filled(self, caller: str) -> _TokenBucket:
+        now, limits = self.monotonic(), self.limits
+        most = (max(1.0, limits.requests_per_s * limits.burst_s), limits.bytes_per_s * limits.burst_s)
+        bucket = self._buckets.pop(caller, None) or _TokenBucket(*most, now)
+        passed = now - bucket.at
+        bucket.requests = min(most[0], bucket.requests + passed * limits.requests_per_s)
+        bucket.body_bytes = min(most[1], bucket.body_bytes + passed * limits.bytes_per_s)
+        bucket.at = now
+        self._buckets[caller] = bucket
+        if len(self._buckets) > _MOST_CALLERS:
+            self._buckets.popitem(last=False)
+        return bucket
+
+
+def whole_seconds(wait_s: float) -> str:
+    """Seconds as the header Retry-After takes them: whole, at least one."""
+    return str(max(1, math.ceil(wait_s)))
+
+
+# Whether the event loop keeps pace: a request that it comes to late is refused at once, so that the next is in time.
+#
+# Without it an overload is a collapse: every request is worked on, each after its sender gave up and came again.
+
+_TICK_S = 0.1
+
+
+@dataclass(slots=True)
+class LoopPace:
+    """When the loop was to look at its clock next; while nobody runs it, the loop counts as being in time."""
+
+    _due: float | None = None
+
+    def behind_s(self) -> float:
+        """How late the loop is, within a turn of it too; seconds."""
+        return 0.0 if self._due is None else max(0.0, time.monotonic() - self._due)
+
+    async def run(self) -> None:
+        """Look at the clock, until cancelled."""
+        try:
+            while True:
+                self._due = time.monotonic() + _TICK_S
+                await asyncio.sleep(_TICK_S)
+        finally:
+            self._due = None
+
+
+# Load that the server cannot take now is refused early, with 503 and Retry-After, and nothing hangs.
+#
+# At most so many requests write at a time, and so many read; another waits a little for its turn and is then refused.
+
+# Whoever waits holds a body in memory, as it was sent; `BodyRoom` bounds those.
+WAITING_PER_SLOT = 48
+_MOST_RETRY_AFTER_S = 5
+
+
+@dataclass(slots=True)
+class Slots:
+    """Requests that may work at a time, and those that wait for it. For one event loop."""
+
+    kind: str
+    limit: int
+    wait_s: float
+    metrics: Metrics
+    waiting: int = 0
+    _free: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._free = asyncio.Semaphore(self.limit)
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """A slot for as long as the block lasts.
+
+        Raises:
+            Problem: 503, there was none in time.
+        """
+        began = asyncio.get_running_loop().time()
+        if self._free.locked():
+            await self._wait()
+        else:
+            await self._free.acquire()
+        self.metrics.slot_wait.labels(self.kind).observe(asyncio.get_running_loop().time() - began)
+        self.metrics.in_flight.labels(self.kind).inc()
+        try:
+            yield
+        finally:
+            self.metrics.in_flight.labels(self.kind).dec()
+            self._free.release()
+
+    async def _wait(self) -> None:
+        if self.waiting >= self.limit * WAITING_PER_SLOT:
+            raise self._refusal()
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(self.wait_s):
+                await self._free.acquire()
+        except TimeoutError:
+            raise self._refusal() from None
+        finally:
+            self.waiting -= 1
+
+    def _refusal(self) -> Problem:
+        self.metrics.shed.labels(f"{self.kind}s").inc()
+        queue = self.waiting / (self.limit * WAITING_PER_SLOT)
+        detail = f"the server is busy: {self.limit} requests {self.kind} at a time, {self.waiting} wait: try again"
+        return Problem(503, detail, {"Retry-After": retry_after(queue)})
+
+
+@dataclass(slots=True)
+class BodyRoom:
+    """Bytes of request bodies that may be in memory at a time, as sent. For one event loop."""
+
+    limit_bytes: int
+    metrics: Metrics
+    taken_bytes: int = 0
+
+    def take(self, size: int) -> None:
+        """Room for a part of a body.
+
+        Raises:
+            Problem: 503, there is none.
+        """
+        if self.taken_bytes + size > self.limit_bytes:
+            self.metrics.shed.labels("bodies").inc()
+            detail = f"{self.taken_bytes} bytes of bodies are in memory already: try again"
+            raise Problem(503, detail, {"Retry-After": retry_after(1.0)})
+        self.taken_bytes += size
+
+    def give_back(self, size: int) -> None:
+        """A body is done with."""
+        self.taken_bytes -= size
+
+
+def retry_after(queue: float) -> str:
+    """Whole seconds until another try: 1 to 5, more the longer the queue (0 to 1), never the same for all."""
+    most = 1 + round(min(1.0, max(0.0, queue)) * (_MOST_RETRY_AFTER_S - 1))
+    return str(random.randint(1, most))  # noqa: S311  # jitter, no secret
+
+
+# Probes and scrapes that may wait for a database at a time: one that hangs must not take every thread.
+_PROBES = 4
+_PROBE_WAIT_S = 1.0
+# Senders wait 10 s for an answer: a request that the event loop comes to so late is not begun. Loading a library may
+# hold it up for a second.
+_MOST_BEHIND_S = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One server's edge. Writes, reads and probes have slots of their own: none can starve another."""
+
+    limiter: RateLimiter | None
+    writes: Slots
+    reads: Slots
+    probes: Slots
+    metrics: Metrics
+    bodies: BodyRoom
+    pace: LoopPace = field(default_factory=LoopPace)
+
+    def keep_pace(self) -> None:
+        """Let a request pass while the event loop is in time.
+
+        Raises:
+            Problem: 503, it is not.
+        """
+        behind_s = self.pace.behind_s()
+        if behind_s > _MOST_BEHIND_S:
+            self.metrics.shed.labels("behind").inc()
+            detail = f"the server is {behind_s:.1f} s behind its requests: try again"
+            raise Problem(503, detail, {"Retry-After": retry_after(behind_s / _MOST_BEHIND_S - 1.0)})
+
+    def admit(self, request: Request, caller: str) -> None:
+        """Count a request of a caller.
+
+        Raises:
+            Problem: 429, it sends too much; 503 at /alerts, for Alertmanager takes a 429 as final.
+        """
+        if self.limiter is None:
+            return
+        request.state.caller = caller
+        wait_s, of_what = self.limiter.wait_s(caller)
+        if wait_s > 0:
+            self.metrics.shed.labels("rate").inc()
+            status = 503 if request.url.path.endswith("/alerts") else 429
+            detail = f"too many {of_what} of one sender: send less, or raise `limits` in the server's configuration"
+            raise Problem(status, detail, {"Retry-After": whole_seconds(wait_s)})
+
+    def charge(self, request: Request, body_bytes: int) -> None:
+        """Count a body that was read."""
+        caller = getattr(request.state, "caller", None)
+        if self.limiter is not None and caller is not None:
+            self.limiter.charge(caller, body_bytes)
+
+
+def make_edge(settings: ApiSettings, metrics: Metrics) -> Edge:
+    """The edge that the settings ask for. Without tokens only this machine can call: nobody is limited."""
+    limits = settings.limits
+    return Edge(
+        RateLimiter(limits) if settings.tokens else None,
+        Slots("write", limits.max_writes, limits.slot_wait_s, metrics),
+        Slots("read", limits.max_reads, limits.slot_wait_s, metrics),
+        Slots("probe", _PROBES, _PROBE_WAIT_S, metrics),
+        metrics,
+        BodyRoom(max(limits.bodies_bytes, settings.body_limit_bytes), metrics),
+    )
+
+
+async def _edge(request: Request) -> Edge:
+    edge: Edge = request.app.state.edge
+    return edge
+
+
+AtEdge = Annotated[Edge, Depends(_edge)]
+
+
+async def write_slot(edge: AtEdge) -> AsyncIterator[None]:
+    """A slot to write, for as long as the route works."""
+    async with edge.writes.held():
+        yield
+
+
+async def read_slot(edge: AtEdge) -> AsyncIterator[None]:
+    """A slot to read."""
+    async with edge.reads.held():
+        yield
+
+
+async def _probe_slot(edge: AtEdge) -> AsyncIterator[None]:
+    async with edge.probes.held():
+        yield
+
+
+# Given back before the answer is sent: a client that reads slowly holds none.
+ProbeSlot = Annotated[None, Depends(_probe_slot, scope="function")]

@@ -1,0 +1,265 @@
+"""Request bodies: read under a limit, unpacked, split into records that can fail one by one."""
+
+import asyncio
+import gzip
+import io
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import orjson
+import zstandard
+from fastapi import Depends, Request
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
+
+from api.edge.admission import AtEdge, Edge, write_slot
+from api.edge.problem import Problem
+from api.server.state import Server, State
+
+
+@dataclass(frozen=True, slots=True)
+class BodyEntry:
+    """One record of a body: its 1-based line (or place in the array), and its value or why there is none."""
+
+    line: int
+    value: Any = None
+    error: str | None = None
+
+
+@asynccontextmanager
+async def bounded_body(request: Request, server: State, edge: Edge) -> AsyncIterator[bytes]:
+    """The body as sent; it has its room among all bodies for as long as the block lasts.
+
+    Raises:
+        Problem: 408 where it does not come, 413 over the limit, 415 for an unknown encoding, 503 without room.
+        ClientDisconnect: the client went away meanwhile.
+    """
+    taken = bytearray()
+    try:
+        await _read(request, server, edge, taken)
+        yield bytes(taken)
+    finally:
+        edge.bodies.give_back(len(taken))
+
+
+async def _read(request: Request, server: State, edge: Edge, taken: bytearray) -> None:
+    limit = server.settings.body_limit_bytes
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in _UNPACK:
+        raise Problem(415, f"Content-Encoding {encoding[:40]!r} is not taken: use gzip, zstd or identity")
+    announced = request.headers.get("content-length", "0")
+    if announced.isdigit() and int(announced) > limit:
+        raise _too_large(limit)
+    body_s = server.settings.limits.body_s
+    try:
+        async with asyncio.timeout(body_s or None):
+            async for part in request.stream():
+                if len(taken) + len(part) > limit:
+                    raise _too_large(limit)
+                edge.bodies.take(len(part))
+                taken += part
+    except TimeoutError:
+        raise Problem(408, f"the body was not there within {body_s:g} s", {"Connection": "close"}) from None
+    finally:
+        edge.charge(request, len(taken))
+
+
+async def _packed(request: Request, server: Server, edge: AtEdge) -> AsyncIterator[bytes]:
+    async with bounded_body(request, server, edge) as packed:
+        yield packed
+
+
+Packed = Annotated[bytes, Depends(_packed, scope="function")]
+
+
+def unpack(request: Request, server: State, packed: bytes) -> bytes:
+    """The body unpacked, still under the limit. Not async: it may take a while."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    limit = server.settings.body_limit_bytes
+    try:
+        unpacked = _UNPACK[encoding](packed, limit + 1)
+    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+        raise Problem(400, f"the body is no {encoding}: {error}") from error
+    if len(unpacked) > limit:
+        raise _too_large(limit)
+    return unpacked
+
+
+async def stay(request: Request) -> None:
+    """Go on only while somebody waits for the answer.
+
+    Raises:
+        ClientDisconnect: nobody does; what was sent comes again.
+    """
+    if await request.is_disconnected():
+        raise ClientDisconnect
+
+
+async def _turn(
+    request: Request, _packed: Packed, _slot: Annotated[None, Depends(write_slot, scope="function")]
+) -> None:
+    """A slot to write, asked for only when the body is there: who sends slowly holds none."""
+    await stay(request)
+
+
+def _unpacked(request: Request, server: Server, packed: Packed, _turn: Annotated[None, Depends(_turn)]) -> bytes:
+    return unpack(request, server, packed)
+
+
+Body = Annotated[bytes, Depends(_unpacked)]
+
+
+def _too_large(limit: int) -> Problem:
+    return Problem(413, f"the body is over {limit} bytes, unpacked: send it in parts")
+
+
+def _gunzip(packed: bytes, size: int) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
+        return stream.read(size)
+
+
+def _unzstd(packed: bytes, size: int) -> bytes:
+    unpacker = zstandard.ZstdDecompressor(max_window_size=2**27)
+    with unpacker.stream_reader(io.BytesIO(packed), read_across_frames=True) as stream:
+        found = stream.read(size)
+    if len(found) < size:
+        _check_whole(unpacker, packed)
+    return found
+
+
+def _check_whole(unpacker: zstandard.ZstdDecompressor, packed: bytes) -> None:
+    """A reader takes a stream that is cut short for its end, and so would lose records in silence."""
+    while packed:
+        frame = unpacker.decompressobj()
+        frame.decompress(packed)
+        if not frame.eof:
+            raise zstandard.ZstdError("it is cut short")
+        packed = frame.unused_data
+
+
+def _identity(packed: bytes, _size: int) -> bytes:
+    return packed
+
+
+_UNPACK = {"gzip": _gunzip, "x-gzip": _gunzip, "zstd": _unzstd, "identity": _identity, "": _identity}
+
+
+def records(body: bytes) -> Iterator[BodyEntry]:
+    """The JSON values of a body: a JSON array, one JSON value a line (NDJSON), or one JSON object.
+
+    A line that is no JSON is an entry with an error.
+
+    Raises:
+        Problem: 400 when the body is an array that is broken: nothing in it can be told apart.
+    """
+    text = body.strip()
+    if text.startswith(b"["):
+        yield from _array(text)
+        return
+    single = _object(text)
+    if single is not None:
+        yield _entry(1, single, text)
+        return
+    for number, line in enumerate(body.split(b"\n"), start=1):
+        if line.strip():
+            yield _line(number, line)
+
+
+def _array(text: bytes) -> Iterator[BodyEntry]:
+    try:
+        values = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise Problem(400, f"the body is a broken JSON array: {error}; send one object a line instead") from error
+    text = text if b"\\u0000" in text else b""  # searched once, not for every record
+    for number, value in enumerate(values, start=1):
+        yield _entry(number, value, text)
+
+
+def _object(text: bytes) -> dict[str, Any] | None:
+    """The one object that a body is, written over several lines; None when it is anything else."""
+    if not text.startswith(b"{") or b"\n" not in text:
+        return None
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _line(number: int, line: bytes) -> BodyEntry:
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        return BodyEntry(number, error=f"no JSON: {error}")
+    return _entry(number, value, line)
+
+
+def _entry(number: int, value: Any, text: bytes) -> BodyEntry:
+    """The entry of a value that stood in a text."""
+    if b"\\u0000" not in text:
+        return BodyEntry(number, value)
+    try:
+        return BodyEntry(number, without_nul(value))
+    except RecursionError:
+        return BodyEntry(number, error="it is nested too deeply: flatten it")
+
+
+def without_nul(value: Any) -> Any:
+    """The value with NUL characters taken out: PostgreSQL refuses a whole batch for one."""
+    if isinstance(value, str):
+        return value.replace("\x00", "")
+    if isinstance(value, list):
+        return [without_nul(item) for item in value]
+    if isinstance(value, dict):
+        return {without_nul(key): without_nul(item) for key, item in value.items()}
+    return value
+
+
+# How request bodies appear in the published description.
+
+_NDJSON = "application/x-ndjson"
+
+
+def records_body(example: dict[str, Any], text: str) -> dict[str, Any]:
+    """A body of records: a JSON array, or one object a line; gzip and zstd are unpacked."""
+    schema = {"type": "array", "items": {"type": "object"}}
+    return {
+        "requestBody": {
+            "required": True,
+            "description": text,
+            "content": {
+                "application/json": {"schema": schema, "example": [example]},
+                _NDJSON: {"schema": {"type": "string"}},
+            },
+        }
+    }
+
+
+# A small JSON body of one form: read under the limits of all bodies, and only once the caller is known to be allowed.
+#
+# asked: Annotated[AckIn, Depends(json_of(AckIn))]
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def json_of(model: type[M]) -> Callable[[Request, Server, bytes], M]:
+    """A dependency that gives the body as a record of the form; 422 with the first thing that does not fit."""
+
+    def read(request: Request, server: Server, packed: Packed) -> M:
+        try:
+            return model.model_validate_json(unpack(request, server, packed) or b"{}")
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"]) or "the body"
+            raise Problem(422, f"{place}: {first['msg']}") from error
+
+    return read
+
+
+def described(model: type[BaseModel], example: Mapping[str, Any]) -> dict[str, Any]:
+    """The body in the published description, for `openapi_extra`."""
+    content = {"application/json": {"schema": model.model_json_schema(), "example": dict(example)}}
+    return {"requestBody": {"required": True, "content": content}}

@@ -1,0 +1,209 @@
+"""Counts and times every request by its operation id: addresses are many, operations few."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.edge.admission import retry_after
+from api.edge.auth import bearer, requires
+from api.edge.body import bounded_body, stay, unpack
+from api.edge.problem import answer, problem
+from api.server.metrics import Metrics
+from api.server.state import State
+
+# An answer in time, whatever the database does: 503 where there is none.
+#
+# A thread that waits for a database cannot be interrupted: the work goes on behind the answer, and keeps its slot until
+# it ends. So it may still be done; sending it again changes nothing.
+
+
+class AnswerWithin:
+    """Pure ASGI: counts from when the whole request is there."""
+
+    def __init__(self, app: ASGIApp, answer_s: float, metrics: Metrics) -> None:
+        self._app = app
+        self._answer_s = answer_s
+        self._metrics = metrics
+        self._late: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; answer in the application's place where it is late."""
+        if scope["type"] != "http" or not self._answer_s:
+            await self._app(scope, receive, send)
+            return
+        watch = _Watch(self._answer_s, receive, send)
+        task: asyncio.Task[None] = asyncio.ensure_future(self._app(scope, watch.receive, watch.send))
+        task.add_done_callback(lambda _: watch.over())
+        if scope["method"] in ("GET", "HEAD"):
+            watch.arm()
+        try:
+            await watch.ended
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        finally:
+            watch.disarm()
+        if task.done() or watch.answering:
+            await task
+            return
+        watch.muted = True
+        self._late.add(task)
+        task.add_done_callback(self._forget)
+        self._metrics.shed.labels("late").inc()
+        detail = f"no answer within {self._answer_s:g} s: the database is slow or gone; what was sent may be done yet"
+        await problem(Request(scope), 503, detail, {"Retry-After": retry_after(1.0)})(scope, receive, send)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._late.discard(task)
+        if not task.cancelled():
+            task.exception()  # the application has logged it; here it is only taken note of
+
+
+class _Watch:
+    """One request: when its body was there, whether its answer has begun, and whether its time is over."""
+
+    def __init__(self, answer_s: float, receive: Receive, send: Send) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._answer_s = answer_s
+        self._receive = receive
+        self._send = send
+        self._timer: asyncio.TimerHandle | None = None
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self.answering = False
+        self.muted = False
+
+    def arm(self) -> None:
+        """The request is whole: the time runs."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._answer_s, self.over)
+
+    def disarm(self) -> None:
+        """The answer is there."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def over(self) -> None:
+        """There is an answer, or no time left."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    async def receive(self) -> Message:
+        """The next message of the client."""
+        message = await self._receive()
+        if not message.get("more_body"):
+            self.arm()
+        return message
+
+    async def send(self, message: Message) -> None:
+        """The next message to the client, unless it was answered already."""
+        if not self.muted:
+            self.answering = True
+            await self._send(message)
+
+
+# The short way of small frequent requests: what FastAPI finds out anew for each is written down here once.
+#
+# A heartbeat costs a tenth of a millisecond of work, and three times as much to find its route and solve what it
+# depends
+# on. So a few routes are looked up by method and path, and their dependencies called by hand: the very same functions,
+# in the same order, and the same route function at the end. FastAPI keeps these routes too, for the published
+# description and for everything that is not exactly their address; tests hold both ways against each other.
+
+_ingester = requires("ingest")
+PackedRoute = Callable[[str, State, bytes, Request], Awaitable[Response]]
+BodyRoute = Callable[[str, State, bytes], Response]
+
+
+@dataclass(frozen=True, slots=True)
+class LeanRoute:
+    """A route by its operation, which is what measuring calls it."""
+
+    operation_id: str
+    serve: Callable[[Request], Awaitable[Response]]
+
+
+class LeanRoutes:
+    """Pure ASGI: serves the routes it has, and passes on every other request."""
+
+    def __init__(self, app: ASGIApp, routes: Mapping[tuple[str, str], LeanRoute]) -> None:
+        """`routes` by method and whole path."""
+        self._app = app
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve, or pass on."""
+        route = self._routes.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        if route is None:
+            await self._app(scope, receive, send)
+            return
+        scope["route"] = route
+        request = Request(scope, receive)
+        try:
+            response = await route.serve(request)
+        except Exception as error:  # noqa: BLE001  # what it is no problem of is raised again there
+            response = await answer(request, error)
+        await response(scope, receive, send)
+
+
+def packed_route(operation_id: str, route: PackedRoute) -> LeanRoute:
+    """A route that takes the body as it was sent, and holds no slot."""
+
+    async def serve(request: Request) -> Response:
+        app = request.scope["app"].state
+        who = await _ingester(request, app.foreshock, app.edge, await bearer(request))
+        async with bounded_body(request, app.foreshock, app.edge) as packed:
+            return await route(who, app.foreshock, packed, request)
+
+    return LeanRoute(operation_id, serve)
+
+
+def body_route(operation_id: str, route: BodyRoute) -> LeanRoute:
+    """A route that writes to the database: in a thread, with a slot to write once its body is there."""
+
+    async def serve(request: Request) -> Response:
+        app = request.scope["app"].state
+        state: State = app.foreshock
+        who = await _ingester(request, state, app.edge, await bearer(request))
+        async with bounded_body(request, state, app.edge) as packed, app.edge.writes.held():
+            await stay(request)
+            return await run_in_threadpool(lambda: route(who, state, unpack(request, state, packed)))
+
+    return LeanRoute(operation_id, serve)
+
+
+_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+
+
+class MeasureRequests:
+    """Pure ASGI: adds nothing to the request's path but two clock reads."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; note its status when the answer starts."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = 500
+        began = time.perf_counter()
+
+        async def note(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, note)
+        finally:
+            operation = getattr(scope.get("route"), "operation_id", None) or "unmatched"
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            self._metrics.requests.labels(method, operation, str(status)).inc()
+            self._metrics.seconds.labels(operation).observe(time.perf_counter() - began)

@@ -1,0 +1,1 @@
+"""Gauges that are read from the store at a scrape."""

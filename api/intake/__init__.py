@@ -1,0 +1,1 @@
+"""Records that come in, on their way to the store."""

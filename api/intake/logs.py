@@ -1,0 +1,365 @@
+"""Raw log lines to events, on the server: for senders that cannot run the sidecar.
+
+<4>2025-03-01T04:05:06.789000+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, ...      a line
+{"date": 1740801906.789, "host": "gpu-017", "log": "NVRM: Xid (PCI:0000:0f:00): 79, ..."}     Fluent Bit, rsyslog
+{"__REALTIME_TIMESTAMP": "1740801906789000", "_HOSTNAME": "gpu-017", "MESSAGE": "NVRM: ..."}  journald
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache, partial
+from typing import Any
+
+import orjson
+import re2
+
+from api.edge.body import BodyEntry, records, without_nul
+from api.intake.records import Rejected
+from parsers.registry import MIXED, PARSERS, SAMPLE_LINES, make_parser
+from parsers.site_rules.rules import RulesSource
+from parsers.text.parser import MAX_LINE, Context, ParseError, Parser, clean, guarded
+from parsers.text.re2_pattern import options
+from parsers.text.scan import LineSelector, by_re2
+from store.events.event_json import MAX_NAME
+from store.records.event import Event, RecordError, parse_time
+
+# The JSON in which log shippers wrap lines, taken apart: text, host and time of each record.
+#
+# {"date": 1740801906.789, "host": "gpu-017", "log": "NVRM: Xid ..."}                       Fluent Bit, in every json
+# kind
+# {"records": [{"value": {"host": "gpu-017", "message": "NVRM: Xid ..."}}]}                 rsyslog's omhttp, kafkarest
+# {"streams": [{"stream": {"host": "gpu-017"}, "values": [["1740801906789000000", "..."]]}]}      the same, lokirest
+# {"__REALTIME_TIMESTAMP": "1740801906789000", "_HOSTNAME": "gpu-017", "MESSAGE": "..."}           journald
+
+_TEXT = ("log", "message", "MESSAGE", "msg")
+_WRAPPED = frozenset({*_TEXT, "records", "streams"})
+# Objects that bear a message and are no wrapping: a line of the training hook, an event of Kubernetes.
+_OWN = frozenset({"foreshock_hook", "involvedObject", "regarding"})
+_HOST = ("host", "hostname", "_HOSTNAME", "HOSTNAME", "HOST", "fromhost")
+_TIME = ("date", "@timestamp", "time", "timestamp", "timereported", "ISODATE")
+_MICROS = ("__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP")
+_JSON_START = (b"{", b"[")
+# Seconds since 1970 beyond this are milliseconds: in seconds it is the year 5138.
+_MOST_SECONDS = 1e11
+_LOOSE = json.JSONDecoder()
+
+
+def wrapped_records(body: bytes) -> Iterable[BodyEntry] | None:
+    """The records of a body of JSON; None for plain lines (a kernel line, too, may begin with a bracket)."""
+    text = body.lstrip()
+    if not text.startswith(_JSON_START):
+        return None
+    if text.startswith(b"["):
+        try:
+            values = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            return None
+        return records(body) if all(isinstance(value, dict) for value in values) else None
+    return (inner for entry in records(body) for outer in _apart(entry, body) for inner in _inside(outer))
+
+
+def bears_lines(body: bytes) -> bool:
+    """Whether the first object of a body of JSON bears a line as its text, or records that do, as shippers wrap them.
+
+    Other JSON is what a program wrote itself: spans, jobs, lines that are objects.
+    """
+    text = body.lstrip()
+    for part in (text, text.split(b"\n", 1)[0]):
+        try:
+            value = orjson.loads(part)
+        except orjson.JSONDecodeError:
+            continue
+        first = next(iter(value), None) if isinstance(value, list) else value
+        return isinstance(first, dict) and bool(first.keys() & _WRAPPED) and not first.keys() & _OWN
+    # Several objects in a line, as Fluent Bit's json_stream; an object over many lines wraps nothing.
+    return b"}{" in text
+
+
+def _apart(entry: BodyEntry, body: bytes) -> Iterator[BodyEntry]:
+    """The objects that stand one behind the other in a line (Fluent Bit's json_stream); the entry where they do not."""
+    if entry.error is None:
+        yield entry
+        return
+    line = body.split(b"\n")[entry.line - 1].decode("utf-8", errors="replace").strip() if b"}{" in body else ""
+    place, found = 0, []
+    while place < len(line):
+        try:
+            value, place = _LOOSE.raw_decode(line, place)
+        except (ValueError, RecursionError):
+            found.append(entry)  # what is broken hides what follows it, not what went before
+            break
+        found.append(BodyEntry(entry.line, without_nul(value)))
+    yield from found or [entry]
+
+
+def _inside(entry: BodyEntry) -> Iterator[BodyEntry]:
+    """The records in a wrapping of rsyslog's; the entry itself where there is none."""
+    value = entry.value
+    if isinstance(value, dict) and isinstance(value.get("records"), list):
+        inner = [record.get("value") if isinstance(record, dict) else record for record in value["records"]]
+    elif isinstance(value, dict) and isinstance(value.get("streams"), list):
+        inner = [record for stream in value["streams"] for record in _of_stream(stream)]
+    else:
+        yield entry
+        return
+    for place, record in enumerate(inner, start=1):
+        yield BodyEntry(place, record)
+
+
+def _of_stream(stream: Any) -> Iterator[Any]:
+    """The records of one of Loki's streams: its labels with each line and its time; what is none is a record itself."""
+    if not isinstance(stream, dict) or not isinstance(stream.get("values"), list):
+        yield stream
+        return
+    labels = stream["stream"] if isinstance(stream.get("stream"), dict) else {}
+    for pair in stream["values"]:
+        if isinstance(pair, list) and len(pair) >= 2 and isinstance(pair[0], str) and pair[0].isdigit():
+            yield {**labels, "log": pair[1], "date": int(pair[0][:20]) / 1e9}
+        else:
+            yield pair
+
+
+def unwrapped(entry: BodyEntry, node: str | None) -> tuple[str, str | None, datetime | None]:
+    """Text, host and time of one JSON record.
+
+    Raises:
+        RecordError: it holds no text.
+    """
+    if not isinstance(entry.value, dict):
+        raise RecordError(entry.error or "a record is a JSON object")
+    value = entry.value
+    text = next((found for key in _TEXT if (found := _text(value.get(key))) is not None), None)
+    if text is None:
+        raise RecordError(f"a log record needs one of {', '.join(_TEXT)}")
+    host = next((value[key] for key in _HOST if isinstance(value.get(key), str) and value[key]), node)
+    return text, host, _time(value)
+
+
+def _text(value: Any) -> str | None:
+    """A message: text, or journald's array of bytes."""
+    if isinstance(value, list) and all(isinstance(b, int) and 0 <= b < 256 for b in value):
+        return bytes(value).decode("utf-8", errors="replace")
+    return value if isinstance(value, str) else None
+
+
+def _time(value: Mapping[str, Any]) -> datetime | None:
+    """When the record says it was written: journald's microseconds, seconds since 1970, or text."""
+    for key in _MICROS:
+        if isinstance(value.get(key), str) and value[key].isdigit():
+            return _since_epoch(int(value[key][:18]) / 1e6)
+    for key in _TIME:
+        told = value.get(key)
+        if isinstance(told, int | float) and not isinstance(told, bool):
+            return _since_epoch(told / 1000 if told > _MOST_SECONDS else told)
+        if isinstance(told, str):
+            try:
+                return parse_time(told)
+            except RecordError:
+                continue
+    return None
+
+
+def _since_epoch(seconds: float) -> datetime | None:
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    except OverflowError:
+        return None
+
+
+# Which format a line speaks for, for many lines: one search for all formats at once instead of one for each.
+#
+# The same answers as `parsers.registry.recognise`, some forty times as fast: RE2 says which patterns may match, and
+# only
+# those are asked. What RE2 cannot read (a look-ahead) is always asked.
+
+_MAX_MEMORY_BYTES = 64 * 1024 * 1024
+
+
+class Recogniser:
+    """Every format's pattern, ready. Made once a process."""
+
+    def __init__(self) -> None:
+        limits = options()
+        limits.max_mem = _MAX_MEMORY_BYTES
+        self._set = re2.Set.SearchSet(limits)
+        self._in_set: list[int] = []
+        self._always: list[int] = []
+        self._entries = list(PARSERS.items())
+        for place, (_, entry) in enumerate(self._entries):
+            try:
+                self._set.Add(entry.recognises.pattern)
+            except re2.error:
+                self._always.append(place)
+            else:
+                self._in_set.append(place)
+        self._set.Compile()
+
+    def __call__(self, text: str) -> str | None:
+        """The first format of the registry that recognises the line; None where none does."""
+        # RE2 knows ASCII's digits and blanks alone: a line that holds others is asked of every pattern.
+        if text.isascii():
+            hits = self._set.Match(text) or ()
+            asked = sorted([self._in_set[hit] for hit in hits] + self._always)
+        else:
+            asked = list(range(len(self._entries)))
+        return next(
+            (self._entries[place][0] for place in asked if self._entries[place][1].recognises.search(text)), None
+        )
+
+
+@cache
+def recogniser() -> Recogniser:
+    """The process's one."""
+    return Recogniser()
+
+
+def format_of_lines(lines: Sequence[str]) -> str | None:
+    """As `parsers.registry.detect`: the format that lines speak for, MIXED for several, None for none."""
+    recognise = recogniser()
+    found: set[str] = set()
+    in_document = False
+    for text in lines:
+        name = recognise(text)
+        if name is None or (in_document and text[:1].isspace() and PARSERS[name].shape != "document"):
+            continue
+        if PARSERS[name].shape == "table":
+            return name
+        in_document = in_document or PARSERS[name].shape == "document"
+        found.add(name)
+    return MIXED if len(found) > 1 else next(iter(found), None)
+
+
+DEFAULT_FORMAT = "kernel"
+# Formats of lines, not of documents, whose lines may be JSON.
+_JSON_LINES = frozenset({"hook", "dlrover", "squeue", "scontrol", "sinfo"})
+
+
+@dataclass(frozen=True, slots=True)
+class LogContext:
+    """What the sender says of all lines: format (None: find out), host and run where lines name none."""
+
+    format: str | None = None
+    node: str | None = None
+    run: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _LogLine:
+    """One line of a record: where the record stands in the body, and the time that it says."""
+
+    entry: int
+    text: str
+    time: datetime | None
+
+
+@dataclass(slots=True)
+class LogDecoder:
+    """Decodes one body. A parser per host and format, so that what spans lines stays together.
+
+    Each line is looked at once to know its format, all formats at a time; of a format that names its signs only the
+    lines of interest are read.
+    """
+
+    told: LogContext
+    now: datetime
+    rules: RulesSource | None = None
+    rejected: list[Rejected] = field(default_factory=list)
+
+    def decode(self, body: bytes) -> list[Event]:
+        """The events of a body; what cannot be read is in `rejected`."""
+        wrapped = None if self._is_json(body) and not bears_lines(body) else wrapped_records(body)
+        events = self._plain(body) if wrapped is None else self._records(wrapped)
+        found = [self._stamped(event) for event in events if fits(event)]
+        self.rejected.sort(key=lambda refused: refused.line)
+        return found
+
+    def _is_json(self, body: bytes) -> bool:
+        """Whether the body's own lines are JSON of a format that is so written."""
+        name = self.told.format or format_of_lines(_sample(body))
+        return name is not None and name in PARSERS and (PARSERS[name].shape == "document" or name in _JSON_LINES)
+
+    def _plain(self, body: bytes) -> Iterator[Event]:
+        """The events of plain lines."""
+        name = self.told.format or format_of_lines(_sample(body)) or DEFAULT_FORMAT
+        host = self.told.node
+        parser = self._parser(host, name)
+        for number, text in self._of_interest(name, body):
+            yield from guarded(partial(parser.feed, text, number), number, self._reject)
+        for event in guarded(parser.flush, 0, self._reject):
+            yield _with_host_and_time(event, host, None)
+
+    def _records(self, entries: Iterable[BodyEntry]) -> Iterator[Event]:
+        """The events of JSON records, host by host, each host's in their order."""
+        for (host, name), lines in self._grouped(entries).items():
+            parser = self._parser(host, name)
+            body = "\n".join([line.text for line in lines]).encode()
+            for number, text in self._of_interest(name, body):
+                line = lines[number - 1]
+                for event in guarded(partial(parser.feed, text, line.entry), line.entry, self._reject):
+                    yield _with_host_and_time(event, host, line.time)
+            for event in guarded(parser.flush, 0, self._reject):
+                yield _with_host_and_time(event, host, None)
+
+    def _grouped(self, entries: Iterable[BodyEntry]) -> dict[tuple[str | None, str], list[_LogLine]]:
+        """The lines of each host and format: the sender's word, what the line says, else that of the one before."""
+        groups: dict[tuple[str | None, str], list[_LogLine]] = {}
+        format_of: dict[str | None, str] = {}
+        recognise = recogniser()
+        for entry in entries:
+            try:
+                text, host, time = unwrapped(entry, self.told.node)
+            except RecordError as error:
+                self.rejected.append(Rejected(entry.line, str(error)))
+                continue
+            for part in text.split("\n"):
+                found = self.told.format or recognise(part[:MAX_LINE])
+                if found is not None:
+                    format_of[host] = found
+                key = (host, format_of.get(host, DEFAULT_FORMAT))
+                groups.setdefault(key, []).append(_LogLine(entry.line, part, time))
+        return groups
+
+    def _of_interest(self, name: str, body: bytes) -> Iterable[tuple[int, str]]:
+        """The lines that the format has to read, with their 1-based numbers."""
+        searched = self.rules is not None and self.rules().patterns
+        pick = None if searched else _picker(name)
+        if pick is None:
+            return enumerate(map(clean, body.split(b"\n")), start=1)
+        return ((place + 1, text) for place, text in pick(body, 0, len(body)).texts)
+
+    def _parser(self, host: str | None, name: str) -> Parser:
+        context = Context(node=host, year=self.now.year, until=self.now, run=self.told.run)
+        return make_parser(name, context, self.rules)
+
+    def _reject(self, line: int, error: ParseError) -> None:
+        self.rejected.append(Rejected(line, str(error)))
+
+    def _stamped(self, event: Event) -> Event:
+        """A fault without a time is happening now: the same line an hour later is another fault, not a repeat."""
+        return event if event.time is not None or event.source == "training" else replace(event, time=self.now)
+
+
+def _sample(body: bytes) -> list[str]:
+    """The lines that tell a body's format."""
+    return [clean(raw) for raw in body.split(b"\n", SAMPLE_LINES)[:SAMPLE_LINES]]
+
+
+@cache
+def _picker(name: str) -> LineSelector | None:
+    """What picks the lines of interest of a format; None for one that reads every line."""
+    signs = PARSERS[name].signs if name in PARSERS else None
+    return None if signs is None else LineSelector(signs, by_re2(signs))
+
+
+def fits(event: Event) -> bool:
+    """Whether the events table takes it. Samples go to the roll-ups of POST /telemetry alone."""
+    names = (event.node, event.kind, event.run())
+    named = all(name is None or 0 < len(name) <= MAX_NAME for name in names)
+    return named and event.kind != "telemetry" and (event.time is None or 1970 <= event.time.year < 9999)
+
+
+def _with_host_and_time(event: Event, host: str | None, time: datetime | None) -> Event:
+    """The event with the host and time of its record, where the line itself says none."""
+    return replace(event, node=event.node or host, time=event.time or time)

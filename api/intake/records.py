@@ -1,0 +1,171 @@
+"""What comes in, into the store: whole requests, together with others; a bad record leaves the others alone."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from api.edge.body import BodyEntry, records
+from api.server.state import NewById, State
+from diagnosis.incidents.intake import put_faults
+from store.database.connections import transact, writing
+from store.database.partitions import ensure_days
+from store.events.append import append_events, append_outages, note_seen
+from store.events.event_json import MAX_MESSAGE, MAX_NAME, decode_events
+from store.records.event import Event, RecordError, from_wire, with_id
+from store.records.outage import Outage
+from store.records.telemetry import Rollup
+from store.tables.bulk_rows import upsert_last_seen
+from store.telemetry.hours import append_rollups
+
+MAX_REJECTED_SHOWN = 100
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record that was left out, by its line, and why."""
+
+    line: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeResult:
+    """What became of a body: new records, known ones, and those left out (the first hundred are named)."""
+
+    accepted: int
+    known: int
+    rejected: Sequence[Rejected]
+
+
+def sift(entries: Iterable[BodyEntry], read: Callable[[Any], T]) -> tuple[list[T], list[Rejected]]:
+    """The entries that `read` takes, and the rest with the reason."""
+    good: list[T] = []
+    bad: list[Rejected] = []
+    for entry in entries:
+        if entry.error is not None:
+            bad.append(Rejected(entry.line, entry.error))
+            continue
+        try:
+            good.append(read(entry.value))
+        except RecordError as error:
+            bad.append(Rejected(entry.line, str(error)))
+    return good, bad
+
+
+def read_event(value: Any) -> Event:
+    """The event of a wire object.
+
+    Raises:
+        RecordError: it is no object, or a field does not fit.
+    """
+    if not isinstance(value, dict):
+        raise RecordError(f"a record is a JSON object, not {type(value).__name__}")
+    event = from_wire(value)
+    if event.kind == "telemetry":
+        raise RecordError("samples are no events: send roll-ups to POST /api/v1/telemetry")
+    names = {"id": event.id, "node": event.node, "source": event.source, "kind": event.kind, "run": event.run()}
+    for field, text in names.items():
+        check_name(field, text)
+    if len(event.message) > MAX_MESSAGE:
+        raise RecordError(f"'message' is over {MAX_MESSAGE} characters: cut it")
+    if event.time is not None:
+        check_time("time", event.time)
+    return event
+
+
+def check_name(field: str, text: str | None) -> None:
+    """Refuse a name that no index can hold."""
+    if text is not None and not 0 < len(text) <= MAX_NAME:
+        raise RecordError(f"{field!r} must have 1 to {MAX_NAME} characters")
+
+
+def check_time(field: str, moment: datetime) -> None:
+    """Refuse a year that no log bears: arithmetic around it would overflow."""
+    if not 1970 <= moment.year < 9999:
+        raise RecordError(f"{field!r} is in the year {moment.year}: use one between 1970 and 9998")
+
+
+def events_of(body: bytes) -> tuple[list[Event], list[Rejected]]:
+    """The events of a body: all at once where every record fits, else one by one, with the bad ones named.
+
+    Raises:
+        Problem: 400 when the body is an array that is broken.
+    """
+    fitting = decode_events(body)
+    return (fitting, []) if fitting is not None else sift(records(body), read_event)
+
+
+def take_events(state: State, events: Sequence[Event], rejected: Sequence[Rejected], resource: str) -> IntakeResult:
+    """Append events, and those to make incidents of to the intake, in one transaction; the loop `incidents` does so."""
+    state.metrics.rejected.labels(resource).inc(len(rejected))
+    new = _append(state, events) if events else ()
+    if new:
+        state.news.set()
+    for source, count in Counter(event.source for event in new).items():
+        state.metrics.count_events(source, count)
+    return IntakeResult(len(new), len(events) - len(new), rejected[:MAX_REJECTED_SHOWN])
+
+
+def _append(state: State, events: Sequence[Event]) -> Sequence[Event]:
+    """Append events, together with those of other requests that wait; returns those of these that were new."""
+    own = [with_id(event) for event in events]
+    new = state.joint_events.write(own, partial(_append_all, state))
+    # Of two requests with the same event at the same moment one has it new.
+    return [event for event in (new.pop(name, None) for name in {event.id: None for event in own}) if event is not None]
+
+
+def _append_all(state: State, events: Sequence[Event]) -> NewById:
+    rules, received = state.rules(), state.clock()
+    judged = [rules.judge(event) for event in events] if rules.faults else events
+    days = {received.date(), *(event.time.date() for event in events if event.time is not None)}
+    ensure_days(state.engine, days, ("events",), now=received)
+
+    def work(connection: sa.Connection) -> tuple[Sequence[Event], int]:
+        new = append_events(connection, judged, received, note_nodes=False).new
+        faults = put_faults(connection, new, received)
+        note_seen(connection, new, received)  # the last, for others wait for the same nodes
+        return new, faults
+
+    new, faults = transact(state.engine, work)
+    if faults:
+        state.faults.set()
+    return {event.id: event for event in new}
+
+
+def take_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rejected]) -> IntakeResult:
+    """Store telemetry roll-ups; one of a node and hour that is there is replaced."""
+    state.metrics.rejected.labels("telemetry").inc(len(rejected))
+    if rollups:
+        state.joint_rollups.write(rollups, partial(_append_rollups, state))
+        state.news.set()
+    return IntakeResult(len(rollups), 0, rejected[:MAX_REJECTED_SHOWN])
+
+
+def _append_rollups(state: State, rollups: Sequence[Rollup]) -> None:
+    received = state.clock()
+    ensure_days(state.engine, {rollup.time.date() for rollup in rollups}, ("telemetry",), now=received)
+    transact(state.engine, lambda connection: append_rollups(connection, rollups, received=received))
+
+
+def take_outages(state: State, outages: Sequence[Outage], rejected: Sequence[Rejected]) -> IntakeResult:
+    """Store outages; one of a node and start that is there is closed or corrected. Their nodes become known."""
+    state.metrics.rejected.labels("outages").inc(len(rejected))
+    if outages:
+        newest: dict[str, datetime] = {}
+        now = state.clock()
+        for outage in outages:
+            # Work that is planned for tomorrow does not mean that the node was heard of tomorrow.
+            seen = min(outage.start, now)
+            newest[outage.node] = max(seen, newest.get(outage.node, seen))
+        with writing(state.engine).begin() as connection:
+            append_outages(connection, outages, now)
+            upsert_last_seen(connection, newest)
+        state.news.set()
+    return IntakeResult(len(outages), 0, rejected[:MAX_REJECTED_SHOWN])

@@ -1,0 +1,1 @@
+"""The background loops, and what each does in a turn."""

@@ -1,0 +1,170 @@
+"""What each background loop does in one turn."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from api.loops.acting import make_acting
+from api.loops.ledgers import LedgerTurns
+from api.loops.model_upkeep import Upkeep
+from api.loops.repair_list import LemonTurns
+from api.loops.scoring import FleetScorer
+from api.server.state import State
+from api.server.wakes import MarkWatch
+from diagnosis.incidents.intake import fold_intake
+from schedulers.lifecycle.hindsight import judge_due
+from schedulers.lifecycle.policy_turn import run_policy
+from schedulers.lifecycle.validation import Validator
+from schedulers.policy.decision import Decision
+from schedulers.policy.kill_switch import effective_stop
+from schedulers.policy.settings import Release, canonical, version_of
+from schedulers.reconcile.dispatch import Dispatch, run_dispatch
+from schedulers.registry import SCHEDULERS
+from store.database.connections import writing
+from store.database.coordination import FAULTS
+from store.database.partitions import KEEP_AHEAD, ensure_days
+from store.database.retention import prune
+from store.events.event_pages import newest_time
+from store.hints.policy_history import newest_policy, note_policy, note_rules
+from store.models.registry import newest_champion
+from store.nodes.node_states import newest_scoring
+
+# Features age even when nothing comes in: silence is a sign, too.
+_RESCORE = timedelta(hours=1)
+_HORIZON_H = 24
+# Between two folds, in a flood: so many times as long as the last one took, and no longer than this.
+_REST = 3.0
+_REST_S = 2.0
+_log = logging.getLogger(__name__)
+
+
+class Turns:
+    """The turns of one server's loops, and what they remember between two."""
+
+    def __init__(self, state: State, jitter: Callable[[], float]) -> None:
+        self._state = state
+        self._newest: datetime | None = None
+        self._ledgers = LedgerTurns(state.engine, state.clock)
+        self._lemons = LemonTurns(state)
+        self._upkeep = Upkeep(state)
+        self._scorer = FleetScorer(state.engine)
+        self._marks = MarkWatch(state.engine, state.wakes)
+        self.acting = make_acting(state)
+        self._tests = Validator(state.engine, state.clock, lambda outcome: state.metrics.tests.labels(outcome).inc())
+        self._schedulers = tuple(SCHEDULERS["webhook"](webhook) for webhook in state.settings.webhooks)
+        self._dispatch = Dispatch(
+            state.engine, self._schedulers, state.settings.mode, jitter, wall=lambda: datetime.now(UTC)
+        )
+
+    def score(self, _keep_on: Callable[[], bool]) -> None:
+        """Score every node, if there is a model and something has changed since the last time."""
+        now = self._state.clock()
+        with self._state.engine.connect() as connection:
+            model, newest = newest_champion(connection), newest_time(connection)
+            scored = newest_scoring(connection, _HORIZON_H, now)
+        if model is None or newest is None:
+            return
+        news = self._state.news.is_set() or newest != self._newest
+        if scored is not None and not news and now - scored < _RESCORE:
+            return
+        self._state.news.clear()
+        try:
+            scores = self._scorer.score(now)
+        except Exception:
+            self._state.news.set()
+            raise
+        self._newest = newest
+        _log.info("scored %d times", scores)
+
+    def days(self, _keep_on: Callable[[], bool]) -> None:
+        """Make the tables of today and the next days, before anybody writes to them."""
+        now = datetime.now(UTC)
+        ahead = range(KEEP_AHEAD.days + 1)
+        ensure_days(self._state.engine, [now + timedelta(days=day) for day in ahead], tries=20)
+
+    def prune(self, keep_on: Callable[[], bool]) -> None:
+        """Let go of what is kept no longer."""
+        gone = prune(self._state.engine, self._state.settings.keep.before(self._state.clock()), keep_on)
+        _log.info("pruned %s", gone)
+
+    def policy(self, keep_on: Callable[[], bool]) -> None:
+        """Bring the hints up to now, and have the schedulers told at once."""
+        began = time.perf_counter()
+        self._marks.served((FAULTS,))
+        settings, wakes = self._state.settings, self._state.wakes
+        is_news = wakes.grave.is_set()
+        wakes.grave.clear()  # before anything is read: what comes in meanwhile is for the next turn
+        now = self._state.clock()
+        decision = run_policy(self._state.engine, settings.policy, now, settings.silent_after_s, is_news=is_news)
+        if decision != Decision():
+            self._state.wakes.hints()
+        if self._state.wakes.policy.is_set() and keep_on():
+            time.sleep(min(_REST * (time.perf_counter() - began), _REST_S))  # in a flood, the requests' turn
+
+    def watch(self, _keep_on: Callable[[], bool]) -> None:
+        """See what other processes have changed."""
+        self._marks.turn()
+
+    def tests(self, keep_on: Callable[[], bool]) -> None:
+        """Run the tests of held nodes that may be released, until none runs."""
+        self._tests.turn(self._release, keep_on)
+
+    def _release(self) -> Release | None:
+        """The settings of those tests as they are now; None while all is stopped."""
+        policy = self._state.settings.policy
+        with self._state.engine.connect() as connection:
+            return None if effective_stop(connection, policy) == "all" else policy.release
+
+    def hindsight(self, _keep_on: Callable[[], bool]) -> None:
+        """Judge the hints whose time is over."""
+        judge_due(self._state.engine, self._state.clock())
+
+    def policies(self, _keep_on: Callable[[], bool]) -> None:
+        """Write down the policy in force, where it is not that of before."""
+        policy = self._state.settings.policy
+        with self._state.engine.connect() as connection:
+            if newest_policy(connection) == version_of(policy):
+                return
+        with writing(self._state.engine).begin() as connection:
+            note_policy(connection, version_of(policy), canonical(policy), self._state.clock())
+
+    def ledgers(self, keep_on: Callable[[], bool]) -> None:
+        """Compute the ledgers of the runs that have news."""
+        self._ledgers.turn(keep_on)
+
+    def models(self, keep_on: Callable[[], bool]) -> None:
+        """Judge and train, if that is due."""
+        self._upkeep.turn(keep_on)
+
+    def lemons(self, _keep_on: Callable[[], bool]) -> None:
+        """Keep the repair list ready."""
+        self._lemons.turn()
+
+    def rules(self, _keep_on: Callable[[], bool]) -> None:
+        """Write down the rules in force, where they are not those of before."""
+        rules = self._state.rules()
+        with writing(self._state.engine).begin() as connection:
+            note_rules(connection, rules.version, rules.text, self._state.clock())
+
+    def incidents(self, keep_on: Callable[[], bool]) -> None:
+        """Make incidents of the fault events that came in, until none waits.
+
+        After each fold some time is left to the requests: in a flood both want the same processor, and a fold of
+        more faults costs less for each.
+        """
+        while keep_on():
+            began = time.perf_counter()
+            folded = fold_intake(self._state.engine, on_grave=self._state.wakes.fault)
+            if not folded:
+                return
+            self._state.metrics.folded.inc(folded)
+            time.sleep(min(_REST * (time.perf_counter() - began), _REST_S))
+
+    def dispatch(self, keep_on: Callable[[], bool]) -> None:
+        """Send what is owed."""
+        policy = self._state.settings.policy
+        means = replace(self._dispatch, mode=policy.mode, stop=lambda connection: effective_stop(connection, policy))
+        for outcome in run_dispatch(means, self._state.clock(), keep_on):
+            self._state.metrics.deliveries.labels(outcome.result).inc()

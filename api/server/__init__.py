@@ -1,0 +1,1 @@
+"""The server in one process: settings, state, counters."""

@@ -1,0 +1,93 @@
+"""Heartbeats of sidecars: gathered in memory, the newest of each node, and written once a second.
+
+They are no acknowledged data: what a crash takes of the last second comes again within a minute.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+
+from store.database.connections import writing
+from store.nodes.sidecars import SidecarReport, write_sidecars
+
+WRITE_EVERY_S = 1.0
+# Ten times the largest cluster known: a sender that makes up names fills no memory.
+MOST_NODES = 125_000
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Heartbeats:
+    """The newest report of each node that waits to be written. Safe for several threads."""
+
+    _waiting: dict[str, SidecarReport] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def put(self, reports: Iterable[SidecarReport]) -> int:
+        """Keep reports for the next writing; says how many there was no room for."""
+        left_out = 0
+        with self._lock:
+            for report in reports:
+                if len(self._waiting) < MOST_NODES or report.node in self._waiting:
+                    self._waiting[report.node] = report
+                else:
+                    left_out += 1
+        return left_out
+
+    def write(self, engine: sa.Engine) -> int:
+        """Write what waits; says how many. What could not be written waits on, unless newer came meanwhile.
+
+        Raises:
+            SQLAlchemyError: the database does not take it now.
+        """
+        with self._lock:
+            taken, self._waiting = self._waiting, {}
+        if not taken:
+            return 0
+        try:
+            with writing(engine).begin() as connection:
+                write_sidecars(connection, list(taken.values()))
+        except BaseException:
+            with self._lock:
+                self._waiting = {**taken, **self._waiting}
+            raise
+        return len(taken)
+
+
+class HeartbeatWriter:
+    """The thread that writes heartbeats: every process writes its own, under no lease."""
+
+    def __init__(self, heartbeats: Heartbeats, engine: sa.Engine, failed: Callable[[], None]) -> None:
+        """`failed` is called for each writing that fails."""
+        self._heartbeats = heartbeats
+        self._engine = engine
+        self._failed = failed
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self, wait_s: float) -> None:
+        """Write what is left, and end."""
+        self._stop.set()
+        self._thread.join(wait_s)
+
+    def _run(self) -> None:
+        down = False
+        while True:
+            self._stop.wait(WRITE_EVERY_S)
+            try:
+                self._heartbeats.write(self._engine)
+                down = False
+            except Exception as error:  # noqa: BLE001  # the thread outlives whatever the database does
+                self._failed()
+                if not down:
+                    _log.warning("heartbeats wait, the database does not take them: %s", error)
+                down = True
+            if self._stop.is_set():
+                return

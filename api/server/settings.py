@@ -1,0 +1,98 @@
+"""What the server is told once, at its start; handed down as an argument."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+from goodput.formulas.shape import Shape
+from predictor.live.trial_settings import TrialSettings
+from schedulers.policy.settings import Mode, Policy, PolicySource
+from schedulers.registry import ActuatorSettings
+from schedulers.webhooks.webhook import WebhookSettings
+from store.database.retention import RetentionPeriods
+
+Scope: TypeAlias = Literal["ingest", "read", "act"]
+# Each request at work has a thread of its own, of 40; probes, metrics and people's actions need some, too.
+MOST_SLOTS = 32
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A bearer token: known by the SHA-256 of its text (64 hex digits), never by the text itself."""
+
+    name: str
+    sha256: str = field(repr=False)
+    scopes: frozenset[Scope]
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Seconds between two turns of each background loop; 0 switches a loop off."""
+
+    score_s: float = 60.0
+    policy_s: float = 10.0
+    dispatch_s: float = 2.0
+    observe_s: float = 10.0  # how often a scheduler is read back at the least; news bring it at once
+    ledgers_s: float = 5.0
+    lemons_s: float = 60.0
+    models_s: float = 300.0  # how often it is looked whether models are to be judged or trained
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """How much one token may send, and how much the server does at a time; 0 switches a rate off.
+
+    The defaults let 12,500 sidecars share one token: 208 heartbeats and 42 roll-ups a second, and all of them at once
+    when the server comes back.
+    """
+
+    requests_per_s: float = 2000.0
+    bytes_per_s: float = 100.0e6  # of bodies as sent, packed
+    burst_s: float = 15.0  # how many seconds' worth may come at once
+    bodies_bytes: int = 64 * 1024 * 1024  # of all bodies in memory at a time, as sent; never less than one may have
+    max_writes: int = 12  # requests that write at a time; they share transactions
+    max_reads: int = 12
+    slot_wait_s: float = 2.0  # how long a request waits for one of those
+    body_s: float = 60.0  # a body that is not there by then is given up
+    answer_s: float = 60.0  # an answer that is not there by then is a 503
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSchedule:
+    """How the server keeps its models fresh, once `foreshock train` has made the first."""
+
+    every_days: float = 7.0  # 0: it never trains by itself
+    least_outages: int = 10  # unplanned ones since the last training: less is no news
+    window_days: int | None = 365  # learn from so many days; null: from all
+    within_s: float = 3600.0  # a training that takes longer is given up
+    nice: int = 10  # how far training and judging give way to requests: 0 (not at all) to 19
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """The server's settings. Without tokens every caller may do all: for loopback alone."""
+
+    tokens: tuple[Token, ...] = ()
+    policy: Policy = field(default_factory=Policy)  # at the start
+    policy_source: PolicySource | None = field(default=None, compare=False)  # and from then on; None: it stays
+    webhooks: tuple[WebhookSettings, ...] = ()
+    actuators: tuple[ActuatorSettings, ...] = ()  # schedulers that are read back: Slurm, Kubernetes
+    intervals: Intervals = field(default_factory=Intervals)
+    keep: RetentionPeriods = field(
+        default_factory=RetentionPeriods
+    )  # of events, telemetry and scores; for ever, unless it says so
+    body_limit_bytes: int = 32 * 1024 * 1024  # of a request body, packed and unpacked alike
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    training: TrainingSchedule = field(default_factory=TrainingSchedule)
+    trial: TrialSettings = field(default_factory=TrialSettings)
+    rules: Path | None = None  # the site's own reading of faults
+    shapes: Mapping[str, Shape] = field(default_factory=dict)  # of runs' models, by a pattern of their names: for MFU
+    processes: int = 1  # that share the port and the work; more than one on PostgreSQL alone
+    silent_after_s: float = 900.0  # a node not heard of for this long is silent, while others report
+
+    @property
+    def mode(self) -> Mode:
+        """shadow, approve or act."""
+        return self.policy.mode

@@ -1,0 +1,104 @@
+"""What every route is handed: the settings, the database, the clock, the counters."""
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Annotated, TypeAlias
+
+import sqlalchemy as sa
+from fastapi import Depends, Request
+
+from api.server.heartbeats import Heartbeats
+from api.server.joint_writes import JointWrites
+from api.server.metrics import Metrics
+from api.server.settings import ApiSettings
+from api.server.wakes import Wakes
+from parsers.site_rules.rules import RulesSource, no_rules
+from store.database.connections import is_away
+from store.records.event import Event
+from store.records.telemetry import Rollup
+
+# An answer that is costly to make and seldom changes: kept for a while, with the tag by which a client asks again.
+
+
+@dataclass(slots=True)
+class CachedAnswer:
+    """The bytes of one answer. One request at a time makes it; the others take the one of before, if there is one."""
+
+    keep_s: float
+    monotonic: Callable[[], float] = time.monotonic
+    _made: float = float("-inf")
+    _kept: tuple[bytes, str] | None = None  # with its tag: who reads while another is made shall not mix the two
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def get(self, make: Callable[[], bytes]) -> tuple[bytes, str]:
+        """The answer and its ETag."""
+        kept = self._kept
+        if kept is not None and self.monotonic() - self._made < self.keep_s:
+            return kept
+        if not self._lock.acquire(blocking=kept is None) and kept is not None:
+            return kept
+        try:
+            if self._kept is None or self.monotonic() - self._made >= self.keep_s:
+                return self.renew(make)
+            return self._kept
+        finally:
+            self._lock.release()
+
+    def renew(self, make: Callable[[], bytes]) -> tuple[bytes, str]:
+        """Make the answer now, however old the one of before is."""
+        fresh = make()
+        self._kept = kept = fresh, f'"{hashlib.blake2b(fresh, digest_size=12).hexdigest()}"'
+        self._made = self.monotonic()
+        return kept
+
+
+NewById: TypeAlias = dict[str | None, Event]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One server's state.
+
+    `started` are the settings of the start; `settings` has the policy as it is now.
+    `clock` is the present of the cluster, which a replay hands in; `wall` is that of the sidecars, which live now.
+    `news` is set when records came in that scores may depend on, `faults` when some are to become incidents.
+    """
+
+    started: ApiSettings
+    engine: sa.Engine
+    clock: Callable[[], datetime]
+    metrics: Metrics = field(default_factory=Metrics)
+    news: threading.Event = field(default_factory=threading.Event)
+    faults: threading.Event = field(default_factory=threading.Event)
+    wakes: Wakes = field(default_factory=Wakes)
+    rules: RulesSource = no_rules
+    # A large fabric's is megabytes, and changes when somebody moves a cable.
+    topology: CachedAnswer = field(default_factory=lambda: CachedAnswer(keep_s=30.0))
+    # A loop makes it anew (`api/loops/repair_list.py`): a request makes it only where there is none yet.
+    lemons: CachedAnswer = field(default_factory=lambda: CachedAnswer(keep_s=float("inf")))
+    heartbeats: Heartbeats = field(default_factory=Heartbeats)
+    wall: Callable[[], datetime] = lambda: datetime.now(UTC)
+    joint_events: JointWrites[Event, dict[str | None, Event]] = field(
+        default_factory=lambda: JointWrites(5_000, is_away)
+    )
+    joint_rollups: JointWrites[Rollup, None] = field(default_factory=lambda: JointWrites(500, is_away))
+
+    @property
+    def settings(self) -> ApiSettings:
+        """The settings as they are now: those of the start, with the policy in force."""
+        started = self.started
+        policy = started.policy if started.policy_source is None else started.policy_source.current()
+        return started if policy is started.policy else replace(started, policy=policy)
+
+
+async def _state(request: Request) -> State:
+    # async: a plain function would hop to another thread, for every request
+    state: State = request.app.state.foreshock
+    return state
+
+
+Server = Annotated[State, Depends(_state)]

@@ -1,0 +1,1 @@
+"""Files of an archive or log, read and written to the store."""

@@ -1,0 +1,134 @@
+"""The writer of `foreshock ingest`: one transaction a file, so that a broken-off ingest leaves whole files behind."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from cli.archive.parts import FileRecords
+from diagnosis.incidents.intake import fold_everything, put_faults
+from store.database.connections import writing
+from store.database.partitions import ensure_days
+from store.events.append import IngestedFile, append_events, append_links, append_nodes, note_ingested
+from store.records.event import Event
+from store.tables import schema
+from store.telemetry.archive_table import TelemetryFile
+from store.telemetry.gpu_history import GpuHistory
+from store.telemetry.hours import insert_rollups
+from store.telemetry.rollups import RollupTable, moment_of
+
+_DAY_US = 86_400_000_000
+
+
+@dataclass(slots=True)
+class IngestTally:
+    """What was taken of one part of an archive."""
+
+    files: int = 0
+    broken: int = 0
+    records: int = 0
+    new: int = 0
+    known: int = 0
+    skipped: int = 0
+
+
+@dataclass(slots=True)
+class Writer:
+    """Writes what workers read, file by file, and keeps count."""
+
+    engine: sa.Engine
+    now: datetime
+    tallies: dict[str, IngestTally] = field(default_factory=dict)
+    carry: GpuHistory = field(default_factory=GpuHistory)
+
+    def tally(self, part: str) -> IngestTally:
+        """The count of a part, from nothing."""
+        return self.tallies.setdefault(part, IngestTally())
+
+    def write(self, taken: FileRecords) -> None:
+        """Write a file's records, and that it was taken unless it is broken."""
+        digest = taken.task.digest
+        events, name = taken.records.events, digest.part.name
+        devices = None
+        if taken.telemetry is not None:
+            devices = self.carry.devices(taken.telemetry)
+            events = tuple(self.carry.follow(taken.telemetry, digest.part.relative))
+            if taken.task.only_carry:
+                return
+        tally = self.tally(name)
+        before = tally.records, tally.skipped
+        tally.files += 1
+        tally.skipped += taken.records.skipped
+        ensure_days(self.engine, _days(events, taken.telemetry), ("events", "telemetry"))
+        with writing(self.engine).begin() as connection:
+            self._write_state(connection, taken, devices, tally)
+            self._write_events(connection, events, self.tally("counters") if name == "telemetry" else tally)
+            if taken.records.broken is not None:
+                tally.broken += 1
+            else:
+                records, skipped = tally.records - before[0], tally.skipped - before[1]
+                file = IngestedFile(digest.part.relative, digest.sha256, records, skipped, self.now)
+                note_ingested(connection, file)
+
+    def _write_events(self, connection: sa.Connection, events: tuple[Event, ...], tally: IngestTally) -> None:
+        if not events:
+            return
+        taken = append_events(connection, events, self.now)
+        put_faults(connection, taken.new, self.now)
+        tally.records += len(events)
+        tally.new += len(taken.new)
+        tally.known += len(events) - len(taken.new)
+
+    def _write_state(
+        self, connection: sa.Connection, taken: FileRecords, devices: Sequence[str | None] | None, tally: IngestTally
+    ) -> None:
+        """Nodes, cables and roll-ups: rows that a later word replaces."""
+        records, telemetry = taken.records, taken.telemetry
+        if records.nodes:
+            with _counted(connection, sa.select(sa.func.count()).select_from(schema.nodes), tally):
+                append_nodes(connection, records.nodes)
+                tally.records += len(records.nodes)
+        if records.links:
+            with _counted(connection, sa.select(sa.func.count()).select_from(schema.links), tally):
+                append_links(connection, records.links)
+                tally.records += len(records.links)
+        if telemetry is not None and len(telemetry.rollups.node):
+            with _counted(connection, _rows_between(telemetry.rollups), tally):
+                tally.records += insert_rollups(connection, telemetry.nodes, telemetry.rollups, devices)
+
+    def make_incidents(self) -> int:
+        """Incidents of what was taken, now or before an ingest was broken off. Returns how many there are more."""
+        count = sa.select(sa.func.count()).select_from(schema.incidents)
+        with self.engine.connect() as connection:
+            before = connection.scalar(count) or 0
+        fold_everything(self.engine)
+        with self.engine.connect() as connection:
+            return max(0, (connection.scalar(count) or 0) - before)
+
+
+def _days(events: Iterable[Event], telemetry: TelemetryFile | None) -> set[datetime]:
+    """A moment of each day of which there are records."""
+    days = {event.time.date(): event.time for event in events if event.time is not None}
+    if telemetry is not None:
+        moments = map(moment_of, {us // _DAY_US * _DAY_US for us in telemetry.rollups.time_us.tolist()})
+        days |= {moment.date(): moment for moment in moments}
+    return set(days.values())
+
+
+@contextmanager
+def _counted(connection: sa.Connection, query: sa.Select[int], tally: IngestTally) -> Iterator[None]:
+    """Share the records written inside among new and known, by how many rows there are before and after."""
+    records, rows = tally.records, connection.scalar(query) or 0
+    yield
+    new = (connection.scalar(query) or 0) - rows
+    tally.new += new
+    tally.known += tally.records - records - new
+
+
+def _rows_between(rollups: RollupTable) -> sa.Select[int]:
+    """How many roll-ups there are in the time that a file spans."""
+    time = schema.telemetry.c.time
+    first, last = moment_of(int(rollups.time_us.min())), moment_of(int(rollups.time_us.max()))
+    return sa.select(sa.func.count()).select_from(schema.telemetry).where(time >= first, time <= last)

@@ -1,0 +1,263 @@
+"""`foreshock advise`: what to change, with the measured inputs, the formula and its source."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+import sqlalchemy as sa
+
+from cli.console.errors import Failure
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, span
+from cli.console.store import open_store
+from goodput.advice.gains import Aims
+from goodput.advice.reading import (
+    budget_advice,
+    checkpoint_advice,
+    gains_advice,
+    mtbf_advice,
+    predictor_of,
+    read_history,
+    spares_advice,
+)
+from goodput.formulas.checkpoint_interval import Predictor
+from goodput.reading.ledgers import NoRecordsError
+
+RUN_OPTION = click.option("--run", help="This training run; without it the one whose records end last.")
+_AIMS = Aims()
+_SHARE = click.FloatRange(0, 1)
+_SECONDS = click.FloatRange(0)
+
+
+@contextmanager
+def reading(url: str) -> Iterator[sa.Connection]:
+    """A connection; what the database cannot tell is one sentence."""
+    with open_store(url).connect() as connection:
+        try:
+            yield connection
+        except (NoRecordsError, ValueError) as error:
+            raise Failure(str(error)) from error
+
+
+def predictor_options(command: Callable[..., None]) -> Callable[..., None]:
+    """`--recall --precision --lead-s`: what a predictor of failures can do."""
+    for option in (
+        click.option("--lead-s", type=_SECONDS, help="A warning comes so many seconds before the failure."),
+        click.option(
+            "--precision", type=click.FloatRange(0, 1, min_open=True), help="Share of warnings that come true."
+        ),
+        click.option("--recall", type=_SHARE, help="Share of failures that a predictor foretells."),
+    ):
+        command = option(command)
+    return command
+
+
+def predictor_from(told: Mapping[str, Any]) -> Predictor | None:
+    """The predictor that the options describe; None where they say nothing of one."""
+    recall, precision = told.get("recall"), told.get("precision")
+    if (recall is None) != (precision is None):
+        raise Failure("--recall and --precision belong together: give both, or neither")
+    if recall is None or precision is None:
+        more = [f"--{name.replace('_', '-')}" for name in ("lead_s", "window_s", "save_on_warning_s") if told.get(name)]
+        if more:
+            raise Failure(f"{more[0]} tells more of a predictor: give its --recall and --precision too")
+        return None
+    try:
+        return Predictor(recall, precision, told["lead_s"], told.get("save_on_warning_s"), told.get("window_s", 0.0))
+    except ValueError as error:
+        raise Failure(f"--recall, --precision, --window-s: {error}") from error
+
+
+@click.group()
+def advise() -> None:
+    """What to change, with the measured inputs and the formula."""
+
+
+@advise.command()
+@DB_OPTION
+@RUN_OPTION
+@predictor_options
+@click.option("--window-s", type=_SECONDS, default=0.0, help="A foretold failure comes within so many seconds.")
+@click.option("--save-on-warning-s", type=_SECONDS, help="Stall of a save upon a warning; without it as any save's.")
+@click.option("--registered-model", is_flag=True, help="Recall and precision of the registered model's hold-out.")
+@JSON_OPTION
+def checkpoint(url: str, run: str | None, registered_model: bool, as_json: bool, **told: Any) -> None:
+    """The checkpoint interval that loses least, from measured failures, save stalls and restarts."""
+    predictor = predictor_from(told)
+    if predictor is not None and registered_model:
+        raise Failure("--registered-model has its own recall and precision: give it, or --recall and --precision")
+    with reading(url) as connection:
+        if registered_model:
+            predictor = predictor_of(connection)
+            if predictor is None:
+                raise Failure("no registered model was judged on a hold-out: `foreshock train` makes one")
+        found = checkpoint_advice(connection, run, predictor)
+    if as_json:
+        print_json(found)
+        return
+    click.echo(f"{found['run']}: save every {span(found['interval_s'])} ({_range(found)})")
+    now = found["inputs"]["interval_s"]
+    if now is not None and found["goodput_now"] is not None:
+        click.echo(f"now every {span(now)}: goodput expected {found['goodput_now']:.2%}")
+    click.echo(
+        f"then: goodput expected {found['goodput_advised']:.2%} "
+        f"({found['goodput_low']:.2%} to {found['goodput_high']:.2%})"
+    )
+    _print_kinds(found)
+    rate = "measured" if found["rate_is_measured"] else "no failure seen yet: a published rate, FIELD D7"
+    _print_basis(found, ["formula", "goodput_formula", "source"], f"failures per node-day ({rate})")
+
+
+def _print_kinds(found: Mapping[str, Any]) -> None:
+    """What other saves and a predictor would change, one line each."""
+    for kind, words in (
+        ("background", "saves in the background"),
+        ("memory", "saves to memory, disk saves beside them"),
+    ):
+        told = found[kind]
+        limit = told["break_even_stall_s"]
+        pays = "pay at no stall" if limit is None else f"pay below a stall of {limit:.3g} s"
+        gain = f"at {told['stall_s']:g} s every {span(told['interval_s'])} {100 * told['gain']:+.2f} points"
+        click.echo(f"{words} {pays}; {gain}")
+    plan = found["prediction"]
+    if plan is None:
+        return
+    if plan["use_warnings"]:
+        click.echo(
+            f"with warnings: save every {span(plan['interval_s'])}, and upon a warning from "
+            f"{span(plan['trust_after_s'])} after a save on: {100 * plan['gain']:+.2f} points"
+        )
+    else:
+        click.echo(f"warnings are no reason to save: {plan['why']}")
+
+
+def _range(told: Mapping[str, Any]) -> str:
+    return f"{span(told['interval_shortest_s'])} to {span(told['interval_longest_s'])} within the rate's 95 % interval"
+
+
+@advise.command()
+@DB_OPTION
+@RUN_OPTION
+@click.option(
+    "--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.99, show_default=True
+)
+@JSON_OPTION
+def spares(url: str, run: str | None, confidence: float, as_json: bool) -> None:
+    """How many spare nodes cover nearly every moment, from measured outages and repair times."""
+    with reading(url) as connection:
+        told = spares_advice(connection, confidence, run)
+    if as_json:
+        print_json(told)
+        return
+    who = f"run {run!r}" if run else "the cluster"
+    click.echo(
+        f"{who}: keep {told['spares']} spare nodes for {told['inputs']['nodes']} "
+        f"({told['spares_low']} to {told['spares_high']} within the rate's 95 % interval)"
+    )
+    click.echo(f"{told['expected_down']:.2f} nodes are down on average; this covers {confidence:.1%} of the time")
+    click.echo()
+    print_table(told["curve"], ["nodes", "spares", "low", "high"])
+    _print_basis(told, ["formula", "source"], "outages per node-day")
+
+
+@advise.command()
+@DB_OPTION
+@RUN_OPTION
+@click.option("--target", type=click.FloatRange(0, 1, max_open=True), default=0.95, show_default=True)
+@JSON_OPTION
+def budget(url: str, run: str | None, target: float, as_json: bool) -> None:
+    """The minutes that one failure may cost if the run is to reach a target goodput, and what it costs now."""
+    with reading(url) as connection:
+        told = budget_advice(read_history(connection, run), target)
+    if as_json:
+        print_json(told)
+        return
+    most = "" if told["allowed_high_s"] is None else f" to {span(told['allowed_high_s'])}"
+    click.echo(
+        f"{told['run']}: a goodput of {target:.1%} on {told['nodes']} nodes allows {span(told['allowed_s'])} a failure "
+        f"({span(told['allowed_low_s'])}{most} within the rate's 95 % interval)"
+    )
+    sure = "" if told["spent_low_s"] is None else f" ({span(told['spent_low_s'])} to {span(told['spent_high_s'])})"
+    click.echo(f"now a failure costs {span(told['spent_s'])}{sure}: the target is {'met' if told['met'] else 'missed'}")
+    click.echo()
+    print_table([{"part": part, "time": span(s)} for part, s in told["parts_s"].items()], ["part", "time"])
+    click.echo()
+    rows = [{"nodes": row["nodes"], "allowed": span(row["allowed_s"])} for row in told["at_scale"]]
+    print_table(rows, ["nodes", "allowed"])
+    told["inputs"] = {name: told[name] for name in ("nodes", "failures", "node_days")}
+    _print_basis(told, ["formula", "source"], "failures per node-day")
+
+
+@advise.command()
+@DB_OPTION
+@RUN_OPTION
+@predictor_options
+@click.option("--detection-s", type=_SECONDS, default=_AIMS.detection_s, show_default=True, help="Detection aimed at.")
+@click.option(
+    "--restart-s", type=_SECONDS, default=_AIMS.restart_s, show_default=True, help="Startup and load aimed at."
+)
+@click.option("--worst", type=click.IntRange(1), default=_AIMS.worst, show_default=True, help="Nodes taken out.")
+@JSON_OPTION
+def gains(url: str, run: str | None, as_json: bool, **told: Any) -> None:
+    """What each change would gain, ranked: detection, waiting, restart, saves, the worst nodes, prediction."""
+    aims = Aims(detection_s=told["detection_s"], restart_s=told["restart_s"], worst=told["worst"])
+    predictor = predictor_from(told)
+    with reading(url) as connection:
+        found = gains_advice(connection, read_history(connection, run), aims, predictor)
+    if as_json:
+        print_json(found)
+        return
+    inputs = found["inputs"]
+    click.echo(
+        f"{found['run']}: goodput {inputs['goodput_measured']:.2%}, by the formula {inputs['goodput_model']:.2%}"
+    )
+    click.echo("each change alone, in points of goodput with its 95 % interval; together they gain less than their sum")
+    click.echo()
+    for gain in found["gains"]:
+        click.echo(gain["says"])
+    click.echo()
+    print_table([{"input": name, "value": value} for name, value in inputs.items()], ["input", "value"])
+    click.echo(f"formula: {found['formula']}")
+    click.echo(f"source: {found['source']}")
+
+
+@advise.command()
+@DB_OPTION
+@JSON_OPTION
+def mtbf(url: str, as_json: bool) -> None:
+    """The time between failures by component, with exact intervals, and whether it falls with the nodes as 1 / N."""
+    with reading(url) as connection:
+        told = mtbf_advice(connection)
+    if as_json:
+        print_json(told)
+        return
+    columns = ["component", "failures", "per_1000_node_days", "low", "high", "mtbf_h", "mtbf_low_h", "mtbf_high_h"]
+    for part, words in (("runs", "stops of the runs"), ("cluster", "unplanned outages of the cluster")):
+        if told[part] is not None:
+            nodes, days = told[part]["nodes"], told[part]["node_days"]
+            click.echo(f"{words}, {days:.4g} node-days; hours between two on {nodes} nodes")
+            print_table(told[part]["components"], columns)
+            click.echo()
+    law = told["scale_law"]
+    if law is None:
+        click.echo("the law with scale: runs of at least two sizes and a failure are needed")
+    else:
+        verdict = "agrees with" if law["holds"] else "speaks against"
+        exponent = f"{law['exponent']:.2f} ({law['low']:.2f} to {law['high']:.2f})"
+        click.echo(
+            f"failures grow with nodes to the power {exponent}: {verdict} MTBF ~ 1 / N (p = {law['p_value']:.2g})"
+        )
+    click.echo(f"formula: {told['formula']}")
+    click.echo(f"source: {told['source']}")
+
+
+def _print_basis(told: Mapping[str, Any], notes: Sequence[str], rate_name: str) -> None:
+    """The inputs, the rate with its interval, the formula and its source."""
+    click.echo()
+    rows = [{"input": name, "value": value} for name, value in told["inputs"].items()]
+    rows.append({"input": rate_name, "value": told["rate_per_node_day"]})
+    rows.append({"input": "  lowest, 95 %", "value": told["rate_low"]})
+    rows.append({"input": "  highest, 95 %", "value": told["rate_high"]})
+    print_table(rows, ["input", "value"])
+    for name in notes:
+        click.echo(f"{name.replace('_', ' ')}: {told[name]}")

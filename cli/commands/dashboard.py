@@ -1,0 +1,163 @@
+"""`foreshock dashboard`: runs Streamlit as a child, says where it is once it answers, and takes it down with itself."""
+
+import importlib.util
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import click
+import httpx2
+
+from cli.console.errors import Failure
+from cli.processes.children import free_port
+
+START_S = 60.0
+STOP_S = 5.0
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class DashboardAddress:
+    """Where the dashboard listens, and which API it asks."""
+
+    server: str
+    host: str = "127.0.0.1"
+    port: int = 8501
+    token_file: Path | None = None
+
+    @property
+    def url(self) -> str:
+        """The address that a browser on this machine opens."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104  # compared, not bound
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+
+def command(place: DashboardAddress) -> list[str]:
+    """The child's command line: Streamlit without telemetry, e-mail prompt, file watcher or traceback pages."""
+    spec = importlib.util.find_spec("dashboard")
+    if spec is None or spec.origin is None:
+        raise Failure("the package `dashboard` is not installed: install foreshock[dashboard]")
+    settings = {
+        "server.address": place.host,
+        "server.port": str(place.port),
+        "server.headless": "true",
+        "server.showEmailPrompt": "false",
+        "server.fileWatcherType": "none",
+        "browser.gatherUsageStats": "false",
+        "client.toolbarMode": "minimal",
+        "client.showErrorDetails": "none",
+        "logger.level": "warning",
+    }
+    flags = [f"--{name}={value}" for name, value in settings.items()]
+    handed = ["--server", place.server, *(["--token-file", str(place.token_file)] if place.token_file else [])]
+    app = str(Path(spec.origin).with_name("app.py"))
+    return [sys.executable, "-m", "streamlit", "run", app, *flags, "--", *handed]
+
+
+@contextmanager
+def running(place: DashboardAddress) -> Iterator[subprocess.Popen[bytes]]:
+    """The dashboard as a child process, answering; stopped at the end by its process id.
+
+    Raises:
+        Failure: the port is taken, or Streamlit ends or does not answer.
+    """
+    _check_free(place)
+    # A session of its own: Ctrl-C reaches this program alone, which then stops the child in order.
+    child = subprocess.Popen(  # noqa: S603  # our own interpreter and script
+        command(place), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        _await_health(place, child)
+        yield child
+    finally:
+        stop(child)
+
+
+def stop(child: subprocess.Popen[bytes]) -> None:
+    """Ask the child to end, and end it where it does not within `STOP_S`."""
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def _check_free(place: DashboardAddress) -> None:
+    """Refuse a port on which somebody else answers: his health would be taken for ours."""
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((place.host, place.port))
+        except OSError as error:
+            raise Failure(
+                f"cannot listen on {place.host}:{place.port} ({error.strerror}): choose another --port or --host"
+            ) from error
+
+
+def _await_health(place: DashboardAddress, child: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        if child.poll() is not None:
+            raise Failure(f"Streamlit ended with status {child.returncode} before it answered: see its message above")
+        try:
+            if httpx2.get(f"{place.url}/_stcore/health", timeout=2.0, trust_env=False).status_code == 200:
+                return
+        except httpx2.HTTPError:
+            pass
+        time.sleep(_POLL_S)
+    raise Failure(f"Streamlit did not answer at {place.url} within {START_S:.0f} s: the machine may be overloaded")
+
+
+@contextmanager
+def _stopping_on_signals() -> Iterator[None]:
+    """SIGTERM and SIGINT unwind this program, so that the child goes first."""
+
+    def unwind(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(0 if number == signal.SIGINT else 128 + number)
+
+    former: dict[int, Callable[..., object] | int | None] = {
+        number: signal.signal(number, unwind) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+@click.command()
+@click.option("--server", required=True, envvar="FORESHOCK_SERVER", help="The API: http://HOST:PORT.")
+@click.option("--port", default=8501, show_default=True, help="Port of the dashboard; 0 takes any free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address that the dashboard listens on.")
+@click.option(
+    "--token-file",
+    envvar="FORESHOCK_TOKEN_FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with the API token: scope `read`, and `act` to approve and withdraw hints.",
+)
+def dashboard(server: str, port: int, host: str, token_file: Path | None) -> None:
+    """Show the cluster in a browser: what fails, what will, where the hours went, what is asked of the scheduler."""
+    if not server.startswith(("http://", "https://")):
+        raise Failure(f"--server {server!r} is no address: write http://HOST:PORT")
+    if importlib.util.find_spec("streamlit") is None:
+        raise Failure("`foreshock dashboard` needs the package streamlit: install foreshock[dashboard]")
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        click.echo(
+            f"Whoever reaches {host}:{port} sees the cluster and acts with this token: "
+            "put a proxy that asks for a login in front.",
+            err=True,
+        )
+    place = DashboardAddress(server, host, port or free_port(host=host), token_file.resolve() if token_file else None)
+    with _stopping_on_signals(), running(place) as child:
+        click.echo(f"Dashboard {place.url}")
+        raise Failure(f"Streamlit ended by itself with status {child.wait()}: see its message above")

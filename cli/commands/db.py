@@ -1,0 +1,171 @@
+"""`foreshock db migrate`, `prune`, `export`, `status`: the schema, how long things are kept, a way out, how it is."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, time
+from pathlib import Path
+from typing import Any
+
+import click
+from sqlalchemy.exc import SQLAlchemyError
+
+from cli.console.errors import Failure
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.console.store import open_store, said, shown
+from store.database.connections import DatabaseError, migrate, newest_revision, open_database, revision
+from store.database.partitions import BusyError
+from store.database.retention import MINIMUM, RetentionPeriods, count_old, prune, too_short
+from store.database.status import store_status
+from store.records.event import RecordError, format_time, parse_time
+
+
+@click.group()
+def db() -> None:
+    """Look after the database."""
+
+
+@db.command("migrate")
+@DB_OPTION
+def migrate_command(url: str) -> None:
+    """Bring the schema to the newest revision; run it once after each upgrade, before the new servers start.
+
+    Servers of before may go on meanwhile: docs/store.md says what they can and cannot do.
+    """
+    try:
+        engine = open_database(url)
+        before = revision(engine)
+        migrate(engine)
+    except DatabaseError as error:
+        raise Failure(str(error)) from error
+    except (SQLAlchemyError, BusyError) as error:
+        said_of = said(error) if isinstance(error, SQLAlchemyError) else str(error)
+        raise Failure(f"cannot migrate {shown(url)}: {said_of}; run it again, it goes on where it was") from error
+    after = newest_revision()
+    engine.dispose()
+    click.echo(f"the schema is at {after}" + ("" if before == after else f"; it was at {before or 'nothing'}"))
+
+
+@db.command("prune")
+@DB_OPTION
+@click.option("--keep-days", type=int, help="Keep so many days of each of these alike.")
+@click.option("--events-days", type=int, help=f"Of events; at least {MINIMUM.events_days}.")
+@click.option("--telemetry-days", type=int, help=f"Of telemetry by the hour; at least {MINIMUM.telemetry_days}.")
+@click.option("--scores-days", type=int, help=f"Of scores; at least {MINIMUM.scores_days}.")
+@click.option("--deliveries-days", type=int, help=f"Of the delivery log; at least {MINIMUM.deliveries_days}.")
+@click.option("--dry-run", is_flag=True, help="Only say how many rows would go.")
+@JSON_OPTION
+def prune_command(url: str, keep_days: int | None, dry_run: bool, as_json: bool, **days: int | None) -> None:
+    """Delete old events, telemetry, scores and attempts to deliver; counts by the day stay.
+
+    Outages, jobs, incidents, hints and their audit stay.
+    What no option names is kept for ever.
+    """
+    keep = _keep(keep_days, days)
+    engine = open_store(url)
+    before = keep.before(datetime.now(UTC))
+    try:
+        gone = count_old(engine, before) if dry_run else prune(engine, before)
+    except SQLAlchemyError as error:
+        raise Failure(f"cannot prune {shown(url)}: {said(error)}; run it again, it goes on where it was") from error
+    finally:
+        engine.dispose()
+    _print_counts(gone, "would go" if dry_run else "deleted", as_json)
+
+
+def _keep(keep_days: int | None, days: Mapping[str, int | None]) -> RetentionPeriods:
+    keep = RetentionPeriods(**{name: keep_days if count is None else count for name, count in days.items()})
+    if keep == RetentionPeriods():
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in days)
+        raise click.UsageError(f"say what to keep: --keep-days, {options}")
+    name = too_short(keep)
+    if name is not None:
+        option = f"--{name.replace('_', '-')}"
+        raise click.UsageError(
+            f"{option} must be at least {getattr(MINIMUM, name)}: so far is looked back, and a day is to spare"
+        )
+    return keep
+
+
+@db.command("export")
+@DB_OPTION
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--table", "tables", multiple=True, help="Only this table; may be given several times.")
+@click.option("--since", help="Of events, telemetry and scores: only this day (2025-03-01) and later ones.")
+@click.option("--until", help="Of events, telemetry and scores: only days before this one.")
+@click.option("--force", is_flag=True, help="Write days anew that an earlier export has written whole.")
+@JSON_OPTION
+def export_command(
+    url: str, folder: Path, tables: tuple[str, ...], force: bool, as_json: bool, **ends: str | None
+) -> None:
+    """Write the tables as Parquet into FOLDER: TABLE.parquet, and of events, telemetry and scores a file a day.
+
+    Cut off, it goes on with the days that are missing when it is run again.
+    """
+    from store.database.export import EXPORTED, ExportRange, export
+
+    known = {table.name for table in EXPORTED}
+    for name in tables:
+        if name not in known:
+            raise Failure(f"--table {name}: expected one of {', '.join(sorted(known))}")
+    days = ExportRange(*(_day(f"--{name}", ends[name]) for name in ("since", "until")))
+    engine = open_store(url)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        written = export(engine, folder, tables or None, days, force)
+    except OSError as error:
+        raise Failure(f"cannot write to {folder}: {error.strerror or error}") from error
+    except SQLAlchemyError as error:
+        raise Failure(f"cannot read {shown(url)}: {said(error)}; run it again, it goes on where it was") from error
+    finally:
+        engine.dispose()
+    _print_counts(written, "rows", as_json)
+
+
+def _day(option: str, text: str | None) -> datetime | None:
+    """The midnight that a day begins with."""
+    if text is None:
+        return None
+    try:
+        moment = parse_time(text)
+    except RecordError as error:
+        raise Failure(f"{option} {text}: expected a day like 2025-03-01") from error
+    if moment.time() != time(0):
+        raise Failure(f"{option} {text}: expected a day like 2025-03-01")
+    return moment
+
+
+@db.command("status")
+@DB_OPTION
+@JSON_OPTION
+def status_command(url: str, as_json: bool) -> None:
+    """How large the database is, what it holds, and who leads."""
+    engine = open_store(url)
+    try:
+        with engine.connect() as connection:
+            status = store_status(connection)
+    finally:
+        engine.dispose()
+    if as_json:
+        print_json(status)
+        return
+    columns = ("table", "rows", "bytes", "partitions", "oldest", "newest")
+    print_table([_shown(row) for row in status["tables"]], columns)
+    waiting, lead = status["intake"], status["leases"]
+    click.echo(f"\nrevision {status['revision']}, {status['bytes']} bytes")
+    click.echo(
+        f"{waiting['events']} events wait to be counted in incidents, {waiting['set_aside']} batches are set aside"
+    )
+    for lease in lead:
+        click.echo(f"lease {lease['name']}: {lease['holder']}" + ("" if lease["is_held"] else " (lapsed)"))
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    rows = f"about {row['rows']}" if row["is_estimate"] else row["rows"]
+    ends = {name: None if row[name] is None else format_time(row[name]) for name in ("oldest", "newest")}
+    return {**row, "rows": rows, **ends}
+
+
+def _print_counts(counts: Mapping[str, int], word: str, as_json: bool) -> None:
+    if as_json:
+        print_json(counts)
+    else:
+        print_table([{"table": table, word: count} for table, count in counts.items()], ("table", word))

@@ -1,0 +1,181 @@
+"""`foreshock demo`: the whole product on this machine, embedded, with a replayed cluster."""
+
+import os
+import signal
+import socket
+import tempfile
+import time
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, timedelta
+from pathlib import Path
+from types import FrameType
+from typing import TypeVar
+
+import click
+import sqlalchemy as sa
+
+from cli.commands.ingest import ingest_archive
+from cli.console.errors import Failure
+from cli.console.store import open_store
+from cli.processes.children import Children, free_port
+from cli.replay.clock import ReplayClock, real_clock
+from cli.replay.exporter import Feeder, Stretch, choose_stretch, exporter, feeder
+from predictor.dataset.folds import NoDataError
+from predictor.live.scoring import score_nodes
+from predictor.live.training import train
+from predictor.model.forest import ModelError
+from simulator.output.archive import write_archive
+from simulator.simulation import SimulatedCluster, simulate
+from simulator.site import SimulationSettings
+from store.events.event_pages import newest_time
+
+_TICK_S = 0.2
+# Hours of the replay go by in seconds: the sidecar scrapes and sends, the server scores and decides, as often.
+_TURN_S = 2.0
+_SILENT_SCRAPES = 10
+# 0.8-20 unplanned failures per 1000 node-days are published; a small cluster needs many to show any.
+_RATE_PER_1000_NODE_DAYS = 12.0
+# One that ends is noticed at once: this bounds one that hangs, and a busy machine takes a minute to start each.
+_PATIENCE_S = 300.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSettings:
+    """What the command line chose."""
+
+    nodes: int
+    days: int
+    seed: int
+    speed: float
+    db: str | None
+    port: int
+    dashboard_port: int
+    browser: bool
+
+
+@click.command()
+@click.option("--nodes", default=64, show_default=True, type=click.IntRange(8, 2000), help="Nodes of the cluster.")
+@click.option("--days", default=60, show_default=True, type=click.IntRange(20, 365), help="Days that are simulated.")
+@click.option("--seed", default=9, show_default=True, type=int, help="Another seed is another cluster.")
+@click.option(
+    "--speed", default=600.0, show_default=True, type=click.FloatRange(0.1, 86_400), help="Replayed seconds a second."
+)
+@click.option("--db", help="Database, empty: sqlite:///PATH or postgresql+psycopg://... [default: a temporary file]")
+@click.option("--port", default=10870, show_default=True, help="Port of the API; another if it is taken, 0 for any.")
+@click.option("--dashboard-port", default=8501, show_default=True, help="Port of the dashboard; likewise.")
+@click.option("--browser/--no-browser", default=True, help="Open the dashboard in a browser.")
+def demo(**options: object) -> None:
+    """Show the whole product: a simulated cluster, replayed live through a real sidecar and API."""
+    settings = DemoSettings(**options)  # type: ignore[arg-type]  # click has converted each by its type
+    # The simulated logs are written in UTC; formats without a zone are read in this process's.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    with _stopping(), tempfile.TemporaryDirectory(prefix="foreshock-demo-") as directory:
+        _run(settings, Path(directory))
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    """Ctrl-C and SIGTERM leave the command quietly, through every context that it holds.
+
+    The first one is enough: a second must not break off the stopping of what runs.
+    """
+    signals = (signal.SIGINT, signal.SIGTERM)
+
+    def leave(_signal: int, _frame: FrameType | None) -> None:
+        for number in signals:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    previous = {number: signal.signal(number, leave) for number in signals}
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("stopped", err=True)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _run(settings: DemoSettings, directory: Path) -> None:
+    url = settings.db or f"sqlite:///{directory / 'foreshock.db'}"
+    engine = open_store(url, create=True)
+    try:
+        with engine.connect() as connection:
+            if newest_time(connection) is not None:
+                raise Failure(f"{url} holds data already: name an empty database, or leave --db out")
+        cluster, stretch = _history(settings, engine, directory)
+    finally:
+        engine.dispose()
+    clock = ReplayClock(stretch.start, stretch.end, epoch=real_clock(), speed=settings.speed)
+    feed = feeder(cluster, stretch, directory / "logs")
+    with Children(directory) as children, exporter(cluster, clock) as page:
+        _start(settings, url, clock, [*feed.sources(), f"scrape:{page}"], children)
+        _replay(feed, clock, children)
+
+
+def _history(settings: DemoSettings, engine: sa.Engine, directory: Path) -> tuple[SimulatedCluster, Stretch]:
+    """Simulate, load what lies before the replayed stretch, learn from it and score the nodes."""
+    midnight = real_clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    start = midnight - timedelta(days=settings.days)
+    chosen = SimulationSettings(settings.nodes, settings.days, settings.seed, start, _RATE_PER_1000_NODE_DAYS)
+    cluster = _step(f"simulating {settings.nodes} nodes over {settings.days} days", lambda: simulate(chosen))
+    stretch = choose_stretch(cluster)
+    archive = directory / "archive"
+    _step("writing its logs", lambda: write_archive(cluster, archive, until=stretch.start))
+    workers = os.cpu_count() or 1
+    _step("loading them", lambda: ingest_archive(engine, archive, workers=workers, received=stretch.start))
+    try:
+        _step("training on them", lambda: train(engine, until=stretch.start))
+        _step("scoring the nodes", lambda: score_nodes(engine, stretch.start))
+    except (ModelError, NoDataError) as error:
+        click.echo(f"not done: {error}; the demo goes on without scores", err=True)
+    return cluster, stretch
+
+
+def _step(words: str, work: Callable[[], T]) -> T:
+    began = time.monotonic()
+    click.echo(f"{words} ... ", nl=False, err=True)
+    result = work()
+    click.echo(f"{time.monotonic() - began:.1f} s", err=True)
+    return result
+
+
+def _start(settings: DemoSettings, url: str, clock: ReplayClock, sources: list[str], children: Children) -> None:
+    """Start API, dashboard and sidecar, and say where they are once they answer."""
+    port, dashboard_port = free_port(settings.port), free_port(settings.dashboard_port)
+    api, page = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{dashboard_port}"
+    pace = {f"FORESHOCK_INTERVALS__{loop}_S": str(_TURN_S) for loop in ("SCORE", "POLICY")}
+    # Between two scrapes much replayed time goes by: that is no silence.
+    pace["FORESHOCK_SILENT_AFTER_S"] = str(max(900.0, _SILENT_SCRAPES * _TURN_S * clock.speed))
+    children.start("API", ["serve", "--db", url, "--port", str(port), "--replay-clock", str(clock)], pace)
+    children.start("dashboard", ["dashboard", "--server", api, "--port", str(dashboard_port)])
+    children.wait_for(f"{api}/livez", _PATIENCE_S)
+    click.echo(f"API {api}")
+    follow = [argument for source in ["kmsg", *sources] for argument in ("--source", source)]
+    spool = ["--spool", str(children.directory / "spool"), "--port", "0", "--scrape-interval", str(_TURN_S)]
+    node = ["--node", socket.gethostname()]
+    often = {"FORESHOCK_ROLLUP_INTERVAL_S": str(_TURN_S)}
+    children.start("sidecar", ["sidecar", "--server", api, *node, *follow, *spool], often)
+    children.wait_for(f"{page}/_stcore/health", _PATIENCE_S)
+    click.echo(f"Dashboard {page}")
+    if settings.browser and os.isatty(1):
+        webbrowser.open(page)
+
+
+def _replay(feed: Feeder, clock: ReplayClock, children: Children) -> None:
+    """Let the logs grow until somebody stops us."""
+    over = False
+    while True:
+        moment = clock()
+        feed.feed(moment)
+        children.check()
+        if not over and moment >= clock.end:
+            over = True
+            click.echo("the replay is over; everything stays up until Ctrl-C", err=True)
+        time.sleep(_TICK_S)

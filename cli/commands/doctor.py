@@ -1,0 +1,138 @@
+"""`foreshock doctor`: checks this installation and says what is wrong, and what to do about it."""
+
+import http.client
+import os
+import shutil
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from cli.console.errors import CheckFailed
+from cli.console.output import JSON_OPTION, print_json, print_table
+from store.records import fault_catalog
+
+_EXTRAS = {
+    "server": ("alembic", "fastapi", "pandas", "psycopg", "pyarrow", "scikit-learn", "sqlalchemy", "uvicorn"),
+    "dashboard": ("plotly", "streamlit"),
+}
+_MIN_FREE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding: `ok`, `absent` (not here, and that may be meant), or `wrong`."""
+
+    check: str
+    result: Literal["ok", "absent", "wrong"]
+    detail: str
+
+
+def installation() -> Iterator[Check]:
+    """Python, the packages of each extra, the shipped tables."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Check("python", "ok" if sys.version_info >= (3, 11) else "wrong", f"{version}, 3.11 or newer is needed")
+    for extra, packages in _EXTRAS.items():
+        missing = [name for name in packages if not _version(name)]
+        if missing:
+            yield Check(
+                f"extra {extra}",
+                "absent",
+                f"without {', '.join(missing)}: install foreshock[{extra}] where it is needed",
+            )
+        else:
+            yield Check(f"extra {extra}", "ok", ", ".join(f"{name} {_version(name)}" for name in packages))
+    known = fault_catalog.xid(79), fault_catalog.sxid(24007), fault_catalog.nvlink5()
+    yield Check("fault catalogues", "ok" if all(known) else "wrong", "Xid, SXid and NVLink 5 tables are readable")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def sources() -> Iterator[Check]:
+    """What the sidecar could read on this host."""
+    if os.access("/dev/kmsg", os.R_OK):
+        yield Check("kernel log", "ok", "/dev/kmsg is readable")
+    else:
+        remedy = "run the sidecar with CAP_SYSLOG, or use --source journal as a member of systemd-journal"
+        yield Check("kernel log", "absent", f"/dev/kmsg is not readable: {remedy}")
+    ports = sorted(str(path) for path in Path("/sys/class/infiniband").glob("*/ports/*"))
+    yield Check("infiniband", "ok" if ports else "absent", ", ".join(ports) or "no port under /sys/class/infiniband")
+    free = shutil.disk_usage(Path.cwd()).free
+    enough = free >= _MIN_FREE_BYTES
+    yield Check("disk", "ok" if enough else "wrong", f"{free / (1 << 30):.1f} GiB free here, 1 GiB is the least")
+
+
+def database(url: str) -> Check:
+    """Whether the database answers and its schema is this program's."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from store.database.connections import DatabaseError, newest_revision, open_database, revision
+
+    try:
+        at = revision(open_database(url))
+    except (DatabaseError, SQLAlchemyError) as error:
+        return Check("database", "wrong", str(error).splitlines()[0])
+    if at != newest_revision():
+        return Check("database", "wrong", f"schema {at}: run `foreshock db migrate --db {url}`")
+    return Check("database", "ok", f"schema {at}")
+
+
+def models(url: str) -> Check:
+    """Whether there is a model, and whether it can be trusted."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from store.database.connections import DatabaseError, open_database
+    from store.models.registry import model_trouble
+
+    try:
+        with open_database(url).connect() as connection:
+            trouble = model_trouble(connection)
+    except (DatabaseError, SQLAlchemyError) as error:
+        return Check("models", "wrong", str(error).splitlines()[0])
+    if trouble is None:
+        return Check("models", "ok", "they look as when they were trained")
+    return Check("models", "absent" if trouble.startswith("none yet") else "wrong", trouble)
+
+
+def server(url: str) -> Check:
+    """Whether the API is ready."""
+    ready = f"{url.rstrip('/')}/readyz"
+    if not ready.startswith(("http://", "https://")):
+        return Check("server", "wrong", f"{url!r} is no address: write http://HOST:PORT")
+    try:
+        with urllib.request.urlopen(ready, timeout=5.0) as answer:  # noqa: S310  # the scheme is checked above
+            return Check("server", "ok", f"{ready} says {answer.status}")
+    except (OSError, http.client.HTTPException) as error:
+        return Check("server", "wrong", f"{ready}: {error}; is `foreshock serve` running there?")
+
+
+@click.command()
+@click.option("--db", "db_url", help="Also check this database.")
+@click.option("--server", "server_url", help="Also check this API.")
+@JSON_OPTION
+def doctor(db_url: str | None, server_url: str | None, as_json: bool) -> None:
+    """Check this installation and say what is wrong. Exit 3 if anything is."""
+    found = [*installation(), *sources()]
+    asked: list[tuple[Callable[[str], Check], str | None]] = [
+        (database, db_url),
+        (models, db_url),
+        (server, server_url),
+    ]
+    found += [check(url) for check, url in asked if url is not None]
+    rows = [asdict(check) for check in found]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(rows, ("check", "result", "detail"))
+    if wrong := [check.check for check in found if check.result == "wrong"]:
+        raise CheckFailed(f"not in order: {', '.join(wrong)}; see the table above")

@@ -1,0 +1,303 @@
+"""`foreshock goodput`: where the hours went: run by run, by cause, for the whole cluster, or as a report to hand on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import sqlalchemy as sa
+
+from cli.console.errors import Failure
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, span
+from cli.console.store import open_store
+from cli.replay.clock import real_clock
+from goodput.cluster.account import PeriodError, cluster_json, fresh_runs, period
+from goodput.cluster.losses import group_json, losses_of, total_json
+from goodput.cluster.report import report_html
+from goodput.formulas.shape import Shape, ShapeError, parse_shape
+from goodput.ledger import Ledger
+from goodput.reading.ledgers import no_such_run, read_ledgers
+from goodput.stored.refresh import read_all, refresh
+from goodput.timeline import from_ms
+from predictor.history.store_reader import data_span
+from store.records.event import RecordError, parse_time
+from store.runs.losses import LOSS_KEYS, Loss, LossKey, grouped
+
+# What `foreshock goodput` shows beside the runs' ledgers: losses by cause, the cluster's levels, the report.
+
+# The levels and what lies between them, as they are read from top to bottom.
+_LEVELS = ("existing", "out_planned", "out_unplanned", "schedulable", "idle", "allocated", "running", "productive")
+_LEVEL_WORDS = {
+    "existing": "existing: nodes in service",
+    "out_planned": "  - out, planned",
+    "out_unplanned": "  - out, unplanned",
+    "schedulable": "schedulable",
+    "idle": "  - idle: no job",
+    "allocated": "allocated: held by jobs",
+    "running": "running: in the training loop",
+    "productive": "productive: iterations that count",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerOptions:
+    """The command's options, read."""
+
+    run: str | None
+    by: LossKey | None
+    cluster: bool
+    html: Path | None
+    since: datetime | None
+    until: datetime | None
+    limit: int
+    shapes: Mapping[str, Shape]
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> "LedgerOptions":
+        """Out of what was typed.
+
+        Raises:
+            Failure: a time or a shape cannot be read, or two views are asked for at once.
+        """
+        if sum((given["by"] is not None, given["cluster"], given["html"] is not None)) > 1:
+            raise Failure("--by, --cluster and --html are three views: ask for one at a time")
+        if given["since"] is not None and not (given["by"] or given["cluster"] or given["html"]):
+            raise Failure("--since goes with --by, --cluster or --html: a run's ledger is of the whole run")
+        return cls(
+            run=given["run"],
+            by=given["by"],
+            cluster=given["cluster"],
+            html=None if given["html"] is None else Path(given["html"]),
+            since=_moment(given["since"], "--since"),
+            until=_moment(given["until"], "--until"),
+            limit=given["limit"],
+            shapes=dict(_shape(text) for text in given["shapes"]),
+        )
+
+
+def _moment(text: str | None, option: str) -> datetime | None:
+    try:
+        return None if text is None else parse_time(text)
+    except RecordError as error:
+        raise Failure(f"{option}: {error}") from error
+
+
+def _shape(text: str) -> tuple[str, Shape]:
+    name, _, figures = text.rpartition(":")
+    try:
+        return name or "*", parse_shape(figures)
+    except ShapeError as error:
+        raise Failure(f"--shape: {error}") from error
+
+
+def within(losses: Sequence[Loss], since: datetime | None, until: datetime | None) -> list[Loss]:
+    """The interruptions of [since, until)."""
+    return [x for x in losses if (since is None or x.time >= since) and (until is None or x.time < until)]
+
+
+def print_by(
+    connection: sa.Connection, ledgers: Sequence[Ledger], by: LossKey, asked: LedgerOptions, as_json: bool
+) -> None:
+    """What interruptions cost by what they are put down to, the costliest first; the total is of all of them."""
+    every = [loss for ledger in ledgers for loss in losses_of(connection, ledger)]
+    groups = grouped(within(every, asked.since, asked.until), by)
+    rows = [group_json(group, by) for group in groups[: asked.limit]]
+    total = total_json(groups)
+    if as_json:
+        print_json({"by": by, "total": total, "items": rows})
+        return
+    if not rows:
+        click.echo("no interruption in that time")
+        return
+    hours = total["lost_gpu_hours"]
+    click.echo(
+        f"{total['interruptions']} interruptions cost {span(total['lost_s'])} of wall time"
+        + ("" if hours is None else f", {hours:,.1f} GPU-hours")
+    )
+    print_table([_by_row(row, by, total) for row in rows], [by, "gpu_hours", "share", "time", "stops"])
+    if len(groups) > len(rows):
+        click.echo(f"and {len(groups) - len(rows)} more: --limit")
+
+
+def _by_row(row: Mapping[str, Any], by: LossKey, total: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        by: row["name"],
+        "gpu_hours": None if row["lost_gpu_hours"] is None else f"{row['lost_gpu_hours']:,.1f}",
+        "share": f"{row['lost_s'] / total['lost_s']:.1%}" if total["lost_s"] else None,
+        "time": span(row["lost_s"]),
+        "stops": row["interruptions"],
+    }
+
+
+def window_of(connection: sa.Connection, ledgers: Sequence[Ledger], asked: LedgerOptions) -> tuple[datetime, datetime]:
+    """The period asked for, as of the newest record.
+
+    Raises:
+        Failure: it is empty or too long.
+    """
+    ends = [from_ms(ledger.end_ms) for ledger in ledgers if ledger.dated]
+    known = data_span(connection)
+    now = max([*ends, *([] if known is None else [known[1]])], default=None)
+    if now is None:
+        raise Failure("no run has a date: there is no period to account")
+    try:
+        return period(asked.since, asked.until, now)
+    except PeriodError as error:
+        raise Failure(f"--since, --until: {error}") from error
+
+
+def print_cluster(connection: sa.Connection, ledgers: Sequence[Ledger], asked: LedgerOptions, as_json: bool) -> None:
+    """The cluster's GPU-hours, level by level."""
+    window = window_of(connection, ledgers, asked)
+    told = cluster_json(connection, window, fresh_runs(connection, ledgers, window, asked.shapes))
+    if as_json:
+        print_json(told)
+        return
+    click.echo(f"the cluster from {told['since'][:16]}Z to {told['until'][:16]}Z")
+    existing = told["gpu_hours"]["existing"]
+    print_table(
+        [
+            {
+                "level": _LEVEL_WORDS[name],
+                "gpu_hours": None if hours is None else f"{hours:,.1f}",
+                "share": None if hours is None or not existing else f"{hours / existing:.1%}",
+            }
+            for name in _LEVELS
+            for hours in (told["gpu_hours"][name],)
+        ],
+        ["level", "gpu_hours", "share"],
+    )
+    click.echo()
+    print_table(_ratio_rows(told), ["ratio", "value"])
+    for doubt in told["doubts"]:
+        click.echo(f"note: {doubt}")
+    for one in told["runs"]:
+        said = f"MFU {one['mfu']:.1%}" if one["mfu"] is not None else f"no MFU: {', '.join(one['missing'])} not known"
+        click.echo(f"{one['run']}: {said}")
+
+
+def _ratio_rows(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Google's factors and Meta's ratio, as percentages."""
+    ettr = told["ettr"]
+    rows = {
+        "scheduling goodput (allocated / existing)": _percent(told["scheduling_goodput"]),
+        "runtime goodput (productive / allocated)": _percent(told["runtime_goodput"]),
+        "program goodput (MFU)": _percent(told["program_goodput"]),
+        "ML productivity goodput (their product)": _percent(told["ml_productivity_goodput"]),
+        "ETTR (Meta)": None if ettr is None else " to ".join(sorted({f"{ettr[k]:.2%}" for k in ("least", "most")})),
+    }
+    return [{"ratio": name, "value": value} for name, value in rows.items()]
+
+
+def _percent(value: float | None) -> str | None:
+    return None if value is None else f"{value:.2%}"
+
+
+def write_report(connection: sa.Connection, ledgers: Sequence[Ledger], path: Path, asked: LedgerOptions) -> None:
+    """The report of the period as one HTML page.
+
+    Raises:
+        Failure: the file cannot be written.
+    """
+    window = window_of(connection, ledgers, asked)
+    text = report_html(connection, ledgers, window, asked.shapes)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"cannot write {path}: {error.strerror or error}") from error
+
+
+RUN_OPTION = click.option("--run", help="Only this training run.")
+
+
+@click.command()
+@DB_OPTION
+@RUN_OPTION
+@click.option("--by", type=click.Choice(LOSS_KEYS), help="What interruptions cost, by what they are put down to.")
+@click.option("--cluster", is_flag=True, help="The whole cluster's GPU-hours, from existing to productive.")
+@click.option("--html", metavar="OUT", help="Write a report of the period, with plots, to this file.")
+@click.option("--since", metavar="T", help="With --by, --cluster, --html: from this time (RFC 3339).")
+@click.option("--until", metavar="T", help="Account as of this time (RFC 3339): what came later is left out.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="With --by: so many rows.")
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="RUN:batch=B,layers=L,seq=S,hidden=H",
+    help="With --cluster, --html: the model of runs of this name (with * and ?), for their MFU.",
+)
+@JSON_OPTION
+def goodput(url: str, as_json: bool, **given: Any) -> None:
+    """Split each run's wall time into buckets that sum to it exactly, and price each interruption."""
+    asked = LedgerOptions.of(given)
+    engine = open_store(url)
+    if asked.until is None and not (asked.html or asked.by or asked.cluster):
+        _print_all(_stored(engine, asked.run), as_json)
+        return
+    with engine.begin() as connection:
+        ledgers = read_ledgers(connection, asked.run, asked.until)
+        if not ledgers:
+            raise Failure(no_such_run(connection, asked.run))
+        if asked.html is not None:
+            write_report(connection, ledgers, asked.html, asked)
+            return
+        if asked.by is not None:
+            print_by(connection, ledgers, asked.by, asked, as_json)
+            return
+        if asked.cluster:
+            print_cluster(connection, ledgers, asked, as_json)
+            return
+    _print_all([(ledger.to_json(), ledger.attempts) for ledger in ledgers], as_json)
+
+
+def _stored(engine: sa.Engine, run: str | None) -> list[tuple[Mapping[str, Any], int]]:
+    """The stored accounts, those that are behind made again; with how many attempts each has."""
+    told = refresh(engine, real_clock(), run)
+    if told.reason is not None:
+        click.echo(f"the ledgers were made, but not stored for the next time: {told.reason}", err=True)
+    found = [(one.content["account"], int(one.content["attempts"])) for one in read_all(engine, told, run)]
+    if not found:
+        with engine.connect() as connection:
+            raise Failure(no_such_run(connection, run))
+    return found
+
+
+def _print_all(ledgers: Sequence[tuple[Mapping[str, Any], int]], as_json: bool) -> None:
+    if as_json:
+        print_json([told for told, _attempts in ledgers])
+        return
+    for i, (told, attempts) in enumerate(ledgers):
+        if i:
+            click.echo()
+        _print_ledger(told, attempts)
+
+
+def _print_ledger(told: Mapping[str, Any], attempts: int) -> None:
+    """One run for people: its span, its buckets, its interruptions."""
+    share = "unknown" if told["goodput"] is None else f"{told['goodput']:.2%}"
+    when = "no date known" if told["start"] is None else f"{told['start']} to {told['end']}"
+    click.echo(f"{told['run']}: goodput {share} of {span(told['wall_s'])} ({when})")
+    click.echo(f"{told['nodes'] or '?'} nodes, {told['gpus'] or '?'} GPUs, {attempts} attempts")
+    wall = told["wall_s"] or 1
+    shares = [
+        {"bucket": bucket, "time": span(seconds), "share": f"{seconds / wall:.2%}"}
+        for bucket, seconds in told["buckets"].items()
+        if seconds
+    ]
+    print_table(shares, ["bucket", "time", "share"])
+    if told["interruptions"]:
+        click.echo()
+        print_table([_interruption_row(one) for one in told["interruptions"]], ["time", "cause", "culprit", "lost"])
+
+
+def _interruption_row(told: Mapping[str, Any]) -> dict[str, Any]:
+    culprit = told["culprit"]
+    name = None
+    if culprit is not None:
+        port = None if culprit["port"] is None else f"port {culprit['port']}"
+        code = culprit["kind"] if culprit["code"] is None else f"{culprit['kind']} {culprit['code']}"
+        where = culprit["pci"] or culprit["uuid"] or culprit["index"]
+        name = " ".join(str(x) for x in (culprit["node"], culprit["type"], where, port, f"({code})") if x is not None)
+    return {"time": told["time"][:19] + "Z", "cause": told["cause"], "culprit": name, "lost": span(told["lost_s"])}

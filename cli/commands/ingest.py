@@ -1,0 +1,243 @@
+"""`foreshock ingest`: a cluster archive into the database, in parallel, resumable, idempotent."""
+
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import sqlalchemy as sa
+
+from cli.archive.parts import Digest, FileRecords, FileTask, digest, in_order, take
+from cli.archive.writer import IngestTally, Writer
+from cli.commands.rules import RULES_OPTION, open_rules
+from cli.console.errors import Failure
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.console.store import open_store
+from collectors.files.archive import ArchiveError, context_of, find_parts, newest_moment
+from parsers.site_rules.rules import NO_RULES, SiteRules
+from store.events.append import IngestedFile, read_ingested
+
+# Below this, starting other processes takes longer than reading in this one.
+WORTH_WORKERS_BYTES = 16_000_000
+# Files before a new telemetry file that are read again for their last counter values and absent GPUs.
+CARRY_FILES = 8
+_MOST_TOLD = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveOptions:
+    """What an archive does not say of itself: the year of timestamps without one, and how the site reads its faults.
+
+    Without a year it is taken from the archive's own dates.
+    """
+
+    year: int | None = None
+    rules: SiteRules = NO_RULES
+
+
+@dataclass(frozen=True, slots=True)
+class FileProblem:
+    """A file that could not be read to its end (`broken`), or of which lines were skipped."""
+
+    file: str
+    detail: str
+    broken: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What an ingest did. `parts` is by the names of an archive's parts, `counters` the events of telemetry."""
+
+    parts: dict[str, IngestTally]
+    troubles: tuple[FileProblem, ...]
+    incidents: int
+    wall_s: float
+
+    def total(self) -> IngestTally:
+        """All parts together."""
+        sums = {name: sum(asdict(tally)[name] for tally in self.parts.values()) for name in asdict(IngestTally())}
+        return IngestTally(**sums)
+
+
+def ingest_archive(
+    engine: sa.Engine,
+    archive: Path,
+    told: ArchiveOptions | None = None,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+    received: datetime | None = None,
+) -> Summary:
+    """Load an archive into a migrated database.
+
+    Args:
+        told: what the archive does not say of itself.
+        workers: processes that read; 1 reads in this one.
+        progress: told of bytes done of bytes in all.
+        received: when the archive was taken in; None is now. A replay says when it would have been.
+
+    Raises:
+        ArchiveError: the folder is no archive.
+    """
+    started = time.monotonic()
+    parts = find_parts(archive)
+    writer = Writer(engine, now=received or datetime.now(UTC))
+    with engine.begin() as connection:
+        taken_before = read_ingested(connection)
+    troubles: list[FileProblem] = []
+    worth = sum(part.size for part in parts) >= WORTH_WORKERS_BYTES
+    with _executor(workers if worth else 1) as executor:
+        digests = list(in_order(executor, digest, parts))
+        tasks = _plan(digests, taken_before, newest_moment(parts), told or ArchiveOptions())
+        _count_known(writer, digests, taken_before)
+        done, whole = 0, sum(task.digest.part.size for task in tasks)
+        for taken in in_order(executor, take, tasks):
+            writer.write(taken)
+            troubles += _troubles(taken)
+            done += taken.task.digest.part.size
+            if progress is not None:
+                progress(done, whole)
+    troubles += [FileProblem(d.part.relative, d.broken, broken=True) for d in digests if d.broken is not None]
+    for unread in (d for d in digests if d.broken is not None):
+        writer.tally(unread.part.name).broken += 1
+    incidents = writer.make_incidents()
+    return Summary(writer.tallies, tuple(troubles), incidents, time.monotonic() - started)
+
+
+@contextmanager
+def _executor(workers: int) -> Iterator[Executor | None]:
+    if workers <= 1:
+        yield None
+        return
+    # Spawned, not forked: the parent holds database connections and threads.
+    executor = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _plan(
+    digests: Sequence[Digest], known: dict[tuple[str, str], IngestedFile], newest: datetime | None, told: ArchiveOptions
+) -> list[FileTask]:
+    """The files to read: new ones, telemetry in order of time, with the few before each that it follows on."""
+    readable = [d for d in digests if d.broken is None]
+    plain = [d for d in readable if d.part.name != "telemetry"]
+    telemetry = sorted(
+        (d for d in readable if d.part.name == "telemetry"), key=lambda d: (d.begins_us, d.part.relative)
+    )
+    new = [d for d in plain if (d.part.relative, d.sha256) not in known]
+    # Jobs first: an incident tells how many nodes the job on its node had.
+    new.sort(key=lambda d: d.part.name not in ("nodes", "topology", "jobs"))
+    tasks = [FileTask(d, context_of(d.part, newest, told.year), rules=told.rules) for d in new]
+    fresh = [(d.part.relative, d.sha256) not in known for d in telemetry]
+    for place, item in enumerate(telemetry):
+        if any(fresh[place : place + 1 + CARRY_FILES]):
+            tasks.append(FileTask(item, context_of(item.part, newest, told.year), only_carry=not fresh[place]))
+    return tasks
+
+
+def _count_known(writer: Writer, digests: Sequence[Digest], known: dict[tuple[str, str], IngestedFile]) -> None:
+    for item in digests:
+        before = known.get((item.part.relative, item.sha256))
+        if before is not None:
+            tally = writer.tally(item.part.name)
+            tally.files += 1
+            tally.records += before.records
+            tally.known += before.records
+            tally.skipped += before.skipped
+
+
+def _troubles(taken: FileRecords) -> Iterator[FileProblem]:
+    file, records = taken.task.digest.part.relative, taken.records
+    if records.broken is not None:
+        yield FileProblem(file, records.broken, broken=True)
+    if records.skipped and not taken.task.only_carry:
+        yield FileProblem(file, f"{records.skipped} skipped, the first: {records.first_skip}", broken=False)
+
+
+@click.command()
+@click.argument("archive", type=click.Path(path_type=Path))
+@DB_OPTION
+@click.option(
+    "--year", type=click.IntRange(1970, 2200), help="Year of opensm's timestamps [default: the archive's own]."
+)
+@click.option("--workers", type=click.IntRange(1, 256), help="Processes that read [default: one a core].")
+@RULES_OPTION
+@JSON_OPTION
+def ingest(archive: Path, url: str, workers: int | None, as_json: bool, **told: Any) -> None:
+    """Load a cluster archive: a folder of nodes.csv, kernel/, fabric/, telemetry/, training/, jobs.csv, outages.csv.
+
+    A file that was taken before is passed over, so that an ingest that was broken off goes on where it was.
+    """
+    try:
+        find_parts(archive)
+        engine = open_store(url, create=True)
+        with _bar() as progress:
+            summary = ingest_archive(
+                engine, archive, _archive_options(**told), workers or len(os.sched_getaffinity(0)), progress
+            )
+    except ArchiveError as error:
+        raise Failure(str(error)) from error
+    _tell(summary.troubles)
+    if as_json:
+        print_json(_as_json(archive, summary))
+    else:
+        _print(summary)
+
+
+def _archive_options(year: int | None, rules_path: Path | None) -> ArchiveOptions:
+    source = open_rules(rules_path)
+    return ArchiveOptions(year) if source is None else ArchiveOptions(year, source())
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar on a terminal, nothing elsewhere."""
+    stream = sys.stderr
+    if not stream.isatty():
+        yield None
+        return
+    with click.progressbar(length=1, label="Reading the archive", file=stream) as bar:
+
+        def progress(done: int, whole: int) -> None:
+            bar.length = max(whole, 1)
+            bar.update(done - bar.pos)
+
+        yield progress
+
+
+def _tell(troubles: Sequence[FileProblem]) -> None:
+    """Each broken file and each with skipped lines, on stderr."""
+    for trouble in troubles[:_MOST_TOLD]:
+        click.echo(f"{'Broken' if trouble.broken else 'Skipped'}: {trouble.file}: {trouble.detail}", err=True)
+    if len(troubles) > _MOST_TOLD:
+        click.echo(f"... and {len(troubles) - _MOST_TOLD} files more: --json lists them all", err=True)
+
+
+def _as_json(archive: Path, summary: Summary) -> dict[str, Any]:
+    return {
+        "archive": str(archive),
+        "parts": [{"part": name, **asdict(tally)} for name, tally in summary.parts.items()],
+        "total": asdict(summary.total()),
+        "troubles": [asdict(trouble) for trouble in summary.troubles],
+        "incidents": summary.incidents,
+        "wall_s": round(summary.wall_s, 3),
+    }
+
+
+def _print(summary: Summary) -> None:
+    rows = [{"part": name, **asdict(tally)} for name, tally in summary.parts.items()]
+    print_table(rows, ("part", "files", "broken", "records", "new", "known", "skipped"))
+    total = summary.total()
+    click.echo(
+        f"{total.records} records ({total.new} new, {total.known} known, {total.skipped} skipped) "
+        f"of {total.files} files ({total.broken} broken); {summary.incidents} incidents; {summary.wall_s:.1f} s"
+    )

@@ -1,0 +1,90 @@
+"""`foreshock lemons`: which nodes should go to repair, and the table for their vendor."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from cli.console.errors import Failure
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.console.store import open_store
+from predictor.history.store_reader import data_span
+from predictor.repair.export import report_json, rma_csv, rma_rows, tickets, tickets_csv
+from predictor.repair.lemons import FALSE_SHARE, TIMES, Lemon, RepairList, repair_list
+from predictor.repair.records import WINDOW_D
+from store.records.event import RecordError, parse_time
+
+
+@click.command()
+@DB_OPTION
+@click.option("--at", metavar="T", help="As of this time, RFC 3339 (default: the newest record).")
+@click.option(
+    "--rma",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the parts for their vendor to this file, .csv or .json.",
+)
+@click.option(
+    "--tickets",
+    "ticket_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a ticket for each of these nodes, and for held ones that fail their test, to this file, .csv or .json.",
+)
+@JSON_OPTION
+def lemons(url: str, at: str | None, rma: Path | None, ticket_file: Path | None, as_json: bool) -> None:
+    """List the nodes that should go to repair: those that fail far more often than their fleet."""
+    try:
+        moment = None if at is None else parse_time(at)
+    except RecordError as error:
+        raise Failure(f"--at: {error}") from error
+    for option, path in (("--rma", rma), ("--tickets", ticket_file)):
+        if path is not None and path.suffix not in (".csv", ".json"):
+            raise Failure(f"{option} {path}: name a file that ends in .csv or .json")
+    with open_store(url).begin() as connection:
+        span = data_span(connection)
+        if span is None:
+            raise Failure("the database holds no records: run `foreshock ingest` first")
+        report = repair_list(connection, moment or span[1])
+        wanted = [] if ticket_file is None else tickets(connection, report)
+    if rma is not None:
+        _write(rma, rma_csv(report), rma_rows(report))
+    if ticket_file is not None:
+        _write(ticket_file, tickets_csv(wanted), wanted)
+    if as_json:
+        print_json(report_json(report))
+        return
+    _print(report)
+
+
+def _write(path: Path, table: str, rows: list[dict[str, Any]]) -> None:
+    text = table if path.suffix == ".csv" else orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode()
+    try:
+        path.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise Failure(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _print(report: RepairList) -> None:
+    if not report.items:
+        click.echo(f"no node of {report.nodes} stands out in the {WINDOW_D} days before {report.at:%Y-%m-%d %H:%M}Z")
+        return
+    click.echo(
+        f"{report.found} of {report.nodes} nodes for repair, as of {report.at:%Y-%m-%d %H:%M}Z: they fail at {TIMES:g} "
+        f"times the fleet's rate or more, but for at most {FALSE_SHARE:.0%} of the list"
+    )
+    print_table([_row(lemon) for lemon in report.items], ["node", "sure", "rate", "outages", "part", "next step"])
+    for lemon in report.items:
+        click.echo(f"\n{lemon.node}:")
+        for line in lemon.lines:
+            click.echo(f"  {line.text}")
+
+
+def _row(lemon: Lemon) -> dict[str, object]:
+    return {
+        "node": lemon.node,
+        "sure": f"{lemon.probability:.0%}",
+        "rate": f"{lemon.times_fleet:.0f}x",
+        "outages": lemon.signals["outages"],
+        "part": None if lemon.part is None else lemon.part.words,
+        "next step": lemon.next_step,
+    }

@@ -1,0 +1,53 @@
+"""`foreshock links`: which links will flap or die, learned from the fabric's past."""
+
+from datetime import datetime
+from typing import Any
+
+import click
+
+from cli.commands.predict import Moment
+from cli.console.errors import Failure
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.console.store import open_store
+from predictor.dataset.folds import NoDataError
+from predictor.history.store_reader import data_span
+from predictor.model.forest import ModelError
+from store.models.scores import LinkScore
+from store.records.event import format_time
+
+
+@click.command()
+@DB_OPTION
+@click.option("--at", type=Moment(), metavar="T", help="Score as of this time [default: the end of the data].")
+@click.option("--horizon-h", type=click.IntRange(1, 24 * 90), default=24, show_default=True, help="Hours ahead.")
+@click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="Links in the table.")
+@JSON_OPTION
+def links(url: str, at: datetime | None, horizon_h: int, top: int, as_json: bool) -> None:
+    """Learn from the past of all links, score each, with reasons, and save the scores."""
+    from predictor.links.scoring import score_links
+
+    engine = open_store(url)
+    with engine.connect() as connection:
+        span = data_span(connection)
+    if span is None:
+        raise Failure(f"{url} holds no data: run `foreshock ingest` first")
+    try:
+        found = score_links(engine, at or span[1], horizon_h)
+    except (NoDataError, ModelError) as error:
+        raise Failure(str(error)) from error
+    if as_json:
+        print_json([{**_wire(score), "why": found.why} for score in found.scores])
+        return
+    print_table([_row(score) for score in found.scores[:top]], ["link", "ends", "score", "reasons"])
+    click.echo(found.why)
+
+
+def _wire(score: LinkScore) -> dict[str, Any]:
+    reasons = [{"text": r.text, "contribution": r.contribution, "events": r.events} for r in score.reasons]
+    named = {"link": score.link, "ends": score.ends, "horizon_h": score.horizon_h, "time": format_time(score.time)}
+    return {**named, "score": score.score, "reasons": reasons, "model": score.model}
+
+
+def _row(score: LinkScore) -> dict[str, object]:
+    told = "; ".join(reason.text for reason in score.reasons[:-1]) or score.reasons[-1].text
+    return {"link": score.link, "ends": " - ".join(score.ends), "score": score.score, "reasons": told}

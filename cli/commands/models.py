@@ -1,0 +1,154 @@
+"""`foreshock models list|show|promote|retire|judge`: which model serves, which are on trial, and your word on it."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import sqlalchemy as sa
+
+from cli.commands.predict import Moment
+from cli.console.errors import Failure
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.console.store import open_store
+from cli.processes.workers import BACKGROUND_OPTION, give_way, user_name
+from predictor.live.trial_settings import TrialSettings
+from predictor.model.forest import ModelError
+from store.database.connections import writing
+from store.models.registry import MODEL_ROLES, RoleError, give_role, last_training, list_models, retire
+from store.records.event import format_time
+
+_COLUMNS = ("id", "horizon_h", "kind", "role", "trained_until", "average_precision", "drift", "why")
+_DAYS = click.FloatRange(min=0.0)
+
+
+@click.group()
+def models() -> None:
+    """Which models serve, which are on trial, and what they were made of."""
+
+
+@models.command("list")
+@DB_OPTION
+@click.option("--role", type=click.Choice(MODEL_ROLES), help="Of this role alone.")
+@JSON_OPTION
+def list_command(url: str, role: str | None, as_json: bool) -> None:
+    """List models: those that serve first, then those on trial, then the newest of the others."""
+    engine = open_store(url)
+    with engine.connect() as connection:
+        found, last = list_models(connection, role), last_training(connection)
+    engine.dispose()
+    if as_json:
+        print_json([_wire(model) for model in found])
+        return
+    if not found:
+        click.echo("no model yet: run `foreshock train`" if role is None else f"no model is {role}")
+        return
+    print_table([_row(model) for model in found], _COLUMNS)
+    if last is not None:
+        why = f": {last.detail['why']}" if last.detail.get("why") else ""
+        click.echo(f"\nthe server's last training, {format_time(last.time)}: {last.outcome}{why}")
+
+
+@models.command("show")
+@click.argument("ident", metavar="ID")
+@DB_OPTION
+@JSON_OPTION
+def show_command(ident: str, url: str, as_json: bool) -> None:
+    """All that is known of one model: its data, its code, its figures, its trial, its drift."""
+    engine = open_store(url)
+    with engine.connect() as connection:
+        found = list_models(connection, ident=ident)
+    engine.dispose()
+    if not found:
+        raise Failure(f"no model has the id {ident!r}: `foreshock models list` shows those there are")
+    shown = _wire(found[0])
+    if as_json:
+        print_json(shown)
+        return
+    for name, value in shown.items():
+        if isinstance(value, dict):
+            click.echo(f"{name}:")
+            for inner, one in value.items():
+                click.echo(f"  {inner}: {one}")
+        else:
+            click.echo(f"{name}: {value}")
+
+
+@models.command("promote")
+@click.argument("ident", metavar="ID")
+@DB_OPTION
+@click.option("--why", default="promoted by hand", show_default=True, help="For the audit.")
+def promote_command(ident: str, url: str, why: str) -> None:
+    """Have a model serve; the champion of its horizon is retired."""
+    _carry_out(url, lambda connection, now: give_role(connection, ident, "champion", why, user_name(), now))
+    click.echo(f"model {ident} is the champion")
+
+
+@models.command("retire")
+@click.argument("ident", metavar="ID")
+@DB_OPTION
+@click.option("--why", default="retired by hand", show_default=True, help="For the audit.")
+def retire_command(ident: str, url: str, why: str) -> None:
+    """Take a model out of use; a champion cannot be: promote another one."""
+    _carry_out(url, lambda connection, now: retire(connection, ident, why, user_name(), now))
+    click.echo(f"model {ident} is out of use")
+
+
+@models.command("judge")
+@DB_OPTION
+@click.option("--at", type=Moment(), metavar="T", help="As of this time [default: now].")
+@click.option("--every-h", type=_DAYS, default=TrialSettings().every_h, show_default=True, help="Hours a scoring.")
+@click.option("--least-days", type=_DAYS, default=TrialSettings().least_days, show_default=True)
+@click.option("--most-days", type=_DAYS, default=TrialSettings().most_days, show_default=True)
+@click.option("--least-outages", type=click.IntRange(0), default=TrialSettings().least_outages, show_default=True)
+@click.option("--sure", type=click.FloatRange(0.0, 1.0), default=TrialSettings().sure, show_default=True)
+@click.option("--keep-days", type=_DAYS, default=TrialSettings().keep_days, show_default=True)
+@click.option("--calibration-days", type=_DAYS, default=TrialSettings().calibration_days, show_default=True)
+@BACKGROUND_OPTION
+@JSON_OPTION
+def judge_command(url: str, at: datetime | None, background: int | None, as_json: bool, **chosen: Any) -> None:
+    """Have every model score beside the champion, and judge them by what came; the server does so by itself."""
+    from predictor.live.trial import judge, score_beside
+
+    if background is not None:
+        give_way(background)
+    settings, now = TrialSettings(**chosen), at or datetime.now(UTC)
+    engine = open_store(url)
+    try:
+        count = score_beside(engine, now, settings)
+        found = [{"model": one.model, "outcome": one.outcome, "why": one.why} for one in judge(engine, now, settings)]
+    except ModelError as error:
+        raise Failure(str(error)) from error
+    finally:
+        engine.dispose()
+    if as_json:
+        print_json({"scored": count, "verdicts": found})
+        return
+    click.echo(f"{count} models scored" if count else "no scoring is due")
+    if found:
+        print_table(found, ("model", "outcome", "why"))
+
+
+def _carry_out(url: str, change: Callable[[sa.Connection, datetime], None]) -> None:
+    engine = open_store(url)
+    try:
+        with writing(engine).begin() as connection:
+            change(connection, datetime.now(UTC))
+    except RoleError as error:
+        raise Failure(str(error)) from error
+    finally:
+        engine.dispose()
+
+
+def _wire(model: dict[str, Any]) -> dict[str, Any]:
+    times = {name: None if model[name] is None else format_time(model[name]) for name in _TIMES}
+    return {**model, **times}
+
+
+_TIMES = ("created", "trained_until", "since")
+
+
+def _row(model: dict[str, Any]) -> dict[str, Any]:
+    holdout = model["metrics"].get("holdout") or {}
+    drift = model["checks"].get("drift", {}).get("state")
+    return {**_wire(model), "average_precision": holdout.get("average_precision"), "drift": drift}

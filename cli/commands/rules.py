@@ -1,0 +1,95 @@
+"""`foreshock rules check`, `history`: how this site reads faults, tried before it is in force, and since when it is."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.console.errors import Failure
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from parsers.site_rules.rules import RulesError, RulesFile, RulesSource, SiteRules
+
+RULES_OPTION = click.option(
+    "--rules", "rules_path", type=click.Path(path_type=Path), help="YAML file: how this site reads faults."
+)
+_MOST_SHOWN = 100
+
+
+def open_rules(path: Path | None) -> RulesSource | None:
+    """The rules of a file, followed; None without one.
+
+    Raises:
+        Failure: it cannot be read, or does not hold.
+    """
+    try:
+        return None if path is None else RulesFile(path).current
+    except RulesError as error:
+        raise Failure(str(error)) from error
+
+
+@click.group()
+def rules() -> None:
+    """Try a site's rules, and see which were in force when."""
+
+
+@rules.command("check")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--db", "url", help="Also tell which events of this database the rules would judge otherwise.")
+@click.option("--days", type=click.IntRange(min=1), default=28, show_default=True, help="How far back to look.")
+@JSON_OPTION
+def check(file: Path, url: str | None, days: int, as_json: bool) -> None:
+    """Read a rules file as the server does, and tell what it changes; exit 2 where it does not hold."""
+    source = open_rules(file)
+    found = source() if source is not None else SiteRules()
+    changes = [] if url is None else _changes(found, url, days)
+    if as_json:
+        counts = {"faults": len(found.faults), "patterns": len(found.patterns)}
+        print_json({"file": str(file), "version": found.version, **counts, "changes": changes})
+        return
+    click.echo(f"{file} holds: version {found.version}, {len(found.faults)} faults, {len(found.patterns)} patterns")
+    if url is not None:
+        click.echo(f"events of the last {days} days that it judges otherwise: {sum(row['events'] for row in changes)}")
+        print_table(changes[:_MOST_SHOWN], ("kind", "code", "was", "becomes", "events"))
+
+
+def _changes(found: SiteRules, url: str, days: int) -> list[dict[str, Any]]:
+    """What the rules would have made of the events that are there, most frequent first."""
+    from cli.console.store import open_store  # only here: a node that has the sidecar alone can check its rules too
+    from store.events.event_pages import judgements_since
+
+    engine = open_store(url)
+    with engine.connect() as connection:
+        rows = judgements_since(connection, datetime.now(UTC) - timedelta(days=days))
+    engine.dispose()
+    counted: Counter[tuple[str, int | None, str, str]] = Counter()
+    for event, count in rows:
+        judged = found.judge(event)
+        if judged != event:
+            was, becomes = (f"{e.severity} {e.cause} {e.action}" for e in (event, judged))
+            counted[event.kind, event.code, was, becomes] += count
+    return [
+        {"kind": kind, "code": code, "was": was, "becomes": becomes, "events": count}
+        for (kind, code, was, becomes), count in counted.most_common()
+    ]
+
+
+@rules.command("history")
+@DB_OPTION
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="The newest so many.")
+@JSON_OPTION
+def history(url: str, limit: int, as_json: bool) -> None:
+    """Which rules came into force when, the newest first."""
+    from cli.console.store import open_store
+    from store.hints.policy_history import rules_page
+    from store.records.event import format_time
+
+    engine = open_store(url)
+    with engine.connect() as connection:
+        rows = [{**row, "time": format_time(row["time"])} for row in rules_page(connection, limit)]
+    engine.dispose()
+    if as_json:
+        print_json(rows)
+        return
+    print_table([{**row, "lines": len(row["text"].splitlines())} for row in rows], ("time", "version", "lines"))

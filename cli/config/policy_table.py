@@ -1,0 +1,128 @@
+"""A policy out of the keys and values of a file: every key and type checked, what went away read as what it became."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cli.config.fill import check_keys, convert, fill, mapping
+from cli.console.errors import Failure
+from schedulers.policy.settings import Policy, QuietHoursError, Validity, read_quiet_hours
+
+POLICY_KEYS = tuple(f.name for f in fields(Policy))
+# Keys of before, which a file may still have.
+FORMER_KEYS = ("healthy_s", "validity_s")
+FORM = 1
+_LOG = logging.getLogger("foreshock.policy")
+_NO_CORDON = (
+    "%s, thresholds, cordon: ignored, take it out: a score no longer cordons (a confirmed fault does, or two "
+    "detectors; docs/policy.md)"
+)
+
+
+def policy_of(table: Mapping[str, Any], place: str) -> Policy:
+    """The policy of a table, which may hold keys of other things too.
+
+    `thresholds.cordon` is ignored with a warning, not refused: a server that does not start after an upgrade leaves
+    its cluster unwatched, and without the key fewer nodes are held, not more.
+
+    Raises:
+        Failure: an unknown key, a value of the wrong type, or values that contradict each other; names place and key.
+    """
+    found = {key: table[key] for key in (*POLICY_KEYS, *FORMER_KEYS) if key in table}
+    _translate(found, place)
+    policy = fill(Policy, found, place)
+    if policy.version != FORM:
+        raise Failure(f"{place}, version: this program reads policies of form {FORM}, not {policy.version}")
+    _check_numbers(policy, place)
+    _check_release(policy, place)
+    _check_hours(policy, place)
+    return policy
+
+
+def check_policy_file(table: Mapping[str, Any], place: str) -> None:
+    """A file that holds a policy alone has no other keys, and says of which form it is.
+
+    Raises:
+        Failure: it does not.
+    """
+    check_keys(table, (*POLICY_KEYS, *FORMER_KEYS), place)
+    if "version" not in table:
+        raise Failure(f"{place}: no key 'version': begin the file with `version: {FORM}`")
+
+
+def read_yaml(file: Path) -> Mapping[str, Any]:
+    """The keys and values of a file.
+
+    Raises:
+        Failure: it cannot be read, or is no YAML; names file, and line where there is one.
+    """
+    try:
+        return mapping(yaml.safe_load(file.read_text(encoding="utf-8")), str(file))
+    except OSError as error:
+        raise Failure(f"cannot read {file}: {error.strerror}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise Failure(f"{file} is no YAML: {' '.join(str(error).split())}") from error
+
+
+def _translate(table: dict[str, Any], place: str) -> None:
+    """Former keys as what they became."""
+    if table.get("mode") == "auto":  # as it was called at first
+        table["mode"] = "act"
+    if isinstance(limits := table.get("thresholds"), dict) and "cordon" in limits:
+        table["thresholds"] = {key: found for key, found in limits.items() if key != "cordon"}
+        _LOG.warning(_NO_CORDON, place)
+    if "healthy_s" in table:
+        healthy_s = table.pop("healthy_s")
+        table["release"] = {"healthy_s": healthy_s, **mapping(table.get("release"), f"{place}, release")}
+    if "validity_s" in table:
+        lasts = convert(float, table.pop("validity_s"), f"{place}, validity_s")
+        each = {f.name: lasts for f in fields(Validity) if f.name != "job_s"}
+        table["validity"] = each | dict(mapping(table.get("validity"), f"{place}, validity"))
+
+
+def _check_numbers(policy: Policy, place: str) -> None:
+    limits = policy.thresholds
+    set_steps = [step for step in (limits.watch, limits.avoid, limits.checkpoint) if step is not None]
+    if not all(limits.watch <= step <= 1.0 for step in set_steps):
+        raise Failure(
+            f"{place}, thresholds: watch <= avoid <= 1 and watch <= checkpoint <= 1 must hold: they are probabilities"
+        )
+    if limits.release_ratio >= 1.0:
+        raise Failure(f"{place}, thresholds, release_ratio: must be under 1, or hints flap")
+    if policy.control.percent > 50.0:
+        raise Failure(f"{place}, control, percent: at most 50 % of the nodes may be left alone")
+    if policy.quorum > 1.0:
+        raise Failure(f"{place}, quorum: a share of the nodes, 0 to 1")
+    if policy.costs.averted > 1.0:
+        raise Failure(f"{place}, costs, averted: a share of the failures, 0 to 1")
+    for name in ("job_gpus", "node_gpus"):
+        if getattr(policy.costs, name) < 1:
+            raise Failure(f"{place}, costs, {name}: at least 1")
+    for field in fields(Validity):
+        if getattr(policy.validity, field.name) <= 0:
+            raise Failure(f"{place}, validity, {field.name}: a hint must be valid for a while")
+
+
+def _check_release(policy: Policy, place: str) -> None:
+    release = policy.release
+    for name in ("most_tries", "at_once"):
+        if getattr(release, name) < 1:
+            raise Failure(f"{place}, release, {name}: at least 1, or what is held stays so for ever")
+    if release.timeout_s <= 0:
+        raise Failure(f"{place}, release, timeout_s: a test needs a while")
+    if release.validate and not release.validate[0].strip():
+        raise Failure(f"{place}, release, validate: the first word is the command")
+
+
+def _check_hours(policy: Policy, place: str) -> None:
+    for text in policy.quiet_hours:
+        try:
+            read_quiet_hours(text)
+        except QuietHoursError as error:
+            raise Failure(f"{place}, quiet_hours: {error}") from error
+    if any(not pattern for pattern in policy.opt_out):
+        raise Failure(f"{place}, opt_out: an empty pattern fits no node: take it out")

@@ -1,0 +1,275 @@
+"""The server's configuration: defaults, overridden by a YAML file, overridden by the environment.
+
+Read once, but for the policy, which is followed (`cli/config/policy_source.py`): it may stand in the same file, or in
+its own.
+
+`deploy/foreshock.example.yaml` shows every key. A scalar key `budgets: {nodes: 8}` is `FORESHOCK_BUDGETS__NODES` in the
+environment; the secret `FORESHOCK_TOKEN` (a token with every scope) may lie in a file: `FORESHOCK_TOKEN_FILE`.
+"""
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+from urllib.parse import urlsplit
+
+import yaml
+
+from api.edge.auth import hash_token
+from api.server.settings import MOST_SLOTS, SCOPES, ApiSettings, RequestLimits, Token
+from cli.config.fill import check_keys, convert, fill, listed, mapping
+from cli.config.policy_source import PolicyFiles
+from cli.config.policy_table import FORMER_KEYS, POLICY_KEYS, check_policy_file, policy_of, read_yaml
+from cli.console.errors import Failure
+from goodput.formulas.shape import Shape
+from schedulers.policy.settings import Policy
+from schedulers.registry import ACTUATORS, SCHEDULERS, ActuatorSettings
+from schedulers.webhooks.signature import SecretError
+from schedulers.webhooks.webhook import Webhook, WebhookSettings
+from store.database.retention import MINIMUM, RetentionPeriods, too_short
+from store.records.hint import HINT_ACTIONS
+
+_PREFIX = "FORESHOCK_"
+_SERVER = (
+    *("intervals", "limits", "keep", "training", "trial"),
+    *("body_limit_bytes", "rules", "silent_after_s", "processes"),
+)
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_MIN_TOKEN = 16
+MOST_PROCESSES = 64
+
+
+def load_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings:
+    """The settings of a file (None: the defaults) and the environment.
+
+    Raises:
+        Failure: the file cannot be read, or holds an unknown key or a value that does not fit; names file and key.
+    """
+    place = "the defaults" if file is None else str(file)
+    table = _table(file)
+    _overlay(table, environ)
+    source = PolicyFiles(lambda: read_policy(file, environ)) if file is not None else None
+    policy = policy_of(table, place) if source is None else source.current()
+    hints = get_type_hints(ApiSettings)
+    server = {key: convert(hints[key], table[key], f"{place}, {key}") for key in _SERVER if key in table}
+    _check_limits(server.get("limits", RequestLimits()), place)
+    _check_keep(server.get("keep", RetentionPeriods()), place)
+    if not 1 <= server.get("processes", 1) <= MOST_PROCESSES:
+        raise Failure(f"{place}, processes: expected 1 to {MOST_PROCESSES}")
+    tokens = [_token(item, f"{place}, tokens[{i}]") for i, item in enumerate(listed(table.get("tokens"), place))]
+    tokens += _environment_token(environ)
+    receivers = [_receiver(item, f"{place}, schedulers[{i}]") for i, item in enumerate(_schedulers(table, place))]
+    webhooks = tuple(receiver for receiver in receivers if isinstance(receiver, WebhookSettings))
+    actuators = tuple(receiver for receiver in receivers if not isinstance(receiver, WebhookSettings))
+    _check_unique([token.name for token in tokens], f"{place}, tokens")
+    _check_unique([receiver.name for receiver in receivers], f"{place}, schedulers")
+    shapes = _shapes(table.get("shapes"), f"{place}, shapes")
+    given = ApiSettings(
+        policy=policy,
+        policy_source=source,
+        tokens=tuple(tokens),
+        webhooks=webhooks,
+        actuators=actuators,
+        shapes=shapes,
+    )
+    return replace(given, **server)
+
+
+def read_policy(file: Path | None, environ: Mapping[str, str]) -> tuple[Policy, list[Path]]:
+    """The policy of the server's file, or of the file that it names as `policy`, with what the environment says; and
+    the files that it stands in.
+
+    Raises:
+        Failure: a file cannot be read, the policy does not hold, or stands in both files; names file and key.
+    """
+    table, place = _table(file), "the defaults" if file is None else str(file)
+    files = [] if file is None else [file]
+    if (named := table.get("policy")) is not None:
+        own = Path(convert(str, named, f"{place}, policy"))
+        own = own if file is None else file.parent / own
+        twice = next((key for key in (*POLICY_KEYS, *FORMER_KEYS) if key in table), None)
+        if twice is not None:
+            raise Failure(f"{place}, {twice}: stands beside `policy: {named}`: move it into that file")
+        table, place = dict(read_yaml(own)), str(own)
+        files.append(own)
+        check_policy_file(table, place)
+    _overlay(table, environ)
+    return policy_of(table, place), files
+
+
+def _table(file: Path | None) -> dict[str, Any]:
+    """What stands in the server's file, with no key that is not known."""
+    table = dict(read_yaml(file)) if file is not None else {}
+    known = (*POLICY_KEYS, *FORMER_KEYS, *_SERVER, "policy", "tokens", "schedulers", "shapes")
+    check_keys(table, known, str(file))
+    return table
+
+
+def _shapes(value: Any, place: str) -> dict[str, Shape]:
+    """The shapes of runs' models by a pattern of the runs' names, each with all of its four figures."""
+    found = {name: fill(Shape, figures, f"{place}, {name}") for name, figures in mapping(value, place).items()}
+    for name, shape in found.items():
+        if 0 in (shape.batch, shape.layers, shape.seq, shape.hidden):
+            raise Failure(f"{place}, {name}: batch, layers, seq and hidden must be at least 1")
+    return found
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _overlay(table: dict[str, Any], environ: Mapping[str, str]) -> None:
+    """Set the scalar keys that the environment names."""
+    for path in _scalars():
+        variable = _PREFIX + "__".join(path).upper()
+        if variable in environ:
+            *groups, key = path
+            inner = table
+            for group in groups:
+                inner[group] = dict(mapping(inner.get(group), group))
+                inner = inner[group]
+            inner[key] = _scalar(environ[variable])
+
+
+def _scalar(text: str) -> Any:
+    """What a word of the environment reads as: a number, true or false, or itself."""
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        return text
+
+
+def _scalars() -> list[tuple[str, ...]]:
+    """The path of every scalar key."""
+    found: list[tuple[str, ...]] = [(name,) for name in FORMER_KEYS]
+    for owner, names in ((Policy, POLICY_KEYS), (ApiSettings, _SERVER)):
+        hints = get_type_hints(owner)
+        for name in names:
+            inner = getattr(hints[name], "__dataclass_fields__", None)
+            found += [(name, key) for key in inner] if inner else [(name,)]
+    return found
+
+
+def _check_keep(keep: RetentionPeriods, place: str) -> None:
+    name = too_short(keep)
+    if name is not None:
+        raise Failure(f"{place}, keep, {name}: at least {getattr(MINIMUM, name)}, or the model is blind")
+
+
+def _check_limits(limits: RequestLimits, place: str) -> None:
+    if limits.max_writes < 1 or limits.max_reads < 1:
+        raise Failure(f"{place}, limits: max_writes and max_reads must be at least 1, or nothing is served")
+    if limits.max_writes + limits.max_reads > MOST_SLOTS:
+        raise Failure(f"{place}, limits: max_writes and max_reads may be {MOST_SLOTS} together: a thread each")
+
+
+def _token(item: Any, place: str) -> Token:
+    table = mapping(item, place)
+    check_keys(table, ("name", "sha256", "scopes"), place)
+    name, digest = table.get("name"), str(table.get("sha256") or "").lower()
+    scopes = listed(table.get("scopes"), f"{place}, scopes")
+    if not isinstance(name, str) or not name:
+        raise Failure(f"{place}: a token needs a name, which the audit shows")
+    if not _SHA256.fullmatch(digest):
+        raise Failure(f"{place}, sha256: expected 64 hex digits: printf %s TOKEN | sha256sum")
+    if not scopes or any(scope not in SCOPES for scope in scopes):
+        raise Failure(f"{place}, scopes: expected one or more of {', '.join(SCOPES)}")
+    return Token(name, digest, frozenset(scopes))
+
+
+def _environment_token(environ: Mapping[str, str]) -> list[Token]:
+    text = secret(environ, "FORESHOCK_TOKEN")
+    if text is None:
+        return []
+    if len(text) < _MIN_TOKEN:
+        raise Failure(f"FORESHOCK_TOKEN has under {_MIN_TOKEN} characters: make one with `openssl rand -hex 32`")
+    return [Token("environment", hash_token(text), frozenset(SCOPES))]
+
+
+def secret(environ: Mapping[str, str], variable: str) -> str | None:
+    """A secret of the environment, or of the file that `VARIABLE_FILE` names.
+
+    Raises:
+        Failure: the file cannot be read, or is empty.
+    """
+    path = environ.get(f"{variable}_FILE")
+    return _secret_file(path, f"{variable}_FILE") if path else environ.get(variable) or None
+
+
+def _secret_file(path: str, place: str) -> str:
+    try:
+        text = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure(f"{place}: cannot read {path}: {error}") from error
+    if not text:
+        raise Failure(f"{place}: {path} is empty")
+    return text
+
+
+def _schedulers(table: Mapping[str, Any], place: str) -> list[Any]:
+    return listed(table.get("schedulers"), f"{place}, schedulers")
+
+
+def _receiver(item: Any, place: str) -> WebhookSettings | ActuatorSettings:
+    """The settings of one receiver, as its kind asks for."""
+    table = dict(mapping(item, place))
+    kind = table.pop("kind", None)
+    if isinstance(kind, str) and kind in ACTUATORS:
+        try:
+            settings: ActuatorSettings = fill(ACTUATORS[kind].settings, table, place)
+        except ValueError as error:
+            raise Failure(f"{place}: {error}") from error
+        return settings
+    if not isinstance(kind, str) or kind not in SCHEDULERS:
+        raise Failure(f"{place}, kind: expected one of {', '.join((*SCHEDULERS, *ACTUATORS))}")
+    return _webhook(table, place)
+
+
+def _webhook(table: dict[str, Any], place: str) -> WebhookSettings:
+    check_keys(table, (*(f.name for f in fields(WebhookSettings)), "secret_file", "url_file"), place)
+    if "secret_file" in table:
+        path = str(table.pop("secret_file"))
+        table["secret_files"] = [path, *listed(table.get("secret_files"), f"{place}, secret_files")]
+    if "url_file" in table:
+        table["url"] = _secret_file(str(table.pop("url_file")), f"{place}, url_file")
+    settings = fill(WebhookSettings, table, place)
+    if not _is_web(settings.url) or (settings.proxy and not _is_web(settings.proxy)):
+        raise Failure(f"{place}, url and proxy: expected http://... or https://...")
+    _check_words(settings.actions, HINT_ACTIONS, f"{place}, actions")
+    _check_words(settings.states, ("approved", "proposed"), f"{place}, states")
+    try:
+        Webhook(settings)
+    except SecretError as error:
+        missing = "" if settings.secret or settings.secrets or settings.secret_files else "a key is missing: "
+        raise Failure(f"{place}, secret: {missing}{error}") from error
+    except ValueError as error:
+        raise Failure(f"{place}: {error}") from error
+    return settings
+
+
+def _check_words(words: Sequence[str], known: Sequence[str], place: str) -> None:
+    for word in words:
+        if word not in known:
+            raise Failure(f"{place}: {word[:40]!r} is none of {', '.join(known)}")
+
+
+def _is_web(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets without an address, a port beyond 65535
+        return False
+
+
+def _check_unique(names: list[str], place: str) -> None:
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise Failure(f"{place}: the name {min(twice)!r} is there twice")

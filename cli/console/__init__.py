@@ -1,0 +1,1 @@
+"""Errors, tables and the store, as every command uses them."""

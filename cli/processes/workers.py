@@ -1,0 +1,66 @@
+"""Where a command's work is done: `--processes` and `--ray`."""
+
+import ctypes
+import getpass
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+import sqlalchemy as sa
+
+from cli.console.errors import Failure
+from predictor.dataset.executor import Executor, ExecutorError, executor, suited_processes
+from store.tables import schema
+
+# A command that a server runs beside itself: it gives way to others, and ends when the server does.
+
+_PR_SET_PDEATHSIG = 1
+BACKGROUND_OPTION = click.option(
+    "--background", type=click.IntRange(0, 19), hidden=True, help="Give way so far to others, and end with the parent."
+)
+
+
+def give_way(nice: int) -> str:
+    """Take a smaller share of the processor, and have the kernel end this process with its parent; whom it is for."""
+    os.nice(nice)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() == 1:  # the parent was gone before
+            sys.exit(1)
+    return "server"
+
+
+def user_name() -> str:
+    """Who runs the command, for the audit."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "cli"
+
+
+def worker_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--processes` and `--ray`, as arguments `processes` and `ray`."""
+    processes = click.option(
+        "--processes", type=click.IntRange(1, 256), help="Local processes [default: one a core, one for a small fleet]."
+    )
+    ray = click.option(
+        "--ray", metavar="ADDRESS", help="Work on this Ray cluster instead (HOST:PORT, auto), or on a `local` one."
+    )
+    return processes(ray(command))
+
+
+@contextmanager
+def workers(engine: sa.Engine, processes: int | None, ray: str | None) -> Iterator[Executor]:
+    """What runs the work on a store; every way to fail as a command fails."""
+    if processes is None and ray is None:
+        with engine.connect() as connection:
+            processes = suited_processes(connection.scalar(sa.select(sa.func.count()).select_from(schema.nodes)) or 0)
+    try:
+        with executor(processes or 1, ray) as run:
+            yield run
+    except ExecutorError as error:
+        raise Failure(str(error)) from error

@@ -1,0 +1,1 @@
+"""A consumer of batches from a NATS queue."""

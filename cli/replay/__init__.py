@@ -1,0 +1,1 @@
+"""The demo's replayed cluster: its clock and its exporter."""

@@ -1,0 +1,82 @@
+"""The small server that shows the sidecar's figures: `/` leads to `/metrics`."""
+
+import socket
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from collectors.collector import Wake
+from collectors.metrics import SidecarMetrics
+
+_LONG_S = 3600.0  # a wait that a request or the close ends
+_LANDING = b"""<!doctype html><title>Foreshock sidecar</title><h1>Foreshock sidecar</h1>
+<p><a href="/metrics">Metrics</a></p>
+"""
+
+
+class ScrapedServer(ThreadingHTTPServer):
+    """An HTTP server whose scrapers may go away in the middle of an answer: that is their affair, and worth no line."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
+        """Print what went wrong with a request, unless its connection is gone."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class MetricsServer:
+    """Serves the figures over HTTP until it is closed."""
+
+    def __init__(self, metrics: SidecarMetrics, host: str, port: int) -> None:
+        """Listen; port 0 takes a free one.
+
+        Raises:
+            OSError: the address is taken or not ours.
+        """
+        self._server = ScrapedServer((host, port), _handler(metrics))
+        self.port = self._server.server_port
+        self._wake = Wake()
+        self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._wake.set()
+        self._thread.join()
+        self._server.server_close()
+
+    def _serve(self) -> None:
+        """As `serve_forever`, which wakes twice a second to see whether it is to end."""
+        while not self._wake.is_set:
+            if self._wake.wait(_LONG_S, self._server.fileno()):
+                self._server.handle_request()
+
+
+def _handler(metrics: SidecarMetrics) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """Answers `/` and `/metrics`."""
+
+        def do_GET(self) -> None:
+            """One request."""
+            path = self.path.partition("?")[0]
+            if path == "/metrics":
+                self._answer(200, CONTENT_TYPE_PLAIN_0_0_4, metrics.page())
+            elif path == "/":
+                self._answer(200, "text/html; charset=utf-8", _LANDING)
+            else:
+                self._answer(404, "text/plain", b"Not found: see /metrics\n")
+
+        def _answer(self, status: int, content_type: str, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name that http.server calls
+            """Scrapes are no news."""
+
+    return Handler

@@ -1,0 +1,322 @@
+"""A cluster archive: a directory in the formats that the real tools write. Every part is optional.
+
+    nodes.csv      kernel/NODE.log[.gz]        telemetry/*.parquet   jobs.csv
+    outages.csv    fabric/opensm.log           training/RUN.log      fabric/ibnetdiscover.txt
+    nhc.log        health/NODE.log             switches/SWITCH.log   fabricmanager/NODE.log
+    fabric/ufm.log          nvrx/cycle_info.*         checkpoints/RUN.txt     squeue.txt   kubernetes/*.json
+
+    parts = find_parts(Path("archive"))
+    for part in parts:
+        records = read_part(part, context_of(part, newest_moment(parts)))
+
+Telemetry is found here and read by `store.telemetry.archive_table`: a node that runs the sidecar has no Parquet.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from statistics import median_low
+from typing import TypeVar
+
+from parsers.formats.ibnetdiscover import Link, links
+from parsers.registry import PARSERS, detect, make_parser
+from parsers.site_rules.rules import NO_RULES, SiteRules
+from parsers.text.lines import ReadError, blocks, lines
+from parsers.text.parser import Context, FormatSigns, OnError, ParseError, Parser, clean, decode
+from parsers.text.scan import numbered, select_lines
+from parsers.text.table import nodes
+from store.records.event import Attribute, Event, with_id
+from store.records.node import Node
+
+# The text files of an archive: plain, .gz or .zst, line by line in bounded memory, and the dates that they bear.
+
+_HEAD = 4096
+_TAIL = 64 * 1024
+# Bytes that text does not have: below space, but for tab, line ends, escape and the NULs of a crashed host's log.
+_CONTROL = bytes(set(range(1, 32)) - {9, 10, 11, 12, 13, 27})
+_BINARY_SHARE = 0.05
+_DATE = re.compile(rb"\b(20\d\d-[01]\d-[0-3]\d)[T ]([0-2]\d:[0-5]\d:[0-5]\d)")
+
+
+def lines_of(path: Path) -> Iterator[str]:
+    """The file's lines as text; of one longer than MAX_LINE the beginning.
+
+    Raises:
+        ReadError, OSError: it cannot be read further; what came before was given.
+    """
+    with path.open("rb") as file:
+        yield from map(clean, lines(file, path.name))
+
+
+def texts_of(path: Path, signs: FormatSigns | None) -> Iterator[tuple[int, str]]:
+    """The file's lines with their 1-based numbers: where there are signs, those alone that a parser must be fed.
+
+    Raises:
+        ReadError, OSError: as of `lines_of`.
+    """
+    if signs is None:
+        yield from enumerate(lines_of(path), start=1)
+        return
+    with path.open("rb") as file:
+        yield from numbered(select_lines(blocks(file, path.name), signs))
+
+
+def looks_binary(path: Path) -> bool:
+    """Whether the file's beginning is no text in any encoding that logs have.
+
+    Raises:
+        ReadError, OSError: it cannot be read at all.
+    """
+    head = b""
+    with path.open("rb") as file:
+        for line in lines(file, path.name):
+            head += line[: _HEAD - len(head)]
+            if len(head) >= _HEAD:
+                break
+    return len(head.translate(None, _CONTROL)) < len(head) * (1 - _BINARY_SHARE)
+
+
+def newest_in(path: Path) -> datetime | None:
+    """The latest date and time that the end of an uncompressed file bears; None where it bears none."""
+    if path.suffix in (".gz", ".zst"):
+        return None
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL))
+        found = _DATE.findall(file.read(_TAIL))
+    moments = [moment for day, time in found if (moment := _moment(f"{day.decode()}T{time.decode()}"))]
+    return max(moments, default=None)
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError:  # 2025-02-31 has the shape of a date
+        return None
+
+
+_PACKED = ("", ".gz", ".zst")
+
+
+def _logs(*paths: str) -> tuple[str, ...]:
+    """The patterns of logs, packed or not."""
+    return tuple(path + ending for path in paths for ending in _PACKED)
+
+
+# part: (patterns, the format of parsers.registry whose lines are events). In the order of reading.
+PARTS: dict[str, tuple[tuple[str, ...], str | None]] = {
+    "nodes": (("nodes.csv",), None),
+    "topology": (("fabric/ibnetdiscover.txt",), None),
+    "outages": (("outages.csv",), "sacctmgr"),
+    "queue": (("squeue*.txt", "scontrol_jobs*.txt"), "squeue"),
+    "kubernetes": (_logs("kubernetes/*.json", "kubernetes/*.jsonl"), "kubernetes"),
+    "jobs": (("jobs.csv",), "sacct"),
+    "cycles": (("nvrx/cycle_info.*",), "nvrx"),
+    "kernel": (("kernel/*.log", "kernel/*.json", "kernel/*.gz", "kernel/*.zst"), "kernel"),
+    "fabricmanager": (_logs("fabricmanager/*.log"), "fabricmanager"),
+    "fabric": (_logs("fabric/opensm*.log"), "opensm"),
+    "ufm": (_logs("fabric/ufm*.log"), "ufm"),
+    "switches": (_logs("switches/*.log"), "switch"),
+    "health": (_logs("nhc*.log", "health/*.log"), "nhc"),
+    "training": (
+        ("training/*.log", "training/*.json", "training/*.jsonl", "training/*.gz", "training/*.zst"),
+        "training",
+    ),
+    "checkpoints": (_logs("checkpoints/*.txt"), "checkpoints"),
+    "telemetry": (("telemetry/*.parquet",), None),
+}
+# Parts whose files are named for the node (or switch) that wrote them; nhc.log itself may be of many.
+_NAMED_FOR_NODE = frozenset({"kernel", "fabricmanager", "switches"})
+# Parts whose lines bear dates with years.
+_DATED = frozenset({"outages", "jobs", "kernel", "training", "ufm"})
+# Parts whose files are named for their run.
+_NAMED_FOR_RUN = frozenset({"training", "checkpoints"})
+# What a file under training/ may be beside a trainer's log: its first lines tell.
+_OF_RUNS = frozenset({"hook", "otel", "mlgoodput", "dlrover"})
+# A date that lies further ahead of the archive's others than this is a broken clock's.
+_AHEAD = timedelta(days=366)
+# Lines of a file under training/ that tell its format.
+_SAMPLE_LINES = 20
+T = TypeVar("T")
+
+
+class ArchiveError(ValueError):
+    """A folder that is no archive; the message says what one looks like."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivePart:
+    """One file of an archive. `name` is a key of PARTS, `relative` its path within the archive."""
+
+    name: str
+    path: Path
+    relative: str
+    size: int
+
+    def stem(self) -> str:
+        """The node or run that the file is named for: gpu-017 of kernel/gpu-017.log.gz."""
+        name = self.path.name
+        for suffix in (".gz", ".zst", ".log", ".jsonl", ".json", ".txt"):
+            name = name.removesuffix(suffix)
+        return name
+
+    def is_named_for_node(self) -> bool:
+        """Whether the file's name is that of the node (or switch) that its lines speak of."""
+        return self.name in _NAMED_FOR_NODE or self.relative.startswith("health/")
+
+
+@dataclass(frozen=True, slots=True)
+class PartRecords:
+    """What a file said. `skipped` counts broken lines; `broken` says why the file could not be read to its end."""
+
+    events: tuple[Event, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    links: tuple[Link, ...] = ()
+    skipped: int = 0
+    first_skip: str | None = None
+    broken: str | None = None
+
+
+def find_parts(root: Path) -> list[ArchivePart]:
+    """The files of an archive, in the order of PARTS and by name.
+
+    Raises:
+        ArchiveError: there is none: the folder is no archive.
+    """
+    if not root.is_dir():
+        raise ArchiveError(f"{root} is no folder: give the directory that holds nodes.csv, kernel/, telemetry/ ...")
+    found = []
+    for name, (patterns, _) in PARTS.items():
+        paths = sorted({path for pattern in patterns for path in root.glob(pattern) if _is_log(path)})
+        found += [ArchivePart(name, path, path.relative_to(root).as_posix(), path.stat().st_size) for path in paths]
+    if not found:
+        raise ArchiveError(
+            f"{root} is no archive: none of {', '.join(patterns[0] for patterns, _ in PARTS.values())} is there"
+        )
+    return found
+
+
+def _is_log(path: Path) -> bool:
+    """Whether a file is one of its own: NVRx's link to the present cycle, and what it was about to write, are none."""
+    return path.is_file() and not (path.name.endswith(".tmp") or (path.name.endswith(".current") and path.is_symlink()))
+
+
+def newest_moment(parts: Sequence[ArchivePart]) -> datetime | None:
+    """The newest date that the archive's own files bear; None where none does."""
+    seen = []
+    for part in parts:
+        if part.name in _DATED:
+            moment = _newest_or_none(part.path)
+        elif part.name == "telemetry":
+            moment = _day(part.stem().removesuffix(".parquet"))
+        else:
+            continue
+        if moment is not None:
+            seen.append(moment)
+    if not seen:
+        return None
+    return max(moment for moment in seen if moment <= median_low(seen) + _AHEAD)
+
+
+def _newest_or_none(path: Path) -> datetime | None:
+    try:
+        return newest_in(path)
+    except OSError:  # it is told of when the file is read
+        return None
+
+
+def _day(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text[:10]).replace(tzinfo=UTC) + timedelta(days=1)
+    except ValueError:
+        return None
+
+
+def context_of(part: ArchivePart, newest: datetime | None, year: int | None = None) -> Context:
+    """What the file's lines do not say of themselves.
+
+    Args:
+        newest: the newest moment of the archive; the file's modification time where it is None.
+        year: the year of timestamps without one; that of `newest` where it is None.
+    """
+    until = newest or datetime.fromtimestamp(part.path.stat().st_mtime, UTC)
+    if year is not None:
+        # A month ahead of `until` would be taken for last year's: the year that was asked for holds for all.
+        until = datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC)
+    return Context(
+        node=part.stem() if part.is_named_for_node() else None,
+        run=part.stem() if part.name in _NAMED_FOR_RUN else None,
+        year=until.year,
+        until=until,
+    )
+
+
+def read_part(part: ArchivePart, context: Context, rules: SiteRules = NO_RULES) -> PartRecords:
+    """What a text file of an archive says. Never fails: what cannot be read is told of in the result."""
+    skips: list[str] = []
+
+    def skip(line: int, error: ParseError) -> None:
+        skips.append(f"line {line}: {error}" if not skips else "")
+
+    events: list[Event] = []
+    found_nodes: list[Node] = []
+    found_links: list[Link] = []
+    broken = None
+    try:
+        if looks_binary(part.path):
+            return PartRecords(broken="it is no text: replace it with the log itself")
+        if part.name == "nodes":
+            _take(found_nodes, nodes(lines_of(part.path), skip))
+        elif part.name == "topology":
+            _take(found_links, links(lines_of(part.path), skip))
+        elif (form := _format_of(part)) is not None:
+            parser = make_parser(form, context, None if rules is NO_RULES else lambda: rules)
+            signs = None if rules.patterns else PARSERS[form].signs  # a site's patterns may be in any line
+            _take(events, _events(part, texts_of(part.path, signs), parser, skip))
+    except ParseError as error:
+        broken = str(error)
+    except (ReadError, OSError) as error:
+        broken = f"{error}: copy it anew"
+    first_skip = skips[0] if skips else None
+    timed = _timed(events, context.until)
+    return PartRecords(timed, tuple(found_nodes), tuple(found_links), len(skips), first_skip, broken)
+
+
+def _format_of(part: ArchivePart) -> str | None:
+    """The format of a part's lines; a run's own records may be of several, each file of one."""
+    form = PARTS[part.name][1]
+    if part.name != "training":
+        return form
+    found = detect(list(islice(lines_of(part.path), _SAMPLE_LINES)))
+    return found if found in _OF_RUNS else form
+
+
+def _take(found: list[T], records: Iterable[T]) -> None:
+    """Keep what came before a failure."""
+    for record in records:
+        found.append(record)  # extend() does not promise to keep them
+
+
+def _events(part: ArchivePart, texts: Iterable[tuple[int, str]], parser: Parser, skip: OnError) -> Iterator[Event]:
+    """The events of a log, each with the id that the same line of the same file always has."""
+    for event in decode(parser, texts, skip, file=part.relative):
+        yield with_id(event, f"{part.relative}:{event.line}")
+
+
+def _timed(events: Sequence[Event], otherwise: datetime | None) -> tuple[Event, ...]:
+    """Events that bear no time, given that of the timed one before them in the file (or else of the first one).
+
+    They are marked by the attribute `time_assumed`: without a time they would seem to have happened today.
+    """
+    moment = next((event.time for event in events if event.time is not None), otherwise)
+    timed = []
+    for event in events:
+        if event.time is None:
+            assumed: dict[str, Attribute] = {**event.attributes, "time_assumed": True}
+            timed.append(replace(event, time=moment, attributes=assumed))
+        else:
+            moment = event.time
+            timed.append(event)
+    return tuple(timed)

@@ -1,0 +1,150 @@
+"""Batches through NATS JetStream, for very large sites: a queue that keeps them, before the server that stores them.
+
+    client = NatsTransport("nats://queue:4222", Access(token_file=Path("sidecar.creds")))
+    client.post("/api/v1/events", items)  # 202 once JetStream has it on its disk, and not before
+
+A batch goes to `foreshock.events.NODE`, `foreshock.telemetry.NODE` or `foreshock.heartbeats.NODE`: a JSON array, zstd,
+under the id of its content, so that JetStream itself drops what is sent twice within its window.
+"""
+
+import asyncio
+import ssl
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import orjson
+
+from collectors.ship.transport import ServerAccess, ServerAnswer, batch_id, packed
+
+PREFIX = "foreshock"
+KINDS = ("events", "telemetry", "heartbeats")
+ID_HEADER = "Nats-Msg-Id"
+ENCODING_HEADER = "Content-Encoding"
+_ROUTE = "/api/v1/"
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+_MOST_TOKEN = 200
+# As a server that takes 1 MiB a message has it, less what the headers take.
+_MOST_BYTES = 1024 * 1024 - 4096
+
+T = TypeVar("T")
+
+
+def token_of(node: str | None) -> str:
+    """A node's name as a part of a subject: what no part may hold is `=` and two hex digits, byte by byte."""
+    text = "".join(c if c in _PLAIN else "".join(f"={byte:02X}" for byte in c.encode()) for c in node or "")
+    return text[:_MOST_TOKEN] or "="
+
+
+def subject_of(path: str, items: Sequence[Any]) -> str | None:
+    """Where items go, by the node of the first; None for an address that the queue does not know."""
+    kind = path.removeprefix(_ROUTE)
+    if kind not in KINDS or not path.startswith(_ROUTE):
+        return None
+    node = items[0].get("node") if items and isinstance(items[0], Mapping) else None
+    return f"{PREFIX}.{kind}.{token_of(node if isinstance(node, str) else None)}"
+
+
+class NatsTransport:
+    """A client of one NATS server, or of the cluster that it belongs to. Not safe for several threads.
+
+    The token file is a credentials file (`nsc generate creds`), or holds a plain token; user and password may stand in
+    the address. nats-py is asyncio: it runs in a thread of its own.
+    """
+
+    def __init__(self, url: str, access: ServerAccess) -> None:
+        self._url = url
+        self._access = access
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._client: Any = None
+
+    def post(self, path: str, items: Sequence[Any]) -> ServerAnswer:
+        """Publish items as one message. Never raises: a queue that is away is an answer too."""
+        subject = subject_of(path, items)
+        if subject is None:
+            return ServerAnswer(404, f"{path} does not go through NATS")
+        body = orjson.dumps(items)
+        message = packed(body, "zstd")
+        if len(message) > _MOST_BYTES:
+            return ServerAnswer(413, f"{len(message)} bytes are too many for one message")
+        headers = {ID_HEADER: f"{subject}:{batch_id(body)}", ENCODING_HEADER: "zstd"}
+        try:
+            self._run(self._publish(subject, message, headers))
+        except Exception as error:  # noqa: BLE001 - nats-py raises a hundred kinds; all mean: not taken, try again
+            self._drop()
+            return _answer(error)
+        return ServerAnswer(202, body=orjson.dumps({"accepted": len(items), "known": 0, "rejected": []}))
+
+    def close(self) -> None:
+        """Let go of the connection and end the thread."""
+        self._drop()
+        if self._loop is not None and self._thread is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self._loop = self._thread = None
+
+    async def _publish(self, subject: str, message: bytes, headers: dict[str, str]) -> None:
+        timeout_s = self._access.timeout_s
+        if self._client is None:
+            self._client = await connect(self._url, self._access)
+        await self._client.jetstream(timeout=timeout_s).publish(subject, message, timeout=timeout_s, headers=headers)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="nats", daemon=True)
+            self._thread.start()
+        # Connecting and publishing have limits of their own; this one is for a name service that hangs.
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result(3 * self._access.timeout_s)
+        except TimeoutError:
+            future.cancel()
+            raise
+
+    def _drop(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(Exception):  # it was broken: nothing is left to close
+                self._run(client.close())
+
+
+async def connect(url: str, access: ServerAccess, **options: Any) -> Any:
+    """A connection; without `options` one that does not mend itself: whoever posts again makes a new one.
+
+    Raises:
+        Exception: nats-py's own, OSError, ValueError: no server, not allowed, a file that cannot be read.
+    """
+    import nats  # an extra: only who has such an address needs it
+
+    async def quiet(_error: Exception) -> None:
+        """What goes wrong comes back from the call; nats-py would print it as well."""
+
+    settings: dict[str, Any] = {"allow_reconnect": False, "error_cb": quiet, "connect_timeout": access.timeout_s}
+    if access.ca_file is not None or access.cert_file is not None:
+        settings["tls"] = ssl.create_default_context(cafile=access.ca_file)
+        if access.cert_file is not None:
+            settings["tls"].load_cert_chain(access.cert_file, access.key_file)
+    if access.token_file is not None:
+        secret = access.token_file.read_text(encoding="utf-8")
+        named = "BEGIN NATS USER JWT" in secret
+        settings |= {"user_credentials": str(access.token_file)} if named else {"token": secret.strip()}
+    return await nats.connect(url, **{**settings, **options})
+
+
+def _answer(error: Exception) -> ServerAnswer:
+    """What the shipper does about an error: a refused name is a person's work, all else passes."""
+    text = f"{type(error).__name__}: {error}"
+    name = type(error).__name__
+    if name == "NoStreamResponseError":
+        return ServerAnswer(503, "JetStream has no stream for it: start `foreshock consume`, which makes it")
+    if "authorization" in text.lower() or "permissions violation" in text.lower():
+        return ServerAnswer(401, text)
+    if name == "MaxPayloadError":
+        return ServerAnswer(413, text)
+    if getattr(error, "err_code", None):  # JetStream's own word: the stream is full, say
+        return ServerAnswer(503, text)
+    return ServerAnswer(0, text)

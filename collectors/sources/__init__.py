@@ -1,0 +1,1 @@
+"""The registered kinds of source, one file each, named by the scheme of its SPEC."""

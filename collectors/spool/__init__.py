@@ -1,0 +1,1 @@
+"""The spool: what was read and not yet accepted by the server, on disk."""

@@ -1,0 +1,120 @@
+"""The events of telemetry: what was seen of a device, as the record that is kept."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from store.records.event import Attribute, Cause, Device, Event, Severity, with_id
+from store.records.fault_catalog import Counter, with_kind_meaning
+from store.records.telemetry import ACCELERATORS, MAX_DEVICES, MAX_MEASURES, Sample, rise_in_words
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was seen of a device. `counter`: which one rose. `whole_node`: it is not of that device alone."""
+
+    kind: str
+    message: str
+    severity: Severity = "info"
+    cause: Cause = "unknown"
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    counter: str | None = None
+    code: int | None = None
+    whole_node: bool = False
+
+
+class TelemetryDevice(Protocol):
+    """A device that is watched."""
+
+    node: str
+    source: str
+    name: str | None
+
+    def device(self) -> Device:
+        """Where it is."""
+
+
+def finding_event(
+    finding: Finding, whose: tuple[str, str, str | None], device: Device, time: datetime, origin: str
+) -> Event:
+    """The event of a finding; `whose` is the node, the source, and the device's name where it has one."""
+    node, source, name = whose
+    named: dict[str, Attribute] = {} if name is None or finding.whole_node else {"name": name}
+    event = Event(
+        time=time,
+        node=node,
+        source=source,
+        kind=finding.kind,
+        code=finding.code,
+        severity=finding.severity,
+        cause=finding.cause,
+        action="none" if finding.severity == "info" else "watch",
+        device=Device() if finding.whole_node else device,
+        message=finding.message,
+        attributes={**named, **finding.attributes},
+    )
+    return with_id(event, origin)
+
+
+def rise(name: str, known: Counter, increase: float) -> Finding:
+    """A counter rose."""
+    count = int(increase) if increase == int(increase) else increase
+    words = rise_in_words(name, increase)
+    return Finding(known.kind, words, known.severity, known.cause, {"count": count, "counter": name}, counter=name)
+
+
+def xid_changed(value: float) -> Iterator[Finding]:
+    """The last Xid that an exporter shows changed to another code. It is a hint: the kernel log is the witness."""
+    if 0 < value < 2**31:
+        message = f"The last Xid of this device is now {int(value)}; the kernel log tells more."
+        yield Finding("xid_hint", message, code=int(value))
+
+
+def device_missing(kind: str, name: str | None, index: int | None) -> Finding:
+    """A device is reported no more."""
+    gone = "gpu_missing" if kind in ACCELERATORS else "device_missing"
+    return Finding(gone, f"{_words(kind, name, index)} is no longer reported", "warning")
+
+
+def device_returned(sample: Sample) -> Finding:
+    """It is back."""
+    back = "gpu_returned" if sample.type in ACCELERATORS else "device_returned"
+    return Finding(back, f"{_words(sample.type, sample.name, sample.gpu)} is reported again")
+
+
+def counters_began_anew(device: Device | None, devices: int) -> Finding:
+    """Counters fell: of one device, or of several of the node at once."""
+    whose = "the device" if device else f"{devices} devices"
+    attributes: dict[str, Attribute] = {"devices": devices}
+    message = f"Counters of {whose} began anew: a driver was loaded or a device reset"
+    return Finding("counter_reset", message, cause="driver", attributes=attributes, whole_node=device is None)
+
+
+def metric_event(one: TelemetryDevice, time: datetime, told: tuple[str, str, str], devices: int, origin: str) -> Event:
+    """A value is missing on a node, or there again; `told` is the kind, the value's name and the message."""
+    kind, name, message = told
+    attributes: dict[str, Attribute] = {"metric": name} | ({"devices": devices} if devices else {})
+    alone = devices == 1
+    finding = Finding(kind, message, attributes=attributes, whole_node=not alone)
+    return finding_event(finding, (one.node, one.source, one.name), one.device(), time, origin)
+
+
+def exporter_event(node: str, time: datetime, kind: str, message: str, origin: str, source: str = "dcgm") -> Event:
+    """An exporter went silent, answers again, or repeats itself."""
+    event = Event(time=time, node=node, source=source, kind=kind, message=message[:500], attributes={"url": origin})
+    return with_id(with_kind_meaning(event), origin)
+
+
+def left_out_event(node: str, time: datetime, source: str, values: int, origin: str) -> Event:
+    """A node has more than a roll-up holds: said once."""
+    message = (
+        f"{values} values were left out: a roll-up holds {MAX_DEVICES} devices and {MAX_MEASURES} measures of a node"
+    )
+    attributes: dict[str, Attribute] = {"url": origin, "count": values}
+    event = Event(time, node, source, "measures_left_out", message=message, attributes=attributes)
+    return with_id(with_kind_meaning(event), origin)
+
+
+def _words(kind: str, name: str | None, index: int | None) -> str:
+    return f"{kind.upper() if kind in ACCELERATORS else kind} {index if name is None else name}"

@@ -1,0 +1,231 @@
+"""The figures: pure functions from answers to Plotly figures.
+
+Text and background colours are left to Streamlit's theme, so that each figure works in light and dark.
+A gap in the data stays a gap in the line.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from dashboard.answers.cluster import Outage, PastScore, Reason, Rollup
+from dashboard.charts.layout import Cell
+from dashboard.text import words
+
+CONFIG = {"displayModeBar": False, "scrollZoom": False}
+
+RAISES, LOWERS = "#d6403b", "#3a9d74"
+LINE, SECOND = "#3b7dd8", "#e9a11a"
+HOUR = timedelta(hours=1)
+
+# Plain name, columns of the roll-up (name -> legend), unit, factor.
+PANELS: tuple[tuple[str, dict[str, str], float], ...] = (
+    ("GPU temperature, °C", {"gpu_temp_max_c": "hottest", "gpu_temp_mean_c": "mean"}, 1),
+    ("Hottest GPU less coolest, °C", {"gpu_temp_spread_c": "difference"}, 1),
+    ("GPUs that answered", {"gpus_seen": "GPUs"}, 1),
+    ("Slowest GPU clock, MHz", {"sm_clock_min_mhz": "lowest"}, 1),
+    ("Power per GPU, W", {"power_max_w": "highest", "power_mean_w": "mean"}, 1),
+    ("GPU use, %", {"gpu_util_mean": "mean"}, 100),
+    ("Memory temperature, °C", {"memory_temp_max_c": "hottest"}, 1),
+)
+# Where a line that hugs its own range would make noise look like a fault.
+FROM_ZERO = {"GPUs that answered", "GPU use, %"}
+
+
+def node_map(cells: Sequence[Cell]) -> go.Figure:
+    """The cluster as a map: a cell for each node (or rack), coloured by state, marked where it is not well."""
+    order = list(words.STATES)
+    rows, columns = 1 + max(c.row for c in cells), 1 + max(c.column for c in cells)
+    z: list[list[int | None]] = [[None] * columns for _ in range(rows)]
+    hover = [[""] * columns for _ in range(rows)]
+    for cell in cells:
+        z[cell.row][cell.column] = order.index(cell.state) if cell.state in order else order.index("silent")
+        hover[cell.row][cell.column] = cell.hover
+    figure = go.Figure(
+        go.Heatmap(
+            z=z,
+            zmin=-0.5,
+            zmax=len(order) - 0.5,
+            colorscale=_steps([words.STATE_COLOURS[name] for name in order]),
+            showscale=False,
+            xgap=3,
+            ygap=3,
+            customdata=hover,
+            hovertemplate="%{customdata}<extra></extra>",
+            hoverongaps=False,
+        )
+    )
+    _mark(figure, cells)
+    ticks = {c.column: c.column_name for c in cells if c.column_name}
+    figure.update_xaxes(
+        tickvals=list(ticks),
+        ticktext=list(ticks.values()),
+        range=[-0.5, columns - 0.5],
+        showgrid=False,
+        zeroline=False,
+        side="top",
+        fixedrange=True,
+    )
+    figure.update_yaxes(visible=False, range=[rows - 0.5, -0.5], fixedrange=True)
+    top_px = 40 if ticks else 5
+    height_px = max(130, min(520, 34 * rows)) + top_px
+    figure.update_layout(height=height_px, margin={"l": 0, "r": 0, "t": top_px, "b": 0})
+    return figure
+
+
+def _mark(figure: go.Figure, cells: Sequence[Cell]) -> None:
+    """A sign on every cell that is not well, and the node's name behind each cell, for a click."""
+    figure.add_trace(
+        go.Scatter(
+            x=[c.column for c in cells],
+            y=[c.row for c in cells],
+            mode="markers+text",
+            text=[words.STATE_MARKS.get(c.state, "?") for c in cells],
+            textfont={"color": "white", "size": 14},
+            marker={"opacity": 0, "size": 22},
+            customdata=[[c.name, c.hover] for c in cells],
+            hovertemplate="%{customdata[1]}<extra></extra>",
+            unselected={"textfont": {"color": "white"}, "marker": {"opacity": 0}},
+            showlegend=False,
+        )
+    )
+
+
+def _steps(colours: Sequence[str]) -> list[tuple[float, str]]:
+    """A colour scale of equal steps."""
+    n = len(colours)
+    return [edge for i, colour in enumerate(colours) for edge in ((i / n, colour), ((i + 1) / n, colour))]
+
+
+def reasons(found: Sequence[Reason]) -> go.Figure:
+    """What raises and what lowers a score, in percentage points, the strongest on top and what they leave below."""
+    ranked = sorted(found, key=lambda reason: (not reason.is_rest, abs(reason.contribution)))
+    figure = go.Figure(
+        go.Bar(
+            x=[reason.contribution * 100 for reason in ranked],
+            y=[_wrap(reason.text) for reason in ranked],
+            orientation="h",
+            marker_color=[RAISES if reason.contribution > 0 else LOWERS for reason in ranked],
+            text=[f"{reason.contribution * 100:+.1f}" for reason in ranked],
+            textposition="auto",
+            hovertemplate="%{y}: %{x:+.2f} points<extra></extra>",
+        )
+    )
+    figure.update_xaxes(title="percentage points of risk", zeroline=True, fixedrange=True)
+    figure.update_yaxes(automargin=True, fixedrange=True)
+    figure.update_layout(height=70 + 44 * len(ranked), margin={"l": 0, "r": 0, "t": 10, "b": 0}, bargap=0.35)
+    return figure
+
+
+def _wrap(text: str, width: int = 44) -> str:
+    """Lines of at most `width`, for an axis label; `<` would be read as a tag."""
+    lines = [""]
+    for word in text.replace("&", "&amp;").replace("<", "&lt;").split():
+        if lines[-1] and len(lines[-1]) + len(word) >= width:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return "<br>".join(lines)
+
+
+def score_history(scores: Sequence[PastScore], outages: Sequence[Outage]) -> go.Figure:
+    """Both scores over time, outages shaded."""
+    figure = go.Figure()
+    times = [score.time for score in scores]
+    for name, values, colour in (
+        ("within 24 h", [score.score_24h for score in scores], RAISES),
+        ("within 7 days", [score.score_7d for score in scores], SECOND),
+    ):
+        figure.add_trace(
+            go.Scatter(
+                x=times,
+                y=[None if value is None else value * 100 for value in values],
+                name=name,
+                mode="lines+markers" if len(times) < 60 else "lines",
+                marker_size=5,
+                line={"color": colour, "shape": "hv"},
+                hovertemplate=f"%{{y:.1f}} % {name}<extra></extra>",
+            )
+        )
+    _shade(figure, outages, times)
+    figure.update_yaxes(title="risk, %", rangemode="tozero", fixedrange=True)
+    figure.update_xaxes(title=None, tickformat="%b %d\n%H:%M", nticks=7, fixedrange=True)
+    figure.update_layout(
+        height=260,
+        margin={"l": 0, "r": 0, "t": 10, "b": 0},
+        hovermode="x unified",
+        legend={"orientation": "h", "y": 1.15, "x": 0},
+    )
+    return figure
+
+
+def _shade(figure: go.Figure, outages: Sequence[Outage], times: Sequence[datetime]) -> None:
+    """Grey bands where the node was out, within the times that are drawn."""
+    for outage in outages if times else ():
+        begin, end = max(outage.start, times[0]), min(outage.end or times[-1], times[-1])
+        if begin < end:
+            figure.add_vrect(
+                x0=begin, x1=end, fillcolor=words.STATE_COLOURS["out"], opacity=0.25, line_width=0, layer="below"
+            )
+
+
+def telemetry(rollups: Sequence[Rollup], outages: Sequence[Outage]) -> go.Figure | None:
+    """Small charts of what was measured each hour; None where nothing was. An hour without data breaks the line."""
+    hours = _with_gaps(rollups)
+    shown = [panel for panel in PANELS if any(_measured(hours, name) for name in panel[1])]
+    if not shown:
+        return None
+    rows = (len(shown) + 1) // 2
+    figure = make_subplots(
+        rows=rows, cols=2, subplot_titles=[_title(panel[0], panel[1]) for panel in shown], vertical_spacing=0.28 / rows
+    )
+    times = [time for time, _ in hours]
+    for i, (_, columns, factor) in enumerate(shown):
+        for colour, (name, legend) in zip((LINE, SECOND), columns.items(), strict=False):
+            figure.add_trace(
+                go.Scatter(
+                    x=times,
+                    y=[None if r is None or getattr(r, name) is None else getattr(r, name) * factor for _, r in hours],
+                    name=legend,
+                    mode="lines+markers",  # an hour between two gaps is a point, no line
+                    marker_size=2.5,
+                    line={"color": colour, "width": 1.6},
+                    connectgaps=False,
+                    hovertemplate=f"%{{y:.4~g}} {legend}<extra></extra>",
+                ),
+                row=i // 2 + 1,
+                col=i % 2 + 1,
+            )
+    _shade(figure, outages, times)
+    figure.update_xaxes(range=[times[0], times[-1] + HOUR], tickformat="%b %d", nticks=6, fixedrange=True)
+    figure.update_yaxes(fixedrange=True)
+    for i, (title, _, _) in enumerate(shown):
+        if title in FROM_ZERO:
+            figure.update_yaxes(rangemode="tozero", row=i // 2 + 1, col=i % 2 + 1)
+    figure.update_layout(
+        height=60 + 190 * rows, margin={"l": 0, "r": 0, "t": 40, "b": 0}, showlegend=False, hovermode="x"
+    )
+    return figure
+
+
+def _with_gaps(rollups: Sequence[Rollup]) -> list[tuple[datetime, Rollup | None]]:
+    """The hours in order, with one empty hour wherever some are missing: there the line breaks."""
+    found: list[tuple[datetime, Rollup | None]] = []
+    for rollup in sorted(rollups, key=lambda r: r.time):
+        if found and rollup.time - found[-1][0] > HOUR:
+            found.append((found[-1][0] + HOUR, None))
+        found.append((rollup.time, rollup))
+    return found
+
+
+def _measured(hours: Sequence[tuple[datetime, Rollup | None]], name: str) -> bool:
+    return any(r is not None and getattr(r, name) is not None for _, r in hours)
+
+
+def _title(title: str, columns: Mapping[str, str]) -> str:
+    """The panel's title; where it has two lines, their names in their colours."""
+    if len(columns) == 1:
+        return title
+    names = [f'<span style="color:{c}">{n}</span>' for c, n in zip((LINE, SECOND), columns.values(), strict=True)]
+    return f"{title}: {', '.join(names)}"

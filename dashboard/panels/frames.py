@@ -1,0 +1,195 @@
+"""The rows of the tables, in words; log lines go into plain text cells, where no markup comes to life."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import streamlit as st
+
+from dashboard.answers.cluster import AuditEntry, Event, Incident, Interruption, Node, Outage
+from dashboard.answers.hints import Hint
+from dashboard.charts import ledger_charts
+from dashboard.text import words
+from dashboard.text import words as vocabulary
+
+ROW_PX = 35
+WIDE = {"what", "why", "meaning", "detail"}
+# What a healthy cluster says all the time: it would push everything else out of the feed.
+ROUTINE = frozenset({"iteration", "telemetry", "evaluation", "checkpoint_save_start", "checkpoint_save", "job"})
+
+MARK = "foreshock:"
+
+Row = dict[str, Any]
+
+
+def incident_rows(incidents: Sequence[Incident], now: datetime, brief: bool = False) -> list[Row]:
+    """The newest incidents: when, where, what, how bad, what to do. `brief`: no addresses, counts and log text."""
+    rows = [
+        {
+            "when": words.when(i.start, now),
+            "severity": [i.severity],
+            "node": i.node or words.DASH,
+            "device": words.device(i.device, name=i.name),
+            "what": words.event_text(i),
+            "events": i.count,
+            "do": words.action(i.action),
+        }
+        for i in incidents
+    ]
+    if brief:
+        for row, incident in zip(rows, incidents, strict=True):
+            row["device"] = words.device(incident.device, brief=True, name=incident.name)
+            row["what"] = words.what(incident)
+            del row["events"]
+    return rows
+
+
+def event_rows(events: Sequence[Event], now: datetime) -> list[Row]:
+    """The feed: when, where and what was said."""
+    return [
+        {
+            "when": words.when(e.time, now),
+            "severity": [e.severity],
+            "node": e.node or words.DASH,
+            "device": words.DASH if e.node is None and e.device.type == "node" else words.device(e.device, name=e.name),
+            "what": words.event_text(e),
+            "from": e.source,
+        }
+        for e in events
+    ]
+
+
+def outage_rows(outages: Sequence[Outage], now: datetime) -> list[Row]:
+    """A node's times out of service, the newest first."""
+    return [
+        {
+            "began": words.when(o.start, now),
+            "lasted": "still out" if o.end is None else words.duration((o.end - o.start).total_seconds()),
+            "why": o.reason or o.state or words.DASH,
+            "planned": {True: "planned", False: "unplanned", None: words.DASH}[o.planned],
+            "cause": o.cause or words.DASH,
+        }
+        for o in sorted(outages, key=lambda outage: outage.start, reverse=True)
+    ]
+
+
+def interruption_rows(stops: Sequence[Interruption], now: datetime, gpus: int | None) -> list[Row]:
+    """What stopped a run, the newest first."""
+    return [
+        {
+            "when": words.when(stop.time, now),
+            "cause": ledger_charts.CAUSES.get(stop.cause, stop.cause),
+            "culprit": _culprit(stop),
+            "lost": words.duration(stop.lost_s),
+            "gpu_hours": None if gpus is None else round(stop.lost_s / 3600 * gpus, 1),
+        }
+        for stop in sorted(stops, key=lambda stop: stop.time.timestamp() if stop.time else 0.0, reverse=True)
+    ]
+
+
+def _culprit(stop: Interruption) -> str:
+    if stop.culprit is None:
+        return "not found"
+    return " · ".join(part for part in (stop.culprit.node, words.device(stop.culprit)) if part)
+
+
+def bucket_rows(buckets: Mapping[str, float], wall_s: float, gpus: int | None) -> list[Row]:
+    """The ledger, a line for each bucket that holds time."""
+    return [
+        {
+            "bucket": ledger_charts.bucket(name).name,
+            "time": words.duration(seconds),
+            "share": words.share(seconds / wall_s, 2),
+            "gpu_hours": None if gpus is None else round(seconds / 3600 * gpus, 1),
+            "meaning": ledger_charts.bucket(name).meaning,
+        }
+        for name, seconds in ledger_charts.in_order(buckets)
+    ]
+
+
+def hint_rows(hints: Sequence[Hint], now: datetime) -> list[Row]:
+    """Hints that are over, or a node's."""
+    return [
+        {
+            "when": words.when(h.created, now),
+            "node": h.node,
+            "asked": h.action,
+            "state": h.state,
+            "why": unmarked(h.reason),
+            "by": h.owner or words.DASH,
+        }
+        for h in hints
+    ]
+
+
+def audit_rows(entries: Sequence[AuditEntry], hints: Sequence[Hint], now: datetime) -> list[Row]:
+    """Who made which hint what; a hint is named by what it asks, not by its id."""
+    named = {hint.id: f"{hint.action} {hint.node}" for hint in hints}
+    return [
+        {
+            "when": words.when(e.time, now),
+            "who": e.actor,
+            "hint": named.get(e.subject) or _subject(e),
+            "became": e.action.replace("_", " "),
+            "why": _detail(e.detail),
+        }
+        for e in entries
+    ]
+
+
+def _subject(entry: AuditEntry) -> str:
+    detail = entry.detail if isinstance(entry.detail, Mapping) else {}
+    return " ".join(str(detail[name]) for name in ("hint", "node") if detail.get(name)) or entry.subject
+
+
+def _detail(detail: Any) -> str:
+    if not isinstance(detail, Mapping):
+        return "" if detail is None else str(detail)
+    said = {name: value for name, value in detail.items() if name not in ("node", "hint") and value is not None}
+    parts = [unmarked(str(said.pop("reason")))] if "reason" in said else []
+    return "; ".join(parts + [f"{name.replace('_', ' ')}: {value}" for name, value in said.items()])
+
+
+def unmarked(reason: str) -> str:
+    """A reason without the mark that tells our reasons from others' in the scheduler."""
+    return reason.removeprefix(MARK).lstrip()
+
+
+def worst_first(nodes: Sequence[Node]) -> list[Node]:
+    """Nodes by how bad their state is, then by risk."""
+    rank = {state: i for i, state in enumerate(vocabulary.STATES)}
+    return sorted(nodes, key=lambda n: (rank.get(n.state, len(rank) - 2), -(n.score_24h or 0.0), n.node))
+
+
+def show(
+    rows: Sequence[Row],
+    key: str,
+    labels: Mapping[str, str] | None = None,
+    most: int = 10,
+    wide_px: int = 420,
+    device_px: int | None = None,
+) -> None:
+    """A table of the rows, at most `most` high before it scrolls; the column of free text is `wide_px` wide."""
+    configured: dict[str, Any] = {
+        name: st.column_config.TextColumn((labels or {}).get(name, name.replace("_", " ").capitalize()))
+        for name in rows[0]
+    }
+    for name in configured.keys() & {"when", "began"}:
+        configured[name]["label"] += " (UTC)"
+    for name in configured.keys() & WIDE:
+        configured[name]["width"] = wide_px
+    if device_px is not None and "device" in configured:
+        configured["device"]["width"] = device_px
+    for name in configured.keys() & {"events", "gpu_hours"}:
+        configured[name] = st.column_config.NumberColumn(configured[name]["label"], format="localized")
+    if "severity" in configured:
+        configured["severity"] = st.column_config.MultiselectColumn(
+            "Severity", options=list(vocabulary.SEVERITY_COLOURS), color=list(vocabulary.SEVERITY_COLOURS.values())
+        )
+    st.dataframe(
+        list(rows),
+        hide_index=True,
+        column_config=configured,
+        key=key,
+        height=ROW_PX * (min(len(rows), most) + 1) + 3,
+    )

@@ -1,0 +1,109 @@
+"""The whole cluster on the goodput page: what became of the last days' GPU-hours, and what took them."""
+
+import streamlit as st
+
+from dashboard.answers.goodput import Causes, ClusterGoodput
+from dashboard.charts import cluster_charts
+from dashboard.charts.charts import CONFIG
+from dashboard.client import ApiProblem
+from dashboard.panels import frames, page
+from dashboard.panels.page import Site
+from dashboard.text import words
+
+DAYS = 7
+# What losses are told apart by, in the words of the page.
+BY = {
+    "cause": "Cause",
+    "code": "What was seen",
+    "node": "Node",
+    "device": "Device",
+    "leaf": "Leaf switch",
+    "driver": "Driver",
+    "run": "Run",
+}
+
+
+@st.fragment
+def cluster_section(site: Site) -> None:
+    """The cluster's levels, then the losses by what they are put down to. An older server cannot tell them."""
+    st.subheader(f"The whole cluster, the last {DAYS} days", anchor=False)
+    try:
+        told = site.client.cluster_goodput()
+        _levels(told)
+    except ApiProblem as trouble:
+        st.caption(f"Not known. {words.plain(str(trouble))}")
+        return
+    st.subheader(
+        "What the interruptions of all runs are put down to",
+        anchor=False,
+        help="work done twice, noticing, waiting, starting and loading; the parts sum to all that was lost",
+    )
+    by = st.segmented_control("Told apart by", list(BY), default="cause", format_func=lambda key: BY[key], key="by")
+    try:
+        _losses(site.client.causes(by or "cause", told.since), by or "cause")
+    except ApiProblem as trouble:
+        st.caption(f"Not known. {words.plain(str(trouble))}")
+
+
+def headline(told: ClusterGoodput) -> str:
+    """One sentence: how much counted, and which step down is the largest."""
+    share, of = told.productive_of_existing, "existed"
+    if share is None:
+        share, of = told.runtime_goodput, "were held by jobs"
+    if share is None:
+        return "No run held a GPU in this time."
+    steps = [(name, -value) for name, kind, value in cluster_charts.steps(told) if kind == "relative" and value < 0]
+    said = f"{words.share(share)} of the GPU-hours that {of} became training that counts."
+    if not steps:
+        return said
+    name, hours = max(steps, key=lambda step: step[1])
+    return f"{said} The largest loss: {words.plain(name.lower())}, {hours:,.0f} GPU-hours."
+
+
+def _levels(told: ClusterGoodput) -> None:
+    st.markdown(headline(told))
+    row = st.columns(4)
+    ettr = told.ettr
+    figures = (
+        ("Scheduling goodput", words.share(told.scheduling_goodput), "GPU-hours held by jobs, of those that existed"),
+        ("Runtime goodput", words.share(told.runtime_goodput), "GPU-hours that count, of those that jobs held"),
+        ("Program goodput (MFU)", words.share(told.program_goodput), "needs the model's shape, of logs or `shapes`"),
+        (
+            "ETTR",
+            words.DASH if ettr is None else words.share(ettr.least),
+            "Meta's effective training time ratio, at the least: saves, evaluations and slow steps count as training"
+            + ("" if ettr is None else f"; at the most {words.share(ettr.most)}"),
+        ),
+    )
+    for place, (name, value, help_) in zip(row, figures, strict=True):
+        place.metric(name, value, help=help_, border=True, height="stretch")
+    for doubt in told.doubts:
+        st.caption(words.plain(doubt))
+    left, right = st.columns([3, 2], gap="medium")
+    with left:
+        st.plotly_chart(cluster_charts.waterfall(told), key="waterfall", config=CONFIG)
+    with right:
+        st.plotly_chart(cluster_charts.by_day(told.days), key="cluster_days", config=CONFIG)
+
+
+def _losses(told: Causes, by: str) -> None:
+    if not told.items:
+        page.empty("No run was interrupted in this time.")
+        return
+    in_gpus = told.total.lost_gpu_hours is not None
+    st.plotly_chart(cluster_charts.losses(told.items, in_gpus), key=f"losses_by_{by}", config=CONFIG)
+    whole = told.total.lost_gpu_hours if in_gpus else told.total.lost_s
+    rows = [
+        {
+            "by": cluster_charts.name_of(item),
+            "gpu_hours": None if item.lost_gpu_hours is None else round(item.lost_gpu_hours, 1),
+            "share": words.share(((item.lost_gpu_hours or 0.0) if in_gpus else item.lost_s) / whole if whole else None),
+            "lost": words.duration(item.lost_s),
+            "stops": item.interruptions,
+            "runs": item.runs,
+        }
+        for item in told.items
+    ]
+    frames.show(rows, f"table_by_{by}", {"by": BY[by], "gpu_hours": "GPU-hours"}, most=8)
+    if told.next_cursor:
+        st.caption(f"The {len(rows)} costliest.")

@@ -1,0 +1,187 @@
+"""One hint as a card: what is asked, why, what it costs, who said yes, where the schedulers are, and the undo."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import streamlit as st
+
+from dashboard.answers.cluster import Cluster
+from dashboard.answers.hints import Hint, Placement
+from dashboard.client import ApiProblem
+from dashboard.panels import frames, page
+from dashboard.panels.page import Site
+from dashboard.text import words
+from dashboard.text import words as vocabulary
+
+ASKS = {
+    "watch": "keep an eye on it",
+    "avoid": "place new work elsewhere if possible",
+    "cordon": "place no new work on it",
+    "drain": "place no new work on it and let running work end",
+    "release": "let it take work again",
+    "checkpoint": "its job should save now",
+    "requeue": "its job should start again without it",
+    "swap": "its job should go on with a spare in its place",
+}
+# What a decision does, said before it is taken.
+CONFIRM = "It will be sent to the scheduler: {ask} ({node})."
+# What one press of it takes back is said on the button: what is not sent yet is withdrawn, the rest is undone.
+UNDO = {"shadow": "Withdraw", "proposed": "Withdraw", "approved": "Undo", "sent": "Undo", "confirmed": "Undo"}
+UNDONE = {
+    "Withdraw": "Withdrawn: {action} {node}.",
+    "Undo": "Undone: {action} {node}. Where a scheduler has it, it is told to let go.",
+}
+# Evidence that has words of its own, or that the card says already.
+SAID = {
+    *("score", "horizon_h", "held", "incident", "reasons", "acted", "closed"),
+    *("approved", "cost", "quiet", "spare", "release", "repair", "call"),
+}
+PLACED = {
+    "asked": "asked, not read back yet",
+    "confirmed": "has it",
+    "foreign": "held by another already, left alone",
+    "undone": "somebody undid it there",
+    "absent": "knows no such node",
+    "refused": "refuses",
+    "released": "let go",
+}
+
+
+def draw(site: Site, hint: Hint, cluster: Cluster) -> None:
+    """The whole card."""
+    with st.container(border=True, gap="small"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            page.node_link(site, hint.node)
+            st.markdown(f"**{words.plain(hint.action)}**: {ASKS.get(hint.action, 'as named')}", width="content")
+            st.badge(
+                f"{words.plain(hint.state)}: {vocabulary.HINT_STATES.get(hint.state, '')}",
+                color=vocabulary.HINT_TINTS.get(hint.state, "gray"),
+            )
+        st.markdown(words.plain(frames.unmarked(hint.reason)) or "no reason recorded")
+        for line in facts(hint, cluster.now):
+            st.markdown(line)
+        st.caption(
+            f"asked {words.when(hint.created, cluster.now)} UTC by {words.plain(hint.owner or 'unknown')} · "
+            f"ends by itself {words.when(hint.valid_until, cluster.now)} UTC"
+        )
+        if hint.evidence:
+            with st.expander("Evidence", key=f"evidence_{hint.id}", expanded=hint.state == "proposed"):
+                st.markdown("\n\n".join(evidence(hint.evidence)))
+        _decisions(site, hint)
+
+
+def facts(hint: Hint, now: datetime) -> list[str]:
+    """What stands between the reason and the evidence: job, cost, who said yes, schedulers; the unknown is left out."""
+    lines = [f"**Job:** {words.plain(hint.job)}{_spare(hint.evidence)}"] if hint.job else []
+    cost = hint.evidence.get("cost")
+    if isinstance(cost, Mapping) and (price := costs(cost)):
+        lines.append(f"**Cost:** {price}")
+    lines.append(f"**Said yes:** {consent(hint, now)}")
+    lines += [f"**{words.plain(one.scheduler)}:** {hold_state_text(one, now)}" for one in hint.placements]
+    if hint.evidence.get("repair"):
+        lines.append("**Repair:** it failed its test too often; `foreshock lemons --tickets` has its ticket")
+    elif hint.evidence.get("release"):
+        lines.append("**Release:** well for long enough, waits for its test")
+    return lines
+
+
+def costs(cost: Mapping[str, Any]) -> str:
+    """What the hint takes, and what a failure would: of what is known."""
+    taken, failure, run = cost.get("held_gpu_h"), cost.get("failure_gpu_h"), cost.get("run")
+    said = []
+    if isinstance(taken, int | float):
+        said.append(f"up to {words.count(float(taken))} GPU-hours of this node until it ends by itself")
+    if isinstance(failure, int | float):
+        whose = f"stops {words.plain(str(run))} and" if run else "under the largest job"
+        said.append(f"a failure {whose} costs about {words.count(float(failure))} GPU-hours")
+    return "; ".join(said)
+
+
+def consent(hint: Hint, now: datetime) -> str:
+    """Who let it be sent."""
+    yes = hint.evidence.get("approved")
+    if isinstance(yes, Mapping):
+        return f"{words.plain(str(yes.get('by') or 'somebody'))}, {words.when(_moment(yes.get('time')), now)} UTC"
+    if hint.state == "proposed":
+        quiet = hint.evidence.get("quiet")
+        return "nobody yet, it waits for you" + (f" (quiet hours {words.plain(str(quiet))})" if quiet else "")
+    if hint.state == "shadow":
+        return "nobody is asked: it is written down alone"
+    return "the policy" + (f", version {words.plain(hint.policy)}" if hint.policy else "")
+
+
+def hold_state_text(one: Placement, now: datetime) -> str:
+    """Where one scheduler is with it."""
+    if one.action == "release" and one.state == "asked":
+        text = "told to let go, not read back yet"
+    else:
+        text = PLACED.get(one.state, words.plain(one.state))
+    seen = one.observed or one.asked
+    when = f", {words.when(seen, now)} UTC" if seen else ""
+    return text + when + (f" ({words.plain(one.detail)})" if one.detail else "")
+
+
+def evidence(found: Mapping[str, Any]) -> list[str]:
+    """The evidence as lines of Markdown: the server's known keys in words, any other under its own name."""
+    lines = []
+    if isinstance(found.get("score"), int | float):
+        lines.append(
+            f"**Risk within {words.plain(str(found.get('horizon_h', 24)))} h:** {words.risk(float(found['score']))}"
+        )
+    if found.get("held"):
+        lines.append(f"**Turned down from a cordon:** {words.plain(str(found['held']))}")
+    if found.get("incident"):
+        lines.append(f"**Confirmed fault:** incident {words.plain(str(found['incident']))}")
+    reasons = found.get("reasons") or ()
+    lines += [f"- {words.plain(str(why))}" for why in (reasons if isinstance(reasons, list | tuple) else [reasons])]
+    for name, value in found.items():
+        if name not in SAID and value is not None:
+            lines.append(f"**{words.plain(name.replace('_', ' ').capitalize())}:** {words.plain(str(value))}")
+    return lines
+
+
+def _spare(found: Mapping[str, Any]) -> str:
+    return f", the spare is **{words.plain(str(found['spare']))}**" if found.get("spare") else ""
+
+
+def _moment(text: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def _decisions(site: Site, hint: Hint) -> None:
+    """To approve takes a second press, so that no slip of the hand acts on a cluster; to undo takes one."""
+    if st.session_state.get("asked") == hint.id:
+        ask = ASKS.get(hint.action) or words.plain(hint.action)
+        st.warning(CONFIRM.format(ask=ask, node=words.plain(hint.node)))
+        with st.container(horizontal=True):
+            said = "Approved: {action} {node}."
+            args = (site, hint, "approve", said)
+            st.button("Yes, approve", key=f"yes_{hint.id}", type="primary", on_click=_decide, args=args)
+            st.button("No, leave it", key=f"no_{hint.id}", on_click=_ask, args=(None,))
+        return
+    undo = UNDO.get(hint.state, "Withdraw")
+    with st.container(horizontal=True):
+        if hint.state == "proposed":
+            st.button("Approve", key=f"approve_{hint.id}", on_click=_ask, args=(hint.id,))
+        args = (site, hint, "withdraw", UNDONE[undo])
+        st.button(undo, key=f"withdraw_{hint.id}", on_click=_decide, args=args)
+
+
+def _ask(hint: str | None) -> None:
+    st.session_state["asked"] = hint
+    st.session_state["outcome"] = None
+
+
+def _decide(site: Site, hint: Hint, verb: str, said: str) -> None:
+    """Do it, and keep what came of it for the page to say."""
+    st.session_state["asked"] = None
+    try:
+        site.client.decide(hint.id, verb)
+    except ApiProblem as trouble:
+        st.session_state["outcome"] = (False, str(trouble))
+    else:
+        st.session_state["outcome"] = (True, said.format(action=hint.action, node=hint.node))

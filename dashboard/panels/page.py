@@ -1,0 +1,90 @@
+"""The parts that every page is made of: the site, the trouble, the banner, the link to a node, the empty state."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import streamlit as st
+
+from dashboard.answers.cluster import Cluster, NodeHint
+from dashboard.client import ApiClient, ApiProblem
+from dashboard.text import words
+from dashboard.text import words as vocabulary
+
+REFRESH_S = 3.0
+_CLOCK_SKEW = timedelta(minutes=2)
+
+_BANNERS = {
+    "error": (st.error, ":material/error:"),
+    "warning": (st.warning, ":material/warning:"),
+    "success": (st.success, ":material/check_circle:"),
+    "info": (st.info, ":material/info:"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What every page is handed: the API's client and the page of a node, for links. `node_page` is an `st.Page`."""
+
+    client: ApiClient
+    node_page: Any = None
+
+
+@contextmanager
+def troubles() -> Iterator[None]:
+    """Whatever the API refuses inside is shown as its one sentence; the page asks again by itself."""
+    try:
+        yield
+    except ApiProblem as trouble:
+        st.error(words.plain(str(trouble)), icon=":material/cloud_off:")
+        st.caption(
+            f"The page asks again every {REFRESH_S:.0f} s. Nothing is known meanwhile: that is not the same as well."
+        )
+
+
+def banner(level: str, text: str) -> None:
+    """The answer to the page's question, first of all."""
+    show, icon = _BANNERS[level]
+    show(f"**{text}**", icon=icon)
+
+
+def replayed(cluster: Cluster) -> bool:
+    """Whether the server shows another time than the present."""
+    return abs(datetime.now(UTC) - cluster.now) > _CLOCK_SKEW
+
+
+def as_of(cluster: Cluster) -> None:
+    """Which moment the page speaks of, and what hints do."""
+    clock = " (the clock of the replayed cluster)" if replayed(cluster) else ""
+    st.caption(f"As of **{words.utc(cluster.now)}**{clock} · {mode(cluster.mode)}")
+
+
+def mode(name: str | None) -> str:
+    """The mode of hints, explained."""
+    return f"Mode {vocabulary.MODES.get(name) or words.plain(name)}" if name else "Mode unknown"
+
+
+def empty(text: str) -> None:
+    """In place of an empty chart: what is missing and what to do about it."""
+    st.info(text, icon=":material/inbox:")
+
+
+def node_link(site: Site, name: str | None) -> None:
+    """The node's name, leading to its page."""
+    if name and site.node_page is not None:
+        st.page_link(site.node_page, label=words.plain(name), query_params={"node": name})
+    else:
+        st.markdown(f"**{words.plain(name or 'no node')}**")
+
+
+def hint_line(hint: NodeHint) -> str:
+    """What is asked of the scheduler about a node, as Markdown."""
+    return f"hint: **{words.plain(hint.action)}** ({vocabulary.HINT_STATES.get(hint.state) or words.plain(hint.state)})"
+
+
+def state_badge(state: str) -> None:
+    """A node's state, coloured."""
+    tint = vocabulary.STATE_TINTS.get(state, "gray")
+    st.badge(words.plain(words.state(state)), color=tint, help=vocabulary.STATE_MEANINGS.get(state))

@@ -1,0 +1,90 @@
+"""A stop: the moment at which a run ceased to get on, and the window in which its cause must lie."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from store.records.hostlist import hosts
+from store.records.job import Job
+from store.runs.jobs import read_jobs
+from store.tables import schema
+
+ENDED_WELL = ("COMPLETED", "RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING")
+# Without a training log nobody knows when the work stopped; a collective times out after 10 to 30 minutes (FIELD C).
+BLIND_WINDOW = timedelta(minutes=30)
+# The fault may be logged a little before the last line is printed, and the clocks of nodes differ.
+MARGIN = timedelta(seconds=60)
+# A cause that lies further back was survived until then.
+LONGEST = timedelta(hours=6)
+
+
+@dataclass(frozen=True, slots=True)
+class Stoppage:
+    """What is to be explained. `last_work` = the last sign of progress; `nodes` None = any node of the cluster."""
+
+    run: str | None
+    last_work: datetime
+    end: datetime
+    nodes: frozenset[str] | None
+
+    @property
+    def since(self) -> datetime:
+        """From when on a cause may lie."""
+        return max(self.last_work - MARGIN, self.end - LONGEST)
+
+
+def stop_of(connection: sa.Connection, run: str | None, at: datetime | None) -> Stoppage | None:
+    """What stopped: the newest attempt that ended badly (of a run, by `at`), else whatever happened before `at`.
+
+    A run that was running at `at` is looked at as of then. None where the store knows nothing that could be explained.
+    """
+    jobs = [job for job in read_jobs(connection, run) if job.start is not None and (at is None or job.start <= at)]
+    if at is not None:
+        running = [job for job in jobs if (job.end is None or job.end >= at) and (run is not None)]
+        if running:
+            return _of_job(connection, running[-1], at)
+    ended = [job for job in jobs if _ended_badly(job) and (at is None or (job.end is not None and job.end <= at))]
+    newest = max(ended, key=_end_of, default=None)
+    if newest is not None and (run is not None or at is None or at - _end_of(newest) <= BLIND_WINDOW):
+        return _of_job(connection, newest, _end_of(newest))
+    return None if run is not None else _of_cluster(connection, at)
+
+
+def _ended_badly(job: Job) -> bool:
+    return job.end is not None and not job.state.startswith(ENDED_WELL)
+
+
+def _end_of(job: Job) -> datetime:
+    if job.end is None:
+        raise ValueError(f"job {job.job_id} has no end")
+    return job.end
+
+
+def _of_job(connection: sa.Connection, job: Job, end: datetime) -> Stoppage:
+    """The stop of an attempt: between its last printed iteration and `end`."""
+    table = schema.events
+    query = sa.select(sa.func.max(table.c.time, type_=schema.UtcTime())).where(
+        table.c.run == job.run,
+        table.c.kind == "iteration",
+        table.c.time <= end,
+        table.c.time >= (job.start or end),
+        table.c.time != table.c.received,  # stored with the moment of receipt: the line bears no time
+    )
+    last = connection.scalar(query)
+    start = job.start or end
+    return Stoppage(job.run, last or max(start, end - BLIND_WINDOW), end, hosts(job.node_list))
+
+
+def _of_cluster(connection: sa.Connection, at: datetime | None) -> Stoppage | None:
+    """No job to explain: the newest incident of the cluster by `at`, and what came shortly before it."""
+    table = schema.incidents
+    query = sa.select(sa.func.max(table.c.end, type_=schema.UtcTime()))
+    newest = at or connection.scalar(query)
+    return None if newest is None else Stoppage(None, newest - BLIND_WINDOW, newest, None)
+
+
+def ended(jobs: Sequence[Job]) -> list[Job]:
+    """The attempts that ended badly, oldest first."""
+    return sorted((job for job in jobs if _ended_badly(job)), key=_end_of)

@@ -1,0 +1,1 @@
+"""Events become incidents here: the intake, the grouping, the root event, the table."""

@@ -1,0 +1,161 @@
+"""Into the intake, and from there to incidents: each fault event is counted once, whoever folds it, whenever it came.
+
+    with writing(engine).begin() as connection:
+        taken = append_events(connection, events, received=now)
+        put_faults(connection, taken.new, received=now)
+    while fold_intake(engine):
+        ...
+
+A batch is folded as far as it goes when it comes in: of a flood, each row of the intake holds a few faults.
+Any number of processes may call it on one database; one at a time folds.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
+
+from diagnosis.incidents.incident import FaultSummary, decode_faults, encode_faults, faults_of
+from diagnosis.incidents.incidents_table import merge_faults
+from store.database.connections import in_turn
+from store.database.coordination import FAULTS, move_mark
+from store.events.incident_intake import (
+    MOST_EVENTS,
+    IntakeBatch,
+    IntakeError,
+    add_intake,
+    anything_waits,
+    oldest_batches,
+    read_batches,
+    remove_batches,
+    set_aside,
+    unpack,
+)
+from store.records.event import Event
+
+# Waits of `fold_everything` while another process folds.
+_PAUSE_S = 0.1
+_MOST_PAUSES = 6_000
+# Of advisory locks: "fold".
+_LOCK = 0x666F6C64
+# What somebody may want to act upon at once.
+_GRAVE = ("error", "fatal")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _FoldResult:
+    """How many events, and whether grave ones were among them."""
+
+    events: int
+    is_grave: bool
+
+
+_NOTHING = _FoldResult(0, False)
+
+
+def put_faults(connection: sa.Connection, events: Iterable[Event], received: datetime) -> int:
+    """Keep the fault events among new ones, all with a time, for the incidents to come; returns how many they are."""
+    faults = faults_of(events)
+    count = sum(fault.count for fault in faults)
+    if count:
+        add_intake(connection, encode_faults(faults), count, received)
+    return count
+
+
+def fold_intake(engine: sa.Engine, most_events: int = MOST_EVENTS, on_grave: Callable[[], None] = lambda: None) -> int:
+    """Fold the oldest rows of the intake into the incidents, in one transaction.
+
+    A row of which no incident can be made is set aside and told of; the others go on. `on_grave` is called once errors
+    or fatal faults are in the incidents, for who acts on those; other processes see it by the mark `faults`.
+
+    Returns how many events were folded; 0 too while another process folds.
+
+    Raises:
+        SQLAlchemyError: the database is busy or gone; nothing was folded.
+    """
+    with engine.connect() as connection:
+        if not anything_waits(connection):
+            return 0
+    batches: list[IntakeBatch] = []
+    try:
+        with in_turn(engine) as connection:
+            if not _alone(connection):
+                return 0
+            batches = oldest_batches(connection, most_events)
+            folded = _fold(connection, batches)
+    except Exception as error:
+        if not _is_of_the_rows(error):
+            raise
+        _log.warning("a fold of %d rows of the intake failed; they are folded one by one", len(batches), exc_info=True)
+        folds = [_fold_one(engine, batch) for batch in batches]
+        folded = _FoldResult(sum(fold.events for fold in folds), any(fold.is_grave for fold in folds))
+    if folded.is_grave:
+        on_grave()
+    return folded.events
+
+
+def fold_everything(engine: sa.Engine) -> None:
+    """Fold until nothing waits, or another process that folds has not ended within ten minutes.
+
+    Raises:
+        SQLAlchemyError: the database is busy or gone; what was not folded still waits.
+    """
+    for _ in range(_MOST_PAUSES):
+        while fold_intake(engine):
+            pass
+        with engine.connect() as connection:
+            if not anything_waits(connection):
+                return
+        time.sleep(_PAUSE_S)
+
+
+def _fold(connection: sa.Connection, batches: Sequence[IntakeBatch]) -> _FoldResult:
+    if not batches:
+        return _NOTHING
+    changed = merge_faults(connection, [fault for batch in batches for fault in _faults(batch)])
+    remove_batches(connection, batches)
+    is_grave = any(incident.severity in _GRAVE for incident in changed)
+    if is_grave:
+        move_mark(connection, FAULTS)
+    return _FoldResult(sum(batch.count for batch in batches), is_grave)
+
+
+def _faults(batch: IntakeBatch) -> list[FaultSummary]:
+    faults = decode_faults(unpack(batch))
+    count = sum(fault.count for fault in faults)
+    if count != batch.count:
+        raise IntakeError(f"row {batch.seq} of the intake counts {count} events, not {batch.count}")
+    return faults
+
+
+def _fold_one(engine: sa.Engine, batch: IntakeBatch) -> _FoldResult:
+    """Fold one row by itself, or set it aside."""
+    try:
+        with in_turn(engine) as connection:
+            return _fold(connection, read_batches(connection, [batch.seq])) if _alone(connection) else _NOTHING
+    except Exception as error:
+        if not _is_of_the_rows(error):
+            raise
+        _log.exception("row %d of the intake, %d events, is in no incident: it is set aside", batch.seq, batch.count)
+        with in_turn(engine) as connection:
+            set_aside(connection, batch, f"{type(error).__name__}: {error}")
+    return _NOTHING
+
+
+def _alone(connection: sa.Connection) -> bool:
+    """Whether no other process folds. SQLite has one writer anyway."""
+    if connection.dialect.name != "postgresql":
+        return True
+    return bool(connection.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(_LOCK))))
+
+
+def _is_of_the_rows(error: Exception) -> bool:
+    """Whether what is stored is to blame, and not the database or its schema."""
+    return isinstance(error, DataError | IntegrityError) or not isinstance(
+        error, SQLAlchemyError | OSError | MemoryError
+    )

@@ -1,0 +1,1 @@
+"""The network's own logs: InfiniBand nodes, ports, the subnet manager; operating systems of Ethernet switches."""

@@ -1,0 +1,215 @@
+"""The kernel log of a GPU node, as any reader prints it (`prefix.py`): Xid, SXid and GPUs that are gone.
+
+    2025-03-01T04:05:06.789000+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, name=python, GPU has ...
+    -> {"kind": "xid", "code": 79, "node": "gpu-017", "device": {"type": "gpu", "pci": "0000:0f:00.0"}, ...}
+
+Almost every line of a kernel log says nothing: one without any of SIGNS is refused before anything else looks at it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from parsers.kernel_messages.decoder import MessageDecoder
+from parsers.kernel_messages.registry import FAMILIES
+from parsers.text.parser import Context, Format, FormatSigns, ParseError, holds_any
+from parsers.text.prefix import LogRecord, PrefixReader, settle
+from parsers.text.stamp import Stamps
+from store.records.event import Event
+
+# Log records as JSON objects or fields: journalctl -o json, rsyslog, syslog-ng, Fluent Bit, dmesg -J.
+#
+#     {"__REALTIME_TIMESTAMP":"1795213914121678","SYSLOG_IDENTIFIER":"NVRM","_HOSTNAME":"vm",
+#      "MESSAGE":"Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."}
+#     -> Record(time=2026-11-20T22:31:54.121678Z, node="vm", tag="kernel", message="NVRM: Xid (PCI:0000:3b:00): 79,
+# ...")
+#
+# journald writes a message that is no UTF-8 as an array of bytes. The forms over several lines
+# (-o export, -o verbose, -o json-pretty, dmesg -J) hold the same fields, one a line.
+
+_MESSAGE = ("MESSAGE", "msg", "message", "log", "line")
+_IDENTIFIER = ("SYSLOG_IDENTIFIER", "syslogtag", "tag", "PROGRAM", "app-name", "ident", "program")
+_NODE = ("_HOSTNAME", "hostname", "host", "HOST", "Hostname")
+_TIME = ("__REALTIME_TIMESTAMP", "timereported", "@timestamp", "timestamp", "ts", "time", "date", "DATE")
+# Below it a number is an uptime in seconds, above it a Unix time: 2001.
+_FIRST_EPOCH_S = 1e9
+_FIRST_EPOCH_MS = 1e11
+_FIRST_EPOCH_US = 1e14
+
+_YEARLESS = re.compile(r"(\w{3}) +(\d{1,2}) (\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?)", re.ASCII)
+_EXPORT_FIELD = re.compile(r"\s*([A-Z_][A-Z0-9_]{1,63})=(.*)", re.ASCII | re.DOTALL)
+_JSON_FIELD = re.compile(r'\s*("[A-Za-z_@-]{1,64}") ?: +(.*?),?\s*', re.ASCII | re.DOTALL)
+
+
+def record_from_json(text: str, reader: PrefixReader) -> LogRecord | None:
+    """The record of one JSON object on a line; None where it holds no message.
+
+    Raises:
+        ParseError: it is cut short or no JSON.
+    """
+    try:
+        fields = orjson.loads(text.encode("utf-8", errors="replace"))
+    except orjson.JSONDecodeError as error:
+        raise ParseError(f"no whole JSON object ({error.msg}): the line may be cut short") from error
+    return record_from_fields(fields, reader) if isinstance(fields, dict) else None
+
+
+def record_from_fields(fields: Mapping[str, Any], reader: PrefixReader) -> LogRecord | None:
+    """The record that fields describe, by whichever names their writer uses."""
+    message = _text(_first(fields, _MESSAGE))
+    if message is None:
+        return None
+    tag, node = _text(_first(fields, _IDENTIFIER)), _text(_first(fields, _NODE))
+    time = _moment(_first(fields, _TIME), reader.stamps)
+    if tag is None and fields.get("_TRANSPORT") == "kernel":
+        tag = "kernel"
+    if tag is None:  # a shipper's envelope around a whole line, or a kmsg reader's object
+        inner = reader.read(message)
+        return LogRecord(inner.time or time, inner.node or node, inner.tag, inner.message, inner.repeats)
+    return settle(LogRecord(time, node, tag.split("[")[0].rstrip(":"), message))
+
+
+def field_of(text: str) -> tuple[str, Any] | None:
+    """The name and value of one line of a record over several lines; None where it is no field."""
+    if match := _EXPORT_FIELD.fullmatch(text):
+        return match[1], match[2]
+    if match := _JSON_FIELD.fullmatch(text):
+        try:
+            return match[1][1:-1], orjson.loads(match[2].encode("utf-8", errors="replace"))
+        except orjson.JSONDecodeError:
+            return None
+    return None
+
+
+def _first(fields: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    return next((fields[name] for name in names if fields.get(name) not in (None, "")), None)
+
+
+def _text(value: Any) -> str | None:
+    """A field's text; journald's array of bytes is decoded."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(b, int) and 0 <= b < 256 for b in value):
+        return bytes(value).decode("utf-8", errors="replace")
+    return None
+
+
+def _moment(value: Any, stamps: Stamps) -> datetime | None:
+    if isinstance(value, str):
+        if match := _YEARLESS.fullmatch(value):
+            return stamps.yearless(match[1], match[2], match[3])
+        if not value.replace(".", "", 1).isascii() or not value.replace(".", "", 1).isdigit():
+            return stamps.iso(value)
+        value = float(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    if value < _FIRST_EPOCH_S:
+        return stamps.since_boot(value)
+    scale = 1e6 if value >= _FIRST_EPOCH_US else 1e3 if value >= _FIRST_EPOCH_MS else 1
+    return stamps.since_epoch(value / scale)
+
+
+# A line of interest holds one of these; a whole buffer may be searched for them. Beside the families' signs: what
+# `kernel_messages/gpu_names.py` learns from, and journald's message as an array of bytes, which hides all others.
+_OWN_SIGNS = ("NVRM: loading NVIDIA UNIX", "NVRM: The NVIDIA GPU", "Xid (PCI:", '"MESSAGE":[')
+SIGNS: tuple[str, ...] = tuple(dict.fromkeys((*_OWN_SIGNS, *(sign for family in FAMILIES for sign in family.signs))))
+_SIGN = holds_any(SIGNS)
+# Lines that belong to a record of several lines: journalctl -o export, verbose, json-pretty; dmesg -J, reltime.
+_PART = ("_", "    ", "\t", "SYSLOG_IDENTIFIER=", "MESSAGE=", "[ +", "[  +", "[+")
+_FIELD = re.compile(r"[A-Z][A-Z0-9_]{0,62}=", re.ASCII)
+# The same, and reltime's lines, for a search of whole blocks.
+_STARTS = r"_|    |\t|SYSLOG_IDENTIFIER=|MESSAGE=|\[ *\+|\[[A-Z][a-z][a-z] ?[0-9]"
+_RELATIVE = re.compile(r"\[(?: *\+|[A-Z][a-z]{2} ?\d)")
+_SEPARATORS = frozenset({"{", "}", "},{", "},", "]"})
+# A record has some twenty fields; more is no record.
+MAX_FIELDS = 128
+
+
+class KernelParser:
+    """Decodes lines of a kernel log. Holds the fields of a record that spans several lines."""
+
+    def __init__(self, context: Context) -> None:
+        self._reader = PrefixReader(Stamps(context))
+        self._head = ""
+        self._fields: dict[str, Any] = {}
+        self._first_line = 0
+        self._messages = MessageDecoder(context.node)
+
+    def feed(self, text: str, line: int) -> Iterable[Event]:
+        """The events of one line: none for nearly all of them."""
+        if text.startswith(_PART) or (self._fields and _FIELD.match(text)):
+            return self._part(text, line)
+        held = self._close() if self._fields else []
+        self._head = text
+        if not _SIGN.search(text):
+            if text.startswith("[") and _RELATIVE.match(text):
+                self._reader.relative(text)
+            return held
+        record = record_from_json(text, self._reader) if text.startswith("{") else self._reader.read(text)
+        return held if record is None else [*held, *self._messages.decode(record, line)]
+
+    @property
+    def holds(self) -> bool:
+        """Whether a flush would give anything: of nearly all lines nothing is held back."""
+        return bool(self._fields or self._messages.holds)
+
+    def flush(self) -> Iterable[Event]:
+        """The record whose fields are still held, and the faults whose details might still have come."""
+        return [*self._close(), *self._messages.flush()]
+
+    def _part(self, text: str, line: int) -> list[Event]:
+        """A line of a record of several lines: a field of it, or more of its text."""
+        if text.startswith("["):
+            record = self._reader.read(text)
+            return list(self._messages.decode(record, line))
+        if text.startswith("__CURSOR=") or text.strip() in _SEPARATORS:
+            held = self._close()
+            if text.startswith("__CURSOR="):
+                self._head = ""
+            return held
+        if found := field_of(text):
+            if not self._fields:
+                self._first_line = line
+            if len(self._fields) < MAX_FIELDS:
+                self._fields[found[0]] = found[1]
+            return []
+        if not _SIGN.search(text):
+            return []
+        head, message = self._reader.read(self._head), text.strip()
+        record = self._reader.read(message)
+        if record.message == message or not head.from_kernel():  # more of the head's text; else a line that is indented
+            record = replace(head, message=message, repeats=1)
+        return list(self._messages.decode(record, line))
+
+    def _close(self) -> list[Event]:
+        """The events of the fields held, which are let go."""
+        fields, self._fields = self._fields, {}
+        if not fields:
+            return []
+        record = record_from_fields(fields, self._reader)
+        if record is None:
+            return []
+        if record.time is None and self._head:  # journalctl -o verbose: the time stands in the line above
+            record = replace(record, time=self._reader.read(self._head).time)
+        return list(self._messages.decode(record, self._first_line))
+
+
+FORMAT = Format(
+    name="kernel",
+    description="Kernel log of a GPU node: /dev/kmsg, dmesg, journalctl, syslog",
+    sample="2025-03-01T04:05:06.789000+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, name=python, "
+    "GPU has fallen off the bus.",
+    make=KernelParser,
+    recognises=re.compile(
+        r"NVRM: |^Xid \(PCI:"
+        r"|\bnv-fabricmanager(?:\[\d{1,10}\])?: "
+        r"|nvidia-nvswitch\d+: |\bkernel(?:\[\d+\])?: |^\d{1,5},\d+,\d+,[^;]*;|^(?:<\d+>)?\[ *\d+\.\d{6}\] "
+        r"|_TRANSPORT\"? ?[:=] ?\"?kernel|^kern +:\w+ *: |\"(?:syslogtag|tag|PROGRAM)\": ?\"kernel"
+        r"|^\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]"
+    ),
+    signs=FormatSigns(SIGNS, _STARTS, _FIELD),
+)

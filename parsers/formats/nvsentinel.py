@@ -1,0 +1,156 @@
+"""Health events of NVIDIA NVSentinel: as CloudEvents, as protobuf's JSON, as its store exports them.
+
+    {"version": 1, "agent": "syslog-health-monitor", "componentClass": "GPU", "checkName": "SysLogsXIDError",
+     "errorCode": ["79"], "entitiesImpacted": [{"entityType": "PCI", "entityValue": "0000:0f:00.0"}], ...
+    -> {"kind": "xid", "code": 79, "device": {"type": "gpu", "pci": "0000:0f:00.0"}, "node": "gpu-017", ...}
+
+Schema: data-models/protobufs/health_event.proto and event-exporter/pkg/transformer/cloudevents.go of NVIDIA/NVSentinel.
+A healthy event tells that a check passes (again).
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from parsers.reports.detector_report import DetectorReport, event_of
+from parsers.text.documents import DocumentParser, JsonDocument
+from parsers.text.json_fields import attributes, moment_of, record_of, records_of, text_of, whole_of
+from parsers.text.parser import Context, Format
+from parsers.text.pci import canonical
+from store.records.event import Action, Attribute, Device, Event
+
+# RecommendedAction of health_event.proto, by number and by name.
+_ACTION_NAMES: Mapping[int, str] = {
+    0: "NONE",
+    2: "COMPONENT_RESET",
+    5: "CONTACT_SUPPORT",
+    6: "RUN_FIELDDIAG",
+    15: "RESTART_VM",
+    24: "RESTART_BM",
+    25: "REPLACE_VM",
+    26: "RUN_DCGMEUD",
+    39: "RESTART_APP",
+    99: "UNKNOWN",
+}
+ACTIONS: Mapping[str, Action] = {
+    "NONE": "none",
+    "COMPONENT_RESET": "reset_gpu",
+    "CONTACT_SUPPORT": "contact_support",
+    "RUN_FIELDDIAG": "run_diagnostics",
+    "RUN_DCGMEUD": "run_diagnostics",
+    "RESTART_VM": "reboot_node",
+    "RESTART_BM": "reboot_node",
+    "REPLACE_VM": "drain_node",
+    "RESTART_APP": "restart_app",
+}
+# What an exporter may wrap a health event in, and the lower-case names of its database.
+_WRAPPERS = ("data", "healthevent", "fulldocument", "health_event")
+_SXID = re.compile(r"S[Xx][Ii][Dd]|(?<![a-z])sxid")
+_DETECTOR = "nvsentinel"
+
+
+class NvsentinelParser(DocumentParser):
+    """Decodes health events."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(self._health_event, lists=("events",))
+        self._node = context.node
+
+    def _health_event(self, document: JsonDocument) -> Iterable[Event]:
+        record = _unwrapped(document.value)
+        check = text_of(record, "checkname")
+        if check is None or not (record.keys() & {"isfatal", "ishealthy", "entitiesimpacted", "errorcode", "agent"}):
+            return []
+        fatal, healthy = record.get("isfatal") is True, record.get("ishealthy") is True
+        codes = record.get("errorcode")
+        metadata = record_of(record, "metadata")
+        device, more = device_of(records_of(record, "entitiesimpacted"), text_of(record, "componentclass"))
+        told = DetectorReport(
+            source=_DETECTOR,
+            detector=_DETECTOR,
+            check=check,
+            severity="info" if healthy else "fatal" if fatal else "warning",
+            line=document.line,
+            message=text_of(record, "message") or "",
+            healthy=healthy,
+            names=tuple(code for code in codes if isinstance(code, str)) if isinstance(codes, list) else (),
+            codes=tuple(str(code) for code in codes) if isinstance(codes, list) else (),
+            family=family_of(check),
+            action=action_of(record.get("recommendedaction")),
+            quoted=text_of(metadata, "journal_message"),
+            time=moment_of(record, "generatedtimestamp") or moment_of(_lowered(document.value), "time"),
+            node=text_of(record, "nodename") or self._node,
+            device=device,
+            attributes={**attributes(agent=record.get("agent"), error_code=codes), **more},
+        )
+        return [event_of(told)]
+
+
+def family_of(check: str) -> str | None:
+    """Whether a check's codes are Xids or SXids. (`SysLogsXIDError` is an Xid's.)"""
+    return "sxid" if _SXID.search(check) else "xid" if "XID" in check.upper() else None
+
+
+def action_of(value: object) -> Action | None:
+    """What NVSentinel recommends, by number or name; None where it says nothing."""
+    name = value if isinstance(value, str) else _ACTION_NAMES.get(whole_of(value) or 0)
+    return ACTIONS.get(name) if name and name != "NONE" else None
+
+
+def device_of(entities: Iterable[Mapping[str, Any]], component: str | None) -> tuple[Device, dict[str, Attribute]]:
+    """Where the impacted entities are, and what else they tell."""
+    found: dict[str, str] = {}
+    for entity in entities:
+        lowered = _lowered(entity)
+        name, value = text_of(lowered, "entitytype"), text_of(lowered, "entityvalue")
+        if name and value:
+            found.setdefault(name.upper(), value)
+    return place_of(found, component)
+
+
+def place_of(found: Mapping[str, str], component: str | None) -> tuple[Device, dict[str, Attribute]]:
+    """As `device_of`, of entity types in capitals and their values."""
+    gpu = found.get("GPU", "")
+    uuid = found.get("GPU_UUID") or (gpu if gpu.startswith("GPU-") else None)
+    index = whole_of(gpu)
+    pci = canonical(found.get("PCI", ""))
+    switch, link = whole_of(found.get("NVSWITCH")), whole_of(found.get("NVLINK"))
+    nic, port = found.get("NIC"), whole_of(found.get("NICPORT"))
+    more = attributes(switch=switch, link=link, name=nic, gpu_index=index if switch is not None else None)
+    if "NVSWITCH" in found:
+        return Device("nvswitch", pci=pci, index=switch if pci is None else None, port=link), more
+    if nic is not None or port is not None or (component or "").upper() == "NIC":
+        return Device("hca", pci=pci, port=port), more
+    if pci or uuid or index is not None or (component or "").upper() == "GPU":
+        return Device("gpu", pci=pci, index=index, uuid=uuid), more
+    return Device(), more
+
+
+def _lowered(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {key.lower(): value for key, value in record.items()}
+
+
+def _unwrapped(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The health event inside what an exporter put around it."""
+    lowered = _lowered(record)
+    for _ in range(len(_WRAPPERS)):
+        inner = record_of(lowered, *_WRAPPERS)
+        if "checkname" in lowered or not inner:
+            break
+        lowered = _lowered(inner)
+    if metadata := record_of(lowered, "metadata"):
+        lowered["metadata"] = _lowered(metadata)
+    return lowered
+
+
+FORMAT = Format(
+    name="nvsentinel",
+    description="Health events of NVIDIA NVSentinel: CloudEvents, protobuf JSON, database export",
+    sample='{"version": 1, "agent": "syslog-health-monitor", "componentClass": "GPU", "checkName": "SysLogsXIDError", '
+    '"isFatal": true, "isHealthy": false, "message": "ROBUST_CHANNEL_GPU_HAS_FALLEN_OFF_THE_BUS", '
+    '"recommendedAction": "RESTART_BM", "errorCode": ["79"], "entitiesImpacted": [{"entityType": "PCI", '
+    '"entityValue": "0000:0f:00.0"}], "generatedTimestamp": "2025-03-01T04:05:06Z", "nodeName": "gpu-017"}',
+    make=NvsentinelParser,
+    recognises=re.compile(r'"(?:check[Nn]ame|entities[Ii]mpacted|component[Cc]lass)" ?:'),
+    shape="document",
+)

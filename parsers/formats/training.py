@@ -1,0 +1,373 @@
+"""A training program's log: iterations, checkpoints, evaluations, errors, restarts and the end, whoever prints it.
+
+     [2025-03-01 04:05:06] iteration       10/    1000 | elapsed time per iteration (ms): 3171.3 | lm loss: 7.6 | ...
+    -> {"kind": "iteration", "time": "2025-03-01T04:05:06Z",
+        "attributes": {"run": "llm-70b", "iteration": 10, "total": 1000, "iterations": 10, "elapsed_ms": 3171.3, ...}}
+
+Each trainer's lines are in its file under `trainers/`, the endings under `training_errors/`. Old releases print no time
+on many lines: it stays None. `iterations` is how many iterations the line covers (since the line before, or since the
+checkpoint loaded); `elapsed_ms` of each of them, from the times of both lines where the trainer prints none.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from parsers.text.parser import Context, Format, FormatSigns, ParseError, holds_any
+from parsers.text.stamp import Stamps
+from parsers.training import (
+    exceptions,
+    frameworks,
+    launchers,
+    loops,
+)
+from parsers.training import (
+    exceptions as python,
+)
+from parsers.training import (
+    frameworks as nemo,
+)
+from parsers.training import (
+    launchers as slurm,
+)
+from parsers.training import (
+    launchers as torchrun,
+)
+from parsers.training import (
+    loops as megatron,
+)
+from parsers.training import (
+    loops as torchtitan,
+)
+from parsers.training.checkpoints import Checkpoints
+from parsers.training.error_report import AttemptErrors, ErrorReader, ErrorReport
+from parsers.training.launchers import BOX_SIGNS, ProgramLine, RootCause, glog_time, program_line
+from parsers.training.progress import CLOCK, STRAGGLER_SIGNS, ModelShape, Stragglers, TrainingProgress
+from parsers.training.trainer import Trainer, TrainerReport
+from store.records.event import Attribute, Event
+from store.records.fault_catalog import with_kind_meaning
+
+# What a trainer's line is as an event: its kind, and its words where the line itself is not shown.
+
+MESSAGES: Mapping[str, str] = {
+    "saving": "saving checkpoint at iteration",
+    "saved": "saved checkpoint at iteration",
+    "loaded": "loaded checkpoint of iteration",
+    "save_timer": "save-checkpoint",
+    "load_timer": "load-checkpoint",
+}
+KINDS: Mapping[str, str] = {
+    "saving": "checkpoint_save_start",
+    "scheduled": "checkpoint_save_start",
+    "saved": "checkpoint_save",
+    "save_timer": "checkpoint_save",
+    "loading": "checkpoint_load",
+    "loaded": "checkpoint_load",
+    "load_timer": "checkpoint_load",
+    "evaluated": "evaluation",
+    "start": "training_start",
+    "end": "training_end",
+    "phase": "training_phase",
+    "initialized": "training_phase",
+}
+
+
+# The trainers: one line here, one file beside it, a log in `fixtures/training`.
+#
+# A trainer that is built upon another stands before it: where both tell of an iteration or a save, the first has it.
+
+TRAINERS: tuple[Trainer, ...] = (
+    megatron.MEGATRON,
+    nemo.NEMO,
+    torchtitan.TORCHTITAN,
+    frameworks.HF_TRAINER,
+    loops.DEEPSPEED,
+)
+
+
+# Who reads the endings: one line here, one file beside it. Tried in this order.
+
+READERS: tuple[ErrorReader, ...] = (
+    slurm.SLURM,
+    exceptions.NCCL,
+    torchrun.TORCHRUN,
+    launchers.LAUNCHERS,
+    python.PYTHON,
+)
+SIGNS = tuple(sign for reader in READERS for sign in reader.signs)
+
+
+def report_of(text: str) -> ErrorReport | None:
+    """What a line tells of an attempt's end, or None. The text is without launcher prefix and time."""
+    for reader in READERS:
+        if any(sign in text for sign in reader.signs) and (report := reader.read(text)):
+            return report
+    return None
+
+
+# Lines without any of these say nothing.
+LITERALS = tuple(
+    dict.fromkeys([*(sign for trainer in TRAINERS for sign in trainer.signs), *SIGNS, *BOX_SIGNS, *STRAGGLER_SIGNS])
+)
+_SIGN = holds_any(LITERALS)
+# What only the trainer itself prints: it has the log from then on.
+_LEADS = frozenset({"spoke", "initialized", "iteration"})
+# A smaller share of an iteration is what any program takes to fetch its batch.
+_WAIT_SHARE = 0.01
+_SAVES = frozenset({"saving", "scheduled", "saved"})
+# A bar is written over with carriage returns, and what another logger or rank says may follow it without a line's end.
+_PARTS = re.compile(
+    r"\r|(?<=\])(?=\[(?:(?:INFO|WARNING|ERROR)\||rank\d|[EWF]\d{0,4} |NeMo |20\d\d-)|WARNING:|ERROR:|Traceback)"
+    r"|(?<= )(?=(?:WARNING|ERROR):torch\.)",
+    re.ASCII,
+)
+
+
+class TrainingParser:
+    """Decodes lines of one run's log. Holds what later lines complete: a load, a save, errors that ranks repeat."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._stamps = Stamps(context)
+        self._leader: Trainer | None = None
+        self._saves = False  # the leader tells its saves to their end
+        self._progress = TrainingProgress()
+        self._checkpoints = Checkpoints()
+        self._errors = AttemptErrors()
+        self._box = RootCause()
+        self._waiting: Event | None = None  # an iteration that a trainer above may tell too
+        self._evaluate_ms: Attribute = None
+        self._worked: tuple[int, int, Attribute] | None = None  # the last line: iteration, count, ms of each
+        self._stragglers = Stragglers()
+        self._shape = ModelShape()
+        self._seen: datetime | None = None
+        self._told: set[str] = set()  # what every rank repeats, since the last iteration
+
+    def feed(self, text: str, line: int) -> Iterable[Event]:
+        """The events of one line; a progress bar's parts, parted by carriage returns, are lines of their own.
+
+        Raises:
+            ParseError: an iteration line that is cut short.
+        """
+        if not _SIGN.search(text):
+            return []
+        late = self._errors.release() if self._errors.late(line) else []
+        parts = _PARTS.split(text) if "\r" in text or "%|" in text else [text]
+        return [*late, *(event for part in parts if part for event in self._part(part, line))]
+
+    def flush(self) -> Iterable[Event]:
+        """What waits for lines that did not come."""
+        held = [] if self._waiting is None else [self._waiting]
+        self._waiting = None
+        held += [*self._checkpoints.held(), *self._errors.release()]
+        return sorted(held, key=lambda event: event.line or 0)
+
+    def _part(self, text: str, line: int) -> Iterator[Event]:
+        found = program_line(text)
+        time = None if found.time is None else self._stamps.iso(found.time.replace(",", "."))
+        self._seen = time or self._seen
+        node = found.node or self._context.node
+        base = Event(time, node, "training", kind="", line=line, cause="unknown")
+        for trainer in TRAINERS:
+            told = list(trainer.told(found.text))
+            if told and self._heeds(trainer, told):
+                for one in told:
+                    yield from self._trainer(trainer, one, base)
+                return
+        slow = self._stragglers.read(found.text)
+        yield from (with_kind_meaning(self._event(base, "straggler", "slower than the others", rank)) for rank in slow)
+        if "Exception ignored in" in found.text:
+            self._errors.ignore(line)
+            return
+        report = self._box.read(found.text, line) or report_of(found.text)
+        if report and not (report.traceback and self._errors.ignored(line)):
+            yield from self._report(report, found, base)
+
+    def _heeds(self, trainer: Trainer, told: list[TrainerReport]) -> bool:
+        """Whether a trainer's line counts: one built upon another tells the same, and has the log once it spoke.
+
+        Of the one below, saves count where the leader does not tell them to their end.
+        """
+        if trainer is self._leader:
+            self._saves = self._saves or (trainer.ends and any(one.what in _SAVES for one in told))
+            return True
+        if self._leader is not None and TRAINERS.index(self._leader) < TRAINERS.index(trainer):
+            return not self._saves and all(one.what in _SAVES for one in told)
+        leads = any(one.what in _LEADS for one in told)
+        if leads:
+            if self._leader is not None:
+                self._progress.forget()
+                self._waiting = None
+            self._leader, self._saves = trainer, False
+        return leads or self._leader is None
+
+    def _trainer(self, trainer: Trainer, told: TrainerReport, base: Event) -> Iterator[Event]:
+        """The events of what a trainer's line tells."""
+        what, numbers, time = told.what, told.numbers, None if told.time is None else self._stamps.iso(told.time)
+        base = replace(base, time=time or base.time)
+        if what.endswith("_timer") and "duration_ms" not in numbers:
+            return
+        if what == "iteration":
+            yield from self._iteration(trainer, told, base)
+        elif what in ("loading", "loaded", "load_timer", "saving", "scheduled", "saved", "save_timer"):
+            yield from self._checkpoint(what, numbers, base)
+        elif what in ("start", "end", "phase", "initialized"):
+            yield from self._phase(trainer, told, base)
+        elif what == "evaluated":
+            yield from self._evaluated(numbers, base)
+        elif what == "data_timer":
+            yield from self._waited(numbers, base)
+        elif what == "arguments":
+            shape = self._shape.take()
+            if shape is not None:
+                yield with_kind_meaning(
+                    self._event(base, "training_phase", "arguments", {"phase": "arguments", **shape})
+                )
+        else:
+            self._note(what, numbers)
+
+    def _note(self, what: str, numbers: Mapping[str, Attribute]) -> None:
+        """What says something of later lines, and nothing by itself."""
+        if what == "evaluate_timer":
+            self._evaluate_ms = numbers.get("duration_ms")
+        elif what == "argument":
+            self._shape.add(numbers)
+        elif what == "fresh":
+            self._progress.loaded(0)
+        elif what == "background":
+            self._checkpoints.background = True
+        elif what == "bar":
+            self._progress.shows(numbers)
+        elif what in ("plan", "interval"):
+            self._progress.plans(numbers)
+
+    def _iteration(self, trainer: Trainer, told: TrainerReport, base: Event) -> Iterator[Event]:
+        numbers, iteration = told.numbers, told.numbers.get("iteration")
+        if not isinstance(iteration, int):
+            iteration = self._progress.step_of(numbers.get("epoch"))
+        if iteration is None:
+            return
+        if told.cut:
+            raise ParseError(f"iteration {iteration} bears no elapsed time: the line may be cut short")
+        if trainer.once and self._progress.repeats(iteration):
+            if self._waiting is not None:  # another line of the same step
+                self._waiting = replace(self._waiting, attributes={**self._waiting.attributes, **numbers})
+            return
+        yield from self.flush()
+        covered, elapsed_ms = self._progress.advance(iteration, base.time, numbers)
+        self._errors.forget()
+        self._told.clear()
+        attributes: dict[str, Attribute] = {"iteration": iteration}
+        total = numbers.get("total") or self._progress.total
+        total = None if isinstance(total, int) and total < iteration else total  # of an epoch
+        attributes |= {"iterations": covered} if total is None else {"total": total, "iterations": covered}
+        if elapsed_ms is not None:
+            attributes["elapsed_ms"] = elapsed_ms
+        attributes.update({name: value for name, value in numbers.items() if name not in ("total", *CLOCK)})
+        of = "" if total is None else f"/{total}"
+        self._worked = (iteration, covered, attributes.get("elapsed_ms"))
+        event = self._event(base, "iteration", f"iteration {iteration}{of}", attributes)
+        if trainer.waits:
+            self._waiting = event
+        else:
+            yield event
+
+    def _waited(self, numbers: Mapping[str, Attribute], base: Event) -> Iterator[Event]:
+        """What the iterations just told waited for data, each; a hundredth of their time or less is no wait."""
+        wait = numbers.get("duration_ms")
+        if self._worked is None or not isinstance(wait, float):
+            return
+        (iteration, covered, elapsed), self._worked = self._worked, None
+        if not isinstance(elapsed, float) or wait > _WAIT_SHARE * elapsed:
+            told = {"iteration": iteration, "duration_ms": round(wait * covered, 3)}
+            yield self._event(base, "data_wait", f"waited for data up to iteration {iteration}", told)
+
+    def _checkpoint(self, what: str, numbers: Mapping[str, Attribute], base: Event) -> Iterator[Event]:
+        """A load or save; errors and an iteration that wait are told before it."""
+        held, self._waiting = self._waiting, None
+        yield from [*([] if held is None else [held]), *self._errors.release()]
+        iteration = numbers.get("iteration")
+        at = "" if iteration is None else f" {iteration}"
+        words = MESSAGES.get(what, what) if at else MESSAGES.get(what, what).partition(" at ")[0].partition(" of ")[0]
+        event = self._event(base, KINDS[what], f"{words}{at}", numbers)
+        if what in ("loading", "loaded") and isinstance(iteration, int):
+            self._progress.loaded(iteration)
+        if what == "saving" and not self._checkpoints.goes_on(iteration):
+            yield from self._checkpoints.held()
+        if what == "loading":
+            self._checkpoints.loading(event)
+        else:
+            yield from getattr(self._checkpoints, what)(event)
+
+    def _evaluated(self, numbers: Mapping[str, Attribute], base: Event) -> Iterator[Event]:
+        yield from self.flush()
+        attributes = dict(numbers)
+        if self._evaluate_ms is not None:
+            attributes["duration_ms"] = self._evaluate_ms
+            self._evaluate_ms = None
+        yield self._event(base, "evaluation", "validation", attributes)
+
+    def _phase(self, trainer: Trainer, told: TrainerReport, base: Event) -> Iterator[Event]:
+        """A start, an end, a step of the startup: told once, however many ranks say so."""
+        kind = KINDS[told.what]
+        if trainer.once:
+            same = f"{kind} {told.words}" if kind == "training_phase" else kind
+            if same in self._told:
+                return
+            self._told.add(same)
+        yield from self.flush()
+        if told.what in ("start", "initialized"):
+            self._errors.forget()  # an attempt that died before its first iteration was another one
+            self._progress.restart(base.time if told.what == "start" else None)
+        if told.what == "initialized":
+            self._checkpoints.reset()
+        if told.what == "start" and isinstance(iteration := told.numbers.get("iteration"), int):
+            self._progress.loaded(iteration)
+        more: Mapping[str, Attribute] = {"phase": told.words} if kind == "training_phase" else {}
+        if told.what == "end":
+            more = self._progress.unprinted()
+        event = self._event(base, kind, told.words, more)
+        yield with_kind_meaning(event) if kind == "training_phase" else event
+
+    def _report(self, report: ErrorReport, found: ProgramLine, base: Event) -> Iterator[Event]:
+        """An error or what the launcher says: held, for other ranks may repeat it."""
+        time = None if report.time is None else self._stamps.iso(report.time)
+        time = time or glog_time(report.glog, self._stamps, self._seen) or base.time
+        # Whose log it is says nothing of where the error was: only a launcher's prefix or the error names a node.
+        base = replace(base, time=time, node=report.node or found.node)
+        told = report.told(found.rank, found.local_rank)
+        event = with_kind_meaning(self._event(base, report.kind, report.message, told), report.variant)
+        held = self._checkpoints.held()
+        if self._errors.add(report.key(), event):
+            self._told.clear()
+            waiting, self._waiting = self._waiting, None
+            yield from [*([] if waiting is None else [waiting]), *held]
+
+    def _event(self, base: Event, kind: str, message: str, attributes: Mapping[str, Attribute]) -> Event:
+        return replace(base, kind=kind, message=message, attributes={"run": self._context.run, **attributes})
+
+
+FORMAT = Format(
+    name="training",
+    description="Log of Megatron-LM, Megatron-DeepSpeed, NeMo, torchtitan, DeepSpeed or the Hugging Face Trainer",
+    sample=" [2025-03-01 04:05:06] iteration       10/    1000 | elapsed time per iteration (ms): 3171.3 | "
+    "lm loss: 7.645013E+00 | number of skipped iterations:   0 | number of nan iterations:   0 |",
+    make=TrainingParser,
+    recognises=re.compile(
+        r"iteration[ =]\s*\d+/\s*\d+ \||elapsed time per iteration \(m?s\)|\] datetime: \d{4}-"
+        r"|\bglobal_batch_size \.\.\."
+        r"|(?:saving|saved|loaded) checkpoint (?:at|from)|building GPT model|train_step_timing in s"
+        r"|Global Checkpoint Save :|[, ]v_num="
+        r"|- INFO - (?:\x1b\[\d+m)?step: +\d|\[titan\] \d{4}|\{'loss': |'train_runtime': |\*{5} Running training \*{5}"
+        r"|\[Rank \d+\] step=\d+, skipped=|iter time \(s\): |\[Torch\] Checkpoint global_step"
+        r"|\[NeMo [A-Z] \d{4}-|\[[A-Z]+\|trainer\.py:\d+\] |\] \[[A-Z]+\] \[\w+\.py:\d+:\w+\] "
+        r"|loading fused kernels|will not load any checkpoints|using world size: \d|time across ranks \(ms\)"
+        r"|Watchdog caught collective operation|torch[./]distributed[./]elastic|NCCL WARN |slurmstepd: error: \*\*\*"
+        r"|ProcessGroupNCCL\.cpp:\d+\]|srun: error: \S+: tasks? [\d,-]+: "
+        r"|\[rank\d+\]: (?:Traceback |[\w.]+(?:Error|Exception): )"
+        r"|torch\.[\w.]+(?:Error|Exception): |RuntimeError: (?:CUDA|NCCL) |\[rank: \d+\] Child process with PID ",
+        re.ASCII,
+    ),
+    signs=FormatSigns(LITERALS),
+)

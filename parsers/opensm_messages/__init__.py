@@ -1,1 +1,0 @@
-"""What a subnet manager says, one noun a file: ports, traps, its own state, its errors, requests that time out."""

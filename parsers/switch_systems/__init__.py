@@ -1,1 +1,0 @@
-"""The network systems of Ethernet switches: what each writes to its log."""

@@ -1,0 +1,269 @@
+"""An exporter's page: many series of a few devices, made one telemetry event per device and scrape.
+
+    mlu_chip_temperature{mlu="3",node="mlu-7",uuid="6ad0..."} 61
+    mlu_power_usage{mlu="3",node="mlu-7",uuid="6ad0..."} 212
+    -> Event(kind="telemetry", node="mlu-7", device=Device("mlu", index=3, uuid="6ad0..."),
+             attributes={"gpu_temp_c": 61.0, "power_w": 212.0})
+
+What each exporter calls its metrics is in `store/telemetry/measures.py`; where its labels say the device is, in its own
+file. A device whose series comes a second time begins its next sample, so several scrapes may stand in one file.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from parsers.text.exposition import Point, read_point
+from parsers.text.parser import Context, ParseError
+from parsers.text.stamp import Stamps
+from store.records.event import Attribute, Device, Event
+from store.records.fault_catalog import with_kind_meaning
+from store.records.telemetry import ACCELERATORS, Sample
+from store.telemetry.measures import Metric, find_metric
+
+# More devices than one page can hold: a broken page must not eat the memory.
+MAX_DEVICES = 1_000_000
+# Series of one device in one scrape; more are left out.
+MAX_SERIES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesDevice:
+    """Where a series belongs.
+
+    Attributes:
+        device: the device.
+        node: the host, where the labels name it.
+        instance: the MIG instance or partition of the device that the value is of; empty for the device itself.
+        about: attributes that tell the device from others (`name`, `dimm`) or describe it.
+    """
+
+    device: Device
+    node: str | None = None
+    instance: str = ""
+    about: Mapping[str, Attribute] = field(default_factory=dict)
+
+    def key(self) -> tuple[object, ...]:
+        """The same for the same device."""
+        device = self.device
+        return device.type, device.uuid or device.index, device.port, self.about.get("name"), self.about.get("dimm")
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """One exporter's ways.
+
+    Attributes:
+        source: its format's name, and its name in the table of metrics.
+        prefixes: what its metrics' names begin with.
+        place: where a series belongs; None for one of no device.
+        value: a series' value; None where the exporter's number says that there is none.
+        optional_prefix: stands before its names in some versions, and is not in the table.
+        apart_s: times of one device that lie apart by no more are one scrape.
+    """
+
+    source: str
+    prefixes: tuple[str, ...]
+    place: Callable[[Point, Context], SeriesDevice | None]
+    value: Callable[[Point], float | None]
+    optional_prefix: str = ""
+    apart_s: float = 0.0
+
+
+@dataclass(slots=True)
+class DeviceScrape:
+    """A device whose values of one scrape are being gathered."""
+
+    time: datetime | None
+    node: str | None
+    device: Device
+    line: int
+    about: dict[str, Attribute] = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict)
+    series: set[tuple[object, ...]] = field(default_factory=set)
+    lent: set[str] = field(default_factory=set)  # values that are an instance's, until the device's own comes
+    unknown: set[str] = field(default_factory=set)
+
+    def see(self, place: SeriesDevice) -> None:
+        """What the labels tell of the device; not every series tells all."""
+        known, told = self.device, place.device
+        if told.pci not in (None, known.pci) or told.uuid not in (None, known.uuid):
+            self.device = replace(known, pci=told.pci or known.pci, uuid=told.uuid or known.uuid)
+        if place.about:
+            self.about.update(place.about)
+
+    def put(self, name: str, value: float | None, metric: Metric, instance: str) -> None:
+        """One more value. An instance's never replaces the device's own; a sum with an unknown part is unknown."""
+        if metric.how == "sum":
+            if value is None:
+                self.unknown.add(name)
+            self.values[name] = self.values.get(name, 0.0) + (value or 0.0)
+        elif value is None:
+            return
+        elif instance:
+            if not metric.of_instance and name not in self.values:
+                self.values[name] = value
+                self.lent.add(name)
+        elif metric.how == "max":
+            self.values[name] = max(value, self.values.get(name, value))
+        elif name not in self.values or name in self.lent:
+            self.values[name] = value
+            self.lent.discard(name)
+
+    def finished(self) -> bool:
+        """Whether anything was measured; sums that are not known are taken off."""
+        for name in self.unknown:
+            self.values.pop(name, None)
+        return bool(self.values)
+
+
+class ScrapeGroups:
+    """Gathers a page's series by device."""
+
+    def __init__(self, exporter: Exporter, context: Context) -> None:
+        self.exporter = exporter
+        self._context = context
+        self._stamps = Stamps(context)
+        self._open: dict[tuple[object, ...], DeviceScrape] = {}
+        self._series: dict[tuple[object, ...], tuple[object, ...]] = {}  # devices have the same ones: held once
+
+    def add(self, text: str, line: int) -> Iterator[DeviceScrape]:
+        """The device whose scrape this line ends, if it ends one.
+
+        Raises:
+            ParseError: the line is cut short or broken.
+        """
+        if not text.startswith(self.exporter.prefixes):
+            return
+        point = read_point(text, self._stamps)
+        if point is None:
+            return
+        metric = find_metric(self.exporter.source, point.name.removeprefix(self.exporter.optional_prefix))
+        name = metric.named(point.labels) if metric else None
+        place = self.exporter.place(point, self._context) if name else None
+        if metric is None or name is None or place is None:
+            return
+        time = point.time if point.time is not None else self._context.until
+        node = place.node or self._context.node
+        series = (point.name, name, place.instance, *(sorted(point.labels.items()) if metric.how else ()))
+        scraped = self._open.get((node, *place.key()))
+        if scraped is not None and (series in scraped.series or self._apart(scraped.time, time)):
+            if scraped.finished():
+                yield scraped
+            scraped = None
+        if scraped is None:
+            if len(self._open) >= MAX_DEVICES:
+                raise ParseError(f"more than {MAX_DEVICES} devices on one page")
+            scraped = self._open[node, *place.key()] = DeviceScrape(time, node, place.device, line)
+        if len(scraped.series) < MAX_SERIES:
+            if len(self._series) < MAX_SERIES:
+                series = self._series.setdefault(series, series)
+            value = self.exporter.value(point)
+            scraped.series.add(series)
+            scraped.see(place)
+            scraped.put(name, None if value is None else value * metric.factor, metric, place.instance)
+
+    def drain(self) -> list[DeviceScrape]:
+        """The devices still being gathered: a page is over when its input is."""
+        gathered, self._open = self._open, {}
+        return [scraped for scraped in gathered.values() if scraped.finished()]
+
+    def _apart(self, one: datetime | None, other: datetime | None) -> bool:
+        if one is None or other is None:
+            return one is not other
+        return abs((other - one).total_seconds()) > self.exporter.apart_s
+
+
+class PageParser:
+    """Decodes pages of one exporter. Holds the scrape being gathered, and the last Xid of each device."""
+
+    def __init__(self, exporter: Exporter, context: Context) -> None:
+        self._gathering = ScrapeGroups(exporter, context)
+        self._last_xids: dict[tuple[object, ...], float] = {}
+
+    def feed(self, text: str, line: int) -> Iterable[Event]:
+        """The events of the scrape that this line ends, if it ends one.
+
+        Raises:
+            ParseError: a metric of this exporter that is cut short or broken.
+        """
+        return [event for scraped in self._gathering.add(text, line) for event in self._events(scraped)]
+
+    def flush(self) -> Iterable[Event]:
+        """The events of what is still being gathered."""
+        return [event for scraped in self._gathering.drain() for event in self._events(scraped)]
+
+    def _events(self, scraped: DeviceScrape) -> Iterator[Event]:
+        event = Event(
+            time=scraped.time,
+            node=scraped.node,
+            source=self._gathering.exporter.source,
+            kind="telemetry",
+            device=scraped.device,
+            attributes={**scraped.about, **scraped.values},
+            line=scraped.line,
+        )
+        yield event
+        if code := self._new_xid(scraped):
+            message = f"The last Xid of this device is now {code}; the kernel log tells more."
+            yield with_kind_meaning(replace(event, kind="xid_hint", code=code, message=message, attributes={}))
+
+    def _new_xid(self, scraped: DeviceScrape) -> int | None:
+        """The code that the device's last Xid changed to. The gauge is sticky: what it showed first may be old."""
+        last = scraped.values.get("xid_last")
+        if last is None:
+            return None
+        device = (scraped.node, scraped.device.type, scraped.device.uuid or scraped.device.index)
+        before = self._last_xids.get(device)
+        if before is not None or len(self._last_xids) < MAX_DEVICES:
+            self._last_xids[device] = last
+        return int(last) if before is not None and last != before and 0 < last < 2**31 else None
+
+
+def samples_of_lines(exporters: Iterable[Exporter], text: str, context: Context) -> list[Sample]:
+    """The accelerators' samples of a whole page; broken lines are left out. Lines without a time take `context.until`.
+
+    Raises:
+        ParseError: a sample bears no time, or no host, and the context names none.
+    """
+    return [sample for sample in device_samples(exporters, text, context) if sample.type in ACCELERATORS]
+
+
+def device_samples(exporters: Iterable[Exporter], text: str, context: Context) -> list[Sample]:
+    """The samples of every device of a whole page, as `samples_of_lines` gives the accelerators'.
+
+    Raises:
+        ParseError: as there.
+    """
+    gatherings = [ScrapeGroups(exporter, context) for exporter in exporters]
+    done: list[tuple[DeviceScrape, str]] = []
+    for line, raw in enumerate(text.splitlines(), start=1):
+        for gathering in gatherings:
+            if raw.startswith(gathering.exporter.prefixes):
+                try:
+                    done.extend((scraped, gathering.exporter.source) for scraped in gathering.add(raw, line))
+                except ParseError:
+                    continue  # a page cut short gives what was whole
+    for gathering in gatherings:
+        done.extend((scraped, gathering.exporter.source) for scraped in gathering.drain())
+    return [_sample(scraped, source) for scraped, source in done]
+
+
+def _sample(scraped: DeviceScrape, source: str) -> Sample:
+    device = scraped.device
+    if scraped.time is None or scraped.node is None:
+        missing = "time: give Context.until" if scraped.time is None else "host: give Context.node"
+        raise ParseError(f"the sample of {device.type.upper()} {device.index} bears no {missing}")
+    name = scraped.about.get("name") if device.index is None else None
+    return Sample(
+        time=scraped.time,
+        node=scraped.node,
+        gpu=device.index or 0,
+        values=scraped.values,
+        uuid=device.uuid,
+        pci=device.pci,
+        type=device.type,
+        name=None if name is None else str(name),
+        port=device.port,
+        source=source,
+    )

@@ -1,0 +1,108 @@
+"""Times as logs print them: without a year, without a zone, or as seconds since boot.
+
+    Nov 20 22:31:54.121678          RFC 3164, journalctl short, opensm: no year, no zone
+    [ 2122.548539]                  dmesg: seconds since boot
+    Fri 2026-11-20 22:31:54 UTC     journalctl short-full
+
+There is no clock here: year, zone and boot time come from the `Context`.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from parsers.text.parser import Context
+
+_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+MONTHS = {name: number for number, name in enumerate(_NAMES, start=1)}
+# A log may be ahead of the clock that stamped its file by this much before its month counts as last year's.
+SLACK = timedelta(days=1)
+# No log steps back in time by this much.
+HALF_YEAR = timedelta(days=183)
+# A later boot than this is no uptime but a broken number: 100 years.
+MAX_UPTIME_S = 100 * 366 * 86400
+
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?", re.ASCII)
+
+
+class Stamps:
+    """Reads the times of one log. Holds the last one without a year, to know when a year ends."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._last: datetime | None = None
+
+    def iso(self, text: str) -> datetime | None:
+        """An ISO 8601 or RFC 3339 time; one without a zone is in the context's. None where it is none."""
+        try:
+            return self._utc(datetime.fromisoformat(text.strip()))
+        except (ValueError, OverflowError):
+            return None
+
+    def knows_year(self) -> bool:
+        """Whether a time without a year can be told at all."""
+        return self._context.year is not None or self._context.until is not None
+
+    def since_boot(self, uptime_s: float) -> datetime | None:
+        """The moment of an uptime in seconds; None where nobody told when the host booted."""
+        boot = self._context.boot_time
+        if boot is None or not 0 <= uptime_s < MAX_UPTIME_S:
+            return None
+        return (boot + timedelta(seconds=uptime_s)).astimezone(UTC)
+
+    def since_epoch(self, seconds: float) -> datetime | None:
+        """The moment of a Unix time in seconds."""
+        try:
+            return datetime.fromtimestamp(seconds, UTC)
+        except (ValueError, OverflowError, OSError):
+            return None
+
+    def dated(self, month: str, day: str, clock: str, year: str) -> datetime | None:
+        """`Nov` `20` `22:31:19` `2026` in the context's zone."""
+        return self._at(int(year), MONTHS.get(month[:3].lower()), day, clock)
+
+    def yearless(self, month: str, day: str, clock: str) -> datetime | None:
+        """`Nov` `20` `22:31:54.121678`: the year is the context's, or that of the newest moment the log can speak of.
+
+        A live log runs on past both: it never steps back by half a year, so where it seems to, a new year has come.
+        None where neither is known, or where the month is neither an English name nor a number (`11月`).
+        """
+        number = int(month[:-1]) if month[:1].isdecimal() else MONTHS.get(month[:3].lower())
+        year, until, last = self._context.year, self._context.until, self._last
+        if number is None or (year is None and until is None):
+            return None
+        if year is None and until is not None:
+            year = until.astimezone(self._context.zone).year
+        first_year = year or 0
+        base = first_year if last is None else max(first_year, last.year)
+        moment = self._at(base, number, day, clock)
+        if until is not None and (last is None or last <= until + SLACK) and not _is_by(moment, until + SLACK):
+            moment = self._at(base - 1, number, day, clock) or moment
+        if moment is not None and last is not None:
+            step = moment - last
+            if step < -HALF_YEAR or (step > HALF_YEAR and last.year > first_year):
+                moment = self.nearest(number, day, clock, last) or moment
+        self._last = moment or last
+        return moment
+
+    def nearest(self, month: int, day: str, clock: str, seen: datetime) -> datetime | None:
+        """A time without a year that lies as near as can be to one seen in the same log."""
+        years = (seen.year - 1, seen.year, seen.year + 1)
+        moments = [moment for year in years if (moment := self._at(year, month, day, clock)) is not None]
+        return min(moments, key=lambda moment: abs(moment - seen), default=None)
+
+    def _at(self, year: int, month: int | None, day: str, clock: str) -> datetime | None:
+        match = _CLOCK.fullmatch(clock)
+        if month is None or not match:
+            return None
+        micros = int((match[4] or "")[:6].ljust(6, "0"))
+        try:
+            return self._utc(datetime(year, month, int(day), int(match[1]), int(match[2]), int(match[3]), micros))  # noqa: DTZ001  # the zone is put on in _utc
+        except (ValueError, OverflowError):
+            return None
+
+    def _utc(self, moment: datetime) -> datetime:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=self._context.zone)).astimezone(UTC)
+
+
+def _is_by(moment: datetime | None, limit: datetime) -> bool:
+    return moment is not None and moment <= limit

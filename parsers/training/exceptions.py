@@ -1,0 +1,153 @@
+"""Python's tracebacks and C++'s last words.
+
+    torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.   -> OutOfMemoryError, application
+      what():  CUDA error: uncorrectable ECC error encountered                -> c10_error, hardware
+    Fatal Python error: Bus error                                             -> fatal_python_error
+
+A traceback is told by its last line, which names the error. Lines that merely mention one are left alone.
+"""
+
+import re
+
+from parsers.training.error_report import MAX_MESSAGE, ErrorReader, ErrorReport, numbers, variant_of
+
+# NCCL's warnings and PyTorch's watchdog over its collectives.
+#
+#     [rank5]:[E1218 20:27:21.426415540 ProcessGroupNCCL.cpp:629] [Rank 5] Watchdog caught collective operation timeout:
+#       WorkNCCL(SeqNum=99, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600081 milliseconds ...
+#     -> nccl_watchdog, rank 5, operation ALLREDUCE, timeout_ms 600000; some rank did not come: the cause is not known
+#     [2026-03-03 12:11:38] gpu-007:185303:186751 [1] transport/net_ib.cc:2453 NCCL WARN NET/IB: Got completion from
+# peer
+#       10.99.91.63<51161> with status=12 opcode=0 len=0 vendor err 129 (Send) ... hca mlx5_1
+#     -> nccl_ib_completion on gpu-007, fabric, status 12, vendor_err 129, peer 10.99.91.63, name mlx5_1
+#
+# Sources: ProcessGroupNCCL.cpp of PyTorch;
+# transport/net_ib.cc, misc/ibvwrap.cc, misc/socket.cc, include/checks.h of NCCL.
+
+_GLOG = re.compile(r"\[?[EWF](?P<month>\d{1,2})?(?P<day>\d{2}) (?P<clock>\d{2}:\d{2}:\d{2}\.\d{1,9}) ", re.ASCII)
+_WATCHDOG = re.compile(
+    r"Watchdog caught collective operation timeout|watchdog thread terminated with exception"
+    r"|[Ww]atchdog got stuck for|Heartbeat monitor timed out",
+    re.ASCII,
+)
+_RANK = re.compile(r"\bRank (?P<rank>\d{1,7})\b", re.ASCII)
+_WORK = re.compile(
+    r"SeqNum=(?P<sequence>\d{1,15}), OpType=(?P<operation>\w{1,40}).{0,200}?Timeout\(ms\)=(?P<timeout_ms>\d{1,12})"
+    r"\) ran for (?P<ran_ms>\d{1,12}) milliseconds",
+    re.ASCII,
+)
+_WARN = "NCCL WARN "
+_NODE = re.compile(r"(?P<node>[\w.-]{1,200}):\d{1,10}:\d{1,10} \[\d{1,3}\] [^\[]{0,120}$", re.ASCII)
+# How far before the warning its host stands.
+_HEAD = 400
+_COMPLETION = re.compile(
+    r"NET/IB.{0,40}: Got completion (?:from peer (?P<peer>[^<\s]{1,80})(?:<\d{1,5}>)? )?"
+    r"with (?:status|error)[ =](?:\w{1,40}\()?(?P<status>\d{1,4}).{0,200}?vendor[ _]err[ =](?P<vendor_err>\d{1,6})"
+    r"(?:.{0,300}? hca (?P<name>[\w.-]{1,64}))?",
+    re.ASCII,
+)
+_ASYNC = re.compile(
+    r"NET/IB : (?:(?P<name>[\w.-]{1,64}):\d{1,3} )?(?:Got )?(?P<event>async fatal|(?:non-fatal )?async) event",
+    re.ASCII,
+)
+_IBV = re.compile(r"Call to (?P<call>ibv_\w{1,60}) failed", re.ASCII)
+_CUDA = re.compile(r"Cuda failure (?:\d{1,6} )?'(?P<what>[^']{1,200})'", re.ASCII)
+_SOCKET = re.compile(
+    r"Call to (?:connect|recv|send|accept|poll)\w{0,20} .{0,80}(?:failed|timeout)|[Cc]onnection closed by remote peer"
+    r"|(?:socket\w{1,40}|ncclSocket\w{1,40}): .{0,200}(?:failed|refused|timed out|closed|exceeded)",
+    re.ASCII,
+)
+
+
+def read_nccl(text: str) -> ErrorReport | None:
+    """A watchdog's line, or a warning that tells of a fault."""
+    if match := _WATCHDOG.search(text):
+        return _watchdog(text, match)
+    head, warned, said = text.partition(_WARN)
+    if not warned:
+        return None
+    named = _NODE.search(head[-_HEAD:])
+    return _warning(said, named["node"] if named else None)
+
+
+def _watchdog(text: str, match: re.Match[str]) -> ErrorReport:
+    message = text[match.start() :].strip()
+    told = {}
+    for pattern in (_RANK, _WORK):
+        if found := pattern.search(text):
+            told.update(numbers(found.groupdict()))
+    name = "nccl_heartbeat" if "got stuck" in message or "Heartbeat" in message else "nccl_watchdog"
+    glog = _GLOG.search(text)
+    at = (int(glog["month"]), glog["day"], glog["clock"]) if glog and glog["month"] else None
+    return ErrorReport(name, message[:MAX_MESSAGE], variant=variant_of("", message), glog=at, attributes=told)
+
+
+def _warning(text: str, node: str | None) -> ErrorReport | None:
+    message = text.strip()[:MAX_MESSAGE]
+    if match := _COMPLETION.search(text):
+        return ErrorReport(
+            "nccl_ib_completion", message, "training_error", "fabric", node=node, attributes=_told(match)
+        )
+    if match := _ASYNC.search(text):
+        grave = match["event"] == "async fatal"
+        told = {"name": match["name"]} if match["name"] else {}
+        return ErrorReport(
+            "nccl_ib_async", message, variant="fabric" if grave else "fabric_event", node=node, attributes=told
+        )
+    if match := _IBV.search(text):
+        return ErrorReport("nccl_ib_call", message, variant="fabric", node=node, attributes=_told(match))
+    if match := _CUDA.search(text):
+        return ErrorReport("nccl_cuda", message, variant=variant_of("", match["what"]), node=node)
+    if _SOCKET.search(text):
+        return ErrorReport("nccl_socket", message, variant="noticed", node=node)
+    return None
+
+
+def _told(match: re.Match[str]) -> dict[str, str | int | float | bool | None]:
+    return numbers(match.groupdict())
+
+
+NCCL = ErrorReader(name="nccl", signs=("atchdog", "NCCL WARN", "Heartbeat monitor"), read=read_nccl)
+
+
+_RAISED = re.compile(
+    r"(?:\[[^\]]{0,120}\]:? ?){0,4}(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}"
+    r"(?:Error|Exception|Exit|Interrupt)): (?P<text>.*)",
+    re.ASCII,
+)
+_WHAT = re.compile(r"\s{0,8}what\(\):  ?(?P<text>.+)", re.ASCII)
+_FATAL = re.compile(r"Fatal Python error: (?P<text>.{1,200})", re.ASCII)
+_UNEXPECTED = re.compile(
+    r"Possible (?P<which>transient|persistent) error!"
+    r"|Unexpected result .{0,200}? on rank (?P<rank>\d{1,7}) at iteration #?(?P<iteration>\d{1,12})",
+    re.ASCII,
+)
+
+
+def read_python(text: str) -> ErrorReport | None:
+    """The error that a line names."""
+    if match := _RAISED.match(text):
+        name, message = match["name"].rpartition(".")[2], f"{match['name']}: {match['text']}"
+        return ErrorReport(name, message.strip()[:MAX_MESSAGE], variant=variant_of(name, message), traceback=True)
+    if match := _WHAT.match(text):
+        return ErrorReport("c10_error", match["text"].strip()[:MAX_MESSAGE], variant=variant_of("", match["text"]))
+    if match := _FATAL.match(text):
+        return ErrorReport("fatal_python_error", match[0].strip()[:MAX_MESSAGE], variant=variant_of("", match["text"]))
+    if match := _UNEXPECTED.search(text):
+        return _unexpected(match)
+    return None
+
+
+def _unexpected(match: re.Match[str]) -> ErrorReport:
+    """Megatron's rerun state machine: a result that a second run did not give is the hardware's."""
+    if match["which"]:
+        return ErrorReport(f"{match['which']}_error", match[0], variant="hardware")
+    where = {"rank": int(match["rank"]), "iteration": int(match["iteration"])}
+    return ErrorReport("unexpected_result", match[0], variant="noticed", attributes=where)
+
+
+PYTHON = ErrorReader(
+    name="python",
+    signs=("rror", "xception", "Exit", "Interrupt", "what():", "Unexpected result"),
+    read=read_python,
+)

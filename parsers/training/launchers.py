@@ -1,0 +1,309 @@
+"""How launchers tell that a task ended: DeepSpeed's, mpirun, pdsh, Lightning's.
+
+[...] [ERROR] [launch.py:321:sigkill_handler] ['python', ...] exits with return code = 1        -> process_exit
+mpirun noticed that process rank 3 with PID 4711 on node gpu-017 exited on signal 9 (Killed).   -> task_killed
+pdsh@head: gpu-017: ssh exited with exit code 255                                              -> task_killed
+[rank: 3] Child process with PID 170 terminated with code 1. Forcefully terminating ...        -> process_exit
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from parsers.text.stamp import Stamps
+from parsers.training.error_report import MAX_MESSAGE, ErrorReader, ErrorReport, numbers
+from store.records.event import Attribute
+
+# What launchers and log collectors put before each line of a training program, taken off.
+#
+#     vm-07-14:  iteration 5/5 | ...                        pdsh: the host
+#      12: [2025-03-01 04:05:06] iteration 5/5 | ...        srun --label: the rank
+#     [rank3]: ...   [default3]: ...   [1,3]<stderr>: ...   PyTorch, torchrun (local rank), mpirun (rank)
+#     2025-03-01T04:05:06.123456789Z stdout F ...           a container's log (CRI); kubectl logs --timestamps; docker
+#     trainer/0 [default0]: ...   (Worker pid=41) ...       TorchX, Ray
+#     [pod/t-0/pytorch] ...   t-0  | ...                    kubectl, docker compose
+#     [NeMo I 2025-04-11 14:48:45 nemo_logging:393] ...     then the time that the program's own logger prints
+#     -> Launched(node, rank, local_rank, time, text)
+#
+# Several of them may stand before one line. A time that the program prints goes before one that a collector adds.
+
+# No line bears more prefixes than these.
+MAX_PREFIXES = 5
+
+_STAMP = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:[.,]\d{1,9})?(?:Z|[+-]\d{2}:?\d{2})?"
+_PREFIX = re.compile(
+    r"\s{0,8}(?:\[rank(?P<rank>\d{1,7})\]:? ?"
+    r"|\[[A-Za-z]\w{0,30}?(?P<local>\d{1,4})?\]:(?!\S*\]) ?"
+    r"|\[(?:[\w.-]{1,80}@)?\d{1,7},(?P<mpi>\d{1,7})\]<std(?:out|err|diag)>: ?"
+    r"|(?P<srun>\d{1,7}): "
+    r"|(?P<node>\d{1,3}(?:\.\d{1,3}){3}"
+    r"|(?!py\d|[\w.-]{1,200}?(?:Error|Exception|Warning): )[A-Za-z][\w.-]{0,200}?\d[\w.-]{0,200}): "
+    r"|[\w.-]{1,80}/\d{1,5} (?=\[)"
+    r"|\((?:[\w.:]{1,80} )?(?:pid=\d{1,10})(?:, ip=[\w.:]{1,60})?\) "
+    r"|\[pod/[\w./-]{1,200}\] "
+    r"|[\w.-]{1,80} {1,20}\| "
+    r"|\[?(?P<collected>\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2}))\]? "
+    r"(?:std(?:out|err) [FP] )?)",
+    re.ASCII,
+)
+_TIME = re.compile(
+    rf"\s{{0,8}}(?:\[NeMo [A-Z] (?P<nemo>{_STAMP}) [^\]]{{1,80}}\] ?"
+    rf"|\[[A-Z]{{4,8}}\|[^\]\s]{{1,80}}\] (?P<hf>{_STAMP}) >> "
+    rf"|(?:\[titan\] )?(?P<plain>{_STAMP})(?: - | )"
+    rf"|\[(?P<bracket>{_STAMP})\] ?)",
+    re.ASCII,
+)
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
+
+
+@dataclass(slots=True)
+class ProgramLine:
+    """A line without its prefixes, and what they told. `time` is text still."""
+
+    text: str
+    node: str | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    time: str | None = None
+
+
+def program_line(text: str) -> ProgramLine:
+    """The line that the program printed."""
+    if "\x1b" in text:
+        text = _COLOUR.sub("", text)
+    line = ProgramLine(text)
+    for _ in range(MAX_PREFIXES):
+        match = _PREFIX.match(line.text)
+        if not match or (match["node"] and line.node):
+            break
+        _note(line, match)
+        line.text = line.text[match.end() :]
+    if match := _TIME.match(line.text):
+        line.time = match["nemo"] or match["hf"] or match["plain"] or match["bracket"]
+        line.text = line.text[match.end() :]
+    return line
+
+
+def _note(line: ProgramLine, match: re.Match[str]) -> None:
+    """Keep what a prefix tells."""
+    line.node = line.node or match["node"]
+    rank = match["rank"] or match["mpi"] or match["srun"]
+    if rank is not None:
+        line.rank = int(rank)
+    if match["local"] is not None:
+        line.local_rank = int(match["local"])
+    line.time = match["collected"] or line.time
+
+
+# The time of PyTorch's and glog's own loggers: month and day, no year.
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def glog_time(told: tuple[int, str, str] | None, stamps: Stamps, seen: datetime | None) -> datetime | None:
+    """The moment of a month, day and clock, nearest to the newest time that was `seen`; None where they tell none."""
+    if told is None or not 1 <= told[0] <= 12:
+        return None
+    month, day, clock = told
+    if seen is not None:
+        return stamps.nearest(month, day, clock, seen)
+    return stamps.yearless(_MONTHS[month - 1], day, clock)
+
+
+_RETURNED = re.compile(r"exits with return code = (?P<exitcode>-?\d{1,5})", re.ASCII)
+_CHILD = re.compile(
+    r"\[rank: (?P<rank>\d{1,7})\] Child process with PID (?P<pid>\d{1,10}) terminated "
+    r"with code (?P<exitcode>-?\d{1,5})",
+    re.ASCII,
+)
+_MPI = re.compile(
+    r"(?:mpirun|prterun|mpiexec) (?:noticed|has detected|detected) that process rank (?P<rank>\d{1,7}) "
+    r"with PID (?P<pid>\d{1,10}) "
+    r"on node (?P<node>\S{1,200}) (?P<what>exited on signal (?P<signal>\d{1,3})|called abort)?",
+    re.ASCII,
+)
+_PDSH = re.compile(
+    r"pdsh@\S{1,200}: (?P<node>\S{1,200}): (?:ssh )?"
+    r"(?:exited with exit code (?P<exitcode>\d{1,3})|connect(?:ion)? \w{1,40})",
+    re.ASCII,
+)
+
+
+def read_launcher(text: str) -> ErrorReport | None:
+    """The end of a task."""
+    if match := _RETURNED.search(text) or _CHILD.search(text):
+        return ErrorReport("process_exit", match[0], attributes=numbers(match.groupdict()))
+    if match := _MPI.search(text) or _PDSH.search(text):
+        told = {name: value for name, value in match.groupdict().items() if name not in ("node", "what")}
+        message = text.strip()[:MAX_MESSAGE]
+        return ErrorReport("task_killed", message, node=match["node"], attributes=numbers(told))
+    return None
+
+
+LAUNCHERS = ErrorReader(
+    name="launchers", signs=("return code", "Child process with PID", "that process rank", "pdsh@"), read=read_launcher
+)
+
+
+# What Slurm writes into a job's log when it ends.
+#
+#     slurmstepd: error: *** JOB 1809655 ON r6i4n3 CANCELLED AT 2021-05-24T09:50:34 DUE TO TIME LIMIT ***   ->
+# time_limit
+#     srun: error: gpu-017: tasks 3-7: Killed                                                               ->
+# task_killed
+#     slurmstepd: error: Detected 1 oom_kill event in StepId=4711.0. Some of the step tasks have ...        -> oom_kill
+#
+# A job that was cancelled, preempted or out of time did not fail: these are warnings. Sources: slurmd/slurmstepd/req.c,
+# srun/libsrun/launch.c of Slurm, real logs of bigscience.
+
+_CANCELLED = re.compile(
+    r"slurmstepd: error: \*\*\* (?:JOB|STEP) [\w.+]{1,40} ON \S{1,200} CANCELLED AT (?P<time>[\d:T-]{19})"
+    r"(?: DUE TO (?P<why>[A-Z ]{1,40}))?",
+    re.ASCII,
+)
+_NOT_ENDING = re.compile(
+    r"slurmstepd: error: \*\*\* (?:JOB|STEP) [\w.+]{1,40} STEPD TERMINATED ON (?P<node>\S{1,200}) "
+    r"AT (?P<time>[\d:T-]{19})",
+    re.ASCII,
+)
+_OOM = re.compile(r"slurmstepd: error: Detected \d{1,6} oom.?kill event", re.ASCII)
+_KILLED = re.compile(
+    r"srun: error: (?P<node>\S{1,200}): tasks? (?P<task>[\d,-]{1,80}): "
+    r"(?P<what>Killed|Terminated|Aborted|Segmentation fault|Bus error|Floating point exception|Illegal instruction"
+    r"|Out Of Memory|Exited with exit code (?P<exitcode>\d{1,3}))",
+    re.ASCII,
+)
+_NODE = re.compile(r"srun: error: (?P<message>Node failure on (?P<node>\S{1,200}))", re.ASCII)
+_WHY = {"TIME LIMIT": "time_limit", "NODE FAILURE": "node_failure", "PREEMPTION": "preempted"}
+
+
+def read_slurm(text: str) -> ErrorReport | None:
+    """The ending that a line tells."""
+    message = text.strip()[:MAX_MESSAGE]
+    if match := _CANCELLED.search(text):
+        why = next((name for words, name in _WHY.items() if (match["why"] or "").startswith(words)), "cancelled")
+        variant = "host" if why == "node_failure" else "ended"
+        return ErrorReport(why, message, variant=variant, time=match["time"], apart=match["time"])
+    if match := _NOT_ENDING.search(text):
+        return ErrorReport("not_ending", message, variant="host", time=match["time"], node=match["node"])
+    if match := _NODE.search(text):
+        return ErrorReport("node_failure", match["message"], variant="host", node=match["node"])
+    if match := _KILLED.search(text):
+        told = {"task": match["task"], "exitcode": match["exitcode"]}
+        return ErrorReport("task_killed", message, node=match["node"], attributes=numbers(told))
+    if _OOM.search(text):
+        return ErrorReport("oom_kill", message, variant="application")
+    return None
+
+
+SLURM = ErrorReader(name="slurm", signs=("slurmstepd: error:", "srun: error:"), read=read_slurm)
+
+
+# torchrun, the elastic launcher of PyTorch (NVRx's ft_launcher and DLRover's agent print the same).
+#
+#     E0621 21:36:52.942000 2319283 torch/distributed/elastic/multiprocessing/api.py:986] failed (exitcode: -9)
+#       local_rank: 3 (pid: 2319309) of binary: /usr/bin/python    -> process_exit, exitcode -9, local_rank 3
+#     [default] Worker group FAILED. 2/3 attempts left; will restart worker group   -> training_restart, restarts_left 2
+#     Root Cause (first observed failure):                         -> worker_failed, with the box's host, rank, exitcode
+#     [0]:
+#       time      : 2026-01-15_05:44:28
+#       host      : gpu-017
+#       rank      : 3 (local_rank: 3)
+#       exitcode  : -9 (pid: 6174)
+#       error_file: <N/A>
+#       traceback : Signal 9 (SIGKILL) received by PID 6174
+#
+# Of a box the first failure alone counts: the others follow from it. Sources: torch/distributed/elastic/agent/server,
+# multiprocessing/api.py and multiprocessing/errors of PyTorch.
+
+_FAILED = re.compile(
+    r"failed \(exitcode: (?P<exitcode>-?\d{1,5})\)(?: local_rank: (?P<local_rank>\d{1,4}) \(pid: (?P<pid>\d{1,10})\))?",
+    re.ASCII,
+)
+_GLOG = re.compile(r"[EWI](?P<month>\d{2})(?P<day>\d{2}) (?P<clock>\d{2}:\d{2}:\d{2}\.\d{1,9}) ", re.ASCII)
+_RESTART = re.compile(
+    r"Worker group (?P<state>[A-Z]{1,20})\. (?P<restarts_left>\d{1,5})/(?P<restarts_max>\d{1,5}) +"
+    r"attempts left; +will restart",
+    re.ASCII,
+)
+_JOINED = re.compile(
+    r"Detected (?P<joined>\d{1,5}) new nodes from group_rank=\d{1,6}; +will restart worker group", re.ASCII
+)
+_RENDEZVOUS = re.compile(r"Rendezvous complete for workers", re.ASCII)
+_STOPPED = re.compile(r"Received (?P<name>SIGTERM|SIGINT|Signals\.SIGTERM|Signals\.SIGINT) death signal", re.ASCII)
+# A box's field, as torch/distributed/elastic/multiprocessing/errors prints it.
+_FIELD = re.compile(r"\s{2,8}(?P<name>time|host|rank|exitcode|traceback) {0,6}: (?P<value>.{1,400})", re.ASCII)
+_TWO = re.compile(r"(?P<first>-?\d{1,7}) \((?:local_rank|pid): (?P<second>\d{1,10})\)", re.ASCII)
+# Lines of a box, and what they hold: a box that was cut ends here.
+MAX_BOX = 12
+BOX_SIGNS = ("Root Cause (first observed failure)", *(f"{name:<10}: " for name in ("time", "host", "rank", "exitcode")))
+BOX_SIGNS += ("traceback : ",)
+
+
+def read(text: str) -> ErrorReport | None:
+    """What the launcher says of its workers."""
+    if match := _FAILED.search(text):
+        return ErrorReport("process_exit", match[0], glog=_glog(text), attributes=numbers(match.groupdict()))
+    if match := _RESTART.search(text):
+        told = numbers(match.groupdict())
+        return ErrorReport(
+            "restart", match[0], "training_restart", "", glog=_glog(text), attributes=told, apart=match["restarts_left"]
+        )
+    if match := _JOINED.search(text):
+        return ErrorReport("joined", match[0], "training_restart", "membership", glog=_glog(text))
+    if _RENDEZVOUS.search(text):
+        return ErrorReport("rendezvous", "Rendezvous complete for workers", "training_phase", glog=_glog(text))
+    if match := _STOPPED.search(text):
+        return ErrorReport("stopped", text.strip()[:MAX_MESSAGE], variant="ended", glog=_glog(text))
+    return None
+
+
+def _glog(text: str) -> tuple[int, str, str] | None:
+    match = _GLOG.search(text)
+    return (int(match["month"]), match["day"], match["clock"]) if match else None
+
+
+class RootCause:
+    """Reads the box of the first failure. Holds its fields until the last one."""
+
+    def __init__(self) -> None:
+        self._until = 0
+        self._time: str | None = None
+        self._host: str | None = None
+        self._told: dict[str, Attribute] = {}
+
+    def read(self, text: str, line: int) -> ErrorReport | None:
+        """The failure, at the last line of its box."""
+        if BOX_SIGNS[0] in text:
+            self._until, self._told, self._time, self._host = line + MAX_BOX, {}, None, None
+            return None
+        match = _FIELD.match(text) if line <= self._until else None
+        if not match:
+            return None
+        name, value = match["name"], match["value"].strip()
+        if name == "time":
+            self._time = value.replace("_", " ")
+        elif name == "host":
+            self._host = value
+        elif name == "traceback":
+            self._until = 0
+            what = value if value.startswith("Signal") else f"exit code {self._told.get('exitcode')}"
+            return ErrorReport(
+                "worker_failed",
+                f"rank {self._told.get('rank')} failed first: {what}"[:MAX_MESSAGE],
+                time=self._time,
+                node=self._host,
+                attributes=self._told,
+                apart=self._host or "",
+            )
+        elif two := _TWO.match(value):
+            names = ("rank", "local_rank") if name == "rank" else ("exitcode", "pid")
+            self._told.update(zip(names, (int(two["first"]), int(two["second"])), strict=True))
+        return None
+
+
+TORCHRUN = ErrorReader(
+    name="torchrun",
+    signs=("failed (exitcode", "attempts left", "new nodes from", "Rendezvous complete", "death signal"),
+    read=read,
+)

@@ -1,0 +1,345 @@
+"""The backtest: what the predictor would have said at each moment of the past, judged by what came.
+
+report = backtest(engine, BacktestSettings(horizon_h=24))   # DESIGN section 3, `foreshock backtest --json`
+
+What `leakage.py` checks is checked before anything is reported: features before models are fitted, folds before each
+fit, the scores at the end.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+
+from predictor.dataset.dataset import Dataset, Reader, dataset
+from predictor.dataset.executor import Executor, InProcess, Progress
+from predictor.dataset.folds import BacktestSettings, Fold, FoldPlan, NoDataError, plan
+from predictor.dataset.labels import TrainingSample, label, rows_at, sample
+from predictor.dataset.matrix import features_of, matrix
+from predictor.evaluate.cost import CostSettings, HoldPolicy, cost, simulate_holds
+from predictor.evaluate.leakage import check_features, check_model, check_purge, check_readings, doubts
+from predictor.evaluate.truth import against_truth, read_truth
+from predictor.history.arrays import (
+    DAY_MS,
+    FAR_FUTURE_MS,
+    Bools,
+    Feature,
+    Floats,
+    Grid,
+    Ints,
+    Population,
+    Rows,
+    from_ms,
+    joined,
+    to_ms,
+)
+from predictor.history.store_reader import data_span, read_history
+from predictor.links.subjects import NODES, Subjects
+from predictor.model.baselines import Baseline
+from predictor.model.choice import ModelChoice, TrainingSet, learn
+from predictor.model.fit import TooFewPositivesError
+from predictor.model.skill import (
+    Judged,
+    calibration,
+    discrimination,
+    false_cordons,
+    lead_times,
+    outages_of,
+    probability_figures,
+    ratio,
+    recall_at_false_alarms,
+    reliability,
+    with_intervals,
+)
+
+# The features of a moment from a history that ends there: what a backtest holds its own values against.
+
+Reading = tuple[tuple[str, ...], NDArray[np.float32]]
+
+
+def asof_features(
+    connection: sa.Connection, read: Reader = read_history, since: datetime | None = None
+) -> Callable[[Rows], Reading]:
+    """A function from rows of one moment to the names of the features and their values, (rows, features).
+
+    It reads the store up to that moment and no further. Nobody knows then how long a node will serve, so that its end
+    of service is hidden too.
+
+    Args:
+        since: read all that features of this moment and later ones need; None reads no more than a live score does.
+    """
+
+    def compute(rows: Rows) -> Reading:
+        moment_ms = int(rows.time_ms[0])
+        history = read(connection, since or from_ms(moment_ms), from_ms(moment_ms))
+        until_ms = np.where(history.fleet.until_ms > moment_ms, FAR_FUTURE_MS, history.fleet.until_ms)
+        history = replace(history, fleet=replace(history.fleet, until_ms=until_ms))
+        return tuple(feature.name for feature in features_of(history)), matrix(history, rows)
+
+    return compute
+
+
+# The report of a backtest: every figure of DESIGN, how sure it is, and what it is worth, from what was judged.
+
+
+def summarise(
+    judged: Judged, ranks: Mapping[str, Floats], settings: BacktestSettings, folds: Sequence[Fold]
+) -> dict[str, Any]:
+    """The report; baselines are judged on the very same rows.
+
+    Args:
+        ranks: the score of each baseline, one entry a row of `judged`.
+    """
+    kept = judged.known
+    seen = judged.only(kept)
+    ranks = {name: rank[kept] for name, rank in ranks.items()}
+    rows, positives = len(seen.scores), int(seen.labels.positive.sum())
+    skill = _skill(seen)
+    baselines = {name: _skill(replace(seen, scores=rank)) for name, rank in ranks.items()}
+    return {
+        "horizon_h": settings.horizon_h,
+        "purge_h": settings.purge_h,
+        "cadence_h": settings.cadence_h,
+        "folds": [fold.to_json() for fold in folds],
+        "nodes": len(np.unique(seen.node)),
+        "rows": rows,
+        "positives": positives,
+        "outages": outages_of(seen),
+        "prevalence": ratio(positives, rows),
+        **skill,
+        "lead_time_h": lead_times(seen),
+        "false_cordons_per_1000_node_days": false_cordons(seen, settings.cadence_h),
+        **probability_figures(seen),
+        "calibration": calibration(seen),
+        "reliability": reliability(seen),
+        **_sureness(seen, ranks, skill, baselines),
+        "doubts": doubts(skill["roc_auc"]),
+    }
+
+
+def _skill(judged: Judged) -> dict[str, Any]:
+    found = discrimination(judged)
+    prevalence = ratio(int(judged.labels.positive.sum()), len(judged.scores))
+    precision = found["average_precision"]
+    lift = None if precision is None or not prevalence else precision / prevalence
+    return {**found, "lift": lift, "recall_at_false_alarms": recall_at_false_alarms(judged)}
+
+
+def _sureness(
+    judged: Judged, ranks: Mapping[str, Floats], skill: Mapping[str, Any], baselines: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """`baselines`, each with its intervals; `intervals`, `bootstrap`, and `best_baseline` with the model's gain."""
+    able = {name: found for name, found in baselines.items() if found["average_precision"] is not None}
+    best = max(able, key=lambda name: able[name]["average_precision"], default=None)
+    sure = with_intervals(judged, ranks, best)
+    found = {
+        "baselines": {name: {**one, "intervals": sure["baselines"][name]} for name, one in baselines.items()},
+        "bootstrap": sure["bootstrap"],
+        "intervals": sure["intervals"],
+        "best_baseline": None,
+    }
+    if best is not None:
+        gains = {name: skill[name] - able[best][name] for name in ("roc_auc", "average_precision", "lift")}
+        gains["recall_at_top"] = {
+            top: skill["recall_at_top"][top] - of for top, of in able[best]["recall_at_top"].items()
+        }
+        found["best_baseline"] = {"name": best, "gain": gains, "intervals": sure["gain"]}
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Backtest:
+    """A report, and what it was made from: scores are NaN where no model could say anything.
+
+    `judged` has every row at risk, `ranks` the score of each baseline, one entry a row.
+    """
+
+    report: dict[str, Any]
+    nodes: tuple[str, ...]
+    judged: Judged
+    ranks: Mapping[str, Floats]
+
+
+def backtest(engine: sa.Engine, settings: BacktestSettings) -> dict[str, Any]:
+    """The report alone; raises what `run_backtest` raises."""
+    return run_backtest(engine, settings).report
+
+
+def run_backtest(
+    engine: sa.Engine,
+    settings: BacktestSettings,
+    progress: Progress | None = None,
+    subjects: Subjects = NODES,
+    run: Executor | None = None,
+) -> Backtest:
+    """Evaluate over all folds. `progress` is told how much is done, of how much; `run` does what can be done apart.
+
+    Raises:
+        NoDataError: there is too little data.
+        TooFewPositivesError: no fold has enough outages to learn from.
+        LeakageError: something has seen the future.
+    """
+    with engine.connect() as connection:
+        span = data_span(connection)
+        planned = plan(span, settings)
+        if span is None:
+            raise NoDataError("the database is empty")
+        population = subjects.population(connection, to_ms(span[1]))
+        if not population.fleet.names:
+            raise NoDataError(f"the database knows no {subjects.noun}: run `foreshock ingest` first")
+        learned = sample(population, planned.learn, settings.horizon_h)
+        asked = rows_at(population, planned.test)
+        both = dataset(
+            connection, population, joined(learned.rows, asked), subjects.history, run, _half_of(progress, 0)
+        )
+        learn_values, values = both.values[: len(learned.rows)], both.values[len(learned.rows) :]
+        judging = Dataset(both.fleet, both.outages, asked, both.features, values)
+        check_features(learn_values, _unscored(learned), both.features)
+        first = from_ms(int(min(learned.rows.time_ms.min(initial=asked.time_ms[0]), asked.time_ms[0])))
+        skewed = check_readings(
+            asof_features(connection, subjects.history),
+            lambda: asof_features(connection, subjects.history, first),
+            *(values, asked, both.features),
+        )
+    lesson = _FoldData(learned, learn_values, both.features, settings, subjects.baselines)
+    scores, served = _score_folds(lesson, judging, planned, run or InProcess(), _half_of(progress, 1))
+    ranks = {name: one.rank(judging) for name, one in subjects.baselines.items()}
+    found = _judge(population, (judging, ranks), scores, settings, list(served))
+    more = {"served": list(served.values()), "doubts": found.report["doubts"] + skewed}
+    return replace(found, report=found.report | more)
+
+
+@dataclass(frozen=True, slots=True)
+class _FoldData:
+    """The rows that every fold learns from a part of, with their features."""
+
+    sample: TrainingSample
+    values: NDArray[np.float32]
+    features: tuple[Feature, ...]
+    settings: BacktestSettings
+    baselines: Mapping[str, Baseline]
+
+
+def _half_of(progress: Progress | None, half: int) -> Progress | None:
+    """Progress of one half of the work (0: features, 1: folds), told as that of the whole."""
+    if progress is None:
+        return None
+    return lambda done, whole: progress(half * whole + done, 2 * whole)
+
+
+def _unscored(learned: TrainingSample) -> Judged:
+    """Rows to learn from and their answers."""
+    rows = learned.rows
+    return Judged(rows.time_ms, rows.node, np.zeros(len(rows)), learned.labels)
+
+
+def _judge(
+    population: Population,
+    asked: tuple[Dataset, Mapping[str, Floats]],
+    scores: Floats,
+    settings: BacktestSettings,
+    folds: list[Fold],
+) -> Backtest:
+    judging, ranks = asked
+    rows = judging.rows
+    labels = label(population.fleet, population.outages, rows, settings.horizon_h, population.end_ms)
+    judged = Judged(rows.time_ms, rows.node, scores, labels)
+    check_model(judged)
+    return Backtest(summarise(judged, ranks, settings, folds), population.fleet.names, judged, ranks)
+
+
+def _score_folds(
+    lesson: _FoldData, judging: Dataset, planned: FoldPlan, run: Executor, progress: Progress | None
+) -> tuple[Floats, dict[Fold, dict[str, Any]]]:
+    """The score of every test row, from a model that learned before its fold; and what served in each that could."""
+    scores, time_ms = np.full(len(judging.rows), np.nan), judging.rows.time_ms
+    asked = [(time_ms >= to_ms(fold.test_start)) & (time_ms < to_ms(fold.test_end)) for fold in planned.folds]
+    items = [(fold, judging.values[rows]) for fold, rows in zip(planned.folds, asked, strict=True)]
+    found = run.map(partial(_score_fold, lesson), items, progress)
+    for rows, of_fold in zip(asked, found, strict=True):
+        if of_fold is not None:
+            scores[rows] = of_fold[0]
+    served = {fold: of_fold[1] for fold, of_fold in zip(planned.folds, found, strict=True) if of_fold is not None}
+    if planned.folds and not served:
+        _fit(lesson, planned.folds[-1])  # says what is wanting
+    return scores, served
+
+
+def _score_fold(lesson: _FoldData, asked: tuple[Fold, Grid]) -> tuple[Floats, dict[str, Any]] | None:
+    """The scores of a fold's rows, (rows, features), and what gave them; None where there is too little to learn."""
+    fold, values = asked
+    try:
+        learned = _fit(lesson, fold)
+    except TooFewPositivesError:
+        return None
+    told = {"kind": learned.kind, "why": learned.why, "settings": asdict(learned.settings)}
+    return learned.forest.probability(values), told
+
+
+def _fit(lesson: _FoldData, fold: Fold) -> ModelChoice:
+    kept = learned_by(lesson.sample.rows.time_ms, fold, lesson.settings)
+    check_purge(fold, lesson.sample.rows.time_ms[kept], lesson.settings.horizon_h)
+    whole = TrainingSet(lesson.values, lesson.features, lesson.sample, lesson.settings.horizon_h, lesson.baselines)
+    return learn(whole.only(kept))
+
+
+def learned_by(moments_ms: Ints, fold: Fold, settings: BacktestSettings) -> Bools:
+    """Which moments a fold learns from."""
+    last = to_ms(fold.train_end)
+    kept: Bools = moments_ms <= last
+    if settings.learn_days is not None:
+        kept &= moments_ms > last - int(settings.learn_days * DAY_MS)
+    return kept
+
+
+# What a backtest's scores are worth: cost, policies replayed, and, of a simulated cluster, what could be known.
+
+
+@dataclass(frozen=True, slots=True)
+class WorthSettings:
+    """What is asked beyond the figures.
+
+    Attributes:
+        policies: replayed over the past; none takes the default one.
+        truth: the folder that `foreshock simulate` wrote beside the archive.
+    """
+
+    cost: CostSettings = field(default_factory=CostSettings)
+    policies: tuple[HoldPolicy, ...] = ()
+    truth: Path | None = None
+
+
+def with_worth(found: Backtest, worth: WorthSettings) -> Backtest:
+    """The same backtest with `cost`, `what_if` and `truth` (null where none was given) in its report.
+
+    Raises:
+        TruthError: the truth cannot be read.
+    """
+    known = found.judged.known
+    seen = found.judged.only(known)
+    truth = None if worth.truth is None else against_truth(seen, read_truth(worth.truth, found.nodes), found.report)
+    oracle = truth["oracle"] if truth else None
+    added: dict[str, Any] = {
+        "cost": cost(seen, worth.cost),
+        "what_if": [_policy_result(found, policy, worth.cost) for policy in worth.policies or (HoldPolicy(),)],
+        "truth": truth,
+        "doubts": found.report["doubts"] + doubts(None, oracle["average_precision_ratio"] if oracle else None),
+    }
+    return replace(found, report=found.report | added)
+
+
+def _policy_result(found: Backtest, policy: HoldPolicy, settings: CostSettings) -> dict[str, Any]:
+    """A policy under every ranking; a threshold means nothing to rankings that are no probabilities."""
+    known = found.judged.known
+    seen = found.judged.only(known)
+    rankings = {"model": simulate_holds(seen, policy, settings)}
+    if policy.threshold is None:
+        for name, rank in found.ranks.items():
+            rankings[name] = simulate_holds(replace(seen, scores=rank[known]), policy, settings)
+    return {"policy": str(policy), "rankings": rankings}

@@ -1,0 +1,232 @@
+"""What must hold before a backtest may be believed; where it does not, there is no report.
+
+Four checks: the answers learned from were known before the judged time; no feature changes when the history ends at
+the moment; no single feature, and not the model, is better than any honest one has ever been (FIELD A1: the best
+published ranking of nodes reaches an AUC of 0.83; D7: 0.95 is a reason to look for leakage).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.dataset.folds import Fold, needed_purge_h
+from predictor.dataset.labels import Labels
+from predictor.history.arrays import Bools, Feature, Floats, Ints, Rows, from_ms, to_ms
+from predictor.model.skill import Judged, drawn_figures, node_weights
+from store.records.event import format_time
+
+# Beyond belief: an AUC above the first whose interval ends above the second, of enough outages of enough nodes.
+BELIEF_AUC = 0.99
+BELIEF_LOW_AUC = 0.975
+DOUBT_AUC = 0.95
+DOUBT_OF_ORACLE = 0.6
+LEAST_POSITIVES = 20
+LEAST_NODES = 5
+# A ranking is judged as well from this many negatives.
+_NEGATIVES = 20_000
+_SEED = 20_250_301
+_SAMPLED_MOMENTS = 3
+_SAMPLED_NODES = 40
+# Sums of other pieces may differ in the last digits of a float32.
+_TOLERANCE = 1e-5
+
+
+class LeakageError(ValueError):
+    """The backtest has seen the future; the message names the fold or the feature, and what to look at."""
+
+
+def check_purge(fold: Fold, learned_ms: Ints, horizon_h: int) -> None:
+    """Refuse a fold that learned from an answer which was not known long before its first judged moment.
+
+    Args:
+        learned_ms: the moments of the rows that the fold's model learned from.
+
+    Raises:
+        LeakageError: the last of them lies less than the horizon and 12 h before.
+    """
+    if not len(learned_ms):
+        return
+    last = int(learned_ms.max())
+    gap_h = (to_ms(fold.test_start) - last) / 3_600_000
+    if gap_h < needed_purge_h(horizon_h):
+        raise LeakageError(
+            f"the fold judged from {format_time(fold.test_start)} learned from {format_time(from_ms(last))}, "
+            f"{gap_h:g} h before it, whose answers come within {horizon_h} h: "
+            f"leave out at least {needed_purge_h(horizon_h)} h (--purge-h)"
+        )
+
+
+AsOf = Callable[[Rows], tuple[tuple[str, ...], NDArray[np.float32]]]
+
+
+def check_look_ahead(compute_asof: AsOf, values: NDArray[np.float32], rows: Rows, features: Sequence[Feature]) -> None:
+    """Refuse a feature whose value changes when the history is read only up to the row's moment.
+
+    Args:
+        compute_asof: names and values of the features of rows of one moment, from a history that ends there: nothing
+            that comes later is in it, neither events nor the ends of outages nor the ends of service. A feature that
+            such a history does not have yet is not compared.
+        values: (rows, features) as the backtest has them; a sample of the rows is asked again.
+
+    Raises:
+        LeakageError: a feature differs.
+    """
+    found = _difference(compute_asof, values, rows, features)
+    if found is not None:
+        name, how = found
+        raise LeakageError(
+            f"feature {name!r} knows the future: {how} when the history ends there; "
+            "look at what it reads after the moment"
+        )
+
+
+def check_readings(
+    live: AsOf, whole: Callable[[], AsOf], values: NDArray[np.float32], rows: Rows, features: Sequence[Feature]
+) -> list[str]:
+    """The same check by a live score's short reading; what differs there only because less was read is a doubt.
+
+    Args:
+        whole: makes a `compute_asof` that reads as far back as the backtest did; asked where the short one differs.
+
+    Raises:
+        LeakageError: a feature differs with the whole past as well.
+    """
+    found = _difference(live, values, rows, features)
+    if found is None:
+        return []
+    check_look_ahead(whole(), values, rows, features)
+    name, how = found
+    return [f"feature {name!r} is not what a live score would see: {how} when no more is read than then"]
+
+
+def _difference(
+    compute_asof: AsOf, values: NDArray[np.float32], rows: Rows, features: Sequence[Feature]
+) -> tuple[str, str] | None:
+    """The first feature that differs, and how."""
+    position = {feature.name: i for i, feature in enumerate(features)}
+    for at in _sample(rows):
+        names, asked = compute_asof(rows.only(at))
+        for column, name in enumerate(names):
+            if name not in position:
+                continue
+            was, again = values[at, position[name]], asked[:, column]
+            same = np.isclose(again, was, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)
+            for row in np.flatnonzero(~same)[:1]:
+                moment = format_time(from_ms(int(rows.time_ms[at[row]])))
+                return name, f"at {moment} it is {was[row]:g}, and {again[row]:g}"
+    return None
+
+
+def _sample(rows: Rows) -> list[Ints]:
+    """Some rows of some moments: the first, the last, and one between."""
+    moments = np.unique(rows.time_ms)
+    places = np.unique(np.linspace(0, max(len(moments) - 1, 0), _SAMPLED_MOMENTS).astype(np.int64))
+    generator = np.random.default_rng(_SEED)
+    found = []
+    for moment in moments[places[: len(moments)]]:
+        at = np.flatnonzero(rows.time_ms == moment)
+        found.append(np.sort(generator.permutation(at)[:_SAMPLED_NODES]))
+    return found
+
+
+def check_features(values: NDArray[np.float32], judged: Judged, features: Sequence[Feature]) -> None:
+    """Refuse a feature that alone tells who fails, better than anything honest has ever done.
+
+    A value that is missing may tell it as well, so whether it is missing is judged too.
+
+    Args:
+        values: (rows, features); all rows of `judged`, known or not (its scores are not looked at).
+
+    Raises:
+        LeakageError: one feature's AUC is beyond belief.
+    """
+    kept = _fewer(judged)
+    if not _enough(judged.only(kept)):
+        return
+    seen = judged.only(kept)
+    for column, feature in enumerate(features):
+        measured = values[kept, column].astype(np.float64)
+        missing = np.isnan(measured)
+        # As the model may use it: what is missing goes to either side.
+        sides = [np.where(missing, side, measured) for side in (-np.inf, np.inf)] if missing.any() else [measured]
+        for side in sides:
+            # Low values may tell it as well as high ones.
+            up = side if _auc(side, seen.labels) >= 0.5 else -side
+            _refuse(replace(seen, scores=up), f"feature {feature.name!r} alone", _LOOK_AT_FEATURE)
+
+
+_LOOK_AT_FEATURE = "look at how it is made: it may hold the outage itself, the end of service, or a later reading"
+_LOOK_AT_MODEL = (
+    "look for events that are written down before an outage by those who plan it, for outages that are told twice, "
+    "and for columns that are filled in afterwards"
+)
+
+
+def check_model(judged: Judged) -> None:
+    """Refuse a model that is too good.
+
+    Raises:
+        LeakageError: its AUC is beyond belief.
+    """
+    seen = judged.only(judged.known)
+    if _enough(seen):
+        _refuse(seen, "the model", _LOOK_AT_MODEL)
+
+
+def doubts(roc_auc: float | None, of_oracle: float | None = None) -> list[str]:
+    """What a reader should know about figures that are not refused and yet higher than any published.
+
+    Args:
+        of_oracle: the average precision as a part of the oracle's, on a simulated cluster.
+    """
+    found = []
+    if roc_auc is not None and roc_auc >= DOUBT_AUC:
+        found.append(
+            f"ROC AUC {roc_auc:.3f}: from {DOUBT_AUC} on take it for a leak until it is explained; {_LOOK_AT_MODEL}"
+        )
+    if of_oracle is not None and of_oracle > DOUBT_OF_ORACLE:
+        found.append(
+            f"the average precision is {of_oracle:.2f} of the oracle's, who sees the hidden state: above "
+            f"{DOUBT_OF_ORACLE} take it for a leak until it is explained; {_LOOK_AT_MODEL}"
+        )
+    return found
+
+
+def _enough(judged: Judged) -> bool:
+    positive = judged.labels.positive
+    return int(positive.sum()) >= LEAST_POSITIVES and len(np.unique(judged.node[positive])) >= LEAST_NODES
+
+
+def _fewer(judged: Judged) -> Bools:
+    """All known positives and some of the known negatives."""
+    kept: Bools = judged.labels.known & judged.labels.positive
+    negatives = np.flatnonzero(judged.labels.known & ~judged.labels.positive)
+    kept[np.random.default_rng(_SEED).permutation(negatives)[:_NEGATIVES]] = True
+    return kept
+
+
+def _refuse(judged: Judged, who: str, remedy: str) -> None:
+    auc = _auc(judged.scores, judged.labels)
+    if auc <= BELIEF_AUC:
+        return
+    nodes, node = np.unique(judged.node, return_inverse=True)
+    drawn = drawn_figures(replace(judged, node=node.ravel().astype(np.int64)), node_weights(len(nodes)))["roc_auc"]
+    low = float(np.nanpercentile(drawn, 2.5))
+    if low > BELIEF_LOW_AUC:
+        raise LeakageError(
+            f"{who} tells who fails with ROC AUC {auc:.4f} (at least {low:.4f}): beyond belief "
+            f"(the limit is {BELIEF_AUC}, the best published figure 0.83); {remedy}"
+        )
+
+
+def _auc(scores: Floats, labels: Labels) -> float:
+    """The chance that a positive is above a negative; 0 where one side is empty."""
+    positive = labels.positive
+    if not positive.any() or positive.all():
+        return 0.0
+    ordered = np.sort(scores[~positive])
+    hits = scores[positive]
+    above = np.searchsorted(ordered, hits, side="left") + np.searchsorted(ordered, hits, side="right")
+    return float(above.sum()) / (2.0 * len(ordered) * len(hits))

@@ -1,0 +1,1 @@
+"""Feature makers, one file each: FEATURES and `compute`; the registry is `MAKERS` in `dataset/matrix.py`."""

@@ -1,0 +1,41 @@
+"""Features of the neighbourhood: what befell the other nodes of the same leaf and rack lately.
+
+Failures come in groups (a leaf switch, a PDU, a driver; FIELD D4, D7): the node's own share is taken out.
+"""
+
+import numpy as np
+
+from predictor.history.arrays import DAY_MS, Feature, Floats, History, Ints, Rows, WindowIndex
+from predictor.history.families import FAMILY_INDEX
+
+FEATURES: tuple[Feature, ...] = (
+    Feature("leaf_outages_24h", "neighbours", monotonic=1),
+    Feature("leaf_outages_28d", "neighbours", monotonic=1),
+    Feature("leaf_flaps_24h", "neighbours", monotonic=1),
+    Feature("rack_outages_24h", "neighbours", monotonic=1),
+    Feature("rack_outages_28d", "neighbours", monotonic=1),
+)
+
+
+def compute(history: History, rows: Rows) -> dict[str, Floats]:
+    """Every neighbour feature; NaN where a node's leaf or rack is unknown."""
+    fleet, events = history.fleet, history.precursors
+    unplanned = history.outages.only(~history.outages.planned)
+    flapped = events.family == FAMILY_INDEX["link_flap"]
+    found = {
+        "leaf_flaps_24h": _others(events.node[flapped], events.time_ms[flapped], rows, fleet.leaf, 1),
+    }
+    for name, group in (("leaf", fleet.leaf), ("rack", fleet.rack)):
+        found[f"{name}_outages_24h"] = _others(unplanned.node, unplanned.start_ms, rows, group, 1)
+        found[f"{name}_outages_28d"] = _others(unplanned.node, unplanned.start_ms, rows, group, 28)
+    return found
+
+
+def _others(node: Ints, time_ms: Ints, rows: Rows, group: Ints, window_d: int) -> Floats:
+    """How many entries the other nodes of each row's group have in the window."""
+    grouped = group[node] >= 0
+    together = WindowIndex.of(group[node][grouped], time_ms[grouped])
+    own = WindowIndex.of(node, time_ms)
+    all_of_it = together.count(group[rows.node], rows.time_ms, window_d * DAY_MS)
+    mine = own.count(rows.node, rows.time_ms, window_d * DAY_MS)
+    return np.where(group[rows.node] >= 0, all_of_it - mine, np.nan)

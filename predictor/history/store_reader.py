@@ -1,0 +1,402 @@
+"""The store's tables into `History` arrays: plain column selects, no record objects.
+
+A year of a large fleet is millions of rows; making a frozen dataclass of each would cost more than all the rest.
+"""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+import sqlalchemy as sa
+
+from predictor.history.arrays import (
+    EVENT_WINDOW_MS,
+    FAR_FUTURE_MS,
+    FAR_PAST_MS,
+    HOUR_MS,
+    INCIDENT_GAP_MS,
+    MEASURE_WINDOW_MS,
+    TELEMETRY_COLUMNS,
+    TELEMETRY_WINDOW_H,
+    FleetArrays,
+    History,
+    Ints,
+    Jobs,
+    OutageLog,
+    Population,
+    Precursors,
+    Series,
+    Telemetry,
+    from_ms,
+    to_ms,
+)
+from predictor.history.precursor_log import ColumnBuffer, PrecursorLog, milliseconds, precursor_query
+from store.records.event import RecordError
+from store.records.hostlist import expand
+from store.records.telemetry import COUNTERS, GAUGES
+from store.tables import schema
+from store.tables.bulk_rows import is_one_of
+
+# Telemetry of single devices as arrays: every measure that the store holds, whoever told it, without code of its own.
+#
+#     measured = read_measured(connection, fleet.index, first_ms, last_ms)
+#     measured.series["smart_5"].last            # of each drive and hour in which it was told
+#     measured.devices[series.device[0]]         # "gpu:0", "nic:mlx5_0/1"
+#
+# What a year of a large fleet tells is tens of millions of figures: they are gathered in 12 bytes each, beside 24 of
+# each
+# hour of a device.
+
+_FETCH_ROLLUPS = 5_000
+# Names of measures that are told apart; a site that has more would fill the memory with them.
+MAX_NAMES = 2048
+# Roll-ups read at once. Of more (a large fleet tells of every device each hour) only some hours of the day are read.
+MAX_ROLLUPS = 3_000_000
+_STRIDES_H = (1, 2, 3, 4, 6, 8, 12)
+# What roll-ups have columns for, or what becomes events, has features of its own.
+_ELSEWHERE = frozenset({*(name for name, _ in GAUGES.values()), *COUNTERS.values()})
+
+# Min, max, mean, last, changes.
+_Figures: TypeAlias = tuple[float | None, float | None, float | None, float | None, float | None]
+_DECODER = msgspec.json.Decoder(dict[str, dict[str, _Figures]])
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTelemetry:
+    """Every measure by its name, and the names of devices that `Series.device` points into.
+
+    `left_out` counts roll-ups whose JSON nobody can read, and figures of measures beyond MAX_NAMES.
+    """
+
+    series: dict[str, Series]
+    devices: tuple[str, ...]
+    left_out: int = 0
+
+
+def read_measures(
+    connection: sa.Connection, fleet_index: Mapping[str, int], first_ms: int, last_ms: int
+) -> dict[str, Series]:
+    """Every measure by its name, as `read_measured`."""
+    return read_device_telemetry(connection, fleet_index, first_ms, last_ms).series
+
+
+def read_device_telemetry(
+    connection: sa.Connection, fleet_index: Mapping[str, int], first_ms: int, last_ms: int, stride_h: int | None = None
+) -> DeviceTelemetry:
+    """What was told of the devices of known nodes in the hours that begin at `first_ms` or later and end by `last_ms`.
+
+    Args:
+        fleet_index: the number of each node that is wanted.
+        stride_h: these nodes are a part of the fleet, of whose hours so many are one (`stride_of` the whole); None:
+            they are the whole.
+    """
+    gathered = _MeasureHours()
+    query = _query(connection, first_ms, last_ms, stride_h or stride_of(connection, first_ms, last_ms))
+    if stride_h is not None:
+        query = query.where(is_one_of(connection, schema.telemetry.c.node, fleet_index))
+    for part in connection.execute(query).partitions():
+        for node, time_ms, text in part:
+            subject = fleet_index.get(node)
+            if subject is not None:
+                gathered.take(subject, time_ms + HOUR_MS, text)
+    return gathered.measured()
+
+
+def _wanted(first_ms: int, last_ms: int) -> tuple[sa.ColumnElement[bool], ...]:
+    time, devices = schema.telemetry.c.time, schema.telemetry.c.devices
+    return (time >= from_ms(first_ms), time <= from_ms(last_ms - HOUR_MS), devices.is_not(None))
+
+
+def stride_of(connection: sa.Connection, first_ms: int, last_ms: int) -> int:
+    """Of how many hours one is read, so that at most MAX_ROLLUPS are."""
+    wanted = _wanted(first_ms, last_ms)
+    count = connection.scalar(sa.select(sa.func.count()).select_from(schema.telemetry).where(*wanted)) or 0
+    return next((hours for hours in _STRIDES_H if count <= hours * MAX_ROLLUPS), 24)
+
+
+def _query(connection: sa.Connection, first_ms: int, last_ms: int, stride_h: int) -> sa.Select[Any]:
+    """Node, start of the hour in ms, and the devices as text: nothing is decoded before it is known to be wanted."""
+    table = schema.telemetry
+    if connection.dialect.name == "postgresql":
+        time_ms: sa.ColumnElement[Any] = sa.cast(sa.func.extract("epoch", table.c.time) * 1000, sa.BigInteger)
+    else:
+        time_ms = sa.type_coerce(table.c.time, sa.BigInteger) // 1000
+    query = sa.select(table.c.node, time_ms, sa.cast(table.c.devices, sa.Text)).where(*_wanted(first_ms, last_ms))
+    if stride_h > 1:
+        query = query.where(time_ms // HOUR_MS % stride_h == 0)
+    return query.execution_options(yield_per=_FETCH_ROLLUPS)
+
+
+@dataclass(slots=True)
+class _MeasureFigures:
+    """The figures of one measure: which device's hour, the last value, the highest."""
+
+    hour: "array[int]" = field(default_factory=lambda: array("i"))
+    last: "array[float]" = field(default_factory=lambda: array("f"))
+    high: "array[float]" = field(default_factory=lambda: array("f"))
+
+
+@dataclass(slots=True)
+class _MeasureHours:
+    """Hours of devices in the order of the database, and the figures of each measure that point into them."""
+
+    subject: "array[int]" = field(default_factory=lambda: array("q"))
+    device: "array[int]" = field(default_factory=lambda: array("q"))
+    time_ms: "array[int]" = field(default_factory=lambda: array("q"))
+    devices: dict[str, int] = field(default_factory=dict)
+    figured: dict[str, _MeasureFigures] = field(default_factory=dict)
+    left_out: int = 0
+
+    def take(self, subject: int, time_ms: int, text: str) -> None:
+        """One roll-up's devices."""
+        try:
+            devices = _DECODER.decode(text)
+        except (msgspec.ValidationError, msgspec.DecodeError):
+            self.left_out += 1
+            return
+        for device, measures in devices.items():
+            hour = len(self.time_ms)
+            self.subject.append(subject)
+            self.device.append(self.devices.setdefault(device, len(self.devices)))
+            self.time_ms.append(time_ms)
+            for name, (_, high, _, last, _) in measures.items():
+                if last is None or high is None or name in _ELSEWHERE:
+                    continue
+                figured = self.figured.get(name) or self._figured(name)
+                figured.hour.append(hour)
+                figured.last.append(last)
+                figured.high.append(high)
+
+    def _figured(self, name: str) -> _MeasureFigures:
+        """A place for a measure that was not met before; one that is thrown away, beyond MAX_NAMES."""
+        if len(self.figured) >= MAX_NAMES:
+            self.left_out += 1
+            return _MeasureFigures()
+        return self.figured.setdefault(name, _MeasureFigures())
+
+    def measured(self) -> DeviceTelemetry:
+        """Everything in order of subject, device and time; what was gathered is given up on the way."""
+        columns = [np.frombuffer(one, dtype=np.int64) if one else np.empty(0, np.int64) for one in self._columns()]
+        order = np.lexsort((columns[2], columns[1], columns[0]))
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        series = {}
+        for name in sorted(self.figured):
+            figured = self.figured.pop(name)
+            if figured.hour:
+                series[name] = _series(figured, columns, place)
+        return DeviceTelemetry(series, tuple(self.devices), self.left_out)
+
+    def _columns(self) -> "tuple[array[int], array[int], array[int]]":
+        return self.subject, self.device, self.time_ms
+
+
+def _series(figured: _MeasureFigures, columns: list[Ints], place: Ints) -> Series:
+    hour = np.frombuffer(figured.hour, dtype=np.int32)
+    order = np.argsort(place[hour], kind="stable")
+    hour = hour[order]
+    subject, device, time_ms = (column[hour] for column in columns)
+    last, high = (np.frombuffer(one, dtype=np.float32)[order] for one in (figured.last, figured.high))
+    return Series(subject, device, time_ms, last, high)
+
+
+_FETCH = 20_000
+_NOTHING = np.empty(0, dtype=np.int64)
+
+
+def read_history(connection: sa.Connection, first: datetime, last: datetime) -> History:
+    """All that features between two moments need: nothing at or after `last` is read."""
+    fleet = read_fleet(connection)
+    first_ms, last_ms = to_ms(first), to_ms(last)
+    span = data_span(connection)
+    hours = (first_ms // HOUR_MS - TELEMETRY_WINDOW_H, last_ms // HOUR_MS)
+    return History(
+        fleet=fleet,
+        precursors=read_precursors(connection, fleet, (first_ms - EVENT_WINDOW_MS - INCIDENT_GAP_MS, last_ms)),
+        outages=read_outage_log(connection, fleet, last_ms),
+        telemetry=read_telemetry(connection, fleet, *hours),
+        jobs=read_jobs(connection, fleet, hours[0] * HOUR_MS, last_ms),
+        start_ms=first_ms if span is None else min(to_ms(span[0]), first_ms),
+        # A row stands until the next one, however long that takes.
+        measures=read_measures(connection, fleet.index, first_ms - MEASURE_WINDOW_MS, hours[1] * HOUR_MS),
+    )
+
+
+def read_fleet(connection: sa.Connection) -> FleetArrays:
+    """Every known node, by name."""
+    table = schema.nodes
+    since, until = (milliseconds(connection, table.c[name]) for name in ("in_service_since", "in_service_until"))
+    query = sa.select(table.c.node, table.c.leaf, table.c.rack, table.c.gpus, table.c.gpu_model, since, until)
+    rows = connection.execute(query.order_by(table.c.node)).all()
+    names, leaf, rack, gpus, model, begun, ended = zip(*rows, strict=True) if rows else ((),) * 7
+    return FleetArrays(
+        names=names,
+        leaf=_groups(leaf),
+        rack=_groups(rack),
+        gpus=np.array([np.nan if count is None else count for count in gpus], dtype=np.float64),
+        since_ms=np.array([FAR_PAST_MS if at is None else at for at in begun], dtype=np.int64),
+        until_ms=np.array([FAR_FUTURE_MS if at is None else at for at in ended], dtype=np.int64),
+        model=_ranks(model),
+    )
+
+
+def _groups(names: Sequence[str | None]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    numbers: dict[str, int] = {}
+    return np.array([-1 if name is None else numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
+
+
+def _ranks(names: Sequence[str | None]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Names numbered in their order, -1 for none."""
+    ranks = {name: i for i, name in enumerate(sorted({name for name in names if name is not None}))}
+    return np.array([-1 if name is None else ranks[name] for name in names], dtype=np.int64)
+
+
+def read_precursors(
+    connection: sa.Connection, fleet: FleetArrays, window_ms: tuple[int, int], only: Sequence[str] | None = None
+) -> Precursors:
+    """Precursor events of known nodes (`only` some) with window_ms[0] <= time < window_ms[1], in order of time."""
+    first, last = (from_ms(moment) for moment in window_ms)
+    time, ident = schema.events.c.time, schema.events.c.id
+    log = PrecursorLog()
+    query = precursor_query(connection, first).where(time < last).order_by(time, ident)
+    log.take(
+        connection.execute(query if only is None else query.where(is_one_of(connection, schema.events.c.node, only)))
+    )
+    return log.precursors(fleet, *window_ms)
+
+
+def read_outage_log(connection: sa.Connection, fleet: FleetArrays, until_ms: int | None = None) -> OutageLog:
+    """Outages that began before `until_ms`; an end at or after it is hidden, since nobody knew it then."""
+    table = schema.outages
+    query = sa.select(
+        table.c.node,
+        milliseconds(connection, table.c.start),
+        milliseconds(connection, table.c.end),
+        table.c.planned,
+        table.c.cause,
+    ).order_by(table.c.start, table.c.node)
+    if until_ms is not None:
+        query = query.where(table.c.start < from_ms(until_ms))
+    index = fleet.index
+    rows = [row for row in connection.execute(query) if row[0] in index]
+    end_ms = np.array([FAR_FUTURE_MS if row[2] is None else row[2] for row in rows], dtype=np.int64)
+    start_ms = np.array([row[1] for row in rows], dtype=np.int64)
+    if until_ms is not None:
+        end_ms = np.where(end_ms >= until_ms, FAR_FUTURE_MS, end_ms)
+    planned = np.array([row[3] for row in rows], dtype=np.bool_)
+    return OutageLog(
+        node=np.array([index[row[0]] for row in rows], dtype=np.int64),
+        start_ms=start_ms,
+        # An end before its start is a clock's error: such an outage has no length.
+        end_ms=np.maximum(end_ms, start_ms),
+        planned=planned,
+        driver=planned & np.array([row[4] == "driver" for row in rows], dtype=np.bool_),
+    )
+
+
+def read_telemetry(
+    connection: sa.Connection, fleet: FleetArrays, first_hour: int, end_hour: int, only: Sequence[str] | None = None
+) -> Telemetry:
+    """Known nodes' roll-ups of the hours first_hour <= h < end_hour (hours since 1970): all have ended by end_hour.
+
+    Of some nodes alone (`only`), the lit hours are theirs.
+    """
+    names = dict(fleet.index)
+    found = read_rollups(connection, names, first_hour, end_hour, only)
+    kept = np.flatnonzero(found.node < len(fleet.names))
+    order = kept[np.lexsort((found.time_ms[kept], found.node[kept]))]
+    time_ms = found.time_ms[order]
+    return Telemetry(found.node[order], time_ms, found.values[order], lit_hours(time_ms))
+
+
+def read_rollups(
+    connection: sa.Connection, names: dict[str, int], first_hour: int, end_hour: int, only: Sequence[str] | None = None
+) -> Telemetry:
+    """Roll-ups of the hours first_hour <= h < end_hour, in any order; a node that `names` does not know is added."""
+    table = schema.telemetry
+    query = (
+        sa.select(table.c.node, milliseconds(connection, table.c.time), *(table.c[name] for name in TELEMETRY_COLUMNS))
+        .where(table.c.time >= from_ms(first_hour * HOUR_MS), table.c.time < from_ms(end_hour * HOUR_MS))
+        .where(table.c.samples > 0)  # a source without GPUs says nothing of how many there are
+    )
+    if only is not None:
+        query = query.where(is_one_of(connection, table.c.node, only))
+    nodes, ends, cells = [_NOTHING], [_NOTHING], [np.empty((0, len(TELEMETRY_COLUMNS)), dtype=np.float32)]
+    for part in connection.execute(query.execution_options(yield_per=_FETCH)).partitions():
+        told, times, *columns = zip(*part, strict=True)
+        nodes.append(np.array([names.setdefault(name, len(names)) for name in told], dtype=np.int64))
+        ends.append((np.array(times, dtype=np.int64) // HOUR_MS + 1) * HOUR_MS)
+        cells.append(np.array(columns, dtype=np.float32).T)
+    return Telemetry(np.concatenate(nodes), np.concatenate(ends), np.concatenate(cells), _NOTHING)
+
+
+def lit_hours(end_ms: Ints) -> Ints:
+    """The ends of the hours in which half as many nodes reported as in the best hour of the week up to then."""
+    return lit_of(*np.unique(end_ms, return_counts=True))
+
+
+def lit_of(ends: Ints, reporters: Ints) -> Ints:
+    """The same of hours that are counted already: their ends, ascending, and how many nodes reported in each."""
+    if not len(ends):
+        return _NOTHING
+    first = np.searchsorted(ends, ends - 7 * 24 * HOUR_MS, side="right")
+    best = [reporters[start : i + 1].max() for i, start in enumerate(first)]
+    lit: Ints = ends[2 * reporters >= np.array(best)]
+    return lit
+
+
+def read_jobs(connection: sa.Connection, fleet: FleetArrays, first_ms: int, last_ms: int) -> Jobs:
+    """The attempts that held nodes between two moments; a host list that cannot be read holds none."""
+    table = schema.jobs
+    query = (
+        sa.select(milliseconds(connection, table.c.start), milliseconds(connection, table.c.end), table.c.node_list)
+        .where(table.c.start < from_ms(last_ms))
+        .where(table.c.end.is_(None) | (table.c.end >= from_ms(first_ms)))
+        .order_by(table.c.start, table.c.job_id, table.c.attempt)
+    )
+    index = fleet.index
+    rows = ColumnBuffer("qqqq")
+    for attempt, (start, end, node_list) in enumerate(connection.execute(query)):
+        for name in _hosts(node_list):
+            if name in index:
+                rows.add((index[name], attempt, start, FAR_FUTURE_MS if end is None else end))
+    return Jobs(*rows.arrays())
+
+
+def _hosts(node_list: str) -> list[str]:
+    try:
+        return expand(node_list)
+    except RecordError:
+        return []
+
+
+def data_span(connection: sa.Connection) -> tuple[datetime, datetime] | None:
+    """The first and last moment that the store has data of; None for an empty one.
+
+    Events that bear no time of their own stand at the moment of their receipt, years after an old archive's
+    last record: where any other event is, they do not count.
+    """
+    events, telemetry, outages = schema.events, schema.telemetry, schema.outages
+    dated = sa.select(events.c.time).where(events.c.source != "training", events.c.time != events.c.received)
+    found = [
+        connection.scalar(dated.order_by(events.c.time).limit(1)),
+        connection.scalar(dated.order_by(events.c.time.desc()).limit(1)),
+    ]
+    for column in (telemetry.c.time, outages.c.start, outages.c.end):
+        for extreme in ("min", "max"):
+            found.append(connection.scalar(sa.select(getattr(sa.func, extreme)(column, type_=schema.UtcTime()))))
+    newest_hour = connection.scalar(sa.select(sa.func.max(telemetry.c.time, type_=schema.UtcTime())))
+    if newest_hour is not None:
+        found.append(newest_hour + timedelta(hours=1))  # a roll-up speaks of its whole hour
+    known = [moment for moment in found if moment is not None]
+    return (min(known), max(known)) if known else None
+
+
+def read_population(connection: sa.Connection, end_ms: int) -> Population:
+    """Every node, and every outage, the future included."""
+    fleet = read_fleet(connection)
+    return Population(fleet, read_outage_log(connection, fleet), end_ms)

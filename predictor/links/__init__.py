@@ -1,0 +1,1 @@
+"""Links as subjects beside nodes: cables and optics, their losses and their scores."""

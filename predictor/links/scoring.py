@@ -1,0 +1,147 @@
+"""Scores of links: how likely each is lost within a horizon, with reasons, learned from the store as it is.
+
+    found = score_links(engine, at)      # saved too: `GET /api/v1/links`
+    found.scores, found.why
+
+A fabric has too few losses for a registry of models to be worth it: each scoring learns anew from the last year. What
+serves is chosen as for nodes: trees that beat counting losses and counting flaps, else the better count.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+import sqlalchemy as sa
+
+from predictor.dataset.dataset import Dataset, dataset
+from predictor.dataset.folds import NoDataError, grid
+from predictor.dataset.labels import rows_at, sample
+from predictor.features.precursors import WINDOWS_D
+from predictor.history.arrays import DAY_MS, HOUR_MS, History, Ints, Population, Rows, joined, to_ms
+from predictor.history.families import FAMILIES, FAMILY_INDEX, INCIDENT
+from predictor.history.store_reader import data_span
+from predictor.links.subjects import LINKS, Cabling, link_history, link_population, read_cabling
+from predictor.live.reasons import Explanation, explain, references
+from predictor.live.wording import MAX_EVENTS, span, summary_window
+from predictor.model.choice import TrainingSet, learn
+from predictor.model.forest import digest, to_bytes
+from store.database.connections import writing
+from store.models.scores import LinkScore, save_link_scores
+from store.records.score import Reason
+
+LEARN_CADENCE_H = 12.0
+# As long as a training of nodes looks back (`training.window_days`).
+LEARN_DAYS = 365
+_REST = "the base rate of links, and everything else that raises or lowers it"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkScoring:
+    """The scores of all links, the likeliest to be lost first, and what gave them: trees or a count, in words."""
+
+    scores: list[LinkScore]
+    why: str
+
+
+def score_links(engine: sa.Engine, at: datetime, horizon_h: int = 24) -> LinkScoring:
+    """Score every link that is up at a moment, and save the scores.
+
+    Raises:
+        NoDataError: no link is known, or too little of their past.
+        TooFewPositivesError: too few links were lost to learn from.
+    """
+    with engine.connect() as connection:
+        span = data_span(connection)
+        if span is None:
+            raise NoDataError("the database holds no records: run `foreshock ingest` first")
+        first = max(span[0] + timedelta(days=1), at - timedelta(days=LEARN_DAYS))
+        moments = grid(first, at - timedelta(hours=horizon_h), LEARN_CADENCE_H)
+        population = link_population(connection, to_ms(at))
+        if not moments or not population.fleet.names:
+            raise NoDataError("no link is known, or too little of their past: ingest the fabric's log and topology")
+        drawn = sample(population, moments, horizon_h)
+        asked = rows_at(population, [at])
+        data = dataset(connection, population, joined(drawn.rows, asked), link_history)
+        learned = len(drawn.rows)
+        model = learn(TrainingSet(data.values[:learned], data.features, drawn, horizon_h, LINKS.baselines))
+        now = data.values[learned:]
+        explained = explain(model.forest, now, data.features, references(now, data.features))
+        case = _LinkCase(data, asked, link_history(connection, at, at), read_cabling(connection))
+    ident = f"links-{model.kind}-{horizon_h}h-{digest(to_bytes(model.forest))[:12]}"
+    scores = [_score(case, population, explained, row, (at, horizon_h, ident)) for row in range(len(asked))]
+    scores.sort(key=lambda score: (-score.score, score.link))
+    with writing(engine).begin() as connection:
+        save_link_scores(connection, horizon_h, scores)
+    return LinkScoring(scores, model.why)
+
+
+@dataclass(frozen=True, slots=True)
+class _LinkCase:
+    """What reasons are worded from."""
+
+    data: Dataset
+    asked: Rows
+    history: History
+    cabling: Cabling
+
+
+def _score(
+    case: _LinkCase, population: Population, explained: Explanation, row: int, about: tuple[datetime, int, str]
+) -> LinkScore:
+    link = int(case.asked.node[row])
+    name = population.fleet.names[link]
+    at, horizon_h, model = about
+    features = dict(
+        zip(case.data.names, case.data.values[len(case.data.rows) - len(case.asked) + row].tolist(), strict=True)
+    )
+    reasons = [_reason(case, link, group, by, features) for group, by in explained.strongest(row)]
+    reasons.append(Reason(_REST, explained.rest(row)))
+    return LinkScore(
+        name, case.cabling.ends(name), horizon_h, at, float(explained.probability[row]), tuple(reasons), model
+    )
+
+
+def _reason(case: _LinkCase, link: int, group: str, by: float, features: Mapping[str, float]) -> Reason:
+    """What a group of features says of a link, and the events behind it."""
+    if group in FAMILY_INDEX:
+        noun = FAMILIES[FAMILY_INDEX[group]].noun
+        return Reason(_counted(case, _mine(case, link, group), noun), by, _ids(case, link, group))
+    if group == INCIDENT.name:
+        return Reason(_counted(case, _mine(case, link, None), "serious event"), by, _ids(case, link, None))
+    if group == "outages":
+        times = int(features["outages_28d"])
+        text = f"lost {times} time{'' if times == 1 else 's'} in 28 days{_since(features['outage_age_d'] * 24)}"
+        return Reason(text, by, _ids(case, link, "link_flap"))
+    if group == "neighbours":
+        flaps = np.nan_to_num(features["leaf_flaps_24h"])
+        return Reason(f"{flaps:.0f} flaps of other links of its switch in 24 h", by)
+    return Reason(f"its {group.replace('_', ' ')} beside that of other links", by)
+
+
+def _mine(case: _LinkCase, link: int, family: str | None) -> Ints:
+    """The link's events of 28 days: of a family, or all that are serious."""
+    events, at_ms = case.history.precursors, int(case.asked.time_ms[0])
+    kept = events.serious if family is None else events.family == FAMILY_INDEX[family]
+    return np.flatnonzero((events.node == link) & kept & (events.time_ms >= at_ms - 28 * DAY_MS))
+
+
+def _ids(case: _LinkCase, link: int, family: str | None) -> tuple[str, ...]:
+    return tuple(case.history.precursors.ids[_mine(case, link, family)[-MAX_EVENTS:]].tolist())
+
+
+def _counted(case: _LinkCase, mine: Ints, noun: str) -> str:
+    """How many in the window that tells most, and how long ago the last was."""
+    if not len(mine):
+        return f"no {noun} in 28 days"
+    age_ms = int(case.asked.time_ms[0]) - case.history.precursors.time_ms[mine]
+    held = np.array([(age_ms <= window * DAY_MS).sum() for window in WINDOWS_D])
+    window = int(summary_window(held))
+    text = f"{held[window]} {noun}{'' if held[window] == 1 else 's'} in {span(WINDOWS_D[window])}"
+    return text + _since(float(age_ms[-1]) / HOUR_MS)
+
+
+def _since(age_h: float) -> str:
+    if np.isnan(age_h):
+        return ""
+    return f", the last {age_h:.0f} h ago" if age_h < 48 else f", the last {age_h / 24:.0f} days ago"

@@ -1,0 +1,1 @@
+"""Models in service: training, scoring with reasons, drift, champion and challengers."""

@@ -1,0 +1,214 @@
+"""Scoring: every node at risk at a moment, both horizons, with reasons, saved in the store.
+
+scorer = Scorer(engine)
+scorer.score(now)      # again and again: the cost follows what is new
+"""
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import numpy as np
+import sqlalchemy as sa
+
+from predictor.dataset.labels import HORIZONS_H
+from predictor.dataset.matrix import aligned
+from predictor.history.arrays import Feature, Grid, Ints, to_ms
+from predictor.live.live_history import LiveHistory
+from predictor.live.reasons import Explanation, explain, references
+from predictor.live.wording import MAX_EVENTS, ExplainedNode, PrecursorIndex, Sentence, describe_all
+from predictor.model.forest import Forest, ModelError, from_bytes
+from store.database.connections import writing
+from store.models.registry import StoredModel, serving_model
+from store.models.scores import forget_scoring, save_scores_in_blocks, scoring_times
+from store.records.score import Reason, Score
+from store.records.telemetry import hour_of
+from store.tables import schema
+
+# Scorings older than this are kept by the hour: their first of each. Pages of a list that was begun still find theirs.
+ALL_KEPT = timedelta(minutes=15)
+_THINNED_OVER = timedelta(hours=2)
+_QUIET = "no sign of trouble in 28 days: the base rate of nodes like it"
+_REST = "the base rate, and everything else that raises or lowers it"
+
+
+@dataclass(frozen=True, slots=True)
+class _ScoringRows:
+    """The rows to be scored: `nodes` are positions in the fleet, `rows` their features."""
+
+    at: datetime
+    names: tuple[str, ...]
+    signs: PrecursorIndex
+    outage_events: Mapping[str, tuple[str, ...]]
+    nodes: Ints
+    features: tuple[Feature, ...]
+    rows: Grid
+
+    def said(self, wanted: Mapping[tuple[int, str], None]) -> dict[tuple[int, str], Sentence]:
+        """What groups of features say of rows."""
+        place = {feature.name: at for at, feature in enumerate(self.features)}
+
+        def subject(row: int) -> ExplainedNode:
+            node = int(self.nodes[row])
+            events = self.outage_events.get(self.names[node], ())
+            return ExplainedNode(self.signs, node, events, _FeatureValues(place, self.rows[row]))
+
+        return describe_all(wanted, self.signs, subject, self.nodes)
+
+
+def score_nodes(engine: sa.Engine, at: datetime) -> list[Score]:
+    """Score every node once: `Scorer.score` of a scorer that knows nothing yet."""
+    return Scorer(engine).score(at)
+
+
+class Scorer:
+    """Scores the fleet again and again. Not for several threads at once."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._live = LiveHistory(engine)
+        self._forests: dict[str, Forest] = {}
+        self._outages: tuple[bytes, ...] = ()
+        self._outage_events: dict[str, tuple[str, ...]] = {}
+        self._saved: list[datetime] | None = None
+
+    def score(self, at: datetime) -> list[Score]:
+        """Score every node that is in service and not out at a moment, and save the scores.
+
+        The newest model that had learned from nothing later than `at` is used, else the newest one.
+        The score of a longer horizon is never below that of a shorter one.
+
+        Raises:
+            ModelError: there is no model, or the stored one cannot be used.
+        """
+        with self._engine.connect() as connection:
+            found = [serving_model(connection, horizon_h, at) for horizon_h in HORIZONS_H]
+        models = sorted((model for model in found if model is not None), key=lambda model: model.horizon_h)
+        if not models:
+            raise ModelError("there is no model yet: run `foreshock train` first")
+        self._forests = {model.id: self._forests.get(model.id) or _load(model) for model in models}
+        with _garbage_collection_paused():
+            asked = self._ask(at, {name for model in models for name in model.features})
+            return self._save(_scores(asked, [(model, self._explain(model, asked)) for model in models]), models, at)
+
+    def _explain(self, model: StoredModel, asked: _ScoringRows) -> Explanation:
+        known = _columns_of_model(model, asked)
+        return explain(self._forests[model.id], known.rows, known.features, references(known.rows, known.features))
+
+    def _ask(self, at: datetime, wanted: set[str]) -> _ScoringRows:
+        look = self._live.look(at, wanted)
+        fleet, outages = look.history.fleet, look.history.outages
+        unplanned = outages.only(~outages.planned)
+        seen = (unplanned.node.tobytes(), unplanned.start_ms.tobytes())
+        if seen != self._outages:
+            with self._engine.connect() as connection:
+                self._outage_events = _outage_events(connection, at)
+            self._outages = seen
+        signs = PrecursorIndex.of(look.history.precursors, len(fleet.names), to_ms(at))
+        return _ScoringRows(at, fleet.names, signs, self._outage_events, look.rows.node, look.features, look.values)
+
+    def _save(self, made: Iterator[Score], models: Sequence[StoredModel], at: datetime) -> list[Score]:
+        """Save a scoring; of those that nobody pages through any more, the first of each hour stays."""
+        with writing(self._engine).begin() as connection:
+            if self._saved is None:
+                self._saved = scoring_times(connection, at - _THINNED_OVER, at)
+            scores = save_scores_in_blocks(connection, at, [model.horizon_h for model in models], made)
+            kept: list[datetime] = []
+            thinned: list[datetime] = []
+            for moment in self._saved:
+                first = not kept or hour_of(kept[-1]) != hour_of(moment)
+                (kept if first or moment >= at - ALL_KEPT else thinned).append(moment)
+            for moment in thinned:
+                forget_scoring(connection, moment)
+        self._saved = [moment for moment in kept if moment >= at - _THINNED_OVER] + [at]
+        return scores
+
+
+def _load(model: StoredModel) -> Forest:
+    forest = from_bytes(model.blob, model.sha256)
+    if len(forest.feature) and int(forest.feature.max()) >= len(model.features):
+        raise ModelError(f"model {model.id} asks for features that it does not name: run `foreshock train` again")
+    return forest
+
+
+def _columns_of_model(model: StoredModel, asked: _ScoringRows) -> _ScoringRows:
+    """The columns that a model learned from; one that is not told any more is unknown."""
+    by_name = {feature.name: feature for feature in asked.features}
+    names = tuple(by_name)
+    features = tuple(by_name.get(name) or Feature(name, name.partition(".")[0], None) for name in model.features)
+    return replace(asked, features=features, rows=aligned(asked.rows, names, model.features))
+
+
+def _outage_events(connection: sa.Connection, at: datetime) -> dict[str, tuple[str, ...]]:
+    """The ids of the unplanned outages' events before a moment, by the node's name, newest last."""
+    events, outages = schema.events, schema.outages
+    query = (
+        sa.select(events.c.node, events.c.id)
+        .join(outages, sa.and_(outages.c.node == events.c.node, outages.c.start == events.c.time))
+        .where(events.c.kind == "outage", events.c.time < at, outages.c.planned.is_(False))
+        .order_by(events.c.time, events.c.id)
+    )
+    found: dict[str, list[str]] = {}
+    for node, event in connection.execute(query):
+        found.setdefault(node, []).append(event)
+    return {node: tuple(ids[-MAX_EVENTS:]) for node, ids in found.items()}
+
+
+@contextmanager
+def _garbage_collection_paused() -> Iterator[None]:
+    """Let the collector of circles rest: a scoring makes 100,000 objects, none of them in a circle.
+
+    It would look at those that it knows already a dozen times meanwhile, which took a quarter of a scoring.
+    """
+    worked = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if worked:
+            gc.enable()
+
+
+def _scores(asked: _ScoringRows, explained: Sequence[tuple[StoredModel, Explanation]]) -> Iterator[Score]:
+    """The scores of each model in turn; what a group says of a node is said once for all of them."""
+    strongest = [one.all_strongest() for _, one in explained]
+    wanted = dict.fromkeys((row, group) for rows in strongest for row, groups in enumerate(rows) for group, _ in groups)
+    said = asked.said(wanted)
+    names = [asked.names[node] for node in asked.nodes.tolist()]
+    floor = np.zeros(len(names))
+    for (model, one), rows in zip(explained, strongest, strict=True):
+        floor = np.maximum(one.probability, floor)
+        for row, (name, groups, value) in enumerate(zip(names, rows, floor.tolist(), strict=True)):
+            yield Score(name, asked.at, model.horizon_h, value, _reasons(groups, row, value, said), model.id)
+
+
+def _reasons(
+    groups: list[tuple[str, float]], row: int, score: float, said: Mapping[tuple[int, str], Sentence]
+) -> tuple[Reason, ...]:
+    """The reasons of a row, strongest first, and what they leave of the score: they add up to it."""
+    if not groups:
+        return (Reason(_QUIET, score),)
+    found = []
+    for group, contribution in groups:
+        text, events = said[row, group]
+        found.append(Reason(text, contribution, events))
+    return (*found, Reason(_REST, score - sum(contribution for _, contribution in groups)))
+
+
+@dataclass(frozen=True, slots=True)
+class _FeatureValues(Mapping[str, float]):
+    """One row's features by name, looked up only when a reason speaks of them."""
+
+    place: Mapping[str, int]
+    row: Grid
+
+    def __getitem__(self, name: str) -> float:
+        return float(self.row[self.place[name]])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.place)
+
+    def __len__(self) -> int:
+        return len(self.place)

@@ -1,0 +1,1 @@
+"""A model: how it is fitted, calibrated, measured and chosen against the baselines."""

@@ -1,0 +1,352 @@
+"""Learning with everything: search, calibration, and whether the model serves at all.
+
+    learned = learn(lesson)
+    learned.forest, learned.kind, learned.why     # a Forest over all columns, whatever won
+
+The trees serve only if they beat both baselines on rows that they had not seen: by average precision, and by recall in
+the top 5 %. Otherwise the better baseline serves, a forest of its own columns alone, and says so. Where too few outages
+came to show that, the baseline serves, too: a ranking that learns nothing cannot have learned chance.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import average_precision_score
+
+from predictor.dataset.folds import PURGE_MARGIN_H
+from predictor.dataset.labels import TrainingSample
+from predictor.history.arrays import DAY_MS, HOUR_MS, Bools, Feature, Floats, Grid, Ints
+from predictor.model.baselines import BASELINES, Baseline, Kind
+from predictor.model.fit import (
+    MIN_POSITIVES,
+    CalibrationLine,
+    FitSettings,
+    HeldOutScores,
+    TooFewPositivesError,
+    calibrate,
+    fit,
+    fit_line,
+    suited_settings,
+)
+from predictor.model.forest import Forest
+from predictor.model.skill import FORESEEN_TOP, Judged, discrimination
+
+# What is learned from: rows with their answers and features, and how much each of them counts.
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSet:
+    """Rows whose answer is known. `values` is (rows, features), NaN where unknown; `sample` may hold a share of the
+    negatives; `baselines` are what a model of them must beat."""
+
+    values: Grid
+    features: tuple[Feature, ...]
+    sample: TrainingSample
+    horizon_h: int
+    baselines: Mapping[str, Baseline] = field(default_factory=lambda: BASELINES)
+
+    @property
+    def positive(self) -> Bools:
+        """Which rows an outage follows."""
+        return self.sample.labels.positive
+
+    @property
+    def time_ms(self) -> Ints:
+        """The moment of each row."""
+        return self.sample.rows.time_ms
+
+    def column(self, name: str) -> Grid:
+        """One feature of every row."""
+        return self.values[:, [feature.name for feature in self.features].index(name)]
+
+    def only(self, kept: Bools) -> "TrainingSet":
+        """The rows that a mask keeps."""
+        sample = TrainingSample(self.sample.rows.only(kept), self.sample.labels.only(kept), self.sample.negative_share)
+        return replace(self, values=self.values[kept], sample=sample)
+
+    def stands_for(self) -> Floats:
+        """How many rows each row stands for: those of its kind that were not drawn, too."""
+        return np.where(self.positive, 1.0, 1.0 / self.sample.negative_share)
+
+    def outages(self) -> Ints:
+        """A number for the outage that each positive row speaks of, in order of the positive rows."""
+        at = self.positive
+        pairs = np.stack([self.sample.rows.node[at], self.sample.labels.next_start_ms[at].astype(np.int64)])
+        number: Ints = np.unique(pairs, axis=1, return_inverse=True)[1].ravel()
+        return number
+
+    def weights(self, half_life_d: float | None = None) -> Floats:
+        """How much each row counts: every outage the same, however many rows speak of it; old rows less."""
+        found = np.ones(len(self.positive))
+        if self.positive.any():
+            number = self.outages()
+            rows = np.bincount(number)
+            found[self.positive] = (rows.mean() / rows)[number]
+            found[self.positive] *= self.positive.sum() / found[self.positive].sum()
+        if half_life_d is not None and len(found):
+            found *= 0.5 ** ((self.time_ms.max() - self.time_ms) / (half_life_d * DAY_MS))
+        return found
+
+    def fit(self, settings: FitSettings) -> Forest:
+        """A forest of all rows.
+
+        Raises:
+            TooFewPositivesError: there is too little to learn from.
+        """
+        weight = self.weights(settings.half_life_d)
+        return fit(self.values, self.positive, self.features, settings, self.sample.negative_share, weight)
+
+
+# How much capacity a model should have: a few settings tried on the past, in order of time.
+#
+#     |---- learn ----| purge |- judge -|
+#     |--------- learn --------| purge |- judge -|        all within the rows that a model is to learn from
+#
+# Each candidate is one change of the defaults. It is taken only if its log loss is lower by more than two standard
+# errors, counted by node: with few outages nothing is, and the defaults stand. (By more than one, chance alone would
+# take
+# one of four candidates in every other training, and scores of successive models could not be compared.) Several that
+# are taken are tried together.
+# Each has its own line through its log-odds first (`calibration.py`), since the model is calibrated anyway: that it
+# said
+# the right number of failures, in a month that had few, is no merit of a setting.
+# The rows judged here also calibrate the model, and decide whether it serves at all (`choice.py`): for that the
+# settings
+# that were found are tried once more, with as many boosters and rows as the model itself has.
+
+# Where the judged parts begin, as shares of the time that the rows span.
+ORIGINS = (0.5, 0.75)
+# With fewer outages in the judged parts chance would choose settings, and a line to calibrate by.
+LEAST_OUTAGES = 20
+# With fewer than these it cannot be told either whether the model beats a rule.
+LEAST_COMPARED = 8
+# Interactions between groups are none of them: they gained nothing sure, and reasons would take eight times as long.
+CANDIDATES: Mapping[str, Mapping[str, Any]] = {
+    "larger trees": {"leaves": 16},
+    "smaller trees": {"leaves": 6},
+    "longer learning": {"trees": 240},
+    "old rows count less": {"half_life_d": 180.0},
+}
+# Candidates need not be as good as the model, only as good as each other.
+_TRIAL: Mapping[str, Any] = {"members": 2, "most_negatives": 6_000}
+_SURE = 2.0  # standard errors
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTrial:
+    """What models of some settings said of the rows judged: `rows` are positions in the lesson, `last` those judged
+    last, `outages` how many these speak of."""
+
+    settings: FitSettings
+    rows: Ints
+    last: Bools
+    seen: HeldOutScores
+    outages: int
+
+
+def search(lesson: TrainingSet, settings: FitSettings) -> SearchTrial | None:
+    """The best of the candidates, tried as it would serve; None where there is too little to try anything.
+
+    With fewer than LEAST_OUTAGES the settings stand as they are.
+    """
+    parts = origins(lesson)
+    if not parts:
+        return None
+    judged = np.any([of_part for _, of_part in parts], axis=0)
+    chosen = settings if _outages(lesson, judged) < LEAST_OUTAGES else _best(lesson, settings, parts).settings
+    return _try(lesson, chosen, parts)
+
+
+def _best(lesson: TrainingSet, settings: FitSettings, parts: Sequence[tuple[Bools, Bools]]) -> SearchTrial:
+    """The best of the candidates, tried at a small size."""
+    base = _try(lesson, settings, parts, _TRIAL)
+    changed = {name: replace(settings, **change) for name, change in CANDIDATES.items()}
+    found = {name: _try(lesson, one, parts, _TRIAL) for name, one in changed.items() if one != settings}
+    gains = {name: _gain(lesson, base, trial) for name, trial in found.items()}
+    taken = [name for name, gain in gains.items() if gain > 0]
+    if not taken:
+        return base
+    # The best comes last, so that its value stands where two change the same setting.
+    taken.sort(key=lambda name: gains[name])
+    best = found[taken[-1]]
+    if len(taken) > 1:
+        together = replace(settings, **{key: value for name in taken for key, value in CANDIDATES[name].items()})
+        both = _try(lesson, together, parts, _TRIAL)
+        if _gain(lesson, best, both) > 0:
+            return both
+    return best
+
+
+def origins(lesson: TrainingSet) -> list[tuple[Bools, Bools]]:
+    """The rows to learn from and to judge of each inner fold; none where any holds too little."""
+    time_ms, positive = lesson.time_ms, lesson.positive
+    if not positive.any():
+        return []
+    first, last = int(time_ms.min()), int(time_ms.max())
+    starts = [first + int(share * (last - first)) for share in ORIGINS]
+    parts = []
+    for start, end in zip(starts, [*starts[1:], last + 1], strict=True):
+        learned = time_ms <= start - (lesson.horizon_h + PURGE_MARGIN_H) * HOUR_MS
+        judged = (time_ms >= start) & (time_ms < end)
+        if positive[learned].sum() < MIN_POSITIVES or positive[learned].all() or not positive[judged].any():
+            return []
+        parts.append((learned, judged))
+    judged = time_ms >= starts[0]
+    return parts if _outages(lesson, judged) >= LEAST_COMPARED else []
+
+
+def _outages(lesson: TrainingSet, rows: Bools) -> int:
+    """How many outages some rows speak of."""
+    return len(np.unique(lesson.outages()[rows[lesson.positive]]))
+
+
+def _try(
+    lesson: TrainingSet,
+    settings: FitSettings,
+    parts: Sequence[tuple[Bools, Bools]],
+    size: Mapping[str, Any] | None = None,
+) -> SearchTrial:
+    """Fit on each part to learn from, and ask the one that comes after. `size` is that of the fits, if not theirs."""
+    rows, log_odds = [], []
+    for learned, judged in parts:
+        forest = lesson.only(learned).fit(replace(settings, **(size or {})))
+        rows.append(np.flatnonzero(judged))
+        log_odds.append(forest.calibrated(forest.log_odds(lesson.values[judged])))
+    at = np.concatenate(rows)
+    last = np.arange(len(at)) >= len(at) - len(rows[-1])
+    seen = HeldOutScores(np.concatenate(log_odds), lesson.positive[at], lesson.stands_for()[at])
+    judged = np.any([of_part for _, of_part in parts], axis=0)
+    return SearchTrial(settings, at, last, seen, _outages(lesson, judged))
+
+
+def _gain(lesson: TrainingSet, base: SearchTrial, trial: SearchTrial) -> float:
+    """By how much a trial's log loss is lower, less _SURE standard errors: above 0 it is better."""
+    by_row: Floats = base.seen.losses(fit_line(base.seen)) - trial.seen.losses(fit_line(trial.seen))
+    by_node = np.bincount(lesson.sample.rows.node[base.rows], weights=by_row)
+    nodes = len(np.unique(lesson.sample.rows.node[base.rows]))
+    spread = max(float((by_node**2).sum()) - float(by_row.sum()) ** 2 / nodes, 0.0) ** 0.5
+    return float(by_row.sum() - _SURE * spread)
+
+
+_FOLDS = f"the last {len(ORIGINS)} folds"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """What serves, and why. `figures` has what the trees and each baseline reached on the last folds, by name; it is
+    empty where those held too few outages."""
+
+    forest: Forest
+    kind: Kind
+    why: str
+    settings: FitSettings
+    figures: dict[str, Any]
+
+
+def learn(lesson: TrainingSet, settings: FitSettings | None = None) -> ModelChoice:
+    """A calibrated model of all rows, or the baseline that it does not beat.
+
+    Args:
+        settings: what the search starts from; None is what suits the features.
+
+    Raises:
+        TooFewPositivesError: there is too little to learn from.
+    """
+    settings = settings or suited_settings(lesson.features)
+    trial = search(lesson, settings)
+    if trial is None:
+        best, why = default_baseline(lesson)
+        return ModelChoice(baseline_forest(lesson, best), best.kind, why, settings, {})
+    figures = _figures(lesson, trial)
+    unbeaten, why = choose(figures, lesson.baselines)
+    if unbeaten is not None:
+        return ModelChoice(baseline_forest(lesson, unbeaten), unbeaten.kind, why, trial.settings, figures)
+    line = calibrate(trial.seen, trial.last) if trial.outages >= LEAST_OUTAGES else CalibrationLine()
+    return ModelChoice(with_calibration(lesson.fit(trial.settings), line), "gbt", why, trial.settings, figures)
+
+
+def with_calibration(forest: Forest, line: CalibrationLine) -> Forest:
+    """A forest whose probabilities are those of a line through its calibrated log-odds."""
+    return replace(forest, slope=line.slope * forest.slope, offset=line.slope * forest.offset + line.offset)
+
+
+def _figures(lesson: TrainingSet, trial: SearchTrial) -> dict[str, Any]:
+    """What the trees and the baselines reach on the same rows."""
+    kept = np.zeros(len(lesson.positive), dtype=np.bool_)
+    kept[trial.rows] = True
+    judged = lesson.only(kept)
+    # Parts follow each other in time, and so do the rows; within a part both are in the lesson's order.
+    by_row = np.full(len(lesson.positive), np.nan)
+    by_row[trial.rows] = trial.seen.log_odds
+    scores = {"trees": by_row[kept], **{name: one.rank(judged) for name, one in lesson.baselines.items()}}
+    return {name: _reached(judged, score) for name, score in scores.items()}
+
+
+def _reached(judged: TrainingSet, scores: Floats) -> dict[str, Any]:
+    rows = judged.sample.rows
+    found = discrimination(Judged(rows.time_ms, rows.node, scores, judged.sample.labels))
+    recall = found["recall_at_top"][str(FORESEEN_TOP)]
+    # Where negatives were drawn, precision is that of all of them.
+    precision = average_precision_score(judged.positive, scores, sample_weight=judged.stands_for())
+    return {"average_precision": float(precision), "recall": recall, "outages": len(set(judged.outages().tolist()))}
+
+
+def default_baseline(lesson: TrainingSet) -> tuple[Baseline, str]:
+    """The baseline that serves where the last folds tell too little, and why.
+
+    It learned from no row, so that all of them judge it.
+
+    Raises:
+        TooFewPositivesError: there are too few even for a base rate.
+    """
+    positives = int(lesson.positive.sum())
+    if positives < MIN_POSITIVES:
+        raise TooFewPositivesError(positives, len(lesson.positive))
+    reached = {name: _reached(lesson, one.rank(lesson)) for name, one in lesson.baselines.items()}
+    name = max(reached, key=lambda name: (reached[name]["average_precision"], reached[name]["recall"]))
+    best = lesson.baselines[name]
+    seen = len(set(lesson.outages().tolist()))
+    words = f"{best.words}: too few outages to show that the model beats it ({seen} in all; "
+    return best, f"{words}{_FOLDS} need {LEAST_COMPARED}, and enough before them)"
+
+
+def choose(figures: Mapping[str, Any], baselines: Mapping[str, Baseline] = BASELINES) -> tuple[Baseline | None, str]:
+    """The baseline that serves, None for the trees; and why, in words.
+
+    A recall counts as lower if it is so by more than one standard error.
+    """
+    mine = figures["trees"]
+    unbeaten = [name for name in baselines if not _beats(mine, figures[name])]
+    best = max(unbeaten or baselines, key=lambda name: (figures[name]["average_precision"], figures[name]["recall"]))
+    other, words = figures[best], baselines[best].words
+    against = f"AP {mine['average_precision']:.3f} against {other['average_precision']:.3f}"
+    against += f", recall in the top {FORESEEN_TOP:.0%} {mine['recall']:.2f} against {other['recall']:.2f}"
+    if unbeaten:
+        return baselines[best], f"{words}: the model did not beat it on {_FOLDS}: {against}"
+    return None, f"trees: they beat both baselines on {_FOLDS}: {against} ({words})"
+
+
+def _beats(mine: dict[str, Any], other: dict[str, Any]) -> bool:
+    """A higher average precision, and a recall that is not lower beyond what so many outages can tell."""
+    error = np.sqrt(other["recall"] * (1 - other["recall"]) / mine["outages"])
+    higher: bool = mine["average_precision"] > other["average_precision"]
+    return higher and bool(mine["recall"] >= other["recall"] - error)
+
+
+def baseline_forest(lesson: TrainingSet, baseline: Baseline) -> Forest:
+    """A baseline as a forest over all columns that asks its own alone.
+
+    Raises:
+        TooFewPositivesError: there is too little to learn from.
+    """
+    columns = np.array([i for i, feature in enumerate(lesson.features) if feature.name in baseline.columns])
+    values = lesson.values[:, columns]
+    if not baseline.counts:
+        # A sign has fired or not: how often does not count.
+        values = (values > 0).astype(np.float32)
+    features = [lesson.features[column] for column in columns]
+    settings = FitSettings(leaves=4, feature_share=1.0, alone=False)
+    forest = fit(values, lesson.positive, features, settings, lesson.sample.negative_share, lesson.weights())
+    return replace(forest, feature=columns[forest.feature])

@@ -1,0 +1,279 @@
+"""What another test system, or a person, reports of a held node: it counts as a test of ours does."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+import sqlalchemy as sa
+
+from schedulers.policy.facts import HOLDING
+from schedulers.policy.settings import Mode, Stop
+from schedulers.reconcile.dispatch import over
+from store.database.coordination import HINTS, move_mark
+from store.hints.hint_log import approve_hint, change_state, close_hint, note, read_hint, read_hints
+from store.hints.holds import PULLS, HoldState, SchedulerHold, holds_of, save_holds
+from store.hints.outbox import Delivery, read_delivery, requeue_delivery
+from store.hints.stops import Backlog, KillSwitch, Trip, read_trip, reset_trip, set_kill_switch
+from store.hints.validations import Validation, report_validation
+from store.records.hint import LIVE_STATES, OPEN_STATES, Hint, HintAction, HintState
+
+# A person's word on a hint: approve, withdraw, release. Each is idempotent and written to the audit.
+#
+# Each moves the mark by which the server that acts notices it, at the end of what it writes.
+
+# Where the policy renews or raises a hint at the same moment, a person's word is said again, to what it has become.
+_TRIES = 5
+
+
+class RequestRefusedError(ValueError):
+    """A word that cannot be carried out; the message says why. `known`: the hint exists."""
+
+    def __init__(self, message: str, known: bool) -> None:
+        super().__init__(message)
+        self.known = known
+
+
+def approve(connection: sa.Connection, ident: str, now: datetime, who: str, mode: Mode) -> Hint:
+    """Let a proposed hint be sent.
+
+    Raises:
+        VerdictError: there is no such hint, it has ended or lapsed, or the mode is shadow.
+    """
+    hint = _known(connection, ident)
+    for _ in range(_TRIES):
+        if hint.state in LIVE_STATES:
+            break
+        _refuse(hint, now, mode)
+        hint = approve_hint(connection, hint, now, who)
+        move_mark(connection, HINTS)
+    return hint
+
+
+def _refuse(hint: Hint, now: datetime, mode: Mode) -> None:
+    """Say why a hint cannot be approved, if so."""
+    if hint.state != "proposed" or hint.valid_until <= now:
+        why = "is a shadow" if hint.state == "shadow" else "has lapsed" if hint.state == "proposed" else "has ended"
+        raise RequestRefusedError(
+            f"hint {hint.id} ({hint.state}) {why}: only a proposed one can be approved", known=True
+        )
+    if mode == "shadow":
+        raise RequestRefusedError(
+            "the server is in shadow mode: nothing is sent; set `mode: approve` first", known=True
+        )
+
+
+def withdraw(connection: sa.Connection, ident: str, now: datetime, who: str) -> Hint:
+    """End a hint before its time.
+
+    Raises:
+        VerdictError: there is no such hint, or it has ended otherwise.
+    """
+    withdrawn = _end(connection, _known(connection, ident), "withdrawn", now, who)
+    move_mark(connection, HINTS)
+    return withdrawn
+
+
+def release_node(connection: sa.Connection, node: str, now: datetime, who: str) -> list[Hint]:
+    """End every open hint of a node: a person says that it is well.
+
+    Raises:
+        VerdictError: the node has no open hint of ours.
+    """
+    hints = read_hints(connection, states=OPEN_STATES, node=node)
+    if not hints:
+        raise RequestRefusedError(
+            f"node {node} has no open hint of ours: foreshock never releases what others hold", False
+        )
+    released = [_end(connection, hint, "released", now, who) for hint in hints]
+    move_mark(connection, HINTS)
+    return released
+
+
+def _known(connection: sa.Connection, ident: str) -> Hint:
+    hint = read_hint(connection, ident)
+    if hint is None:
+        raise RequestRefusedError(
+            f"no hint has the id {ident!r}: `foreshock hints list` shows those there are", known=False
+        )
+    return hint
+
+
+def _end(connection: sa.Connection, hint: Hint, state: HintState, now: datetime, who: str) -> Hint:
+    for _ in range(_TRIES):
+        if hint.state == state:
+            return hint
+        if hint.state not in OPEN_STATES:
+            raise RequestRefusedError(f"hint {hint.id} has ended already: it is {hint.state}", known=True)
+        hint = close_hint(connection, hint, state, now, who)
+    return hint
+
+
+# What a scheduler that pulls its hints says it did with one: `POST /hints/{id}/ack`.
+#
+# Its word counts as what another scheduler's node list shows: `taken` makes a hint `sent`, `confirmed` makes it
+# confirmed, and each is kept as a placement under the scheduler's name, marked `pull:`.
+
+Word: TypeAlias = Literal["taken", "confirmed", "released", "refused"]
+_PLACEMENT: dict[Word, HoldState] = {
+    "taken": "asked",
+    "confirmed": "confirmed",
+    "released": "released",
+    "refused": "refused",
+}
+# What has gone further already: a word that comes late, or again, takes nothing back.
+_BEYOND: dict[Word, tuple[HoldState, ...]] = {"taken": ("confirmed",), "released": ("undone",)}
+
+
+def acknowledge(
+    connection: sa.Connection, ident: str, word: Word, scheduler: str, now: datetime, detail: str = ""
+) -> Hint:
+    """Write down what a scheduler says. Saying it again changes nothing.
+
+    `released` while the hint still stands is a person's undoing there: the hint is withdrawn, and not asked again until
+    something new happens.
+
+    Raises:
+        VerdictError: there is no such hint, or it is not, or no longer, to be acted upon.
+    """
+    hint = read_hint(connection, ident)
+    if hint is None:
+        raise RequestRefusedError(f"no hint has the id {ident!r}", known=False)
+    name = f"{PULLS}{scheduler}"
+    before = {one.scheduler: one for one in holds_of(connection, [ident]).get(ident, [])}.get(name)
+    released = word == "released"
+    if not released and (hint.state not in LIVE_STATES or hint.valid_until <= now):
+        waits = hint.state in OPEN_STATES and hint.valid_until > now
+        said = "is not approved: leave the node" if waits else "has ended: release the node"
+        raise RequestRefusedError(f"hint {ident} ({hint.state}) {said}", known=True)
+    state: HoldState = "undone" if released and hint.state in LIVE_STATES else _PLACEMENT[word]
+    action: HintAction = "release" if released else hint.action
+    if before is not None and before.action == action and before.state in (state, *_BEYOND.get(word, ())):
+        return hint
+    moved = _move(connection, hint, word, now, name)
+    row = SchedulerHold(
+        *(ident, name, hint.node, action, state, 0, now),
+        asked=before.asked if before is not None else now,
+        observed=now,
+        detail=detail or None,
+    )
+    save_holds(connection, [row])
+    note(connection, now, f"scheduler:{name}", moved, {"ack": word, "detail": detail} if detail else {"ack": word})
+    return moved
+
+
+def _move(connection: sa.Connection, hint: Hint, word: Word, now: datetime, name: str) -> Hint:
+    actor = f"scheduler:{name}"
+    if word == "released" and hint.state in LIVE_STATES:
+        for _ in range(_TRIES):  # the policy may renew it at the same moment
+            if hint.state in OPEN_STATES:
+                hint = close_hint(connection, hint, "withdrawn", now, actor)
+        return hint
+    if word == "taken" and hint.state == "approved":
+        return change_state(connection, hint, "sent", now, actor)
+    if word == "confirmed" and hint.state != "confirmed":
+        return change_state(connection, hint, "confirmed", now, actor)
+    return hint
+
+
+# A person's word on the breaker and the kill switch: each is idempotent and written to the audit.
+
+MOST_REASON = 500
+
+
+def reset_breaker(connection: sa.Connection, seq: int, backlog: Backlog, now: datetime, who: str) -> Trip:
+    """End a trip of the breaker. The next turn of the policy goes by it.
+
+    Args:
+        backlog: what is to become of the nodes that had called: `drop`, they call no more; `review`, each waits for a
+            person's yes, whatever the mode.
+
+    Raises:
+        VerdictError: there is no such trip, or it was reset with the other word.
+    """
+    reset_trip(connection, seq, backlog, now, who)
+    trip = read_trip(connection, seq)
+    if trip is None:
+        raise RequestRefusedError(
+            f"no trip has the number {seq}: `foreshock hints breaker list` shows those there are", False
+        )
+    if trip.backlog != backlog:
+        raise RequestRefusedError(
+            f"trip {seq} was reset by {trip.reset_by} already, with the backlog {trip.backlog}", True
+        )
+    return trip
+
+
+def set_switch(connection: sa.Connection, stop: Stop, reason: str, now: datetime, who: str) -> KillSwitch:
+    """Stop what is asked of schedulers, or let it go on. What a file or the setting stops stays stopped.
+
+    Raises:
+        VerdictError: nobody says why.
+    """
+    if not reason.strip():
+        raise RequestRefusedError("say why: the audit keeps it", True)
+    return set_kill_switch(connection, stop, reason.strip()[:MOST_REASON], now, who)
+
+
+# A person's word to make a delivery once more: same webhook-id, new timestamp.
+
+
+def redeliver(connection: sa.Connection, ident: str, now: datetime, who: str, mode: Mode) -> Delivery:
+    """Owe a delivery again; the dispatcher makes it in its next turn, and again by the schedule should that fail.
+
+    Raises:
+        VerdictError: there is no such delivery, its hint has ended or was raised since (a release may always be
+            made again), or the mode is shadow.
+    """
+    delivery = read_delivery(connection, ident)
+    hint = None if delivery is None else read_hint(connection, delivery.hint)
+    if delivery is None or hint is None:
+        raise RequestRefusedError(f"no delivery has the id {ident!r}: `foreshock hints deliveries` shows them", False)
+    why = over(delivery, hint, now)
+    if why is not None:
+        said = "has ended" if why == "expired" else "was raised or renewed since: replay the newer delivery"
+        raise RequestRefusedError(f"hint {hint.id} {said}", known=True)
+    if mode == "shadow" and delivery.payload["data"]["mode"] != "shadow":
+        raise RequestRefusedError("the server is in shadow mode: nothing is sent", known=True)
+    requeue_delivery(connection, delivery, now)
+    note(connection, now, who, hint, {"delivery": ident, "outcome": "replayed", "was": delivery.state})
+    return replace(delivery, state="owed", due=now, attempts=min(delivery.attempts, 1), last_error=None)
+
+
+def report_test(connection: sa.Connection, ident: str, result: tuple[bool, str], now: datetime, who: str) -> Validation:
+    """Write down a result: (whether the node passed, what was said).
+
+    Raises:
+        VerdictError: there is no such hint, it has ended, or it holds no node.
+    """
+    hint = read_hint(connection, ident)
+    if hint is None:
+        raise RequestRefusedError(
+            f"no hint has the id {ident!r}: `foreshock hints list` shows those there are", known=False
+        )
+    if hint.state not in OPEN_STATES:
+        raise RequestRefusedError(f"hint {ident} has ended already: it is {hint.state}", known=True)
+    if not _is_hold(hint):
+        raise RequestRefusedError(
+            f"hint {ident} ({hint.action}) holds no node: there is nothing to be released", known=True
+        )
+    row = report_validation(connection, hint, who, now, result)
+    note(connection, now, who, hint, {"test": "passed" if row.passed else "failed", "output": row.output[-200:]})
+    return row
+
+
+def report_node(connection: sa.Connection, node: str, result: tuple[bool, str], now: datetime, who: str) -> Validation:
+    """The same by the node's name.
+
+    Raises:
+        VerdictError: no open hint of ours holds it.
+    """
+    for hint in read_hints(connection, states=OPEN_STATES, node=node):
+        if _is_hold(hint):
+            return report_test(connection, hint.id, result, now, who)
+    raise RequestRefusedError(
+        f"no open hint of ours holds node {node}: `foreshock hints list` shows those there are", False
+    )
+
+
+def _is_hold(hint: Hint) -> bool:
+    return hint.action in HOLDING and hint.job is None

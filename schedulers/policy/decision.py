@@ -1,0 +1,237 @@
+"""From scores and faults to hints, under budgets. Pure: the same facts give the same hints.
+
+    decision = decide(Inputs(now, nodes, hints), policy)
+
+What is wanted of a node follows from its confirmed fault, two independent detectors, or its score
+(`schedulers/policy/proposal.py`); one open hint a node, which is escalated in place, renewed while its ground lasts
+(`schedulers/policy/decision.py`), and released when that has gone (`schedulers/policy/proposal.py`). A cordon that
+quorum, budgets or the
+breaker refuse becomes an `avoid`, with the reason in its evidence. What the score alone asks of a node of the
+control group is written down as a shadow, in every mode, and costs no budget.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from schedulers.policy.breaker import Group, HoldCalls, TrippedGroup, code_of, groups, in_force, tripped
+from schedulers.policy.budget import HoldBudget
+from schedulers.policy.facts import HOLDING, Inputs, NodeFacts, holds
+from schedulers.policy.kill_switch import asks_anew
+from schedulers.policy.proposal import RANK, Proposal, began_of, is_refused, is_unfounded, proposal_of, validity_of
+from schedulers.policy.settings import Mode, Policy, quiet_now, version_of
+from store.hints.stops import Trip
+from store.records.event import format_time, parse_time
+from store.records.hint import Hint, HintState
+
+# Quorum, breaker and budgets over what is wished: a hold that they refuse becomes an `avoid` that says why.
+#
+#     inputs = heed_resets(inputs)                          # what a person has let go of calls no more
+#     wishes, tripped = within_limits(wishes, inputs, policy)
+#
+# They hold back cordons and drains, never a release. A node that is held already costs nothing more, and what the score
+# alone asks of a node of the control group costs nothing: it is only written down.
+
+# Of an approved hint it is the placements and deliveries that tell (`Inputs.still_held`).
+_TAKEN = ("shadow", "sent", "confirmed")
+
+
+def heed_resets(inputs: Inputs) -> Inputs:
+    """The facts without the faults that a person let go of with a reset of the breaker (`drop`).
+
+    That is what began before it, on nodes of the group that no scheduler holds yet: what was approved and has not gone
+    out is a part of the backlog.
+    """
+    trips = {trip.group: trip for trip in inputs.trips if trip.backlog == "drop"}
+    if not trips:
+        return inputs
+    kept = inputs.still_held | {hint.node for hint in inputs.hints if holds(hint) and hint.state in _TAKEN}
+    nodes = [
+        replace(facts, fault=None, witnesses=None, let_go=True)
+        if facts.node not in kept and _reset(facts, trips)
+        else facts
+        for facts in inputs.nodes
+    ]
+    return replace(inputs, nodes=nodes)
+
+
+def within_limits(
+    wishes: Sequence[Proposal], inputs: Inputs, policy: Policy
+) -> tuple[list[Proposal], list[TrippedGroup]]:
+    """The wishes, with those for a hold turned down to `avoid` where a limit forbids it, and the groups that trip."""
+    standing = inputs.open_by_node()
+    budget = HoldBudget(inputs, policy)
+    free = {wish.facts.node for wish in wishes if wish.is_control or is_held(standing.get(wish.facts.node), policy)}
+    calling = [wish for wish in wishes if wish.holds and wish.facts.node not in free]
+    since = {wish.facts.node: _called(wish, standing.get(wish.facts.node), inputs.now) for wish in calling}
+    found = tripped(inputs, HoldCalls({wish.facts.node: wish.facts for wish in calling}, since), policy)
+    blocked = in_force(inputs.trips, found)
+    review = {trip.group: trip for trip in inputs.trips if trip.backlog == "review"}
+    unseen = no_quorum(inputs, policy)
+    granted = []
+    for wish in wishes:
+        if not wish.holds or wish.facts.node in free:
+            queued = wish.holds and wish.facts.node not in inputs.still_held and _reset(wish.facts, review)
+            granted.append(replace(wish, evidence={**wish.evidence, "review": True}) if queued else wish)
+            continue
+        why = unseen or next((blocked[group] for group in groups(wish.facts) if group in blocked), None)
+        why = why or budget.refuse(wish.facts)
+        if why is None:
+            budget.charge(wish.facts)
+            waits = {"review": True} if _reset(wish.facts, review) else {}
+            granted.append(replace(wish, evidence={**wish.evidence, **waits, **_coded(wish.facts)}))
+        else:
+            call = {"for": _reason_key(wish), "since": format_time(since[wish.facts.node])}
+            granted.append(replace(wish, action="avoid", evidence={**wish.evidence, "held": why, "call": call}))
+    return granted, found
+
+
+def no_quorum(inputs: Inputs, policy: Policy) -> str | None:
+    """Why too little is seen of the cluster to hold a node; None where enough is, or no node has a sidecar."""
+    seen = inputs.reporting
+    if seen is None or seen.expected == 0 or seen.heard >= policy.quorum * seen.expected:
+        return None
+    return f"quorum: {seen.heard} of {seen.expected} nodes with a sidecar report, {100 * policy.quorum:g} % must"
+
+
+def is_held(hint: Hint | None, policy: Policy) -> bool:
+    """Whether a hint holds its node already, in a way that this mode counts."""
+    return hint is not None and hint.action in HOLDING and (hint.state != "shadow" or policy.mode == "shadow")
+
+
+def is_held_anew(evidence: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Whether a wish is held back for another kind of limit, or on another ground, than the evidence of before says."""
+    held, was = str(evidence.get("held", "")), str(before.get("held", ""))
+    call, called = evidence.get("call") or {}, before.get("call") or {}
+    return held.partition(":")[0] != was.partition(":")[0] or call.get("for") != called.get("for")
+
+
+def _reset(facts: NodeFacts, trips: Mapping[Group, Trip]) -> bool:
+    """Whether one of some trips of the node's groups was reset since what speaks against the node began."""
+    began = began_of(facts)
+    resets = [trips[group].reset for group in groups(facts) if group in trips]
+    return began is not None and any(reset is not None and began <= reset for reset in resets)
+
+
+def _called(wish: Proposal, standing: Hint | None, now: datetime) -> datetime:
+    """Since when a node has called for a hold on this ground, as it was first seen here."""
+    call = {} if standing is None else standing.evidence.get("call") or {}
+    return parse_time(call["since"]) if call.get("for") == _reason_key(wish) else now
+
+
+def _reason_key(wish: Proposal) -> str:
+    return str(wish.evidence.get("incident", "score"))
+
+
+def _coded(facts: NodeFacts) -> dict[str, str]:
+    """The fault's name, by which the breaker counts a hold after the fault is over."""
+    code = code_of(facts)
+    return {} if code is None else {"code": code}
+
+
+# How a wish becomes a hint: made, escalated in place, out of the shadow, renewed; or nothing, where it stands.
+
+OWNER = "foreshock"
+_STATE: dict[Mode, HintState] = {"shadow": "shadow", "approve": "proposed", "act": "approved"}
+
+
+def change_of(wish: Proposal, standing: Mapping[str, Hint], now: datetime, policy: Policy) -> tuple[Hint, str] | None:
+    """The hint that a wish makes of what stands, and the audit's word for it; None when it stands already."""
+    hint, lasts = standing.get(wish.facts.node), validity_of(wish.action, policy.validity)
+    state, quiet = _state(wish, now, policy)
+    # A hold that becomes a graver one is none anew.
+    since = hint.evidence.get("acted") if hint is not None and is_held(hint, policy) else None
+    evidence = {**wish.evidence, "acted": since or format_time(now), **({} if quiet is None else {"quiet": quiet})}
+    version, until = version_of(policy), now + lasts
+    if hint is None:
+        ident = hashlib.blake2b(f"{wish.facts.node} {format_time(now)}".encode(), digest_size=8).hexdigest()
+        made = Hint(
+            ident, wish.facts.node, wish.action, state, wish.reason, OWNER, now, until, evidence, policy=version
+        )
+        return made, "held back" if "held" in evidence else "made"
+    anew = replace(
+        hint,
+        action=wish.action,
+        state=state,
+        reason=wish.reason,
+        valid_until=until,
+        evidence=evidence,
+        policy=version,
+    )
+    if RANK[wish.action] > RANK[hint.action]:
+        return anew, "escalated"
+    if hint.state == "shadow" and state != "shadow":
+        return anew, "out of the shadow"
+    if hint.state == "proposed" and state == "approved" and "quiet" in hint.evidence:
+        return anew, "after quiet hours"
+    if hint.state == "approved" and state == "proposed" and "review" in wish.evidence and "review" not in hint.evidence:
+        return replace(hint, state=state, evidence={**hint.evidence, "review": True}, policy=version), "for review"
+    return _amended(wish, hint, now, policy)
+
+
+def _amended(wish: Proposal, hint: Hint, now: datetime, policy: Policy) -> tuple[Hint, str] | None:
+    """A standing hint that says something more, or stands for longer."""
+    version, lasts = version_of(policy), validity_of(hint.action, policy.validity)
+    if wish.is_control and not hint.is_control:
+        return replace(hint, evidence={**hint.evidence, "control": True}, policy=version), "left alone"
+    if "held" in wish.evidence and wish.action == hint.action and is_held_anew(wish.evidence, hint.evidence):
+        said = {name: found for name, found in wish.evidence.items() if name in ("held", "call", "incident")}
+        return replace(hint, evidence={**hint.evidence, **said}, policy=version), "held back"
+    if RANK[hint.action] > RANK["avoid"] and not wish.holds:
+        return None  # a hold lapses when nothing speaks for it any more but a score
+    if hint.valid_until - now < lasts / 2:
+        again: HintState = "approved" if hint.state == "sent" else hint.state
+        return replace(hint, valid_until=now + lasts, state=again, policy=version), "renewed"
+    return None
+
+
+def _state(wish: Proposal, now: datetime, policy: Policy) -> tuple[HintState, str | None]:
+    """The state of a new hint, and the quiet hours that make a hold wait for a person."""
+    if wish.is_control:
+        return "shadow", None
+    if policy.mode == "act" and "review" in wish.evidence:
+        return "proposed", None
+    if policy.mode == "act" and wish.holds:
+        quiet = quiet_now(policy.quiet_hours, now)
+        return ("approved", None) if quiet is None else ("proposed", quiet)
+    return _STATE[policy.mode], None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What changes: hints made or changed (with the word for the audit), hints whose node is well again, trips."""
+
+    changed: tuple[tuple[Hint, str], ...] = ()
+    released: tuple[Hint, ...] = ()
+    tripped: tuple[TrippedGroup, ...] = ()
+
+
+def decide(inputs: Inputs, policy: Policy) -> Decision:
+    """The hints of this moment. Confirmed faults are served before two detectors, higher scores before lower ones."""
+    inputs = heed_resets(inputs)
+    standing = inputs.open_by_node()
+    refused = inputs.refused_by_node()
+    wishes = [
+        wish
+        for facts in inputs.nodes
+        if (wish := proposal_of(facts, inputs, policy, standing.get(facts.node))) is not None
+        and not is_refused(wish, refused.get(facts.node))
+    ]
+    wishes.sort(
+        key=lambda wish: (wish.facts.fault is None, not wish.holds, -(wish.facts.score or 0.0), wish.facts.node)
+    )
+    known = {facts.node: facts for facts in inputs.nodes}
+    released = [
+        hint for node, hint in standing.items() if node in known and is_unfounded(known[node], hint, inputs, policy)
+    ]
+    well = {hint.node for hint in released}
+    granted, tripped = within_limits(wishes, inputs, policy)
+    changes = (change_of(wish, standing, inputs.now, policy) for wish in granted if wish.facts.node not in well)
+    changed = [
+        change
+        for change in changes
+        if change is not None and (inputs.stop == "none" or not asks_anew(change[0], standing))
+    ]
+    return Decision(tuple(changed), tuple(released), tuple(tripped))

@@ -1,0 +1,206 @@
+"""The facts of a decision, from the store: a few queries over present state, none over history."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from schedulers.policy.facts import Inputs, JobFacts, NodeFacts, Pair, Reporting, corroborated
+from schedulers.policy.kill_switch import effective_stop
+from schedulers.policy.settings import Policy
+from store.hints.control_group import ControlGroup
+from store.hints.hint_log import recent_hints
+from store.hints.holds import nodes_still_held
+from store.hints.stops import newest_trips
+from store.nodes.node_states import (
+    fault_signs,
+    last_repairs,
+    newest_scores,
+    node_places,
+    nodes_out,
+    score_reasons,
+    unrepaired_faults,
+)
+from store.nodes.sidecars import silent_nodes
+from store.records.incident import Incident
+from store.runs.jobs import running_jobs
+
+# Scores that are not in the store: those of a backtest, which each were made by a model of what came before. Pure.
+#
+# ScoreHistory.of([(moment, "gpu-017", 0.04), ...]).newest(now)       # (moment, {"gpu-017": 0.04})
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreHistory:
+    """The 24 h probabilities (0-1) of nodes by the moment that they speak from; `moments` in order."""
+
+    moments: tuple[datetime, ...]
+    scores: Mapping[datetime, Mapping[str, float]]
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[datetime, str, float]]) -> "ScoreHistory":
+        """From rows of moment, node and score, in any order; of two for the same the later row."""
+        found: dict[datetime, dict[str, float]] = {}
+        for moment, node, score in rows:
+            found.setdefault(moment, {})[node] = score
+        return cls(tuple(sorted(found)), found)
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """All nodes that were ever scored."""
+        return frozenset(node for scores in self.scores.values() for node in scores)
+
+    def newest(self, at: datetime) -> tuple[datetime | None, Mapping[str, float]]:
+        """The newest moment no later than `at` and its scores, as `store/nodes/node_states.py` reads those stored."""
+        place = bisect_right(self.moments, at)
+        if not place:
+            return None, {}
+        moment = self.moments[place - 1]
+        return moment, self.scores[moment]
+
+
+_HORIZON_H = 24
+# A score that is older than this says nothing of now.
+_STALE = timedelta(hours=24)
+SILENT_AFTER_S = 900.0
+_NO_REASONS: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeRecords:
+    """What is known of some nodes, by name."""
+
+    scores: Mapping[str, float]
+    reasons: Mapping[str, list[Any]]
+    faults: Mapping[str, Incident]
+    pairs: Mapping[str, Pair]
+    out: set[str]
+    jobs: Mapping[str, JobFacts]
+    silent: frozenset[str]
+    control: ControlGroup | None
+
+
+def gather(
+    connection: sa.Connection,
+    policy: Policy,
+    now: datetime,
+    group: ControlGroup | None = None,
+    silent_after_s: float = SILENT_AFTER_S,
+) -> Inputs:
+    """What the policy looks at, as of a moment. Without a `group` no node is left alone for control."""
+    places = node_places(connection)
+    expected, silent = silent_nodes(connection, now, now - timedelta(seconds=silent_after_s))
+    scored = newest_scores(connection, _HORIZON_H, now, since=now - _STALE)
+    seen = _look(connection, policy, now, (places, silent, group, None), scored)
+    window = timedelta(seconds=max(3600.0, policy.breaker.window_s))
+    return Inputs(
+        now,
+        _nodes(places, seen, now),
+        tuple(recent_hints(connection, now, window)),
+        still_held=nodes_still_held(connection, now),
+        stop=effective_stop(connection, policy),
+        trips=newest_trips(connection),
+        largest_job_gpus=_largest(seen.jobs),
+        reporting=Reporting(expected, expected - len(silent)) if expected else None,
+    )
+
+
+def look_back(connection: sa.Connection, policy: Policy, at: datetime, scores: ScoreHistory | None = None) -> Inputs:
+    """What a policy would have looked at then, as far as the store still tells: without hints, trips and silence.
+
+    Whether an incident was as grave when it began as it became is not kept; nor when a node was heard of.
+
+    Args:
+        scores: in place of those stored, which a model may have made that had learned from what came later.
+    """
+    places = node_places(connection)
+    scored = newest_scores(connection, _HORIZON_H, at) if scores is None else scores.newest(at)
+    seen = _look(connection, policy, at, (places, frozenset(), None, at), scored)
+    return Inputs(at, _nodes(places, seen, at), largest_job_gpus=_largest(seen.jobs))
+
+
+def _look(
+    connection: sa.Connection,
+    policy: Policy,
+    now: datetime,
+    told: tuple[Sequence[Any], frozenset[str], ControlGroup | None, datetime | None],
+    scored: tuple[datetime | None, Mapping[str, float]],
+) -> _NodeRecords:
+    places, silent, group, until = told
+    moment, scores = scored
+    if moment is None or moment <= now - _STALE:
+        scores = {}
+    risky = [(node, moment) for node, score in scores.items() if moment and score >= policy.thresholds.watch]
+    healthy = timedelta(seconds=policy.healthy_s)
+    return _NodeRecords(
+        scores,
+        score_reasons(connection, _HORIZON_H, risky),
+        unrepaired_faults(connection, now - healthy, now, until),
+        _pairs(connection, policy, now, until),
+        nodes_out(connection, now),
+        _jobs(connection, policy, now, places),
+        silent,
+        group,
+    )
+
+
+def _nodes(places: Sequence[Any], seen: _NodeRecords, now: datetime) -> list[NodeFacts]:
+    """The facts of each node."""
+    group, reasons, jobs = seen.control, seen.reasons, seen.jobs
+    # By place, for there are as many as nodes.
+    return [
+        NodeFacts(
+            node,
+            rack,
+            leaf,
+            driver,
+            seen.scores.get(node),
+            tuple(str(reason.get("text", "")) for reason in reasons[node][:5]) if node in reasons else _NO_REASONS,
+            seen.faults.get(node),
+            node in seen.out,
+            # Drawn among those alone of which their score asks something: a draw costs, and nodes are many.
+            group is not None and node in reasons and group.holds(node, now),
+            domain,
+            # Where no job is known at all, nothing tells who is idle.
+            node not in jobs if jobs else None,
+            gpus,
+            jobs.get(node),
+            seen.pairs.get(node),
+            node in seen.silent,
+        )
+        for node, rack, leaf, driver, domain, gpus in places
+    ]
+
+
+def _pairs(connection: sa.Connection, policy: Policy, now: datetime, until: datetime | None) -> dict[str, Pair]:
+    """The nodes that two independent detectors saw fail, within the healthy time and since their last repair."""
+    if policy.corroborate_s <= 0:
+        return {}
+    since = now - timedelta(seconds=policy.healthy_s)
+    repaired = last_repairs(connection, since, now)
+    found = {}
+    for node, signs in fault_signs(connection, since, now, until).items():
+        if node in repaired:
+            signs = [sign for sign in signs if sign.end > repaired[node]]
+        if len(signs) > 1 and (pair := corroborated(signs, policy.corroborate_s)) is not None:
+            found[node] = pair
+    return found
+
+
+def _jobs(connection: sa.Connection, policy: Policy, now: datetime, places: Sequence[Any]) -> dict[str, JobFacts]:
+    """The job of each node that one runs on; the largest, should there be several."""
+    gpus_of = {place[0]: place[5] or policy.costs.node_gpus for place in places}
+    usual = policy.costs.node_gpus
+    found = [
+        (nodes, JobFacts(job, run, len(nodes), sum(gpus_of.get(node, usual) for node in nodes)))
+        for job, run, nodes in running_jobs(connection, now)
+    ]
+    found.sort(key=lambda one: one[1].gpus)
+    return {node: job for nodes, job in found for node in nodes}
+
+
+def _largest(jobs: Mapping[str, JobFacts]) -> int | None:
+    return max((job.gpus for job in jobs.values()), default=None)

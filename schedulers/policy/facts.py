@@ -1,0 +1,165 @@
+"""What the policy looks at: the nodes, their risk and faults, and the hints that stand; nothing else decides."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from schedulers.policy.settings import Stop
+from store.hints.hint_log import ACTOR_POLICY
+from store.hints.stops import Trip
+from store.nodes.node_states import FaultSign
+from store.records.event import CAUSES, Cause, parse_time
+from store.records.hint import OPEN_STATES, Hint
+from store.records.incident import Incident
+
+# Whether two detectors that look at a node in different ways both saw it fail: as good as a confirmed fault.
+#
+#     corroborated(signs, 3600.0) -> (kernel: nvlink_error, dcgm: row_remap_failure) or None
+#
+# The score is no detector: it is computed from the same events. Nor is what repeats others
+# (`store/records/event_sources.py`): alerts,
+# gpud and NVSentinel read the same log lines and counters, an alert may even come from our own score; what a program
+# says of itself is as often the victim of another node's fault. The same thing told twice (the kernel's Xid 63, and
+# DCGM's field that repeats the number) is one sign.
+
+Pair = tuple[FaultSign, FaultSign]
+
+# How a source looks at the machine. One that is not named corroborates nothing.
+FAMILY: Mapping[str, str] = {
+    **dict.fromkeys(("kernel", "ascend", "fabricmanager"), "driver"),
+    **dict.fromkeys(
+        ("opensm", "ufm", "switch", "infiniband", "iblinkinfo", "perfquery", "ibqueryerrors", "ibnetdiscover"), "fabric"
+    ),
+    **dict.fromkeys(("dcgm", "nvml", "npu", "amd", "cambricon", "node_exporter"), "telemetry"),
+    # It tries the machine itself, whatever else it reads.
+    "nhc": "check",
+}
+_OF_THE_NODE: frozenset[Cause] = frozenset({"hardware", "fabric"})
+assert set(CAUSES) >= _OF_THE_NODE  # noqa: S101  # a word that is misspelt would corroborate nothing for ever
+
+
+def corroborated(signs: Sequence[FaultSign], within_s: float) -> Pair | None:
+    """The newest two signs of one node that come from different families, no further apart than `within_s` seconds."""
+    told = sorted((sign for sign in signs if _counts(sign)), key=lambda sign: (sign.end, sign.incident), reverse=True)
+    for place, later in enumerate(told):
+        for earlier in told[place + 1 :]:
+            if _independent(later, earlier) and (later.start - earlier.end).total_seconds() <= within_s:
+                return earlier, later
+    return None
+
+
+def _counts(sign: FaultSign) -> bool:
+    return sign.source in FAMILY and sign.cause in _OF_THE_NODE and sign.severity in ("error", "fatal")
+
+
+def _independent(one: FaultSign, other: FaultSign) -> bool:
+    return FAMILY[one.source] != FAMILY[other.source] and (one.kind, one.code) != (other.kind, other.code)
+
+
+HOLDING = ("cordon", "drain")  # what keeps work off a node, and so costs budget
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """The job that runs on a node, and how many nodes and GPUs it has."""
+
+    job: str
+    run: str
+    nodes: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """One node as of now. `score` is that of 24 h or None; `fault` a confirmed one that is not repaired yet.
+
+    `control`: nothing is asked of the scheduler for its score alone. `idle`: no job runs on it; None: not known.
+    `witnesses`: two independent detectors that both saw it fail. `silent`: its sidecar does not report any more.
+    `let_go`: a person has let go of what spoke against it: that is no ground for a hold, nor is it a spare.
+    """
+
+    node: str
+    rack: str | None = None
+    leaf: str | None = None
+    driver: str | None = None
+    score: float | None = None
+    reasons: tuple[str, ...] = ()
+    fault: Incident | None = None
+    out: bool = False
+    control: bool = False
+    nvlink_domain: str | None = None
+    idle: bool | None = None
+    gpus: int | None = None
+    job: JobFacts | None = None
+    witnesses: Pair | None = None
+    silent: bool = False
+    let_go: bool = False
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether more than a score speaks against it: what a hold takes."""
+        return self.fault is not None or self.witnesses is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Reporting:
+    """How many nodes in service have a sidecar, and how many of those were heard of lately."""
+
+    expected: int
+    heard: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The whole of a decision's ground.
+
+    `hints`: those open, still valid, or made within the hour. `still_held`: nodes that a scheduler may still hold for
+    us though their hint has ended. `trips`: the breaker's newest of each group. `stop`: what the kill switch stops.
+    `largest_job_gpus`: of the jobs that run; None: none is known. `reporting`: None where no node has a sidecar.
+    """
+
+    now: datetime
+    nodes: Sequence[NodeFacts]
+    hints: Sequence[Hint] = field(default_factory=tuple)
+    still_held: frozenset[str] = frozenset()
+    trips: Sequence[Trip] = ()
+    stop: Stop = "none"
+    largest_job_gpus: int | None = None
+    reporting: Reporting | None = None
+
+    def open_by_node(self) -> Mapping[str, Hint]:
+        """Each node's open hint."""
+        return {hint.node: hint for hint in self.hints if hint.state in OPEN_STATES and hint.job is None}
+
+    def refused_by_node(self) -> Mapping[str, Hint]:
+        """Each node's newest hint that a person ended and that would still be valid."""
+        past = (hint for hint in self.hints if hint.job is None and hint.valid_until > self.now)
+        return {hint.node: hint for hint in past if _by_person(hint)}
+
+
+def acted(hint: Hint) -> datetime:
+    """When a hint came to be what it is: made, or escalated."""
+    moment = hint.evidence.get("acted")
+    return parse_time(moment) if isinstance(moment, str) else hint.created
+
+
+def holds(hint: Hint) -> bool:
+    """Whether an open hint keeps work off its node, or would."""
+    return hint.state in OPEN_STATES and hint.action in HOLDING and not hint.is_control
+
+
+def acted_within(hints: Sequence[Hint], now: datetime, window_s: float) -> list[Hint]:
+    """The cordons and drains of a window, whatever has become of them."""
+    since = now - timedelta(seconds=window_s)
+    return [hint for hint in hints if hint.action in HOLDING and not hint.is_control and acted(hint) >= since]
+
+
+def closed_at(hint: Hint) -> datetime | None:
+    """When a hint was ended; None for one that was not."""
+    closed = hint.evidence.get("closed")
+    return parse_time(closed["time"]) if isinstance(closed, dict) else None
+
+
+def _by_person(hint: Hint) -> bool:
+    closed = hint.evidence.get("closed")
+    return isinstance(closed, dict) and closed.get("by") != ACTOR_POLICY and hint.state in ("withdrawn", "released")

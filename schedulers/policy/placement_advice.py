@@ -1,0 +1,181 @@
+"""Which nodes a job is better not given, and which it is: pure, over what is known of each.
+
+    advise(candidates, Need(count=16), Limits(avoid_from=0.07, unknown_risk=0.02))
+
+A node is avoided that is out, that a live hint of ours speaks against, that has a confirmed fault, or whose risk is so
+high that avoiding it pays for a job of this size. Of a node of the control group, or one that is opted out, the risk is
+not looked at: nothing is asked for its score alone. A risk that is not known is neither low nor high.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+from store.nodes.fleet import SchedulableNode
+from store.records.hint import LIVE_STATES
+
+# The nodes of a job close together: on as few leaf switches as may be, and there on as few NVLink domains.
+#
+# packed([Free(0.001, "gpu-001", "leaf a", None), ...], count=16)
+
+
+class FreeNode(NamedTuple):
+    """A node that a job may have: sorted by risk, then by name. `group`: what shares a leaf switch."""
+
+    risk: float
+    node: str
+    group: str
+    domain: str | None
+
+
+def packed(free: Iterable[FreeNode], count: int) -> list[FreeNode]:
+    """`count` nodes over the fewest groups, or all; the largest groups first, and the rest where it fits best.
+
+    Among groups that would do: the fewest NVLink domains, the least risk, then the group with the least left over.
+    A domain that spans groups counts as one in each.
+    """
+    left = _by_size(_members(free, "group"))
+    chosen: list[FreeNode] = []
+    for place, members in enumerate(left):
+        wanted = count - len(chosen)
+        if wanted <= 0:
+            break
+        if len(members) >= wanted:
+            fits = (_within(other, wanted) for other in left[place:] if len(other) >= wanted)
+            return chosen + min(fits)[-1]
+        chosen += members
+    return chosen
+
+
+def _within(members: Sequence[FreeNode], count: int) -> tuple[int, float, int, str, list[FreeNode]]:
+    """The best `count` nodes of a group, behind what tells two groups apart."""
+    whole = all(free.domain is None for free in members)
+    chosen = list(members[:count]) if whole else _of_domains(members, count)
+    domains = len({free.domain for free in chosen} - {None})
+    return domains, sum(free.risk for free in chosen), len(members), members[0].group, chosen
+
+
+def _of_domains(members: Sequence[FreeNode], count: int) -> list[FreeNode]:
+    """The fewest domains; the last one is that which has the least left over, so that whole ones stay whole."""
+    left = _by_size(_members(members, "domain"))
+    chosen: list[FreeNode] = []
+    for place, domain in enumerate(left):
+        wanted = count - len(chosen)
+        if len(domain) >= wanted:
+            fits = [other for other in left[place:] if len(other) >= wanted]
+            best = min(fits, key=lambda other: (len(other), sum(free.risk for free in other[:wanted]), other[0].node))
+            return chosen + best[:wanted]
+        chosen += domain
+    return chosen
+
+
+def _members(free: Iterable[FreeNode], of: str) -> list[list[FreeNode]]:
+    """Nodes by their group or domain, the least risk first; one of no known domain is by itself."""
+    found: dict[object, list[FreeNode]] = defaultdict(list)
+    for one in sorted(free):
+        name = getattr(one, of)
+        found[(one.node,) if name is None else name].append(one)
+    return list(found.values())
+
+
+def _by_size(groups: Iterable[list[FreeNode]]) -> list[list[FreeNode]]:
+    """The largest first, of equals the one of the least risk."""
+    return sorted(groups, key=lambda group: (-len(group), sum(free.risk for free in group), group[0].node))
+
+
+Why: TypeAlias = Literal["out", "hint", "faulty", "risk"]
+_SPEAKS_AGAINST = ("avoid", "cordon", "drain")
+
+
+class Candidate(NamedTuple):
+    """One node. `left_alone`: nothing may follow from its risk. `idle`: no job runs on it; None: not known.
+
+    A tuple, for there are thousands.
+    """
+
+    place: SchedulableNode
+    left_alone: bool = False
+    idle: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobNeed:
+    """What a job asks for. Without a count: all that would do, at most `limit`."""
+
+    count: int | None = None
+    gpus_per_node: int | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementLimits:
+    """The probability within 24 h from which avoiding a node pays; and where a node stands whose risk is unknown."""
+
+    avoid_from: float
+    unknown_risk: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementAdvice:
+    """`avoid` by name, with the reason; `prefer` the best first, of `usable` that would do.
+
+    `busy` of the preferred run a job, `leaves` and NVLink `domains` are those that they lie on; `short`: missing nodes.
+    """
+
+    avoid: dict[str, Why]
+    prefer: list[str]
+    usable: int
+    busy: int
+    leaves: int
+    domains: int
+    short: int
+
+
+def advise(candidates: Iterable[Candidate], need: JobNeed, limits: PlacementLimits) -> PlacementAdvice:
+    """Sort nodes into those to avoid and those to prefer, those that no job runs on first."""
+    avoid: dict[str, Why] = {}
+    idle: list[FreeNode] = []
+    busy: list[FreeNode] = []
+    for one in candidates:
+        place = one.place
+        why = why_not(one, limits.avoid_from)
+        if why is not None:
+            avoid[place.node] = why
+        elif need.gpus_per_node is None or (place.gpus is not None and place.gpus >= need.gpus_per_node):
+            risk = limits.unknown_risk if one.left_alone or place.risk_24h is None else place.risk_24h
+            (busy if one.idle is False else idle).append(FreeNode(risk, place.node, _group(place), place.nvlink_domain))
+    if need.count is None:
+        chosen = (sorted(idle) + sorted(busy))[: need.limit]
+    else:
+        chosen = packed(idle, need.count)
+        chosen += packed(busy, need.count - len(chosen))
+    return PlacementAdvice(
+        avoid=dict(sorted(avoid.items())),
+        prefer=[node for _risk, node, _group, _domain in chosen],
+        usable=len(idle) + len(busy),
+        busy=max(0, len(chosen) - len(idle)),
+        leaves=len({free.group for free in chosen}),
+        domains=len({free.domain for free in chosen} - {None}),
+        short=max(0, (need.count or 0) - len(chosen)),
+    )
+
+
+def why_not(one: Candidate, avoid_from: float) -> Why | None:
+    """Why a node is to be avoided; None where nothing speaks against it."""
+    place = one.place
+    if place.state == "out":
+        return "out"
+    if place.hint_action in _SPEAKS_AGAINST and place.hint_state in LIVE_STATES:
+        return "hint"
+    if place.state == "faulty":
+        return "faulty"
+    risky = place.risk_24h is not None and place.risk_24h >= avoid_from
+    return "risk" if risky and not one.left_alone else None
+
+
+def _group(place: SchedulableNode) -> str:
+    """What shares a switch: the leaf, else the rack; a node of which neither is known stands alone."""
+    if place.leaf is not None:
+        return f"leaf {place.leaf}"
+    return f"rack {place.rack}" if place.rack is not None else f"node {place.node}"

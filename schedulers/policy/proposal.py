@@ -1,0 +1,181 @@
+"""Whether the ground of a hint has gone: it is released then. Missing data is no good news.
+
+A hold goes with the faults that it stands on. A soft hint goes when the score has fallen below `release_ratio` of the
+threshold that raised it, or of the present one where that is lower: a job that ends must not make hints flap.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Any
+
+from schedulers.policy.facts import HOLDING, Inputs, NodeFacts, Pair, closed_at
+from schedulers.policy.settings import Policy, Validity
+from schedulers.policy.thresholds import ActionThresholds, failure_gpu_h, steps
+from store.records.event import Action, format_time
+from store.records.hint import Hint, HintAction
+
+# What a hint takes, and what a failure would: told with each hint, for the person who is to say yes.
+#
+# price_of(facts, "cordon", inputs, policy)     # {"held_gpu_h": 192.0, "failure_gpu_h": 128.0, "run": "llm-70b"}
+
+_HOUR = timedelta(hours=1)
+
+
+def validity_of(action: HintAction, validity: Validity) -> timedelta:
+    """For how long a hint of an action stands, unless it is renewed."""
+    by_action = {"watch": validity.watch_s, "avoid": validity.avoid_s, "cordon": validity.cordon_s}
+    by_action["drain"] = validity.drain_s
+    return timedelta(seconds=by_action.get(action, validity.job_s))
+
+
+def price_of(facts: NodeFacts, action: HintAction, inputs: Inputs, policy: Policy) -> dict[str, Any]:
+    """GPU-hours: of the node until the hint would end by itself, and of a failure of the job (`thresholds.py`).
+
+    `run` is that of the job on the node; None: the failure is that of the largest job that runs, or of the usual size.
+    """
+    gpus = facts.gpus or policy.costs.node_gpus
+    job = facts.job
+    return {
+        "held_gpu_h": round(gpus * (validity_of(action, policy.validity) / _HOUR), 1),
+        "failure_gpu_h": round(failure_gpu_h(policy.costs, job_gpus(facts, inputs, policy)), 1),
+        "run": None if job is None else job.run,
+    }
+
+
+def job_gpus(facts: NodeFacts, inputs: Inputs, policy: Policy) -> int:
+    """Of the job on a node, or of the largest that runs, for it may be the next to be placed there."""
+    return facts.job.gpus if facts.job is not None else inputs.largest_job_gpus or policy.costs.job_gpus
+
+
+# What a node calls for, and why: before budgets, breaker and switch have their say.
+#
+# Its confirmed fault, or two independent detectors, call for a hold (`cordon`, `drain`); its score alone for no more
+# than a soft hint (`watch`, `avoid`), from the thresholds that the size of its job makes
+# (`schedulers/policy/thresholds.py`).
+
+RANK: dict[HintAction, int] = {"release": 0, "watch": 1, "avoid": 2, "cordon": 3, "drain": 4}
+# Where the part must be handled by people, running work is moved off; else new work alone is kept off.
+_DRAINS: frozenset[Action] = frozenset({"drain_node", "replace_part", "contact_support"})
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a node calls for, and why."""
+
+    facts: NodeFacts
+    action: HintAction
+    reason: str
+    evidence: dict[str, Any]
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is to be written down and not to be asked."""
+        return "control" in self.evidence
+
+    @property
+    def holds(self) -> bool:
+        """Whether it would keep work off the node."""
+        return self.action in HOLDING
+
+
+def proposal_of(facts: NodeFacts, inputs: Inputs, policy: Policy, standing: Hint | None) -> Proposal | None:
+    """What a node calls for; nothing when it is out already (somebody is at it) or its owner has opted out."""
+    # Nearly every node is well: that is found out first.
+    if facts.out or not (facts.is_confirmed or _is_risky(facts, policy)) or is_opted_out(facts.node, policy):
+        return None
+    called = _called(facts, inputs, policy, standing)
+    if called is None or called.action == "watch":
+        return called
+    return replace(called, evidence={**called.evidence, "cost": price_of(facts, called.action, inputs, policy)})
+
+
+def _called(facts: NodeFacts, inputs: Inputs, policy: Policy, standing: Hint | None) -> Proposal | None:
+    score = {"score": facts.score, "horizon_h": 24, "reasons": list(facts.reasons)}
+    if facts.fault is not None:
+        fault = facts.fault
+        what = f"{fault.kind} {fault.code}" if fault.code is not None else fault.kind
+        reason = f"foreshock: {what} on {fault.device.words(fault.name)}: {fault.message[:200]}"
+        action: HintAction = "drain" if fault.action in _DRAINS else "cordon"
+        return Proposal(facts, action, reason, {**score, "incident": fault.id})
+    if facts.witnesses is not None:
+        return _of_two(facts, facts.witnesses, score)
+    return _of_score(facts, steps_for(facts, inputs, policy), score, standing)
+
+
+def steps_for(facts: NodeFacts, inputs: Inputs, policy: Policy) -> ActionThresholds:
+    """The thresholds of a node: by its job, or the largest that runs, for it may be the next to be placed there."""
+    gpus = facts.gpus or policy.costs.node_gpus
+    return steps(policy.thresholds, policy.costs, job_gpus(facts, inputs, policy), gpus)
+
+
+def is_opted_out(node: str, policy: Policy) -> bool:
+    """Whether nothing is to be asked of a node."""
+    return any(fnmatchcase(node, pattern) for pattern in policy.opt_out)
+
+
+def is_refused(wish: Proposal, hint: Hint | None) -> bool:
+    """Whether a person has said no to this, or to more than this, and nothing new has happened since."""
+    if hint is None or RANK[wish.action] > RANK[hint.action]:
+        return False
+    ended = closed_at(hint)
+    began = began_of(wish.facts)
+    return began is None or ended is None or began <= ended
+
+
+def began_of(facts: NodeFacts) -> datetime | None:
+    """When what speaks for a hold began; None where nothing does."""
+    if facts.fault is not None:
+        return facts.fault.start
+    return None if facts.witnesses is None else facts.witnesses[1].start
+
+
+def _is_risky(facts: NodeFacts, policy: Policy) -> bool:
+    return facts.score is not None and facts.score >= policy.thresholds.watch
+
+
+def _of_two(facts: NodeFacts, pair: Pair, score: dict[str, Any]) -> Proposal:
+    """A cordon on the word of two detectors."""
+    told = [f"{sign.source}: {sign.kind}" + ("" if sign.code is None else f" {sign.code}") for sign in pair]
+    witnesses = [
+        {"incident": sign.incident, "source": sign.source, "kind": sign.kind, "code": sign.code}
+        | {"time": format_time(sign.start)}
+        for sign in pair
+    ]
+    evidence = {**score, "incident": pair[1].incident, "witnesses": witnesses}
+    return Proposal(facts, "cordon", f"foreshock: two detectors: {' and '.join(told)}", evidence)
+
+
+def _of_score(
+    facts: NodeFacts, limits: ActionThresholds, score: dict[str, Any], standing: Hint | None
+) -> Proposal | None:
+    """What the score alone asks."""
+    if facts.score is None:
+        return None
+    avoids = facts.score >= limits.avoid
+    evidence = {**score, "threshold": limits.avoid if avoids else limits.watch}
+    if facts.job is not None:
+        evidence["job"] = {"job": facts.job.job, "run": facts.job.run, "gpus": facts.job.gpus}
+    reason = f"foreshock: risk {100 * facts.score:.0f} % within 24 h"
+    reason += f": {facts.reasons[0][:200]}" if facts.reasons else ""
+    # What was asked before the node was drawn runs its course.
+    if facts.control and (standing is None or standing.state == "shadow"):
+        evidence["control"] = True
+    return Proposal(facts, "avoid" if avoids else "watch", reason, evidence)
+
+
+def is_unfounded(facts: NodeFacts, hint: Hint, inputs: Inputs, policy: Policy) -> bool:
+    """Whether nothing speaks for a hint any more. Of a node that has fallen silent nobody knows."""
+    if is_opted_out(facts.node, policy):
+        return True
+    if facts.out or facts.silent or facts.is_confirmed:
+        return False
+    if hint.action in HOLDING:
+        return True
+    if facts.score is None:  # that is not low; but of a cordon that was turned down the fault is over
+        return "incident" in hint.evidence
+    limits = steps_for(facts, inputs, policy)
+    present = limits.watch if hint.action == "watch" else limits.avoid
+    raised_by = hint.evidence.get("threshold")
+    line = min(present, raised_by) if isinstance(raised_by, float) else present
+    return facts.score < line * policy.thresholds.release_ratio

@@ -1,0 +1,1 @@
+"""Hints reach schedulers here: orders to those that are read back, deliveries to those that are told."""

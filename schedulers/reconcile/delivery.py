@@ -1,0 +1,95 @@
+"""What every scheduler is: takes one delivery, says what came of it."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+import orjson
+
+from schedulers.policy.settings import Mode
+from store.hints.outbox import Delivery
+from store.records.event import format_time
+from store.records.hint import Hint
+
+# What is sent about a hint: its document, and the id that all attempts at one delivery share.
+
+MAX_PAYLOAD_BYTES = 20_000
+# Not an action: a word to those who asked for it that a hint waits for a person (`states: [proposed]`).
+PROPOSED = "proposed"
+RELEASE = "release"
+
+
+def delivery_of(hint: Hint, action: str, scheduler: str, mode: Mode, now: datetime) -> Delivery:
+    """The delivery of a hint; its id is the same however often it is made."""
+    return Delivery(
+        ident_of(hint, action, scheduler), hint.id, scheduler, payload(hint, action, mode, now), attempts=0, due=now
+    )
+
+
+def ident_of(hint: Hint, action: str, scheduler: str) -> str:
+    """The webhook-id: another one once the hint is raised or renewed."""
+    return f"{hint.id}.{action}.{int(hint.valid_until.timestamp())}.{scheduler}"
+
+
+def payload(hint: Hint, action: str, mode: Mode, now: datetime) -> dict[str, Any]:
+    """The document that is sent: under 20 kB, without the evidence where that is too long.
+
+    Of a proposal `action` is `proposed`, and `asks` what it would be: nobody can take it for an order.
+    """
+    data = asdict(hint) | {
+        "action": action,
+        "mode": mode,
+        "created": format_time(hint.created),
+        "valid_until": format_time(hint.valid_until),
+    }
+    if action == PROPOSED:
+        data["asks"] = hint.action
+    document = {"type": f"foreshock.hint.{action}", "timestamp": format_time(now), "data": data}
+    if len(orjson.dumps(document)) > MAX_PAYLOAD_BYTES:
+        data["evidence"] = {"left_out": "too long: GET /api/v1/hints has it"}
+    return document
+
+
+def action_of(delivery: Delivery) -> str:
+    """What a delivery asks: an action, `release`, or `proposed`."""
+    return str(delivery.payload["data"]["action"])
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryOutcome:
+    """delivered; retry (not before `retry_after_s`); refused (never again); gone (leave the receiver alone).
+
+    `status` is that of HTTP. `slow`: what else the receiver is owed waits, too: it is away or has too much to do.
+    """
+
+    result: Literal["delivered", "retry", "refused", "gone"]
+    detail: str
+    retry_after_s: float = 0.0
+    status: int | None = None
+    slow: bool = False
+
+
+class HintReceiver(Protocol):
+    """One receiver of hints."""
+
+    @property
+    def name(self) -> str:
+        """As the configuration names it; deliveries are kept apart by it."""
+
+    @property
+    def address(self) -> str:
+        """Where it is; one that has said it is gone is tried again once this changes."""
+
+    @property
+    def send_shadow(self) -> bool:
+        """Whether it wants to see shadow hints, as an observer."""
+
+    @property
+    def is_notice(self) -> bool:
+        """Whether people read it: that it was delivered does not make a hint `sent`."""
+
+    def wants(self, action: str, state: str) -> bool:
+        """Whether it is to be told of hints of an action while they are in a state: approved, proposed, shadow."""
+
+    def send(self, delivery: Delivery, now: datetime) -> DeliveryOutcome:
+        """Hand one delivery over; `now` is the real time. Never raises for what the receiver does."""

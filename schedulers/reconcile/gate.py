@@ -1,0 +1,59 @@
+"""The last look before an order or a delivery goes out: the kill switch, and trips of the breaker since it was decided.
+
+    orders = passing(connection, stop, orders, holds)
+
+Between the decision and the order a scheduler may have been away for long; what is held already may be confirmed anew.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from schedulers.policy.breaker import groups
+from schedulers.policy.facts import HOLDING, NodeFacts
+from schedulers.policy.kill_switch import may_ask
+from schedulers.policy.settings import Stop
+from schedulers.reconcile.actuator import Hold, Order
+from schedulers.reconcile.delivery import action_of
+from store.hints.outbox import deliveries_of
+from store.hints.stops import newest_trips
+from store.nodes.node_states import node_places
+from store.records.hint import LIVE_STATES, Hint
+
+
+def passing(connection: sa.Connection, stop: Stop, orders: Sequence[Order], holds: Sequence[Hold]) -> list[Order]:
+    """The orders that may go out now: none that is stopped, no new hold of a group that has tripped."""
+    held = {hold.node: hold.hint for hold in holds if hold.action in HOLDING}
+    asked = [order for order in orders if may_ask(stop, order.action)]
+    new = {order.node: order.evidence for order in asked if order.action in HOLDING and held.get(order.node) is None}
+    back = held_back(connection, new)
+    return [order for order in asked if order.action not in HOLDING or order.node not in back]
+
+
+def may_tell(connection: sa.Connection, stop: Stop, hint: Hint, release: bool) -> bool:
+    """Whether a receiver that cannot be read back may be told of a hint now, or that it has ended."""
+    if not may_ask(stop, "release" if release else hint.action):
+        return False
+    if release or hint.action not in HOLDING or hint.state not in LIVE_STATES:
+        return True
+    if any(told.state == "delivered" and action_of(told) in HOLDING for told in deliveries_of(connection, hint.id)):
+        return True  # it is held there, and only to be renewed or raised
+    return not held_back(connection, {hint.node: hint.evidence})
+
+
+def held_back(connection: sa.Connection, asked: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
+    """The nodes, of those that a new hold is asked of (with the hint's evidence), of which a group has tripped."""
+    if not asked:
+        return frozenset()
+    tripped = {trip.group for trip in newest_trips(connection) if trip.reset is None}
+    if not tripped:
+        return frozenset()
+    places = {place[0]: place for place in node_places(connection, sorted(asked))}
+    found = set()
+    for node, evidence in asked.items():
+        _name, rack, leaf, driver, domain, *_rest = places.get(node, (node, None, None, None, None))
+        facts, code = NodeFacts(node, rack, leaf, driver, nvlink_domain=domain), evidence.get("code")
+        if not tripped.isdisjoint(groups(facts, code if isinstance(code, str) else None)):
+            found.add(node)
+    return frozenset(found)

@@ -1,0 +1,1 @@
+"""Databases: opening, migration, partitions, leases, retention, export and status."""

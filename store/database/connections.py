@@ -1,0 +1,200 @@
+"""Transactions that write: in turn where the database has one writer, again where it ended one for another's sake.
+
+transact(engine, lambda connection: append_events(connection, events, received))
+"""
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+# Opening a database and bringing its schema up to date.
+#
+# `sqlite:///PATH` (WAL, one machine) or `postgresql+psycopg://...` (a cluster).
+
+BUSY_TIMEOUT_S = 30.0
+# A server process: 25 connections at most, so that three fit into PostgreSQL's own limit of 100. Who finds none free
+# waits, and then is told to come again: more connections would make a busy database slower, not faster.
+POOL = {"pool_size": 10, "max_overflow": 15, "pool_timeout": 5, "pool_recycle": 1800}
+# A client that died between two statements of a transaction holds its locks no longer than this.
+IDLE_IN_TRANSACTION_S = 900
+# A host that vanished is noticed within half a minute, by either end. Seconds, but for tcp_user_timeout.
+_NETWORK = {
+    "connect_timeout": 5,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+_MIGRATION_LOCK = 7_301_003
+_MIGRATION_WAIT_S = 3600.0
+
+
+class DatabaseError(ValueError):
+    """A database that cannot be used; the message says what to do about it."""
+
+
+def open_database(url: str) -> sa.Engine:
+    """An engine for the URL. SQLite is set to WAL with a busy timeout; nothing is created but the file.
+
+    Raises:
+        DatabaseError: the URL is malformed or names a database that is not supported.
+    """
+    try:
+        parsed = sa.make_url(url)
+        if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+            raise DatabaseError(
+                f"{parsed.get_backend_name()} is not supported: use sqlite:///PATH or postgresql+psycopg://..."
+            )
+        if parsed.get_backend_name() == "postgresql":
+            return _open_postgres(parsed, POOL)
+        if parsed.database and parsed.database != ":memory:" and not Path(parsed.database).parent.is_dir():
+            raise DatabaseError(f"{Path(parsed.database).parent} is no folder: create it first")
+        engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S})
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise DatabaseError(f"{url!r} is no database URL: use sqlite:///PATH or postgresql+psycopg://...") from error
+    sa.event.listen(engine, "connect", _prepare_sqlite)
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def open_apart(engine: sa.Engine) -> sa.Engine:
+    """The same database over one connection of its own, which no busy pool keeps waiting; for short statements."""
+    if engine.dialect.name == "postgresql":
+        return _open_postgres(engine.url, {"pool_size": 1, "max_overflow": 0, "pool_timeout": 2}, statement_s=2)
+    return open_database(engine.url.render_as_string(hide_password=False))
+
+
+def _open_postgres(url: sa.URL, pool: Mapping[str, int], statement_s: int = 0) -> sa.Engine:
+    """Settings of the URL win over these."""
+    limits = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_S}s -c statement_timeout={statement_s}s"
+    # A plan for any values is one for every day: PostgreSQL tries one on the sixth call, and locks all of them.
+    limits += " -c plan_cache_mode=force_custom_plan"
+    settings = {"application_name": "foreshock", "options": limits, **_NETWORK}
+    given = {name: value for name, value in settings.items() if name not in url.query}
+    return sa.create_engine(url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args=given, **pool)
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether an error says that the database cannot be used just now: try again later, nothing is wrong with the call.
+
+    True for a server that is gone, restarting, full or out of connections, for a pool that is used up, a lock or
+    statement that timed out, and an SQLite file that is locked or whose disk is full. False for a fault in the
+    statement or its values.
+    """
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True
+    return isinstance(error, OperationalError | InterfaceError | PoolTimeoutError)
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # SQLAlchemy says BEGIN itself, below
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # IMMEDIATE where the caller means to write: a read that turns into a write may not wait for the lock.
+    mode = "IMMEDIATE" if connection.get_execution_options().get("writes") else "DEFERRED"
+    connection.exec_driver_sql(f"BEGIN {mode}")
+
+
+def writing(engine: sa.Engine) -> sa.Engine:
+    """The same database, for transactions that write: `with writing(engine).begin() as connection`."""
+    return engine.execution_options(writes=True)
+
+
+def migrate(engine: sa.Engine) -> None:
+    """Bring the schema to the newest revision; idempotent, and of several that call it at once one works.
+
+    Raises:
+        DatabaseError: another process has been migrating this database for `_MIGRATION_WAIT_S`.
+    """
+    config = _config()
+    if engine.dialect.name != "postgresql":
+        with writing(engine).begin() as connection:
+            _upgrade(config, connection)
+        return
+    with engine.connect() as plain:
+        # Asked for again and again rather than waited for: who waits in a statement holds up an index in the making.
+        guard = plain.execution_options(isolation_level="AUTOCOMMIT")
+        deadline = time.monotonic() + _MIGRATION_WAIT_S
+        while not guard.scalar(sa.text("SELECT pg_try_advisory_lock(:key)"), {"key": _MIGRATION_LOCK}):
+            if time.monotonic() > deadline:
+                raise DatabaseError("another process is migrating this database: wait for it, then try again")
+            time.sleep(0.1)
+        try:
+            with engine.connect() as connection:
+                _upgrade(config, connection)
+        finally:
+            guard.execute(sa.text("SELECT pg_advisory_unlock(:key)"), {"key": _MIGRATION_LOCK})
+
+
+def _upgrade(config: Config, connection: sa.Connection) -> None:
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def revision(engine: sa.Engine) -> str | None:
+    """The schema revision that the database is at; None before the first migration."""
+    with engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def newest_revision() -> str | None:
+    """The schema revision that this program needs."""
+    return ScriptDirectory.from_config(_config()).get_current_head()
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(resources.files("store").joinpath("migrations")))
+    return config
+
+
+# serialization_failure, deadlock_detected: nothing was written. Source: PostgreSQL 15, appendix A.
+_AGAIN = ("40001", "40P01")
+TRIES = 4
+
+T = TypeVar("T")
+
+# SQLite has one writer, and who finds it busy sleeps up to a tenth of a second before asking again.
+# Within a process the next one is woken at once.
+_TURNS: "weakref.WeakKeyDictionary[sa.Dialect, threading.Lock]" = weakref.WeakKeyDictionary()
+
+
+@contextmanager
+def in_turn(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """A transaction that writes."""
+    turn = _TURNS.setdefault(engine.dialect, threading.Lock()) if engine.dialect.name == "sqlite" else nullcontext()
+    with turn, writing(engine).begin() as connection:
+        yield connection
+
+
+def transact(engine: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
+    """Run `work` in one transaction; up to four times, while it is only that another one was preferred.
+
+    Raises:
+        SQLAlchemyError: anything else that went wrong; nothing was written.
+    """
+    for left in reversed(range(TRIES)):
+        try:
+            with in_turn(engine) as connection:
+                return work(connection)
+        except DBAPIError as error:
+            if not left or getattr(error.orig, "sqlstate", None) not in _AGAIN:
+                raise
+    raise AssertionError("the last try returns or raises")

@@ -1,0 +1,200 @@
+"""Appends: every write that sources make, idempotent, in the caller's transaction.
+
+with writing(engine).begin() as connection:
+    taken = append_events(connection, events, received=now)
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from operator import itemgetter
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+
+from store.events.event_rows import COLUMNS, copy_new, sqlite_rows
+from store.events.ledger_intake import note_late, note_lines
+from store.records.event import Event, RecordError, format_time, with_id
+from store.records.job import Job, job_from_event
+from store.records.node import Node
+from store.records.outage import Outage, outage_from_event
+from store.tables import schema
+from store.tables.bulk_rows import upsert, upsert_last_seen
+
+# Clocks drift and zones are mistaken for each other; a day covers both.
+MAX_AHEAD = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """What an append took: `new` was not there before (as stored: each has a time), `known` was; `nodes` had news."""
+
+    new: tuple[Event, ...]
+    known: int
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The nodes that the new events speak of."""
+        return frozenset(event.node for event in self.new if event.node)
+
+
+def append_events(
+    connection: sa.Connection, events: Iterable[Event], received: datetime, *, note_nodes: bool = True
+) -> AppendResult:
+    """Append events; one whose id is there already changes nothing.
+
+    Events of kind `outage` and `job` also update those tables; lines of training logs wait for their run's ledger.
+    An event without a time happened, for all we know, when it was received; so did one that is dated in the future
+    (its host's clock is wrong, or a log says 2999): what it said is kept as the attribute `time_claimed`.
+
+    Args:
+        note_nodes: whether their nodes are noted as heard of. Who has more to do in the transaction calls `note_seen`
+            at its end: other writers wait for those rows until the commit.
+    """
+    latest = max(received, datetime.now(UTC)) + MAX_AHEAD
+    unique: dict[str, Event] = {}
+    undated: set[str] = set()
+    for event in map(with_id, events):
+        name = event.id or ""
+        unique[name] = event
+        if event.time is None or event.time > latest:
+            undated.add(name)
+            unique[name] = _dated(event, received)
+    fresh = _insert_new(connection, list(unique.values()), received, undated)
+    append_outages(connection, _decoded(fresh, "outage", outage_from_event), received)
+    append_jobs(connection, _decoded(fresh, "job", job_from_event))
+    note_lines(connection, fresh, received)
+    if note_nodes:
+        note_seen(connection, fresh, received)
+    return AppendResult(new=tuple(fresh), known=len(unique) - len(fresh))
+
+
+def _dated(event: Event, received: datetime) -> Event:
+    """The event at the time of its receipt."""
+    if event.time is None:
+        return replace(event, time=received)
+    attributes = {**event.attributes, "time_claimed": format_time(event.time)}
+    return replace(event, time=received, attributes=attributes)
+
+
+def _insert_new(
+    connection: sa.Connection, events: list[Event], received: datetime, undated: set[str]
+) -> Sequence[Event]:
+    """Insert what is not there; returns what was new. Two writers at once cannot make a duplicate."""
+    if not events:
+        return events
+    if connection.dialect.name == "postgresql":
+        return copy_new(connection, events, received, undated)
+    # SQLite has one writer at a time: what is not there now will not be there in a moment.
+    known = set(connection.exec_driver_sql(_KNOWN, (orjson.dumps([event.id for event in events]).decode(),)).scalars())
+    fresh = [event for event in events if event.id not in known] if known else events
+    if fresh:
+        connection.exec_driver_sql(_INSERT, list(sqlite_rows(fresh, received)))
+    return fresh
+
+
+_KNOWN = "SELECT id FROM events WHERE id IN (SELECT value FROM json_each(?))"
+_INSERT = (
+    f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608  # our own names
+    " ON CONFLICT DO NOTHING"
+)
+
+
+def _decoded(events: Iterable[Event], kind: str, decode: Any) -> list[Any]:
+    """The typed records that events of a kind carry; one that carries none stays a plain event."""
+    found = []
+    for event in events:
+        if event.kind == kind:
+            try:
+                found.append(decode(event))
+            except RecordError:
+                continue
+    return found
+
+
+def note_seen(connection: sa.Connection, events: Sequence[Event], received: datetime) -> None:
+    """Every node that is heard of is known, with the time of its newest event."""
+    moments = sorted(((event.time or received, event.node) for event in events if event.node), key=itemgetter(0))
+    upsert_last_seen(connection, {node: moment for moment, node in moments})
+
+
+def append_outages(connection: sa.Connection, outages: Iterable[Outage], received: datetime | None = None) -> None:
+    """Append outages; a later record of the same start closes or corrects the earlier one.
+
+    Args:
+        received: when they came: what one that came late may change of the runs' ledgers is noted for them.
+    """
+    rows = [asdict(outage) for outage in outages]
+    if received is not None and rows:
+        note_late(connection, _blaming(connection, rows), received)
+    upsert(connection, schema.outages, rows)
+
+
+def _blaming(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, datetime]]:
+    """Node and begin of those outages that say something new of whose fault a stop was: an end alone does not."""
+    table = schema.outages
+    nodes, starts = {row["node"] for row in rows}, [row["start"] for row in rows]
+    query = sa.select(table.c.node, table.c.start, table.c.planned, table.c.cause)
+    query = query.where(table.c.node.in_(nodes), table.c.start.between(min(starts), max(starts)))
+    known = {(row.node, row.start): (row.planned, row.cause) for row in connection.execute(query)}
+    found = []
+    for row in rows:
+        before, now = known.get((row["node"], row["start"])), (row["planned"], row["cause"])
+        if before != now and not (row["planned"] and (before is None or before[0])):
+            found.append((row["node"], row["start"]))
+    return found
+
+
+def append_jobs(connection: sa.Connection, jobs: Iterable[Job]) -> None:
+    """Append attempts; a later record of the same attempt replaces the earlier one.
+
+    A job that changed its size has a record of each: in the books the later ones are submitted when it changed. The
+    queue goes on to show it as submitted at first: that reopens no record that has ended so.
+    """
+    rows = []
+    for job in jobs:
+        began = job.submit or job.start  # the submit is there before the start, and a requeue sets it anew
+        rows.append({**asdict(job), "attempt": format_time(began) if began else ""})
+    table = schema.jobs
+    upsert(connection, table, rows, lambda new: (table.c.state != "RESIZING") | new["end"].is_not(None))
+
+
+def append_nodes(connection: sa.Connection, nodes: Iterable[Node]) -> None:
+    """Append nodes; what is known of one already is replaced, `last_seen` kept."""
+    upsert(connection, schema.nodes, [asdict(node) for node in nodes])
+
+
+def append_links(connection: sa.Connection, links: Iterable[Mapping[str, Any]]) -> None:
+    """Append cables (`switch port peer peer_port peer_type`); the newest cabling of a port holds."""
+    upsert(connection, schema.links, [dict(link) for link in links])
+
+
+# What `foreshock ingest` has taken of archives: files by their path and content, so that it resumes where it was.
+
+# A row that earlier versions kept beside the files; no file of an archive bears this name.
+_INCIDENTS = ".incidents"
+
+
+@dataclass(frozen=True, slots=True)
+class IngestedFile:
+    """A file that was taken to its end."""
+
+    path: str  # relative to the archive
+    sha256: str
+    records: int
+    skipped: int
+    done: datetime
+
+
+def read_ingested(connection: sa.Connection) -> dict[tuple[str, str], IngestedFile]:
+    """Every file taken, by path and content."""
+    table = schema.ingested
+    rows = connection.execute(sa.select(table).where(table.c.path != _INCIDENTS)).mappings()
+    return {(row["path"], row["sha256"]): IngestedFile(**row) for row in rows}
+
+
+def note_ingested(connection: sa.Connection, file: IngestedFile) -> None:
+    """Note a file as taken; in the transaction that wrote its records."""
+    row = {"path": file.path, "sha256": file.sha256, "records": file.records, "skipped": file.skipped}
+    upsert(connection, schema.ingested, [{**row, "done": file.done}])

@@ -1,0 +1,217 @@
+"""Pages of the tables in the order (time, id), for readers that come back for the next one.
+
+Their rows are objects for an answer (`store/tables/pages.py`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from store.records.event import Device, Event
+from store.records.incident import Incident, incident_of
+from store.tables import schema
+from store.tables.pages import TimeStretch, backwards, between, forwards, ordered_page
+from store.tables.schema import LONG, LONG_INCIDENT
+
+# Reads: windows of the tables as records. Times are half-open: since <= time < until.
+
+_FETCH = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class EventWindow:
+    """Which events to read; None leaves a side open. `after` is the (time, id) of the last one read."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    node: str | None = None
+    kind: str | None = None
+    run: str | None = None
+    after: tuple[datetime, str] | None = None
+
+
+def read_events(
+    connection: sa.Connection,
+    window: EventWindow,
+    limit: int | None = None,
+    kinds: Sequence[str] | None = None,
+    excluding: Sequence[str] = (),
+) -> Iterator[Event]:
+    """Events of a window in the order (time, id), oldest first.
+
+    Args:
+        kinds: only these kinds.
+        excluding: none of these sources (`training`, `sacct` ... are many and no faults).
+    """
+    table = schema.events
+    query = sa.select(table).order_by(table.c.time, table.c.id)
+    for column, value in (
+        (table.c.node, window.node),
+        (table.c.kind, window.kind),
+        (table.c.run, window.run),
+    ):
+        if value is not None:
+            query = query.where(column == value)
+    if window.since is not None:
+        query = query.where(table.c.time >= window.since)
+    if window.until is not None:
+        query = query.where(table.c.time < window.until)
+    if window.after is not None:
+        query = query.where(sa.tuple_(table.c.time, table.c.id) > sa.tuple_(*map(_literal, window.after)))
+    if kinds is not None:
+        query = query.where(table.c.kind.in_(kinds))
+    if excluding:
+        query = query.where(table.c.source.not_in(excluding))
+    if limit is not None:
+        query = query.limit(limit)
+    # A reader that stops halfway leaves no cursor open on the server.
+    with connection.execute(query.execution_options(yield_per=_FETCH)) as result:
+        for row in result:
+            yield event_of(row)
+
+
+def _literal(value: Any) -> sa.ColumnElement[Any]:
+    return sa.literal(value, schema.UtcTime() if isinstance(value, datetime) else sa.Text())
+
+
+def event_of(row: Any) -> Event:
+    """The event of a row of `events`."""
+    return Event(
+        time=row.time,
+        node=row.node,
+        source=row.source,
+        kind=row.kind,
+        code=row.code,
+        severity=row.severity,
+        cause=row.cause,
+        action=row.action,
+        device=Device(**row.device),
+        message=row.message,
+        attributes=row.attributes,
+        line=row.line,
+        file=row.file,
+        id=row.id,
+    )
+
+
+def read_incidents(
+    connection: sa.Connection, since: datetime, until: datetime, node: str | None = None
+) -> list[Incident]:
+    """Incidents that showed within a window, by their start."""
+    table = schema.incidents
+    query = sa.select(table).where(table.c.end >= since, table.c.start < until).order_by(table.c.start, table.c.id)
+    if node is not None:
+        query = query.where(table.c.node == node)
+    return [incident_of(row) for row in connection.execute(query).mappings()]
+
+
+def newest_time(connection: sa.Connection) -> datetime | None:
+    """The time of the newest event or roll-up; None in an empty store."""
+    newest = [_newest(connection, table.c.time) for table in (schema.events, schema.telemetry)]
+    known = [moment for moment in newest if moment is not None]
+    return max(known, default=None)
+
+
+def _newest(connection: sa.Connection, column: sa.ColumnElement[datetime]) -> datetime | None:
+    query = sa.select(sa.func.max(column, type_=schema.UtcTime()))
+    for since, until in backwards(datetime.now(UTC)):
+        here = [*([] if since is None else [column >= since]), *([] if until is None else [column < until])]
+        moment: datetime | None = connection.scalar(query.where(*here))
+        if moment is not None:
+            return moment
+    return None
+
+
+# How the events of a time were judged, counted.
+
+_EVENTS = schema.events
+
+
+def judgements_since(connection: sa.Connection, since: datetime) -> list[tuple[Event, int]]:
+    """Each kind, code and judgement of the events since a moment, as an event without time and place, and how many."""
+    columns = (_EVENTS.c.kind, _EVENTS.c.code, _EVENTS.c.severity, _EVENTS.c.cause, _EVENTS.c.action)
+    query = sa.select(*columns, sa.func.count()).where(_EVENTS.c.time >= since).group_by(*columns)
+    return [
+        (Event(None, None, "", kind, code, severity, cause, action), count)
+        for kind, code, severity, cause, action, count in connection.execute(query)
+    ]
+
+
+# In the order of `foreshock parse`.
+_EVENT = (
+    *("line", "time", "node", "source", "kind", "code", "severity", "cause", "action"),
+    *("device", "message", "attributes", "file", "id", "received"),
+)
+_INCIDENT = tuple(field.name for field in fields(Incident))
+
+
+def event_page(
+    connection: sa.Connection, window: EventWindow, limit: int, newest: bool = False, now: datetime | None = None
+) -> list[dict[str, Any]]:
+    """Events within a window, at most `limit`, oldest first.
+
+    `newest` takes the last ones of the window instead of the first (then `after` means before).
+    `now` is where the newest events of an open window are looked for first; any moment gives the same answer.
+    """
+    table = schema.events
+    query = sa.select(*(table.c[name] for name in _EVENT))
+    for column, value in ((table.c.node, window.node), (table.c.kind, window.kind), (table.c.run, window.run)):
+        if value is not None:
+            query = query.where(column == value)
+    rows: list[dict[str, Any]] = []
+    for since, until in _stretches(window, newest, now):
+        part = between(query, table.c.time, since, until)
+        found = ordered_page(connection, part, "time", window.after, (limit - len(rows), newest))
+        rows = found + rows if newest else rows + found
+        if len(rows) >= limit:
+            break
+    return rows
+
+
+def _stretches(window: EventWindow, newest: bool, now: datetime | None) -> Iterator[TimeStretch]:
+    """Where to look for a page, one stretch after the other: from its mark, or from where the window begins."""
+    mark = None if window.after is None else window.after[0]
+    near = mark or (window.until or now if newest else window.since)
+    if near is None:
+        return iter([(window.since, window.until)])
+    return (backwards if newest else forwards)(near, window.since, window.until)
+
+
+def incident_page(
+    connection: sa.Connection, window: EventWindow, severity: str | None, limit: int, newest: bool = False
+) -> list[dict[str, Any]]:
+    """Incidents that showed within a window, at most `limit`, by their start, oldest first."""
+    table = schema.incidents
+    query = sa.select(*(table.c[name] for name in _INCIDENT))
+    if window.until is not None:
+        query = query.where(table.c.start < window.until)
+    for column, value in ((table.c.node, window.node), (table.c.severity, severity)):
+        if value is not None:
+            query = query.where(column == value)
+    if window.since is None:
+        return ordered_page(connection, query, "start", window.after, (limit, newest))
+    rows: list[dict[str, Any]] = []
+    parts = (_lasting(query, connection.dialect.name, window.since), query.where(table.c.start >= window.since))
+    for part in parts[::-1] if newest else parts:
+        found = ordered_page(connection, part, "start", window.after, (limit - len(rows), newest))
+        rows = found + rows if newest else rows + found
+        if len(rows) >= limit:
+            break
+    return rows
+
+
+def _lasting(query: sa.Select[Any], dialect: str, since: datetime) -> sa.Select[Any]:
+    """Incidents that began before a moment and still showed then or later.
+
+    Nearly all are short: those have ended soon after. The long ones, which are few, have an index of their own.
+    Two queries, for PostgreSQL walks through all that ended later where one asks for this or that.
+    """
+    table = schema.incidents
+    begun, soon = query.where(table.c.start < since), since + LONG_INCIDENT
+    short = begun.where(table.c.end >= since, table.c.end <= soon)
+    both = sa.union_all(short, begun.where(table.c.end > soon, LONG[dialect])).subquery()
+    # The offset keeps PostgreSQL from walking through all that began before, in the order of the page.
+    return sa.select(sa.select(both).offset(0).subquery())

@@ -1,0 +1,1 @@
+"""Hints: audit, deliveries, holds, outcomes, tests, and what stops them."""

@@ -1,0 +1,54 @@
+"""Which rules of the site were in force when."""
+
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from store.tables import hint_tables, schema
+
+# Which policy was in force when.
+
+_POLICIES = hint_tables.policies
+
+
+def note_policy(connection: sa.Connection, version: str, text: str, now: datetime) -> bool:
+    """Write down that a policy is in force, unless it was already; whether it is another than before."""
+    if newest_policy(connection) == version:
+        return False
+    connection.execute(_POLICIES.insert().values(time=now, version=version, text=text))
+    return True
+
+
+def newest_policy(connection: sa.Connection) -> str | None:
+    """The version that came into force last."""
+    version: str | None = connection.scalar(sa.select(_POLICIES.c.version).order_by(_POLICIES.c.seq.desc()).limit(1))
+    return version
+
+
+def policies_page(connection: sa.Connection, limit: int, before: int | None = None) -> list[dict[str, Any]]:
+    """The policies that came into force, the newest first, at most `limit`, with a `seq` under `before`."""
+    query = sa.select(_POLICIES).order_by(_POLICIES.c.seq.desc()).limit(limit)
+    if before is not None:
+        query = query.where(_POLICIES.c.seq < before)
+    return [{str(name): value for name, value in row.items()} for row in connection.execute(query).mappings()]
+
+
+_RULES = schema.rules
+
+
+def note_rules(connection: sa.Connection, version: str, text: str, now: datetime) -> bool:
+    """Write down that rules are in force, unless they were already; whether they are others than before."""
+    newest = connection.scalar(sa.select(_RULES.c.version).order_by(_RULES.c.seq.desc()).limit(1))
+    if newest == version:
+        return False
+    connection.execute(_RULES.insert().values(time=now, version=version, text=text))
+    return True
+
+
+def rules_page(connection: sa.Connection, limit: int, before: int | None = None) -> list[dict[str, Any]]:
+    """The rules that came into force, the newest first, at most `limit`, with a `seq` under `before`."""
+    query = sa.select(_RULES).order_by(_RULES.c.seq.desc()).limit(limit)
+    if before is not None:
+        query = query.where(_RULES.c.seq < before)
+    return [{str(name): value for name, value in row.items()} for row in connection.execute(query).mappings()]

@@ -1,0 +1,187 @@
+"""Writes of what the predictor makes: models and scores, idempotent, in the caller's transaction."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+
+from store.records.score import Reason, Score
+from store.tables import schema
+from store.tables.bulk_rows import copy_text, escaped, insert_rows, upsert
+from store.tables.pages import answer_rows
+
+# The newest scores of links: how likely each is lost within a horizon; a scoring takes the place of the one before.
+
+_TABLE = schema.link_scores
+
+
+@dataclass(frozen=True, slots=True)
+class LinkScore:
+    """The probability that a link is lost in (time, time + horizon_h]; `ends` are the names of both its ends."""
+
+    link: str
+    ends: tuple[str, ...]
+    horizon_h: int
+    time: datetime
+    score: float
+    reasons: tuple[Reason, ...]
+    model: str
+
+
+def save_link_scores(connection: sa.Connection, horizon_h: int, scores: Sequence[LinkScore]) -> None:
+    """Put a scoring of all links in the place of the last one of its horizon."""
+    connection.execute(sa.delete(_TABLE).where(_TABLE.c.horizon_h == horizon_h))
+    rows = [{**asdict(score), "ends": list(score.ends)} for score in scores]
+    if rows:
+        connection.execute(sa.insert(_TABLE), rows)
+
+
+def link_score_page(
+    connection: sa.Connection, horizon_h: int, limit: int, after: tuple[float, str] | None = None
+) -> list[dict[str, Any]]:
+    """Rows of the newest scoring, the likeliest to be lost first, those after a (score, link)."""
+    query = sa.select(_TABLE).where(_TABLE.c.horizon_h == horizon_h)
+    if after is not None:
+        same = sa.and_(_TABLE.c.score == after[0], _TABLE.c.link > after[1])
+        query = query.where(sa.or_(_TABLE.c.score < after[0], same))
+    query = query.order_by(_TABLE.c.score.desc(), _TABLE.c.link).limit(limit)
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+# Reads of what the predictor made: the newest scores, a node's score over time, the models that make them.
+
+
+def latest_scores(connection: sa.Connection, at: datetime | None = None) -> dict[str, dict[int, Score]]:
+    """The newest scores by node and horizon (hours), of all time or of the moments up to `at`.
+
+    They are those of the newest scoring of each horizon: a node that was not scored then (it was out of service,
+    or is gone) has none, rather than an old one.
+    """
+    table = schema.scores
+    newest = sa.select(table.c.horizon_h, sa.func.max(table.c.time, type_=schema.UtcTime()).label("time"))
+    if at is not None:
+        newest = newest.where(table.c.time <= at)
+    last = newest.group_by(table.c.horizon_h).subquery()
+    query = sa.select(table).join(last, sa.and_(table.c.horizon_h == last.c.horizon_h, table.c.time == last.c.time))
+    found: dict[str, dict[int, Score]] = {}
+    for row in connection.execute(query.order_by(table.c.node, table.c.horizon_h)):
+        found.setdefault(row.node, {})[row.horizon_h] = score_of(row)
+    return found
+
+
+def score_history(connection: sa.Connection, node: str, since: datetime) -> list[Score]:
+    """A node's scores from a moment on, of every horizon, oldest first."""
+    table = schema.scores
+    query = sa.select(table).where(table.c.node == node, table.c.time >= since)
+    return [score_of(row) for row in connection.execute(query.order_by(table.c.time, table.c.horizon_h))]
+
+
+def scoring_times(connection: sa.Connection, since: datetime, until: datetime) -> list[datetime]:
+    """The moments of scorings in [since, until), oldest first."""
+    table = schema.scores
+    query = sa.select(table.c.time).where(table.c.time >= since, table.c.time < until).distinct()
+    return list(connection.scalars(query.order_by(table.c.time)))
+
+
+def score_of(row: Any) -> Score:
+    """The score of a row of `scores`."""
+    return Score(
+        node=row.node,
+        time=row.time,
+        horizon_h=row.horizon_h,
+        score=row.score,
+        reasons=tuple(
+            Reason(reason["text"], reason["contribution"], tuple(reason["events"])) for reason in row.reasons
+        ),
+        model=row.model,
+    )
+
+
+def score_page(
+    connection: sa.Connection, horizon_h: int, moment: datetime, nodes: tuple[str | None, str], limit: int
+) -> list[dict[str, Any]]:
+    """The scores of one scoring by node; `nodes` is the only node asked for, and the one to continue after."""
+    table = schema.scores
+    only, after = nodes
+    query = sa.select(table).where(table.c.horizon_h == horizon_h, table.c.time == moment, table.c.node > after)
+    if only is not None:
+        query = query.where(table.c.node == only)
+    page = query.order_by(table.c.node).limit(limit).subquery()
+    return answer_rows(connection, page, page.c.node)
+
+
+_COLUMNS = ("node", "horizon_h", "time", "score", "reasons", "model")
+_BLOCK = 1_000
+
+
+def save_scores(connection: sa.Connection, scores: Iterable[Score]) -> int:
+    """Save scores; a later score of the same node, horizon and moment replaces the earlier one. Returns how many."""
+    unique = {(score.node, score.horizon_h, score.time): score for score in scores}
+    moments = {(horizon_h, moment) for _node, horizon_h, moment in unique}
+    if any(_is_scored(connection, *moment) for moment in moments):
+        upsert(
+            connection, schema.scores, [{**asdict(one), "reasons": _reason_documents(one)} for one in unique.values()]
+        )
+    else:
+        insert_rows(connection, schema.scores, _COLUMNS, [_row(one) for one in unique.values()])
+    return len(unique)
+
+
+def save_scores_in_blocks(
+    connection: sa.Connection, moment: datetime, horizons_h: Sequence[int], scores: Iterable[Score]
+) -> list[Score]:
+    """Save a scoring while it is made: PostgreSQL takes its first scores as the last are worded. Returns them.
+
+    Args:
+        moment: that of all scores.
+        horizons_h: those of all scores; a node has one score of each.
+    """
+    made: list[Score] = []
+    if connection.dialect.name != "postgresql" or any(_is_scored(connection, one, moment) for one in horizons_h):
+        made += scores
+        save_scores(connection, made)
+        return made
+
+    def blocks() -> Iterator[str]:
+        waiting = iter(scores)
+        while block := list(islice(waiting, _BLOCK)):
+            made.extend(block)
+            yield _lines(block, moment.isoformat())
+
+    copy_text(connection, f"COPY scores ({', '.join(_COLUMNS)}) FROM STDIN", blocks())
+    return made
+
+
+def _row(score: Score) -> tuple[Any, ...]:
+    reasons = orjson.dumps(score.reasons).decode()
+    return score.node, score.horizon_h, score.time, score.score, reasons, score.model
+
+
+def _lines(scores: Sequence[Score], moment: str) -> str:
+    """Rows of one moment as COPY reads them; in JSON no control character stands as itself."""
+    reasons = [orjson.dumps(one.reasons).decode().replace("\\", "\\\\") for one in scores]
+    return "".join(
+        f"{escaped(one.node)}\t{one.horizon_h}\t{moment}\t{one.score}\t{why}\t{escaped(one.model)}\n"
+        for one, why in zip(scores, reasons, strict=True)
+    )
+
+
+def _is_scored(connection: sa.Connection, horizon_h: int, moment: datetime) -> bool:
+    table = schema.scores
+    found = sa.select(table.c.node).where(table.c.horizon_h == horizon_h, table.c.time == moment).limit(1)
+    return connection.scalar(found) is not None
+
+
+def _reason_documents(score: Score) -> list[dict[str, Any]]:
+    return [{**asdict(reason), "events": list(reason.events)} for reason in score.reasons]
+
+
+def forget_scoring(connection: sa.Connection, moment: datetime) -> None:
+    """Let go of the scores of one moment, of every horizon."""
+    table = schema.scores
+    horizons = sa.select(schema.models.c.horizon_h)
+    connection.execute(table.delete().where(table.c.time == moment, table.c.horizon_h.in_(horizons)))

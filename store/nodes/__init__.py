@@ -1,0 +1,1 @@
+"""Nodes: inventory, present state, history, and sidecars."""

@@ -1,0 +1,211 @@
+"""What there is to know of nodes as places for work, in one query: where they are, their risk, their open hint.
+
+places = read_places(connection, fleet)                 # `fleet` as in store/nodes/fleet.py
+places = read_places(connection, fleet, ["gpu-001"])
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from store.records.hint import LIVE_STATES, OPEN_STATES
+from store.tables import hint_tables, schema
+from store.tables.bulk_rows import is_one_of
+from store.tables.pages import answer_rows
+
+# Every node's present state as one query: the database joins, judges, sorts and counts; Python sees a page.
+#
+#     fleet = Fleet(now, faulty_since=now - DAY, watch=0.1, silent_before=None, scored={24: moment, 168: None})
+#     node_page(connection, fleet, NodePage(by_score=True, state="faulty", limit=100))
+#
+# A node's state is the first that applies: out (an outage is open), cordoned (by a live hint of ours), faulty (a fatal
+# hardware incident that no outage has ended), at_risk (its risk of 24 h is at the threshold), silent (not heard of),
+# ok.
+
+DAY_H, WEEK_H = 24, 168
+_HOLDS = ("cordon", "drain")  # what keeps work off its node, once it is sent or about to be
+_NO_SCORE = -1.0  # sorts behind every score
+_SHOWN = ("node", "rack", "leaf", "gpu_model", "gpus", "driver", "last_seen")
+
+
+@dataclass(frozen=True, slots=True)
+class FleetQuery:
+    """What the present is: `scored` is each horizon's newest scoring, `silent_before` None where nobody reports."""
+
+    now: datetime
+    faulty_since: datetime
+    watch: float
+    silent_before: datetime | None
+    scored: Mapping[int, datetime | None]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePage:
+    """Which nodes: the likeliest to fail first or by name; `after` is the node that ended the page before."""
+
+    by_score: bool = False
+    state: str | None = None
+    node: str | None = None
+    after: str | None = None
+    limit: int | None = None
+
+
+def node_page(connection: sa.Connection, fleet: FleetQuery, page: NodePage) -> list[dict[str, Any]]:
+    """Nodes as objects of an answer: the columns of `nodes`, `state score_24h score_7d reasons hint_id hint_action
+    hint_state`, and `rank`.
+
+    A page after a node that is gone is empty: who pages must not begin again.
+    """
+    shown = _page(fleet, page).subquery("page")
+    # The page alone is joined with what no state follows from.
+    day, week = scores_of(fleet, DAY_H), scores_of(fleet, WEEK_H)
+    joined = shown.outerjoin(day, day.c.node == shown.c.node).outerjoin(week, week.c.node == shown.c.node)
+    whole = sa.select(shown, day.c.reasons, week.c.score.label("score_7d")).select_from(joined).subquery()
+    return answer_rows(connection, whole, *_order(whole, page))
+
+
+def node_risks(connection: sa.Connection, fleet: FleetQuery) -> Sequence[Any]:
+    """Of every node, by name: `node state score_24h score_7d`."""
+    states, week = node_states(fleet).subquery(), scores_of(fleet, WEEK_H)
+    query = sa.select(states.c.node, states.c.state, states.c.score_24h, week.c.score.label("score_7d"))
+    joined = states.outerjoin(week, week.c.node == states.c.node)
+    return connection.execute(query.select_from(joined).order_by(states.c.node)).all()
+
+
+def count_states(connection: sa.Connection, fleet: FleetQuery) -> dict[str, tuple[int, int | None]]:
+    """How many nodes are in each state that any is in, and their GPUs (None where no node's are known)."""
+    states = node_states(fleet).subquery()
+    query = sa.select(states.c.state, sa.func.count(), sa.func.sum(states.c.gpus)).group_by(states.c.state)
+    found = connection.execute(query)
+    return {state: (count, None if gpus is None else int(gpus)) for state, count, gpus in found}
+
+
+def _page(fleet: FleetQuery, page: NodePage) -> sa.Select[Any]:
+    """The nodes of a page."""
+    states = node_states(fleet, page.node).cte("fleet")
+    query = sa.select(states)
+    if page.state is not None:
+        query = query.where(states.c.state == page.state)
+    if page.after is not None:
+        mark = sa.select(states.c.rank).where(states.c.node == page.after).scalar_subquery()
+        behind = sa.and_(mark.is_not(None), states.c.node > page.after)
+        if page.by_score:
+            behind = sa.or_(states.c.rank < mark, sa.and_(states.c.rank == mark, states.c.node > page.after))
+        query = query.where(behind)
+    return query.order_by(*_order(states, page)).limit(page.limit)
+
+
+def _order(states: sa.FromClause, page: NodePage) -> tuple[sa.ColumnElement[Any], ...]:
+    return (states.c.rank.desc(), states.c.node) if page.by_score else (states.c.node,)
+
+
+def node_states(fleet: FleetQuery, node: str | None = None) -> sa.Select[Any]:
+    """Each node (or one) with its state and its score of 24 h; `rank` is what the list by risk is sorted by."""
+    nodes = schema.nodes
+    out, faulty, hints, day = _out(fleet), _faulty(fleet), _open_hints(), scores_of(fleet, DAY_H)
+    holding = hints.c.action.in_(_HOLDS) & hints.c.state.in_(LIVE_STATES)
+    judged = [
+        (out.c.node.is_not(None), "out"),
+        (holding, "cordoned"),
+        (faulty.c.node.is_not(None), "faulty"),
+        (day.c.score >= fleet.watch, "at_risk"),
+    ]
+    if fleet.silent_before is not None:
+        judged.append((nodes.c.last_seen.is_(None) | (nodes.c.last_seen < fleet.silent_before), "silent"))
+    joined: sa.FromClause = nodes
+    for other in (out, faulty, hints, day):
+        joined = joined.outerjoin(other, other.c.node == nodes.c.node)
+    query = sa.select(
+        *(nodes.c[name] for name in _SHOWN),
+        sa.case(*((rule, sa.literal(name)) for rule, name in judged), else_=sa.literal("ok")).label("state"),
+        day.c.score.label("score_24h"),
+        sa.func.coalesce(day.c.score, _NO_SCORE).label("rank"),
+        hints.c.id.label("hint_id"),
+        hints.c.action.label("hint_action"),
+        hints.c.state.label("hint_state"),
+    ).select_from(joined)
+    return query if node is None else query.where(nodes.c.node == node)
+
+
+def _out(fleet: FleetQuery) -> sa.Subquery:
+    """Nodes with an open outage."""
+    table = schema.outages
+    lasting = table.c.end.is_(None) | (table.c.end > fleet.now)
+    return sa.select(table.c.node).where(table.c.start <= fleet.now, lasting).distinct().subquery("out")
+
+
+def _faulty(fleet: FleetQuery) -> sa.Subquery:
+    """Nodes with a confirmed fault that no outage has ended since. One dated later counts: a clock runs ahead."""
+    outages, incidents = schema.outages, schema.incidents
+    ended = sa.select(outages.c.node, sa.func.max(outages.c.end, type_=schema.UtcTime()).label("end"))
+    ended = ended.where(outages.c.end >= fleet.faulty_since, outages.c.end <= fleet.now).group_by(outages.c.node)
+    repaired = ended.subquery("repaired")
+    query = (
+        sa.select(incidents.c.node)
+        .outerjoin(repaired, repaired.c.node == incidents.c.node)
+        .where(incidents.c.severity == "fatal", incidents.c.cause == "hardware", incidents.c.node.is_not(None))
+        .where(incidents.c.end >= fleet.faulty_since)
+        .where(repaired.c.end.is_(None) | (repaired.c.end < incidents.c.end))
+    )
+    return query.distinct().subquery("faulty")
+
+
+def _open_hints() -> sa.Subquery:
+    """Each node's open hint; the newest, should there be several."""
+    table = hint_tables.hints
+    newest = sa.func.row_number().over(partition_by=table.c.node, order_by=(table.c.created.desc(), table.c.id.desc()))
+    ranked = sa.select(table.c.node, table.c.id, table.c.action, table.c.state, newest.label("place"))
+    hints = ranked.where(table.c.state.in_(OPEN_STATES), table.c.job.is_(None)).subquery()
+    # Grouped, not filtered: PostgreSQL takes a filter on a place for one row, and then loops over them for each node.
+    newest_of = (
+        sa.func.max(sa.case((hints.c.place == 1, hints.c[name]))).label(name) for name in ("id", "action", "state")
+    )
+    return sa.select(hints.c.node, *newest_of).group_by(hints.c.node).subquery("hint")
+
+
+def scores_of(fleet: FleetQuery, horizon_h: int) -> sa.Subquery:
+    """Each node's score of the newest scoring; one that was not scored then has none, rather than an old one."""
+    table, moment = schema.scores, fleet.scored.get(horizon_h)
+    query = sa.select(table.c.node, table.c.score, table.c.reasons)
+    if moment is None:
+        return query.where(sa.false()).subquery(f"score_{horizon_h}")
+    return query.where(table.c.horizon_h == horizon_h, table.c.time == moment).subquery(f"score_{horizon_h}")
+
+
+class SchedulableNode(NamedTuple):
+    """A node in service; None where nobody has said. A tuple, for there are thousands in an answer."""
+
+    node: str
+    state: str
+    risk_24h: float | None = None
+    risk_7d: float | None = None
+    leaf: str | None = None
+    rack: str | None = None
+    nvlink_domain: str | None = None
+    gpus: int | None = None
+    hint: str | None = None
+    hint_action: str | None = None
+    hint_state: str | None = None
+
+
+def schedulable_nodes(
+    connection: sa.Connection, fleet: FleetQuery, names: Sequence[str] | None = None
+) -> list[SchedulableNode]:
+    """Every node in service by name, or those of some that are."""
+    nodes = schema.nodes.c
+    query = node_states(fleet).add_columns(nodes.nvlink_domain)
+    query = query.where(sa.or_(nodes.in_service_until.is_(None), nodes.in_service_until > fleet.now))
+    if names is not None:
+        query = query.where(is_one_of(connection, nodes.node, names))
+    states, week = query.subquery(), scores_of(fleet, WEEK_H)
+    columns = (
+        *(states.c.node, states.c.state, states.c.score_24h, week.c.score, states.c.leaf, states.c.rack),
+        *(states.c.nvlink_domain, states.c.gpus, states.c.hint_id, states.c.hint_action, states.c.hint_state),
+    )
+    joined = states.outerjoin(week, week.c.node == states.c.node)
+    found = connection.execute(sa.select(*columns).select_from(joined).order_by(states.c.node))
+    # One by one: thousands of rows at once call for a garbage collection.
+    return [SchedulableNode._make(row) for row in found]

@@ -1,0 +1,214 @@
+"""What each detector said of a node: the parts of its incidents, where an incident joins those of a minute."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+
+from store.records.event import Cause, Severity, parse_time
+from store.records.incident import Incident, incident_of
+from store.tables import schema
+from store.tables.bulk_rows import is_one_of
+from store.tables.pages import backwards, between
+
+# The present state of every node: what the lists and the policy ask for, in a few queries over small sets.
+
+
+def node_places(connection: sa.Connection, among_nodes: Sequence[str] | None = None) -> Sequence[Any]:
+    """Every node's (name, rack, leaf, driver, NVLink domain, GPUs), by name: they are many and asked for often."""
+    nodes = schema.nodes.c
+    columns = (nodes.node, nodes.rack, nodes.leaf, nodes.driver, nodes.nvlink_domain, nodes.gpus)
+    query = sa.select(*columns).order_by(nodes.node)
+    if among_nodes is not None:
+        query = query.where(is_one_of(connection, nodes.node, among_nodes))
+    return connection.execute(query).all()
+
+
+def newest_scores(
+    connection: sa.Connection, horizon_h: int, at: datetime, node: str | None = None, since: datetime | None = None
+) -> tuple[datetime | None, dict[str, float]]:
+    """When nodes were last scored for a horizon, no later than a moment, and each node's score then.
+
+    A node that was not scored then (it was out of service, say) has none, rather than an old one. Of a moment before
+    `since` nothing is told.
+    """
+    table = schema.scores
+    moment = newest_scoring(connection, horizon_h, at, since)
+    if moment is None:
+        return None, {}
+    query = sa.select(table.c.node, table.c.score).where(table.c.horizon_h == horizon_h, table.c.time == moment)
+    return moment, dict(connection.execute(_of(query, table.c.node, node)).all())
+
+
+def newest_scoring(
+    connection: sa.Connection, horizon_h: int, at: datetime, since: datetime | None = None
+) -> datetime | None:
+    """When nodes were last scored for a horizon, no later than a moment, and not before another."""
+    table = schema.scores
+    query = sa.select(sa.func.max(table.c.time, type_=schema.UtcTime())).where(table.c.horizon_h == horizon_h)
+    for begin, end in backwards(at, since):
+        moment: datetime | None = connection.scalar(between(query, table.c.time, begin, end).where(table.c.time <= at))
+        if moment is not None:
+            return moment
+    return None
+
+
+def score_reasons(
+    connection: sa.Connection, horizon_h: int, keys: Sequence[tuple[str, datetime]]
+) -> dict[str, list[Any]]:
+    """The reasons of the scores of (node, time), as they are stored; few moments, please."""
+    scores = schema.scores
+    found: dict[str, list[Any]] = {node: [] for node, _time in keys}
+    for moment in {time for _node, time in keys}:
+        nodes = [node for node, time in keys if time == moment]
+        query = sa.select(scores.c.node, scores.c.reasons).where(
+            scores.c.horizon_h == horizon_h, scores.c.time == moment, is_one_of(connection, scores.c.node, nodes)
+        )
+        found.update((node, reasons or []) for node, reasons in connection.execute(query).all())
+    return found
+
+
+def nodes_out(connection: sa.Connection, at: datetime, node: str | None = None) -> set[str]:
+    """Nodes with an outage that is open at a moment; those that are out for our own hint alone are not among them."""
+    table = schema.outages
+    query = sa.select(table.c.node).where(table.c.start <= at, sa.or_(table.c.end.is_(None), table.c.end > at))
+    query = query.where(not_ours(table.c.reason))
+    return set(connection.scalars(_of(query, table.c.node, node)))
+
+
+def not_ours(reason: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    """Whether an outage is another's than a drain of ours, which Slurm records like any."""
+    return sa.or_(reason.is_(None), reason.not_like("foreshock:%"))
+
+
+def last_repairs(connection: sa.Connection, since: datetime, now: datetime) -> dict[str, datetime]:
+    """When each node's newest outage ended, of those that ended within a window and were no drain of ours."""
+    outages = schema.outages
+    ended = sa.select(outages.c.node, sa.func.max(outages.c.end, type_=schema.UtcTime()).label("end"))
+    ended = ended.where(outages.c.end >= since, outages.c.end <= now, not_ours(outages.c.reason))
+    return {row.node: row.end for row in connection.execute(ended.group_by(outages.c.node))}
+
+
+def unrepaired_faults(
+    connection: sa.Connection, since: datetime, now: datetime, until: datetime | None = None
+) -> dict[str, Incident]:
+    """Each node's newest confirmed fault (a fatal hardware incident) since a moment that no outage has ended.
+
+    After an outage the node has been seen to, but not after a drain of ours. What ended before the node's machine came
+    into service was another machine's. An incident dated after `now` counts (its host's clock runs ahead), but where it
+    began after `until`, for whoever looks back.
+    """
+    incidents = schema.incidents
+    repaired = last_repairs(connection, since, now)
+    query = sa.select(incidents).select_from(incidents.outerjoin(schema.nodes, schema.nodes.c.node == incidents.c.node))
+    query = query.where(
+        of_this_machine(now),
+        incidents.c.severity == "fatal",
+        incidents.c.cause == "hardware",
+        incidents.c.node.is_not(None),
+        incidents.c.end >= since,
+    )
+    if until is not None:
+        query = query.where(incidents.c.start <= until)
+    found: dict[str, Incident] = {}
+    for row in connection.execute(query.order_by(incidents.c.start)).mappings():
+        incident = incident_of(row)
+        if incident.node is not None and (incident.node not in repaired or repaired[incident.node] < incident.end):
+            found[incident.node] = incident
+    return found
+
+
+def of_this_machine(now: datetime) -> sa.ColumnElement[bool]:
+    """Whether an incident, joined to its node, is not that of a machine that another has taken the place of."""
+    machine = schema.nodes.c.in_service_since
+    return sa.or_(machine.is_(None), machine > now, machine <= schema.incidents.c.end)
+
+
+def last_faults(connection: sa.Connection, nodes: Sequence[str]) -> dict[str, datetime]:
+    """When each of a few nodes last showed a fatal hardware fault, repaired or not."""
+    table = schema.incidents
+    newest = sa.func.max(table.c.end, type_=schema.UtcTime())
+    query = sa.select(table.c.node, newest).where(table.c.severity == "fatal", table.c.cause == "hardware")
+    found = connection.execute(query.where(is_one_of(connection, table.c.node, nodes)).group_by(table.c.node)).all()
+    return {node: moment for node, moment in found if node is not None}
+
+
+def out_of_service(connection: sa.Connection, now: datetime) -> set[str]:
+    """Nodes that are not in service yet, or no more."""
+    nodes = schema.nodes.c
+    over = sa.or_(nodes.in_service_since > now, nodes.in_service_until <= now)
+    return set(connection.scalars(sa.select(nodes.node).where(over)))
+
+
+def last_reports(connection: sa.Connection, at: datetime, window: timedelta) -> datetime | None:
+    """When any node was last heard of within a window before a moment; None: nobody reports."""
+    column = schema.nodes.c.last_seen
+    query = sa.select(sa.func.max(column, type_=schema.UtcTime())).where(column > at - window, column <= at)
+    newest: datetime | None = connection.scalar(query)
+    return newest
+
+
+def _of(query: sa.Select[Any], column: sa.ColumnElement[Any], node: str | None) -> sa.Select[Any]:
+    """The query for one node, or for all."""
+    return query if node is None else query.where(column == node)
+
+
+@dataclass(frozen=True, slots=True)
+class FaultSign:
+    """One thing that one source said; `end` is when it last did, as far as it is kept."""
+
+    incident: str
+    source: str
+    kind: str
+    code: int | None
+    severity: Severity
+    cause: Cause
+    start: datetime
+    end: datetime
+
+
+def fault_signs(
+    connection: sa.Connection, since: datetime, now: datetime, until: datetime | None = None
+) -> dict[str, list[FaultSign]]:
+    """What was said of each node in its incidents of at least an error that showed since a moment.
+
+    Args:
+        now: what ended before the node's present machine came into service was another's.
+        until: leave out what began later; None: nothing, for a host's clock may run ahead.
+    """
+    table = schema.incidents.c
+    query = sa.select(
+        *(table.node, table.id, table.source, table.kind, table.code, table.severity, table.cause),
+        *(table.start, table.end, table.heads),
+    ).select_from(schema.incidents.outerjoin(schema.nodes, schema.nodes.c.node == table.node))
+    query = query.where(
+        of_this_machine(now), table.severity.in_(("error", "fatal")), table.node.is_not(None), table.end >= since
+    )
+    if until is not None:
+        query = query.where(table.start <= until)
+    found: dict[str, list[FaultSign]] = {}
+    for node, ident, source, kind, code, severity, cause, start, end, heads in connection.execute(query):
+        signs = found.setdefault(node, [])
+        if heads is None:
+            signs.append(FaultSign(ident, source or "", kind, code, severity, cause, start, end))
+        else:
+            signs += _of_heads(ident, heads, end, until)
+    return found
+
+
+def _of_heads(ident: str, heads: str, end: datetime, until: datetime | None) -> Sequence[FaultSign]:
+    """The signs of an incident of several things (`diagnosis/incidents/root.py`, Head), without mere consequences."""
+    signs = []
+    for head in orjson.loads(heads):
+        time = parse_time(head["time"])
+        if not head.get("follows") and (until is None or time <= until):
+            said = head.get("source") or ""
+            signs.append(
+                FaultSign(
+                    ident, said, head["kind"], head["code"], head["severity"], head["cause"], time, max(time, end)
+                )
+            )
+    return signs

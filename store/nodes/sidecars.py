@@ -1,0 +1,130 @@
+"""What each node's sidecar last said of itself: written many at once, read a page at a time.
+
+write_sidecars(connection, [SidecarReport("gpu-017", now, now, "0.1.0", started, False, {...})])
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
+
+from store.tables import schema
+from store.tables.bulk_rows import upsert_last_seen
+from store.tables.pages import answer_rows
+
+# Which nodes are silent: in service, with a sidecar that reported before and does no more.
+#
+# A node without a sidecar is not among them: its events come when something happens, so that it is quiet says nothing.
+
+
+def silent_nodes(connection: sa.Connection, at: datetime, before: datetime) -> tuple[int, frozenset[str]]:
+    """How many nodes in service at a moment have a sidecar, and those of them not heard of since `before`."""
+    nodes = schema.nodes.c
+    joined = schema.sidecars.join(schema.nodes, nodes.node == schema.sidecars.c.node)
+    serving = sa.and_(
+        sa.or_(nodes.in_service_since.is_(None), nodes.in_service_since <= at),
+        sa.or_(nodes.in_service_until.is_(None), nodes.in_service_until > at),
+    )
+    expected = connection.scalar(sa.select(sa.func.count()).select_from(joined).where(serving))
+    quiet = sa.or_(nodes.last_seen.is_(None), nodes.last_seen < before)
+    silent = connection.scalars(sa.select(nodes.node).select_from(joined).where(serving, quiet))
+    return int(expected or 0), frozenset(silent)
+
+
+SidecarState: TypeAlias = Literal["ok", "troubled", "silent"]
+# A sidecar that missed this many heartbeats in a row is silent.
+SILENT_INTERVALS = 3.0
+_MICROS = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarReport:
+    """One heartbeat; `report` is all that it said, as on the wire."""
+
+    node: str
+    received: datetime
+    time: datetime  # by the node's own clock
+    version: str
+    started: datetime
+    troubled: bool
+    report: dict[str, Any] = field(hash=False)
+
+
+def write_sidecars(connection: sa.Connection, reports: Sequence[SidecarReport]) -> None:
+    """Write each node's report, unless a newer one is there; each node was heard of when it was received."""
+    if not reports:
+        return
+    # By name, as every writer of `nodes` goes: two writers wait for each other, but never in a circle.
+    ordered = sorted(reports, key=lambda report: report.node)
+    if connection.dialect.name == "postgresql":
+        _write_document(connection, ordered)
+        return
+    statement = sqlite.insert(schema.sidecars)
+    newer = {column.name: statement.excluded[column.name] for column in schema.sidecars.c if not column.primary_key}
+    statement = statement.on_conflict_do_update(
+        index_elements=["node"], set_=newer, where=statement.excluded.received >= schema.sidecars.c.received
+    )
+    connection.execute(statement, [asdict(report) for report in ordered])
+    upsert_last_seen(connection, {report.node: report.received for report in ordered})
+
+
+# One statement with one document: a statement a row takes many times as long.
+_SIDECARS = sa.text("""
+INSERT INTO sidecars (node, received, time, version, started, troubled, report)
+SELECT node, received, time, version, started, troubled, report FROM json_to_recordset(CAST(:reports AS json)) AS told(
+    node text, received timestamptz, time timestamptz, version text, started timestamptz, troubled boolean, report json)
+ON CONFLICT (node) DO UPDATE SET received = excluded.received, time = excluded.time, version = excluded.version,
+    started = excluded.started, troubled = excluded.troubled, report = excluded.report
+WHERE excluded.received >= sidecars.received
+""")
+_NODES = sa.text("""
+INSERT INTO nodes (node, last_seen)
+SELECT node, received FROM json_to_recordset(CAST(:reports AS json)) AS told(node text, received timestamptz)
+ON CONFLICT (node) DO UPDATE SET last_seen = greatest(nodes.last_seen, excluded.last_seen)
+""")
+
+
+def _write_document(connection: sa.Connection, reports: Sequence[SidecarReport]) -> None:
+    connection.execute(_SIDECARS, {"reports": orjson.dumps(reports).decode()})
+    seen = [{"node": report.node, "received": report.received} for report in reports]
+    connection.execute(_NODES, {"reports": orjson.dumps(seen).decode()})
+
+
+def sidecar_page(
+    connection: sa.Connection, now: datetime, state: SidecarState | None, after: str, limit: int
+) -> list[dict[str, Any]]:
+    """Sidecars by node beyond `after`, each with its `state` at a moment of the server's clock."""
+    table = schema.sidecars
+    told = _state(connection, now)
+    query = sa.select(table, told.label("state")).where(table.c.node > after)
+    if state is not None:
+        query = query.where(told == state)
+    page = query.order_by(table.c.node).limit(limit).subquery()
+    return answer_rows(connection, page, page.c.node)
+
+
+def count_sidecars(connection: sa.Connection, now: datetime) -> dict[str, int]:
+    """How many sidecars are `known`, how many of them `silent`, how many of the others `troubled`."""
+    told = _state(connection, now).label("state")
+    rows = connection.execute(sa.select(told, sa.func.count()).select_from(schema.sidecars).group_by(told))
+    found = {str(state): int(count) for state, count in rows}
+    return {"known": sum(found.values()), "silent": found.get("silent", 0), "troubled": found.get("troubled", 0)}
+
+
+def _state(connection: sa.Connection, now: datetime) -> sa.ColumnElement[Any]:
+    """The state as SQL: silence first, for what a silent sidecar last said may have changed."""
+    table = schema.sidecars
+    silent = _age_s(connection, now) > SILENT_INTERVALS * table.c.report["interval_s"].as_float()
+    return sa.case((silent, "silent"), (table.c.troubled, "troubled"), else_="ok")
+
+
+def _age_s(connection: sa.Connection, now: datetime) -> sa.ColumnElement[Any]:
+    received = schema.sidecars.c.received
+    if connection.dialect.name == "postgresql":
+        return sa.extract("epoch", sa.literal(now, schema.UtcTime()) - received)
+    micros = int((now - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * _MICROS)
+    return (micros - sa.type_coerce(received, sa.BigInteger)) / _MICROS

@@ -1,0 +1,1 @@
+"""Records that every room shares, and what fault codes mean."""

@@ -1,0 +1,255 @@
+"""What a fault code of an Ascend NPU, of a switch between NPUs or of their host means: `catalogs/ascend.csv`.
+
+    coded(Event(..., kind=""), "80E18005") -> Event(kind="ascend_fault", code=0x80E18005, severity="error",
+                                                    action="reset_gpu", attributes={"fault_code": "80E18005"})
+
+A code that no table knows stays a fault, to be looked at: it is never dropped.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import Literal
+
+from store.records.catalog_rows import rows
+from store.records.event import ACTIONS, CAUSES, SEVERITIES, Action, Cause, Event, Severity, from_wire
+
+# What a fault code means: severity, cause and action of each Xid, SXid and NVLink 5 error, from CSV tables.
+#
+# The tables under `catalogs/` name their sources in their first lines. A code that no table knows stays an event,
+# with cause `unknown`: it is never dropped.
+
+_SEVERITY: dict[str, Severity] = {word: word for word in SEVERITIES}
+_CAUSE: dict[str, Cause] = {word: word for word in CAUSES}
+_ACTION: dict[str, Action] = {word: word for word in ACTIONS}
+
+
+# Kinds whose code says what they mean, by the table that knows it.
+_CODED = {"xid": "xid", "quoted_xid": "xid", "sxid": "sxid", "sxid_detail": "sxid", "fabricmanager_nvswitch": "sxid"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One code's meaning. `decided_by_line` = the log line's own Fatal or Non-fatal decides the severity."""
+
+    code: int
+    mnemonic: str
+    description: str
+    severity: Severity
+    cause: Cause
+    action: Action
+    decided_by_line: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NvlinkFault:
+    """One NVLink 5 error: a unit, the bits of intrinfo (two driver layouts) and the error status that mean it.
+
+    An empty pattern or no error status means any.
+    """
+
+    xid: int
+    unit: str
+    intrinfo_v1: str
+    intrinfo_v2: str
+    error_status: tuple[int, ...]
+    severity: Severity
+    cause: Cause
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class KindMeaning:
+    """One kind of event's meaning, in one of its variants."""
+
+    kind: str
+    variant: str
+    severity: Severity
+    cause: Cause
+    action: Action
+    description: str
+
+
+@cache
+def _faults(table: str) -> dict[int, Fault]:
+    found = {}
+    for row in rows(table):
+        printed = row["severity"] == "printed"
+        found[int(row["code"])] = Fault(
+            code=int(row["code"]),
+            mnemonic=row["mnemonic"],
+            description=row["description"],
+            severity="warning" if printed else _SEVERITY[row["severity"]],
+            cause=_CAUSE[row["cause"]],
+            action="watch" if printed else _ACTION[row["action"]],
+            decided_by_line=printed,
+        )
+    return found
+
+
+def xid(code: int) -> Fault | None:
+    """What an Xid means, or None for a code that the table does not know."""
+    return _faults("xid").get(code)
+
+
+def sxid(code: int) -> Fault | None:
+    """What an SXid means, or None for a code that the table does not know."""
+    return _faults("sxid").get(code)
+
+
+@cache
+def nvlink5() -> tuple[NvlinkFault, ...]:
+    """The NVLink 5 table, in its order."""
+    return tuple(
+        NvlinkFault(
+            xid=int(row["xid"]),
+            unit=row["unit"],
+            intrinfo_v1=row["intrinfo_v1"],
+            intrinfo_v2=row["intrinfo_v2"],
+            error_status=tuple(int(word, 16) for word in row["error_status"].split("/") if word),
+            severity=_SEVERITY[row["severity"]],
+            cause=_CAUSE[row["cause"]],
+            action=_ACTION[row["action"]],
+        )
+        for row in rows("nvlink5")
+    )
+
+
+@cache
+def kind_meanings() -> Mapping[tuple[str, str], KindMeaning]:
+    """Every kind of event that is judged by its kind alone, by kind and variant."""
+    return _judgements("kinds", "kind", "variant")
+
+
+@cache
+def opensm_errors() -> Mapping[tuple[str, str], KindMeaning]:
+    """What the subnet manager's error codes mean, by code and function (empty: whichever says it)."""
+    return _judgements("opensm", "error", "function")
+
+
+def _judgements(table: str, name: str, variant: str) -> Mapping[tuple[str, str], KindMeaning]:
+    return {
+        (row[name], row[variant]): KindMeaning(
+            kind=row[name],
+            variant=row[variant],
+            severity=_SEVERITY[row["severity"]],
+            cause=_CAUSE[row["cause"]],
+            action=_ACTION[row["action"]],
+            description=row["description"],
+        )
+        for row in rows(table)
+    }
+
+
+@cache
+def _by_kind() -> Mapping[str, tuple[KindMeaning, ...]]:
+    found: dict[str, list[KindMeaning]] = {}
+    for kind in kind_meanings().values():
+        found.setdefault(kind.kind, []).append(kind)
+    return {name: tuple(rows) for name, rows in found.items()}
+
+
+@cache
+def kind_description(kind: str, code: int | None, severity: Severity, cause: Cause) -> str | None:
+    """What a kind of event means to people, in the form that has this severity and cause; None: no table knows it."""
+    if kind in _CODED:
+        fault = None if code is None else _faults(_CODED[kind]).get(code)
+        return None if fault is None else fault.description
+    forms = _by_kind().get(kind, ())
+    if not forms:
+        return None
+    best = max(forms, key=lambda form: (form.severity == severity, form.cause == cause, form.variant == ""))
+    return best.description
+
+
+def with_kind_meaning(event: Event, variant: str = "") -> Event:
+    """The event with its kind's severity, cause and action, and the kind's description where it bears no message.
+
+    Raises:
+        KeyError: the table has no such kind and variant; a test feeds every decoder, so none is met at run time.
+    """
+    known = kind_meanings()[event.kind, variant]
+    message = event.message or known.description
+    return replace(event, severity=known.severity, cause=known.cause, action=known.action, message=message)
+
+
+# Which measures are counters, and what it means when one rises: the table `catalogs/counters.csv`.
+#
+# counter("nvlink_crc_l3", "gpu") -> Counter(kind="nvlink_crc", severity="warning", cause="hardware")
+# counter("gpu_temp_c", "gpu")    -> None
+
+# Names remembered; a page may hold any.
+_REMEMBERED = 8192
+_LINK = re.compile(r"(.+)_l[0-9a-z]{1,4}")
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """What a rise means."""
+
+    kind: str
+    severity: Severity
+    cause: Cause
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def counter(name: str, device: str) -> Counter | None:
+    """What the rise of a measure of a type of device means; None for a measure that is no counter of ours."""
+    exact, patterns = _counters()
+    found = exact.get((name, device)) or exact.get((name, ""))
+    return found or next((known for pattern, known in patterns if pattern.fullmatch(name)), None)
+
+
+def link_counters(names: Iterable[str]) -> set[str]:
+    """Totals among names of counters that rose, of which a link's own counter rose as well."""
+    return {match[1] for match in map(_LINK.fullmatch, names) if match}
+
+
+@cache
+def _counters() -> tuple[dict[tuple[str, str], Counter], list[tuple[re.Pattern[str], Counter]]]:
+    exact: dict[tuple[str, str], Counter] = {}
+    patterns: list[tuple[re.Pattern[str], Counter]] = []
+    for row in rows("counters"):
+        words: Event = from_wire({**row, "source": "table"})  # refuses words that are none of ours
+        known = Counter(words.kind, words.severity, words.cause)
+        if "*" in row["name"]:
+            patterns.append((re.compile(re.escape(row["name"]).replace(r"\*", "[0-9a-z]+")), known))
+        else:
+            exact[row["name"], row["devices"]] = known
+    return exact, patterns
+
+
+AscendPart = Literal["npu", "switch", "node"]
+# How a code is handled that its table does not know.
+_UNKNOWN_HANDLING: Mapping[AscendPart, str] = {"npu": "", "switch": "switch", "node": "node"}
+
+
+@cache
+def _ascend_handlings() -> Mapping[str, str]:
+    return {row["code"]: row["handling"] for row in rows("ascend")}
+
+
+def ascend_handling(code: str, of: AscendPart = "npu") -> str:
+    """How a code is handled: a variant of the kind `ascend_fault`.
+
+    An NPU's and a host's are hex digits; a switch's is `0x00f1fef5,155914,L2,na`, as its log writes it.
+    """
+    if of == "switch":
+        key = code.replace(" ", "").replace(",", "/")
+    else:
+        key = ("node/" if of == "node" else "") + code.upper()
+    return _ascend_handlings().get(key, _UNKNOWN_HANDLING[of])
+
+
+def with_ascend_code(event: Event, code: str, of: AscendPart = "npu", *, over: bool = False) -> Event:
+    """The event as a fault of that code, or as its end."""
+    number = code.split(",")[0].strip().removeprefix("0x")
+    text = code.replace(" ", "") if of == "switch" else code.upper()
+    fault = replace(
+        event,
+        kind="ascend_fault_cleared" if over else "ascend_fault",
+        code=int(number, 16),
+        attributes={"fault_code": text, **event.attributes},
+    )
+    return with_kind_meaning(fault, "" if over else ascend_handling(code, of))

@@ -1,0 +1,119 @@
+"""Slurm's short way to write host names: `gpu-[001-003,007]` is gpu-001 gpu-002 gpu-003 gpu-007.
+
+    expand("gpu-[001-003,007],login1") -> ["gpu-001", "gpu-002", "gpu-003", "gpu-007", "login1"]
+
+    compress(["gpu-001", "gpu-002", "login1"]) -> "gpu-[001-002],login1"
+
+Jobs keep the short text (`store/records/job.py`); whoever needs the hosts expands it here.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from store.records.event import RecordError
+
+# More hosts than any cluster has: a broken list must not eat the memory.
+MAX_HOSTS = 200_000
+# What Slurm prints where a job has no hosts yet.
+NO_HOSTS = frozenset({"", "(null)", "none", "none assigned", "n/a", "unknown"})
+
+_PART = re.compile(r"[^\[\],]+|\[([^\[\]]*)\]", re.ASCII)
+_NUMBERED = re.compile(r"([A-Za-z0-9._-]*?)(\d{1,12})", re.ASCII)
+_PLAIN = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+_RANGE = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?", re.ASCII)
+
+
+def expand(text: str) -> list[str]:
+    """The host names of a hostlist, in its order; a repeated name stays repeated.
+
+    Raises:
+        RecordError: brackets do not match, a range runs backwards, or there are more than MAX_HOSTS names.
+    """
+    if text.strip().lower() in NO_HOSTS:
+        return []
+    hosts: list[str] = []
+    for item in _items(text):
+        hosts.extend(_expand_item(item, MAX_HOSTS - len(hosts)))
+    return hosts
+
+
+def _items(text: str) -> list[str]:
+    """The comma-separated items; commas inside brackets do not count."""
+    items, start, depth = [], 0, 0
+    for position, letter in enumerate(text):
+        depth += (letter == "[") - (letter == "]")
+        if depth not in (0, 1):
+            raise RecordError(f"hostlist {text[:60]!r}: brackets do not match at position {position + 1}")
+        if letter == "," and depth == 0:
+            items.append(text[start:position])
+            start = position + 1
+    if depth:
+        raise RecordError(f"hostlist {text[:60]!r}: a bracket is not closed")
+    return [item for item in (part.strip() for part in (*items, text[start:])) if item]
+
+
+def _expand_item(item: str, room: int) -> list[str]:
+    choices: list[list[str]] = []
+    total = 1
+    for match in _PART.finditer(item):
+        names = [match[0]] if match[1] is None else _numbers(match[1], item, room)
+        choices.append(names)
+        total *= len(names)
+        if total > room:
+            raise RecordError(f"hostlist {item[:60]!r} names more than {MAX_HOSTS} hosts: split it")
+    return ["".join(parts) for parts in itertools.product(*choices)]
+
+
+def _numbers(inside: str, item: str, room: int) -> list[str]:
+    names: list[str] = []
+    for part in inside.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if not match:
+            raise RecordError(f"hostlist {item[:60]!r}: {part[:20]!r} is no number or range, such as 001-008")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise RecordError(f"hostlist {item[:60]!r}: the range {part} runs backwards")
+        if len(names) + last - first + 1 > room:
+            raise RecordError(f"hostlist {item[:60]!r} names more than {MAX_HOSTS} hosts: split it")
+        width = len(match[1])
+        names.extend(f"{number:0{width}d}" for number in range(first, last + 1))
+    return names
+
+
+def compress(names: Iterable[str]) -> str:
+    """The short way to write names, sorted: `gpu-001 gpu-002 gpu-003 login1` is `gpu-[001-003],login1`.
+
+    A name that Slurm could not read in a list (of more than letters, digits, `.`, `_` and `-`) is left out.
+    """
+    alone: list[str] = []
+    numbered: dict[tuple[str, int], list[int]] = {}
+    for name in set(names):
+        match = _NUMBERED.fullmatch(name)
+        if match is not None:
+            numbered.setdefault((match[1], len(match[2])), []).append(int(match[2]))
+        elif _PLAIN.fullmatch(name):
+            alone.append(name)
+    parts = [(prefix, _write(prefix, width, sorted(numbers))) for (prefix, width), numbers in numbered.items()]
+    return ",".join(text for _key, text in sorted([*parts, *((name, name) for name in alone)]))
+
+
+def _write(prefix: str, width: int, numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    said = [f"{a:0{width}d}" if a == b else f"{a:0{width}d}-{b:0{width}d}" for a, b in runs]
+    return f"{prefix}{said[0]}" if len(numbers) == 1 else f"{prefix}[{','.join(said)}]"
+
+
+@lru_cache(maxsize=256)
+def hosts(node_list: str) -> frozenset[str]:
+    """The hosts of a hostlist; none where the text is broken."""
+    try:
+        return frozenset(expand(node_list))
+    except RecordError:
+        return frozenset()

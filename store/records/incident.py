@@ -1,0 +1,42 @@
+"""An incident: the events of one fault, coalesced."""
+
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any
+
+from store.records.event import Action, Cause, Device, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """One fault: when it began and last showed, the worst it said, and the device held to be the culprit.
+
+    `id` is that of its first event, so coalescing again gives the same incident.
+    `source` said what names it; `name` is the device's where it has one (nvme0, swp51, a DIMM's label).
+    `kinds` counts its events by `kind` or `kind:code`; `blast_radius` is the number of nodes of the runs it stopped.
+    """
+
+    id: str
+    node: str | None
+    start: datetime
+    end: datetime
+    kind: str
+    code: int | None
+    severity: Severity
+    cause: Cause
+    action: Action
+    device: Device
+    message: str
+    count: int
+    kinds: dict[str, int] = field(default_factory=dict)
+    blast_radius: int | None = None
+    source: str | None = None
+    name: str | None = None
+
+
+_INCIDENT = tuple(field.name for field in fields(Incident))
+
+
+def incident_of(row: Any) -> Incident:
+    """The incident of a row of `incidents`."""
+    return Incident(**{**{name: row[name] for name in _INCIDENT}, "device": Device(**row["device"])})

@@ -1,0 +1,51 @@
+"""A job: one attempt of a training run, as `sacct -P` prints it.
+
+    JobID|JobName|State|Submit|Start|End|NNodes|NodeList|ExitCode
+    4711|llm-70b|NODE_FAIL|2025-03-01T00:00:00|2025-03-01T00:02:00|2025-03-03T10:00:00|64|gpu-[001-064]|0:0
+
+The run is the job's name: its attempts share it. The record rides in an `Event` of kind `job`
+(attributes `job_id name state submit start end nodes node_list exit_code`, times in RFC 3339).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from store.records.event import Event, parse_time
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One start of a run. `end` is None while it runs; `start` is None while it waits."""
+
+    job_id: str
+    run: str
+    state: str
+    submit: datetime | None
+    start: datetime | None
+    end: datetime | None
+    nodes: int | None
+    node_list: str
+    exit_code: str | None = None
+
+
+def job_from_event(event: Event) -> Job:
+    """The job that an event of kind `job` carries."""
+    a = event.attributes
+
+    def moment(key: str) -> datetime | None:
+        value = a.get(key)
+        return parse_time(value) if isinstance(value, str) and value else None
+
+    nodes = a.get("nodes")
+    exit_code = a.get("exit_code")
+    return Job(
+        job_id=str(a.get("job_id") or ""),
+        run=str(a.get("run") or a.get("name") or a.get("job_id") or ""),
+        state=str(a.get("state") or "UNKNOWN"),
+        submit=moment("submit"),
+        start=moment("start"),
+        end=moment("end"),
+        nodes=nodes if isinstance(nodes, int) else None,
+        node_list=str(a.get("node_list") or ""),
+        exit_code=None if exit_code is None else str(exit_code),
+    )

@@ -1,0 +1,1 @@
+"""Training runs: jobs, logs, goodput ledgers and losses."""
