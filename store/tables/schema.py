@@ -1,4 +1,4 @@
-"""The SQL schema on any database; `store/tables/hint_tables.py` adds the tables of hints and has all the metadata.
+"""The SQL schema on any database; `store/tables/hint_tables.py` adds the tables of hints and has all metadata."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
