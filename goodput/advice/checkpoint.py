@@ -3,8 +3,7 @@
     advice = advise(CheckpointInputs(nodes=64, failures=6, node_days=1280.0, save_s=35.0, restart_s=900.0))
     advice.interval_s
 
-The formulas are in `goodput/formulas/`: `young_daly.py`, with a predictor `foretold.py`, of saves in the background and
-to memory `save_kinds.py`.
+The formulas are in `goodput/formulas/checkpoint_interval.py`.
 """
 
 from dataclasses import asdict, dataclass

@@ -98,7 +98,7 @@ class RunChange:
         restart_s: startup and load after each stop.
         spares: nodes held ready; a stop then waits as long as repairs make it, beside the least wait that was measured.
         predictor: failures foretold become planned moves, false warnings too; not if they come too late for a save.
-        avoided: stops that a policy would have avoided, by their place in the history (`hint_policy.py`).
+        avoided: stops that a policy would have avoided, by their place in the history (`what_if.py`).
         move_s: what a planned move takes; None: a save, a startup and a load.
     """
 

@@ -4,7 +4,7 @@
     two_levels(save_s=60.0, share=0.9, restart_s=600.0, mttf_s=10_800.0).break_even_stall_s
 
 A save in the background stalls w' and is safe `write_s` later: the same form as any, with the writing added to the way
-back (`young_daly.py`). It pays below the stall at which both are worth the same, each at its best interval;
+back (`expected_goodput`). It pays below the stall at which both are worth the same, each at its best interval;
 to first order (sqrt(w) - write / sqrt(2 M))^2.
 Two levels, to first order: memory saves (stall m) serve the share f of the failures, disk saves (stall w) the others.
 Their best intervals do not depend on each other, sqrt(2 m M / f) and sqrt(2 w M / (1 - f)); both together lose

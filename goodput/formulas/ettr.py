@@ -1,6 +1,6 @@
 """Effective training time ratio (ETTR): the productive share of a run's wall time, by Meta's formula and exactly.
 
-    job = Setting(nodes=2048, rate_per_node_day=6.5e-3, interval_s=3600.0, restart_s=300.0)
+    job = EttrSetting(nodes=2048, rate_per_node_day=6.5e-3, interval_s=3600.0, restart_s=300.0)
     linear(job), exact(job)                                          # 0.676, 0.714
     minutes_allowed(target=0.95, nodes=1250, rate_per_node_day=3.8e-3)    # 15.2
 

@@ -63,7 +63,7 @@ def _thinned(across: Floats, up: Floats) -> Points:
     return [(float(across[i]), float(up[i])) for i in kept]
 
 
-# The plots of a backtest's report: each takes the report (and the lines of `curves.py`) and gives one SVG.
+# The plots of a backtest's report: each takes the report (and the lines of `report.py`) and gives one SVG.
 
 COLOURS = ("c0", "c1", "c2", "c4")
 ORACLE = "c3"

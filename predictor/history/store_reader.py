@@ -94,7 +94,7 @@ def read_device_telemetry(
         stride_h: these nodes are a part of the fleet, of whose hours so many are one (`stride_of` the whole); None:
             they are the whole.
     """
-    gathered = _MeasureHours()
+    gathered = _DeviceRollups()
     query = _query(connection, first_ms, last_ms, stride_h or stride_of(connection, first_ms, last_ms))
     if stride_h is not None:
         query = query.where(is_one_of(connection, schema.telemetry.c.node, fleet_index))
@@ -141,7 +141,7 @@ class _MeasureFigures:
 
 
 @dataclass(slots=True)
-class _MeasureHours:
+class _DeviceRollups:
     """Hours of devices in the order of the database, and the figures of each measure that point into them."""
 
     subject: "array[int]" = field(default_factory=lambda: array("q"))

@@ -1,6 +1,6 @@
 """What is known of the fleet now, kept in memory, so that a score costs what is new and not what is old.
 
-    live = Live(engine)
+    live = LiveHistory(engine)
     look = live.look(now)      # the first reads 28 days, later ones only what has come since
 
 What arrives is found by when it was received, so that a sidecar's events of yesterday count as soon as they come.

@@ -19,7 +19,7 @@ from predictor.history.families import FAMILIES, FAMILY_INDEX, INCIDENT, Precurs
 
 # The precursors of 28 days by family and node, and what they come to: what reasons are worded from.
 #
-# signs = Signs.of(events, nodes=12_500, at_ms=...)
+# signs = PrecursorIndex.of(events, nodes=12_500, at_ms=...)
 # signs.told(family=[1, INCIDENTS], node=[7, 7])      # of node 7, its memory errors and its serious incidents
 
 # Serious incidents, as one more family.

@@ -109,7 +109,7 @@ class TrainingSet:
 # take
 # one of four candidates in every other training, and scores of successive models could not be compared.) Several that
 # are taken are tried together.
-# Each has its own line through its log-odds first (`calibration.py`), since the model is calibrated anyway: that it
+# Each has its own line through its log-odds first (`fit.py`), since the model is calibrated anyway: that it
 # said
 # the right number of failures, in a month that had few, is no merit of a setting.
 # The rows judged here also calibrate the model, and decide whether it serves at all (`choice.py`): for that the
