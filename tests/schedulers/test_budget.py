@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from schedulers.policy.budget import HoldBudget
@@ -236,19 +236,26 @@ def after(inputs: Inputs, decision: Decision) -> list[Hint]:
     return [one for one in found.values() if one.id not in ended and one.state in OPEN_STATES]
 
 
+# Three plain nodes and a sick one, and a shadow hint of this hour on the first.
+PLAIN = ("r0", "l0", None, False, False, "d0")
+SICK = ("r0", "l0", None, True, False, "d0")
+
+
+@example([PLAIN, PLAIN, PLAIN, SICK], [(0, "cordon", "shadow", 0.0)], Budgets(1, 0.0, 1, 1, 1, 1), "approve")
 @settings(max_examples=150)
 @given(FACTS, STANDING, LIMITS, st.sampled_from(["shadow", "approve", "act"]))
 def test_no_limit_is_ever_passed(facts: Any, standing: Any, limits: Budgets, mode: Mode) -> None:
     """Absolute, share, rack, leaf, hour: a decision only ever adds up to each, whatever stood before."""
     inputs = drawn(facts, standing)
     decision = decide(inputs, Policy(mode=mode, budgets=limits, breaker=Breaker(nodes=1000)))
-    counted = [h for h in inputs.hints if h.state in OPEN_STATES and (h.state != "shadow" or mode == "shadow")]
-    held = {h.node for h in counted if h.action in HOLDS}
+    # A shadow hint holds nothing: it counts, now and within the hour, only where all hints are shadows.
+    counted = [h for h in inputs.hints if h.action in HOLDS and (h.state != "shadow" or mode == "shadow")]
+    held = {h.node for h in counted if h.state in OPEN_STATES}
     new = [h.node for h, _ in decision.changed if h.action in HOLDS and h.node not in held]
     share = max(1, int(len(inputs.nodes) * limits.percent_of_nodes / 100))
     if new:
         assert len(held) + len(new) <= min(limits.nodes, share)
-        recent = [h for h in inputs.hints if h.action in HOLDS and (NOW - h.created).total_seconds() <= 3600]
+        recent = [h for h in counted if (NOW - h.created).total_seconds() <= 3600]
         assert len(recent) + len(new) <= limits.per_hour
     place = {one.node: one for one in inputs.nodes}
     places = ((limits.per_rack, "rack"), (limits.per_leaf, "leaf"), (limits.per_nvlink_domain, "nvlink_domain"))
