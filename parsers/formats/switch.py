@@ -15,18 +15,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 
-from parsers.fabric import (
-    switch_linux,
-    switch_vendors,
-)
-from parsers.fabric import (
-    switch_linux as sonic,
-)
-from parsers.fabric import (
-    switch_vendors as mnemonic,
-)
+from parsers.fabric.switch_linux import CUMULUS, SONIC
 from parsers.fabric.switch_system import SwitchSystem
-from parsers.fabric.switch_vendors import MNEMONIC
+from parsers.fabric.switch_vendors import JUNOS, MNEMONIC, MNEMONICS
 from parsers.text.parser import Context, Format
 from parsers.text.stamp import Stamps
 from store.records.event import Event
@@ -166,17 +157,8 @@ def _sender(head: str, times: list[re.Match[str]]) -> str | None:
     return zone if zone and zone.isalpha() and not after.startswith(":") else None
 
 
-# The network systems: one line here, one file beside it, lines in `fixtures/switch`.
-#
 # Tried in this order; the first that decodes a message has it.
-
-SYSTEMS: tuple[SwitchSystem, ...] = (
-    mnemonic.MNEMONICS,
-    sonic.SONIC,
-    switch_linux.CUMULUS,
-    switch_vendors.JUNOS,
-)
-
+SYSTEMS: tuple[SwitchSystem, ...] = (MNEMONICS, SONIC, CUMULUS, JUNOS)
 
 # Programs of one switch tell of the same change within this time.
 SAME_CHANGE = timedelta(seconds=5)

@@ -16,33 +16,21 @@ from datetime import datetime
 
 from parsers.text.parser import Context, Format, FormatSigns, ParseError, holds_any
 from parsers.text.stamp import Stamps
-from parsers.training import (
-    exceptions,
-    frameworks,
-    launchers,
-    loops,
-)
-from parsers.training import (
-    exceptions as python,
-)
-from parsers.training import (
-    frameworks as nemo,
-)
-from parsers.training import (
-    launchers as slurm,
-)
-from parsers.training import (
-    launchers as torchrun,
-)
-from parsers.training import (
-    loops as megatron,
-)
-from parsers.training import (
-    loops as torchtitan,
-)
 from parsers.training.checkpoints import Checkpoints
 from parsers.training.error_report import AttemptErrors, ErrorReader, ErrorReport
-from parsers.training.launchers import BOX_SIGNS, ProgramLine, RootCause, glog_time, program_line
+from parsers.training.exceptions import NCCL, PYTHON
+from parsers.training.frameworks import HF_TRAINER, NEMO
+from parsers.training.launchers import (
+    BOX_SIGNS,
+    LAUNCHERS,
+    SLURM,
+    TORCHRUN,
+    ProgramLine,
+    RootCause,
+    glog_time,
+    program_line,
+)
+from parsers.training.loops import DEEPSPEED, MEGATRON, TORCHTITAN
 from parsers.training.progress import CLOCK, STRAGGLER_SIGNS, ModelShape, Stragglers, TrainingProgress
 from parsers.training.trainer import Trainer, TrainerReport
 from store.records.event import Attribute, Event
@@ -73,28 +61,10 @@ KINDS: Mapping[str, str] = {
 }
 
 
-# The trainers: one line here, one file beside it, a log in `fixtures/training`.
-#
-# A trainer that is built upon another stands before it: where both tell of an iteration or a save, the first has it.
-
-TRAINERS: tuple[Trainer, ...] = (
-    megatron.MEGATRON,
-    nemo.NEMO,
-    torchtitan.TORCHTITAN,
-    frameworks.HF_TRAINER,
-    loops.DEEPSPEED,
-)
-
-
-# Who reads the endings: one line here, one file beside it. Tried in this order.
-
-READERS: tuple[ErrorReader, ...] = (
-    slurm.SLURM,
-    exceptions.NCCL,
-    torchrun.TORCHRUN,
-    launchers.LAUNCHERS,
-    python.PYTHON,
-)
+# A trainer that is built upon another stands before it: where both report an iteration or a save, the first has it.
+TRAINERS: tuple[Trainer, ...] = (MEGATRON, NEMO, TORCHTITAN, HF_TRAINER, DEEPSPEED)
+# Tried in this order.
+READERS: tuple[ErrorReader, ...] = (SLURM, NCCL, TORCHRUN, LAUNCHERS, PYTHON)
 SIGNS = tuple(sign for reader in READERS for sign in reader.signs)
 
 

@@ -1,6 +1,6 @@
-"""The families of kernel messages: one line here, one file beside it, lines in `fixtures/kernel`.
+"""The families of kernel messages, in the order in which they are tried: the first that decodes a message has it.
 
-Tried in this order; the first that decodes a message has it.
+Every `MessageFamily` of a file in `families/` is a line here. Its lines are in `fixtures/kernel`.
 """
 
 from parsers.kernel_messages.families import (
@@ -15,53 +15,26 @@ from parsers.kernel_messages.families import (
     pcie,
     xid,
 )
-from parsers.kernel_messages.families import (
-    accelerators as ascend,
-)
-from parsers.kernel_messages.families import (
-    accelerators as habanalabs,
-)
-from parsers.kernel_messages.families import (
-    filesystem as network_filesystem,
-)
-from parsers.kernel_messages.families import (
-    gpu as nccl,
-)
-from parsers.kernel_messages.families import (
-    host as thermal,
-)
-from parsers.kernel_messages.families import (
-    memory as memory_pressure,
-)
-from parsers.kernel_messages.families import (
-    network as mlx5,
-)
-from parsers.kernel_messages.families import (
-    nvswitch as sxid,
-)
-from parsers.kernel_messages.families import (
-    xid as quoted_xid,
-)
 from parsers.kernel_messages.family import MessageFamily
 
 FAMILIES: tuple[MessageFamily, ...] = (
     xid.XID,
-    quoted_xid.QUOTED_XID,
-    sxid.SXID,
+    xid.QUOTED_XID,
+    nvswitch.SXID,
     gpu.GPU,
-    nccl.NCCL,
+    gpu.NCCL,
     nvswitch.FABRICMANAGER,
     accelerators.AMDGPU,
-    ascend.ASCEND,
-    habanalabs.HABANALABS,
+    accelerators.ASCEND,
+    accelerators.HABANALABS,
     pcie.PCIE,
     memory.MEMORY,
-    mlx5.MLX5,
+    network.MLX5,
     network.NETWORK,
     disk.DISK,
     filesystem.FILESYSTEM,
-    network_filesystem.NETWORK_FILESYSTEM,
-    memory_pressure.MEMORY_PRESSURE,
+    filesystem.NETWORK_FILESYSTEM,
+    memory.MEMORY_PRESSURE,
     host.LOCKUPS,
-    thermal.THERMAL,
+    host.THERMAL,
 )

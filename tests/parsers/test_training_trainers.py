@@ -4,15 +4,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from registries import defined
 
-from parsers import trainers
+from parsers import training
 from parsers.formats.training import LITERALS, TRAINERS, TrainingParser
 from parsers.text.parser import Context, parse
 from parsers.training.trainer import Trainer
 from store.records.event import Event
 
-# Files of the folder that are no trainer of their own.
-PARTS = {"__init__", "checkpoints", "kinds", "model_shape", "progress", "registry", "stragglers", "trainer"}
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "training"
 
 
@@ -26,10 +25,9 @@ def told(events: list[Event], *names: str) -> list[tuple[object, ...]]:
     return [(event.kind, *(event.attributes.get(name) for name in names)) for event in events]
 
 
-def test_every_file_is_a_trainer_or_a_part_of_one() -> None:
-    """A new trainer is one file and one line."""
-    files = {path.stem for path in Path(trainers.__file__).parent.glob("*.py")}
-    assert files - PARTS == {trainer.name for trainer in TRAINERS}
+def test_every_trainer_is_registered_once() -> None:
+    """A new trainer is a table of rules and its place in TRAINERS."""
+    assert sorted(trainer.name for trainer in TRAINERS) == sorted(found.name for found in defined(training, Trainer))
 
 
 @pytest.mark.parametrize("trainer", TRAINERS, ids=lambda trainer: trainer.name)

@@ -2,42 +2,18 @@
 
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from registries import defined
 
 from parsers.formats.kernel import KernelParser
-from parsers.kernel_messages.families import (
-    disk,
-    filesystem,
-    host,
-    memory,
-    network,
-    pcie,
-)
-from parsers.kernel_messages.families import (
-    filesystem as network_filesystem,
-)
-from parsers.kernel_messages.families import (
-    host as thermal,
-)
-from parsers.kernel_messages.families import (
-    memory as memory_pressure,
-)
-from parsers.kernel_messages.families import (
-    network as mlx5,
-)
-from parsers.kernel_messages.family import FLAGS, INTEGERS, PCI_DEVICE, MessageForm, decoder, signs
+from parsers.kernel_messages import families
+from parsers.kernel_messages.family import FLAGS, INTEGERS, PCI_DEVICE, MessageFamily, MessageForm, decoder, signs
+from parsers.kernel_messages.registry import FAMILIES
 from parsers.text.parser import Context, parse
 from store.records.fault_catalog import kind_meanings
 
-FORMS = [
-    form
-    for family in (
-        *(disk, filesystem, host, memory, memory_pressure, mlx5, network, network_filesystem, pcie, thermal),
-    )
-    for form in family.FORMS
-]
+FORMS = defined(families, MessageForm)
 LINK = MessageForm(
     "Link",
     rf"{PCI_DEVICE}(?P<name>\w+) port (?P<port>\d+): Link (?P<state>\w+)(?P<multiple> again)?(?: (?P<count>\d+))?",
@@ -142,16 +118,16 @@ def test_healthy_lines_that_come_close_are_among_them() -> None:
     assert 20 <= len(close) <= len(BOOT) / 4
 
 
-@pytest.mark.parametrize("family", [pcie, memory, mlx5, memory_pressure, host], ids=lambda family: family.FAMILY.name)
-def test_only_kinds_that_details_may_follow_are_held(family: ModuleType) -> None:
+@pytest.mark.parametrize("family", [one for one in FAMILIES if one.heads], ids=lambda family: family.name)
+def test_only_kinds_that_details_may_follow_are_held(family: MessageFamily) -> None:
     """A panic must not wait: the node may not live to say more."""
     seen: set[str] = set()
-    fixture = Path(__file__).parents[3] / "fixtures" / "kernel" / f"{family.FAMILY.name}.log"
+    fixture = Path(__file__).parents[3] / "fixtures" / "kernel" / f"{family.name}.log"
     for line in fixture.read_text().splitlines():
         parser = KernelParser(Context())
         at_once = {event.kind for event in parser.feed(line, 1)}
         held = {event.kind for event in parser.flush()}
-        assert held <= family.FAMILY.heads
-        assert not at_once & family.FAMILY.heads
+        assert held <= family.heads
+        assert not at_once & family.heads
         seen |= held
-    assert seen == family.FAMILY.heads
+    assert seen == family.heads
