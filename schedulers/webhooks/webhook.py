@@ -5,7 +5,7 @@ Addresses come from the operator's file alone, and still each is looked at befor
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -34,20 +34,16 @@ from schedulers.webhooks.post import (
 from schedulers.webhooks.signature import SecretError, SecretSource
 from store.hints.outbox import Delivery
 
-# The formats that a receiver's `format` may name: one file and one line each; `template` is made of its file.
-
-TEMPLATE = "template"
-FORMATS: Mapping[str, MessageFormat] = {
+# The formats that a receiver's `format` may name: one file and one line each. `template` is made from its file.
+FORMATS: Mapping[str, MessageFormat | Callable[[Path, str], MessageFormat]] = {
     "standard": STANDARD,
     "cloudevents": CLOUDEVENTS,
     "pagerduty": PAGERDUTY,
     "slack": SLACK,
     "feishu": FEISHU,
     "dingtalk": DINGTALK,
+    "template": template_format,
 }
-
-
-# The settings of one receiver over HTTP.
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +84,7 @@ class Webhook:
 
     def __init__(self, settings: WebhookSettings) -> None:
         self._settings = settings
-        self._format = _format_of(settings)
+        self._format = format_of(settings)
         files = tuple(Path(name) for name in settings.secret_files)
         given = (*((settings.secret,) if settings.secret else ()), *settings.secrets)
         for secret in given:
@@ -154,10 +150,14 @@ def judge(status: int, retry_after: str | None, now: datetime, failure: AnswerFa
     return DeliveryOutcome("retry", f"HTTP {status}", _seconds(retry_after, now), status, status in _SLOW_DOWN)
 
 
-def _format_of(settings: WebhookSettings) -> MessageFormat:
-    if settings.format == TEMPLATE:
-        return template_format(Path(settings.template_file), settings.content_type)
-    return FORMATS[settings.format]
+def format_of(settings: WebhookSettings) -> MessageFormat:
+    """The format that the settings name.
+
+    Raises:
+        TemplateError: the template cannot be used.
+    """
+    found = FORMATS[settings.format]
+    return found if isinstance(found, MessageFormat) else found(Path(settings.template_file), settings.content_type)
 
 
 def _way_of(settings: WebhookSettings) -> ReceiverRoute:

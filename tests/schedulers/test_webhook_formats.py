@@ -6,7 +6,7 @@ import hmac
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from real.patience import patience
 
 from schedulers.reconcile.delivery import delivery_of
+from schedulers.webhooks import formats
 from schedulers.webhooks.format import LOUD_ACTIONS
 from schedulers.webhooks.formats.template import TemplateError
 from schedulers.webhooks.signature import SecretError
-from schedulers.webhooks.webhook import FORMATS, Webhook, WebhookSettings
+from schedulers.webhooks.webhook import FORMATS, Webhook, WebhookSettings, format_of
 from store.records.hint import Hint
 
 from .http_receiver import Receiver, receiving
@@ -33,6 +34,7 @@ SECRETS = {
     "slack": "",
     "feishu": "feishu-secret",
     "dingtalk": "SECdingtalk",
+    "template": "",
 }
 HINT = Hint(
     "3f2a0c5a9b8e4d1f", "gpu-017", "cordon", "approved", "foreshock: Xid 79 GPU has fallen off the bus.", "foreshock",
@@ -46,12 +48,19 @@ OK = {
     "slack": b"ok",
     "feishu": b'{"StatusCode":0,"StatusMessage":"success","code":0,"data":{},"msg":"success"}',
     "dingtalk": b'{"errcode":0,"errmsg":"ok"}',
+    "template": b"",
 }
+
+
+def settings_of(url: str, kind: str, **more: Any) -> WebhookSettings:
+    """The settings of a receiver of a format; `template` has the recorded template."""
+    more = ({"template_file": str(FIXTURES / "template.txt")} if kind == "template" else {}) | more
+    return WebhookSettings("ops", url, SECRETS.get(kind, ""), timeout_s=patience(5.0), format=kind, **more)  # type: ignore[arg-type]
 
 
 def hook(url: str, kind: str, **more: Any) -> Webhook:
     """A receiver of a format."""
-    return Webhook(WebhookSettings("ops", url, SECRETS.get(kind, ""), timeout_s=patience(5.0), format=kind, **more))  # type: ignore[arg-type]
+    return Webhook(settings_of(url, kind, **more))
 
 
 def sent(kind: str, action: str, hint: Hint = HINT, said: bytes | None = None, **more: Any) -> tuple[Receiver, Any]:
@@ -75,6 +84,13 @@ def test_a_message_is_as_recorded(kind: str, action: str) -> None:
 
 def _fields(hint: Hint) -> dict[str, Any]:
     return {name: getattr(hint, name) for name in Hint.__dataclass_fields__}
+
+
+def test_the_registry_is_the_folder() -> None:
+    """A format is one file and one line."""
+    folder = Path(formats.__file__).parent
+    assert set(FORMATS) == {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert get_args(WebhookSettings.__annotations__["format"]) == tuple(FORMATS)
 
 
 def test_every_format_has_its_examples() -> None:
@@ -146,7 +162,7 @@ def test_what_hides_behind_http_200_is_a_failure(kind: str, said: bytes, word: s
 @given(body=st.binary(max_size=200))
 def test_no_answer_is_a_crash(kind: str, body: bytes) -> None:
     """The vendor says what it likes."""
-    FORMATS[kind].failure(body)
+    format_of(settings_of("http://ops.example", kind)).failure(body)
 
 
 @given(text=st.text(max_size=300))
@@ -155,7 +171,10 @@ def test_whatever_a_log_says_the_message_is_json(kind: str, text: str) -> None:
     """Reasons quote logs."""
     hint = Hint(**{**_fields(HINT), "reason": text})
     secrets = (SECRETS[kind],) if SECRETS[kind] else ()
-    json.loads(FORMATS[kind].write(delivery_of(hint, "cordon", "ops", "act", NOW), secrets, NOW).body)
+    message = format_of(settings_of("http://ops.example", kind)).write(
+        delivery_of(hint, "cordon", "ops", "act", NOW), secrets, NOW
+    )
+    json.loads(message.body)
 
 
 def test_a_log_mentions_nobody_in_a_chat() -> None:
