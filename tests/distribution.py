@@ -58,12 +58,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> GroupOrFile | None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupOrFile | None:
     """That of `--dist loadgroup`; xdist's own for any other."""
     if config.getoption("dist") != "loadgroup":
         return None
     config.option.loadscopereorder = False
-    return GroupOrFile(config)
+    return GroupOrFile(config, log)
 
 
 def groups_of(items: list[pytest.Item]) -> dict[str, str]:
