@@ -20,7 +20,7 @@ from collectors.agent.sidecar import DEFAULT_PORT, Notifier, SidecarSettings, ru
 from collectors.collector import SourceError
 from collectors.registry import forms
 from collectors.ship.transport import Compress
-from collectors.spool.spool import SpoolBusyError
+from collectors.spool.state import SpoolBusyError
 from parsers.site_rules.rules import RulesError
 
 _PATH = click.Path(path_type=Path)

@@ -27,8 +27,8 @@ from collectors.metrics import SidecarMetrics, TextFile
 from collectors.ship.heartbeat import HeartbeatSender, report
 from collectors.ship.shipper import RejectedFile, Shipper
 from collectors.ship.transport import Compress, ServerAccess, Servers
-from collectors.spool.spool import QUEUES, Spool, SpoolFullError
-from collectors.spool.state import Reason
+from collectors.spool.spool import Spool
+from collectors.spool.state import QUEUES, Reason, SpoolFullError
 from parsers.site_rules.rules import RulesFile, RulesSource
 
 # Telling systemd that the sidecar is ready and alive (sd_notify's datagrams; nothing without a socket).

@@ -17,7 +17,7 @@ from collectors.collector import Collector, CollectorTurn, Position, SourceError
 from collectors.metrics import SidecarMetrics, SourceMetrics
 from collectors.registry import make_collector
 from collectors.ship.transport import Backoff
-from collectors.spool.spool import SpoolFullError
+from collectors.spool.state import SpoolFullError
 
 # One thread per source: what goes wrong in one stops no other, and it is opened again.
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake
 from collectors.decoder import gap
 from collectors.files.changes import Changes, PathWatch
+from collectors.files.content import FilePosition
 from collectors.files.rotation import RotatedFiles, find, newer, same_file, status_of
-from collectors.files.tail import FilePosition, FileTail
+from collectors.files.tail import FileTail
 from parsers.registry import PARSERS, SAMPLE_LINES, detect, make_parser
 from parsers.text.parser import Context, Parser, clean
 from store.records.event import Event

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collectors.collector import SourceError
-from collectors.files.tail import MARK_BYTES, PACKED_SUFFIXES, FilePosition, mark_of, open_content
+from collectors.files.content import MARK_BYTES, PACKED_SUFFIXES, FilePosition, mark_of, open_content
 
 # A file server that forgot a file, or a folder that is not mounted, has none as well.
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})

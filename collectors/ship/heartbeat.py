@@ -9,12 +9,14 @@ import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from collectors.metrics import SidecarMetrics
 from collectors.ship.transport import ServerClient
-from collectors.spool.spool import Spool
 from store.records.event import format_time
+
+if TYPE_CHECKING:
+    from collectors.spool.spool import Spool
 
 _LOG = logging.getLogger("foreshock.sidecar")
 _PATH = "/api/v1/heartbeats"
@@ -72,7 +74,7 @@ class HeartbeatSender:
                 client.close()
 
 
-def report(node: str, metrics: SidecarMetrics, spool: Spool, interval_s: float) -> dict[str, Any]:
+def report(node: str, metrics: SidecarMetrics, spool: "Spool", interval_s: float) -> dict[str, Any]:
     """One heartbeat, as `POST /api/v1/heartbeats` takes it; counts are totals since the start."""
     lost = spool.lost()
     sources = [

@@ -15,14 +15,16 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from collectors.metrics import SidecarMetrics
 from collectors.ship.transport import Backoff, ServerAnswer, ServerClient
-from collectors.spool.spool import Spool
 from collectors.spool.state import QUEUES, Queue
+
+if TYPE_CHECKING:
+    from collectors.spool.spool import Spool
 
 # What the server refused for good: kept on disk with its reason, for a person to look at.
 
@@ -86,7 +88,7 @@ class Shipper:
 
     def __init__(
         self,
-        spool: Spool,
+        spool: "Spool",
         client: ServerClient,
         rejected: RejectedFile,
         metrics: SidecarMetrics,

@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake
 from collectors.telemetry.samples import Sampled
-from parsers.text.pci import canonical
-from store.records.event import Device, Event, with_id
+from store.records.event import Device, Event, canonical_pci, with_id
 from store.records.fault_catalog import with_kind_meaning
 from store.records.telemetry import Sample
 
@@ -251,7 +250,7 @@ class NvmlCollector:
         """Where a GPU is, asked once for each handle."""
         address = ctypes.cast(gpu, ctypes.c_void_p).value or 0
         if address not in self._places:
-            pci = canonical(_text(self._nvml.nvmlDeviceGetPciInfo(gpu).busId))
+            pci = canonical_pci(_text(self._nvml.nvmlDeviceGetPciInfo(gpu).busId))
             device = Device(type="gpu", pci=pci, index=index, uuid=_text(self._nvml.nvmlDeviceGetUUID(gpu)))
             self._places[address] = (index, device)
         return self._places[address][1]

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from collectors.collector import Position
 from collectors.spool.segments import SegmentCursor, SegmentLog
-from collectors.spool.state import Queue, SpoolLosses
 from store.records.event import format_time
 from store.records.telemetry import Rollup
+
+if TYPE_CHECKING:
+    from collectors.collector import Position
+    from collectors.spool.state import Queue, SpoolLosses
 
 # A roll-up as the JSON object that `POST /api/v1/telemetry` takes: its fields, the hour in RFC 3339.
 
@@ -113,7 +115,7 @@ class Pending:
 class SpoolQueue:
     """Not safe for several threads: the spool locks."""
 
-    def __init__(self, name: Queue, log: SegmentLog, place: SegmentCursor, losses: SpoolLosses) -> None:
+    def __init__(self, name: "Queue", log: SegmentLog, place: SegmentCursor, losses: "SpoolLosses") -> None:
         """Go on from a saved place; segments that somebody took away since are counted as lost."""
         self.name: Queue = name
         self.log = log
@@ -228,7 +230,7 @@ class SpoolQueue:
             yield record or _NOTHING, end
 
 
-def newest_positions(log: SegmentLog) -> dict[str, Position]:
+def newest_positions(log: SegmentLog) -> "dict[str, Position]":
     """From the newest segment, which begins with every position; where that beginning is bad, from older ones too."""
     positions: dict[str, Position] = {}
     for number in reversed(log.segments):

@@ -26,7 +26,6 @@ from collectors.spool.state import (
     Queue,
     Reason,
     Reserve,
-    SpoolBusyError,
     SpoolFullError,
     SpoolLosses,
     SpoolState,
@@ -34,8 +33,6 @@ from collectors.spool.state import (
     read_state,
 )
 from store.records.event import Event, to_wire
-
-__all__ = ["QUEUES", "Pending", "Queue", "Spool", "SpoolBusyError", "SpoolFullError"]
 
 _LOG = logging.getLogger("foreshock.sidecar")
 _CANNOT_WAIT = frozenset({"kmsg"})  # what these read is overwritten while it waits

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from parsers.reports.detector_report import ReportedStates, xid_in
+from parsers.reports.detector_report import xid_in
+from parsers.reports.reported_states import ReportedStates
 from parsers.text.documents import DocumentParser, JsonDocument
 from parsers.text.json_fields import MAX_MESSAGE, whole_of
 from parsers.text.parser import Context, Format
-from parsers.text.pci import canonical
 from store.records.event import (
     CAUSES,
     Action,
@@ -28,6 +28,7 @@ from store.records.event import (
     Event,
     RecordError,
     Severity,
+    canonical_pci,
     parse_time,
 )
 from store.records.fault_catalog import xid
@@ -129,7 +130,7 @@ def _device(labels: Mapping[str, str]) -> Device:
     index = _integer(labels.get("gpu"))
     if index is None and (match := _NVIDIA.fullmatch(device)):
         index = int(match["index"])
-    uuid, pci = _first(labels, _UUID_LABELS), canonical(_first(labels, _PCI_LABELS) or "")
+    uuid, pci = _first(labels, _UUID_LABELS), canonical_pci(_first(labels, _PCI_LABELS) or "")
     if index is not None or uuid or (pci and "gpu" in labels):
         return Device("gpu", pci=pci, index=index, uuid=uuid)
     if _HCA.fullmatch(device):

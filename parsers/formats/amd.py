@@ -15,8 +15,7 @@ from functools import partial
 from parsers.text.device_page import Exporter, PageParser, SeriesDevice, samples_of_lines
 from parsers.text.exposition import Point
 from parsers.text.parser import Context, Format
-from parsers.text.pci import canonical
-from store.records.event import Attribute, Device
+from store.records.event import Attribute, Device, canonical_pci
 from store.records.telemetry import Sample
 
 # All ones of 32 and 64 bits, and the driver's bogus count of corrected errors (0xFFFF0).
@@ -42,7 +41,7 @@ def _place(point: Point, context: Context) -> SeriesDevice | None:
     return SeriesDevice(
         Device(
             type="gpu",
-            pci=canonical(labels.get("pcie_bus_id", "")),
+            pci=canonical_pci(labels.get("pcie_bus_id", "")),
             index=int(labels["gpu_id"]),
             uuid=labels.get("gpu_uuid") or None,
         ),

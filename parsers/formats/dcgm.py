@@ -16,8 +16,7 @@ from functools import lru_cache, partial
 from parsers.text.device_page import Exporter, PageParser, SeriesDevice, samples_of_lines
 from parsers.text.exposition import Point
 from parsers.text.parser import Context, Format
-from parsers.text.pci import canonical
-from store.records.event import Device
+from store.records.event import Device, canonical_pci
 from store.records.telemetry import Sample
 
 # Source: DCGM's dcgm_structs.h (Apache-2.0): blank, not found, not supported, not permissioned; as floats,
@@ -50,7 +49,7 @@ def _gpu(names: tuple[str, str], pci: str, uuid: str | None, node: str | None, i
     index = _GPU.fullmatch(names[0]) or _DEVICE.fullmatch(names[1])
     if index is None:
         return None
-    device = Device(type="gpu", pci=canonical(pci), index=int(index[index.lastindex or 0]), uuid=uuid)
+    device = Device(type="gpu", pci=canonical_pci(pci), index=int(index[index.lastindex or 0]), uuid=uuid)
     return SeriesDevice(device, node, instance=instance)
 
 

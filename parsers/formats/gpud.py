@@ -14,12 +14,12 @@ from typing import Any
 
 import orjson
 
-from parsers.reports.detector_report import DetectorReport, ReportedStates, event_of, kernel_fault, xid_in
+from parsers.reports.detector_report import DetectorReport, event_of, kernel_fault, xid_in
+from parsers.reports.reported_states import ReportedStates
 from parsers.text.documents import DocumentParser, JsonDocument
 from parsers.text.json_fields import attributes, moment_of, record_of, text_of
 from parsers.text.parser import Context, Format
-from parsers.text.pci import canonical
-from store.records.event import Action, Device, Event, Severity
+from store.records.event import Action, Device, Event, Severity, canonical_pci
 
 _SEVERITY: Mapping[str, Severity] = {"Info": "info", "Warning": "warning", "Critical": "error", "Fatal": "fatal"}
 _HEALTH: Mapping[str, Severity] = {"Unhealthy": "error", "Degraded": "warning", "Healthy": "info"}
@@ -151,7 +151,7 @@ def _device_of(extra: Mapping[str, Any], data: Mapping[str, Any], message: str) 
     )
     uuid, pci = _UUID.search(words), _PCI.search(words)
     if uuid or pci:
-        return Device("gpu", pci=canonical(pci[0]) if pci else None, uuid=uuid[0] if uuid else None)
+        return Device("gpu", pci=canonical_pci(pci[0]) if pci else None, uuid=uuid[0] if uuid else None)
     if match := _HCA.search(words):
         return Device("hca", port=int(match["port"]) if match["port"] else None)
     return Device()

@@ -15,10 +15,19 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from parsers.formats.nvsentinel import ACTIONS, family_of, place_of
-from parsers.reports.detector_report import DetectorReport, ReportedStates, event_of, fault_named, kernel_fault, xid_in
+from parsers.reports.detector_report import (
+    NVSENTINEL_ACTIONS,
+    DetectorReport,
+    event_of,
+    family_of,
+    fault_named,
+    kernel_fault,
+    place_of,
+    xid_in,
+)
 from parsers.reports.kubernetes_jobs import KINDS as JOB_KINDS
 from parsers.reports.kubernetes_jobs import JobReader
+from parsers.reports.reported_states import ReportedStates
 from parsers.text.documents import DocumentParser, JsonDocument
 from parsers.text.json_fields import attributes, moment_of, record_of, records_of, text_of, whole_of
 from parsers.text.parser import Context, Format
@@ -117,7 +126,7 @@ def _of_nvsentinel(reason: str, message: str, severity: Severity, line: int) -> 
             names=tuple(codes),
             codes=tuple(codes),
             family=family_of(check),
-            action=ACTIONS.get(action.strip()) if action.strip() != "NONE" else None,
+            action=NVSENTINEL_ACTIONS.get(action.strip()) if action.strip() != "NONE" else None,
             device=device,
             attributes={**attributes(error_code=codes), **more},
         )

@@ -18,10 +18,9 @@ from datetime import datetime
 import orjson
 
 from parsers.text.parser import Context, Format
-from parsers.text.pci import canonical
 from parsers.text.prefix import PrefixReader
 from parsers.text.stamp import Stamps
-from store.records.event import Attribute, Device, Event
+from store.records.event import Attribute, Device, Event, canonical_pci
 from store.records.fault_catalog import with_kind_meaning
 from store.records.outage import classify
 
@@ -137,7 +136,7 @@ class NhcParser:
 def _device(text: str, xid: re.Match[str] | None) -> Device:
     """The device that a check names: a GPU by address or number, an adapter; else the node."""
     if xid:
-        return Device(type="gpu", pci=canonical(xid["pci"]))
+        return Device(type="gpu", pci=canonical_pci(xid["pci"]))
     if gpu := _GPU.search(text):
         return Device(type="gpu", index=int(gpu["index"]))
     if hca := _HCA.search(text):

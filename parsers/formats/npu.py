@@ -15,8 +15,7 @@ from functools import partial
 from parsers.text.device_page import Exporter, PageParser, SeriesDevice, samples_of_lines
 from parsers.text.exposition import Point
 from parsers.text.parser import Context, Format
-from parsers.text.pci import canonical
-from store.records.event import Attribute, Device
+from store.records.event import Attribute, Device, canonical_pci
 from store.records.telemetry import Sample
 
 # Source: mind-cluster's devmanager constants (Apache-2.0): RetError, UnRetError, FailedValue.
@@ -35,7 +34,7 @@ def _place(point: Point, _context: Context) -> SeriesDevice | None:
         return None
     device = Device(
         type="npu",
-        pci=canonical(labels.get("pcie_bus_info") or labels.get("pcie", "")),
+        pci=canonical_pci(labels.get("pcie_bus_info") or labels.get("pcie", "")),
         index=int(index),
         uuid=labels.get("vdie_id") or labels.get("uuid") or None,
     )

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from parsers.reports.detector_report import ReportedStates
+from parsers.reports.reported_states import ReportedStates
 from parsers.text.documents import DocumentParser, JsonDocument
 from parsers.text.json_fields import attributes, moment_of, text_of, whole_of
 from parsers.text.parser import Context, Format

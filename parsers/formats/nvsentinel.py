@@ -12,11 +12,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from parsers.reports.detector_report import DetectorReport, event_of
+from parsers.reports.detector_report import NVSENTINEL_ACTIONS, DetectorReport, event_of, family_of, place_of
 from parsers.text.documents import DocumentParser, JsonDocument
 from parsers.text.json_fields import attributes, moment_of, record_of, records_of, text_of, whole_of
 from parsers.text.parser import Context, Format
-from parsers.text.pci import canonical
 from store.records.event import Action, Attribute, Device, Event
 
 # RecommendedAction of health_event.proto, by number and by name.
@@ -32,20 +31,8 @@ _ACTION_NAMES: Mapping[int, str] = {
     39: "RESTART_APP",
     99: "UNKNOWN",
 }
-ACTIONS: Mapping[str, Action] = {
-    "NONE": "none",
-    "COMPONENT_RESET": "reset_gpu",
-    "CONTACT_SUPPORT": "contact_support",
-    "RUN_FIELDDIAG": "run_diagnostics",
-    "RUN_DCGMEUD": "run_diagnostics",
-    "RESTART_VM": "reboot_node",
-    "RESTART_BM": "reboot_node",
-    "REPLACE_VM": "drain_node",
-    "RESTART_APP": "restart_app",
-}
 # What an exporter may wrap a health event in, and the lower-case names of its database.
 _WRAPPERS = ("data", "healthevent", "fulldocument", "health_event")
-_SXID = re.compile(r"S[Xx][Ii][Dd]|(?<![a-z])sxid")
 _DETECTOR = "nvsentinel"
 
 
@@ -86,15 +73,10 @@ class NvsentinelParser(DocumentParser):
         return [event_of(told)]
 
 
-def family_of(check: str) -> str | None:
-    """Whether a check's codes are Xids or SXids. (`SysLogsXIDError` is an Xid's.)"""
-    return "sxid" if _SXID.search(check) else "xid" if "XID" in check.upper() else None
-
-
 def action_of(value: object) -> Action | None:
     """What NVSentinel recommends, by number or name; None where it says nothing."""
     name = value if isinstance(value, str) else _ACTION_NAMES.get(whole_of(value) or 0)
-    return ACTIONS.get(name) if name and name != "NONE" else None
+    return NVSENTINEL_ACTIONS.get(name) if name and name != "NONE" else None
 
 
 def device_of(entities: Iterable[Mapping[str, Any]], component: str | None) -> tuple[Device, dict[str, Attribute]]:
@@ -106,24 +88,6 @@ def device_of(entities: Iterable[Mapping[str, Any]], component: str | None) -> t
         if name and value:
             found.setdefault(name.upper(), value)
     return place_of(found, component)
-
-
-def place_of(found: Mapping[str, str], component: str | None) -> tuple[Device, dict[str, Attribute]]:
-    """As `device_of`, of entity types in capitals and their values."""
-    gpu = found.get("GPU", "")
-    uuid = found.get("GPU_UUID") or (gpu if gpu.startswith("GPU-") else None)
-    index = whole_of(gpu)
-    pci = canonical(found.get("PCI", ""))
-    switch, link = whole_of(found.get("NVSWITCH")), whole_of(found.get("NVLINK"))
-    nic, port = found.get("NIC"), whole_of(found.get("NICPORT"))
-    more = attributes(switch=switch, link=link, name=nic, gpu_index=index if switch is not None else None)
-    if "NVSWITCH" in found:
-        return Device("nvswitch", pci=pci, index=switch if pci is None else None, port=link), more
-    if nic is not None or port is not None or (component or "").upper() == "NIC":
-        return Device("hca", pci=pci, port=port), more
-    if pci or uuid or index is not None or (component or "").upper() == "GPU":
-        return Device("gpu", pci=pci, index=index, uuid=uuid), more
-    return Device(), more
 
 
 def _lowered(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,24 +8,14 @@ Times are in the context's zone. `Unknown` is a time to come or never told: miss
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 
+from parsers.reports.slurm import NOTHING, STATES
 from parsers.text.parser import Context, Format, ParseError
 from parsers.text.stamp import Stamps
 from parsers.text.table import Row, TableReader
-from store.records.event import Attribute, Cause, Event, Severity, format_time
-
-NOTHING = frozenset({"", "Unknown", "None", "N/A", "(null)", "None assigned", "Invalid"})
-# State -> severity and cause, of states that say more than that a job ran.
-STATES: Mapping[str, tuple[Severity, Cause]] = {
-    "NODE_FAIL": ("error", "host"),
-    "BOOT_FAIL": ("error", "host"),
-    "FAILED": ("warning", "unknown"),
-    "OUT_OF_MEMORY": ("warning", "application"),
-    "TIMEOUT": ("info", "unknown"),
-    "DEADLINE": ("info", "unknown"),
-}
+from store.records.event import Attribute, Event, format_time
 
 
 def _is_header(names: frozenset[str]) -> bool:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 
-from parsers.formats.sacct import NOTHING
+from parsers.reports.slurm import NOTHING
 from parsers.text.parser import Context, Format, ParseError
 from parsers.text.stamp import Stamps
 from parsers.text.table import Row, TableReader

@@ -15,8 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from parsers.formats.sacct import NOTHING
-from parsers.formats.scontrol import NodeState, node_events, read_reason, read_state
+from parsers.reports.slurm import NOTHING, NodeState, node_events, read_reason, read_state
 from parsers.text.parser import Context, Format, ParseError
 from parsers.text.stamp import Stamps
 from parsers.text.table import TableReader

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from parsers.formats.sacct import NOTHING, STATES
+from parsers.reports.slurm import NOTHING, STATES
 from parsers.text.documents import DocumentParser, JsonDocument
 from parsers.text.json_fields import record_of, text_of, whole_of
 from parsers.text.parser import Context, Format, ParseError

@@ -14,9 +14,8 @@ from parsers.kernel_messages.family import MessageFamily
 from parsers.kernel_messages.nvlink import read_by_driver
 from parsers.kernel_messages.registry import FAMILIES
 from parsers.text.parser import any_of
-from parsers.text.pci import canonical
 from parsers.text.prefix import LogRecord
-from store.records.event import Event
+from store.records.event import Event, canonical_pci
 
 # What a driver says once and later lines rely on: which GPU is at an address, which driver runs, which GPU is meant.
 #
@@ -51,7 +50,7 @@ class GpuNames:
         if match := _LOADING.match(message):
             if node in self._drivers or len(self._drivers) < MAX_NODES:
                 self._drivers[node] = int(match["major"])
-        elif (match := _NAMED.match(message)) and (pci := canonical(match["pci"])):
+        elif (match := _NAMED.match(message)) and (pci := canonical_pci(match["pci"])):
             self._named = (node, pci, line)
 
     def complete(self, event: Event, node: str | None, line: int) -> Event | None:

@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from parsers.text.pci import canonical
-from store.records.event import Attribute, Device, Event
+from store.records.event import Attribute, Device, Event, canonical_pci
 from store.records.fault_catalog import kind_meanings, with_kind_meaning
 
 
@@ -115,7 +114,9 @@ class MessageForm:
             node=None,
             source="kernel",
             kind=self.kind,
-            device=Device(type=kind_of_device, pci=pci and canonical(pci), port=None if port is None else int(port)),
+            device=Device(
+                type=kind_of_device, pci=pci and canonical_pci(pci), port=None if port is None else int(port)
+            ),
             message=message.strip(),
             attributes=attributes,
         )

@@ -9,7 +9,6 @@ the detector's own name for it. What is none of these is a `health_event`, judge
 """
 
 import re
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -17,16 +16,14 @@ from functools import cache
 
 from parsers.kernel_messages.families.nvswitch import judge_sxid
 from parsers.kernel_messages.registry import FAMILIES
-from parsers.text.json_fields import MAX_MESSAGE
+from parsers.text.json_fields import MAX_MESSAGE, attributes, whole_of
 from store.records.catalog_rows import rows
-from store.records.event import Action, Attribute, Cause, Device, Event, Severity
+from store.records.event import Action, Attribute, Cause, Device, Event, Severity, canonical_pci
 from store.records.fault_catalog import sxid, with_kind_meaning, xid
-
-# States remembered of devices and nodes, to know when one is over; the oldest are forgotten.
-MAX_STATES = 65_536
 
 _XID = re.compile(r"\bXID(?:[ _]?ERROR)?[ :_#]{0,3}(?P<code>\d{1,4})(?!\d)", re.IGNORECASE | re.ASCII)
 _CODE = re.compile(r"(?:S?XID[_ ]?)?(?P<code>\d{1,5})(?:\.[A-Za-z]\S{0,80})?", re.IGNORECASE | re.ASCII)
+_SXID = re.compile(r"S[Xx][Ii][Dd]|(?<![a-z])sxid")
 _LINK_DOWN = "link_down"
 # NVLink 5 errors: what they mean lies in registers that the detector read and that its report leaves out. Its word for
 # the worst is not ours: a GPU that a reset heals is not lost.
@@ -36,6 +33,18 @@ _DEFAULT_ACTION: Mapping[Severity, Action] = {
     "warning": "watch",
     "error": "run_diagnostics",
     "fatal": "drain_node",
+}
+# What NVSentinel recommends, also where a Kubernetes event carries its report.
+NVSENTINEL_ACTIONS: Mapping[str, Action] = {
+    "NONE": "none",
+    "COMPONENT_RESET": "reset_gpu",
+    "CONTACT_SUPPORT": "contact_support",
+    "RUN_FIELDDIAG": "run_diagnostics",
+    "RUN_DCGMEUD": "run_diagnostics",
+    "RESTART_VM": "reboot_node",
+    "RESTART_BM": "reboot_node",
+    "REPLACE_VM": "drain_node",
+    "RESTART_APP": "restart_app",
 }
 
 
@@ -210,17 +219,24 @@ def _healthy(base: Event, meaning: DetectorFault | None) -> Event:
     return replace(base, severity="info", action="none", attributes=attributes)
 
 
-class ReportedStates:
-    """What was last told of each device or node, so that the same is not told twice. Holds MAX_STATES."""
+def family_of(check: str) -> str | None:
+    """Whether a check's codes are Xids or SXids. (`SysLogsXIDError` is an Xid's.)"""
+    return "sxid" if _SXID.search(check) else "xid" if "XID" in check.upper() else None
 
-    def __init__(self) -> None:
-        self._states: OrderedDict[tuple[str, ...], tuple[str, ...]] = OrderedDict()
 
-    def changed(self, key: tuple[str, ...], state: tuple[str, ...] | None) -> bool:
-        """Whether a state is news; None is the healthy one, which is news only after another."""
-        before = self._states.pop(key, None)
-        if state is not None:
-            self._states[key] = state
-            if len(self._states) > MAX_STATES:
-                self._states.popitem(last=False)
-        return before != state
+def place_of(found: Mapping[str, str], component: str | None) -> tuple[Device, dict[str, Attribute]]:
+    """Where NVSentinel's impacted entities are (types in capitals and their values), and what else they tell."""
+    gpu = found.get("GPU", "")
+    uuid = found.get("GPU_UUID") or (gpu if gpu.startswith("GPU-") else None)
+    index = whole_of(gpu)
+    pci = canonical_pci(found.get("PCI", ""))
+    switch, link = whole_of(found.get("NVSWITCH")), whole_of(found.get("NVLINK"))
+    nic, port = found.get("NIC"), whole_of(found.get("NICPORT"))
+    more = attributes(switch=switch, link=link, name=nic, gpu_index=index if switch is not None else None)
+    if "NVSWITCH" in found:
+        return Device("nvswitch", pci=pci, index=switch if pci is None else None, port=link), more
+    if nic is not None or port is not None or (component or "").upper() == "NIC":
+        return Device("hca", pci=pci, port=port), more
+    if pci or uuid or index is not None or (component or "").upper() == "GPU":
+        return Device("gpu", pci=pci, index=index, uuid=uuid), more
+    return Device(), more

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from parsers.reports.detector_report import ReportedStates
+from parsers.reports.reported_states import ReportedStates
 from parsers.text.json_fields import attributes, moment_of, record_of, records_of, text_of, whole_of
 from store.records.event import Attribute, Event, format_time
 

@@ -10,11 +10,10 @@ import re2
 
 from parsers.site_rules.rules import SitePattern
 from parsers.text.parser import Context
-from parsers.text.pci import canonical
 from parsers.text.prefix import PrefixReader
 from parsers.text.re2_pattern import compiled, options
 from parsers.text.stamp import Stamps
-from store.records.event import Attribute, Device, Event
+from store.records.event import Attribute, Device, Event, canonical_pci
 
 ANYBODY = "*"
 
@@ -48,7 +47,7 @@ class PatternMatcher:
             if found is None:  # it matched the prefix alone
                 continue
             groups = {name: value for name, value in found.groupdict().items() if value is not None}
-            pci = canonical(groups.get("pci", ""))
+            pci = canonical_pci(groups.get("pci", ""))
             attributes: dict[str, Attribute] = {"pattern": pattern.name, **groups}
             yield Event(
                 time=record.time,

@@ -9,8 +9,10 @@ There is no clock here: year, zone and boot time come from the `Context`.
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
-from parsers.text.parser import Context
+if TYPE_CHECKING:
+    from parsers.text.parser import Context
 
 _NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 MONTHS = {name: number for number, name in enumerate(_NAMES, start=1)}
@@ -27,7 +29,7 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?", re.ASCII)
 class Stamps:
     """Reads the times of one log. Holds the last one without a year, to know when a year ends."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: "Context") -> None:
         self._context = context
         self._last: datetime | None = None
 

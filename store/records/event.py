@@ -10,9 +10,11 @@ On the wire (`foreshock parse`, `POST /events`) it is one line of JSON with ever
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias, get_args
 
 import orjson
@@ -38,6 +40,10 @@ NAMING = ("name", "dimm")
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 ACTIONS: tuple[Action, ...] = get_args(Action)
+# Domain (4 or 8 digits, or none), bus, device, function (or none). Drivers before 2010 print the bus with
+# four digits and no domain: `0001:00`.
+_PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?", re.IGNORECASE | re.ASCII)
+_OLD_PCI = re.compile(r"00([0-9a-f]{2}):([0-9a-f]{2})", re.IGNORECASE | re.ASCII)
 
 
 class RecordError(ValueError):
@@ -109,6 +115,22 @@ class Event:
             if found is not None and found != "":
                 return str(found)
         return None
+
+
+# A log speaks of few devices many times.
+@lru_cache(maxsize=4096)
+def canonical_pci(text: str) -> str | None:
+    """A PCI address as lower-case dddd:bb:dd.f, or None where the text is none: PCI:0000:0F:00 is 0000:0f:00.0."""
+    bare = text.strip()
+    if bare[:4].upper() == "PCI:":
+        bare = bare[4:]
+    if old := _OLD_PCI.fullmatch(bare):
+        return f"0000:{old[1]}:{old[2]}.0".lower()
+    match = _PCI.fullmatch(bare)
+    if not match:
+        return None
+    domain = int(match[1] or "0", 16)
+    return f"{domain:04x}:{match[2]}:{match[3]}.{match[4] or 0}".lower()
 
 
 def event_id(event: Event, origin: str = "") -> str:

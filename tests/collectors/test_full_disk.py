@@ -12,7 +12,8 @@ import orjson
 import pytest
 
 from collectors.collector import CollectorTurn
-from collectors.spool.spool import Queue, Spool
+from collectors.spool.spool import Spool
+from collectors.spool.state import Queue
 from store.records.event import Event, with_id
 from store.records.telemetry import Rollup
 

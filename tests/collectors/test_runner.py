@@ -16,7 +16,7 @@ from collectors.collector import CollectorTurn, Position, SourceError, SourceSet
 from collectors.metrics import SidecarMetrics
 from collectors.registry import make_collector
 from collectors.ship.transport import Backoff
-from collectors.spool.spool import SpoolFullError
+from collectors.spool.state import SpoolFullError
 from store.records.event import Event
 
 Until = Callable[[Callable[[], Any]], Any]

@@ -18,7 +18,7 @@ from real.patience import patience
 
 from collectors.agent.sidecar import SidecarSettings, run
 from collectors.collector import SourceError
-from collectors.spool.spool import SpoolBusyError
+from collectors.spool.state import SpoolBusyError
 
 Until = Callable[[Callable[[], Any]], Any]
 

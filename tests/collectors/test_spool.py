@@ -9,7 +9,9 @@ import orjson
 import pytest
 
 from collectors.collector import CollectorTurn
-from collectors.spool.spool import Pending, Spool, SpoolBusyError, SpoolFullError
+from collectors.spool.queue import Pending
+from collectors.spool.spool import Spool
+from collectors.spool.state import SpoolBusyError, SpoolFullError
 from store.records.event import Event, with_id
 from store.records.telemetry import Rollup
 

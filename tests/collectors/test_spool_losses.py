@@ -13,8 +13,8 @@ import pytest
 from collectors.collector import CollectorTurn
 from collectors.spool.queue import encode
 from collectors.spool.segments import SegmentLog
-from collectors.spool.spool import Spool, SpoolFullError
-from collectors.spool.state import SpoolLosses
+from collectors.spool.spool import Spool
+from collectors.spool.state import SpoolFullError, SpoolLosses
 from store.records.event import Event, with_id
 from store.records.telemetry import Rollup
 

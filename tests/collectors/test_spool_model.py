@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from collectors.collector import CollectorTurn
-from collectors.spool.spool import Pending, Spool
+from collectors.spool.queue import Pending
+from collectors.spool.spool import Spool
 from store.records.event import Event, with_id
 
 TIME = datetime(2025, 3, 1, 4, tzinfo=UTC)

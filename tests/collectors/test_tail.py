@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.files.tail import FilePosition, LineSplitter, mark_of
+from collectors.files.content import FilePosition, mark_of
+from collectors.files.tail import LineSplitter
 from parsers.text.parser import MAX_LINE
 
 

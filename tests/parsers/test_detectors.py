@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 
 from parsers.reports.detector_report import (
-    MAX_STATES,
     DetectorReport,
-    ReportedStates,
     event_of,
     fault_named,
     kernel_fault,
     xid_in,
 )
+from parsers.reports.reported_states import MAX_STATES, ReportedStates
 from store.records.catalog_rows import rows
 from store.records.event import Device, Severity
 from store.records.fault_catalog import kind_meanings, sxid, xid

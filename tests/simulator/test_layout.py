@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from parsers.text.pci import canonical
 from simulator.site import (
     GPUS,
     PCI,
@@ -21,6 +20,7 @@ from simulator.site import (
     spine_guid,
     spine_lid,
 )
+from store.records.event import canonical_pci
 
 
 @pytest.mark.parametrize(("nodes", "first", "last"), [(8, "gpu-001", "gpu-008"), (1200, "gpu-0001", "gpu-1200")])
@@ -59,7 +59,7 @@ def test_pci_addresses_are_canonical_but_for_the_function() -> None:
     """The driver prints none; our parsers add it."""
     assert len(set(PCI)) == GPUS
     assert all(f"{address}.0" == address.lower() + ".0" for address in PCI)
-    assert all(canonical(address) == f"{address}.0" for address in PCI)
+    assert all(canonical_pci(address) == f"{address}.0" for address in PCI)
 
 
 def test_a_few_nodes_join_later() -> None:

@@ -12,8 +12,7 @@ its character device (hl3, accel3) or its PCI address.
 import re
 
 from parsers.kernel_messages.family import MessageFamily
-from parsers.text.pci import canonical
-from store.records.event import Attribute, Device, Event
+from store.records.event import Attribute, Device, Event, canonical_pci
 from store.records.fault_catalog import with_ascend_code, with_kind_meaning
 
 # AMD's GPU driver: memory and link errors (RAS), retired pages, resets, hung rings, page faults, heat, GPUs gone.
@@ -129,7 +128,7 @@ def decode_amdgpu(message: str) -> Event | None:
                 node=None,
                 source="kernel",
                 kind=kind,
-                device=Device(type="gpu", pci=canonical(pci) if pci else None),
+                device=Device(type="gpu", pci=canonical_pci(pci) if pci else None),
                 message=message[start:].strip(),
                 attributes=attributes,
             ),
@@ -278,7 +277,7 @@ def decode_habanalabs(message: str) -> Event | None:
                 kind=kind,
                 device=Device(
                     type="hpu",
-                    pci=canonical(head["pci"]) if head["pci"] else None,
+                    pci=canonical_pci(head["pci"]) if head["pci"] else None,
                     index=int(head["index"]) if head["index"] else None,
                 ),
                 message=message[head.end() :].strip(),

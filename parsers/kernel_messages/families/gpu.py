@@ -13,8 +13,7 @@ A loss told over three lines names its GPU in the first: `gpu_names.py` remember
 import re
 
 from parsers.kernel_messages.family import MessageFamily
-from parsers.text.pci import canonical
-from store.records.event import Attribute, Device, Event
+from store.records.event import Attribute, Device, Event, canonical_pci
 from store.records.fault_catalog import with_kind_meaning
 
 _PCI = r"(?P<pci>(?:PCI:)?(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
@@ -72,7 +71,9 @@ def _event(kind: str, message: str, found: dict[str, str | None]) -> Event:
             source="kernel",
             kind=kind,
             code=_NUMBER_OF_LOST if kind == "gpu_lost" else None,
-            device=Device(type="hca" if kind.startswith("peermem") else "gpu", pci=pci and canonical(pci), uuid=uuid),
+            device=Device(
+                type="hca" if kind.startswith("peermem") else "gpu", pci=pci and canonical_pci(pci), uuid=uuid
+            ),
             message="GPU has fallen off the bus." if kind == "gpu_lost" else message.removeprefix("NVRM: ").strip(),
             attributes=attributes,
         )

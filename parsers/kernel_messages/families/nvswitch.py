@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from parsers.kernel_messages.family import MessageFamily
-from parsers.text.pci import canonical
-from store.records.event import Action, Attribute, Device, Event, Severity
+from store.records.event import Action, Attribute, Device, Event, Severity, canonical_pci
 from store.records.fault_catalog import Fault, sxid, with_kind_meaning
 
 # An NVSwitch driver's SXid message: which fault, on which switch, at which link.
@@ -55,7 +54,7 @@ def decode_sxid(message: str) -> Event | None:
     if not match:
         return None
     rest, where = (match["rest"] or "").strip(), match["where"].replace(" ", "")
-    pci = canonical(where)
+    pci = canonical_pci(where)
     if pci is None and not where.startswith("PCI:"):
         return None
     code, attributes = int(match["code"]), {"switch": int(match["switch"])} if match["switch"] else {}
@@ -225,7 +224,7 @@ def _nvswitch(message: str, match: re.Match[str]) -> Event:
         severity=severity,
         cause=fault.cause if fault else "unknown",
         action=action,
-        device=Device("nvswitch", pci=canonical(match["pci"] or ""), port=int(port) if port else None),
+        device=Device("nvswitch", pci=canonical_pci(match["pci"] or ""), port=int(port) if port else None),
         message=message.strip(),
         attributes=attributes,
     )

@@ -13,8 +13,7 @@ Forms: drivers/pci/pcie/aer.c, dpc.c, drivers/pci/pci.c, drivers/pci/hotplug/pci
 from dataclasses import replace
 
 from parsers.kernel_messages.family import PCI_DEVICE, MessageFamily, MessageForm, decoder, signs
-from parsers.text.pci import canonical
-from store.records.event import Attribute, Event
+from store.records.event import Attribute, Event, canonical_pci
 
 _SEVERITY = r"(?P<severity>(?:Uncorrect(?:ed|able) \((?:Non-)?Fatal\)|Correct(?:ed|able)))"
 # How the record calls what the kernel calls a severity; releases from 6.12 on say "correctable".
@@ -175,9 +174,9 @@ def _source(head: Event) -> str | None:
     """The address of the device that sent an error: printed whole, or as the 16 bits of a requester id."""
     source, reporter = str(head.attributes["source"]), head.device.pci
     if ":" in source or reporter is None or len(source) > 4:
-        return canonical(source)
+        return canonical_pci(source)
     number = int(source, 16)
-    return canonical(f"{reporter[:4]}:{number >> 8:02x}:{number >> 3 & 31:02x}.{number & 7}")
+    return canonical_pci(f"{reporter[:4]}:{number >> 8:02x}:{number >> 3 & 31:02x}.{number & 7}")
 
 
 PCIE = MessageFamily("pcie", signs(PCIE_FORMS), decoder(PCIE_FORMS), merge, heads=frozenset({"pcie_aer", "pcie_dpc"}))

@@ -16,8 +16,7 @@ from dataclasses import replace
 
 from parsers.kernel_messages.family import MessageFamily
 from parsers.kernel_messages.nvlink import nvlink_detail
-from parsers.text.pci import canonical
-from store.records.event import Action, Attribute, Device, Event
+from store.records.event import Action, Attribute, Device, Event, canonical_pci
 from store.records.fault_catalog import xid
 
 # What the text of an Xid says beside its code: places in the GPU, addresses, channels, links, calls that timed out.
@@ -162,7 +161,7 @@ def decode_xid(message: str) -> Event | None:
     code, rest = int(match["code"]), match["rest"] or ""
     attributes: dict[str, Attribute] = {}
     where = _where(match["where"], attributes)
-    pci = canonical(where)
+    pci = canonical_pci(where)
     if code == 0 or not (pci or where[:4].upper() == "PCI:"):
         return None
     text = _process(rest, attributes)

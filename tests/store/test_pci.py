@@ -2,7 +2,7 @@
 
 import pytest
 
-from parsers.text.pci import canonical
+from store.records.event import canonical_pci
 
 
 @pytest.mark.parametrize(
@@ -22,10 +22,10 @@ from parsers.text.pci import canonical
 )
 def test_every_way_to_print_an_address_is_one(text: str, address: str) -> None:
     """Lower case, four digits of domain, a function."""
-    assert canonical(text) == address
+    assert canonical_pci(text) == address
 
 
 @pytest.mark.parametrize("text", ["", "PCI:...", "invalid", "0f", "0000:0f:00.9", "0000:gg:00.0", "0000:0f:00.0.1"])
 def test_what_is_no_address_gives_none(text: str) -> None:
     """Nothing is made up."""
-    assert canonical(text) is None
+    assert canonical_pci(text) is None
