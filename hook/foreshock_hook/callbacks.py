@@ -7,6 +7,8 @@ Both tell of steps, evaluations, saves and the end. The Hugging Face Trainer say
 when it has. Lightning tells when a save begins, not when it ends: its save lasts to the next batch or evaluation.
 """
 
+from __future__ import annotations  # trainers run on older Pythons than Foreshock
+
 import importlib
 from contextlib import AbstractContextManager, suppress
 from typing import Any

@@ -236,7 +236,7 @@ class TrainingHook:
         if now_s < self._retry_s:
             self.lost += 1
             return
-        stamp = datetime.fromtimestamp(now - (now_s - moment_s), timezone.utc)  # noqa: UP017 - any Python 3 will do
+        stamp = datetime.fromtimestamp(now - (now_s - moment_s), timezone.utc)
         lost = {"lost": self.lost} if self.lost else {}
         record = {
             "foreshock_hook": 1,

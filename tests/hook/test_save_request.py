@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real.patience import patience
-
 from foreshock_hook.save_request import SaveRequests
+from real.patience import patience
 
 PATIENCE_S = patience(60.0)
 

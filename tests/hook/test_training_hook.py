@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from real.patience import patience
-
-from cli.commands.ingest import ingest_archive
 from foreshock_hook import hook as module
 from foreshock_hook.callbacks import lightning_callback, transformers_callback
 from foreshock_hook.hook import TrainingHook, rank_of_process
+from real.patience import patience
+
+from cli.commands.ingest import ingest_archive
 from goodput.reading.ledgers import read_ledgers
 
-ROOT = Path(__file__).parents[2]
+HOOK = Path(__file__).parents[2] / "hook"
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def test_it_needs_nothing_but_python(tmp_path: Path) -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
     }
     assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import foreshock_hook.hook, foreshock_hook.callbacks"
+    code = f"import sys; sys.path.insert(0, {str(HOOK)!r}); import foreshock_hook.hook, foreshock_hook.callbacks"
     done = subprocess.run(
         [sys.executable, "-I", "-c", f"{code}; print(*sys.modules)"], capture_output=True, text=True, check=True
     )
@@ -155,7 +155,7 @@ def test_a_child_made_by_fork_is_silent(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     code = f"""
 import os, sys
-sys.path.insert(0, {str(ROOT)!r})
+sys.path.insert(0, {str(HOOK)!r})
 from foreshock_hook.hook import TrainingHook
 hook = TrainingHook("r", {str(path)!r}, rank=0, write_s=1000.0)
 hook.step(1); hook.step(2)
@@ -251,7 +251,7 @@ def test_a_program_that_is_killed_in_a_save_is_accounted_to_the_millisecond(tmp_
     found: list[list[tuple[str, float]]] = []
     for start, ends, begins_s in (("first", -9, 1_740_801_600), ("second", 0, 1_740_801_660)):
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM.format(root=str(ROOT)), str(log), start, str(begins_s)],
+            [sys.executable, "-c", PROGRAM.format(root=str(HOOK)), str(log), start, str(begins_s)],
             capture_output=True,
             text=True,
             timeout=patience(120),
