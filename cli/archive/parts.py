@@ -12,7 +12,8 @@ from collectors.files.archive import ArchivePart, PartRecords, read_part
 from parsers.site_rules.rules import NO_RULES, SiteRules
 from parsers.text.parser import Context
 from store.records.event import RecordError
-from store.telemetry.archive_table import TelemetryFile, first_moment, read_telemetry
+from store.telemetry.archive_table import first_moment, read_telemetry
+from store.telemetry.rollups import TelemetryFile
 
 # Results that wait for the writer: enough to keep the workers busy, few enough to hold in memory.
 _AHEAD = 8

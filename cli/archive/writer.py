@@ -14,10 +14,9 @@ from store.database.partitions import ensure_days
 from store.events.append import IngestedFile, append_events, append_links, append_nodes, note_ingested
 from store.records.event import Event
 from store.tables import schema
-from store.telemetry.archive_table import TelemetryFile
 from store.telemetry.gpu_history import GpuHistory
 from store.telemetry.hours import insert_rollups
-from store.telemetry.rollups import RollupTable, moment_of
+from store.telemetry.rollups import RollupTable, TelemetryFile, moment_of
 
 _DAY_US = 86_400_000_000
 

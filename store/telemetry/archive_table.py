@@ -4,11 +4,11 @@
     2025-03-01 04:00:00+00:00 gpu-017  3    61.0                  4
 
 `summarise` gives the file's roll-ups, the rises of its counters and the gaps of its GPUs, with what
-`store.telemetry.gpu_history` needs to join it to the file before. Columns of numbers that are no DCGM field of ours
-become
-what is told of single devices (`store.telemetry.rollups`); text, booleans and times are passed over.
+`store.telemetry.gpu_history` needs to join it to the file before. Other columns of numbers become measures of single
+devices (`store.telemetry.rollups`); text, booleans and times are left out.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,25 +24,35 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from store.records.event import RecordError
-from store.records.telemetry import COUNTER_EVENTS, COUNTERS, GAUGES, ROLLUP_S
-from store.telemetry.measures import other_columns
-from store.telemetry.rollups import DeviceTable, GpuGaps, RollupTable, devices_of, find_gaps, roll_up
+from store.records.telemetry import COUNTERS, GAUGES
+from store.telemetry.measures import measure_of
+from store.telemetry.rollups import (
+    COUNTER_FIELDS,
+    COUNTER_NAMES,
+    GPU_SLOTS,
+    CounterEdges,
+    CounterRises,
+    TelemetryFile,
+    devices_of,
+    find_gaps,
+    roll_up,
+)
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
-HOUR_US = ROLLUP_S * 1_000_000
 # A day of 10,000 GPUs at a sample each 30 s; above it, a file must be split, so that memory stays bounded.
 MAX_ROWS = 30_000_000
-# The most GPUs of one node that a table can name; a key is node * GPU_SLOTS + gpu.
-GPU_SLOTS = 1024
-COUNTER_FIELDS = {name: field for field, name in COUNTERS.items() if name in COUNTER_EVENTS}
-COUNTER_NAMES = tuple(COUNTER_FIELDS)
-
 # DCGM writes a blank (not found, not supported, not permitted) as a huge number. Source: DCGM's dcgm_structs.
 _BLANKS = [float(first + i) for first in (2_147_483_632, 140_737_488_355_328) for i in range(4)]
 _BLANK_GAUGE = 2_147_483_632.0
 _BLANK_INT64 = 2.0**63 - 1024
+
+_OWN = {field: name for field, (name, _) in GAUGES.items()} | dict(COUNTERS)
+_KEYS = ("time", "node", "gpu")
+# What pandas writes of an index that has no name: a number of the row.
+_INDEX = re.compile(r"__index_level_\d+__")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,41 +69,6 @@ class GpuSamples:
     # Each other measure's column by its name, read when it is called: together they may be too large.
     measures: Mapping[str, Callable[[], Floats]] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()  # a sentence of each column of numbers that is not among them
-
-
-@dataclass(frozen=True, slots=True)
-class CounterRises:
-    """Increases of counters: which counter (index into COUNTER_NAMES), which GPU, when, by how much."""
-
-    counter: Ints
-    key: Ints
-    time_us: Ints
-    count: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class CounterEdges:
-    """Of each GPU of a file and each counter: the first value with its time, and the last. Shape (keys, counters)."""
-
-    first: Floats
-    first_us: Ints
-    last: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class TelemetryFile:
-    """What a file says, small enough to hand from a worker to the writer. Keys are node * GPU_SLOTS + gpu, sorted."""
-
-    nodes: tuple[str, ...]
-    rows: int
-    skipped: int
-    rollups: RollupTable
-    keys: Ints
-    rises: CounterRises
-    edges: CounterEdges
-    gaps: GpuGaps
-    devices: DeviceTable | None = None
-    left_out: tuple[str, ...] = ()  # a sentence each: columns that had to be left out
 
 
 def read_telemetry(path: Path) -> TelemetryFile:
@@ -177,6 +152,36 @@ def _samples(file: pq.ParquetFile, table: pa.Table) -> GpuSamples:
         measures={name: partial(_measure, file, column, valid) for name, column in measures.items()},
         left_out=left_out,
     )
+
+
+def other_columns(columns: pa.Schema) -> tuple[dict[str, tuple[str, float]], tuple[str, ...]]:
+    """Of each measure its column and the factor to its unit, and a sentence of each column of numbers left out."""
+    counts = Counter(columns.names)
+    taken = {name: own for own, name in _OWN.items() if own in counts}
+    measures: dict[str, tuple[str, float]] = {}
+    left_out = []
+    for column in dict.fromkeys(columns.names):
+        if column in _KEYS or column in _OWN or _INDEX.fullmatch(column):
+            continue
+        if counts[column] == 1 and not _is_number(columns.field(column).type):
+            continue
+        named = measure_of(column)
+        if named is None:
+            continue
+        name, factor = named
+        if counts[column] > 1:
+            left_out.append(f"column {column!r}: there are {counts[column]} of that name")
+        elif not name or _CONTROL.search(name):
+            left_out.append(f"column {column!r}: give it a name that can be printed")
+        elif name in taken:
+            left_out.append(f"column {column!r}: {taken[name]!r} has the same name, {name!r}")
+        else:
+            taken[name], measures[name] = column, (column, factor)
+    return measures, tuple(left_out)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return any(is_one(kind) for is_one in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))
 
 
 def _valid(table: pa.Table) -> pa.ChunkedArray | None:

@@ -16,8 +16,15 @@ import numpy as np
 
 from store.records.event import Action, Cause, Device, Event, Severity, event_id
 from store.records.telemetry import COUNTER_EVENTS, rise_in_words
-from store.telemetry.archive_table import COUNTER_NAMES, GPU_SLOTS, HOUR_US, CounterRises, TelemetryFile
-from store.telemetry.rollups import DeviceHistory, moment_of
+from store.telemetry.rollups import (
+    COUNTER_NAMES,
+    GPU_SLOTS,
+    HOUR_US,
+    CounterRises,
+    DeviceHistory,
+    TelemetryFile,
+    moment_of,
+)
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -1,28 +1,21 @@
-"""Which columns of an archive's telemetry are measures beyond the store's own columns, and what they are called there.
+"""What each exporter calls a metric, and what Foreshock calls it: the table `catalogs/telemetry.csv`.
 
-smart_5                          -> smart_5, as it is
-DCGM_FI_DEV_ECC_SBE_AGG_TOTAL    -> ecc_sbe_lifetime, as a sidecar calls it (`catalogs/telemetry.csv`)
-DCGM_FI_DEV_GPU_TEMP             -> none of these: the store has columns, or events, of it
+    find_metric("npu", "npu_chip_info_hccs_statistic_info_crc_err_cnt_3").named({})     # link_crc_l3
+    measure_of("DCGM_FI_DEV_ECC_SBE_AGG_TOTAL")     # ("ecc_sbe_lifetime", 1.0), as a sidecar calls it
+    measure_of("smart_5")                           # ("smart_5", 1.0): a column that no table knows keeps its name
+
+The values of every accelerator have the same names: gpu_temp_c, power_w, gpu_util_ratio, ecc_sbe, ecc_dbe ...
+A counter of one link keeps its link in its name (`link_crc_l3`): the name shows which link fails. A sum of links would
+fall when one link is gone from the page, and so look like a driver that was loaded again.
 """
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-import pyarrow as pa
-
 from store.records.catalog_rows import rows
-from store.records.telemetry import COUNTERS, GAUGES, MAX_DEVICE_NAME
-
-# What each exporter calls a metric, and what Foreshock calls it: the table `catalogs/telemetry.csv`.
-#
-#     find("npu", "npu_chip_info_hccs_statistic_info_crc_err_cnt_3").named({}) -> "link_crc_l3"
-#
-# Every accelerator's values bear the same words: gpu_temp_c, power_w, gpu_util_ratio, ecc_sbe, ecc_dbe, pcie_replay ...
-# A counter of one link keeps its link in its name (`link_crc_l3`): it tells which link fails, and a sum of links would
-# fall, and so look like a driver that was loaded again, when one link is gone from the page.
+from store.records.telemetry import MAX_DEVICE_NAME
 
 # What may stand in a name: anything else in a label is somebody's free text.
 _WORD = re.compile(r"[A-Za-z0-9_]{1,32}", re.ASCII)
@@ -88,39 +81,6 @@ def _table(exporter: str) -> tuple[dict[str, Metric], list[tuple[re.Pattern[str]
     return exact, patterns
 
 
-_OWN = {field: name for field, (name, _) in GAUGES.items()} | dict(COUNTERS)
-_KEYS = ("time", "node", "gpu")
-# What pandas writes of an index that has no name: a number of the row.
-_INDEX = re.compile(r"__index_level_\d+__")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
-
-def other_columns(schema: pa.Schema) -> tuple[dict[str, tuple[str, float]], tuple[str, ...]]:
-    """Of each measure its column and the factor to its unit, and a sentence of each column of numbers left out."""
-    counts = Counter(schema.names)
-    taken = {name: field for field, name in _OWN.items() if field in counts}
-    measures: dict[str, tuple[str, float]] = {}
-    left_out = []
-    for field in dict.fromkeys(schema.names):
-        if field in _KEYS or field in _OWN or _INDEX.fullmatch(field):
-            continue
-        if counts[field] == 1 and not _is_number(schema.field(field).type):
-            continue
-        named = measure_of(field)
-        if named is None:
-            continue
-        name, factor = named
-        if counts[field] > 1:
-            left_out.append(f"column {field!r}: there are {counts[field]} of that name")
-        elif not name or _CONTROL.search(name):
-            left_out.append(f"column {field!r}: give it a name that can be printed")
-        elif name in taken:
-            left_out.append(f"column {field!r}: {taken[name]!r} has the same name, {name!r}")
-        else:
-            taken[name], measures[name] = field, (field, factor)
-    return measures, tuple(left_out)
-
-
 def measure_of(field: str) -> tuple[str, float] | None:
     """A column's name in the store and the factor to its unit; None for one that the catalogue leaves out."""
     known = find_metric("dcgm", field)
@@ -129,7 +89,3 @@ def measure_of(field: str) -> tuple[str, float] | None:
     if not known.template:
         return None
     return known.named({}) or field[:MAX_DEVICE_NAME], known.factor
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return any(is_one(kind) for is_one in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import orjson
 
-from store.records.telemetry import MAX_DEVICES, MAX_MEASURES, ROLLUP_S
+from store.records.telemetry import COUNTER_EVENTS, COUNTERS, MAX_DEVICES, MAX_MEASURES, ROLLUP_S
 
 # The arithmetic of roll-ups and of vanished GPUs, over sorted columns.
 #
@@ -26,6 +26,10 @@ Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 HOUR_US = ROLLUP_S * 1_000_000
+# The most GPUs of one node that a table can name; a key is node * GPU_SLOTS + gpu.
+GPU_SLOTS = 1024
+COUNTER_FIELDS = {name: field for field, name in COUNTERS.items() if name in COUNTER_EVENTS}
+COUNTER_NAMES = tuple(COUNTER_FIELDS)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -218,6 +222,41 @@ class _MeasureSums:
     mean: Floats
     last: Floats
     changes: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class CounterRises:
+    """Increases of counters: which counter (index into COUNTER_NAMES), which GPU, when, by how much."""
+
+    counter: Ints
+    key: Ints
+    time_us: Ints
+    count: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class CounterEdges:
+    """Of each GPU of a file and each counter: the first value with its time, and the last. Shape (keys, counters)."""
+
+    first: Floats
+    first_us: Ints
+    last: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryFile:
+    """What a file says, small enough to hand from a worker to the writer. Keys are node * GPU_SLOTS + gpu, sorted."""
+
+    nodes: tuple[str, ...]
+    rows: int
+    skipped: int
+    rollups: RollupTable
+    keys: Ints
+    rises: CounterRises
+    edges: CounterEdges
+    gaps: GpuGaps
+    devices: DeviceTable | None = None
+    left_out: tuple[str, ...] = ()  # a sentence each: columns that had to be left out
 
 
 def devices_of(key: Ints, time_us: Ints, slots: int, columns: Mapping[str, Callable[[], Floats]]) -> DeviceTable | None:

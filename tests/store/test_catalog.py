@@ -1,6 +1,7 @@
 """The fault catalogues: every row reads, and says what the field knows of the codes that matter."""
 
 import re
+from importlib import resources
 
 import pytest
 
@@ -24,8 +25,8 @@ def test_every_code_stands_once_with_known_words(table: str) -> None:
 @pytest.mark.parametrize("table", ["xid", "sxid", "nvlink5", "outage_reasons"])
 def test_every_table_names_its_source(table: str) -> None:
     """In its first lines, so that a figure can be checked."""
-    path = __import__("pathlib").Path(fault_catalog.__file__).parent / "catalogs" / f"{table}.csv"
-    comment = "".join(line for line in path.read_text().splitlines() if line.startswith("#"))
+    text = resources.files("store").joinpath(f"catalogs/{table}.csv").read_text(encoding="utf-8")
+    comment = "".join(line for line in text.splitlines() if line.startswith("#"))
     assert "ource" in comment
 
 

@@ -8,7 +8,6 @@ import pytest
 import sqlalchemy as sa
 from real.patience import patience
 
-from store.database import partitions as brief
 from store.database import partitions as module
 from store.database.connections import open_database, writing
 from store.database.partitions import DIVIDED, ensure_days, name_of, partitions
@@ -133,7 +132,7 @@ def test_many_writers_of_a_new_day_make_it_once(postgres_engine: sa.Engine, othe
         thread.join()
     assert failures == []
     for engine in others:
-        module._KNOWN.pop(engine.dialect, None)
+        module._KNOWN_DAYS.pop(engine.dialect, None)
     ensure_days(others[0], [NOW + i * DAY for i in range(3)], ("events",), NOW)
     assert places(postgres_engine) == {name_of("events", TODAY + i * DAY): 120 for i in range(3)}
 
@@ -142,8 +141,8 @@ def test_a_long_reader_keeps_a_new_day_waiting_and_no_writer(
     postgres_engine: sa.Engine, others: list[sa.Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows go to the table of others until the reader is done; then they move."""
-    monkeypatch.setattr(brief, "LOCK_TIMEOUT_MS", 50)
-    monkeypatch.setattr(brief, "PAUSE_S", 0.01)
+    monkeypatch.setattr(module, "LOCK_TIMEOUT_MS", 50)
+    monkeypatch.setattr(module, "PAUSE_S", 0.01)
     ensure_days(postgres_engine, [NOW], ("events",), NOW)
     write(postgres_engine, NOW)
     with others[0].begin() as reader:
@@ -162,7 +161,7 @@ def test_a_long_reader_of_other_days_keeps_no_new_day_waiting(
     postgres_engine: sa.Engine, others: list[sa.Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole table is never locked, which every reader and writer would wait for."""
-    monkeypatch.setattr(brief, "PAUSE_S", 0.01)
+    monkeypatch.setattr(module, "PAUSE_S", 0.01)
     ensure_days(postgres_engine, [NOW], ("events",), NOW)
     with others[0].begin() as reader:
         events = schema.events

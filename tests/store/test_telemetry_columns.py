@@ -4,7 +4,8 @@ import pyarrow as pa
 import pytest
 
 from store.records.telemetry import COUNTERS, GAUGES, MAX_DEVICE_NAME
-from store.telemetry.measures import measure_of, other_columns
+from store.telemetry.archive_table import other_columns
+from store.telemetry.measures import measure_of
 
 
 def schema(*fields: tuple[str, pa.DataType]) -> pa.Schema:

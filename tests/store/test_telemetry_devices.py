@@ -19,10 +19,10 @@ from store.records.event import RecordError
 from store.records.telemetry import MAX_DEVICES, MAX_MEASURES, Rollup
 from store.tables import schema
 from store.telemetry import rollups
-from store.telemetry.archive_table import TelemetryFile, read_telemetry
+from store.telemetry.archive_table import read_telemetry
 from store.telemetry.gpu_history import GpuHistory
 from store.telemetry.hours import insert_rollups, merge_rollups
-from store.telemetry.rollups import rounded
+from store.telemetry.rollups import TelemetryFile, rounded
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 

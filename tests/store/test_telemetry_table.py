@@ -18,7 +18,6 @@ from store.records.event import RecordError
 from store.tables import schema
 from store.telemetry.archive_table import (
     GpuSamples,
-    TelemetryFile,
     first_moment,
     read_samples,
     read_telemetry,
@@ -26,6 +25,7 @@ from store.telemetry.archive_table import (
 )
 from store.telemetry.gpu_history import GpuHistory
 from store.telemetry.hours import insert_rollups
+from store.telemetry.rollups import TelemetryFile
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 SBE = "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"
