@@ -74,10 +74,9 @@ def test_the_versions_of_foreshock_and_its_hook_are_the_same() -> None:
 
 @pytest.mark.parametrize("module", [f"foreshock_hook.{path.stem}".removesuffix(".__init__") for path in FILES])
 def test_a_program_s_own_packages_are_not_touched(python: Path, program: Path, module: str) -> None:
-    """Each module is imported from the wheel, in a folder with `api/`, `store/`, `collectors/`; standard library alone."""
-    code = (
-        f"import sys; before = set(sys.modules); import {module} as it; print(it.__file__, *set(sys.modules) - before)"
-    )
+    """Each module, imported from the wheel in a folder with rooms' names, loads the standard library alone."""
+    loads = "print(it.__file__, *set(sys.modules) - before)"
+    code = f"import sys; before = set(sys.modules); import {module} as it; {loads}"
     file, *loaded = run(python, "-c", code, cwd=program).split()
     assert "site-packages" in file
     foreign = {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names
