@@ -59,61 +59,6 @@ def with_lock_timeout(engine: sa.Engine, work: Callable[[sa.Connection], None], 
     raise BusyError(f"a lock was not to be had in {tries} tries of {LOCK_TIMEOUT_MS} ms: a long transaction holds it")
 
 
-# An index made beside a running server on PostgreSQL: it may be cut off at any point and be run again.
-
-TRIES = 600
-
-
-def build_index(engine: sa.Engine, name: str, table: str, what: str) -> None:
-    """Make one index on PostgreSQL: of a divided table the whole's first, then each part's, which joins it.
-
-    Args:
-        what: method, columns and condition, as they follow the table's name.
-
-    Raises:
-        BusyError: a lock was not to be had in TRIES tries.
-    """
-    with engine.connect() as plain:
-        connection = plain.execution_options(isolation_level="AUTOCOMMIT")
-        parts = connection.scalars(
-            sa.text(
-                "SELECT relid::regclass::text FROM pg_partition_tree(to_regclass(:table)) WHERE isleaf AND level > 0"
-            ),
-            {"table": table},
-        ).all()
-        if not parts:
-            _build_part(connection, name, table, what)
-            return
-        with_lock_timeout(
-            engine, partial(_run, statement=f"CREATE INDEX IF NOT EXISTS {name} ON ONLY {table} {what}"), TRIES
-        )
-        for part in parts:
-            if not connection.scalar(sa.text(_HAS), {"part": part, "whole": name}):
-                own = f"{part}_{name.removeprefix(f'ix_{table}_')}"
-                _build_part(connection, own, part, what)
-                with_lock_timeout(engine, partial(_run, statement=f"ALTER INDEX {name} ATTACH PARTITION {own}"), TRIES)
-
-
-# A part that was made meanwhile has its index already.
-_HAS = """SELECT EXISTS (SELECT FROM pg_inherits JOIN pg_index ON indexrelid = inhrelid
-          WHERE inhparent = to_regclass(:whole) AND indrelid = to_regclass(:part))"""
-
-
-def _build_part(connection: sa.Connection, name: str, table: str, what: str) -> None:
-    """An index made while the table is written; one that was cut off is made anew."""
-    valid = connection.scalar(
-        sa.text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"), {"name": name}
-    )
-    if valid is False:
-        connection.execute(sa.text(f"DROP INDEX CONCURRENTLY {name}"))
-    if not valid:
-        connection.execute(sa.text(f"CREATE INDEX CONCURRENTLY {name} ON {table} {what}"))
-
-
-def _run(connection: sa.Connection, statement: str) -> None:
-    connection.execute(sa.text(statement))
-
-
 DIVIDED = ("events", "telemetry", "scores")
 # A host whose clock says 1971 shall not make a table a day from there on.
 KEEP_BACK = timedelta(days=1500)
@@ -124,24 +69,28 @@ MAX_NEW = 150
 LOCK = 7_301_004
 _FORGET_S = 60.0
 _MAX_KNOWN = 20_000
-_BOUNDS = re.compile(r"FOR VALUES FROM \((MINVALUE|'[^']+')\) TO \((MAXVALUE|'[^']+')\)")
+_BOUNDS = re.compile(r"FOR VALUES FROM \('([^']+)'\) TO \('([^']+)'\)")
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A part of a divided table: rows of since <= time < until (None: open); the default one has `is_other`."""
+    """A part of a divided table: rows of since <= time < until. `X_other`, of all other days, has neither."""
 
     table: str
     name: str
     since: datetime | None
     until: datetime | None
-    is_other: bool = False
+
+    @property
+    def is_other(self) -> bool:
+        """Whether it takes the rows of all days that have no table."""
+        return self.until is None
 
     def covers(self, day: date) -> bool:
         """Whether the whole day's rows go here."""
         begin, end = _span(day)
-        return not self.is_other and (self.since or begin) <= begin and end <= (self.until or end)
+        return self.since is not None and self.until is not None and self.since <= begin and end <= self.until
 
 
 class _KnownDays:
@@ -217,9 +166,8 @@ def partitions(connection: sa.Connection, table: str) -> list[Partition]:
 def _partition(table: str, name: str, bound: str) -> Partition:
     match = _BOUNDS.fullmatch(bound)
     if match is None:
-        return Partition(table, name, None, None, is_other=True)
-    ends = [None if text.endswith("VALUE") else datetime.fromisoformat(text.strip("'")) for text in match.groups()]
-    since, until = ends
+        return Partition(table, name, None, None)
+    since, until = map(datetime.fromisoformat, match.groups())
     return Partition(table, name, since, until)
 
 

@@ -99,7 +99,7 @@ class _Pruning:
         if not parts:
             return self._delete(table)  # a table that is not divided by days
         for part in parts:
-            if not part.is_other and part.until is not None and part.until <= self.before:
+            if part.until is not None and part.until <= self.before:
                 gone += self._detach(part)
             elif part.since is None or part.since < self.before:
                 gone += self._delete(self._named(part.name))
@@ -136,7 +136,7 @@ class _Pruning:
         )
         with self.engine.begin() as connection:
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
-            pattern = {"pattern": f"^{self.name}_(p[0-9]{{8}}|before)$"}
+            pattern = {"pattern": f"^{self.name}_p[0-9]{{8}}$"}
             for name in connection.scalars(query, pattern).all():
                 found = self._named(name)
                 gone += connection.scalar(sa.select(sa.func.count()).select_from(found)) or 0

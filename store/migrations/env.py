@@ -9,7 +9,7 @@ context.configure(
     connection=connection,
     target_metadata=metadata,
     render_as_batch=True,
-    # A migration of a large PostgreSQL database works in many short transactions; SQLite's is all or nothing.
+    # On PostgreSQL each revision commits by itself, so that locks are short; SQLite takes all of them or none.
     transaction_per_migration=connection.dialect.name == "postgresql",
 )
 with context.begin_transaction():

@@ -3,16 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from real.postgres import Postgres
 
-from store.database import connections
-from store.database.connections import migrate, open_database, writing
+from store.database.connections import open_database, writing
 from store.events.append import append_outages
 from store.hints.control_group import ControlGroup, control_key, read_control_key
 from store.hints.hint_log import audit_page
@@ -214,35 +210,3 @@ def test_the_control_group_is_a_share_of_the_nodes_drawn_anew_each_period() -> N
     assert ControlGroup.of(group.key, 0.0, 28.0) is None
     assert ControlGroup.of(group.key, 3.0, 0.0) is None
     assert drawn <= {name for name in names if replace(group, share=0.05).holds(name, NOW)}
-
-
-@pytest.mark.integration
-@pytest.mark.xdist_group("postgresql")
-def test_of_the_models_of_before_the_newest_of_each_horizon_serves(postgres_server: Postgres, tmp_path: Path) -> None:
-    """After the migration, on either kind of database."""
-    for url in (f"sqlite:///{tmp_path / 'old.db'}", postgres_server.new_database()):
-        engine = open_database(url)
-        _to(engine, "0005")
-        rows = [("a", 24, 3), ("b", 24, 1), ("w", 168, 2)]
-        insert = (
-            "INSERT INTO models (id, created, trained_until, horizon_h, features, metrics, blob, sha256)"
-            " VALUES (:id, :at, :at, :horizon_h, '[]', '{}', :blob, '')"
-        )
-        statement = sa.text(insert).bindparams(sa.bindparam("at", type_=schema.UtcTime()))
-        with writing(engine).begin() as connection:
-            for ident, horizon_h, days in rows:
-                moment = NOW - days * 24 * HOUR
-                connection.execute(statement, {"id": ident, "at": moment, "horizon_h": horizon_h, "blob": b""})
-        migrate(engine)
-        with engine.connect() as connection:
-            assert roles(connection) == {"a": "retired", "b": "champion", "w": "champion"}
-            assert {row["kind"] for row in list_models(connection)} == {"gbt"}
-        engine.dispose()
-
-
-def _to(engine: sa.Engine, target: str) -> None:
-    """The schema of a release before."""
-    config = connections._config()
-    with writing(engine).begin() if engine.dialect.name == "sqlite" else engine.connect() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, target)

@@ -208,7 +208,7 @@ def test_a_read_between_moments_looks_at_their_days_alone(postgres_engine: sa.En
     ("day", "is_there"), [(date(2025, 3, 1), True), (date(2025, 3, 2), True), (date(2025, 3, 3), False)]
 )
 def test_a_partition_of_many_days_covers_each_of_them(day: date, is_there: bool) -> None:
-    """As the one does that holds all from before days were kept apart."""
-    part = module._partition("events", "x", "FOR VALUES FROM (MINVALUE) TO ('2025-03-03 01:00:00+01')")
+    """An operator may attach a table of more days than one; its bounds are printed in any zone."""
+    part = module._partition("events", "x", "FOR VALUES FROM ('2025-03-01 01:00:00+01') TO ('2025-03-03 00:00:00+00')")
     assert part.covers(day) is is_there
     assert not module._partition("events", "x", "DEFAULT").covers(day)
