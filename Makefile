@@ -34,8 +34,7 @@ screenshot: bootstrap packages
 	PYTHONPATH=tests $(RUN) python tests/real/screenshot.py docs/cluster.png
 
 formats: bootstrap
-	PYTHONPATH=tests $(RUN) python tests/formats_page.py > docs/formats.md.new
-	mv docs/formats.md.new docs/formats.md
+	PYTHONPATH=tests $(RUN) python tests/formats_page.py
 
 contract: bootstrap
 	PYTHONPATH=tests $(RUN) python tests/contract.py

@@ -15,12 +15,14 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import unquote
 
-from parsers.site_rules.rules import RulesSource
 from store.records.event import Event
 from store.records.telemetry import Rollup
+
+if TYPE_CHECKING:
+    from parsers.site_rules.rules import RulesSource
 
 # A wait that another thread ends at once: so a quiet source sleeps for seconds and still stops promptly.
 
@@ -82,7 +84,7 @@ class SourceSettings:
     scrape_interval_s: float = 15.0
     rollup_interval_s: float = 300.0
     rotation_grace_s: float = 5.0
-    rules: RulesSource | None = None
+    rules: "RulesSource | None" = None
     interval_s: float | None = None
     timeout_s: float | None = None
     format: str | None = None

@@ -1,4 +1,4 @@
-"""docs/formats.md, made of the registry, the fixtures and the table of kinds: `make formats` writes it."""
+"""docs/formats.md, and the testimony of each format in store/catalogs/sources.csv: `make formats` writes both."""
 
 import json
 from collections import defaultdict
@@ -9,7 +9,12 @@ from parsers.text.parser import Context, Format, parse
 from store.records.catalog_rows import rows
 from store.records.event import to_wire
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+ROOT = Path(__file__).parents[1]
+FIXTURES = ROOT / "fixtures"
+PAGE = ROOT / "docs" / "formats.md"
+SOURCES = ROOT / "store" / "catalogs" / "sources.csv"
+# Sources that no format decodes.
+_NO_FORMAT = {"sidecar": "self"}
 _HEAD = """# Formats and kinds
 
 Made by `make formats` of the registry, the fixtures and `store/catalogs/kinds.csv`; a test holds it to them.
@@ -22,6 +27,14 @@ def page() -> str:
     """The whole page."""
     sections = [_section(entry) for _name, entry in sorted(PARSERS.items())]
     return "".join((_HEAD, _overview(), *sections, _kinds()))
+
+
+def sources() -> str:
+    """The table of sources: every format's testimony as it is registered, and the sources that are no format."""
+    head = "# The testimony of each source of events (`store/records/event_sources.py` explains the words).\n"
+    head += "# Made by `make formats` of the registry of formats: change `testimony` in `parsers/formats/`, not here.\n"
+    found = {name: str(entry.testimony) for name, entry in PARSERS.items()} | _NO_FORMAT
+    return head + "source,testimony\n" + "".join(f"{name},{found[name]}\n" for name in sorted(found))
 
 
 def kinds_of(name: str) -> list[str]:
@@ -70,4 +83,5 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    print(page(), end="")  # noqa: T201  # written to the page by make
+    SOURCES.write_text(sources(), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")

@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from formats_page import FIXTURES, kinds_of, page
+from formats_page import FIXTURES, PAGE, SOURCES, kinds_of, page, sources
 
 from parsers.registry import PARSERS
 from store.records.catalog_rows import rows
+from store.records.event_sources import CHECKPOINTS, RUN_LOGS
 from store.records.fault_catalog import kind_meanings
 
 ROOT = Path(__file__).parents[1]
@@ -16,8 +17,31 @@ BY_CODE = {"fabricmanager_nvswitch", "quoted_xid", "sxid", "sxid_detail", "xid"}
 
 
 def test_the_page_of_formats_is_up_to_date() -> None:
-    """Run `make formats` after a change of a format."""
-    assert (ROOT / "docs" / "formats.md").read_text(encoding="utf-8") == page()
+    """It shows every format, its sample and its kinds."""
+    assert PAGE.read_text(encoding="utf-8") == page(), "the formats have changed: run `make formats`"
+
+
+def test_the_table_of_sources_is_what_the_formats_register() -> None:
+    """Otherwise the store would take a new format for an observer of the machine."""
+    wrong = "a format's testimony is not in store/catalogs/sources.csv: run `make formats`"
+    assert SOURCES.read_text(encoding="utf-8") == sources(), wrong
+
+
+def test_every_source_of_iterations_has_its_place_in_the_order_of_exactness() -> None:
+    """The ledger reads the most exact source of a run; one without a place would come last by chance."""
+    found = {name for name, entry in PARSERS.items() if entry.testimony == "iterations"}
+    missing = found ^ set(RUN_LOGS)
+    assert not missing, f"place {sorted(missing)} in RUN_LOGS of store/records/event_sources.py, the most exact first"
+    assert {name for name, entry in PARSERS.items() if entry.testimony == "saves"} == {CHECKPOINTS}
+
+
+@pytest.mark.parametrize("name", sorted(PARSERS))
+def test_the_events_of_a_format_bear_its_name_as_their_source(name: str) -> None:
+    """Its testimony is found by that name; other formats' lines in its fixtures bear theirs."""
+    lines = [line for path in (FIXTURES / name).glob("*.jsonl") for line in path.read_text().splitlines()]
+    found = {json.loads(line)["source"] for line in lines}
+    assert name in found or not lines
+    assert found <= set(PARSERS)
 
 
 @pytest.mark.parametrize("name", sorted(PARSERS))
@@ -40,14 +64,14 @@ def test_every_kind_in_the_table_is_given_by_a_fixture_or_a_collector_or_named_b
     given = {kind for name in PARSERS for kind in kinds_of(name)}
     named = {row["kind"] for table in ("detectors", "ufm") for row in rows(table)}
     counted = {row["kind"] for row in rows("counters")}
-    collectors = "".join(path.read_text() for path in (FIXTURES.parent / "collectors").glob("*.py"))
+    collectors = "".join(path.read_text() for path in (FIXTURES.parent / "collectors").rglob("*.py"))
     told = {kind for kind, _variant in kind_meanings() if f'"{kind}"' in collectors}
     assert {kind for kind, _variant in kind_meanings()} - given - named - counted - told == set()
 
 
 def test_fixtures_are_of_registered_formats() -> None:
-    """No folder is left over; bodies as log shippers post them hold lines of any format, those of webhooks none."""
-    assert {path.name for path in FIXTURES.iterdir() if path.is_dir()} - {"shippers", "webhooks"} == set(PARSERS)
+    """Every folder with an expectation beside a log is one format's."""
+    assert {path.parent.name for path in FIXTURES.glob("*/*.jsonl")} == set(PARSERS)
 
 
 def test_every_event_of_a_fixture_is_whole() -> None:

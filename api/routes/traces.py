@@ -6,23 +6,24 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, Field
 
 from api.answers.paging import Name
 from api.answers.reply import reply
 from api.edge.auth import Ingester
 from api.edge.body import Body
+from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.intake.logs import fits
 from api.intake.records import Rejected, take_events
 from api.server.state import Server
-from parsers.formats.otel import FORMAT, OtelParser
+from parsers.registry import PARSERS
 from parsers.text.parser import Context, guarded
 from store.records.event import Event
+from wire.events import SpansResultJson
 
 router = APIRouter(tags=["events"])
 
-_EXAMPLE = json.loads(FORMAT.sample)
+_EXAMPLE = json.loads(PARSERS["otel"].sample)
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -32,17 +33,11 @@ _BODY: dict[str, Any] = {
 }
 
 
-class SpansTaken(BaseModel):
-    """OTLP's answer: empty, or how many spans were refused and why."""
-
-    partialSuccess: dict[str, str] = Field(examples=[{}])  # noqa: N815 - the protocol's spelling
-
-
 @router.post(
     "/traces",
     operation_id="post_traces",
     summary="Take spans of training programs",
-    response_model=SpansTaken,
+    responses=answer(SpansResultJson),
     openapi_extra=_BODY,
 )
 def post_traces(
@@ -65,7 +60,7 @@ def post_traces(
 
 def _decoded(body: bytes, run: str | None, rejects: list[Rejected]) -> Iterator[Event]:
     """The events of a request; a line may be of any length here."""
-    parser = OtelParser(Context(run=run))
+    parser = PARSERS["otel"].make(Context(run=run))
     text = body.decode("utf-8", errors="replace")
     for step in (partial(parser.feed, text, 1), parser.flush):
         found = guarded(step, 1, lambda line, error: rejects.append(Rejected(line, str(error))))

@@ -15,7 +15,7 @@ from typing import Any
 
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake, split_options
 from collectors.decoder import number
-from parsers.formats.nvrx import NvrxParser
+from parsers.registry import PARSERS
 from parsers.text.parser import Context, ParseError, parse
 from store.records.event import Event
 
@@ -108,7 +108,7 @@ class CycleFilesCollector:
 
     def _read(self, name: str) -> tuple[list[Event], list[ParseError]]:
         broken: list[ParseError] = []
-        parser = NvrxParser(Context(run=self._run))
+        parser = PARSERS["nvrx"].make(Context(run=self._run))
         try:
             with (self._folder / name).open("rb") as file:
                 text = file.read(_MAX_BYTES).decode("utf-8", "replace")

@@ -171,6 +171,7 @@ FORMAT = Format(
     '"annotations": {"summary": "Xid 79 on gpu-017 GPU 3"}, "startsAt": "2025-03-01T04:05:06Z", '
     '"endsAt": "0001-01-01T00:00:00Z", "fingerprint": "37036cd9ece3543d"}]}',
     make=AlertmanagerParser,
+    testimony="alerts",
     recognises=re.compile(
         r'"(?:groupKey|groupLabels|truncatedAlerts|generatorURL)" ?:|"fingerprint" ?: ?"[0-9a-f]{16}"', re.ASCII
     ),

@@ -81,6 +81,7 @@ FORMAT = Format(
     sample='gpu_junction_temperature{gpu_id="0",gpu_uuid="72ff740f-0000-1000-804c-3b58bf67050e",hostname="mi300-4",'
     'serial_number="692251001124"} 61',
     make=partial(PageParser, EXPORTER),
+    testimony="machine",
     recognises=re.compile(
         r"^(?:# (?:HELP|TYPE) )?(?:amd_gpu_|amd_pcie_|gpu_(?:nodes_total|(?:junction|edge|memory|hbm)_temperature|"
         r"(?:average_)?package_power|power_usage|gfx_activity|umc_activity|ecc_(?:un)?correct_|ecc_deferred_|"

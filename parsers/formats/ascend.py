@@ -319,6 +319,7 @@ FORMAT = Format(
     sample="[ERROR] RUNTIME(10972,python):2023-06-08-04:41:08.266.505 [device_error_proc.cc:652]10972 "
     "ProcessSdmaErrorInfo:The error from device(0), serial number is 1. there is a sdma error, sdma channel is 0",
     make=AscendParser,
+    testimony="machine",
     recognises=re.compile(
         r"^\[[A-Z]{4,8}\] ?[A-Z][A-Z0-9_]{1,31}\(-?\d{1,10},[^()]{0,64}\): ?\d{4}-\d{2}-\d{2}-\d{2}:"
         r"|^\[[A-Z]{4,8}\] {1,16}\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2}\.\d{1,6} {1,8}\d{1,10} {1,16}[\w./-]{1,160}\.go:"

@@ -54,6 +54,7 @@ FORMAT = Format(
     sample='mlu_chip_temperature{driver="v5.10.22",mlu="3",model="MLU370-X8",node="mlu-7",sn="102112300123",'
     'uuid="6ad01c1e-0000-0000-0000-000000000003"} 61',
     make=partial(PageParser, EXPORTER),
+    testimony="machine",
     recognises=re.compile(r"^(?:# (?:HELP|TYPE) )?mlu_[a-z]", re.ASCII),
     shape="page",
 )

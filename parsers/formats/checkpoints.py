@@ -287,6 +287,7 @@ FORMAT = Format(
     description=r"Listing of a checkpoint directory: find DIR -printf '%T@ %s %y %p\n'",
     sample="1740801907.1230000000 1073741824 f /ckpt/run-7/iter_0001000/mp_rank_00/model_optim_rng.pt",
     make=CheckpointsParser,
+    testimony="saves",
     recognises=re.compile(r"^\d{10}\.\d{6,10} \d{1,16} [fd] \S"),
     shape="log",
 )

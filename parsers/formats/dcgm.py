@@ -82,6 +82,7 @@ FORMAT = Format(
     sample='DCGM_FI_DEV_GPU_TEMP{gpu="3",UUID="GPU-455d8f70-2051-db6c-0430-ffc457bff834",Hostname="gpu-017"} '
     "61 1740801906000",
     make=partial(PageParser, EXPORTER),
+    testimony="machine",
     recognises=re.compile(r"^(?:# (?:HELP|TYPE) )?DCGM_(?:FI|EXP)_", re.ASCII),
     shape="page",
 )

@@ -246,6 +246,7 @@ FORMAT = Format(
     description="Training events of DLRover",
     sample='[2025-03-01T04:05:06.789000] [1a2b3c4d] [Trainer] [#save] [END] {"global_step": 1200, "success": true}',
     make=DlroverParser,
+    testimony="iterations",
     recognises=re.compile(
         r'"event_type" ?: ?"(?:BEGIN|END|INSTANT)"|^\[\d{4}-[\dT:.+-]+\] \[[^\]]*\] \[[^\]]*\] '
         r"\[[^\]]*\] \[(?:BEGIN|END|INSTANT)\] \{"

@@ -46,6 +46,7 @@ FORMAT = Format(
     sample="[Jul 23 2024 07:53:55] [ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus "
     "id 00000000:86:00.0 physical id 3 port 33",
     make=FabricManagerParser,
+    testimony="machine",
     recognises=re.compile(
         r"^\[[A-Z][a-z]{2} \d{1,2} \d{4} \d{2}:\d{2}:\d{2}\] \[(?:CRITICAL|ERROR|WARNING|INFO|DEBUG)\] "
     ),

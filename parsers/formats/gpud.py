@@ -176,6 +176,7 @@ FORMAT = Format(
     '"time": "2025-03-01T04:05:06Z", "name": "error_xid", "type": "Fatal", "message": "XID 79 (GPU has fallen off the '
     'bus) detected on GPU PCI:0000:0f:00 UUID:GPU-8c1b4a5e-9f0d-4c2e-b3a7-1d6e5f4c3b2a"}]}]',
     make=GpudParser,
+    testimony="detector",
     recognises=re.compile(
         rf'"component" ?: ?"(?:{_COMPONENT})"|"(?:repair_actions|suggested_actions)" ?:'
         r'|"health" ?: ?"(?:Healthy|Unhealthy|Degraded|Initializing)"'

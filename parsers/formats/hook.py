@@ -106,6 +106,7 @@ FORMAT = Format(
     sample='{"foreshock_hook": 1, "time": "2025-03-01T04:05:06.789012Z", "run": "run-7", "what": "step", '
     '"iteration": 100, "iterations": 10, "elapsed_ms": 317.1, "data_ms": 12.5, "rank": 0, "node": "gpu-017"}',
     make=HookParser,
+    testimony="iterations",
     recognises=re.compile(r'"foreshock_hook" ?: ?1\b'),
     signs=FormatSigns((SIGN,)),
 )

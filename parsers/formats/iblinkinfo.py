@@ -148,5 +148,6 @@ FORMAT = Format(
     sample='0xb83fd20300200171 "                 gpu024 mlx5_0"     20    1[  ] ==( 1X        53.125 Gbps Active/  '
     'LinkUp)==>  0xb83fd20300100080     21    8[  ] "MF0;leaf03:MQM8700/U1" (Could be 4X )',
     make=IblinkinfoParser,
+    testimony="machine",
     recognises=re.compile(r"^(?!\s{0,16}Link info)[^=]{0,200}\d\[[ \d]{0,4}\] {1,2}==\([^=]{1,160}==>", re.ASCII),
 )

@@ -163,6 +163,7 @@ FORMAT = Format(
     sample="CA     4  1 0xb83fd20300200101 4x HDR - SW    21  1 0xb83fd20300100080 "
     "( 'gpu017 mlx5_0' - 'MF0;leaf03:MQM8700/U1' )",
     make=IbnetdiscoverParser,
+    testimony="machine",
     recognises=re.compile(
         r'^(?:Switch|Ca|Rt)\s\d{1,3} "[SHR]-[0-9a-f]{16}"|^\[\d{1,3}\](?:\([0-9a-f]{1,16}\))?(?:\[ext \d{1,3}\])?\s'
         r'"[SHR]-[0-9a-f]{16}"\[|^(?:SW|CA|RT) {1,6}\d{1,5} {1,4}\d{1,3} 0x[0-9a-f]{16} \d{1,2}x ',

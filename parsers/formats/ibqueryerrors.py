@@ -78,6 +78,7 @@ FORMAT = Format(
     description="Error counters of a fabric's ports (infiniband-diags)",
     sample="   GUID 0xb83fd20300200131 port 1: [PortRcvErrors == 77]",
     make=IbqueryerrorsParser,
+    testimony="machine",
     recognises=re.compile(
         r'^Errors for (?:0x[0-9a-f]{1,16} )?"|^\s{0,8}GUID 0x[0-9a-f]{1,16} port (?:\d{1,3}|ALL): ?\[\w+ == \d'
         r"|^\s{0,16}Link info: {1,8}\d{1,5} {1,8}\d{1,3}\[[ \d]{0,4}\] {1,2}==\(",

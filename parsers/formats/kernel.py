@@ -204,6 +204,7 @@ FORMAT = Format(
     sample="2025-03-01T04:05:06.789000+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, name=python, "
     "GPU has fallen off the bus.",
     make=KernelParser,
+    testimony="machine",
     recognises=re.compile(
         r"NVRM: |^Xid \(PCI:"
         r"|\bnv-fabricmanager(?:\[\d{1,10}\])?: "

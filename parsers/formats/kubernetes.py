@@ -377,6 +377,7 @@ FORMAT = Format(
     'NodeNotReady", "source": {"component": "node-controller"}, "firstTimestamp": "2025-03-01T04:01:06Z", '
     '"lastTimestamp": "2025-03-01T04:05:06Z", "count": 3, "type": "Normal"}',
     make=KubernetesParser,
+    testimony="detector",
     recognises=re.compile(
         r'"kind" ?: ?"(?:Event|Node|Pod|Job|JobSet|[A-Z][A-Za-z]{1,20}Job|Workload)(?:List)?"'
         r'|"(?:involvedObject|regarding)" ?: ?\{'

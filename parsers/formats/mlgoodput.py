@@ -207,6 +207,7 @@ FORMAT = Format(
     sample='{"insertId": "1a", "jsonPayload": {"job_name": "llm-70b", "job_start_time": 1740801906.789}, '
     '"severity": "INFO", "timestamp": "2025-03-01T04:05:06.800Z", "logName": "projects/p/logs/goodput_llm-70b"}',
     make=MlGoodputParser,
+    testimony="iterations",
     recognises=re.compile(
         r'"(?:job_(?:start|end)|step_start|tpu_init_(?:start|end)|training_prep_(?:start|end)|data_loading_(?:start|end)'
         r'|custom_badput_event_(?:start|end))_time" ?:|"checkpoint(?:er|_manager)(?:_blocking)?_duration_secs" ?:'

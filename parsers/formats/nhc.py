@@ -159,6 +159,7 @@ FORMAT = Format(
     description="Node health checks: LBNL NHC's log, azurehpc-health-checks",
     sample="ERROR:  nhc:  Health check failed:  check_hw_ib:  No IB port is ACTIVE (LinkUp 100 Gb/sec).",
     make=NhcParser,
+    testimony="detector",
     recognises=re.compile(
         r"(?:ERROR|SUCCESS): {1,2}[\w.-]{1,64}: {1,2}Health check (?:failed|passed): "
         r"|^(?:\[\d{9,10}\] - )?Health check failed: {2}"

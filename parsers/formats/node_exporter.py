@@ -87,6 +87,7 @@ FORMAT = Format(
     description="Metrics page of node_exporter: InfiniBand, EDAC, NVMe, sensors, throttling",
     sample='node_infiniband_link_downed_total{device="mlx5_0",port="1"} 3',
     make=partial(PageParser, EXPORTER),
+    testimony="machine",
     recognises=re.compile(
         r"^(?:# (?:HELP|TYPE) )?node_(?:infiniband|edac|nvme|hwmon|thermal|cpu|disk|memory|exporter|scrape|boot)_",
         re.ASCII,

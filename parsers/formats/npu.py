@@ -67,6 +67,7 @@ FORMAT = Format(
     sample='npu_chip_info_temperature{id="3",model_name="910A-Ascend-V1",pcie_bus_info="0000:3E:00.0",'
     'vdie_id="185011D4-21502C18-0464ED94-14CC040A-6E102003"} 46 1723621884682',
     make=partial(PageParser, EXPORTER),
+    testimony="machine",
     recognises=re.compile(r"^(?:# (?:HELP|TYPE) )?(?:npu_chip_|machine_npu_nums|npu_exporter_)", re.ASCII),
     shape="page",
 )

@@ -78,6 +78,7 @@ FORMAT = Format(
     '"2025-03-01T04:05:06.789012Z", "cycle_end_time": "", "cycle_log_file": "/logs/train_cycle1.log", '
     '"active_nodes": "gpu-[001-016]", "standby_nodes": "gpu-017", "generation": 0, "active_ranks": "0-127"}',
     make=NvrxParser,
+    testimony="starts",
     recognises=re.compile(r'"cycle_?(?:[Ss]tart_?[Tt]ime|[Ee]nd_?[Tt]ime|[Nn]umber|[Ll]og_?[Ff]ile)" ?:'),
     shape="document",
 )

@@ -115,6 +115,7 @@ FORMAT = Format(
     '"recommendedAction": "RESTART_BM", "errorCode": ["79"], "entitiesImpacted": [{"entityType": "PCI", '
     '"entityValue": "0000:0f:00.0"}], "generatedTimestamp": "2025-03-01T04:05:06Z", "nodeName": "gpu-017"}',
     make=NvsentinelParser,
+    testimony="detector",
     recognises=re.compile(r'"(?:check[Nn]ame|entities[Ii]mpacted|component[Cc]lass)" ?:'),
     shape="document",
 )

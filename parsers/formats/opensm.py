@@ -267,5 +267,6 @@ FORMAT = Format(
     sample="Nov 20 22:18:11 928774 [8EAC6C0] 0x02 -> drop_mgr_remove_port: Removed port with GUID:0xb83fd20300200061 "
     "LID range [17, 17] of node:gpu007 mlx5_0",
     make=OpensmParser,
+    testimony="machine",
     recognises=re.compile(rf"^{HEADER.pattern}|^.{{0,300}}?\b(?:OpenSM|opensmd?|nvlsm)\[\d{{1,10}}\]: ", re.ASCII),
 )

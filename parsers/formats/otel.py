@@ -259,6 +259,7 @@ FORMAT = Format(
     '"startTimeUnixNano": "1740801906789000000", "endTimeUnixNano": "1740801907106000000", '
     '"attributes": [{"key": "iteration", "value": {"intValue": "100"}}]}]}]}]}',
     make=OtelParser,
+    testimony="iterations",
     recognises=re.compile(r'"(?:resourceSpans|scopeSpans|startTimeUnixNano)" ?:'),
     shape="document",
 )

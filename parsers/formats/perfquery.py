@@ -59,6 +59,7 @@ FORMAT = Format(
     description="Error counters of one InfiniBand port (infiniband-diags)",
     sample="SymbolErrorCounter:..............5000",
     make=PerfqueryParser,
+    testimony="machine",
     recognises=re.compile(
         r"^# (?:Port|\w{1,32})(?: extended)? counters: (?:Lid \d|DR path )"
         r"|^(?:PortSelect|CounterSelect2?|SymbolError(?:Counter|s)|Link(?:ErrorRecoveryCounter|Recovers|Downed(?:Counter)?)"

@@ -106,6 +106,7 @@ FORMAT = Format(
     description="Slurm's jobs: sacct -P",
     sample="JobID|JobName|State|Submit|Start|End|NNodes|NodeList|ExitCode",
     make=SacctParser,
+    testimony="scheduler",
     recognises=re.compile(
         r"(?:^|\|#?)JobID\|.*(?:State|Start|End|JobName|NodeList)|(?:State|JobName)\|#?.*\|#?JobID(?:\||$)"
     ),

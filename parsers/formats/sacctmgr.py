@@ -96,6 +96,7 @@ FORMAT = Format(
     description="Slurm's nodes out of service: sacctmgr show event -P",
     sample="NodeName|TimeStart|TimeEnd|State|Reason|User",
     make=SacctmgrParser,
+    testimony="scheduler",
     recognises=re.compile(r"(?:^|\|)NodeName\|(?:.*\|)?(?:Time)?Start\|"),
     shape="table",
 )

@@ -154,6 +154,7 @@ FORMAT = Format(
     sample="NodeName=gpu002 Arch=x86_64 CoresPerSocket=1 CPUAlloc=0 CPUEfctv=64 CPUTot=64 CPULoad=0.02 Gres=gpu:h100:8 "
     "State=DOWN+NOT_RESPONDING ThreadsPerCore=1 Partitions=train Reason=Not responding [slurm@2026-11-20T22:23:10]",
     make=ScontrolParser,
+    testimony="scheduler",
     recognises=re.compile(
         r"^NodeName=\S{1,255} (?:Arch=\S{1,40} )?CoresPerSocket=\d{1,6}(?: {1,2}CPUAlloc=| {0,2}$)"
         r"|^\s{0,20}\"(?:reason_set_by_user|next_state_after_reboot|slurmd_start_time)\": "

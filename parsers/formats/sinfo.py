@@ -145,6 +145,7 @@ FORMAT = Format(
     description="Slurm's nodes and their states: sinfo, in any layout",
     sample="NODELIST STATE REASON TIMESTAMP USER",
     make=SinfoParser,
+    testimony="scheduler",
     recognises=re.compile(
         r"^(?=[A-Z][A-Z0-9_:/() |#]{0,900}$)(?!.*JOBID)(?=.*(?:NODELIST|HOSTNAMES)(?:[\s|]|$))"
         r"(?=(?:.*[\s|#])?(?:STATE|REASON)(?:[\s|]|$))"

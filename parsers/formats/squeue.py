@@ -197,6 +197,7 @@ FORMAT = Format(
     sample="JobId=4711 JobName=llm-70b JobState=RUNNING SubmitTime=2025-03-01T00:00:00 StartTime=2025-03-01T00:02:00 "
     "EndTime=2025-03-08T00:02:00 NumNodes=64 NodeList=gpu-[001-064] ExitCode=0:0",
     make=SqueueParser,
+    testimony="scheduler",
     recognises=re.compile(
         r"^\s{0,8}JobId=\d+ |(?:^|\|)JOBID\|.*(?:STATE|NODELIST|START_TIME)|(?:STATE|NAME)\|.*\|JOBID(?:\||$)"
         r'|"job_state" ?:|"pending_reason" ?:'

@@ -250,5 +250,6 @@ FORMAT = Format(
     sample="May 23 09:17:30.561319 leaf01 NOTICE swss#orchagent: :- updatePortOperStatus: Port Ethernet8 oper state "
     "set from up to down",
     make=SwitchParser,
+    testimony="machine",
     recognises=re.compile("|".join(system.recognises for system in SYSTEMS), re.ASCII),
 )

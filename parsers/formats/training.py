@@ -324,6 +324,7 @@ FORMAT = Format(
     sample=" [2025-03-01 04:05:06] iteration       10/    1000 | elapsed time per iteration (ms): 3171.3 | "
     "lm loss: 7.645013E+00 | number of skipped iterations:   0 | number of nan iterations:   0 |",
     make=TrainingParser,
+    testimony="iterations",
     recognises=re.compile(
         r"iteration[ =]\s*\d+/\s*\d+ \||elapsed time per iteration \(m?s\)|\] datetime: \d{4}-"
         r"|\bglobal_batch_size \.\.\."

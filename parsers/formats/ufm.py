@@ -252,5 +252,6 @@ FORMAT = Format(
     "went down: (Switch:leaf-a17:1/17/1)9c05910300a0b0c0:33 - (Switch:spine-b04:1/4/2)fc6a1c0300d0e0f0:8, "
     "cable S/N: MT2400FT00001",
     make=UfmParser,
+    testimony="machine",
     recognises=re.compile(rf"^{_BEGIN.pattern}", re.ASCII),
 )

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Literal, Protocol, TypeAlias
 
 from store.records.event import Event
+from store.records.event_sources import Testimony
 
 # What tells a line of interest from all the others, so that a log can be searched as a block of bytes.
 #
@@ -144,6 +145,7 @@ class Format:
         description: what it is, in half a line.
         sample: one real line of it (of a table its header).
         make: the parser.
+        testimony: what its events are worth as evidence of a fault; `store/records/event_sources.py` has the words.
         recognises: searched in a line; a match is a line that no other format has. Lines of a log that could be
             anyone's need none.
         shape: `log`, lines among which others may stand; `table`, a header and its rows; `document`, JSON, one object
@@ -155,6 +157,7 @@ class Format:
     description: str
     sample: str
     make: Callable[[Context], Parser]
+    testimony: Testimony
     recognises: re.Pattern[str]
     shape: Shape = "log"
     signs: FormatSigns | None = None

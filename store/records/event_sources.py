@@ -1,29 +1,44 @@
-"""What each source of events can witness: the machine itself, work and plans, or what another already said.
+"""What the events of a source are worth as evidence: its testimony, and the sets of sources that rooms ask for.
 
-A source that is not named here sees the machine with its own eyes: the kernel log, an exporter's counters, the subnet
-manager, a switch, Fabric Manager.
+Each format registers its testimony (`Format.testimony` in `parsers/formats/`). `make formats` writes them all to
+`store/catalogs/sources.csv`, because the store knows no parser; a test holds the table to the registry.
+A source that the table does not name (a site's own program that posts events) counts as `machine`.
 """
 
-# What tells the iterations, saves and stalls of a run, the most exact first: a hook times each step, a log's lines are
-# whole seconds. The ledger reads each piece of work once (`goodput/log/sources.py`).
+from typing import Literal, TypeAlias, get_args
+
+from store.records.catalog_rows import rows
+
+# machine     observes the hardware itself: the kernel log, an exporter's counters, the subnet manager, a switch
+# detector    repeats what others observed: it reads the same kernel log, the same counters. It makes incidents, since
+#             it may be the only source at hand; where the observer reports too, the observer names the fault
+# alerts      a detector whose alerts are made of what is measured here, and of our own scores: a score that raises an
+#             alert must not be raised by it
+# scheduler   keeps books of jobs and nodes: a node that is down is the consequence of a fault or an operator's order
+# iterations  a training program's iterations, saves and stalls
+# saves       directories of checkpoints: saves, whoever wrote them
+# starts      starts of a program's processes
+# self        a sidecar about itself: that it lost something is no fault of the machine that it watches
+Testimony: TypeAlias = Literal["machine", "detector", "alerts", "scheduler", "iterations", "saves", "starts", "self"]
+TESTIMONIES: tuple[Testimony, ...] = get_args(Testimony)
+
+_TABLE = {row["source"]: row["testimony"] for row in rows("sources")}
+
+
+def _sources(*testimonies: Testimony) -> frozenset[str]:
+    return frozenset(source for source, testimony in _TABLE.items() if testimony in testimonies)
+
+
+# The sources of iterations, the most exact first: a hook times each step, a log's lines are whole seconds. The ledger
+# reads each piece of work once (`goodput/log/sources.py`).
 RUN_LOGS = ("hook", "otel", "mlgoodput", "training", "dlrover")
-# What shows the directories of checkpoints: saves, whoever wrote them.
+# The source of directories of checkpoints.
 CHECKPOINTS = "checkpoints"
-# What programs say of their work. They notice a fault minutes after the machine did, and it is theirs as often as not;
-# the ledger and the culprit's search read them by themselves.
-WORK = frozenset({*RUN_LOGS, CHECKPOINTS, "nvrx"})
-# What a scheduler keeps books of. A node that is down or drained is the consequence of a fault, or a person's wish;
-# outages have a table of their own.
-SCHEDULERS = frozenset({"sacct", "sacctmgr", "sinfo", "scontrol", "squeue"})
-# What repeats others: they read the same kernel log, the same counters. They make incidents, since they may be the
-# only ones that were asked, but the witness itself names the fault, and nothing counts twice.
-DETECTORS = frozenset({"alertmanager", "gpud", "kubernetes", "nhc", "nvsentinel"})
-
-# What a sidecar says of itself: that it lost something is no fault of the machine that it watches.
-SELF = frozenset({"sidecar"})
-
+# Programs about their work. They notice a fault minutes after the machine did, and it is theirs as often as not; the
+# ledger and the search for culprits read them by themselves.
+WORK = _sources("iterations", "saves", "starts")
+DETECTORS = _sources("detector", "alerts")
 # Sources that report no faults of the machine.
-NO_FAULT = WORK | SCHEDULERS | SELF
-# Sources that say nothing new of a node's health: a site's alerts are made of what is measured here, and of our own
-# scores too. A score that raises an alert must not be raised by it.
-NO_SIGN = NO_FAULT | {"alertmanager"}
+NO_FAULT = WORK | _sources("scheduler", "self")
+# Sources that say nothing new of a node's health.
+NO_SIGN = NO_FAULT | _sources("alerts")

@@ -10,7 +10,6 @@ import pytest
 from collectors.collector import SourceError, SourceSettings
 from collectors.registry import make_collector
 from collectors.sources import checkpoints
-from collectors.sources import checkpoints as checkpoint_scan
 from store.records.event import Event
 
 SETTINGS = SourceSettings(node="n1", interval_s=0.001)
@@ -109,8 +108,10 @@ def test_a_save_that_was_told_as_whole_is_not_read_again(tmp_path: Path, monkeyp
     put(tmp_path / "checkpoint-5/trainer_state.json")
     watcher.look()
     read: list[str] = []
-    whole = checkpoint_scan.CheckpointScan.read
-    monkeypatch.setattr(checkpoints.Scan, "read", lambda self, place: (read.append(place), whole(self, place))[1])
+    whole = checkpoints.CheckpointScan.read
+    monkeypatch.setattr(
+        checkpoints.CheckpointScan, "read", lambda self, place: (read.append(place), whole(self, place))[1]
+    )
     assert watcher.look() == []
     assert read == []
     (tmp_path / "checkpoint-5/trainer_state.json").unlink()
@@ -122,8 +123,8 @@ def test_the_cost_of_a_look_is_bounded_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The newest saves first; what was left out is counted."""
-    monkeypatch.setattr(checkpoint_scan, "MOST_FILES", 12)
-    monkeypatch.setattr(checkpoint_scan, "FILES_OF_ONE", 5)
+    monkeypatch.setattr(checkpoints, "MOST_FILES", 12)
+    monkeypatch.setattr(checkpoints, "FILES_OF_ONE", 5)
     for step in (10, 20, 30):
         for part in range(8):
             put(tmp_path / f"checkpoint-{step}/{part}.pt")
@@ -136,7 +137,7 @@ def test_the_cost_of_a_look_is_bounded_and_said(
 def test_files_may_vanish_under_the_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trainer deletes old saves while they are read."""
     put(tmp_path / "checkpoint-5/a.pt")
-    monkeypatch.setattr(checkpoint_scan.os, "lstat", lambda path: (_ for _ in ()).throw(FileNotFoundError(path)))
+    monkeypatch.setattr(checkpoints.os, "lstat", lambda path: (_ for _ in ()).throw(FileNotFoundError(path)))
     assert Watcher(f"checkpoints:{tmp_path}").look() == []
 
 

@@ -109,15 +109,7 @@ def test_alerts_speak_of_figures_that_there_are(tmp_path: Path) -> None:
         shown = generate_latest(metrics.registry).decode()
     shown += generate_latest(Metrics().registry).decode()
     # What the database knows is read at scrape.
-    told = (
-        "metrics.py",
-        "routes/metrics.py",
-        "limit_gauges.py",
-        "hindsight_gauges.py",
-        "scheduler_gauges.py",
-        "siblings.py",
-    )
-    server = "".join((ROOT / "api" / name).read_text() for name in told)
+    server = "".join(path.read_text() for path in (ROOT / "api").rglob("*.py"))
     for name in set(re.findall(r"\bforeshock_\w+", ALERTS.read_text())):
         assert f"# TYPE {name} " in shown or f'"{name}"' in server, name
 
