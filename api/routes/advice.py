@@ -12,7 +12,6 @@ from api.edge.auth import Reader
 from api.edge.problem import Problem
 from api.loops.ledgers import ledger_of
 from api.server.state import Server, State
-from goodput.advice.gains import Aims
 from goodput.advice.reading import (
     budget_advice,
     checkpoint_advice_of,
@@ -22,7 +21,7 @@ from goodput.advice.reading import (
     spares_advice,
 )
 from goodput.advice.run_history import RunHistory, from_json
-from goodput.formulas.checkpoint_interval import Predictor
+from goodput.formulas.checkpoint_interval import Aims, Predictor
 from goodput.reading.ledgers import NoRecordsError, no_such_run
 from store.nodes.inventory import newest_run
 from store.runs.ledgers import StoredLedger, read_ledger

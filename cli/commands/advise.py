@@ -1,27 +1,20 @@
 """`foreshock advise`: what to change, with the measured inputs, the formula and its source."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import sqlalchemy as sa
 
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, span
 from cli.console.store import open_store
-from goodput.advice.gains import Aims
-from goodput.advice.reading import (
-    budget_advice,
-    checkpoint_advice,
-    gains_advice,
-    mtbf_advice,
-    predictor_of,
-    read_history,
-    spares_advice,
-)
-from goodput.formulas.checkpoint_interval import Predictor
-from goodput.reading.ledgers import NoRecordsError
+from goodput.formulas.checkpoint_interval import Aims, Predictor
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 RUN_OPTION = click.option("--run", help="This training run; without it the one whose records end last.")
 _AIMS = Aims()
@@ -32,6 +25,8 @@ _SECONDS = click.FloatRange(0)
 @contextmanager
 def reading(url: str) -> Iterator[sa.Connection]:
     """A connection; what the database cannot tell is one sentence."""
+    from goodput.reading.ledgers import NoRecordsError
+
     with open_store(url).connect() as connection:
         try:
             yield connection
@@ -83,6 +78,8 @@ def advise() -> None:
 @JSON_OPTION
 def checkpoint(url: str, run: str | None, registered_model: bool, as_json: bool, **told: Any) -> None:
     """The checkpoint interval that loses least, from measured failures, save stalls and restarts."""
+    from goodput.advice.reading import checkpoint_advice, predictor_of
+
     predictor = predictor_from(told)
     if predictor is not None and registered_model:
         raise Failure("--registered-model has its own recall and precision: give it, or --recall and --precision")
@@ -144,6 +141,8 @@ def _range(told: Mapping[str, Any]) -> str:
 @JSON_OPTION
 def spares(url: str, run: str | None, confidence: float, as_json: bool) -> None:
     """How many spare nodes cover nearly every moment, from measured outages and repair times."""
+    from goodput.advice.reading import spares_advice
+
     with reading(url) as connection:
         told = spares_advice(connection, confidence, run)
     if as_json:
@@ -167,6 +166,8 @@ def spares(url: str, run: str | None, confidence: float, as_json: bool) -> None:
 @JSON_OPTION
 def budget(url: str, run: str | None, target: float, as_json: bool) -> None:
     """The minutes that one failure may cost if the run is to reach a target goodput, and what it costs now."""
+    from goodput.advice.reading import budget_advice, read_history
+
     with reading(url) as connection:
         told = budget_advice(read_history(connection, run), target)
     if as_json:
@@ -200,6 +201,8 @@ def budget(url: str, run: str | None, target: float, as_json: bool) -> None:
 @JSON_OPTION
 def gains(url: str, run: str | None, as_json: bool, **told: Any) -> None:
     """What each change would gain, ranked: detection, waiting, restart, saves, the worst nodes, prediction."""
+    from goodput.advice.reading import gains_advice, read_history
+
     aims = Aims(detection_s=told["detection_s"], restart_s=told["restart_s"], worst=told["worst"])
     predictor = predictor_from(told)
     with reading(url) as connection:
@@ -226,6 +229,8 @@ def gains(url: str, run: str | None, as_json: bool, **told: Any) -> None:
 @JSON_OPTION
 def mtbf(url: str, as_json: bool) -> None:
     """The time between failures by component, with exact intervals, and whether it falls with the nodes as 1 / N."""
+    from goodput.advice.reading import mtbf_advice
+
     with reading(url) as connection:
         told = mtbf_advice(connection)
     if as_json:

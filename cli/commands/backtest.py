@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
-from cli.commands.predict import Moment, bar
+from cli.commands.predict import Moment
 from cli.console.errors import CheckFailed, Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from cli.console.store import open_store
-from cli.processes.workers import worker_options, workers
+from cli.processes.workers import worker_options
 from predictor.dataset.folds import BacktestSettings, NoDataError
-from predictor.history.arrays import from_ms
-from predictor.model.forest import ModelError
 from store.records.event import RecordError, format_time, parse_time
 
 if TYPE_CHECKING:
@@ -82,11 +79,14 @@ def backtest(url: str, scores_file: Path | None, html_file: Path | None, as_json
 
 def _judged(url: str, chosen: dict[str, Any]) -> "Backtest":
     """The backtest, with what it is worth; every way to fail as a command fails."""
+    from cli.commands.predict import bar
+    from cli.processes.workers import workers
     from predictor.evaluate.backtest import WorthSettings, run_backtest, with_worth
     from predictor.evaluate.cost import CostSettings, PolicyError, parse_policy
     from predictor.evaluate.leakage import LeakageError
     from predictor.evaluate.truth import TruthError, read_truth
     from predictor.links.subjects import LINKS, NODES
+    from predictor.model.forest import ModelError
 
     moments_file, truth = chosen.pop("moments_file"), chosen.pop("truth_dir")
     subjects = LINKS if chosen.pop("links") else NODES
@@ -142,6 +142,10 @@ def _write(path: Path | None, how: Callable[[Path], object]) -> None:
 
 def _write_scores(found: "Backtest", path: Path) -> None:
     """One line a node at risk and moment."""
+    import numpy as np
+
+    from predictor.history.arrays import from_ms
+
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(("time", "node", "score"))

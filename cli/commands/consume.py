@@ -7,11 +7,7 @@ import signal
 from pathlib import Path
 
 import click
-from prometheus_client import start_http_server
 
-from api.server.heartbeats import HeartbeatWriter
-from api.server.state import State
-from cli.config.server import load_settings
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION
 from cli.console.store import open_store
@@ -45,6 +41,12 @@ _STOP_S = 5.0
 @click.option("--config", "file", type=click.Path(path_type=Path), help="YAML file: rules, body limit.")
 def consume(url: str, queue: str, port: int | None, file: Path | None, **given: object) -> None:
     """Store the batches that sidecars publish through NATS JetStream. Any number may run side by side."""
+    from prometheus_client import start_http_server
+
+    from api.server.heartbeats import HeartbeatWriter
+    from api.server.state import State
+    from cli.config.server import load_settings
+
     if importlib.util.find_spec("nats") is None:
         raise Failure("`foreshock consume` needs the package nats-py: install foreshock[nats]")
     settings = load_settings(file, os.environ)

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import FrameType
 
 import click
-import httpx2
 
 from cli.console.errors import Failure
 from cli.processes.children import free_port
@@ -105,6 +104,8 @@ def _check_free(place: DashboardAddress) -> None:
 
 
 def _await_health(place: DashboardAddress, child: subprocess.Popen[bytes]) -> None:
+    import httpx2
+
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         if child.poll() is not None:

@@ -1,21 +1,21 @@
 """`foreshock db migrate`, `prune`, `export`, `status`: the schema, how long things are kept, a way out, how it is."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from datetime import UTC, datetime, time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from sqlalchemy.exc import SQLAlchemyError
 
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from cli.console.store import open_store, said, shown
-from store.database.connections import DatabaseError, migrate, newest_revision, open_database, revision
-from store.database.partitions import BusyError
-from store.database.retention import MINIMUM, RetentionPeriods, count_old, prune, too_short
-from store.database.status import store_status
 from store.records.event import RecordError, format_time, parse_time
+
+if TYPE_CHECKING:
+    from store.database.retention import RetentionPeriods
 
 
 @click.group()
@@ -30,6 +30,11 @@ def migrate_command(url: str) -> None:
 
     Servers of before may go on meanwhile: docs/store.md says what they can and cannot do.
     """
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from store.database.connections import DatabaseError, migrate, newest_revision, open_database, revision
+    from store.database.partitions import BusyError
+
     try:
         engine = open_database(url)
         before = revision(engine)
@@ -47,10 +52,10 @@ def migrate_command(url: str) -> None:
 @db.command("prune")
 @DB_OPTION
 @click.option("--keep-days", type=int, help="Keep so many days of each of these alike.")
-@click.option("--events-days", type=int, help=f"Of events; at least {MINIMUM.events_days}.")
-@click.option("--telemetry-days", type=int, help=f"Of telemetry by the hour; at least {MINIMUM.telemetry_days}.")
-@click.option("--scores-days", type=int, help=f"Of scores; at least {MINIMUM.scores_days}.")
-@click.option("--deliveries-days", type=int, help=f"Of the delivery log; at least {MINIMUM.deliveries_days}.")
+@click.option("--events-days", type=int, help="Of events; too few for what looks back are refused.")
+@click.option("--telemetry-days", type=int, help="Of telemetry by the hour; too few for what looks back are refused.")
+@click.option("--scores-days", type=int, help="Of scores; too few for what looks back are refused.")
+@click.option("--deliveries-days", type=int, help="Of the delivery log; too few for what looks back are refused.")
 @click.option("--dry-run", is_flag=True, help="Only say how many rows would go.")
 @JSON_OPTION
 def prune_command(url: str, keep_days: int | None, dry_run: bool, as_json: bool, **days: int | None) -> None:
@@ -59,6 +64,10 @@ def prune_command(url: str, keep_days: int | None, dry_run: bool, as_json: bool,
     Outages, jobs, incidents, hints and their audit stay.
     What no option names is kept for ever.
     """
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from store.database.retention import count_old, prune
+
     keep = _keep(keep_days, days)
     engine = open_store(url)
     before = keep.before(datetime.now(UTC))
@@ -72,6 +81,8 @@ def prune_command(url: str, keep_days: int | None, dry_run: bool, as_json: bool,
 
 
 def _keep(keep_days: int | None, days: Mapping[str, int | None]) -> RetentionPeriods:
+    from store.database.retention import MINIMUM, RetentionPeriods, too_short
+
     keep = RetentionPeriods(**{name: keep_days if count is None else count for name, count in days.items()})
     if keep == RetentionPeriods():
         options = ", ".join(f"--{name.replace('_', '-')}" for name in days)
@@ -100,6 +111,8 @@ def export_command(
 
     Cut off, it goes on with the days that are missing when it is run again.
     """
+    from sqlalchemy.exc import SQLAlchemyError
+
     from store.database.export import EXPORTED, ExportRange, export
 
     known = {table.name for table in EXPORTED}
@@ -138,6 +151,8 @@ def _day(option: str, text: str | None) -> datetime | None:
 @JSON_OPTION
 def status_command(url: str, as_json: bool) -> None:
     """How large the database is, what it holds, and who leads."""
+    from store.database.status import store_status
+
     engine = open_store(url)
     try:
         with engine.connect() as connection:

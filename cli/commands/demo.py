@@ -1,5 +1,7 @@
 """`foreshock demo`: the whole product on this machine, embedded, with a replayed cluster."""
 
+from __future__ import annotations
+
 import os
 import signal
 import socket
@@ -12,25 +14,21 @@ from dataclasses import dataclass
 from datetime import UTC, timedelta
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
-import sqlalchemy as sa
 
-from cli.commands.ingest import ingest_archive
 from cli.console.errors import Failure
 from cli.console.store import open_store
 from cli.processes.children import Children, free_port
 from cli.replay.clock import ReplayClock, real_clock
 from cli.replay.exporter import Feeder, Stretch, choose_stretch, exporter, feeder
 from predictor.dataset.folds import NoDataError
-from predictor.live.scoring import score_nodes
-from predictor.live.training import train
-from predictor.model.forest import ModelError
-from simulator.output.archive import write_archive
-from simulator.simulation import SimulatedCluster, simulate
-from simulator.site import SimulationSettings
-from store.events.event_pages import newest_time
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from simulator.simulation import SimulatedCluster
 
 _TICK_S = 0.2
 # Hours of the replay go by in seconds: the sidecar scrapes and sends, the server scores and decides, as often.
@@ -103,6 +101,8 @@ def _stopping() -> Iterator[None]:
 
 
 def _run(settings: DemoSettings, directory: Path) -> None:
+    from store.events.event_pages import newest_time
+
     url = settings.db or f"sqlite:///{directory / 'foreshock.db'}"
     engine = open_store(url, create=True)
     try:
@@ -121,6 +121,14 @@ def _run(settings: DemoSettings, directory: Path) -> None:
 
 def _history(settings: DemoSettings, engine: sa.Engine, directory: Path) -> tuple[SimulatedCluster, Stretch]:
     """Simulate, load what lies before the replayed stretch, learn from it and score the nodes."""
+    from cli.commands.ingest import ingest_archive
+    from predictor.live.scoring import score_nodes
+    from predictor.live.training import train
+    from predictor.model.forest import ModelError
+    from simulator.output.archive import write_archive
+    from simulator.simulation import simulate
+    from simulator.site import SimulationSettings
+
     midnight = real_clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     start = midnight - timedelta(days=settings.days)
     chosen = SimulationSettings(settings.nodes, settings.days, settings.seed, start, _RATE_PER_1000_NODE_DAYS)

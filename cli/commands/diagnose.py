@@ -1,13 +1,18 @@
 """`foreshock diagnose`: which device stopped the work, with evidence."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import click
 
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from cli.console.store import open_store
-from diagnosis.culprits.culprit import Culprit, explain
-from diagnosis.culprits.stop import stop_of
 from store.records.event import RecordError, format_time, parse_time
+
+if TYPE_CHECKING:
+    from diagnosis.culprits.culprit import Culprit
 
 
 @click.command()
@@ -17,6 +22,9 @@ from store.records.event import RecordError, format_time, parse_time
 @JSON_OPTION
 def diagnose(url: str, run: str | None, at: str | None, as_json: bool) -> None:
     """Rank the devices that may have stopped a run, the likeliest first."""
+    from diagnosis.culprits.culprit import explain
+    from diagnosis.culprits.stop import stop_of
+
     try:
         moment = None if at is None else parse_time(at)
     except RecordError as error:

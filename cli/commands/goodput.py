@@ -1,29 +1,29 @@
 """`foreshock goodput`: where the hours went: run by run, by cause, for the whole cluster, or as a report to hand on."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
-import sqlalchemy as sa
 
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, span
 from cli.console.store import open_store
 from cli.replay.clock import real_clock
-from goodput.cluster.account import PeriodError, cluster_json, fresh_runs, period
-from goodput.cluster.losses import group_json, losses_of, total_json
-from goodput.cluster.report import report_html
 from goodput.formulas.shape import Shape, ShapeError, parse_shape
 from goodput.ledger import Ledger
-from goodput.reading.ledgers import no_such_run, read_ledgers
-from goodput.stored.refresh import read_all, refresh
 from goodput.timeline import from_ms
-from predictor.history.store_reader import data_span
 from store.records.event import RecordError, parse_time
-from store.runs.losses import LOSS_KEYS, Loss, LossKey, grouped
+from store.records.job import LossKey
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from store.runs.losses import Loss, LossKey
 
 # What `foreshock goodput` shows beside the runs' ledgers: losses by cause, the cluster's levels, the report.
 
@@ -55,7 +55,7 @@ class LedgerOptions:
     shapes: Mapping[str, Shape]
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> "LedgerOptions":
+    def of(cls, given: Mapping[str, Any]) -> LedgerOptions:
         """Out of what was typed.
 
         Raises:
@@ -101,6 +101,9 @@ def print_by(
     connection: sa.Connection, ledgers: Sequence[Ledger], by: LossKey, asked: LedgerOptions, as_json: bool
 ) -> None:
     """What interruptions cost by what they are put down to, the costliest first; the total is of all of them."""
+    from goodput.cluster.losses import group_json, losses_of, total_json
+    from store.runs.losses import grouped
+
     every = [loss for ledger in ledgers for loss in losses_of(connection, ledger)]
     groups = grouped(within(every, asked.since, asked.until), by)
     rows = [group_json(group, by) for group in groups[: asked.limit]]
@@ -137,6 +140,9 @@ def window_of(connection: sa.Connection, ledgers: Sequence[Ledger], asked: Ledge
     Raises:
         Failure: it is empty or too long.
     """
+    from goodput.cluster.account import PeriodError, period
+    from predictor.history.store_reader import data_span
+
     ends = [from_ms(ledger.end_ms) for ledger in ledgers if ledger.dated]
     known = data_span(connection)
     now = max([*ends, *([] if known is None else [known[1]])], default=None)
@@ -150,6 +156,8 @@ def window_of(connection: sa.Connection, ledgers: Sequence[Ledger], asked: Ledge
 
 def print_cluster(connection: sa.Connection, ledgers: Sequence[Ledger], asked: LedgerOptions, as_json: bool) -> None:
     """The cluster's GPU-hours, level by level."""
+    from goodput.cluster.account import cluster_json, fresh_runs
+
     window = window_of(connection, ledgers, asked)
     told = cluster_json(connection, window, fresh_runs(connection, ledgers, window, asked.shapes))
     if as_json:
@@ -201,6 +209,8 @@ def write_report(connection: sa.Connection, ledgers: Sequence[Ledger], path: Pat
     Raises:
         Failure: the file cannot be written.
     """
+    from goodput.cluster.report import report_html
+
     window = window_of(connection, ledgers, asked)
     text = report_html(connection, ledgers, window, asked.shapes)
     try:
@@ -215,7 +225,9 @@ RUN_OPTION = click.option("--run", help="Only this training run.")
 @click.command()
 @DB_OPTION
 @RUN_OPTION
-@click.option("--by", type=click.Choice(LOSS_KEYS), help="What interruptions cost, by what they are put down to.")
+@click.option(
+    "--by", type=click.Choice(get_args(LossKey)), help="What interruptions cost, by what they are put down to."
+)
 @click.option("--cluster", is_flag=True, help="The whole cluster's GPU-hours, from existing to productive.")
 @click.option("--html", metavar="OUT", help="Write a report of the period, with plots, to this file.")
 @click.option("--since", metavar="T", help="With --by, --cluster, --html: from this time (RFC 3339).")
@@ -231,6 +243,8 @@ RUN_OPTION = click.option("--run", help="Only this training run.")
 @JSON_OPTION
 def goodput(url: str, as_json: bool, **given: Any) -> None:
     """Split each run's wall time into buckets that sum to it exactly, and price each interruption."""
+    from goodput.reading.ledgers import no_such_run, read_ledgers
+
     asked = LedgerOptions.of(given)
     engine = open_store(url)
     if asked.until is None and not (asked.html or asked.by or asked.cluster):
@@ -254,6 +268,9 @@ def goodput(url: str, as_json: bool, **given: Any) -> None:
 
 def _stored(engine: sa.Engine, run: str | None) -> list[tuple[Mapping[str, Any], int]]:
     """The stored accounts, those that are behind made again; with how many attempts each has."""
+    from goodput.reading.ledgers import no_such_run
+    from goodput.stored.refresh import read_all, refresh
+
     told = refresh(engine, real_clock(), run)
     if told.reason is not None:
         click.echo(f"the ledgers were made, but not stored for the next time: {told.reason}", err=True)

@@ -4,35 +4,27 @@
 `cli/commands/hints.py` `deliveries` and `replay`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
-import sqlalchemy as sa
 
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, person, print_json, print_table
 from cli.console.store import open_store
-from schedulers.lifecycle.hindsight import Hindsight, HintTally, hindsight
-from schedulers.lifecycle.operator_actions import (
-    RequestRefusedError,
-    approve,
-    redeliver,
-    release_node,
-    report_node,
-    reset_breaker,
-    set_switch,
-    withdraw,
-)
-from store.database.connections import writing
-from store.hints.hint_log import read_hint, read_hints
-from store.hints.holds import SchedulerHold, holds_of
-from store.hints.outbox import attempts_of, deliveries_of, newest_attempts
-from store.hints.stops import Backlog, Trip, trips_page
 from store.records.event import format_time
 from store.records.hint import OPEN_STATES, Hint, HintState
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from schedulers.lifecycle.hindsight import Hindsight, HintTally
+    from store.hints.holds import SchedulerHold
+    from store.hints.stops import Backlog, Trip
 
 # `foreshock hints stop|resume|breaker`: what holds hints back, and your word on it.
 
@@ -49,6 +41,8 @@ T = TypeVar("T")
 @_REASON
 def stop_command(url: str, everything: bool, reason: str) -> None:
     """Ask nothing new of any scheduler, at once; what is held may still be released."""
+    from schedulers.lifecycle.operator_actions import set_switch
+
     stop = _carry_out_control(
         url, lambda connection, now: set_switch(connection, "all" if everything else "holds", reason, now, person())
     ).stop
@@ -60,6 +54,8 @@ def stop_command(url: str, everything: bool, reason: str) -> None:
 @_REASON
 def resume_command(url: str, reason: str) -> None:
     """Let go on what was stopped here or over the API."""
+    from schedulers.lifecycle.operator_actions import set_switch
+
     _carry_out_control(url, lambda connection, now: set_switch(connection, "none", reason, now, person()))
     click.echo("the switch stops nothing any more; a stop file, or `stop` in the policy, still does where there is one")
 
@@ -75,6 +71,8 @@ def breaker_group() -> None:
 @JSON_OPTION
 def list_trips(url: str, everything: bool, as_json: bool) -> None:
     """List the breaker's trips, the newest first."""
+    from store.hints.stops import trips_page
+
     engine = open_store(url)
     with engine.connect() as connection:
         found = [_control_row(trip) for trip in trips_page(connection, _MOST, in_force=not everything)]
@@ -98,11 +96,16 @@ def list_trips(url: str, everything: bool, as_json: bool) -> None:
 )
 def reset_command(seq: int, url: str, backlog: Backlog) -> None:
     """End a trip."""
+    from schedulers.lifecycle.operator_actions import reset_breaker
+
     trip = _carry_out_control(url, lambda connection, now: reset_breaker(connection, seq, backlog, now, person()))
     click.echo(f"trip {trip.seq} of {trip.kind} {trip.name} is reset; backlog: {trip.backlog}")
 
 
 def _carry_out_control(url: str, word: Callable[[sa.Connection, datetime], T]) -> T:
+    from schedulers.lifecycle.operator_actions import RequestRefusedError
+    from store.database.connections import writing
+
     engine = open_store(url)
     try:
         with writing(engine).begin() as connection:
@@ -130,6 +133,9 @@ _DELIVERY_COLUMNS = ("time", "delivery", "outcome", "status", "duration_s", "det
 @JSON_OPTION
 def deliveries_command(ident: str | None, url: str, limit: int, as_json: bool) -> None:
     """Show the attempts to deliver a hint (or the last ones of all), the oldest first, and what is still owed."""
+    from store.hints.hint_log import read_hint
+    from store.hints.outbox import attempts_of, deliveries_of, newest_attempts
+
     engine = open_store(url)
     with engine.connect() as connection:
         if ident is not None and read_hint(connection, ident) is None:
@@ -154,6 +160,9 @@ def deliveries_command(ident: str | None, url: str, limit: int, as_json: bool) -
 @DB_OPTION
 def replay_command(delivery: str, url: str) -> None:
     """Deliver once more, under the same webhook-id; the server does it within seconds."""
+    from schedulers.lifecycle.operator_actions import RequestRefusedError, redeliver
+    from store.database.connections import writing
+
     engine = open_store(url)
     try:
         with writing(engine).begin() as connection:
@@ -178,6 +187,9 @@ _TEST_COLUMNS = ("action", "basis", "judged", "right", "precision", "lead", "hel
 @click.option("--detail", default="", help="What was seen: kept with the result.")
 def validated_command(node: str, url: str, passed: bool | None, detail: str) -> None:
     """Say that a held node has passed its test, or has not."""
+    from schedulers.lifecycle.operator_actions import RequestRefusedError, report_node
+    from store.database.connections import writing
+
     if passed is None:
         raise click.UsageError("say what its test said: --passed or --failed")
     engine = open_store(url)
@@ -198,6 +210,8 @@ def validated_command(node: str, url: str, passed: bool | None, detail: str) -> 
 @JSON_OPTION
 def outcomes_command(url: str, days: float, as_json: bool) -> None:
     """Tell whether hints were right: those of shadow mode, and of nodes that nobody acted on."""
+    from schedulers.lifecycle.hindsight import hindsight
+
     now = datetime.now(UTC)
     engine = open_store(url)
     with engine.connect() as connection:
@@ -258,6 +272,9 @@ for _command in (*_MORE, replay_command):
 @JSON_OPTION
 def list_command(url: str, state: str, node: str | None, as_json: bool) -> None:
     """List hints, the oldest first."""
+    from store.hints.hint_log import read_hints
+    from store.hints.holds import holds_of
+
     states = {"open": OPEN_STATES, "all": None}.get(state, (state,))
     engine = open_store(url)
     with engine.connect() as connection:
@@ -278,6 +295,8 @@ def list_command(url: str, state: str, node: str | None, as_json: bool) -> None:
 @DB_OPTION
 def approve_command(ident: str, url: str) -> None:
     """Let a proposed hint be sent."""
+    from schedulers.lifecycle.operator_actions import approve
+
     # Whether the server is in shadow mode is the server's to know: in that mode it sends nothing either way.
     _say(_carry_out(url, lambda connection, now: [approve(connection, ident, now, person(), "approve")]))
 
@@ -287,6 +306,8 @@ def approve_command(ident: str, url: str) -> None:
 @DB_OPTION
 def withdraw_command(ident: str, url: str) -> None:
     """End a hint; a scheduler that took it is told to release the node."""
+    from schedulers.lifecycle.operator_actions import withdraw
+
     _say(_carry_out(url, lambda connection, now: [withdraw(connection, ident, now, person())]))
 
 
@@ -295,10 +316,15 @@ def withdraw_command(ident: str, url: str) -> None:
 @DB_OPTION
 def release_command(node: str, url: str) -> None:
     """Say that a node is well: ends our open hints of it."""
+    from schedulers.lifecycle.operator_actions import release_node
+
     _say(_carry_out(url, lambda connection, now: release_node(connection, node, now, person())))
 
 
 def _carry_out(url: str, verdict: Callable[[sa.Connection, datetime], list[Hint]]) -> list[Hint]:
+    from schedulers.lifecycle.operator_actions import RequestRefusedError
+    from store.database.connections import writing
+
     engine = open_store(url)
     try:
         with writing(engine).begin() as connection:
@@ -317,7 +343,7 @@ def _say(changed: list[Hint]) -> None:
 def _hint_row(hint: Hint, placements: Sequence[SchedulerHold]) -> dict[str, object]:
     times = {"created": format_time(hint.created), "valid_until": format_time(hint.valid_until)}
     placed = [{name: getattr(each, name) for name in _PLACED} for each in placements]
-    return {**asdict(hint), **times, "placements": placed}
+    return {**hint.to_row(), **times, "placements": placed}
 
 
 def _hold_states(placements: Sequence[SchedulerHold]) -> str | None:

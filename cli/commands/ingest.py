@@ -1,5 +1,7 @@
 """`foreshock ingest`: a cluster archive into the database, in parallel, resumable, idempotent."""
 
+from __future__ import annotations
+
 import multiprocessing
 import os
 import sys
@@ -10,20 +12,23 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import sqlalchemy as sa
 
-from cli.archive.parts import Digest, FileRecords, FileTask, digest, in_order, take
-from cli.archive.writer import IngestTally, Writer
 from cli.commands.rules import RULES_OPTION, open_rules
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from cli.console.store import open_store
 from collectors.files.archive import ArchiveError, context_of, find_parts, newest_moment
 from parsers.site_rules.rules import NO_RULES, SiteRules
-from store.events.append import IngestedFile, read_ingested
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from cli.archive.parts import Digest, FileRecords, FileTask
+    from cli.archive.writer import IngestTally, Writer
+    from store.events.append import IngestedFile
 
 # Below this, starting other processes takes longer than reading in this one.
 WORTH_WORKERS_BYTES = 16_000_000
@@ -63,6 +68,8 @@ class Summary:
 
     def total(self) -> IngestTally:
         """All parts together."""
+        from cli.archive.writer import IngestTally
+
         sums = {name: sum(asdict(tally)[name] for tally in self.parts.values()) for name in asdict(IngestTally())}
         return IngestTally(**sums)
 
@@ -86,6 +93,10 @@ def ingest_archive(
     Raises:
         ArchiveError: the folder is no archive.
     """
+    from cli.archive.parts import digest, in_order, take
+    from cli.archive.writer import Writer
+    from store.events.append import read_ingested
+
     started = time.monotonic()
     parts = find_parts(archive)
     writer = Writer(engine, now=received or datetime.now(UTC))
@@ -128,6 +139,8 @@ def _plan(
     digests: Sequence[Digest], known: dict[tuple[str, str], IngestedFile], newest: datetime | None, told: ArchiveOptions
 ) -> list[FileTask]:
     """The files to read: new ones, telemetry in order of time, with the few before each that it follows on."""
+    from cli.archive.parts import FileTask
+
     readable = [d for d in digests if d.broken is None]
     plain = [d for d in readable if d.part.name != "telemetry"]
     telemetry = sorted(

@@ -1,7 +1,9 @@
 """`foreshock lemons`: which nodes should go to repair, and the table for their vendor."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
@@ -9,11 +11,10 @@ import orjson
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from cli.console.store import open_store
-from predictor.history.store_reader import data_span
-from predictor.repair.export import report_json, rma_csv, rma_rows, tickets, tickets_csv
-from predictor.repair.lemons import FALSE_SHARE, TIMES, Lemon, RepairList, repair_list
-from predictor.repair.records import WINDOW_D
 from store.records.event import RecordError, parse_time
+
+if TYPE_CHECKING:
+    from predictor.repair.lemons import Lemon, RepairList
 
 
 @click.command()
@@ -33,6 +34,10 @@ from store.records.event import RecordError, parse_time
 @JSON_OPTION
 def lemons(url: str, at: str | None, rma: Path | None, ticket_file: Path | None, as_json: bool) -> None:
     """List the nodes that should go to repair: those that fail far more often than their fleet."""
+    from predictor.history.store_reader import data_span
+    from predictor.repair.export import report_json, rma_csv, rma_rows, tickets, tickets_csv
+    from predictor.repair.lemons import repair_list
+
     try:
         moment = None if at is None else parse_time(at)
     except RecordError as error:
@@ -65,6 +70,9 @@ def _write(path: Path, table: str, rows: list[dict[str, Any]]) -> None:
 
 
 def _print(report: RepairList) -> None:
+    from predictor.repair.lemons import FALSE_SHARE, TIMES
+    from predictor.repair.records import WINDOW_D
+
     if not report.items:
         click.echo(f"no node of {report.nodes} stands out in the {WINDOW_D} days before {report.at:%Y-%m-%d %H:%M}Z")
         return

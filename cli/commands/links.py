@@ -1,7 +1,9 @@
 """`foreshock links`: which links will flap or die, learned from the fabric's past."""
 
+from __future__ import annotations
+
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,10 +12,10 @@ from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from cli.console.store import open_store
 from predictor.dataset.folds import NoDataError
-from predictor.history.store_reader import data_span
-from predictor.model.forest import ModelError
-from store.models.scores import LinkScore
 from store.records.event import format_time
+
+if TYPE_CHECKING:
+    from store.models.scores import LinkScore
 
 
 @click.command()
@@ -24,7 +26,9 @@ from store.records.event import format_time
 @JSON_OPTION
 def links(url: str, at: datetime | None, horizon_h: int, top: int, as_json: bool) -> None:
     """Learn from the past of all links, score each, with reasons, and save the scores."""
+    from predictor.history.store_reader import data_span
     from predictor.links.scoring import score_links
+    from predictor.model.forest import ModelError
 
     engine = open_store(url)
     with engine.connect() as connection:

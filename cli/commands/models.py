@@ -1,22 +1,24 @@
 """`foreshock models list|show|promote|retire|judge`: which model serves, which are on trial, and your word on it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
-import sqlalchemy as sa
 
 from cli.commands.predict import Moment
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from cli.console.store import open_store
-from cli.processes.workers import BACKGROUND_OPTION, give_way, user_name
+from cli.processes.workers import BACKGROUND_OPTION
 from predictor.live.trial_settings import TrialSettings
-from predictor.model.forest import ModelError
-from store.database.connections import writing
-from store.models.registry import MODEL_ROLES, RoleError, give_role, last_training, list_models, retire
 from store.records.event import format_time
+from store.records.score import ModelRole
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 _COLUMNS = ("id", "horizon_h", "kind", "role", "trained_until", "average_precision", "drift", "why")
 _DAYS = click.FloatRange(min=0.0)
@@ -29,10 +31,12 @@ def models() -> None:
 
 @models.command("list")
 @DB_OPTION
-@click.option("--role", type=click.Choice(MODEL_ROLES), help="Of this role alone.")
+@click.option("--role", type=click.Choice(get_args(ModelRole)), help="Of this role alone.")
 @JSON_OPTION
 def list_command(url: str, role: str | None, as_json: bool) -> None:
     """List models: those that serve first, then those on trial, then the newest of the others."""
+    from store.models.registry import last_training, list_models
+
     engine = open_store(url)
     with engine.connect() as connection:
         found, last = list_models(connection, role), last_training(connection)
@@ -55,6 +59,8 @@ def list_command(url: str, role: str | None, as_json: bool) -> None:
 @JSON_OPTION
 def show_command(ident: str, url: str, as_json: bool) -> None:
     """All that is known of one model: its data, its code, its figures, its trial, its drift."""
+    from store.models.registry import list_models
+
     engine = open_store(url)
     with engine.connect() as connection:
         found = list_models(connection, ident=ident)
@@ -80,6 +86,9 @@ def show_command(ident: str, url: str, as_json: bool) -> None:
 @click.option("--why", default="promoted by hand", show_default=True, help="For the audit.")
 def promote_command(ident: str, url: str, why: str) -> None:
     """Have a model serve; the champion of its horizon is retired."""
+    from cli.processes.workers import user_name
+    from store.models.registry import give_role
+
     _carry_out(url, lambda connection, now: give_role(connection, ident, "champion", why, user_name(), now))
     click.echo(f"model {ident} is the champion")
 
@@ -90,6 +99,9 @@ def promote_command(ident: str, url: str, why: str) -> None:
 @click.option("--why", default="retired by hand", show_default=True, help="For the audit.")
 def retire_command(ident: str, url: str, why: str) -> None:
     """Take a model out of use; a champion cannot be: promote another one."""
+    from cli.processes.workers import user_name
+    from store.models.registry import retire
+
     _carry_out(url, lambda connection, now: retire(connection, ident, why, user_name(), now))
     click.echo(f"model {ident} is out of use")
 
@@ -108,7 +120,9 @@ def retire_command(ident: str, url: str, why: str) -> None:
 @JSON_OPTION
 def judge_command(url: str, at: datetime | None, background: int | None, as_json: bool, **chosen: Any) -> None:
     """Have every model score beside the champion, and judge them by what came; the server does so by itself."""
+    from cli.processes.workers import give_way
     from predictor.live.trial import judge, score_beside
+    from predictor.model.forest import ModelError
 
     if background is not None:
         give_way(background)
@@ -130,6 +144,9 @@ def judge_command(url: str, at: datetime | None, background: int | None, as_json
 
 
 def _carry_out(url: str, change: Callable[[sa.Connection, datetime], None]) -> None:
+    from store.database.connections import writing
+    from store.models.registry import RoleError
+
     engine = open_store(url)
     try:
         with writing(engine).begin() as connection:

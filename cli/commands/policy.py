@@ -10,13 +10,11 @@ import click
 import orjson
 
 from cli.config.policy_table import check_policy_file, policy_of, read_yaml
-from cli.config.policy_trial import TrialSpan, read_scores, try_policy
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from cli.console.store import open_store
 from schedulers.policy.settings import Policy, canonical, version_of
 from schedulers.policy.thresholds import steps
-from store.hints.policy_history import policies_page
 from store.records.event import RecordError, format_time, parse_time
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
@@ -77,6 +75,8 @@ def _thresholds(found: Policy, gpus: int) -> dict[str, Any]:
 @JSON_OPTION
 def show(url: str, limit: int, as_json: bool) -> None:
     """Which policies came into force when, the newest first, and what each changed."""
+    from store.hints.policy_history import policies_page
+
     engine = open_store(url)
     with engine.connect() as connection:
         rows = policies_page(connection, limit + 1)
@@ -139,6 +139,8 @@ def dry_run(file: Path, url: str, as_json: bool, **given: Any) -> None:
     Nothing is written or sent. Every hint counts as carried out at once, and the breaker as reset by a person after a
     day. Beside it: no action, a cordon at every fatal Xid, and the policy without budgets, breaker and quorum.
     """
+    from cli.config.policy_trial import TrialSpan, read_scores, try_policy
+
     found = read_policy_file(file)
     asked = TrialSpan(
         _moment(given["since"], "--since"),

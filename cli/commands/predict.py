@@ -15,13 +15,8 @@ import click
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
 from cli.console.store import open_store
-from cli.processes.workers import BACKGROUND_OPTION, give_way, user_name, worker_options, workers
+from cli.processes.workers import BACKGROUND_OPTION, worker_options
 from predictor.dataset.folds import NoDataError
-from predictor.dataset.labels import HORIZONS_H
-from predictor.history.store_reader import data_span
-from predictor.live.scoring import score_nodes
-from predictor.model.forest import ModelError
-from store.models.registry import list_models, serving_model
 from store.records.event import RecordError, format_time, parse_time
 from store.records.score import Score
 
@@ -70,8 +65,11 @@ def bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
 @JSON_OPTION
 def train(url: str, until: datetime | None, as_json: bool, background: int | None, **chosen: Any) -> None:
     """Fit a model for 24 hours and one for 7 days, judge them on a hold-out, and register them."""
+    from cli.processes.workers import give_way, user_name, workers
     from predictor.live.training import TrainSettings
     from predictor.live.training import train as learn
+    from predictor.model.forest import ModelError
+    from store.models.registry import list_models
 
     settings = TrainSettings(
         chosen["window_days"], role=chosen["role"], by=user_name() if background is None else give_way(background)
@@ -111,6 +109,12 @@ def _row(model: Mapping[str, Any]) -> dict[str, Any]:
 @JSON_OPTION
 def score(url: str, at: datetime | None, top: int, as_json: bool) -> None:
     """Score every node in service, with reasons, and save the scores."""
+    from predictor.dataset.labels import HORIZONS_H
+    from predictor.history.store_reader import data_span
+    from predictor.live.scoring import score_nodes
+    from predictor.model.forest import ModelError
+    from store.models.registry import serving_model
+
     engine = open_store(url)
     with engine.connect() as connection:
         span = data_span(connection)
@@ -148,6 +152,8 @@ def _wire(score: Score) -> dict[str, Any]:
 
 def _ranked(scores: list[Score]) -> list[dict[str, Any]]:
     """One row a node, riskiest first; the reasons are those of the shortest horizon that there is."""
+    from predictor.dataset.labels import HORIZONS_H
+
     rows: dict[str, dict[str, Any]] = {}
     for one in sorted(scores, key=lambda score: score.horizon_h):
         row = rows.setdefault(one.node, {"node": one.node, "reasons": "; ".join(r.text for r in one.reasons[:3])})

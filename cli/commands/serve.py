@@ -1,33 +1,33 @@
 """`foreshock serve`: the API and its background loops, until SIGTERM."""
 
+from __future__ import annotations
+
 import gc
 import os
 import resource
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import sqlalchemy as sa
-import uvicorn
 
-from api.app import create_app
-from api.server.metrics import Siblings
-from api.server.settings import ApiSettings
-from cli.config.server import MOST_PROCESSES, is_loopback, load_settings
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION
 from cli.console.store import open_store
-from cli.processes.http_protocol import PatientProtocol
-from cli.processes.servers import MEMBER, Member, Minded, listen, shown
+from cli.processes.servers import MEMBER, MOST_PROCESSES, Member, Minded, listen, shown
 from cli.replay.clock import read_clock, real_clock
 from parsers.site_rules.rules import RulesError
 from store.records.event import RecordError
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from api.server.settings import ApiSettings
 
 DEFAULT_PORT = 10870
 _SHUTDOWN_S = 5
@@ -65,6 +65,8 @@ def serve(
     replay_clock: str | None,
 ) -> None:
     """Serve the API and run its background loops."""
+    from cli.config.server import is_loopback, load_settings
+
     settings = load_settings(file, os.environ)
     if not settings.tokens and not is_loopback(host):
         raise Failure(
@@ -111,6 +113,12 @@ def _serve_one(
     settings: ApiSettings, engine: sa.Engine, clock: Callable[[], datetime], place: Member | tuple[str, int]
 ) -> None:
     """Serve in this process, at an address or as one of several, until a signal."""
+    import uvicorn
+
+    from api.app import create_app
+    from api.server.metrics import Siblings
+    from cli.processes.http_server import PatientProtocol, Server
+
     member = place if isinstance(place, Member) else None
     if member is not None:
         settings = share_of(settings, member.count)
@@ -141,7 +149,7 @@ def _serve_one(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         try:
-            _Server(config, member).run(sockets)
+            Server(config, member).run(sockets)
         except SystemExit as error:
             raise Failure(f"cannot serve on {host}, port {port}: the line above says why") from error
         finally:
@@ -161,26 +169,6 @@ def _most_connections() -> int:
     soft = max(soft, wanted) if hard == resource.RLIM_INFINITY or hard >= wanted else hard
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return max(1, min(_MOST_CONNECTIONS, soft - _OTHER_FILES))
-
-
-class _Server(uvicorn.Server):
-    """Says where it is once it answers; one of several tells that to its parent instead."""
-
-    def __init__(self, config: uvicorn.Config, member: Member | None) -> None:
-        super().__init__(config)
-        self._member = member
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start listening, then print the address: with port 0 nobody knows it before."""
-        await super().startup(sockets)
-        # What is loaded by now stays. A full collection would look at all of it each time, and stop every request for
-        # a tenth of a second.
-        gc.collect()
-        gc.freeze()
-        if self.started and self._member is not None:
-            self._member.say_ready()
-        elif self.started and self.servers:
-            click.echo(f"API {shown(self.servers[0].sockets[0])}")
 
 
 def _clock(replay: str | None) -> Callable[[], datetime]:

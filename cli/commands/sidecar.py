@@ -1,5 +1,7 @@
 """`foreshock sidecar`: the node agent, until SIGTERM."""
 
+from __future__ import annotations
+
 import logging
 import os
 import signal
@@ -9,19 +11,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from cli.config.sidecar import load, settings_from
 from cli.console.errors import Failure
-from collectors.agent.configuration import ConfigError, Configuration
-from collectors.agent.sidecar import DEFAULT_PORT, Notifier, SidecarSettings, run
+from collectors.agent.sidecar import DEFAULT_PORT
 from collectors.collector import SourceError
 from collectors.registry import forms
 from collectors.ship.transport import Compress
 from collectors.spool.state import SpoolBusyError
 from parsers.site_rules.rules import RulesError
+
+if TYPE_CHECKING:
+    from collectors.agent.sidecar import SidecarSettings
 
 _PATH = click.Path(path_type=Path)
 
@@ -51,6 +54,10 @@ _PATH = click.Path(path_type=Path)
 @click.option("--config", "file", type=_PATH, help="YAML file with the same keys; options win. Read again on change.")
 def sidecar(file: Path | None, **options: Any) -> None:
     """Follow this node's sources and ship what they say of faults to the server."""
+    from cli.config.sidecar import load, settings_from
+    from collectors.agent.configuration import ConfigError, Configuration
+    from collectors.agent.sidecar import Notifier, run
+
     settings = settings_from(options, load(file), os.environ)
 
     def load_again() -> SidecarSettings:

@@ -8,10 +8,6 @@ import click
 
 from cli.console.errors import Failure
 from cli.console.output import JSON_OPTION, print_json, print_table
-from simulator.output.archive import write_archive
-from simulator.output.truth import write_truth
-from simulator.simulation import simulate as simulate_cluster
-from simulator.site import SimulationSettings
 from store.records.event import RecordError, parse_time
 
 _START = "2025-01-01T00:00:00Z"
@@ -61,6 +57,11 @@ def simulate(directory: Path, as_json: bool, **chosen: Any) -> None:
 
     Prints the oracle: how well a reader of the hidden state would have foretold the outages.
     """
+    from simulator.output.archive import write_archive
+    from simulator.output.truth import write_truth
+    from simulator.simulation import simulate as simulate_cluster
+    from simulator.site import SimulationSettings
+
     _check_empty(directory / "archive")
     try:
         settings = SimulationSettings(**chosen)

@@ -4,11 +4,9 @@ from typing import Any
 
 import click
 
-from cli.commands.advise import RUN_OPTION, predictor_from, predictor_options, reading
+from cli.commands.advise import RUN_OPTION, predictor_options
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
-from goodput.advice.reading import read_history, what_if_advice
-from goodput.advice.what_if import RunChange
 
 _SECONDS = click.FloatRange(0)
 
@@ -35,6 +33,10 @@ def what_if(url: str, run: str | None, hold_top: float | None, as_json: bool, **
 
     The failures strike when they struck. The gain is told as replayed, with its interval, and by the formula.
     """
+    from cli.commands.advise import predictor_from, reading
+    from goodput.advice.reading import read_history, what_if_advice
+    from goodput.advice.what_if import RunChange
+
     predictor = predictor_from(told)
     if predictor is not None and hold_top is not None:
         raise Failure("--hold-top goes by the stored scores, --recall by a share: give one of them")

@@ -23,6 +23,7 @@ from cli.config.fill import check_keys, convert, fill, listed, mapping
 from cli.config.policy_source import PolicyFiles
 from cli.config.policy_table import FORMER_KEYS, POLICY_KEYS, check_policy_file, policy_of, read_yaml
 from cli.console.errors import Failure
+from cli.processes.servers import MOST_PROCESSES
 from goodput.formulas.shape import Shape
 from schedulers.policy.settings import Policy
 from schedulers.registry import ACTUATORS, SCHEDULERS, ActuatorSettings
@@ -38,7 +39,6 @@ _SERVER = (
 )
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _MIN_TOKEN = 16
-MOST_PROCESSES = 64
 
 
 def load_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings:

@@ -1,10 +1,14 @@
 """Opening the database that a command names."""
 
-import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from cli.console.errors import Failure
-from store.database.connections import DatabaseError, migrate, newest_revision, open_database, revision
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+    from sqlalchemy.exc import SQLAlchemyError
 
 
 def open_store(url: str, create: bool = False) -> sa.Engine:
@@ -13,6 +17,10 @@ def open_store(url: str, create: bool = False) -> sa.Engine:
     Raises:
         Failure: it cannot be opened, or its schema is not this program's.
     """
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from store.database.connections import DatabaseError, migrate, newest_revision, open_database, revision
+
     try:
         engine = open_database(url)
         if create:
@@ -32,6 +40,8 @@ def open_store(url: str, create: bool = False) -> sa.Engine:
 
 def shown(url: str) -> str:
     """A URL as it may be printed: without its password."""
+    import sqlalchemy as sa
+
     return sa.make_url(url).render_as_string(hide_password=True)
 
 

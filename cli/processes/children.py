@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-import httpx2
-
 from cli.console.errors import Failure
 
 _STOP_S = 8.0
@@ -71,6 +69,8 @@ class Children:
         Raises:
             Failure: a process ended, or the URL did not answer in time.
         """
+        import httpx2
+
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
             self.check()

@@ -24,6 +24,7 @@ import click
 from cli.console.errors import Failure
 from cli.processes.children import end_with_parent
 
+MOST_PROCESSES = 64
 MEMBER = "FORESHOCK_MEMBER"
 # A process ends its requests within 5 s, its loops within 10, and gives its lease back.
 _STOP_S = 25.0

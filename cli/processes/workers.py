@@ -1,5 +1,7 @@
 """Where a command's work is done: `--processes` and `--ray`."""
 
+from __future__ import annotations
+
 import ctypes
 import getpass
 import os
@@ -7,14 +9,15 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import sqlalchemy as sa
 
 from cli.console.errors import Failure
 from predictor.dataset.executor import Executor, ExecutorError, executor, suited_processes
-from store.tables import schema
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 # A command that a server runs beside itself: it gives way to others, and ends when the server does.
 
@@ -56,6 +59,10 @@ def worker_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def workers(engine: sa.Engine, processes: int | None, ray: str | None) -> Iterator[Executor]:
     """What runs the work on a store; every way to fail as a command fails."""
+    import sqlalchemy as sa
+
+    from store.tables import schema
+
     if processes is None and ray is None:
         with engine.connect() as connection:
             processes = suited_processes(connection.scalar(sa.select(sa.func.count()).select_from(schema.nodes)) or 0)

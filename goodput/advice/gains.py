@@ -14,29 +14,13 @@ from typing import Any
 import numpy as np
 
 from goodput.advice.run_history import Figure, RunHistory, RunModel, draws_of, goodput, model_of
-from goodput.formulas.checkpoint_interval import ASYNC_STALL_S, Predictor, optimum_s
+from goodput.formulas.checkpoint_interval import Aims, Predictor, optimum_s
 from goodput.formulas.failure_rates import DRAWS, expected_share, generator, share_draws, within
 
 FORMULA = "L D / (exp(L R) (exp(L (D + w)) - 1)) with one figure changed, less the same as measured"
 SOURCE = "Daly 2006; rate: Garwood 1936; stops and saves drawn again; worst nodes: empirical Bayes (FIELD D6)"
 _POINTS = 100
 _Change = Callable[[RunModel], RunModel]
-
-
-@dataclass(frozen=True, slots=True)
-class Aims:
-    """What the changes would reach. Seconds. The defaults are published (FIELD B3 and C).
-
-    Attributes:
-        detection_s: a hang seen by its silent collective rather than by a timeout.
-        restart_s: startup and load without a new job (HyperPod: 1 min 45 s).
-        worst: how many nodes are taken out.
-    """
-
-    detection_s: float = 60.0
-    restart_s: float = 105.0
-    async_stall_s: float = ASYNC_STALL_S
-    worst: int = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ import sqlalchemy as sa
 from goodput.advice import checkpoint, spares
 from goodput.advice.budget import budget
 from goodput.advice.checkpoint import CheckpointInputs
-from goodput.advice.gains import FORMULA, SOURCE, Aims, gains
+from goodput.advice.gains import FORMULA, SOURCE, gains
 from goodput.advice.mtbf import RunCount, by_component, component_of, component_of_outage, scale_law
 from goodput.advice.run_history import RunHistory, checkpoint_inputs, from_json, goodput, history_of, model_of
 from goodput.advice.what_if import RunChange, avoided_by_scores, what_if
-from goodput.formulas.checkpoint_interval import Predictor
+from goodput.formulas.checkpoint_interval import Aims, Predictor
 from goodput.reading.ledgers import NoRecordsError, no_such_run, read_ledgers
 from goodput.timeline import DAY_S
 from store.events.event_pages import newest_time

@@ -252,3 +252,19 @@ def two_levels(
     gain = min(lost_now - lost, 1 - now)
     limit = save_s * (1 - math.sqrt(1 - share)) ** 2 / share if share else None
     return SaveKind(stall_s, min(interval, mttf_s), now + gain, gain, limit, limit is not None and stall_s < limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Aims:
+    """What the changes would reach. Seconds. The defaults are published (FIELD B3 and C).
+
+    Attributes:
+        detection_s: a hang seen by its silent collective rather than by a timeout.
+        restart_s: startup and load without a new job (HyperPod: 1 min 45 s).
+        worst: how many nodes are taken out.
+    """
+
+    detection_s: float = 60.0
+    restart_s: float = 105.0
+    async_stall_s: float = ASYNC_STALL_S
+    worst: int = 5

@@ -9,8 +9,12 @@ The run is the job's name: its attempts share it. The record rides in an `Event`
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal, TypeAlias
 
 from store.records.event import Event, parse_time
+
+# By what the lost work of runs can be grouped.
+LossKey: TypeAlias = Literal["device", "node", "leaf", "code", "driver", "run", "cause"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,15 @@ groups_page(connection, GroupsAsked("node", since, until), 101)
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
+from store.records.job import LossKey as LossKey
 from store.tables import schema
 
 _LOST, _DAYS = schema.interruptions, schema.run_days
 
-LossKey: TypeAlias = Literal["device", "node", "leaf", "code", "driver", "run", "cause"]
-LOSS_KEYS: tuple[LossKey, ...] = get_args(LossKey)
 # What tells the groups of each kind apart.
 KEY_COLUMNS: Mapping[LossKey, tuple[str, ...]] = {
     "device": ("node", "device"),

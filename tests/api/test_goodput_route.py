@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import sqlalchemy as sa
@@ -14,10 +14,9 @@ from goodput.stored.computation import compute
 from store.database.connections import writing
 from store.events.append import append_events, append_jobs, append_nodes
 from store.records.event import Device, Event
-from store.records.job import Job
+from store.records.job import Job, LossKey
 from store.records.node import Node
 from store.runs.ledgers import save_ledger
-from store.runs.losses import LOSS_KEYS
 
 from .conftest import NOW, QUIET
 
@@ -68,7 +67,7 @@ def get(client: TestClient, path: str, **asked: Any) -> dict[str, Any]:
 def test_losses_by_each_of_them_sum_to_the_same_total(any_client: TestClient, any_engine: sa.Engine) -> None:
     """Two runs lost an hour of eight GPUs each, however they are told apart; the shapes are as published."""
     fill(any_engine)
-    for by in LOSS_KEYS:
+    for by in get_args(LossKey):
         told = get(any_client, CAUSES, by=by)
         assert told["total"] == {"interruptions": 2, "lost_s": 7200.0, "lost_gpu_hours": 16.0, "without_gpus": 0}
         assert sum(item["lost_s"] for item in told["items"]) == 7200.0

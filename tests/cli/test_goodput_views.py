@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import sqlalchemy as sa
@@ -12,9 +13,8 @@ from cli.main import foreshock
 from store.database.connections import writing
 from store.events.append import append_events, append_jobs, append_nodes
 from store.records.event import Device, Event
-from store.records.job import Job
+from store.records.job import Job, LossKey
 from store.records.node import Node
-from store.runs.losses import LOSS_KEYS
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 
@@ -48,7 +48,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(foreshock, ["goodput", *arguments])
 
 
-@pytest.mark.parametrize("by", LOSS_KEYS)
+@pytest.mark.parametrize("by", get_args(LossKey))
 def test_losses_are_told_by_each_of_them(url: str, by: str) -> None:
     """As a table and as JSON; the rows sum to the total."""
     told = json.loads(run("--db", url, "--by", by, "--json").stdout)

@@ -26,7 +26,7 @@ DAY = timedelta(days=1)
 @pytest.fixture
 def url(engine: sa.Engine) -> str:
     """A node that is held, and two hints that have been judged."""
-    held = Hint("h1", "gpu-001", "cordon", "sent", "foreshock: t", "foreshock", NOW, NOW + DAY, {})
+    held = Hint("h1", "gpu-001", "cordon", "sent", "foreshock: t", "foreshock", NOW, NOW + DAY)
     with writing(engine).begin() as connection:
         append_nodes(connection, [Node("gpu-001", gpus=8), Node("gpu-002", gpus=8)])
         save_hint(connection, held, NOW, {})

@@ -16,6 +16,7 @@ from store.database.connections import open_database, writing
 from store.hints.hint_log import audit_page, read_hint, save_hint
 from store.hints.holds import SchedulerHold, save_holds
 from store.hints.outbox import DeliveryAttempt, log_attempt, queue_deliveries
+from store.records.evidence import Evidence
 from store.records.hint import Hint
 
 # The command takes the real time, so the hints here are of today.
@@ -32,7 +33,7 @@ def url(engine: sa.Engine) -> str:
             ("h3", "gpu-003", "expired"),
         ):
             until = NOW + timedelta(hours=5)
-            hint = Hint(ident, node, "cordon", state, "foreshock: test", "foreshock", NOW, until, {"score": 0.5})  # type: ignore[arg-type]
+            hint = Hint(ident, node, "cordon", state, "foreshock: test", "foreshock", NOW, until, Evidence(score=0.5))  # type: ignore[arg-type]
             save_hint(connection, hint, NOW, {})
     return engine.url.render_as_string()
 
@@ -118,7 +119,7 @@ def test_withdraw_and_release_end_a_hint(url: str, engine: sa.Engine) -> None:
         ended = read_hint(connection, "h2")
     assert ended is not None
     assert ended.state == "released"
-    assert ended.evidence["closed"].keys() == {"by", "time"}
+    assert ended.evidence.to_json()["closed"].keys() == {"by", "time"}
 
 
 def test_a_database_that_is_not_there_is_an_error(tmp_path: Path) -> None:

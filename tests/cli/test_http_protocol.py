@@ -12,8 +12,8 @@ import uvicorn
 from real.patience import patience
 from uvicorn.server import ServerState
 
-from cli.processes import http_protocol
-from cli.processes.http_protocol import MOST_HEADER_BYTES, PatientProtocol
+from cli.processes import http_server
+from cli.processes.http_server import MOST_HEADER_BYTES, PatientProtocol
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -28,7 +28,7 @@ async def hello(scope: Any, receive: Any, send: Any) -> None:
 @pytest.fixture
 def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     """A server with little patience."""
-    monkeypatch.setattr(http_protocol, "HEADERS_S", patience(0.2))  # a whole request comes within it
+    monkeypatch.setattr(http_server, "HEADERS_S", patience(0.2))  # a whole request comes within it
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()
@@ -77,7 +77,7 @@ def test_a_connection_that_rests_between_two_requests_stays(address: tuple[str, 
     with socket.create_connection(address, timeout=patience(20)) as client:
         client.sendall(REQUEST)
         assert whole_answer(client)
-        threading.Event().wait(2 * http_protocol.HEADERS_S)  # longer than headers may take
+        threading.Event().wait(2 * http_server.HEADERS_S)  # longer than headers may take
         client.sendall(REQUEST)
         assert whole_answer(client)
 

@@ -261,7 +261,7 @@ def test_who_has_no_name_acts_as_cli(engine: sa.Engine, monkeypatch: pytest.Monk
         raise KeyError("uid 10001")
 
     monkeypatch.setattr(getpass, "getuser", nameless)
-    hint = Hint("h1", "n1", "cordon", "proposed", "foreshock: t", "foreshock", NOW, NOW + timedelta(days=1), {})
+    hint = Hint("h1", "n1", "cordon", "proposed", "foreshock: t", "foreshock", NOW, NOW + timedelta(days=1))
     with writing(engine).begin() as connection:
         save_hint(connection, hint, NOW, {})
     done = CliRunner().invoke(hints, ["withdraw", "h1", "--db", engine.url.render_as_string()])

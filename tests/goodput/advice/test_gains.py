@@ -7,9 +7,9 @@ import pytest
 from made_history import history, random_history, stop
 from simulated_run import Policy, exponential, simulate
 
-from goodput.advice.gains import Aims, Gain, gains
+from goodput.advice.gains import Gain, gains
 from goodput.advice.run_history import goodput, model_of
-from goodput.formulas.checkpoint_interval import Predictor
+from goodput.formulas.checkpoint_interval import Aims, Predictor
 from goodput.formulas.failure_rates import expected_share, generator, shape_of, share_draws
 
 RUN = random_history(120)

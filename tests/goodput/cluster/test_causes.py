@@ -1,6 +1,7 @@
 """Interruptions put down to what ended them: nothing is lost on the way, and the incident adds what it knows."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import sqlalchemy as sa
@@ -23,13 +24,12 @@ from goodput.wall_time.attempts import InterruptionCulprit
 from store.database.connections import writing
 from store.events.append import append_events, append_nodes
 from store.records.event import Device, Event
+from store.records.job import LossKey
 from store.records.node import Node
 from store.records.outage import Outage
 from store.runs.losses import (
     KEY_COLUMNS,
-    LOSS_KEYS,
     Loss,
-    LossKey,
     grouped,
     read_groups,
     read_losses,
@@ -160,7 +160,7 @@ LOSSES = some.lists(
 @given(LOSSES)
 def test_however_they_are_told_apart_the_sum_is_all_that_was_lost(losses: list[Loss]) -> None:
     """Every interruption is in exactly one group, to the millisecond."""
-    for by in LOSS_KEYS:
+    for by in get_args(LossKey):
         groups = grouped(losses, by)
         summed = total(groups)
         assert summed.interruptions == len(losses)
@@ -170,7 +170,7 @@ def test_however_they_are_told_apart_the_sum_is_all_that_was_lost(losses: list[L
         assert [g.lost_gpu_ms for g in groups] == sorted((g.lost_gpu_ms for g in groups), reverse=True)
 
 
-@pytest.mark.parametrize("by", LOSS_KEYS)
+@pytest.mark.parametrize("by", get_args(LossKey))
 def test_the_database_groups_as_the_rows_do(any_engine: sa.Engine, by: LossKey) -> None:
     """One way of counting, on either database; a window takes its begin and leaves its end."""
     names = [None, "x", "y"]
@@ -197,7 +197,7 @@ def test_a_device_in_words() -> None:
     devices = [Device("gpu", index=3), Device("port", uuid="0xa1", port=1), Device("node"), Device("gpu", pci="0:1")]
     words = [device_of(InterruptionCulprit("n", device, "xid", 79)) for device in devices]
     assert words == ["gpu 3", "port 0xa1 port 1", "node", "gpu 0:1"]
-    assert set(KEY_COLUMNS) == set(LOSS_KEYS)
+    assert set(KEY_COLUMNS) == set(get_args(LossKey))
 
 
 def test_a_ledger_without_dates_has_no_rows(any_engine: sa.Engine) -> None:

@@ -1,14 +1,20 @@
-"""uvicorn's HTTP protocol, which gives up a client that does not come to the end of its request's headers.
+"""uvicorn's server, which says where it is, and its HTTP protocol, which gives up a client that sends half a request.
 
 uvicorn itself bounds the pause between two requests of a connection, and the body has its own limit (`body_s`).
 A client that has hung up before its request's turn comes is not served: under overload that is most of the work.
 """
 
 import asyncio
+import gc
 import select
+import socket
 from typing import Any
 
+import click
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from cli.processes.servers import Member, shown
 
 # A connection without a whole request for so long is closed: each holds a file descriptor.
 HEADERS_S = 20.0
@@ -90,3 +96,23 @@ class PatientProtocol(HttpToolsProtocol):
         if self._headers_timer is not None:
             self._headers_timer.cancel()
             self._headers_timer = None
+
+
+class Server(uvicorn.Server):
+    """Says where it is once it answers; one of several tells that to its parent instead."""
+
+    def __init__(self, config: uvicorn.Config, member: Member | None) -> None:
+        super().__init__(config)
+        self._member = member
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start listening, then print the address: with port 0 nobody knows it before."""
+        await super().startup(sockets)
+        # What is loaded by now stays. A full collection would look at all of it each time, and stop every request for
+        # a tenth of a second.
+        gc.collect()
+        gc.freeze()
+        if self.started and self._member is not None:
+            self._member.say_ready()
+        elif self.started and self.servers:
+            click.echo(f"API {shown(self.servers[0].sockets[0])}")
