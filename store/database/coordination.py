@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from store.database.connections import writing
 from store.tables import schema
+from store.tables.bulk_rows import insert_into
 
 # Leases: of any number of API processes, one holds a lease at a time. A lease lapses by itself.
 #
@@ -32,10 +32,9 @@ def acquire(engine: sa.Engine, name: str, holder: str, now: datetime | None, ttl
     """
     table = schema.leases
     with writing(engine).begin() as connection:
-        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
         moment, until = _times(connection, now, ttl_s)
         values = {"holder": holder, "until": until}
-        statement = dialect.insert(table).values(name=name, **values)
+        statement = insert_into(connection, table).values(name=name, **values)
         free = sa.or_(table.c.until <= moment, table.c.holder == holder)
         connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values, where=free))
         return connection.scalar(sa.select(table.c.holder).where(table.c.name == name)) == holder
@@ -72,8 +71,7 @@ _TABLE = schema.marks
 
 def move_mark(connection: sa.Connection, name: str) -> None:
     """Move a mark on; whoever else moves it waits for the end of this transaction, so call it late."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(_TABLE).values(name=name, number=1)
+    statement = insert_into(connection, _TABLE).values(name=name, number=1)
     grown = statement.on_conflict_do_update(index_elements=["name"], set_={"number": _TABLE.c.number + 1})
     connection.execute(grown)
 

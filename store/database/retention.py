@@ -141,7 +141,7 @@ class _Pruning:
                 found = self._named(name)
                 gone += connection.scalar(sa.select(sa.func.count()).select_from(found)) or 0
                 if self.name in DAYS:
-                    connection.execute(adding("postgresql", self.name, summary("postgresql", self.name, found)))
+                    connection.execute(adding(connection, self.name, summary(self.name, found)))
                 connection.execute(sa.text(f"DROP TABLE {name}"))
         return gone
 
@@ -169,15 +169,14 @@ class _Pruning:
 
 def _delete_summed(connection: sa.Connection, name: str, table: sa.Table, old: sa.ColumnElement[bool]) -> int:
     """Delete rows and add them to their days; on PostgreSQL in one statement, so that both see the same rows."""
-    dialect = connection.dialect.name
     if name not in DAYS:
         return connection.execute(sa.delete(table).where(old)).rowcount
-    if dialect != "postgresql":
+    if connection.dialect.name != "postgresql":
         chosen = sa.select(table).where(old).subquery()
-        connection.execute(adding(dialect, name, summary(dialect, name, chosen).where(sa.true())))
+        connection.execute(adding(connection, name, summary(name, chosen).where(sa.true())))
         return connection.execute(sa.delete(table).where(old)).rowcount
     gone = sa.delete(table).where(old).returning(*table.c).cte("gone")
-    kept = adding(dialect, name, summary(dialect, name, gone)).cte("kept")
+    kept = adding(connection, name, summary(name, gone)).cte("kept")
     return connection.scalar(sa.select(sa.func.count()).select_from(gone).add_cte(kept)) or 0
 
 

@@ -15,10 +15,10 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from store.database.connections import writing
 from store.tables import schema
+from store.tables.bulk_rows import insert_into
 
 _NAME = "control"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -76,7 +76,6 @@ def control_key(engine: sa.Engine) -> bytes:
     if found is not None:
         return found
     with writing(engine).begin() as connection:
-        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-        made = dialect.insert(schema.keys).values(name=_NAME, key=secrets.token_bytes(32))
+        made = insert_into(connection, schema.keys).values(name=_NAME, key=secrets.token_bytes(32))
         connection.execute(made.on_conflict_do_nothing())
         return read_control_key(connection) or b""

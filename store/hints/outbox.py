@@ -6,10 +6,9 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from store.tables import hint_tables
-from store.tables.bulk_rows import is_one_of
+from store.tables.bulk_rows import insert_into, is_one_of
 
 _OUTBOX = hint_tables.outbox
 
@@ -32,8 +31,7 @@ def queue_deliveries(connection: sa.Connection, deliveries: Sequence[Delivery]) 
     """Note deliveries as owed; one that is there already is left as it is."""
     if not deliveries:
         return
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(_OUTBOX).on_conflict_do_nothing(index_elements=["id"])
+    statement = insert_into(connection, _OUTBOX).on_conflict_do_nothing(index_elements=["id"])
     names = [column.name for column in _OUTBOX.columns]
     connection.execute(statement, [{name: getattr(delivery, name) for name in names} for delivery in deliveries])
 

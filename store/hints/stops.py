@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from store.database.coordination import HINTS, move_mark
 from store.tables import hint_tables, schema
+from store.tables.bulk_rows import insert_into
 
 # The kill switch as people set it, over the API or by hand: the newest row counts, none is ever changed.
 #
@@ -86,9 +86,8 @@ def note_trip(connection: sa.Connection, group: tuple[str, str], why: str, count
 
     Of two that say so at once one is heard.
     """
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     row = {"time": now, "kind": group[0], "name": group[1], "why": why, "count": count}
-    made = dialect.insert(_TRIPS).values(**row)
+    made = insert_into(connection, _TRIPS).values(**row)
     made = made.on_conflict_do_nothing(index_elements=["kind", "name"], index_where=_TRIPS.c.reset.is_(None))
     if connection.scalar(made.returning(_TRIPS.c.seq)) is None:
         return False

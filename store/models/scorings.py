@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 import zstandard
-from sqlalchemy.dialects import postgresql, sqlite
 
 from store.tables import schema
+from store.tables.bulk_rows import upsert
 
 _TABLE = schema.scorings
 _DIGITS = 8
@@ -42,10 +42,7 @@ def save_scoring(connection: sa.Connection, scoring: Scoring) -> None:
         "scores": _pack(scores),
         "spread": _pack({name: list(parts) for name, parts in scoring.spread.items()}) if scoring.spread else None,
     }
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(_TABLE).values(**row)
-    changed = {name: statement.excluded[name] for name in ("horizon_h", "scores", "spread")}
-    connection.execute(statement.on_conflict_do_update(index_elements=["model", "time"], set_=changed))
+    upsert(connection, _TABLE, [row])
 
 
 def read_scorings(

@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from store.tables import hint_tables, schema
-from store.tables.day_totals import day_of, summary
+from store.tables.day_totals import DayStart, summary
 
 # A node's days: how many events of each kind, and its telemetry; from what is still there and from what was pruned.
 #
@@ -18,8 +18,7 @@ def event_days(
 ) -> dict[datetime, dict[str, int]]:
     """The node's events of since <= time < until, both midnights: day -> kind -> count."""
     events, days = schema.events, schema.event_days
-    dialect = connection.dialect.name
-    day = day_of(dialect, events.c.time).label("day")
+    day = DayStart(events.c.time).label("day")
     there = sa.select(day, events.c.kind, sa.func.count().label("count")).where(
         events.c.node == node, events.c.time >= since, events.c.time < until
     )
@@ -43,7 +42,7 @@ def telemetry_days(
     """
     hours, days = schema.telemetry, schema.telemetry_days
     chosen = sa.select(hours).where(hours.c.node == node, hours.c.time >= since, hours.c.time < until).subquery()
-    there = summary(connection.dialect.name, "telemetry", chosen)
+    there = summary("telemetry", chosen)
     names = [column.name for column in there.selected_columns]
     gone = sa.select(*(days.c[name] for name in names)).where(
         days.c.node == node, days.c.day >= since, days.c.day < until

@@ -10,11 +10,11 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from store.records.job import Job
 from store.runs.losses import Loss, RunDay, write_losses
 from store.tables import schema
+from store.tables.bulk_rows import upsert
 
 _TABLE, _EVENTS, _JOBS = schema.ledgers, schema.events, schema.jobs
 _BATCH = 2_000
@@ -44,12 +44,6 @@ def save_ledger(connection: sa.Connection, ledger: StoredLedger) -> None:
 def save_ledgers(connection: sa.Connection, ledgers: Iterable[StoredLedger]) -> None:
     """Write the ledgers of some runs; by their names, so that two writers cannot wait for each other."""
     by_run = {ledger.run: ledger for ledger in ledgers}
-    ordered = [by_run[run] for run in sorted(by_run)]
-    if not ordered:
-        return
-    insert: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    statement = insert(_TABLE)
-    changed = {name: statement.excluded[name] for name in ("computed", "until", "ledger")}
     rows = [
         {
             "run": ledger.run,
@@ -57,10 +51,10 @@ def save_ledgers(connection: sa.Connection, ledgers: Iterable[StoredLedger]) -> 
             "until": ledger.until,
             "ledger": {"records": dict(ledger.records), **ledger.content},
         }
-        for ledger in ordered
+        for ledger in by_run.values()
     ]
-    connection.execute(statement.on_conflict_do_update(index_elements=["run"], set_=changed), rows)
-    write_losses(connection, {ledger.run: (ledger.losses, ledger.days) for ledger in ordered})
+    upsert(connection, _TABLE, rows)
+    write_losses(connection, {ledger.run: (ledger.losses, ledger.days) for ledger in by_run.values()})
 
 
 def read_ledger(connection: sa.Connection, run: str | None) -> StoredLedger | None:

@@ -12,10 +12,9 @@ import orjson
 import psycopg
 import sqlalchemy as sa
 import zstandard
-from sqlalchemy.dialects import postgresql, sqlite
 
 from store.tables import schema
-from store.tables.bulk_rows import sqlalchemy_error
+from store.tables.bulk_rows import insert_into, sqlalchemy_error
 
 # Runs' folded logs as bytes, each with the number of times that it was written.
 #
@@ -61,8 +60,7 @@ def save_folded(connection: sa.Connection, run: str, before: FoldedBytes | None,
     """Write a run's folded log in the place of `before`; False, and nothing written, where it is no longer that."""
     packed = zstandard.ZstdCompressor(level=_LEVEL).compress(text)
     if before is None:
-        insert: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-        statement = insert(_TABLE).values(run=run, version=1, folded=packed).on_conflict_do_nothing()
+        statement = insert_into(connection, _TABLE).values(run=run, version=1, folded=packed).on_conflict_do_nothing()
     else:
         same = (_TABLE.c.run == run) & (_TABLE.c.version == before.version)
         statement = sa.update(_TABLE).where(same).values(version=before.version + 1, folded=packed)

@@ -116,14 +116,15 @@ def upsert(
     unique = {tuple(row[key] for key in keys): row for row in rows}
     if not unique:
         return
-    statement = _insert(connection, table)
+    statement = insert_into(connection, table)
     changed = {name: statement.excluded[name] for name in rows[0] if name not in keys}
     where = None if replaces is None else replaces(statement.excluded)
     filled = statement.on_conflict_do_update(index_elements=keys, set_=changed, where=where)
     connection.execute(filled, [unique[key] for key in sorted(unique)])
 
 
-def _insert(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | Any:
+def insert_into(connection: sa.Connection, table: sa.Table) -> Any:
+    """An INSERT that may end in ON CONFLICT, which SQLAlchemy has apart for each database."""
     return (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
 
 

@@ -4,12 +4,16 @@
 there. Rows are summed up in the transaction that deletes them: so each counts once, however often and late they come.
 """
 
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from store.tables import schema
+from store.tables.bulk_rows import insert_into
 
 DAY_US = 86_400_000_000
 _MEANS = ("gpu_temp_mean_c", "power_mean_w", "gpu_util_mean")
@@ -18,27 +22,36 @@ _MINIMA = ("sm_clock_min_mhz",)
 DAYS = {"events": schema.event_days, "telemetry": schema.telemetry_days}
 
 
-def day_of(dialect: str, time: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """The midnight (UTC) that a moment's day began with. Without bound values, so that one may group by it."""
-    word = sa.literal_column
-    if dialect == "postgresql":
-        return sa.func.date_trunc(word("'day'"), time, word("'UTC'"), type_=schema.UtcTime())
-    number, length = sa.type_coerce(time, sa.BigInteger), word(str(DAY_US), sa.BigInteger)
-    return sa.type_coerce(number - (number % length + length) % length, schema.UtcTime())  # before 1970 too
+class DayStart(FunctionElement[datetime]):
+    """The midnight (UTC) that a moment's day began with. It has no bound values, so that a query may group by it."""
+
+    type = schema.UtcTime()
+    inherit_cache = True
 
 
-def summary(dialect: str, table: str, source: sa.FromClause) -> sa.Select[Any]:
+@compiles(DayStart)
+def _day_start(element: DayStart, compiler: SQLCompiler, **options: Any) -> str:
+    time = compiler.process(element.clauses, **options)
+    return f"({time} - ({time} % {DAY_US} + {DAY_US}) % {DAY_US})"  # before 1970 too
+
+
+@compiles(DayStart, "postgresql")
+def _day_start_postgresql(element: DayStart, compiler: SQLCompiler, **options: Any) -> str:
+    return f"date_trunc('day', {compiler.process(element.clauses, **options)}, 'UTC')"
+
+
+def summary(table: str, source: sa.FromClause) -> sa.Select[Any]:
     """The rows of a table's days that the rows of `source` (with that table's columns) come to."""
-    columns = _event_columns(dialect, source) if table == "events" else _hour_columns(dialect, source)
+    columns = _event_columns(source) if table == "events" else _hour_columns(source)
     keys = [columns[column.name] for column in DAYS[table].primary_key]
     return sa.select(*(found.label(name) for name, found in columns.items())).group_by(*keys)
 
 
-def _event_columns(dialect: str, source: sa.FromClause) -> dict[str, sa.ColumnElement[Any]]:
+def _event_columns(source: sa.FromClause) -> dict[str, sa.ColumnElement[Any]]:
     c = source.c
     return {
         "node": sa.func.coalesce(c.node, sa.literal_column("''")),
-        "day": day_of(dialect, c.time),
+        "day": DayStart(c.time),
         "source": c.source,
         "kind": c.kind,
         "code": sa.func.coalesce(c.code, sa.literal_column("-1")),
@@ -47,11 +60,11 @@ def _event_columns(dialect: str, source: sa.FromClause) -> dict[str, sa.ColumnEl
     }
 
 
-def _hour_columns(dialect: str, source: sa.FromClause) -> dict[str, sa.ColumnElement[Any]]:
+def _hour_columns(source: sa.FromClause) -> dict[str, sa.ColumnElement[Any]]:
     c = source.c
     columns = {
         "node": c.node,
-        "day": day_of(dialect, c.time),
+        "day": DayStart(c.time),
         "hours": sa.func.count(),
         "samples": sa.cast(sa.func.sum(c.samples), sa.BigInteger),
         "gpus_seen": sa.func.max(c.gpus_seen),
@@ -63,14 +76,13 @@ def _hour_columns(dialect: str, source: sa.FromClause) -> dict[str, sa.ColumnEle
     return columns | {name: sa.func.min(c[name]) for name in _MINIMA}
 
 
-def adding(dialect: str, table: str, rows: sa.Select[Any]) -> Any:
+def adding(connection: sa.Connection, table: str, rows: sa.Select[Any]) -> Any:
     """The statement that adds such rows to the days that are there.
 
     Means are weighed by samples; of a day that is added to, the samples of all its hours count for every mean.
     """
     days = DAYS[table]
-    insert = (postgresql if dialect == "postgresql" else sqlite).insert(days)
-    statement = insert.from_select([column.name for column in rows.selected_columns], rows)
+    statement = insert_into(connection, days).from_select([column.name for column in rows.selected_columns], rows)
     old, new = days.c, statement.excluded
     if table == "events":
         changed: dict[str, Any] = {"count": old.count + new["count"]}

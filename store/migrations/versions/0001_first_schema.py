@@ -4,6 +4,8 @@ The tables stand here as they were on that day: later changes of `store/tables/s
 On PostgreSQL the large tables are a table a day; a new database has the table of all other days alone.
 """
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -15,9 +17,9 @@ down_revision = None
 _TABLES = sa.MetaData(naming_convention={"pk": "pk_%(table_name)s"})
 _BY_DAY = ("events", "scores", "telemetry")
 # Which rows the partial indexes hold.
-_NAMED = dict.fromkeys(("postgresql_where", "sqlite_where"), sa.text("run IS NOT NULL"))
-_IN_FORCE = dict.fromkeys(("postgresql_where", "sqlite_where"), sa.text("reset IS NULL"))
-_LONG = {
+_NAMED: dict[str, Any] = dict.fromkeys(("postgresql_where", "sqlite_where"), sa.text("run IS NOT NULL"))
+_IN_FORCE: dict[str, Any] = dict.fromkeys(("postgresql_where", "sqlite_where"), sa.text("reset IS NULL"))
+_LONG: dict[str, Any] = {
     "postgresql_where": sa.text("\"end\" - start > interval '1 hour'"),
     "sqlite_where": sa.text('"end" - start > 3600000000'),
 }
