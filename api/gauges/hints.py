@@ -54,9 +54,9 @@ def hindsight_gauges(connection: sa.Connection, now: datetime) -> Iterable[Metri
 def _waiting(connection: sa.Connection) -> Metric:
     waiting = GaugeMetricFamily("foreshock_held_nodes_waiting", "Held nodes that wait, for what.", labels=["what"])
     hints = read_hints(connection, states=OPEN_STATES)
-    repair = sum("repair" in hint.evidence for hint in hints)
+    repair = sum(hint.evidence.repair is not None for hint in hints)
     waiting.add_metric(["repair"], repair)
-    waiting.add_metric(["test"], sum("release" in hint.evidence for hint in hints) - repair)
+    waiting.add_metric(["test"], sum(hint.evidence.release is not None for hint in hints) - repair)
     return waiting
 
 

@@ -1,6 +1,5 @@
 """`GET /hints`, `POST /hints/{id}/approve|withdraw`: what is asked of the scheduler, and a person's word on it."""
 
-from dataclasses import asdict
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Response
@@ -71,7 +70,7 @@ def _changes(server: State, asked: HintQuery, since: str) -> Response:
         moment = time_of(since)
         after = seq_before(connection, moment) if moment is not None else decode_seq(since)
         page = changed_hints(connection, after or 0, asked.limit)
-        items = with_holds(connection, [asdict(hint) for hint in page.hints])
+        items = with_holds(connection, [hint.to_row() for hint in page.hints])
     return listing(items, PageCursor(NO_TIME, str(page.seq)).encode())
 
 
@@ -87,7 +86,7 @@ def approve_hint(who: Actor, server: Server, hint: HintId) -> Response:
     try:
         with writing(server.engine).begin() as connection:
             approved = approve(connection, hint, server.clock(), who, server.settings.mode)
-            return reply(with_holds(connection, [asdict(approved)])[0])
+            return reply(with_holds(connection, [approved.to_row()])[0])
     except RequestRefusedError as error:
         raise _problem(error) from error
 
@@ -104,7 +103,7 @@ def withdraw_hint(who: Actor, server: Server, hint: HintId) -> Response:
     try:
         with writing(server.engine).begin() as connection:
             withdrawn = withdraw(connection, hint, server.clock(), who)
-            return reply(with_holds(connection, [asdict(withdrawn)])[0])
+            return reply(with_holds(connection, [withdrawn.to_row()])[0])
     except RequestRefusedError as error:
         raise _problem(error) from error
 

@@ -1,6 +1,5 @@
 """`GET /runs/{run}/hints`: what a run's jobs are asked to do now, for its trainer or controller to poll."""
 
-from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
@@ -37,5 +36,5 @@ def get_run_hints(
     now = server.clock()
     with server.engine.connect() as connection:
         hints = read_job_hints(connection, now)
-    mine = [hint for hint in hints if hint.evidence.get("run") == run and asked.job in (None, hint.job)]
-    return listing([asdict(hint) for hint in mine if hint.state in LIVE_STATES and hint.valid_until > now], None)
+    mine = [hint for hint in hints if hint.evidence.run == run and asked.job in (None, hint.job)]
+    return listing([hint.to_row() for hint in mine if hint.state in LIVE_STATES and hint.valid_until > now], None)

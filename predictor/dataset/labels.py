@@ -6,7 +6,7 @@ Rows exist only where the question makes sense:
   is censored: nobody knows its answer, so it neither trains nor judges.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -27,7 +27,7 @@ from predictor.history.arrays import (
     every,
     to_ms,
 )
-from store.records.event import parse_time
+from store.records.evidence import evidence_of
 from store.tables import hint_tables, schema
 
 # A day to act at once, a week to plan a repair: the horizons that models are trained for.
@@ -172,7 +172,7 @@ def read_hint_periods(connection: sa.Connection, fleet: FleetArrays) -> HintPeri
     query = query.join(sent, sent.c.subject == hints.c.id).where(hints.c.action.in_(ACTIONS))
     index = fleet.index
     found = [
-        (index[row.node], to_ms(row.time), to_ms(min(row.valid_until, _closed(row.evidence) or row.valid_until)))
+        (index[row.node], to_ms(row.time), to_ms(_end_of(row.evidence, row.valid_until)))
         for row in connection.execute(query)
         if row.node in index
     ]
@@ -180,9 +180,10 @@ def read_hint_periods(connection: sa.Connection, fleet: FleetArrays) -> HintPeri
     return HintPeriods(columns[:, 0], columns[:, 1], columns[:, 2])
 
 
-def _closed(evidence: dict[str, object]) -> datetime | None:
-    closed = evidence.get("closed")
-    return parse_time(closed["time"]) if isinstance(closed, dict) and "time" in closed else None
+def _end_of(evidence: Mapping[str, object], valid_until: datetime) -> datetime:
+    """When a hint ended, or ends by itself."""
+    closed = evidence_of(evidence).closed
+    return valid_until if closed is None else min(valid_until, closed.time)
 
 
 def uncertain(rows: Rows, labels: Labels, acted: HintPeriods, horizon_h: int) -> Bools:

@@ -173,7 +173,7 @@ def tickets(connection: sa.Connection, report: RepairList) -> list[dict[str, Any
     """Held nodes that fail their test first, then the repair list's; each node once. Unknown is None."""
     since = report.at - timedelta(days=MEMORY_D)
     lemons = {lemon.node: lemon for lemon in report.items}
-    cases = {hint.node: hint for hint in read_hints(connection, states=OPEN_STATES) if "repair" in hint.evidence}
+    cases = {hint.node: hint for hint in read_hints(connection, states=OPEN_STATES) if hint.evidence.repair is not None}
     names = [*sorted(cases), *(node for node in lemons if node not in cases)]
     if not names:
         return []
@@ -198,9 +198,9 @@ def tickets(connection: sa.Connection, report: RepairList) -> list[dict[str, Any
 
 def _why(case: Hint | None, lemon: Lemon | None) -> str:
     told = []
-    if case is not None:
-        repair = case.evidence["repair"]
-        told.append(f"failed its test {repair.get('tries')} times: {repair.get('detail') or 'no word why'}")
+    repair = None if case is None else case.evidence.repair
+    if repair is not None:
+        told.append(f"failed its test {repair.tries} times: {repair.detail or 'no word why'}")
     if lemon is not None:
         told.append(f"fails at {lemon.times_fleet:.0f} times the fleet's rate")
     return "; ".join(told)
@@ -253,10 +253,10 @@ def _codes_summary(faults: Sequence[Incident]) -> dict[str, Any]:
 
 
 def _hint(hint: Hint) -> dict[str, Any]:
-    closed = hint.evidence.get("closed")
-    ended = closed if isinstance(closed, dict) else {}
+    closed = hint.evidence.closed
+    ended = (None, None) if closed is None else (format_time(closed.time), closed.by)
     told = {"id": hint.id, "action": hint.action, "state": hint.state, "made": format_time(hint.created)}
-    return {**told, "ended": ended.get("time"), "by": ended.get("by"), "reason": hint.reason}
+    return {**told, "ended": ended[0], "by": ended[1], "reason": hint.reason}
 
 
 def _test(test: Validation) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from schedulers.policy.settings import Breaker, Budgets, Policy
 from store.hints.hint_log import ACTOR_POLICY
 from store.hints.stops import Trip
 from store.records.event import format_time
+from store.records.evidence import StateChange
 from store.records.hint import OPEN_STATES, Hint
 from store.tables import schema
 
@@ -213,8 +214,8 @@ def _reset(memory: _ReplayMemory, now: datetime, span: ReplaySpan) -> None:
 
 def _apply(memory: _ReplayMemory, decision: Decision, now: datetime) -> None:
     for hint in decision.released:
-        closed = {"by": ACTOR_POLICY, "time": format_time(now)}
-        memory.hints[hint.id] = replace(hint, state="released", evidence={**hint.evidence, "closed": closed})
+        closed = StateChange(ACTOR_POLICY, now)
+        memory.hints[hint.id] = replace(hint, state="released", evidence=replace(hint.evidence, closed=closed))
         _end(memory, hint, now)
     for hint, _word in decision.changed:
         memory.hints[hint.id] = hint
@@ -229,13 +230,13 @@ def _apply(memory: _ReplayMemory, decision: Decision, now: datetime) -> None:
 def _begin(memory: _ReplayMemory, hint: Hint, now: datetime) -> None:
     """What a hint asks from now on, where it is something else than before."""
     runs = memory.running.get(hint.id)
-    held_back = hint.evidence.get("held")
+    held_back = hint.evidence.held
     if hint.state not in _ASKING:
-        held_back = f"waits for a person: {hint.evidence.get('quiet', hint.state)}"
+        held_back = f"waits for a person: {hint.evidence.quiet or hint.state}"
     if runs is not None and (runs.action, runs.held_back) == (hint.action, held_back):
         return
     _end(memory, hint, now)
-    run = hint.evidence.get("run") if hint.job is not None else None
+    run = hint.evidence.run if hint.job is not None else None
     memory.running[hint.id] = Episode(hint.id, hint.node, hint.action, now, None, hint.reason, held_back, run)
 
 

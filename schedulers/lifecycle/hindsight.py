@@ -120,7 +120,7 @@ def judge(case: HintCase, now: datetime) -> HintOutcome:
 
 def _counts(outage: Outage, hint: Hint) -> bool:
     """Whether an outage proves a hint right."""
-    made, by_fault = acted(hint), "incident" in hint.evidence
+    made, by_fault = acted(hint), hint.evidence.incident is not None
     if outage.reason.startswith("foreshock:") or (outage.planned and not by_fault):
         return False
     since = made - _BEFORE if by_fault else made
@@ -337,4 +337,4 @@ def _node_days(connection: sa.Connection, since: datetime, until: datetime) -> f
 def repair_cases(connection: sa.Connection) -> list[Hint]:
     """Open holds whose nodes failed their test too often: people are wanted."""
     held = (hint for hint in read_hints(connection, states=OPEN_STATES) if hint.action in HOLDING)
-    return [hint for hint in held if "repair" in hint.evidence]
+    return [hint for hint in held if hint.evidence.repair is not None]

@@ -66,7 +66,7 @@ def look(connection: sa.Connection, inputs: Inputs, decision: Decision, policy: 
     now, facts = inputs.now, {one.node: one for one in inputs.nodes}
     standing = [hint for hint in inputs.hints if hint.state in OPEN_STATES and hint.job is None]
     gone = replaced(standing, read_machines(connection, standing), now) if standing else {}
-    left = [hint for hint in standing if hint.id not in gone and (hint in well or "release" in hint.evidence)]
+    left = [hint for hint in standing if hint.id not in gone and (hint in well or hint.evidence.release is not None)]
     release = ReleasePlan()
     if left:
         release = plan(
@@ -170,8 +170,8 @@ def run_policy(
 def _save(connection: sa.Connection, change: tuple[Hint, str], now: datetime, was: Hint | None) -> bool:
     """Write a change; not where a person was faster, whom the next turn heeds."""
     hint, word = change
-    control = {"control": True} if hint.evidence.get("control") else {}
-    return save_hint(connection, hint, now, {"change": word, **control, **_held(hint.evidence.get("held"))}, was)
+    control = {"control": True} if hint.is_control else {}
+    return save_hint(connection, hint, now, {"change": word, **control, **_held(hint.evidence.held)}, was)
 
 
 def _lapsed(inputs: Inputs) -> list[Hint]:

@@ -12,13 +12,13 @@ stays held and is a case for repair: a person decides.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from schedulers.policy.facts import HOLDING, NodeFacts, acted
 from schedulers.policy.proposal import validity_of
 from schedulers.policy.settings import Policy, Release
 from store.hints.validations import Validation
-from store.records.event import format_time
+from store.records.evidence import ReleaseWait, RepairCase
 from store.records.hint import LIVE_STATES, Hint
 
 Step: TypeAlias = Literal["release", "test", "wait", "repair"]
@@ -69,7 +69,7 @@ def next_step(
     if results and results[-1].passed:
         return "release"
     if not release.validate:  # what failed another's test is not let go because we have none
-        return "repair" if results or "repair" in hint.evidence else "release"
+        return "repair" if results or hint.evidence.repair is not None else "release"
     if any(test.ended is None for test in counted):
         return "wait"
     if len(results) - _last_pass(results) >= release.most_tries:
@@ -104,11 +104,11 @@ def plan(inputs: ReleaseInputs, policy: Policy) -> ReleasePlan:
     kept = list[tuple[Hint, str]]()
     for hint in inputs.hints:
         held = is_held(hint, inputs.taken)
-        waits = "release" in hint.evidence and not _is_needed(inputs.facts.get(hint.node))
+        waits = hint.evidence.release is not None and not _is_needed(inputs.facts.get(hint.node))
         if not held or not (hint.id in well or hint.id in lapsed or waits):
             released += [hint] if hint.id in well else []
             expired += [hint] if hint.id in lapsed and hint.id not in well else []
-            if "release" in hint.evidence and hint.id not in well | lapsed:
+            if hint.evidence.release is not None and hint.id not in well | lapsed:
                 kept.append((_without(hint), "needed again"))
             continue
         tests = inputs.tests.get(hint.id, ())
@@ -131,22 +131,21 @@ def _is_needed(facts: NodeFacts | None) -> bool:
 
 def _without(hint: Hint) -> Hint:
     """The hint as it was before its node seemed well."""
-    return replace(hint, evidence={key: found for key, found in hint.evidence.items() if key != "release"})
+    return replace(hint, evidence=replace(hint.evidence, release=None))
 
 
 def _kept(
     hint: Hint, step: Step, tests: Sequence[Validation], policy: Policy, now: datetime
 ) -> tuple[Hint, str] | None:
     """The hint that waits, renewed where its time is running out; None where nothing changes."""
-    evidence: dict[str, Any] = dict(hint.evidence)
-    word = None
-    if "release" not in evidence:
-        evidence["release"] = {"since": format_time(now), "waits": "for its test"}
+    evidence, word = hint.evidence, None
+    if evidence.release is None:
+        evidence = replace(evidence, release=ReleaseWait(now, "for its test"))
         word = "waits for its test"
-    if step == "repair" and "repair" not in evidence:
+    if step == "repair" and evidence.repair is None:
         failed = [test for test in tests if test.passed is False]
         said = failed[-1].output.strip().splitlines()[-1:] if failed else []
-        evidence["repair"] = {"since": format_time(now), "tries": len(failed), "detail": "".join(said)[:200]}
+        evidence = replace(evidence, repair=RepairCase(now, len(failed), "".join(said)[:200]))
         word = "case for repair"
     lasts = validity_of(hint.action, policy.validity)
     if hint.valid_until - now >= lasts / 2:

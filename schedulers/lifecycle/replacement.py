@@ -87,7 +87,7 @@ def read_machines(connection: sa.Connection, hints: Sequence[Hint]) -> MachineRe
 
 def _blamed(connection: sa.Connection, hints: Sequence[Hint]) -> dict[str, DeviceIdentity]:
     """The devices of the hints' incidents, as the events that began these name them: they bear the same id."""
-    incidents = {hint.evidence["incident"]: hint for hint in hints if isinstance(hint.evidence.get("incident"), str)}
+    incidents = {hint.evidence.incident: hint for hint in hints if hint.evidence.incident is not None}
     if not incidents:
         return {}
     table = schema.events

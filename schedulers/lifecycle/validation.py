@@ -189,7 +189,7 @@ def _ended(said: bytes) -> ValidationResult:
 
 def _waiting(connection: sa.Connection) -> list[Hint]:
     """Hints whose node is held, and whose ground has gone."""
-    hints = [hint for hint in read_hints(connection, states=LIVE_STATES) if "release" in hint.evidence]
+    hints = [hint for hint in read_hints(connection, states=LIVE_STATES) if hint.evidence.release is not None]
     taken = sent_hints(connection, [hint.id for hint in hints])
     return [hint for hint in hints if is_held(hint, taken)]
 

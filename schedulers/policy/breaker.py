@@ -108,8 +108,7 @@ def _calls(inputs: Inputs, calls: HoldCalls, window_s: float) -> Iterator[tuple[
     known = {facts.node: facts for facts in inputs.nodes}
     for hint in acted_within(inputs.hints, inputs.now, window_s):
         if hint.node in known:
-            code = hint.evidence.get("code")
-            yield known[hint.node], code if isinstance(code, str) else None, acted(hint)
+            yield known[hint.node], hint.evidence.code, acted(hint)
     for node, since in calls.since.items():
         if since >= inputs.now - timedelta(seconds=window_s):
             yield calls.facts[node], None, since

@@ -14,7 +14,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from schedulers.policy.breaker import Group, HoldCalls, TrippedGroup, code_of, groups, in_force, tripped
 from schedulers.policy.budget import HoldBudget
@@ -23,7 +22,8 @@ from schedulers.policy.kill_switch import asks_anew
 from schedulers.policy.proposal import RANK, Proposal, began_of, is_refused, is_unfounded, proposal_of, validity_of
 from schedulers.policy.settings import Mode, Policy, quiet_now, version_of
 from store.hints.stops import Trip
-from store.records.event import format_time, parse_time
+from store.records.event import format_time
+from store.records.evidence import Evidence, RefusedHold
 from store.records.hint import Hint, HintState
 
 # Quorum, breaker and budgets over what is wished: a hold that they refuse becomes an `avoid` that says why.
@@ -74,17 +74,18 @@ def within_limits(
     for wish in wishes:
         if not wish.holds or wish.facts.node in free:
             queued = wish.holds and wish.facts.node not in inputs.still_held and _reset(wish.facts, review)
-            granted.append(replace(wish, evidence={**wish.evidence, "review": True}) if queued else wish)
+            granted.append(replace(wish, evidence=replace(wish.evidence, review=True)) if queued else wish)
             continue
         why = unseen or next((blocked[group] for group in groups(wish.facts) if group in blocked), None)
         why = why or budget.refuse(wish.facts)
         if why is None:
             budget.charge(wish.facts)
-            waits = {"review": True} if _reset(wish.facts, review) else {}
-            granted.append(replace(wish, evidence={**wish.evidence, **waits, **_coded(wish.facts)}))
+            # The fault's name: by it the breaker counts a hold after the fault is over.
+            evidence = replace(wish.evidence, review=_reset(wish.facts, review), code=code_of(wish.facts))
+            granted.append(replace(wish, evidence=evidence))
         else:
-            call = {"for": _reason_key(wish), "since": format_time(since[wish.facts.node])}
-            granted.append(replace(wish, action="avoid", evidence={**wish.evidence, "held": why, "call": call}))
+            call = RefusedHold(_incident_or_score(wish), since[wish.facts.node])
+            granted.append(replace(wish, action="avoid", evidence=replace(wish.evidence, held=why, call=call)))
     return granted, found
 
 
@@ -101,11 +102,11 @@ def is_held(hint: Hint | None, policy: Policy) -> bool:
     return hint is not None and hint.action in HOLDING and (hint.state != "shadow" or policy.mode == "shadow")
 
 
-def is_held_anew(evidence: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Whether a wish is held back for another kind of limit, or on another ground, than the evidence of before says."""
-    held, was = str(evidence.get("held", "")), str(before.get("held", ""))
-    call, called = evidence.get("call") or {}, before.get("call") or {}
-    return held.partition(":")[0] != was.partition(":")[0] or call.get("for") != called.get("for")
+def is_refused_anew(evidence: Evidence, before: Evidence) -> bool:
+    """Whether a hold is refused by another kind of limit, or for another incident, than the earlier evidence has."""
+    held, was = evidence.held or "", before.held or ""
+    incident, earlier = (None if one.call is None else one.call.incident for one in (evidence, before))
+    return held.partition(":")[0] != was.partition(":")[0] or incident != earlier
 
 
 def _reset(facts: NodeFacts, trips: Mapping[Group, Trip]) -> bool:
@@ -116,19 +117,13 @@ def _reset(facts: NodeFacts, trips: Mapping[Group, Trip]) -> bool:
 
 
 def _called(wish: Proposal, standing: Hint | None, now: datetime) -> datetime:
-    """Since when a node has called for a hold on this ground, as it was first seen here."""
-    call = {} if standing is None else standing.evidence.get("call") or {}
-    return parse_time(call["since"]) if call.get("for") == _reason_key(wish) else now
+    """Since when a node has called for a hold for this incident, as it was first seen here."""
+    call = None if standing is None else standing.evidence.call
+    return call.since if call is not None and call.incident == _incident_or_score(wish) else now
 
 
-def _reason_key(wish: Proposal) -> str:
-    return str(wish.evidence.get("incident", "score"))
-
-
-def _coded(facts: NodeFacts) -> dict[str, str]:
-    """The fault's name, by which the breaker counts a hold after the fault is over."""
-    code = code_of(facts)
-    return {} if code is None else {"code": code}
+def _incident_or_score(wish: Proposal) -> str:
+    return wish.evidence.incident or "score"
 
 
 # How a wish becomes a hint: made, escalated in place, out of the shadow, renewed; or nothing, where it stands.
@@ -142,15 +137,15 @@ def change_of(wish: Proposal, standing: Mapping[str, Hint], now: datetime, polic
     hint, lasts = standing.get(wish.facts.node), validity_of(wish.action, policy.validity)
     state, quiet = _state(wish, now, policy)
     # A hold that becomes a graver one is none anew.
-    since = hint.evidence.get("acted") if hint is not None and is_held(hint, policy) else None
-    evidence = {**wish.evidence, "acted": since or format_time(now), **({} if quiet is None else {"quiet": quiet})}
+    since = hint.evidence.acted if hint is not None and is_held(hint, policy) else None
+    evidence = replace(wish.evidence, acted=since or now, quiet=quiet)
     version, until = version_of(policy), now + lasts
     if hint is None:
         ident = hashlib.blake2b(f"{wish.facts.node} {format_time(now)}".encode(), digest_size=8).hexdigest()
         made = Hint(
             ident, wish.facts.node, wish.action, state, wish.reason, OWNER, now, until, evidence, policy=version
         )
-        return made, "held back" if "held" in evidence else "made"
+        return made, "made" if evidence.held is None else "held back"
     anew = replace(
         hint,
         action=wish.action,
@@ -164,10 +159,10 @@ def change_of(wish: Proposal, standing: Mapping[str, Hint], now: datetime, polic
         return anew, "escalated"
     if hint.state == "shadow" and state != "shadow":
         return anew, "out of the shadow"
-    if hint.state == "proposed" and state == "approved" and "quiet" in hint.evidence:
+    if hint.state == "proposed" and state == "approved" and hint.evidence.quiet is not None:
         return anew, "after quiet hours"
-    if hint.state == "approved" and state == "proposed" and "review" in wish.evidence and "review" not in hint.evidence:
-        return replace(hint, state=state, evidence={**hint.evidence, "review": True}, policy=version), "for review"
+    if hint.state == "approved" and state == "proposed" and wish.evidence.review and not hint.evidence.review:
+        return replace(hint, state=state, evidence=replace(hint.evidence, review=True), policy=version), "for review"
     return _amended(wish, hint, now, policy)
 
 
@@ -175,10 +170,12 @@ def _amended(wish: Proposal, hint: Hint, now: datetime, policy: Policy) -> tuple
     """A standing hint that says something more, or stands for longer."""
     version, lasts = version_of(policy), validity_of(hint.action, policy.validity)
     if wish.is_control and not hint.is_control:
-        return replace(hint, evidence={**hint.evidence, "control": True}, policy=version), "left alone"
-    if "held" in wish.evidence and wish.action == hint.action and is_held_anew(wish.evidence, hint.evidence):
-        said = {name: found for name, found in wish.evidence.items() if name in ("held", "call", "incident")}
-        return replace(hint, evidence={**hint.evidence, **said}, policy=version), "held back"
+        return replace(hint, evidence=replace(hint.evidence, control=True), policy=version), "left alone"
+    new = wish.evidence
+    if new.held is not None and wish.action == hint.action and is_refused_anew(new, hint.evidence):
+        incident = new.incident or hint.evidence.incident
+        evidence = replace(hint.evidence, held=new.held, call=new.call, incident=incident)
+        return replace(hint, evidence=evidence, policy=version), "held back"
     if RANK[hint.action] > RANK["avoid"] and not wish.holds:
         return None  # a hold lapses when nothing speaks for it any more but a score
     if hint.valid_until - now < lasts / 2:
@@ -191,7 +188,7 @@ def _state(wish: Proposal, now: datetime, policy: Policy) -> tuple[HintState, st
     """The state of a new hint, and the quiet hours that make a hold wait for a person."""
     if wish.is_control:
         return "shadow", None
-    if policy.mode == "act" and "review" in wish.evidence:
+    if policy.mode == "act" and wish.evidence.review:
         return "proposed", None
     if policy.mode == "act" and wish.holds:
         quiet = quiet_now(policy.quiet_hours, now)

@@ -8,7 +8,7 @@ from schedulers.policy.settings import Stop
 from store.hints.hint_log import ACTOR_POLICY
 from store.hints.stops import Trip
 from store.nodes.node_states import FaultSign
-from store.records.event import CAUSES, Cause, parse_time
+from store.records.event import CAUSES, Cause
 from store.records.hint import OPEN_STATES, Hint
 from store.records.incident import Incident
 
@@ -139,8 +139,7 @@ class Inputs:
 
 def acted(hint: Hint) -> datetime:
     """When a hint came to be what it is: made, or escalated."""
-    moment = hint.evidence.get("acted")
-    return parse_time(moment) if isinstance(moment, str) else hint.created
+    return hint.evidence.acted or hint.created
 
 
 def holds(hint: Hint) -> bool:
@@ -156,10 +155,9 @@ def acted_within(hints: Sequence[Hint], now: datetime, window_s: float) -> list[
 
 def closed_at(hint: Hint) -> datetime | None:
     """When a hint was ended; None for one that was not."""
-    closed = hint.evidence.get("closed")
-    return parse_time(closed["time"]) if isinstance(closed, dict) else None
+    return None if hint.evidence.closed is None else hint.evidence.closed.time
 
 
 def _by_person(hint: Hint) -> bool:
-    closed = hint.evidence.get("closed")
-    return isinstance(closed, dict) and closed.get("by") != ACTOR_POLICY and hint.state in ("withdrawn", "released")
+    closed = hint.evidence.closed
+    return closed is not None and closed.by != ACTOR_POLICY and hint.state in ("withdrawn", "released")

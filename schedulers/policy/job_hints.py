@@ -10,9 +10,8 @@ node from the next job, and pays the budgets.
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -22,6 +21,7 @@ from schedulers.policy.proposal import is_opted_out, steps_for
 from schedulers.policy.settings import Mode, Policy, version_of
 from store.nodes.node_states import out_of_service
 from store.records.event import format_time
+from store.records.evidence import Evidence
 from store.records.hint import OPEN_STATES, Hint, HintAction, HintState
 from store.runs.jobs import running_jobs
 
@@ -76,7 +76,7 @@ class _SpareNodes:
         self._gone = {node for job in self.inputs.jobs for node in job.nodes} | {*self.inputs.held, *self.inputs.unfit}
         self._gone |= self.inputs.standing.keys()
         named = (hint for hint in self.inputs.hints if hint.valid_until > self.inputs.now)
-        self._gone |= {hint.evidence["spare"] for hint in named if isinstance(hint.evidence.get("spare"), str)}
+        self._gone |= {hint.evidence.spare for hint in named if hint.evidence.spare is not None}
 
     def take(self, culprit: NodeFacts) -> NodeFacts | None:
         """The best spare for a culprit: of its leaf, else of its rack, else any; the one of the least risk."""
@@ -136,22 +136,22 @@ class _JobHintMaker:
             return
         fault, limits = _fault_of(facts), self.policy.job_watch
         asked = [hint for hint in self._asked(job.job) if hint.action in ("swap", "requeue")]
-        if any((hint.node, hint.evidence.get("incident")) == (facts.node, fault["incident"]) for hint in asked):
+        if any((hint.node, hint.evidence.incident) == (facts.node, fault.incident) for hint in asked):
             return
         hour = self.inputs.now - _HOUR
         if sum(1 for hint in asked if hint.action == "swap" and hint.created > hour) >= limits.most_swaps:
             return
         spare = self.spares.take(facts) if limits.swap else None
         if spare is not None:
-            place = {"spare": spare.node, "spare_leaf": spare.leaf, "spare_score": spare.score}
-            text = f"foreshock: {fault['what']}: go on with {spare.node} instead of {facts.node}"
-            self._make(job, facts, "swap", text, fault | place)
+            evidence = replace(fault, spare=spare.node, spare_leaf=spare.leaf, spare_score=spare.score)
+            text = f"foreshock: {fault.what}: go on with {spare.node} instead of {facts.node}"
+            self._make(job, facts, "swap", text, evidence)
         elif limits.requeue and not any(hint.action == "requeue" and _stands(hint) for hint in asked):
             asked_of_run = [hint for hint in self._known() if self._is_requeue_of(hint, job.run)]
             if len(asked_of_run) < limits.most_requeues:
-                exclude = [node for node in job.nodes if self._is_culprit(node)]
-                text = f"foreshock: {fault['what']}: start again without {facts.node}"
-                self._make(job, facts, "requeue", text, fault | {"exclude": exclude})
+                exclude = tuple(node for node in job.nodes if self._is_culprit(node))
+                text = f"foreshock: {fault.what}: start again without {facts.node}"
+                self._make(job, facts, "requeue", text, replace(fault, exclude=exclude))
 
     def ask_for_risk(self, job: RunningJob, facts: NodeFacts, score: float) -> None:
         """A checkpoint, where the risk is past the break-even; one a job at a time, one a node and day."""
@@ -161,9 +161,9 @@ class _JobHintMaker:
         asked = [hint for hint in self._asked(job.job) if hint.action == "checkpoint"]
         if any(hint.node == facts.node or _stands(hint) for hint in asked):
             return
-        told = {"score": score, "horizon_h": 24, "reasons": list(facts.reasons), "threshold": line}
+        evidence = Evidence(score, 24, facts.reasons, threshold=line, control=facts.control)
         text = f"foreshock: risk {100 * score:.0f} % within 24 h on {facts.node}: save now"
-        self._make(job, facts, "checkpoint", text, told | ({"control": True} if facts.control else {}))
+        self._make(job, facts, "checkpoint", text, evidence)
 
     def _asked(self, job: str) -> list[Hint]:
         """What a job was asked; a shadow counts while shadows are all that is made."""
@@ -178,18 +178,15 @@ class _JobHintMaker:
         return self.policy.mode == "shadow"
 
     def _is_requeue_of(self, hint: Hint, run: str) -> bool:
-        return hint.action == "requeue" and hint.evidence.get("run") == run
+        return hint.action == "requeue" and hint.evidence.run == run
 
     def _is_culprit(self, node: str) -> bool:
         facts = self.inputs.nodes.get(node)
         return facts is not None and facts.is_confirmed
 
-    def _make(
-        self, job: RunningJob, facts: NodeFacts, action: HintAction, reason: str, evidence: dict[str, Any]
-    ) -> None:
+    def _make(self, job: RunningJob, facts: NodeFacts, action: HintAction, reason: str, evidence: Evidence) -> None:
         now = self.inputs.now
         ident = hashlib.blake2b(f"{job.job} {facts.node} {action} {format_time(now)}".encode(), digest_size=8)
-        size = {"run": job.run, "job_nodes": len(job.nodes)}
         hint = Hint(
             ident.hexdigest(),
             facts.node,
@@ -199,15 +196,15 @@ class _JobHintMaker:
             OWNER,
             now,
             now + timedelta(seconds=self.policy.validity.job_s),
-            {**evidence, **size, "acted": format_time(now)},
+            replace(evidence, run=job.run, job_nodes=len(job.nodes), acted=now),
             job.job,
             version_of(self.policy),
         )
         self.made.append(hint)
 
-    def _state(self, node: str, evidence: Mapping[str, Any]) -> HintState:
+    def _state(self, node: str, evidence: Evidence) -> HintState:
         """By the mode; where the node's own hint waits for a person, the job's does, too."""
-        if "control" in evidence:
+        if evidence.control:
             return "shadow"
         backing = self.inputs.standing.get(node)
         waits = backing is not None and backing.state == "proposed"
@@ -219,23 +216,23 @@ def _backs(hint: Hint) -> bool:
 
     Then many nodes fail at once, or little is seen, and moving jobs off them would do more harm than the faults.
     """
-    return hint.action in HOLDING or str(hint.evidence.get("held", "")).startswith("budget")
+    return hint.action in HOLDING or (hint.evidence.held or "").startswith("budget")
 
 
 def _stands(hint: Hint) -> bool:
     return hint.state in OPEN_STATES
 
 
-def _fault_of(facts: NodeFacts) -> dict[str, Any]:
+def _fault_of(facts: NodeFacts) -> Evidence:
     """What is wrong with a culprit, in words, and the incident that says so."""
     if facts.fault is not None:
         fault = facts.fault
         what = fault.kind if fault.code is None else f"{fault.kind} {fault.code}"
-        return {"incident": fault.id, "what": f"{what} on {fault.device.words(fault.name)}"}
+        return Evidence(incident=fault.id, what=f"{what} on {fault.device.words(fault.name)}")
     if facts.witnesses is None:
         raise ValueError(f"nothing speaks against {facts.node}")
     one, other = facts.witnesses
-    return {"incident": other.incident, "what": f"{one.source} and {other.source} both saw it fail"}
+    return Evidence(incident=other.incident, what=f"{one.source} and {other.source} both saw it fail")
 
 
 def _over(inputs: JobInputs) -> Iterator[tuple[Hint, str]]:

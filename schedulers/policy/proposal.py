@@ -7,17 +7,17 @@ threshold that raised it, or of the present one where that is lower: a job that 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Any
 
 from schedulers.policy.facts import HOLDING, Inputs, NodeFacts, Pair, closed_at
 from schedulers.policy.settings import Policy, Validity
 from schedulers.policy.thresholds import ActionThresholds, failure_gpu_h, steps
-from store.records.event import Action, format_time
+from store.records.event import Action
+from store.records.evidence import Evidence, HintCost, HintWitness, JobOnNode
 from store.records.hint import Hint, HintAction
 
 # What a hint takes, and what a failure would: told with each hint, for the person who is to say yes.
 #
-# price_of(facts, "cordon", inputs, policy)     # {"held_gpu_h": 192.0, "failure_gpu_h": 128.0, "run": "llm-70b"}
+# price_of(facts, "cordon", inputs, policy)     # HintCost(held_gpu_h=192.0, failure_gpu_h=128.0, run="llm-70b")
 
 _HOUR = timedelta(hours=1)
 
@@ -29,18 +29,18 @@ def validity_of(action: HintAction, validity: Validity) -> timedelta:
     return timedelta(seconds=by_action.get(action, validity.job_s))
 
 
-def price_of(facts: NodeFacts, action: HintAction, inputs: Inputs, policy: Policy) -> dict[str, Any]:
+def price_of(facts: NodeFacts, action: HintAction, inputs: Inputs, policy: Policy) -> HintCost:
     """GPU-hours: of the node until the hint would end by itself, and of a failure of the job (`thresholds.py`).
 
     `run` is that of the job on the node; None: the failure is that of the largest job that runs, or of the usual size.
     """
     gpus = facts.gpus or policy.costs.node_gpus
     job = facts.job
-    return {
-        "held_gpu_h": round(gpus * (validity_of(action, policy.validity) / _HOUR), 1),
-        "failure_gpu_h": round(failure_gpu_h(policy.costs, job_gpus(facts, inputs, policy)), 1),
-        "run": None if job is None else job.run,
-    }
+    return HintCost(
+        held_gpu_h=round(gpus * (validity_of(action, policy.validity) / _HOUR), 1),
+        failure_gpu_h=round(failure_gpu_h(policy.costs, job_gpus(facts, inputs, policy)), 1),
+        run=None if job is None else job.run,
+    )
 
 
 def job_gpus(facts: NodeFacts, inputs: Inputs, policy: Policy) -> int:
@@ -66,12 +66,12 @@ class Proposal:
     facts: NodeFacts
     action: HintAction
     reason: str
-    evidence: dict[str, Any]
+    evidence: Evidence
 
     @property
     def is_control(self) -> bool:
         """Whether it is to be written down and not to be asked."""
-        return "control" in self.evidence
+        return self.evidence.control
 
     @property
     def holds(self) -> bool:
@@ -87,17 +87,18 @@ def proposal_of(facts: NodeFacts, inputs: Inputs, policy: Policy, standing: Hint
     called = _called(facts, inputs, policy, standing)
     if called is None or called.action == "watch":
         return called
-    return replace(called, evidence={**called.evidence, "cost": price_of(facts, called.action, inputs, policy)})
+    cost = price_of(facts, called.action, inputs, policy)
+    return replace(called, evidence=replace(called.evidence, cost=cost))
 
 
 def _called(facts: NodeFacts, inputs: Inputs, policy: Policy, standing: Hint | None) -> Proposal | None:
-    score = {"score": facts.score, "horizon_h": 24, "reasons": list(facts.reasons)}
+    score = Evidence(score=facts.score, horizon_h=24, reasons=facts.reasons)
     if facts.fault is not None:
         fault = facts.fault
         what = f"{fault.kind} {fault.code}" if fault.code is not None else fault.kind
         reason = f"foreshock: {what} on {fault.device.words(fault.name)}: {fault.message[:200]}"
         action: HintAction = "drain" if fault.action in _DRAINS else "cordon"
-        return Proposal(facts, action, reason, {**score, "incident": fault.id})
+        return Proposal(facts, action, reason, replace(score, incident=fault.id))
     if facts.witnesses is not None:
         return _of_two(facts, facts.witnesses, score)
     return _of_score(facts, steps_for(facts, inputs, policy), score, standing)
@@ -134,33 +135,27 @@ def _is_risky(facts: NodeFacts, policy: Policy) -> bool:
     return facts.score is not None and facts.score >= policy.thresholds.watch
 
 
-def _of_two(facts: NodeFacts, pair: Pair, score: dict[str, Any]) -> Proposal:
+def _of_two(facts: NodeFacts, pair: Pair, score: Evidence) -> Proposal:
     """A cordon on the word of two detectors."""
     told = [f"{sign.source}: {sign.kind}" + ("" if sign.code is None else f" {sign.code}") for sign in pair]
-    witnesses = [
-        {"incident": sign.incident, "source": sign.source, "kind": sign.kind, "code": sign.code}
-        | {"time": format_time(sign.start)}
-        for sign in pair
-    ]
-    evidence = {**score, "incident": pair[1].incident, "witnesses": witnesses}
+    witnesses = tuple(HintWitness(sign.incident, sign.source, sign.kind, sign.code, sign.start) for sign in pair)
+    evidence = replace(score, incident=pair[1].incident, witnesses=witnesses)
     return Proposal(facts, "cordon", f"foreshock: two detectors: {' and '.join(told)}", evidence)
 
 
-def _of_score(
-    facts: NodeFacts, limits: ActionThresholds, score: dict[str, Any], standing: Hint | None
-) -> Proposal | None:
+def _of_score(facts: NodeFacts, limits: ActionThresholds, score: Evidence, standing: Hint | None) -> Proposal | None:
     """What the score alone asks."""
     if facts.score is None:
         return None
     avoids = facts.score >= limits.avoid
-    evidence = {**score, "threshold": limits.avoid if avoids else limits.watch}
+    evidence = replace(score, threshold=limits.avoid if avoids else limits.watch)
     if facts.job is not None:
-        evidence["job"] = {"job": facts.job.job, "run": facts.job.run, "gpus": facts.job.gpus}
+        evidence = replace(evidence, job=JobOnNode(facts.job.job, facts.job.run, facts.job.gpus))
     reason = f"foreshock: risk {100 * facts.score:.0f} % within 24 h"
     reason += f": {facts.reasons[0][:200]}" if facts.reasons else ""
     # What was asked before the node was drawn runs its course.
     if facts.control and (standing is None or standing.state == "shadow"):
-        evidence["control"] = True
+        evidence = replace(evidence, control=True)
     return Proposal(facts, "avoid" if avoids else "watch", reason, evidence)
 
 
@@ -173,9 +168,9 @@ def is_unfounded(facts: NodeFacts, hint: Hint, inputs: Inputs, policy: Policy) -
     if hint.action in HOLDING:
         return True
     if facts.score is None:  # that is not low; but of a cordon that was turned down the fault is over
-        return "incident" in hint.evidence
+        return hint.evidence.incident is not None
     limits = steps_for(facts, inputs, policy)
     present = limits.watch if hint.action == "watch" else limits.avoid
-    raised_by = hint.evidence.get("threshold")
-    line = min(present, raised_by) if isinstance(raised_by, float) else present
+    raised_by = hint.evidence.threshold
+    line = present if raised_by is None else min(present, raised_by)
     return facts.score < line * policy.thresholds.release_ratio

@@ -10,11 +10,12 @@ others hold. A receiver that cannot be read back is a `Scheduler` (`schedulers/r
 outbox.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
+from store.records.evidence import Evidence
 from store.records.hint import HintAction
 
 # done: carried out (observing will tell). foreign: another holds the node, nothing was touched. absent: no such node.
@@ -52,7 +53,7 @@ class Order:
     action: HintAction
     reason: str  # begins `foreshock:`
     valid_until: datetime
-    evidence: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Evidence = field(default_factory=Evidence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What every scheduler is: takes one delivery, says what came of it."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -36,7 +36,7 @@ def payload(hint: Hint, action: str, mode: Mode, now: datetime) -> dict[str, Any
 
     Of a proposal `action` is `proposed`, and `asks` what it would be: nobody can take it for an order.
     """
-    data = asdict(hint) | {
+    data = hint.to_row() | {
         "action": action,
         "mode": mode,
         "created": format_time(hint.created),

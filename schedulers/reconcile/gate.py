@@ -6,7 +6,6 @@ Between the decision and the order a scheduler may have been away for long; what
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -19,6 +18,7 @@ from schedulers.reconcile.delivery import action_of
 from store.hints.outbox import deliveries_of
 from store.hints.stops import newest_trips
 from store.nodes.node_states import node_places
+from store.records.evidence import Evidence
 from store.records.hint import LIVE_STATES, Hint
 
 
@@ -42,7 +42,7 @@ def may_tell(connection: sa.Connection, stop: Stop, hint: Hint, release: bool) -
     return not held_back(connection, {hint.node: hint.evidence})
 
 
-def held_back(connection: sa.Connection, asked: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
+def held_back(connection: sa.Connection, asked: Mapping[str, Evidence]) -> frozenset[str]:
     """The nodes, of those that a new hold is asked of (with the hint's evidence), of which a group has tripped."""
     if not asked:
         return frozenset()
@@ -53,7 +53,7 @@ def held_back(connection: sa.Connection, asked: Mapping[str, Mapping[str, Any]])
     found = set()
     for node, evidence in asked.items():
         _name, rack, leaf, driver, domain, *_rest = places.get(node, (node, None, None, None, None))
-        facts, code = NodeFacts(node, rack, leaf, driver, nvlink_domain=domain), evidence.get("code")
-        if not tripped.isdisjoint(groups(facts, code if isinstance(code, str) else None)):
+        facts = NodeFacts(node, rack, leaf, driver, nvlink_domain=domain)
+        if not tripped.isdisjoint(groups(facts, evidence.code)):
             found.add(node)
     return frozenset(found)

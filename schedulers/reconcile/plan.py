@@ -12,8 +12,8 @@ from schedulers.policy.facts import HOLDING
 from schedulers.policy.kill_switch import may_ask
 from schedulers.policy.settings import Mode, Stop
 from schedulers.reconcile.actuator import Hold, JobOrder, Order, OrderReport
-from store.hints.holds import FINAL_STATES, HoldState, RecentHolds, SchedulerHold
-from store.records.hint import LIVE_STATES, OPEN_STATES, Hint, HintAction
+from store.hints.holds import FINAL_STATES, RecentHolds, SchedulerHold
+from store.records.hint import LIVE_STATES, OPEN_STATES, Hint, HintAction, HoldState
 
 # Whether a scheduler has forgotten an order of ours, rather than that a person has taken it back. Pure.
 #
@@ -345,8 +345,7 @@ def _is_due(hint: Hint, was: SchedulerHold | None, stop: Stop, now: datetime) ->
 
 
 def _order(hint: Hint, job: str) -> JobOrder:
-    spare = hint.evidence.get("spare")
-    return JobOrder(job, hint.id, hint.action, hint.node, hint.reason, spare if isinstance(spare, str) else None)
+    return JobOrder(job, hint.id, hint.action, hint.node, hint.reason, hint.evidence.spare)
 
 
 def job_reported(was: SchedulerHold, report: OrderReport, now: datetime) -> SchedulerHold:

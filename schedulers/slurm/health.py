@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from schedulers.reconcile.actuator import Order
+from store.records.evidence import evidence_of
 from store.records.hint import LIVE_STATES, OPEN_STATES, HintAction
 
 # A hold whose hint ended longer ago is not looked for: each look is a call to the controller.
@@ -43,8 +44,8 @@ def _is_of(item: object, node: str) -> bool:
     """Cordons and drains of this node; what is written down for comparison alone is none."""
     if not isinstance(item, dict):
         raise HintsError("a hint of the server's is no object")
-    evidence = item.get("evidence")
-    is_control = isinstance(evidence, dict) and bool(evidence.get("control"))
+    found = item.get("evidence")
+    is_control = isinstance(found, dict) and evidence_of(found).control
     return item.get("node") == node and item.get("action") in _HARD and not item.get("job") and not is_control
 
 

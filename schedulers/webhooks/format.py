@@ -7,6 +7,7 @@ from typing import Any
 
 from schedulers.webhooks.post import WebhookMessage
 from store.hints.outbox import Delivery
+from store.records.evidence import evidence_of
 
 # In a chat `watch` would be a flood, and `avoid` nearly one.
 LOUD_ACTIONS = ("cordon", "drain", "requeue", "swap")
@@ -64,13 +65,12 @@ def title(data: Mapping[str, Any]) -> str:
 
 def lines(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What there is to know: names and texts; a thing that is not known has no line."""
-    evidence = data.get("evidence") or {}
-    score = evidence.get("score")
+    evidence = evidence_of(data.get("evidence") or {})
     found = [
         ("reason", data.get("reason")),
         ("job", data.get("job")),
-        ("risk", f"{score:.0%}" if isinstance(score, int | float) else None),
-        ("spare", evidence.get("spare")),
+        ("risk", None if evidence.score is None else f"{evidence.score:.0%}"),
+        ("spare", evidence.spare),
         ("valid until", data.get("valid_until")),
         ("hint", data.get("id")),
     ]

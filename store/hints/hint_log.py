@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from store.records.event import format_time
+from store.records.evidence import StateChange
 from store.records.hint import OPEN_STATES, Hint, HintState, hint_of
 from store.tables import hint_tables, schema
 from store.tables.bulk_rows import is_one_of
@@ -89,8 +89,6 @@ def _newest(connection: sa.Connection) -> int:
 
 ACTOR_POLICY = "policy"
 ACTOR_DISPATCH = "dispatch"
-# Of a record's fields in their order: by position, for hints are many and read in every turn.
-_IN_ORDER = [_HINTS.c[field.name] for field in fields(Hint)]
 
 
 def read_hint(connection: sa.Connection, ident: str) -> Hint | None:
@@ -101,12 +99,12 @@ def read_hint(connection: sa.Connection, ident: str) -> Hint | None:
 
 def read_hints(connection: sa.Connection, states: Sequence[str] | None = None, node: str | None = None) -> list[Hint]:
     """Hints in the order they were made; of some states, of one node."""
-    query = sa.select(*_IN_ORDER).order_by(_HINTS.c.created, _HINTS.c.id)
+    query = sa.select(_HINTS).order_by(_HINTS.c.created, _HINTS.c.id)
     if states is not None:
         query = query.where(_HINTS.c.state.in_(states))
     if node is not None:
         query = query.where(_HINTS.c.node == node)
-    return [Hint(*row) for row in connection.execute(query)]
+    return [hint_of(row) for row in connection.execute(query).mappings()]
 
 
 def read_hints_by_id(connection: sa.Connection, idents: Iterable[str]) -> list[Hint]:
@@ -114,8 +112,8 @@ def read_hints_by_id(connection: sa.Connection, idents: Iterable[str]) -> list[H
     listed = sorted(set(idents))
     if not listed:
         return []
-    query = sa.select(*_IN_ORDER).where(is_one_of(connection, _HINTS.c.id, listed))
-    return [Hint(*row) for row in connection.execute(query.order_by(_HINTS.c.created, _HINTS.c.id))]
+    query = sa.select(_HINTS).where(is_one_of(connection, _HINTS.c.id, listed))
+    return [hint_of(row) for row in connection.execute(query.order_by(_HINTS.c.created, _HINTS.c.id)).mappings()]
 
 
 def read_hints_of(connection: sa.Connection, nodes: Iterable[str], states: Sequence[str]) -> list[Hint]:
@@ -123,8 +121,8 @@ def read_hints_of(connection: sa.Connection, nodes: Iterable[str], states: Seque
     listed = sorted(set(nodes))
     if not listed:
         return []
-    query = sa.select(*_IN_ORDER).where(_HINTS.c.state.in_(states), is_one_of(connection, _HINTS.c.node, listed))
-    return [Hint(*row) for row in connection.execute(query.order_by(_HINTS.c.created, _HINTS.c.id))]
+    query = sa.select(_HINTS).where(_HINTS.c.state.in_(states), is_one_of(connection, _HINTS.c.node, listed))
+    return [hint_of(row) for row in connection.execute(query.order_by(_HINTS.c.created, _HINTS.c.id)).mappings()]
 
 
 def recent_hints(connection: sa.Connection, now: datetime, window: timedelta) -> list[Hint]:
@@ -132,10 +130,10 @@ def recent_hints(connection: sa.Connection, now: datetime, window: timedelta) ->
 
     What was made or raised within it is valid until later than its beginning, however short its validity.
     """
-    query = sa.select(*_IN_ORDER).where(
+    query = sa.select(_HINTS).where(
         sa.or_(_HINTS.c.state.in_(OPEN_STATES), _HINTS.c.valid_until > now - window, _HINTS.c.created >= now - window)
     )
-    return [Hint(*row) for row in connection.execute(query.order_by(_HINTS.c.created, _HINTS.c.id))]
+    return [hint_of(row) for row in connection.execute(query.order_by(_HINTS.c.created, _HINTS.c.id)).mappings()]
 
 
 def save_hint(
@@ -150,7 +148,7 @@ def save_hint(
         whether it was written.
     """
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    row = asdict(hint)
+    row = hint.to_row()
     changed = [name for name in row if name not in ("id", "created", "node")]
     if was is None:
         made = dialect.insert(_HINTS).values(**row)
@@ -160,8 +158,8 @@ def save_hint(
         values = {name: row[name] for name in changed}
         if connection.execute(sa.update(_HINTS).where(*_as_seen(was)).values(**values)).rowcount == 0:
             return False
-    said = {"hint": hint.action, "reason": hint.reason, "evidence": dict(hint.evidence)}
-    note(connection, now, ACTOR_POLICY, hint, {**said, **detail})
+    written = {"hint": hint.action, "reason": hint.reason, "evidence": row["evidence"]}
+    note(connection, now, ACTOR_POLICY, hint, {**written, **detail})
     return True
 
 
@@ -186,27 +184,33 @@ def close_hint(
     actor: str,
     detail: Mapping[str, Any] | None = None,
 ) -> Hint:
-    """End a hint; its evidence then says who ended it and when."""
+    """End a hint; its evidence then names who ended it, and when."""
     ended = change_state(connection, hint, state, now, actor, detail)
-    if ended.state != state or "closed" in ended.evidence:
+    if ended.state != state or ended.evidence.closed is not None:
         return ended
-    return _signed(connection, ended, "closed", now, actor)
+    current = _read_again(connection, ended)
+    evidence = replace(current.evidence, closed=StateChange(actor, now))
+    return _save_evidence(connection, replace(current, evidence=evidence))
 
 
 def approve_hint(connection: sa.Connection, hint: Hint, now: datetime, actor: str) -> Hint:
-    """Approve a proposed hint; its evidence then says who said yes and when."""
+    """Approve a proposed hint; its evidence then names who approved it, and when."""
     approved = change_state(connection, hint, "approved", now, actor)
-    if approved.state != "approved" or "approved" in approved.evidence:
+    if approved.state != "approved" or approved.evidence.approved is not None:
         return approved
-    return _signed(connection, approved, "approved", now, actor)
+    current = _read_again(connection, approved)
+    evidence = replace(current.evidence, approved=StateChange(actor, now))
+    return _save_evidence(connection, replace(current, evidence=evidence))
 
 
-def _signed(connection: sa.Connection, hint: Hint, word: str, now: datetime, actor: str) -> Hint:
-    # Read again, for the policy may have said more of it since: nobody else changes it now.
-    current = read_hint(connection, hint.id) or hint
-    evidence = {**current.evidence, word: {"by": actor, "time": format_time(now)}}
-    connection.execute(sa.update(_HINTS).where(_HINTS.c.id == hint.id).values(evidence=evidence))
-    return replace(current, evidence=evidence)
+def _read_again(connection: sa.Connection, hint: Hint) -> Hint:
+    """The hint as it is stored now: the policy may have added evidence. Nobody else changes it in this transaction."""
+    return read_hint(connection, hint.id) or hint
+
+
+def _save_evidence(connection: sa.Connection, hint: Hint) -> Hint:
+    connection.execute(sa.update(_HINTS).where(_HINTS.c.id == hint.id).values(evidence=hint.evidence.to_json()))
+    return hint
 
 
 def change_state(

@@ -39,7 +39,7 @@ def acting(engine: sa.Engine, clock: Clock) -> Iterator[TestClient]:
 
 def put(engine: sa.Engine, state: Any = "approved", action: Any = "cordon") -> Hint:
     """A hint."""
-    hint = Hint("h1", "n1", action, state, "foreshock: t", "foreshock", NOW - HOUR, NOW + 23 * HOUR, {})
+    hint = Hint("h1", "n1", action, state, "foreshock: t", "foreshock", NOW - HOUR, NOW + 23 * HOUR)
     with writing(engine).begin() as connection:
         save_hint(connection, hint, NOW, {})
     return hint

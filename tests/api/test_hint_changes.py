@@ -24,7 +24,7 @@ HOUR = timedelta(hours=1)
 
 def made(ident: str, state: Any = "approved") -> Hint:
     """A hint."""
-    return Hint(ident, f"n-{ident}", "cordon", state, "foreshock: t", "foreshock", NOW, NOW + 24 * HOUR, {})
+    return Hint(ident, f"n-{ident}", "cordon", state, "foreshock: t", "foreshock", NOW, NOW + 24 * HOUR)
 
 
 def put(engine: sa.Engine, *idents: str, at_h: float = 0) -> None:

@@ -19,6 +19,7 @@ from schedulers.policy.settings import Policy
 from store.database.connections import writing
 from store.events.append import append_jobs, append_links, append_nodes
 from store.hints.hint_log import save_hint
+from store.records.evidence import Evidence
 from store.records.hint import Hint
 from store.records.job import Job
 from store.records.node import Node
@@ -41,7 +42,7 @@ def acting(engine: sa.Engine, clock: Clock) -> Iterator[TestClient]:
 def put(engine: sa.Engine, ident: str, state: Any, node: str = "n1", hours_ago: float = 1) -> None:
     """Store a hint."""
     made = NOW - hours_ago * HOUR
-    hint = Hint(ident, node, "cordon", state, "foreshock: test", "foreshock", made, made + 24 * HOUR, {"score": 0.5})
+    hint = Hint(ident, node, "cordon", state, "foreshock: test", "foreshock", made, made + 24 * HOUR, Evidence(score=0.5))
     with writing(engine).begin() as connection:
         save_hint(connection, hint, made, {"change": "made"})
 

@@ -25,7 +25,7 @@ def put(engine: sa.Engine, *placements: SchedulerHold) -> None:
     """Placements, each with its hint."""
     with writing(engine).begin() as connection:
         for one in placements:
-            made = Hint(one.hint, one.node, "cordon", "confirmed", "foreshock: x", "foreshock", NOW, NOW, {})
+            made = Hint(one.hint, one.node, "cordon", "confirmed", "foreshock: x", "foreshock", NOW, NOW)
             job = "7" if one.hint == "job" else None
             save_hint(connection, replace(made, valid_until=NOW + timedelta(days=1), job=job), NOW, {})
         save_holds(connection, placements)

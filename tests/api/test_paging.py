@@ -111,7 +111,7 @@ def test_hints_made_between_two_pages_do_not_shift_them(client: TestClient, engi
     def make(name: str, minutes: int) -> None:
         made = NOW - minutes * MINUTE
         with writing(engine).begin() as connection:
-            hint = Hint(name, "n", "watch", "shadow", "foreshock: t", "foreshock", made, NOW + MINUTE, {})
+            hint = Hint(name, "n", "watch", "shadow", "foreshock: t", "foreshock", made, NOW + MINUTE)
             save_hint(connection, hint, made, {})
 
     for i in range(6):

@@ -34,7 +34,7 @@ def cluster(any_engine: sa.Engine, clock: Clock) -> Iterator[TestClient]:
         places[7] = replace(places[7], in_service_until=NOW.replace(month=2, day=1))
         append_nodes(connection, places)
         append_outages(connection, [Outage("gpu-001", NOW.replace(hour=1), None, "DOWN", "t", None, False, "hardware")])
-        hint = Hint("h", "gpu-002", "cordon", "confirmed", "foreshock: t", "foreshock", NOW, DAY, {})
+        hint = Hint("h", "gpu-002", "cordon", "confirmed", "foreshock: t", "foreshock", NOW, DAY)
         save_hint(connection, hint, NOW, {})
         scores = {0: 0.003, 1: 0.001, 2: 0.001, 3: 0.30, 4: 0.002, 5: 0.001}
         rows = [

@@ -145,7 +145,7 @@ def test_a_cookie_is_no_token(guarded: TestClient) -> None:
 
 def test_who_acts_is_in_the_audit_by_the_token_s_name(guarded: TestClient, engine: sa.Engine) -> None:
     """Never by its text; nobody without a token is `loopback`."""
-    hint = Hint("h1", "n1", "cordon", "proposed", "foreshock: t", "foreshock", NOW, NOW.replace(day=2), {})
+    hint = Hint("h1", "n1", "cordon", "proposed", "foreshock: t", "foreshock", NOW, NOW.replace(day=2))
     with writing(engine).begin() as connection:
         save_hint(connection, hint, NOW, {})
     assert guarded.post("/api/v1/hints/h1/withdraw", headers=bearer("act-secret")).status_code == 200
@@ -157,7 +157,7 @@ def test_who_acts_is_in_the_audit_by_the_token_s_name(guarded: TestClient, engin
 
 def test_nobody_without_a_token_is_called_loopback(client: TestClient, engine: sa.Engine) -> None:
     """On a server without tokens."""
-    hint = Hint("h1", "n1", "cordon", "proposed", "foreshock: t", "foreshock", NOW, NOW.replace(day=2), {})
+    hint = Hint("h1", "n1", "cordon", "proposed", "foreshock: t", "foreshock", NOW, NOW.replace(day=2))
     with writing(engine).begin() as connection:
         save_hint(connection, hint, NOW, {})
     client.post("/api/v1/hints/h1/withdraw")

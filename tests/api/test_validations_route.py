@@ -20,6 +20,7 @@ from schedulers.policy.settings import Policy, Release
 from store.database.connections import writing
 from store.events.append import append_nodes
 from store.hints.hint_log import audit_page, change_state, close_hint, read_hint, save_hint
+from store.records.evidence import Evidence, ReleaseWait, RepairCase
 from store.records.hint import Hint
 from store.records.node import Node
 from store.tables import hint_tables
@@ -33,7 +34,7 @@ PATIENCE_S = patience(60.0)
 def put(engine: sa.Engine, ident: str, *states: Any, **changes: Any) -> Hint:
     """A hint that goes through states; of node n1, made an hour ago."""
     made = NOW - HOUR
-    hint = Hint(ident, "n1", "cordon", "approved", "foreshock: test", "foreshock", made, made + 24 * HOUR, {})
+    hint = Hint(ident, "n1", "cordon", "approved", "foreshock: test", "foreshock", made, made + 24 * HOUR)
     hint = replace(hint, **changes)
     with writing(engine).begin() as connection:
         save_hint(connection, hint, made, {"change": "made"})
@@ -90,22 +91,22 @@ def test_a_report_must_say_whether_it_passed(client: TestClient, engine: sa.Engi
 
 def test_a_run_learns_what_it_is_asked(client: TestClient, engine: sa.Engine) -> None:
     """What is in force: no shadow, no proposal, nothing that has ended or lapsed, nothing of others."""
-    asked = {"action": "checkpoint", "job": "7", "evidence": {"run": "r1"}}
+    asked = {"action": "checkpoint", "job": "7", "evidence": Evidence(run="r1")}
     put(engine, "yes", **asked)
     put(engine, "also", "sent", **(asked | {"job": "8"}))
     put(engine, "over", "released", **asked)
     put(engine, "shadow", **asked, state="shadow")
     put(engine, "proposed", **asked, state="proposed")
     put(engine, "lapsed", **asked, valid_until=NOW)
-    put(engine, "other", **(asked | {"evidence": {"run": "x"}}))
-    put(engine, "node", evidence={"run": "r1"})
+    put(engine, "other", **(asked | {"evidence": Evidence(run="x")}))
+    put(engine, "node", evidence=Evidence(run="r1"))
     page = client.get("/api/v1/runs/r1/hints").json()
     Page[HintOut].model_validate(page)
     assert sorted(one["id"] for one in page["items"]) == ["also", "yes"]
     assert [one["id"] for one in client.get("/api/v1/runs/r1/hints?job=8").json()["items"]] == ["also"]
     assert [one["id"] for one in client.get("/api/v1/runs/x/hints").json()["items"]] == ["other"]
     assert client.get("/api/v1/runs/nobody/hints").json()["items"] == []
-    put(engine, "slash", **(asked | {"evidence": {"run": "llm/70b"}}))
+    put(engine, "slash", **(asked | {"evidence": Evidence(run="llm/70b")}))
     assert [one["id"] for one in client.get("/api/v1/runs/llm%2F70b/hints").json()["items"]] == ["slash"]
 
 
@@ -113,13 +114,13 @@ def test_what_came_of_hints_is_told(client: TestClient, engine: sa.Engine) -> No
     """Over the API and to Prometheus; the page of one hint is not in its way."""
     with writing(engine).begin() as connection:
         append_nodes(connection, [Node("n1", gpus=8)])
-    made = {"created": NOW - 48 * HOUR, "state": "shadow", "evidence": {"acted": "2025-02-27T12:00:00Z"}}
+    made = {"created": NOW - 48 * HOUR, "state": "shadow", "evidence": Evidence(acted=NOW - 48 * HOUR)}
     put(engine, "h1", "expired", **made)
     outcome = {"hint": "h1", "judged": NOW, "right": True, "lead_s": 60.0, "held_gpu_h": 8.0, "saved_gpu_h": None}
     with writing(engine).begin() as connection:
         connection.execute(hint_tables.hint_outcomes.insert().values(**outcome))
-    put(engine, "waits", "sent", evidence={"release": {"since": "x"}})
-    put(engine, "case", "sent", evidence={"release": {"since": "x"}, "repair": {"tries": 3}})
+    put(engine, "waits", "sent", evidence=Evidence(release=ReleaseWait(NOW)))
+    put(engine, "case", "sent", evidence=Evidence(release=ReleaseWait(NOW), repair=RepairCase(NOW, 3)))
     answer = client.get("/api/v1/hints/outcomes").json()
     HindsightOut.model_validate(answer)
     (tally,) = answer["tallies"]

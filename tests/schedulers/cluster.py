@@ -6,7 +6,8 @@ from typing import Any
 
 from schedulers.policy.facts import NodeFacts
 from store.nodes.node_states import FaultSign
-from store.records.event import Device, format_time
+from store.records.event import Device
+from store.records.evidence import Evidence
 from store.records.hint import Hint
 from store.records.incident import Incident
 
@@ -43,8 +44,8 @@ def nodes(count: int, **facts: Any) -> list[NodeFacts]:
 def hint(node: str, action: Any = "cordon", state: Any = "sent", hours_ago: float = 2, **evidence: Any) -> Hint:
     """A hint that was made a while ago, for a day."""
     made = NOW - hours_ago * HOUR
-    evidence = {"acted": format_time(made), "score": 0.5} | evidence
-    return Hint(f"h-{node}", node, action, state, "foreshock: test", "foreshock", made, made + 24 * HOUR, evidence)
+    found = Evidence(**({"acted": made, "score": 0.5} | evidence))
+    return Hint(f"h-{node}", node, action, state, "foreshock: test", "foreshock", made, made + 24 * HOUR, found)
 
 
 def sick(facts: NodeFacts, **fault_facts: Any) -> NodeFacts:

@@ -46,4 +46,4 @@ def none_tripped(new: Mapping[tuple[str, str], Mark], tripped: set[Group], hints
     """Nothing new is held of a group that has tripped."""
     for (_name, node), mark in new.items():
         hint = hints[mark.hint or ""]
-        assert not tripped & places_of(node, hint.evidence.get("code")), (node, tripped)
+        assert not tripped & places_of(node, hint.evidence.code), (node, tripped)

@@ -17,7 +17,6 @@ from schedulers.reconcile.turn import TurnContext, run_actuator
 from store.hints.hint_log import read_hints_by_id
 from store.hints.holds import holds_of
 from store.hints.stops import Trip, newest_trips
-from store.records.event import format_time
 from store.records.hint import LIVE_STATES, OPEN_STATES, Hint
 
 from .hint_invariants import none_tripped, spares_left, within_budget, within_hour
@@ -119,9 +118,8 @@ class Judge:
         """By the hour, and spares: counted when it is decided. While stopped nothing new is asked."""
         made = [hint for hint, word in decision.changed if word in ("made", "escalated") and hint.job is None]
         assert stop == "none" or all(hint.state == "shadow" for hint in made), (stop, made)
-        acted = format_time(self.now)
         asked = (hint for hint, _word in decision.changed if hint.action in HOLDING and hint.state != "shadow")
-        new = [hint for hint in asked if hint.evidence["acted"] == acted]
+        new = [hint for hint in asked if hint.evidence.acted == self.now]
         assert not [hint for hint in new if is_opted_out(hint.node, self.policy)]
         if new:
             self.granted += [(self.now, hint.node) for hint in new]
@@ -147,7 +145,7 @@ class Judge:
             hint = hints[mark.hint or ""]
             assert (name, hint.id) not in self.undone, f"{node}: a person had taken it off"
             assert hint.valid_until > self.now, f"{node}: asked after its time"
-            assert hint.state in LIVE_STATES or (hint.state == "withdrawn" and "closed" in hint.evidence), hint
+            assert hint.state in LIVE_STATES or (hint.state == "withdrawn" and hint.evidence.closed is not None), hint
         self.check_overdue(held, stop, hints)
 
     def check_overdue(self, held: dict[Key, Mark], stop: Stop, hints: dict[str, Hint]) -> None:

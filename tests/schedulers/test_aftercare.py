@@ -16,6 +16,7 @@ from store.database.connections import writing
 from store.events.append import append_jobs, append_nodes
 from store.hints.hint_log import audit_page, change_state, read_hints
 from store.hints.validations import report_validation, validations_of
+from store.records.evidence import RepairCase
 from store.records.hint import Hint
 from store.records.job import Job
 from store.records.node import Node
@@ -71,11 +72,11 @@ def test_a_held_node_is_released_after_its_healthy_time_and_its_test(any_engine:
     run_policy(any_engine, POLICY, NOW)
     confirm(any_engine)
     run_policy(any_engine, POLICY, NOW + 0.4 * HOUR)
-    assert "release" not in hints(any_engine)[0].evidence
+    assert hints(any_engine)[0].evidence.release is None
     for hours in (0.6, 0.7, 0.8):
         assert run_policy(any_engine, POLICY, NOW + hours * HOUR).released == ()
     (waiting,) = hints(any_engine)
-    assert (waiting.state, waiting.evidence["release"]["waits"]) == ("confirmed", "for its test")
+    assert (waiting.state, waiting.evidence.release and waiting.evidence.release.waits) == ("confirmed", "for its test")
     report(any_engine, True, 0.9)
     assert [hint.id for hint in run_policy(any_engine, POLICY, NOW + HOUR).released] == [waiting.id]
     assert hints(any_engine)[0].state == "released"
@@ -95,7 +96,7 @@ def test_a_node_that_fails_its_test_stays_held_until_a_person_s_word(engine: sa.
         run_policy(engine, POLICY, NOW + hours * HOUR)
     (hint,) = hints(engine)
     assert (hint.state, hint.valid_until > NOW + 56 * HOUR) == ("confirmed", True)
-    assert (hint.evidence["repair"]["tries"], hint.evidence["repair"]["detail"]) == (3, "row remap failed")
+    assert (hint.evidence.repair and replace(hint.evidence.repair, since=NOW)) == RepairCase(NOW, 3, "row remap failed")
     assert [word for _, word in words(engine)].count("case for repair") == 1
     report(engine, True, 60)
     run_policy(engine, POLICY, NOW + 60 * HOUR)
@@ -170,7 +171,7 @@ def test_a_job_on_a_culprit_is_hinted_beside_its_node(any_engine: sa.Engine) -> 
         ("a1", "swap", "7"),
     ]
     (swap,) = hints(any_engine, "swap")
-    assert (swap.state, swap.evidence["spare"]) == ("approved", "a3")
+    assert (swap.state, swap.evidence.spare) == ("approved", "a3")
     running(any_engine, "7", "a[1-2]", NOW + timedelta(minutes=3))
     run_policy(any_engine, POLICY, NOW + timedelta(minutes=4))
     assert hints(any_engine, "swap")[0].state == "released"
@@ -201,7 +202,7 @@ def test_a_risky_node_asks_its_job_to_save(engine: sa.Engine) -> None:
     score(engine, "a1", 0.12)
     run_policy(engine, POLICY, NOW)
     (save,) = hints(engine, "checkpoint")
-    assert (save.job, save.node, save.evidence["threshold"]) == ("7", "a1", pytest.approx(60 / 540))
+    assert (save.job, save.node, save.evidence.threshold) == ("7", "a1", pytest.approx(60 / 540))
     quiet = replace(POLICY, job_watch=JobWatch(checkpoint=False, swap=False, requeue=False))
     run_policy(engine, quiet, NOW + 25 * HOUR)
     assert len(hints(engine, "checkpoint")) == 1

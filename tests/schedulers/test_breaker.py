@@ -11,7 +11,7 @@ from schedulers.policy.decision import Decision, decide
 from schedulers.policy.facts import Inputs, NodeFacts
 from schedulers.policy.settings import Breaker, Budgets, Mode, Policy
 from store.hints.stops import Trip
-from store.records.event import format_time
+from store.records.evidence import Evidence, RefusedHold
 from store.records.hint import Hint
 
 from .cluster import HOUR, NOW, fault, hint, nodes
@@ -124,11 +124,9 @@ def test_the_window_is_its_own() -> None:
 def test_who_waits_for_room_does_not_call_anew_every_turn() -> None:
     """A backlog of hours is no spike; the same nodes with new faults are."""
     facts = sick(nodes(20, leaf="leaf-1"), 5)
-    calls = {"for": facts[0].fault and facts[0].fault.id, "since": format_time(NOW - 5 * HOUR)}
-    waiting = [
-        hint(one.node, "avoid", "approved", 5, held="budget: full", call={**calls, "for": one.fault and one.fault.id})
-        for one in facts[:4]
-    ]
+    since = NOW - 5 * HOUR
+    calls = {one.node: RefusedHold(one.fault.id, since) for one in facts if one.fault is not None}
+    waiting = [hint(node, "avoid", "approved", 5, held="budget: full", call=call) for node, call in calls.items()][:4]
     full = replace(ACT, budgets=replace(OPEN, nodes=0))
     assert decided(facts[:4], *waiting, policy=full).tripped == ()
     assert decided(sick(facts[:4], 0.1), *waiting, policy=full).tripped != ()
@@ -139,11 +137,11 @@ def test_a_call_that_is_held_back_says_since_when_it_calls() -> None:
     (one,) = sick(nodes(1))
     full = replace(ACT, budgets=replace(OPEN, nodes=0))
     ((made, _),) = decided([one], policy=full).changed
-    assert made.evidence["call"] == {"for": "i-n000-0.1", "since": format_time(NOW)}
+    assert made.evidence.call == RefusedHold("i-n000-0.1", NOW)
     assert decide(Inputs(NOW + HOUR, [one], (made,)), full) == Decision()
     (again,) = sick([one], -0.5)
     ((told, word),) = decide(Inputs(NOW + HOUR, [again], (made,)), full).changed
-    assert (word, told.evidence["call"]) == ("held back", {"for": "i-n000--0.5", "since": format_time(NOW + HOUR)})
+    assert (word, told.evidence.call) == ("held back", RefusedHold("i-n000--0.5", NOW + HOUR))
 
 
 def test_a_trip_stays_until_a_person_resets_it() -> None:
@@ -151,7 +149,7 @@ def test_a_trip_stays_until_a_person_resets_it() -> None:
     facts = sick(nodes(2, leaf="leaf-1"))
     decision = decided(facts, trips=(trip("leaf", "leaf-1", hours_ago=300),))
     assert set(actions(decision).values()) == {"avoid"}
-    assert [made.evidence["held"] for made, _ in decision.changed] == ["breaker: test"] * 2
+    assert [made.evidence.held for made, _ in decision.changed] == ["breaker: test"] * 2
     assert decision.tripped == ()
     many = sick(nodes(20, leaf="leaf-1"))
     found = decided(many, trips=(trip("leaf", "leaf-1"),)).tripped
@@ -290,7 +288,7 @@ def test_control_is_neither_counted_nor_held_back() -> None:
     alone = [replace(one, score=0.5, control=True) for one in nodes(8, leaf="leaf-1")]
     decision = decided(alone, policy=replace(ACT, budgets=replace(OPEN, nodes=0)))
     assert {(made.state, made.is_control) for made, _ in decision.changed} == {("shadow", True)}
-    assert (decision.tripped, [made for made, _ in decision.changed if "held" in made.evidence]) == ((), [])
+    assert (decision.tripped, [made for made, _ in decision.changed if made.evidence.held is not None]) == ((), [])
     ((made, _),) = decided(sick(alone[:1])).changed
     assert (made.action, made.state, made.is_control) == ("cordon", "approved", False)
 
@@ -299,5 +297,5 @@ def test_a_call_of_tomorrow_counts() -> None:
     """A clock that was set back makes no room."""
     facts = nodes(20, leaf="leaf-1")
     ahead: datetime = NOW + 5 * HOUR
-    recent = tuple(replace(hint(one.node), evidence={"acted": format_time(ahead)}) for one in facts[:4])
+    recent = tuple(replace(hint(one.node), evidence=Evidence(acted=ahead)) for one in facts[:4])
     assert tripped(Inputs(NOW, facts, recent), called([]), ACT) != []

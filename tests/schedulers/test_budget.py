@@ -11,6 +11,7 @@ from schedulers.policy.budget import HoldBudget
 from schedulers.policy.decision import Decision, decide
 from schedulers.policy.facts import Inputs, NodeFacts
 from schedulers.policy.settings import Breaker, Budgets, Mode, Policy
+from store.records.evidence import Evidence
 from store.records.hint import OPEN_STATES, Hint
 
 from .cluster import NOW, fault, hint, nodes
@@ -84,7 +85,7 @@ def test_the_hour_counts_what_was_withdrawn_too() -> None:
     facts = nodes(5)
     taken_back = [hint("n000", state="withdrawn", hours_ago=0.5), hint("n001", state="released", hours_ago=0.9)]
     assert "2 cordons within the hour" in str(budget(facts, taken_back, per_hour=2).refuse(facts[4]))
-    older = [replace(one, evidence={}, created=NOW.replace(hour=9)) for one in taken_back]
+    older = [replace(one, evidence=Evidence(), created=NOW.replace(hour=9)) for one in taken_back]
     assert budget(facts, older, per_hour=2).refuse(facts[4]) is None
 
 
@@ -171,7 +172,7 @@ def test_a_hold_that_becomes_a_drain_costs_nothing_new() -> None:
     policy = replace(AUTO, budgets=replace(OPEN, nodes=1, per_hour=1))
     decision = decide(Inputs(NOW, sick[:1], (standing,)), policy)
     ((raised, word),) = decision.changed
-    assert (raised.action, word, raised.evidence["acted"]) == ("drain", "escalated", standing.evidence["acted"])
+    assert (raised.action, word, raised.evidence.acted) == ("drain", "escalated", standing.evidence.acted)
     later = decide(Inputs(NOW, sick, (raised,)), replace(policy, budgets=replace(OPEN, per_hour=1)))
     assert [(made.node, made.action) for made, _ in later.changed] == [("n001", "drain")]
 

@@ -13,6 +13,7 @@ from store.events.append import append_nodes
 from store.hints.hint_log import save_hint
 from store.hints.outbox import Delivery, queue_deliveries
 from store.hints.stops import note_trip, reset_trip
+from store.records.evidence import Evidence
 from store.records.node import Node
 
 from .cluster import NOW, hint
@@ -32,7 +33,7 @@ def trip(engine: sa.Engine, kind: str, name: str) -> None:
 
 def order(action: Any = "cordon", node: str = "a", **evidence: Any) -> Order:
     """An order that was decided a while ago."""
-    return Order(node, f"h-{node}", action, "foreshock: test", NOW + timedelta(hours=1), evidence)
+    return Order(node, f"h-{node}", action, "foreshock: test", NOW + timedelta(hours=1), Evidence(**evidence))
 
 
 def passed(engine: sa.Engine, *orders: Order, stop: Any = "none", holds: tuple[Hold, ...] = ()) -> list[str]:

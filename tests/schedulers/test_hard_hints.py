@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from schedulers.policy.decision import Decision, decide
 from schedulers.policy.facts import HOLDING, Inputs, JobFacts, NodeFacts, Reporting
 from schedulers.policy.settings import Breaker, Budgets, Policy, Thresholds, Validity, version_of
+from store.records.evidence import JobOnNode
 from store.records.hint import Hint
 
 from .cluster import HOUR, NOW, PAIR, fault, hint, sick
@@ -39,10 +40,10 @@ def test_two_detectors_cordon_and_are_named() -> None:
     ((made, _),) = decided([NodeFacts("a", witnesses=PAIR)]).changed
     assert (made.action, made.state) == ("cordon", "approved")
     assert made.reason == "foreshock: two detectors: kernel: nvlink_error and dcgm: row_remap_failure"
-    assert [told["source"] for told in made.evidence["witnesses"]] == ["kernel", "dcgm"]
-    assert made.evidence["incident"] == PAIR[1].incident
+    assert [witness.source for witness in made.evidence.witnesses or ()] == ["kernel", "dcgm"]
+    assert made.evidence.incident == PAIR[1].incident
     ((worse, _),) = decided([sick(NodeFacts("a", witnesses=PAIR))]).changed
-    assert "witnesses" not in worse.evidence, "the confirmed fault says enough"
+    assert worse.evidence.witnesses is None, "the confirmed fault says enough"
 
 
 FACTS = st.builds(
@@ -118,10 +119,11 @@ def test_an_avoid_stands_while_the_score_stays_over_half_its_threshold(scores: l
 def test_a_hint_goes_by_the_threshold_that_raised_it_or_the_lower_one() -> None:
     """A large job ends, then a small one begins: the hint neither falls at once nor flaps."""
     ((made, _),) = decided([NodeFacts("a", score=0.03, job=BIG)]).changed
-    assert (made.action, made.evidence["threshold"], made.evidence["job"]["gpus"]) == ("avoid", 0.02, 10_000)
+    assert (made.action, made.evidence.threshold) == ("avoid", 0.02)
+    assert made.evidence.job == JobOnNode("1", "llm", 10_000)
     assert decided([NodeFacts("a", score=0.03)], made) == Decision()
     ((other, _),) = decided([NodeFacts("a", score=0.08)]).changed
-    assert other.evidence["threshold"] == pytest.approx(0.06875)
+    assert other.evidence.threshold == pytest.approx(0.06875)
     assert decided([NodeFacts("a", score=0.03, job=BIG)], other) == Decision()
 
 
@@ -142,7 +144,7 @@ def test_without_a_quorum_no_node_is_held_anew(heard: int, action: str) -> None:
     assert [one.node for one in decision.released] == ["c"]
     ((held, _), *_) = decision.changed
     if action == "avoid":
-        assert held.evidence["held"] == f"quorum: {heard} of 100 nodes with a sidecar report, 50 % must"
+        assert held.evidence.held == f"quorum: {heard} of 100 nodes with a sidecar report, 50 % must"
 
 
 def test_where_no_node_has_a_sidecar_there_is_no_quorum_to_miss() -> None:
@@ -158,13 +160,13 @@ def test_in_quiet_hours_a_new_hold_waits_for_a_person() -> None:
     facts = [sick(NodeFacts("a")), NodeFacts("b", score=0.1), NodeFacts("c")]
     decision = decided(facts, hint("c"), policy=quiet)
     made = {one.node: one for one, _ in decision.changed}
-    assert (made["a"].state, made["a"].evidence["quiet"]) == ("proposed", "11:00-13:00")
+    assert (made["a"].state, made["a"].evidence.quiet) == ("proposed", "11:00-13:00")
     assert made["b"].state == "approved"
     assert [one.node for one in decision.released] == ["c"]
     assert decided(facts[:1], made["a"], policy=quiet) == Decision()
     ((after, word),) = decided(facts[:1], made["a"], policy=quiet, now=NOW + HOUR).changed
     assert (after.id, after.state, word) == (made["a"].id, "approved", "after quiet hours")
-    assert "quiet" not in after.evidence
+    assert after.evidence.quiet is None
     ((proposed, _),) = decided(facts[:1], policy=replace(quiet, mode="approve")).changed
     assert decided(facts[:1], proposed, policy=quiet, now=NOW + HOUR) == Decision(), "a person was asked, not the clock"
 

@@ -24,7 +24,7 @@ from store.database.connections import writing
 from store.events.append import append_jobs, append_nodes, append_outages
 from store.hints.hint_log import change_state, close_hint, save_hint
 from store.hints.outcomes import HintOutcome, judged_hints
-from store.records.event import format_time
+from store.records.evidence import Evidence, RepairCase, StateChange
 from store.records.hint import Hint
 from store.records.job import Job
 from store.records.node import Node
@@ -38,7 +38,7 @@ LATER = NOW + 48 * HOUR
 
 def made(action: Any = "cordon", **evidence: Any) -> Hint:
     """A shadow that was made at noon and ended a day later."""
-    closed = {"by": "policy", "time": format_time(NOW + 24 * HOUR)}
+    closed = StateChange("policy", NOW + 24 * HOUR)
     return hint("a", action, "expired", hours_ago=0, closed=closed, **evidence)
 
 
@@ -202,7 +202,7 @@ def test_hints_are_judged_from_the_store_once_their_time_is_over(any_engine: sa.
     put(any_engine, replace(hint("b", state="approved", hours_ago=90), id="open"), "sent")
     put(any_engine, replace(hint("b", state="shadow", hours_ago=170), id="old"))
     raised = hint("b", state="shadow", hours_ago=90)
-    put(any_engine, replace(raised, id="raised", evidence={"acted": format_time(NOW - HOUR)}), "expired")
+    put(any_engine, replace(raised, id="raised", evidence=Evidence(acted=NOW - HOUR)), "expired")
     assert judge_due(any_engine, NOW) == 3
     assert judge_due(any_engine, NOW) == 0
     with any_engine.connect() as connection:
@@ -255,7 +255,7 @@ def test_an_empty_store_has_no_hindsight(engine: sa.Engine) -> None:
 
 def test_cases_for_repair_are_open_holds(engine: sa.Engine) -> None:
     """Of those that have ended nothing is wanted."""
-    case = hint("a", state="confirmed", repair={"tries": 3})
+    case = hint("a", state="confirmed", repair=RepairCase(NOW, 3))
     put(engine, case)
     put(engine, replace(case, id="h2", node="b", state="approved"), "released")
     put(engine, hint("c", state="confirmed"))

@@ -10,6 +10,7 @@ from schedulers.policy.facts import NodeFacts, corroborated
 from schedulers.policy.job_hints import JobDecision, JobInputs, RunningJob, watch
 from schedulers.policy.settings import JobWatch, Mode, Policy, Validity
 from store.nodes.node_states import FaultSign
+from store.records.evidence import Evidence
 from store.records.hint import Hint
 
 from .cluster import HOUR, NOW, fault
@@ -40,7 +41,7 @@ def asked(
 
 def made(*nodes: NodeFacts, **more: Any) -> list[tuple[str, str, str, Any]]:
     """What is made: job, node, action, spare."""
-    return [(str(one.job), one.node, one.action, one.evidence.get("spare")) for one in asked(*nodes, **more).made]
+    return [(str(one.job), one.node, one.action, one.evidence.spare) for one in asked(*nodes, **more).made]
 
 
 def test_a_job_on_a_culprit_is_offered_a_spare() -> None:
@@ -49,7 +50,7 @@ def test_a_job_on_a_culprit_is_offered_a_spare() -> None:
     assert (hint.job, hint.node, hint.action, hint.state) == ("7", "n0", "swap", "approved")
     assert hint.reason == "foreshock: xid 79 on gpu 0000:0f:00.0: go on with s1 instead of n0"
     assert hint.valid_until == NOW + timedelta(seconds=Validity().job_s)
-    assert (hint.evidence["run"], hint.evidence["incident"]) == ("llm", CULPRIT.fault.id if CULPRIT.fault else "")
+    assert (hint.evidence.run, hint.evidence.incident) == ("llm", CULPRIT.fault.id if CULPRIT.fault else "")
     assert hint.policy
     assert made(CULPRIT, *SPARES, jobs=()) == []
     assert made(*SPARES) == []
@@ -161,7 +162,7 @@ def test_without_a_spare_a_requeue_is_asked_where_it_is_allowed() -> None:
     policy = replace(POLICY, job_watch=JobWatch(requeue=True))
     other = facts("n1", fault=fault("n1"), idle=False)
     (hint,) = asked(CULPRIT, other, policy=policy).made
-    assert (hint.action, hint.evidence["exclude"]) == ("requeue", ["n0", "n1"])
+    assert (hint.action, hint.evidence.exclude) == ("requeue", ("n0", "n1"))
     assert made(CULPRIT, *SPARES, policy=replace(policy, job_watch=JobWatch(requeue=True, swap=False))) == [
         ("7", "n0", "requeue", None)
     ]
@@ -173,7 +174,8 @@ def test_a_job_is_not_moved_node_by_node_while_a_shared_cause_strikes() -> None:
     (hint,) = asked(CULPRIT, *SPARES, policy=policy).made
     minute = timedelta(minutes=1)
     past = [
-        replace(hint, id=f"h{i}", node=f"x{i}", state="expired", created=NOW - i * minute, evidence={}) for i in (1, 59)
+        replace(hint, id=f"h{i}", node=f"x{i}", state="expired", created=NOW - i * minute, evidence=Evidence())
+        for i in (1, 59)
     ]
     assert made(CULPRIT, *SPARES, policy=policy, hints=past) == []
     assert len(made(CULPRIT, *SPARES, policy=policy, hints=past[:1])) == 1
@@ -192,7 +194,7 @@ def test_a_crash_loop_is_not_requeued_for_ever() -> None:
     assert made(CULPRIT, policy=policy, hints=past) == []
     assert made(CULPRIT, policy=policy, hints=past[:1]) == [("7", "n0", "requeue", None)]
     assert len(made(CULPRIT, policy=policy, hints=[past[0], replace(past[1], created=NOW - 25 * HOUR)])) == 1
-    other = [replace(one, evidence={**one.evidence, "run": "other"}) for one in past]
+    other = [replace(one, evidence=replace(one.evidence, run="other")) for one in past]
     assert len(made(CULPRIT, policy=policy, hints=other)) == 1
 
 
@@ -200,7 +202,7 @@ def test_a_risk_past_the_break_even_asks_for_a_checkpoint() -> None:
     """The node still works; one a job at a time, and one a day for each node."""
     risky = facts("n0", score=0.3, idle=False, reasons=("3 row remaps",))
     (hint,) = asked(risky).made
-    assert (hint.action, hint.evidence["threshold"], hint.evidence["reasons"]) == ("checkpoint", 0.1, ["3 row remaps"])
+    assert (hint.action, hint.evidence.threshold, hint.evidence.reasons) == ("checkpoint", 0.1, ("3 row remaps",))
     assert hint.reason == "foreshock: risk 30 % within 24 h on n0: save now"
     assert made(replace(risky, score=0.09)) == []
     assert len(made(replace(risky, score=0.1))) == 1

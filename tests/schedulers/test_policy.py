@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from schedulers.policy.decision import Decision, decide
 from schedulers.policy.facts import Inputs, NodeFacts, acted_within
 from schedulers.policy.settings import Breaker, Budgets, Policy, Thresholds
-from store.records.event import format_time
+from store.records.evidence import Evidence, StateChange
 from store.records.hint import Hint
 
 from .cluster import HOUR, NOW, PAIR, fault, hint, nodes, sick
@@ -70,8 +70,8 @@ def test_a_hint_says_who_why_and_until_when() -> None:
     ((made, _),) = decided([facts]).changed
     assert made.owner == "foreshock"
     assert made.reason == "foreshock: xid 79 on gpu 0000:0f:00.0: GPU has fallen off the bus."
-    assert made.evidence["incident"] == "i-a-0.1"
-    assert (made.evidence["score"], made.evidence["reasons"]) == (0.5, ["3 row remaps"])
+    assert made.evidence.incident == "i-a-0.1"
+    assert (made.evidence.score, made.evidence.reasons) == (0.5, ("3 row remaps",))
     assert (made.created, made.valid_until) == (NOW, NOW + 24 * HOUR)
     ((by_score, _),) = decided([replace(facts, fault=None)]).changed
     assert by_score.reason == "foreshock: risk 50 % within 24 h: 3 row remaps"
@@ -89,7 +89,7 @@ def test_one_open_hint_a_node_is_escalated_in_place() -> None:
     decision = decided([sick(NodeFacts("a", score=0.5))], [hint("a", "avoid")])
     ((made, word),) = decision.changed
     assert (made.id, made.action, made.state, word) == ("h-a", "cordon", "approved", "escalated")
-    assert made.evidence["acted"] == format_time(NOW)
+    assert made.evidence.acted == NOW
 
 
 def test_a_hint_that_stands_is_not_made_again() -> None:
@@ -148,14 +148,14 @@ def test_a_hint_of_a_node_that_is_not_known_is_left_alone() -> None:
 
 def test_a_person_who_said_no_is_not_asked_again() -> None:
     """Until the refused hint would have ended, or something new and worse happens."""
-    closed = {"by": "alice", "time": format_time(NOW - HOUR)}
+    closed = StateChange("alice", NOW - HOUR)
     refused = hint("a", state="withdrawn", closed=closed)
     assert decided([NodeFacts("a", score=0.5)], [refused]) == Decision()
     assert decided([NodeFacts("a", score=0.5, fault=fault("a", hours_ago=2))], [refused]) == Decision()
     assert decided([NodeFacts("a", fault=fault("a", hours_ago=1))], [refused]) == Decision(), "seen when it was said"
     assert actions(decided([NodeFacts("a", witnesses=PAIR)], [refused])) == {"a": "cordon"}
-    before = {"by": "alice", "time": format_time(NOW - 0.05 * HOUR)}
-    assert decided([NodeFacts("a", witnesses=PAIR)], [replace(refused, evidence={"closed": before})]) == Decision()
+    before = StateChange("alice", NOW - 0.05 * HOUR)
+    assert decided([NodeFacts("a", witnesses=PAIR)], [replace(refused, evidence=Evidence(closed=before))]) == Decision()
     assert actions(decided([NodeFacts("a", fault=fault("a", hours_ago=0.5))], [refused])) == {"a": "cordon"}
     drain = fault("a", hours_ago=2, action="replace_part")
     assert actions(decided([NodeFacts("a", fault=drain)], [refused])) == {"a": "drain"}
@@ -165,7 +165,7 @@ def test_a_person_who_said_no_is_not_asked_again() -> None:
 
 def test_a_release_of_our_own_does_not_count_as_a_no() -> None:
     """The node may fall ill again."""
-    ended = hint("a", state="released", closed={"by": "policy", "time": format_time(NOW - HOUR)})
+    ended = hint("a", state="released", closed=StateChange("policy", NOW - HOUR))
     assert actions(decided([NodeFacts("a", score=0.5)], [ended])) == {"a": "avoid"}
 
 
@@ -186,7 +186,7 @@ def test_each_budget_holds_cordons_back(budgets: Budgets, places: dict[str, str]
     cordoned = [made for made, _ in decision.changed if made.action == "cordon"]
     held = [(made, said) for made, said in decision.changed if made.action == "avoid"]
     assert (len(cordoned), len(held)) == (2, 8)
-    assert all(word in made.evidence["held"] and said == "held back" for made, said in held)
+    assert all(word in (made.evidence.held or "") and said == "held back" for made, said in held)
 
 
 def test_a_small_cluster_may_always_hold_one_node() -> None:
@@ -213,7 +213,7 @@ def test_a_cordon_that_was_held_back_is_made_when_there_is_room() -> None:
     assert decided(both, [hint("a"), waiting], policy) == Decision()
     ((made, word),) = decided([NodeFacts("a", out=True), both[1]], [waiting], policy).changed
     assert (made.id, made.action, word) == (waiting.id, "cordon", "escalated")
-    assert "held" not in made.evidence
+    assert made.evidence.held is None
 
 
 def test_an_avoid_that_turns_into_a_held_back_cordon_says_so_once() -> None:
@@ -232,7 +232,7 @@ def test_the_breaker_holds_back_a_leaf_that_falls_ill_at_once() -> None:
     asked = actions(decision)
     assert asked.pop("z") == "cordon"
     assert set(asked.values()) == {"avoid"}
-    assert all("leaf leaf-7" in m.evidence["held"] for m, _ in decision.changed if m.node != "z")
+    assert all("leaf leaf-7" in (m.evidence.held or "") for m, _ in decision.changed if m.node != "z")
 
 
 def test_the_breaker_remembers_the_cordons_of_the_window() -> None:
@@ -299,6 +299,6 @@ def test_budgets_hold_whatever_comes(scores: list[float | None], faults: set[int
 
 def test_a_cordon_without_its_time_counts_from_when_it_was_made() -> None:
     """A hint of an older release, say."""
-    old = replace(hint("a", hours_ago=0.5), evidence={})
+    old = replace(hint("a", hours_ago=0.5), evidence=Evidence())
     assert acted_within([old], NOW, 3600) == [old]
     assert acted_within([old], NOW + timedelta(hours=1), 3600) == []

@@ -8,6 +8,7 @@ from schedulers.policy.decision import decide
 from schedulers.policy.facts import Inputs, JobFacts, NodeFacts
 from schedulers.policy.proposal import price_of
 from schedulers.policy.settings import Policy, Validity
+from store.records.evidence import HintCost
 from store.records.hint import HintAction
 
 from .cluster import NOW, fault
@@ -19,28 +20,24 @@ JOB = JobFacts("4711", "llm-70b", nodes=64, gpus=512)
 @pytest.mark.parametrize(("action", "held"), [("avoid", 16.0), ("cordon", 192.0), ("drain", 96.0)])
 def test_a_node_is_paid_for_until_its_hint_ends(action: HintAction, held: float) -> None:
     """Eight GPUs for two hours, a day, half a day."""
-    assert price_of(NodeFacts("a"), action, Inputs(NOW, ()), POLICY)["held_gpu_h"] == held
-    assert price_of(NodeFacts("a", gpus=4), action, Inputs(NOW, ()), POLICY)["held_gpu_h"] == held / 2
+    assert price_of(NodeFacts("a"), action, Inputs(NOW, ()), POLICY).held_gpu_h == held
+    assert price_of(NodeFacts("a", gpus=4), action, Inputs(NOW, ()), POLICY).held_gpu_h == held / 2
 
 
 def test_a_failure_costs_the_job_that_runs_there_a_quarter_of_an_hour() -> None:
     """Else the largest that runs; else one of the usual size."""
     largest = Inputs(NOW, (), largest_job_gpus=10_000)
-    assert price_of(NodeFacts("a", job=JOB), "cordon", largest, POLICY) == {
-        "held_gpu_h": 192.0,
-        "failure_gpu_h": 128.0,
-        "run": "llm-70b",
-    }
+    assert price_of(NodeFacts("a", job=JOB), "cordon", largest, POLICY) == HintCost(192.0, 128.0, "llm-70b")
     found = price_of(NodeFacts("a"), "cordon", largest, POLICY)
-    assert (found["failure_gpu_h"], found["run"]) == (2500.0, None)
-    assert price_of(NodeFacts("a"), "cordon", Inputs(NOW, ()), POLICY)["failure_gpu_h"] == 256.0
+    assert (found.failure_gpu_h, found.run) == (2500.0, None)
+    assert price_of(NodeFacts("a"), "cordon", Inputs(NOW, ()), POLICY).failure_gpu_h == 256.0
 
 
 def test_each_hint_that_costs_something_tells_it() -> None:
     """A watch costs nothing."""
     nodes = [NodeFacts("a", fault=fault("a"), job=JOB), NodeFacts("b", score=0.5), NodeFacts("c", score=0.03)]
     decision = decide(Inputs(NOW, nodes), replace(POLICY, mode="act"))
-    costs = {hint.node: hint.evidence.get("cost") for hint, _word in decision.changed}
+    costs = {hint.node: hint.evidence.cost for hint, _word in decision.changed}
     assert costs["a"] == price_of(nodes[0], "cordon", Inputs(NOW, nodes), POLICY)
     assert costs["b"] is not None
     assert costs["c"] is None

@@ -10,7 +10,7 @@ from schedulers.lifecycle.release import PUT_OFF, ReleaseInputs, ReleasePlan, is
 from schedulers.policy.facts import NodeFacts
 from schedulers.policy.settings import Policy, Release
 from store.hints.validations import Validation
-from store.records.event import format_time
+from store.records.evidence import ReleaseWait, RepairCase
 from store.records.hint import Hint
 
 from .cluster import HOUR, NOW, fault, hint
@@ -118,7 +118,7 @@ def test_a_held_node_that_is_well_waits_for_its_test() -> None:
     one = hint("a", state="confirmed")
     ((kept, word),) = planned(one).kept
     assert word == "waits for its test"
-    assert kept.evidence["release"] == {"since": format_time(NOW), "waits": "for its test"}
+    assert kept.evidence.release == ReleaseWait(NOW, "for its test")
     assert (kept.state, kept.valid_until) == ("confirmed", one.valid_until)
     assert planned(kept) == ReleasePlan()
     assert planned(kept, said(1, True)).released == (kept,)
@@ -141,18 +141,18 @@ def test_a_held_node_whose_hint_lapses_waits_too() -> None:
 
 def test_what_waits_is_renewed_before_it_lapses() -> None:
     """In the second half of its time."""
-    waiting = hint("a", state="confirmed", hours_ago=10, release={"since": "x"})
+    waiting = hint("a", state="confirmed", hours_ago=10, release=ReleaseWait(NOW))
     assert planned(waiting) == ReleasePlan()
-    waiting = hint("a", state="confirmed", hours_ago=13, release={"since": "x"})
+    waiting = hint("a", state="confirmed", hours_ago=13, release=ReleaseWait(NOW))
     ((kept, word),) = planned(waiting).kept
     assert (kept.valid_until, word) == (NOW + 24 * HOUR, "renewed")
 
 
 def test_a_fault_that_comes_back_ends_the_waiting() -> None:
     """The hold stands on its ground again."""
-    waiting = hint("a", state="confirmed", release={"since": "x"})
+    waiting = hint("a", state="confirmed", release=ReleaseWait(NOW))
     ((kept, word),) = planned(waiting, well=False, fault=fault("a")).kept
-    assert ("release" in kept.evidence, word) == (False, "needed again")
+    assert (kept.evidence.release, word) == (None, "needed again")
     assert planned(kept, well=False, fault=fault("a")) == ReleasePlan()
     ((kept, word),) = planned(waiting, well=False, out=True).kept
     assert word == "needed again"
@@ -160,10 +160,10 @@ def test_a_fault_that_comes_back_ends_the_waiting() -> None:
 
 def test_a_node_that_fails_its_tests_is_a_case_for_repair() -> None:
     """Told once, with what the test said last; it stays held."""
-    waiting = hint("a", state="confirmed", hours_ago=20, release={"since": "x"})
+    waiting = hint("a", state="confirmed", hours_ago=20, release=ReleaseWait(NOW))
     tests = [replace(said(5, False, output=f"ok\nline {i}\n")) for i in range(3)]
     ((kept, word),) = planned(waiting, *tests).kept
     assert word == "case for repair"
-    assert kept.evidence["repair"] == {"since": format_time(NOW), "tries": 3, "detail": "line 2"}
+    assert kept.evidence.repair == RepairCase(NOW, 3, "line 2")
     assert planned(kept, *tests) == ReleasePlan()
     assert planned(kept, *tests, said(1, True)).released == (kept,)

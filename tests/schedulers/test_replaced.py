@@ -10,6 +10,7 @@ from schedulers.lifecycle.replacement import DeviceIdentity, MachineRecords, rea
 from store.database.connections import writing
 from store.events.append import append_events, append_nodes
 from store.records.event import Device, Event
+from store.records.evidence import Evidence
 from store.records.node import Node
 
 from .cluster import HOUR, NOW, hint
@@ -78,7 +79,7 @@ def test_machines_are_read_from_records_and_events(any_engine: sa.Engine) -> Non
     with writing(any_engine).begin() as connection:
         append_nodes(connection, [Node("a", in_service_since=NOW - 90 * HOUR), Node("b", in_service_until=NOW)])
         append_events(connection, [event("e1", 5, "GPU-1", serial=17), event("e2", 6, "GPU-0")], NOW)
-    hints = [HELD, hint("b"), replace(hint("c"), evidence={"incident": "unknown"})]
+    hints = [HELD, hint("b"), replace(hint("c"), evidence=Evidence(incident="unknown"))]
     with any_engine.connect() as connection:
         assert set(replaced(hints, read_machines(connection, hints), NOW)) == {"h-b"}
     with writing(any_engine).begin() as connection:

@@ -150,13 +150,13 @@ def test_the_end_keeps_what_the_policy_has_said_of_the_hint_meanwhile(postgres_e
 
     def say_more(connection: sa.Connection) -> None:
         was = known(connection)
-        save_hint(connection, replace(was, evidence={**was.evidence, "held": "more"}), NOW, {}, was)
+        save_hint(connection, replace(was, evidence=replace(was.evidence, held="more")), NOW, {}, was)
 
     second(postgres_engine, say_more, said(postgres_engine, end_by_person))
     with postgres_engine.connect() as connection:
         found = known(connection)
-    assert found.evidence["held"] == "more"
-    assert found.evidence["closed"]["by"] == "alice"
+    assert found.evidence.held == "more"
+    assert found.evidence.closed and found.evidence.closed.by == "alice"
 
 
 def test_what_was_renewed_meanwhile_does_not_lapse(postgres_engine: sa.Engine) -> None:

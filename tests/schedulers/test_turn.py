@@ -61,7 +61,7 @@ def test_a_turn_writes_hints_and_their_audit(engine: sa.Engine) -> None:
     run_policy(engine, POLICY, NOW)
     found = {hint.node: (hint.action, hint.state) for hint in hints(engine)}
     assert found == {"a": ("avoid", "proposed"), "b": ("cordon", "proposed")}
-    assert {hint.evidence["reasons"][0] for hint in hints(engine) if hint.node == "a"} == {"3 row remaps"}
+    assert {(hint.evidence.reasons or ("",))[0] for hint in hints(engine) if hint.node == "a"} == {"3 row remaps"}
     with engine.connect() as connection:
         entries = audit_page(connection, 10, None, None)
     assert {(entry["actor"], entry["action"], entry["detail"]["change"]) for entry in entries} == {

@@ -147,7 +147,7 @@ def test_a_persons_undoing_withdraws_the_hint_in_the_schedulers_name(any_engine:
     with any_engine.connect() as connection:
         ended = read_hint(connection, "h-a")
     assert ended is not None
-    assert ended.evidence["closed"]["by"] == "scheduler:kube"
+    assert ended.evidence.closed and ended.evidence.closed.by == "scheduler:kube"
     server.turn(1, seconds=1000)
     assert server.told[1].actions() == ["cordon a"]
 

@@ -28,6 +28,7 @@ from store.hints.validations import (
     unfinished,
     validations_of,
 )
+from store.records.evidence import Evidence, ReleaseWait
 from store.records.hint import Hint
 
 from .cluster import HOUR, NOW, hint
@@ -37,7 +38,7 @@ PATIENCE_S = patience(60.0)
 
 def waiting(engine: sa.Engine, node: str = "a", state: Any = "confirmed") -> Hint:
     """A held node that is to pass its test."""
-    one = hint(node, state="approved", hours_ago=5, release={"since": "x", "waits": "for its test"})
+    one = hint(node, state="approved", hours_ago=5, release=ReleaseWait(NOW, "for its test"))
     with writing(engine).begin() as connection:
         save_hint(connection, one, NOW - 5 * HOUR, {"change": "made"})
         taken = change_state(connection, one, "sent", NOW, "scheduler")
@@ -176,7 +177,7 @@ def test_a_program_that_is_not_there_says_nothing_of_the_node(bench: Bench) -> N
 @pytest.mark.parametrize("state", ["shadow", "proposed", "withdrawn"])
 def test_nothing_is_tested_for_a_hint_that_holds_nothing(bench: Bench, state: Any) -> None:
     """Shadows above all."""
-    one = replace(hint("a", state=state), evidence={"release": {"since": "x"}})
+    one = hint("a", state=state, release=ReleaseWait(NOW))
     with writing(bench.engine).begin() as connection:
         save_hint(connection, one, NOW, {})
     assert bench.run(shell("exit 0")) == []
@@ -188,7 +189,7 @@ def test_nothing_is_tested_while_all_is_stopped_or_no_test_is_set(bench: Bench) 
     assert bench.run(None) == []
     assert bench.run(Release()) == []
     with writing(bench.engine).begin() as connection:
-        save_hint(connection, replace(one, evidence={}), NOW, {})
+        save_hint(connection, replace(one, evidence=Evidence()), NOW, {})
     assert bench.run(shell("exit 0")) == []
 
 

@@ -13,6 +13,7 @@ from schedulers.policy.facts import Inputs, NodeFacts
 from schedulers.policy.settings import Policy
 from store.database.connections import writing
 from store.hints.hint_log import approve_hint, audit_page, read_hint, recent_hints
+from store.records.evidence import StateChange
 
 from .cluster import HOUR, NOW, fault, hint
 from .receivers import put, state_of
@@ -60,10 +61,10 @@ def test_a_hint_tells_who_said_yes(engine: sa.Engine) -> None:
         approved = approve(connection, "h-a", NOW, "alice", "approve")
         stored = read_hint(connection, "h-a")
         assert stored == approved
-        assert approved.evidence["approved"] == {"by": "alice", "time": "2025-03-01T12:00:00.000000Z"}
+        assert approved.evidence.approved == StateChange("alice", NOW)
         ended = withdraw(connection, "h-a", NOW, "bob")
         assert approve_hint(connection, approved, NOW, "carol") == ended
-        assert ended.evidence["approved"]["by"] == "alice"
+        assert ended.evidence.approved == StateChange("alice", NOW)
 
 
 @pytest.mark.parametrize("state", ["approved", "sent"])
@@ -82,8 +83,8 @@ def test_every_open_hint_can_be_withdrawn_with_who_and_when(engine: sa.Engine, s
     with writing(engine).begin() as connection:
         ended = withdraw(connection, "h-a", NOW, "alice")
     assert ended.state == "withdrawn"
-    assert ended.evidence["closed"] == {"by": "alice", "time": "2025-03-01T12:00:00.000000Z"}
-    assert ended.evidence["score"] == 0.5
+    assert ended.evidence.closed == StateChange("alice", NOW)
+    assert ended.evidence.score == 0.5
     assert actors(engine) == ["policy", "alice"]
 
 
@@ -93,7 +94,7 @@ def test_the_first_to_withdraw_is_the_one_who_did(engine: sa.Engine) -> None:
     with writing(engine).begin() as connection:
         withdraw(connection, "h-a", NOW, "alice")
         again = withdraw(connection, "h-a", NOW + HOUR, "bob")
-    assert again.evidence["closed"]["by"] == "alice"
+    assert again.evidence.closed and again.evidence.closed.by == "alice"
     assert actors(engine) == ["policy", "alice"]
 
 

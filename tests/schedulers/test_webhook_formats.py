@@ -20,6 +20,7 @@ from schedulers.webhooks.format import LOUD_ACTIONS
 from schedulers.webhooks.formats.template import TemplateError
 from schedulers.webhooks.signature import SecretError
 from schedulers.webhooks.webhook import FORMATS, Webhook, WebhookSettings, format_of
+from store.records.evidence import Evidence
 from store.records.hint import Hint
 
 from .http_receiver import Receiver, receiving
@@ -39,7 +40,7 @@ SECRETS = {
 HINT = Hint(
     "3f2a0c5a9b8e4d1f", "gpu-017", "cordon", "approved", "foreshock: Xid 79 GPU has fallen off the bus.", "foreshock",
     datetime(2025, 3, 1, 11, 59, 30, tzinfo=UTC), datetime(2025, 3, 2, 11, 59, 30, tzinfo=UTC),
-    {"score": 0.31, "incident": "i-1"},
+    Evidence(score=0.31, incident="i-1"),
 )  # fmt: skip
 OK = {
     "standard": b"",

@@ -18,6 +18,7 @@ from store.hints.hint_log import (
     recent_hints,
     save_hint,
 )
+from store.records.evidence import Evidence, StateChange, evidence_of
 from store.records.hint import HINT_ACTIONS, OPEN_STATES, Hint
 from store.tables import schema
 
@@ -28,7 +29,7 @@ HOUR = timedelta(hours=1)
 def hint(ident: str = "h1", node: str = "n1", state: Any = "proposed", hours_ago: float = 1, **changes: Any) -> Hint:
     """A cordon for a day."""
     made = NOW - hours_ago * HOUR
-    found = Hint(ident, node, "cordon", state, "foreshock: t", "foreshock", made, made + 24 * HOUR, {"score": 0.5})
+    found = Hint(ident, node, "cordon", state, "foreshock: t", "foreshock", made, made + 24 * HOUR, Evidence(score=0.5))
     return replace(found, **changes)
 
 
@@ -43,7 +44,7 @@ def test_a_hint_comes_back_as_it_was_saved(connection: sa.Connection) -> None:
     """Every action and state, evidence of any shape, times to the microsecond."""
     odd = {"list": [1, 2.5, None], "inner": {"ü": True}, "reasons": ["a", "b"]}
     for i, action in enumerate(HINT_ACTIONS):
-        one = hint(f"h{i}", action=action, evidence=odd, valid_until=NOW + timedelta(microseconds=1))
+        one = hint(f"h{i}", action=action, evidence=evidence_of(odd), valid_until=NOW + timedelta(microseconds=1))
         save_hint(connection, one, NOW, {})
         assert read_hint(connection, f"h{i}") == one
     assert read_hint(connection, "none") is None
@@ -52,7 +53,7 @@ def test_a_hint_comes_back_as_it_was_saved(connection: sa.Connection) -> None:
 def test_saving_again_replaces_all_but_who_and_since_when(connection: sa.Connection) -> None:
     """Id, node and creation are the hint's own."""
     save_hint(connection, hint(), NOW, {"change": "made"})
-    later = hint(action="drain", state="approved", created=NOW, reason="foreshock: worse", evidence={"score": 0.9})
+    later = hint(action="drain", state="approved", created=NOW, reason="foreshock: worse", evidence=Evidence(score=0.9))
     save_hint(connection, replace(later, node="other"), NOW, {"change": "escalated"})
     found = read_hint(connection, "h1")
     assert found == replace(later, created=hint().created, node="n1")
@@ -107,7 +108,7 @@ def test_an_end_is_kept_with_its_author_and_the_evidence_stays(connection: sa.Co
     """Closing twice keeps the first."""
     save_hint(connection, hint(), NOW, {})
     ended = close_hint(connection, hint(), "withdrawn", NOW, "alice")
-    assert ended.evidence == {"score": 0.5, "closed": {"by": "alice", "time": "2025-03-01T12:00:00.000000Z"}}
+    assert ended.evidence == Evidence(score=0.5, closed=StateChange("alice", NOW))
     assert read_hint(connection, "h1") == ended
     assert close_hint(connection, ended, "withdrawn", NOW + HOUR, "bob") == ended
 

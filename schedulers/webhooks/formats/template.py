@@ -18,6 +18,7 @@ from schedulers.webhooks.format import MessageFormat, no_failure
 from schedulers.webhooks.post import WebhookMessage
 from schedulers.webhooks.signature import key_of, signed_headers
 from store.hints.outbox import Delivery
+from store.records.evidence import evidence_of
 
 FIELDS = (
     *("type", "timestamp", "webhook_id", "id", "node", "action", "state", "mode", "reason"),
@@ -59,7 +60,7 @@ def _values(ident: str, document: Mapping[str, Any]) -> dict[str, str]:
     data = document["data"]
     found = {name: data.get(name) for name in FIELDS}
     found |= {"type": document["type"], "timestamp": document.get("timestamp"), "webhook_id": ident}
-    found["score"] = (data.get("evidence") or {}).get("score")
+    found["score"] = evidence_of(data.get("evidence") or {}).score
     inside = {name: _inside(value) for name, value in found.items()}
     return inside | {"document": orjson.dumps(document).decode()}
 
