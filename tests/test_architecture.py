@@ -18,7 +18,10 @@ ROOMS = (
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "core", "misc", "base", "lib"}
 # Import names on PyPI that a top-level folder of ours would hide.
 FORBIDDEN_PACKAGES = {"events", "records", "fixtures"}
-MOST_FILE_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 300, 50, 6
+MOST_FILE_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 500, 50, 6
+MOST_FILES_OF_A_FOLDER, FEW_LINES, LONGEST_CHAIN = 12, 60, 12
+# Folders of registered units: one file a unit, so their number is no fault.
+UNITS = {"formats", "sources", "routes", "views", "features", "commands", "gauges"}
 
 FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 OURS = [path for path in FILES if "migrations" not in path.parts]
@@ -114,19 +117,65 @@ def test_imports_run_downward_only() -> None:
     assert done.returncode == 0, done.stdout[-3000:]
 
 
-def test_no_room_imports_itself_in_a_circle() -> None:
-    """Module by module, at import time."""
+def imports(top_only: bool) -> dict[str, set[str]]:
+    """The modules of ours that each module imports; with `top_only` those that it imports when it is loaded."""
+    modules = {name_of(path).removesuffix(".py").replace("/", ".").removesuffix(".__init__"): path for path in OURS}
     graph: dict[str, set[str]] = {}
-    modules = {name_of(path).removesuffix(".py").replace("/", "."): path for path in OURS}
     for module, path in modules.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
         found: set[str] = set()
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in tree.body if top_only else ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module:
                 found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
             elif isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
         graph[module] = (found & modules.keys()) - {module}
+    return graph
+
+
+def test_import_chains_are_short_and_go_in_no_circle() -> None:
+    """Module by module, at import time; the longest way down is bounded."""
+    graph, floor = imports(top_only=True), 0
     while graph:
         leaves = {module for module, needs in graph.items() if not needs & graph.keys()}
         assert leaves, f"a circle among {sorted(graph)}"
         graph = {module: needs for module, needs in graph.items() if module not in leaves}
+        floor += 1
+        assert floor <= LONGEST_CHAIN or not graph, f"too long a chain down from {sorted(graph)}"
+
+
+def test_a_folder_has_few_files_at_its_top() -> None:
+    """More want a folder of their own; registered units are exempt."""
+    folders: dict[Path, int] = {}
+    for path in OURS:
+        folders[path.parent] = folders.get(path.parent, 0) + (path.name != "__init__.py")
+    crowded = {name_of(folder): count for folder, count in folders.items() if count > MOST_FILES_OF_A_FOLDER}
+    assert {name: count for name, count in crowded.items() if name.rsplit("/", 1)[-1] not in UNITS} == {}
+
+
+def test_a_small_file_with_one_importer_belongs_into_it() -> None:
+    """Where both are of one room, and no registry names the file."""
+    importers: dict[str, set[str]] = {}
+    for module, needs in imports(top_only=False).items():
+        for need in needs:
+            importers.setdefault(need, set()).add(module)
+    small = [
+        f"{name_of(path)} belongs into {user}"
+        for path in OURS
+        if path.name != "__init__.py" and path.parent.name not in UNITS
+        if len(path.read_text(encoding="utf-8").splitlines()) < FEW_LINES
+        for users in [importers.get(name_of(path).removesuffix(".py").replace("/", "."), set())]
+        for user in users
+        if len(users) == 1 and user.split(".")[0] == path.relative_to(ROOT).parts[0]
+    ]
+    assert small == []
+
+
+def test_no_two_rooms_have_a_class_of_one_name() -> None:
+    """A name means one thing in the whole house."""
+    rooms: dict[str, set[str]] = {}
+    for path in OURS:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                rooms.setdefault(node.name.lstrip("_"), set()).add(path.relative_to(ROOT).parts[0])
+    assert {name: sorted(found) for name, found in rooms.items() if len(found) > 1} == {}
