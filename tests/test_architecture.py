@@ -144,6 +144,23 @@ def test_import_chains_are_short_and_go_in_no_circle() -> None:
         assert floor <= LONGEST_CHAIN or not graph, f"too long a chain down from {sorted(graph)}"
 
 
+def test_the_folders_of_a_room_know_each_other_in_one_direction() -> None:
+    """A room can be read in one order: what is above is made of what is below."""
+    graph: dict[str, set[str]] = {}
+    for module, needs in imports(top_only=False).items():
+        door = ".".join(module.split(".")[:2])
+        doors = {
+            ".".join(need.split(".")[:2])
+            for need in needs
+            if need.count(".") and need.split(".")[0] == door.split(".")[0]
+        }
+        graph.setdefault(door, set()).update(doors - {door})
+    while graph:
+        leaves = {door for door, needs in graph.items() if not needs & graph.keys()}
+        assert leaves, f"a circle among {sorted(graph)}"
+        graph = {door: needs for door, needs in graph.items() if door not in leaves}
+
+
 def test_a_folder_has_few_files_at_its_top() -> None:
     """More want a folder of their own; registered units are exempt."""
     folders: dict[Path, int] = {}
