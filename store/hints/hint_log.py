@@ -7,12 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from store.records.evidence import StateChange
 from store.records.hint import OPEN_STATES, Hint, HintState, hint_of
 from store.tables import hint_tables, schema
-from store.tables.bulk_rows import is_one_of
+from store.tables.bulk_rows import insert_into, is_one_of
 from store.tables.pages import PageMark, ordered_page
 
 # What has changed about hints since a caller last asked, for schedulers that pull: at least once, and no gaps.
@@ -147,11 +146,10 @@ def save_hint(
     Returns:
         whether it was written.
     """
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     row = hint.to_row()
     changed = [name for name in row if name not in ("id", "created", "node")]
     if was is None:
-        made = dialect.insert(_HINTS).values(**row)
+        made = insert_into(connection, _HINTS).values(**row)
         excluded = {name: made.excluded[name] for name in changed}
         connection.execute(made.on_conflict_do_update(index_elements=["id"], set_=excluded))
     else:

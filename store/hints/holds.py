@@ -3,21 +3,16 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, get_args
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
-from store.records.hint import LIVE_STATES, HintAction
+from store.records.hint import LIVE_STATES, HintAction, HoldState
 from store.tables import hint_tables
-from store.tables.bulk_rows import is_one_of
+from store.tables.bulk_rows import is_one_of, upsert
 
 # What each scheduler that is read back holds for a hint, as we last asked or saw it: one row a hint and scheduler.
 
-# asked: ordered, and not read back yet. confirmed: read back. foreign: another keeps work off the node. undone: a
-# person took our hold off. absent: no such node there. refused: it will not be asked this. released: nothing of ours is
-# there any more.
-HoldState: TypeAlias = Literal["asked", "confirmed", "foreign", "undone", "absent", "refused", "released"]
 HOLD_STATES: tuple[HoldState, ...] = get_args(HoldState)
 FINAL_STATES: tuple[HoldState, ...] = ("undone", "released")
 PULLS = "pull:"  # begins the name of a scheduler that cannot be read back, and tells itself what it did
@@ -77,12 +72,7 @@ def holds_of(connection: sa.Connection, hints: Sequence[str]) -> Mapping[str, li
 def save_holds(connection: sa.Connection, placements: Iterable[SchedulerHold]) -> None:
     """Write rows, each over what was there of its hint and scheduler."""
     rows: list[dict[str, Any]] = [asdict(placement) for placement in placements]
-    if not rows:
-        return
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(_TABLE)
-    changed = {name: statement.excluded[name] for name in rows[0] if name not in ("hint", "scheduler")}
-    connection.execute(statement.on_conflict_do_update(index_elements=["hint", "scheduler"], set_=changed), rows)
+    upsert(connection, _TABLE, rows)
 
 
 def orphan_holds(connection: sa.Connection, known: Iterable[str]) -> Mapping[str, int]:
