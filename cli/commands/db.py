@@ -26,10 +26,7 @@ def db() -> None:
 @db.command("migrate")
 @DB_OPTION
 def migrate_command(url: str) -> None:
-    """Bring the schema to the newest revision; run it once after each upgrade, before the new servers start.
-
-    Servers of before may go on meanwhile: docs/store.md says what they can and cannot do.
-    """
+    """Bring the schema to the newest revision; run it once after each upgrade, before the new servers start."""
     from sqlalchemy.exc import SQLAlchemyError
 
     from store.database.connections import DatabaseError, migrate, newest_revision, open_database, revision

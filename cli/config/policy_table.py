@@ -1,6 +1,5 @@
-"""A policy out of the keys and values of a file: every key and type checked, what went away read as what it became."""
+"""The policy of a file: its keys and values, each checked for its name, its type and what it contradicts."""
 
-import logging
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -8,33 +7,21 @@ from typing import Any
 
 import yaml
 
-from cli.config.fill import check_keys, convert, fill, mapping
+from cli.config.fill import check_keys, fill, mapping
 from cli.console.errors import Failure
 from schedulers.policy.settings import Policy, QuietHoursError, Validity, read_quiet_hours
 
 POLICY_KEYS = tuple(f.name for f in fields(Policy))
-# Keys of before, which a file may still have.
-FORMER_KEYS = ("healthy_s", "validity_s")
 FORM = 1
-_LOG = logging.getLogger("foreshock.policy")
-_NO_CORDON = (
-    "%s, thresholds, cordon: ignored, take it out: a score no longer cordons (a confirmed fault does, or two "
-    "detectors; docs/policy.md)"
-)
 
 
 def policy_of(table: Mapping[str, Any], place: str) -> Policy:
     """The policy of a table, which may hold keys of other things too.
 
-    `thresholds.cordon` is ignored with a warning, not refused: a server that does not start after an upgrade leaves
-    its cluster unwatched, and without the key fewer nodes are held, not more.
-
     Raises:
         Failure: an unknown key, a value of the wrong type, or values that contradict each other; names place and key.
     """
-    found = {key: table[key] for key in (*POLICY_KEYS, *FORMER_KEYS) if key in table}
-    _translate(found, place)
-    policy = fill(Policy, found, place)
+    policy = fill(Policy, {key: table[key] for key in POLICY_KEYS if key in table}, place)
     if policy.version != FORM:
         raise Failure(f"{place}, version: this program reads policies of form {FORM}, not {policy.version}")
     _check_numbers(policy, place)
@@ -49,7 +36,7 @@ def check_policy_file(table: Mapping[str, Any], place: str) -> None:
     Raises:
         Failure: it does not.
     """
-    check_keys(table, (*POLICY_KEYS, *FORMER_KEYS), place)
+    check_keys(table, POLICY_KEYS, place)
     if "version" not in table:
         raise Failure(f"{place}: no key 'version': begin the file with `version: {FORM}`")
 
@@ -66,22 +53,6 @@ def read_yaml(file: Path) -> Mapping[str, Any]:
         raise Failure(f"cannot read {file}: {error.strerror}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise Failure(f"{file} is no YAML: {' '.join(str(error).split())}") from error
-
-
-def _translate(table: dict[str, Any], place: str) -> None:
-    """Former keys as what they became."""
-    if table.get("mode") == "auto":  # as it was called at first
-        table["mode"] = "act"
-    if isinstance(limits := table.get("thresholds"), dict) and "cordon" in limits:
-        table["thresholds"] = {key: found for key, found in limits.items() if key != "cordon"}
-        _LOG.warning(_NO_CORDON, place)
-    if "healthy_s" in table:
-        healthy_s = table.pop("healthy_s")
-        table["release"] = {"healthy_s": healthy_s, **mapping(table.get("release"), f"{place}, release")}
-    if "validity_s" in table:
-        lasts = convert(float, table.pop("validity_s"), f"{place}, validity_s")
-        each = {f.name: lasts for f in fields(Validity) if f.name != "job_s"}
-        table["validity"] = each | dict(mapping(table.get("validity"), f"{place}, validity"))
 
 
 def _check_numbers(policy: Policy, place: str) -> None:

@@ -21,7 +21,7 @@ from api.edge.auth import hash_token
 from api.server.settings import MOST_SLOTS, SCOPES, ApiSettings, RequestLimits, Token
 from cli.config.fill import check_keys, convert, fill, listed, mapping
 from cli.config.policy_source import PolicyFiles
-from cli.config.policy_table import FORMER_KEYS, POLICY_KEYS, check_policy_file, policy_of, read_yaml
+from cli.config.policy_table import POLICY_KEYS, check_policy_file, policy_of, read_yaml
 from cli.console.errors import Failure
 from cli.processes.servers import MOST_PROCESSES
 from goodput.formulas.shape import Shape
@@ -89,7 +89,7 @@ def read_policy(file: Path | None, environ: Mapping[str, str]) -> tuple[Policy, 
     if (named := table.get("policy")) is not None:
         own = Path(convert(str, named, f"{place}, policy"))
         own = own if file is None else file.parent / own
-        twice = next((key for key in (*POLICY_KEYS, *FORMER_KEYS) if key in table), None)
+        twice = next((key for key in POLICY_KEYS if key in table), None)
         if twice is not None:
             raise Failure(f"{place}, {twice}: stands beside `policy: {named}`: move it into that file")
         table, place = dict(read_yaml(own)), str(own)
@@ -102,7 +102,7 @@ def read_policy(file: Path | None, environ: Mapping[str, str]) -> tuple[Policy, 
 def _table(file: Path | None) -> dict[str, Any]:
     """What stands in the server's file, with no key that is not known."""
     table = dict(read_yaml(file)) if file is not None else {}
-    known = (*POLICY_KEYS, *FORMER_KEYS, *_SERVER, "policy", "tokens", "schedulers", "shapes")
+    known = (*POLICY_KEYS, *_SERVER, "policy", "tokens", "schedulers", "shapes")
     check_keys(table, known, str(file))
     return table
 
@@ -149,7 +149,7 @@ def _scalar(text: str) -> Any:
 
 def _scalars() -> list[tuple[str, ...]]:
     """The path of every scalar key."""
-    found: list[tuple[str, ...]] = [(name,) for name in FORMER_KEYS]
+    found: list[tuple[str, ...]] = []
     for owner, names in ((Policy, POLICY_KEYS), (ApiSettings, _SERVER)):
         hints = get_type_hints(owner)
         for name in names:

@@ -59,11 +59,9 @@ def affected_runs(
     since = min(one.since for one in late)
     asked = {run for run, end in until.items() if end >= since - LATE}
     found = {run for run in asked if run not in with_jobs}
-    if any(one.node is None for one in late):
-        return asked
     by_node: dict[str, list[LateReport]] = {}
     for one in late:
-        by_node.setdefault(one.node or "", []).append(one)
+        by_node.setdefault(one.node, []).append(one)
     hosts = lru_cache(maxsize=256)(nodes_of)  # attempts of a run mostly have the same nodes
     for run, start, end, node_list in jobs_between(connection, since - NEAR, max(x.until for x in late) + NEAR):
         if run not in asked or run in found:

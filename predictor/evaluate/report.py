@@ -426,9 +426,7 @@ def _folds(report: Mapping[str, Any]) -> str:
         [fold[key][:16].replace("T", " ") for key in ("train_end", "test_start", "test_end")]
         for fold in report["folds"]
     ]
-    # A report that an older version kept does not tell what served.
-    served = report.get("served") or [{"why": ""}] * len(rows)
-    rows = [[*row, one["why"]] for row, one in zip(rows, served, strict=True)]
+    rows = [[*row, one["why"]] for row, one in zip(rows, report["served"], strict=True)]
     return section(
         "Folds",
         "Each model learned from all before a gap and was judged on what came after it, as it would be in operation.",

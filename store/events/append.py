@@ -172,9 +172,6 @@ def append_links(connection: sa.Connection, links: Iterable[Mapping[str, Any]]) 
 
 # What `foreshock ingest` has taken of archives: files by their path and content, so that it resumes where it was.
 
-# A row that earlier versions kept beside the files; no file of an archive bears this name.
-_INCIDENTS = ".incidents"
-
 
 @dataclass(frozen=True, slots=True)
 class IngestedFile:
@@ -190,7 +187,7 @@ class IngestedFile:
 def read_ingested(connection: sa.Connection) -> dict[tuple[str, str], IngestedFile]:
     """Every file taken, by path and content."""
     table = schema.ingested
-    rows = connection.execute(sa.select(table).where(table.c.path != _INCIDENTS)).mappings()
+    rows = connection.execute(sa.select(table)).mappings()
     return {(row["path"], row["sha256"]): IngestedFile(**row) for row in rows}
 
 

@@ -44,9 +44,9 @@ class NewLogLines:
 
 @dataclass(frozen=True, slots=True)
 class LateReport:
-    """Faults and outages of a node that came late: between which moments they were. `node` None: of any node."""
+    """Faults and outages of a node that came late: between which moments they were."""
 
-    node: str | None
+    node: str
     since: datetime
     until: datetime
 
@@ -144,8 +144,7 @@ def read_late(connection: sa.Connection, but: Container[int] = ()) -> tuple[list
 
 
 def _late_of(told: Any) -> LateReport:
-    """What a row tells; one of an older version has its earliest moment alone."""
-    node, since, until = told if isinstance(told, list) else (None, told, told)
+    node, since, until = told
     return LateReport(node, _EPOCH + int(since) * _US, _EPOCH + int(until) * _US)
 
 

@@ -137,7 +137,6 @@ models = sa.Table(
     sa.Column("metrics", sa.JSON, nullable=False),
     sa.Column("blob", sa.LargeBinary, nullable=False),
     sa.Column("sha256", sa.Text, nullable=False),
-    # With defaults: a server of before writes none of these.
     sa.Column("kind", sa.Text, nullable=False, server_default="gbt"),
     sa.Column("role", sa.Text, nullable=False, server_default="champion"),
     sa.Column("data", sa.JSON, nullable=False, server_default="{}"),

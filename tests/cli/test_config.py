@@ -57,12 +57,10 @@ def test_the_example_shows_every_key_and_the_defaults() -> None:
     }
 
 
-def test_the_healthy_time_may_be_said_as_it_was_at_first(tmp_path: Path) -> None:
-    """`healthy_s` by itself; what stands under `release` wins over it, and so does the environment."""
-    assert load(tmp_path, "healthy_s: 60").policy.release.healthy_s == 60.0
-    both = load(tmp_path, "healthy_s: 60\nrelease: {healthy_s: 90, validate: [check, '{node}']}")
+def test_the_healthy_time_stands_under_release(tmp_path: Path) -> None:
+    """The environment wins over the file."""
+    both = load(tmp_path, "release: {healthy_s: 90, validate: [check, '{node}']}")
     assert (both.policy.healthy_s, both.policy.release.validate) == (90.0, ("check", "{node}"))
-    assert load(tmp_path, "mode: shadow", FORESHOCK_HEALTHY_S="30").policy.healthy_s == 30.0
     assert load(tmp_path, "mode: shadow", FORESHOCK_RELEASE__HEALTHY_S="40").policy.healthy_s == 40.0
     assert "expected a list of texts" in refused(tmp_path, "release: {validate: check gpu}")
     assert "expected a list of texts" in refused(tmp_path, "release: {validate: [1]}")
@@ -149,7 +147,7 @@ def test_a_webhook_secret_may_lie_in_a_file(tmp_path: Path) -> None:
         ("mode: ", ["nothing"]),
         ("thresholds: {watch: 0.5, avoid: 0.4}", ["watch <= avoid"]),
         ("thresholds: {release_ratio: 1}", ["release_ratio"]),
-        ("validity_s: 0", ["validity", "valid for a while"]),
+        ("validity: {avoid_s: 0}", ["validity", "valid for a while"]),
         ("body_limit_bytes: 1.5", ["body_limit_bytes", "whole number"]),
         ("limits: {max_writes: 0}", ["max_writes", "at least 1"]),
         ("limits: {max_writes: 30}", ["32 together"]),

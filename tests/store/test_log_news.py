@@ -5,14 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
-import zstandard
 
 from store.database.connections import writing
 from store.events.append import append_events, append_outages
 from store.events.ledger_intake import LATE, LateReport, read_late, read_news, remove_news
 from store.records.event import Event
 from store.records.outage import Outage
-from store.tables import schema
 
 NOW = datetime(2025, 3, 1, tzinfo=UTC)
 LONG_AGO = NOW - LATE - timedelta(seconds=1)
@@ -95,15 +93,6 @@ def test_what_came_late_is_told_by_node(any_engine: sa.Engine) -> None:
         LateReport("gpu-1", LONG_AGO - LATE, LONG_AGO),
         LateReport("gpu-2", LONG_AGO, LONG_AGO),
     ]
-
-
-def test_what_another_version_noted_is_of_any_node(any_engine: sa.Engine) -> None:
-    """It wrote the earliest moment alone."""
-    with writing(any_engine).begin() as connection:
-        lines = zstandard.ZstdCompressor().compress(b"[1740787200000000]")
-        row = {"run": "", "received": NOW, "count": 1, "lines": lines}
-        connection.execute(sa.insert(schema.log_news), [row])
-        assert read_late(connection)[1] == [LateReport(None, NOW, NOW)]
 
 
 def test_news_of_several_runs_are_read_at_once(any_engine: sa.Engine) -> None:

@@ -261,7 +261,7 @@ def test_two_sources_are_read_whole_and_agree(any_engine: sa.Engine) -> None:
 
 
 def test_lines_that_were_never_news_are_found_by_their_number(any_engine: sa.Engine) -> None:
-    """A server of before, or a copy, wrote them."""
+    """A copy of the database was loaded, or the news was deleted by hand."""
     lines = events_of(Program(4, whole_seconds=True, undated=False), "run")
     put(any_engine, lines[:20])
     fresh(any_engine)
