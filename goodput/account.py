@@ -9,7 +9,7 @@ A log without times is placed by what its lines cover.
 from goodput.ledger import Ledger, RunRecords
 from goodput.log.training_log import known_at, pace_of, sessions, shape_in, with_reported_ends
 from goodput.timeline import merged
-from goodput.wall_time.attempt_painter import AttemptPainter, BlameEvidence
+from goodput.wall_time.attempt_painter import AttemptPainter, BlameEvidence, faults_by_time
 from goodput.wall_time.attempts import PaintedAttempt, attempts_of
 from goodput.wall_time.saves import saves_now
 from goodput.wall_time.wall import details_of, gpus_of, held, interruptions_of, lay, nodes_in, settle, sized
@@ -29,7 +29,7 @@ def account(records: RunRecords, until_ms: int | None = None) -> Ledger:
     start_ms = min(begins, default=0)
     # A log without any date counts from its own beginning: no moment of the calendar bounds it.
     limit_ms = until_ms if begins else None
-    evidence = BlameEvidence(records.faults, records.outages, records.leaves)
+    evidence = BlameEvidence(faults_by_time(records.faults), records.outages, records.leaves)
     walker = AttemptPainter(log, evidence, limit_ms, records.pace or pace_of(known))
     walked: list[PaintedAttempt] = []
     cursor = start_ms

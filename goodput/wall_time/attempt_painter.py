@@ -8,7 +8,7 @@ the attempts that follow (goodput/wall_time/wall.py), and where it lies in the r
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from operator import itemgetter
@@ -51,21 +51,25 @@ _STORAGE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class BlameEvidence:
-    """What may speak for or against someone: faults and reported errors, outages, each node's leaf switch."""
+    """What may speak for or against someone: faults and reported errors, outages, each node's leaf switch.
 
-    faults: Sequence[Event] = ()
+    `faults` are in order, each with its time in milliseconds, as `faults_by_time` gives them.
+    """
+
+    faults: Sequence[tuple[int, Event]] = ()
     outages: Sequence[Outage] = ()
     leaves: Mapping[str, str] = field(default_factory=dict)
-    _by_time: Sequence[tuple[int, Event]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        timed = [(to_ms(event.time), event) for event in self.faults if event.time is not None]
-        object.__setattr__(self, "_by_time", sorted(timed, key=_MOMENT))
 
     def between(self, since_ms: int, until_ms: int) -> list[Event]:
         """The faults of a closed window, by their times."""
-        first = bisect_left(self._by_time, since_ms, key=_MOMENT)
-        return [event for _, event in self._by_time[first : bisect_right(self._by_time, until_ms, key=_MOMENT)]]
+        first = bisect_left(self.faults, since_ms, key=_MOMENT)
+        return [event for _, event in self.faults[first : bisect_right(self.faults, until_ms, key=_MOMENT)]]
+
+
+def faults_by_time(faults: Iterable[Event]) -> list[tuple[int, Event]]:
+    """Faults in order of time, each with its milliseconds since 1970; one without a time is left out."""
+    timed = ((to_ms(event.time), event) for event in faults if event.time is not None)
+    return sorted(timed, key=_MOMENT)
 
 
 def blame(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from goodput.timeline import to_ms
-from goodput.wall_time.attempt_painter import BlameEvidence, blame
+from goodput.wall_time.attempt_painter import BlameEvidence, blame, faults_by_time
 from goodput.wall_time.attempts import RunAttempt, is_fault
 from store.records.event import Cause, Device, Event
 from store.records.outage import Outage
@@ -47,11 +47,11 @@ def test_a_lost_port_is_its_own_culprit() -> None:
 def test_ports_that_vanish_together_under_one_leaf_point_to_the_switch() -> None:
     """Three nodes within seconds; two, or three over minutes, do not."""
     together = [lost(node, 60 + n) for n, node in enumerate(sorted(NODES))]
-    cause, culprit = blame(ATTEMPT, together[0], WINDOW, BlameEvidence(together, leaves=LEAVES))
+    cause, culprit = blame(ATTEMPT, together[0], WINDOW, BlameEvidence(faults_by_time(together), leaves=LEAVES))
     assert culprit is not None
     assert (cause, culprit.node, culprit.device.type) == ("fabric", "leaf-1", "switch")
     for few in (together[:2], [together[0], lost("gpu-2", 120), lost("gpu-3", 180)]):
-        _, culprit = blame(ATTEMPT, together[0], WINDOW, BlameEvidence(few, leaves=LEAVES))
+        _, culprit = blame(ATTEMPT, together[0], WINDOW, BlameEvidence(faults_by_time(few), leaves=LEAVES))
         assert culprit is not None
         assert culprit.node == "gpu-1"
 
@@ -79,9 +79,12 @@ def test_the_one_task_that_failed_names_the_node() -> None:
     """Where all were killed, nobody is named; the words tell storage from the program's own error."""
     fault = error("OSError: [Errno 5] Input/output error: '/data/x'")
     one = [fault, error("task 1: Exited with exit code 1", "gpu-2")]
-    cause, culprit = blame(ATTEMPT, fault, WINDOW, BlameEvidence(one))
+    cause, culprit = blame(ATTEMPT, fault, WINDOW, BlameEvidence(faults_by_time(one)))
     assert (cause, culprit is not None and culprit.node) == ("storage", "gpu-2")
-    assert blame(ATTEMPT, fault, WINDOW, BlameEvidence([*one, error("Killed", "gpu-3")])) == ("storage", None)
+    assert blame(ATTEMPT, fault, WINDOW, BlameEvidence(faults_by_time([*one, error("Killed", "gpu-3")]))) == (
+        "storage",
+        None,
+    )
     assert blame(ATTEMPT, error("ValueError: x"), WINDOW, BlameEvidence()) == ("application", None)
     assert blame(ATTEMPT, error("ECC", cause="hardware"), WINDOW, BlameEvidence()) == ("hardware", None)
 
@@ -96,7 +99,7 @@ def test_a_lost_link_is_a_fault_whoever_says_it_and_one_taken_down_on_purpose_is
 def test_a_task_that_failed_within_the_last_millisecond_is_named() -> None:
     """The window is in whole milliseconds."""
     last = replace(error("Killed", "gpu-2"), time=START + timedelta(seconds=600, microseconds=999))
-    cause, culprit = blame(ATTEMPT, last, WINDOW, BlameEvidence([last]))
+    cause, culprit = blame(ATTEMPT, last, WINDOW, BlameEvidence(faults_by_time([last])))
     assert culprit is not None
     assert (cause, culprit.node) == ("application", "gpu-2")
 
@@ -106,7 +109,7 @@ def test_the_faults_of_a_window_come_by_time_its_ends_included(window: tuple[int
     """In whatever order they were told; one without a time is in none."""
     seconds = [60, 0, 30, 90, 30]
     undated = replace(lost("gpu-1", 0), time=None)
-    told = BlameEvidence([undated, *(lost("gpu-1", second) for second in seconds)])
+    told = BlameEvidence(faults_by_time([undated, *(lost("gpu-1", second) for second in seconds)]))
     found = told.between(*(WINDOW[0] + second * 1_000 for second in window))
     expected = [lost("gpu-1", second).time for second in sorted(seconds) if window[0] <= second <= window[1]]
     assert [one.time for one in found] == expected
