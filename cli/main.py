@@ -45,6 +45,10 @@ COMMANDS = {
     "what-if": "cli.commands.what_if",
 }
 
+# Modules of our own: where one of these is not found, the installation is broken.
+_ROOMS = {*("api", "cli", "collectors", "dashboard", "diagnosis", "goodput", "parsers"),
+          *("predictor", "schedulers", "simulator", "store", "wire")}  # fmt: skip
+
 
 class ReaderGoneError(Exception):
     """The reader of our output (`head`) went away: that is no error of ours. Click would make it one."""
@@ -67,7 +71,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """As click does; here the subcommand runs."""
-        with _reader_gone():
+        with _reader_gone(), _package_needed(ctx):
             return super().invoke(ctx)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
@@ -78,14 +82,7 @@ class LazyGroup(click.Group):
         """The command of a name, imported now."""
         if name not in COMMANDS:
             return None
-        try:
-            module = importlib.import_module(COMMANDS[name])
-        except ModuleNotFoundError as error:
-            if error.name and error.name.split(".")[0] in {"store", "parsers", "collectors", "cli"}:
-                raise
-            extra = "dashboard" if error.name in ("streamlit", "plotly") else "server"
-            raise Failure(f"`foreshock {name}` needs the package {error.name}: install foreshock[{extra}]") from error
-        command: click.Command = getattr(module, name.replace("-", "_"))
+        command: click.Command = getattr(importlib.import_module(COMMANDS[name]), name.replace("-", "_"))
         return command
 
 
@@ -103,6 +100,20 @@ def help_of(name: str) -> str:
         if isinstance(node, ast.FunctionDef) and node.name == name.replace("-", "_")
     )
     return next(found, None) or ""
+
+
+@contextmanager
+def _package_needed(ctx: click.Context) -> Iterator[None]:
+    """A package that a command needs and this machine has not: the extra that brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").split(".")[0]
+        if package in _ROOMS:
+            raise
+        extra = "dashboard" if package in ("streamlit", "plotly") else "server"
+        needs = f"`foreshock {ctx.invoked_subcommand}` needs the package {error.name}"
+        raise Failure(f"{needs}: install foreshock[{extra}]") from error
 
 
 @contextmanager

@@ -1,21 +1,26 @@
 """`foreshock consume`: from a NATS JetStream queue into the store, until SIGTERM."""
 
+from __future__ import annotations
+
 import asyncio
 import importlib.util
 import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION
 from cli.console.store import open_store
-from cli.queue.consumer import Consumer
 from cli.queue.nats_stream import StreamSettings
 from cli.replay.clock import real_clock
 from collectors.ship.transport import ServerAccess
 from parsers.site_rules.rules import RulesFile, no_rules
+
+if TYPE_CHECKING:
+    from cli.queue.consumer import Consumer
 
 _STOP_S = 5.0
 
@@ -46,6 +51,7 @@ def consume(url: str, queue: str, port: int | None, file: Path | None, **given: 
     from api.server.heartbeats import HeartbeatWriter
     from api.server.state import State
     from cli.config.server import load_settings
+    from cli.queue.consumer import Consumer
 
     if importlib.util.find_spec("nats") is None:
         raise Failure("`foreshock consume` needs the package nats-py: install foreshock[nats]")

@@ -22,8 +22,10 @@ from cli.console.errors import Failure
 from cli.console.store import open_store
 from cli.processes.children import Children, free_port
 from cli.replay.clock import ReplayClock, real_clock
-from cli.replay.exporter import Feeder, Stretch, choose_stretch, exporter, feeder
 from predictor.dataset.folds import NoDataError
+
+if TYPE_CHECKING:
+    from cli.replay.exporter import Feeder, Stretch
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -101,6 +103,7 @@ def _stopping() -> Iterator[None]:
 
 
 def _run(settings: DemoSettings, directory: Path) -> None:
+    from cli.replay.exporter import exporter, feeder
     from store.events.event_pages import newest_time
 
     url = settings.db or f"sqlite:///{directory / 'foreshock.db'}"
@@ -122,6 +125,7 @@ def _run(settings: DemoSettings, directory: Path) -> None:
 def _history(settings: DemoSettings, engine: sa.Engine, directory: Path) -> tuple[SimulatedCluster, Stretch]:
     """Simulate, load what lies before the replayed stretch, learn from it and score the nodes."""
     from cli.commands.ingest import ingest_archive
+    from cli.replay.exporter import choose_stretch
     from predictor.live.scoring import score_nodes
     from predictor.live.training import train
     from predictor.model.forest import ModelError

@@ -4,23 +4,22 @@ What is delivered twice changes nothing. A database that is away sends messages 
 no batch, or a record that does not fit, goes to `foreshock.rejected` and is done with.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
+from prometheus_client import Counter, Gauge
+from sqlalchemy.exc import SQLAlchemyError
 
+from api.batches import NoBatchError, QueueBatch, Refused, check, take_batches, unpack
+from api.edge.problem import why_unavailable
+from api.server.state import State
 from cli.queue.nats_stream import REJECTED_SUBJECT, StreamSettings, ensure_stream
 from collectors.ship.nats_transport import ENCODING_HEADER, connect
 from collectors.ship.transport import Backoff, ServerAccess
-
-if TYPE_CHECKING:
-    from api.batches import QueueBatch, Refused
-    from api.server.state import State
 
 _FETCH_S = 1.0
 _LAG_EVERY_S = 5.0
@@ -32,8 +31,6 @@ class Consumer:
     """One process's consumer; any number share a durable name, and so the work."""
 
     def __init__(self, state: State, settings: StreamSettings) -> None:
-        from prometheus_client import Counter, Gauge
-
         self._state = state
         self._settings = settings
         self._backoff = Backoff(1.0, 30.0)
@@ -94,8 +91,6 @@ class Consumer:
             busy.cancel()
 
     async def _take(self, stream: Any, messages: Sequence[Any], stop: asyncio.Event) -> None:
-        from api.batches import NoBatchError, take_batches
-
         whole: list[tuple[Any, QueueBatch]] = []
         for message in messages:
             try:
@@ -120,11 +115,6 @@ class Consumer:
         self, stream: Any, whole: Sequence[tuple[Any, QueueBatch]], error: Exception, stop: asyncio.Event
     ) -> None:
         """The database is away: all come again later. It is not: the batch that it refuses is found and put aside."""
-        from sqlalchemy.exc import SQLAlchemyError
-
-        from api.batches import NoBatchError
-        from api.edge.problem import why_unavailable
-
         away = why_unavailable(error)
         if away is not None or len(whole) == 1:
             detail = away.detail if away is not None else f"{type(error).__name__}: {error}"
@@ -144,8 +134,6 @@ class Consumer:
             await self._take(stream, [pair[0]], stop)
 
     def _batch(self, message: Any) -> QueueBatch:
-        from api.batches import QueueBatch, check, unpack
-
         parts = message.subject.split(".")
         encoding = (message.headers or {}).get(ENCODING_HEADER)
         body = unpack(message.data, encoding, self._state.settings.body_limit_bytes)
@@ -155,8 +143,6 @@ class Consumer:
 
     async def _park_message(self, stream: Any, message: Any, detail: str) -> None:
         """Put a whole message aside: first safe elsewhere, then done with."""
-        from api.batches import Refused
-
         data = base64.b64encode(message.data[:_MOST_SHOWN]).decode()
         await self._park(stream, message.subject, Refused(0, {"base64": data}, detail))
         await message.term()

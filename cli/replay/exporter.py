@@ -3,8 +3,6 @@
 Nothing of the product knows that it is a replay: the sidecar follows files and scrapes a page.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,13 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cli.replay.clock import ReplayClock
-
-if TYPE_CHECKING:
-    from simulator.output.archive import OutputLine
-    from simulator.simulation import SimulatedCluster
+from collectors.agent.metrics_server import ScrapedServer
+from simulator.output.archive import OutputLine, entries, exposition
+from simulator.simulation import SimulatedCluster
 
 # Before the failure: time enough to see it come. After it: to see the run restart and the node return.
 LEAD = timedelta(hours=36)
@@ -86,16 +82,12 @@ class Feeder:
 
 def feeder(cluster: SimulatedCluster, stretch: Stretch, directory: Path) -> Feeder:
     """The lines of a stretch, waiting for their moments."""
-    from simulator.output.archive import entries
-
     return Feeder((e for e in entries(cluster, stretch.start) if e.time < stretch.end), directory)
 
 
 @contextmanager
 def exporter(cluster: SimulatedCluster, clock: ReplayClock) -> Iterator[str]:
     """A dcgm-exporter page with the GPUs of every node, as they are at the replayed moment; yields its URL."""
-    from collectors.agent.metrics_server import ScrapedServer
-    from simulator.output.archive import exposition
 
     class Page(BaseHTTPRequestHandler):
         """One page, whatever is asked for."""

@@ -172,8 +172,10 @@ def test_every_command_has_a_name_that_loads_and_a_line_of_help() -> None:
     ("package", "command", "extra"),
     [("sqlalchemy", "goodput", "server"), ("fastapi", "serve", "server")],
 )
-def test_a_package_that_is_missing_is_named_with_what_to_install(package: str, command: str, extra: str) -> None:
-    """A node has the sidecar alone; asked for more it says how to get it."""
+def test_a_package_that_is_missing_is_named_with_what_to_install(
+    package: str, command: str, extra: str, tmp_path: Path
+) -> None:
+    """A node has the sidecar alone: help is there for every command, and its work names the extra that it needs."""
     script = (
         "import sys\n"
         "class Absent:\n"
@@ -183,7 +185,8 @@ def test_a_package_that_is_missing_is_named_with_what_to_install(package: str, c
         "sys.meta_path.insert(0, Absent())\n"
         "from cli.main import main\nmain()"
     )
-    done = run(command, "--help", script=script)
+    assert run(command, "--help", script=script).returncode == 0
+    done = run(command, "--db", f"sqlite:///{tmp_path / 'x.db'}", script=script)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"`foreshock {command}` needs the package {package}" in done.stderr
     assert f"install foreshock[{extra}]" in done.stderr
