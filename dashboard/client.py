@@ -7,19 +7,22 @@ client.cluster().states  # {"ok": 61, "at_risk": 2, "faulty": 1}
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 import httpx2
 
-from dashboard.answers.cluster import AuditEntry, Cluster, Event, Incident, Ledger, Node, NodeDetail, Run
-from dashboard.answers.decoding import AnswerError, decode
-from dashboard.answers.goodput import Causes, ClusterGoodput
-from dashboard.answers.hints import BudgetUse, Hindsight, Hint, PolicyInForce, Stopped, Trip
-from dashboard.answers.models import Models
-from dashboard.answers.repair import RepairList
-from dashboard.text.advice import CheckpointAdvice, GainsAdvice, SparesAdvice
-from dashboard.text.sidecars import Sidecar
+from wire.advice import CheckpointAdviceJson, GainsAdviceJson, SparesAdviceJson
+from wire.cluster import ClusterJson
+from wire.events import AuditJson, EventJson, IncidentJson
+from wire.goodput import CausesJson, ClusterGoodputJson, LedgerJson, RunJson
+from wire.hints import HindsightJson, HintJson
+from wire.message import AnswerError, Page, decode
+from wire.models import ModelsJson
+from wire.nodes import NodeDetailJson, NodeJson
+from wire.policy import BudgetJson, PolicyInForceJson, StopJson, TripJson
+from wire.repair import RepairListJson
+from wire.sidecars import SidecarJson
 
 T = TypeVar("T")
 
@@ -64,155 +67,142 @@ class ApiClient:
         """Let go of the connections."""
         self._http.close()
 
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterJson:
         """The whole cluster in one object."""
-        return self._record(Cluster, self._get("cluster"))
+        return self._get(ClusterJson, "cluster")
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[NodeJson]:
         """Every node, the riskiest first."""
-        return self._items(Node, "nodes", {}, MAX_ITEMS)
+        return self._items(NodeJson, "nodes", MAX_ITEMS)
 
-    def node(self, name: str) -> tuple[Node, NodeDetail]:
+    def node(self, name: str) -> NodeDetailJson:
         """One node, and its incidents, outages, hints, telemetry and scores."""
-        body = self._get(f"nodes/{quote(name, safe='')}")
-        return self._record(Node, body), self._record(NodeDetail, body)
+        return self._get(NodeDetailJson, f"nodes/{quote(name, safe='')}")
 
-    def events(self, limit: int, until: datetime | None = None) -> list[Event]:
+    def events(self, limit: int, until: datetime | None = None) -> list[EventJson]:
         """The newest events (before a moment), newest first; `limit` <= 1000."""
-        return self._newest(Event, "events", limit, {} if until is None else {"until": until.isoformat()})
+        return self._newest(EventJson, "events", limit, {} if until is None else {"until": until.isoformat()})
 
-    def incidents(self, limit: int, until: datetime | None = None) -> list[Incident]:
+    def incidents(self, limit: int, until: datetime | None = None) -> list[IncidentJson]:
         """The newest incidents (that began before a moment), newest first; `limit` <= 1000."""
-        return self._newest(Incident, "incidents", limit, {} if until is None else {"until": until.isoformat()})
+        return self._newest(IncidentJson, "incidents", limit, {} if until is None else {"until": until.isoformat()})
 
-    def incidents_since(self, limit: int, since: datetime) -> list[Incident]:
+    def incidents_since(self, limit: int, since: datetime) -> list[IncidentJson]:
         """The incidents that showed since a moment, newest first; `limit` <= 1000."""
-        return self._newest(Incident, "incidents", limit, {"since": since.isoformat()})
+        return self._newest(IncidentJson, "incidents", limit, {"since": since.isoformat()})
 
-    def sidecars(self, state: str, limit: int) -> list[Sidecar]:
+    def sidecars(self, state: str, limit: int) -> list[SidecarJson]:
         """The sidecars in a state (ok, silent, troubled), by node; `limit` <= 1000."""
-        return self._records(Sidecar, self._object(self._get("sidecars", {"state": state, "limit": str(limit)})))
+        return list(self._page(SidecarJson, "sidecars", {"state": state, "limit": str(limit)}).items)
 
-    def models(self) -> Models:
+    def models(self) -> ModelsJson:
         """Which models serve, which are on trial, and how the last training went."""
-        return self._record(Models, self._get("models"))
+        return self._get(ModelsJson, "models")
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[RunJson]:
         """Every training run."""
-        return self._items(Run, "runs", {}, PAGE)
+        return self._items(RunJson, "runs", PAGE)
 
-    def goodput(self, run: str) -> Ledger:
+    def goodput(self, run: str) -> LedgerJson:
         """A run's ledger."""
-        return self._record(Ledger, self._get(f"runs/{quote(run, safe='')}/goodput"))
+        return self._get(LedgerJson, f"runs/{quote(run, safe='')}/goodput")
 
-    def cluster_goodput(self) -> ClusterGoodput:
+    def cluster_goodput(self) -> ClusterGoodputJson:
         """What became of the cluster's GPU-hours of the last days."""
-        return self._record(ClusterGoodput, self._get("goodput/cluster"))
+        return self._get(ClusterGoodputJson, "goodput/cluster")
 
-    def causes(self, by: str, since: datetime) -> Causes:
+    def causes(self, by: str, since: datetime) -> CausesJson:
         """What interruptions since a moment cost, by what they are put down to: the hundred costliest."""
         asked = {"by": by, "since": since.isoformat(), "limit": "100"}
-        return self._record(Causes, self._get("goodput/causes", asked))
+        return self._get(CausesJson, "goodput/causes", asked)
 
-    def checkpoint_advice(self, run: str) -> CheckpointAdvice:
+    def checkpoint_advice(self, run: str) -> CheckpointAdviceJson:
         """How often the run should save, with the measured inputs."""
-        return self._record(CheckpointAdvice, self._get("advice/checkpoint", {"run": run}))
+        return self._get(CheckpointAdviceJson, "advice/checkpoint", {"run": run})
 
-    def gains_advice(self, run: str) -> GainsAdvice:
+    def gains_advice(self, run: str) -> GainsAdviceJson:
         """What each change would gain the run, the largest first."""
-        return self._record(GainsAdvice, self._get("advice/gains", {"run": run}))
+        return self._get(GainsAdviceJson, "advice/gains", {"run": run})
 
-    def spares_advice(self) -> SparesAdvice:
+    def spares_advice(self) -> SparesAdviceJson:
         """How many spare nodes the cluster should keep, with the measured inputs."""
-        return self._record(SparesAdvice, self._get("advice/spares"))
+        return self._get(SparesAdviceJson, "advice/spares")
 
-    def lemons(self) -> RepairList:
+    def lemons(self) -> RepairListJson:
         """The nodes that should go to repair, the worst first."""
-        return self._record(RepairList, self._get("lemons"))
+        return self._get(RepairListJson, "lemons")
 
-    def hints(self) -> list[Hint]:
+    def hints(self) -> list[HintJson]:
         """The newest thousand hints, newest first."""
-        return self._newest(Hint, "hints", PAGE)
+        return self._newest(HintJson, "hints", PAGE)
 
-    def stopped(self) -> Stopped:
+    def stopped(self) -> StopJson:
         """What the kill switch stops, and by whom."""
-        return self._record(Stopped, self._get("stop"))
+        return self._get(StopJson, "stop")
 
     def stop(self, what: str, reason: str) -> None:
         """Stop new holds (`holds`), all orders (`all`), or let them go on (`none`); needs the scope `act`."""
         self._send("POST", "stop", {}, {"stop": what, "reason": reason})
 
-    def trips(self) -> list[Trip]:
+    def trips(self) -> list[TripJson]:
         """The breaker's trips that nobody has reset, newest first."""
         asked = {"in_force": "true", "limit": str(PAGE)}
-        return self._records(Trip, self._object(self._get("breaker", asked)))
+        return list(self._page(TripJson, "breaker", asked).items)
 
     def reset(self, trip: int, backlog: str) -> None:
         """End a trip: what had called is to `drop`, or each to wait for a person (`review`); needs the scope `act`."""
         self._send("POST", f"breaker/{trip}/reset", {}, {"backlog": backlog})
 
-    def budget(self) -> BudgetUse:
+    def budget(self) -> BudgetJson:
         """How many nodes are held at our request, and how many may be."""
-        return self._record(BudgetUse, self._get("budget"))
+        return self._get(BudgetJson, "budget")
 
-    def policy(self) -> PolicyInForce:
+    def policy(self) -> PolicyInForceJson:
         """Which policy asks, and whether its file holds."""
-        return self._record(PolicyInForce, self._get("policy"))
+        return self._get(PolicyInForceJson, "policy")
 
-    def outcomes(self) -> Hindsight:
+    def outcomes(self) -> HindsightJson:
         """What came of the hints of the last thirty days."""
-        return self._record(Hindsight, self._get("hints/outcomes"))
+        return self._get(HindsightJson, "hints/outcomes")
 
-    def audit(self, limit: int) -> list[AuditEntry]:
+    def audit(self, limit: int) -> list[AuditJson]:
         """Who asked for what, newest first; `limit` <= 1000."""
-        return self._records(AuditEntry, self._object(self._get("audit", {"limit": str(limit)})))
+        return list(self._page(AuditJson, "audit", {"limit": str(limit)}).items)
 
     def decide(self, hint: str, verb: str) -> None:
         """Approve or withdraw a hint (needs a token with the scope `act`)."""
         self._send("POST", f"hints/{quote(hint, safe='')}/{verb}", {})
 
-    def _items(self, kind: type[T], path: str, params: Mapping[str, str], limit: int) -> list[T]:
+    def _items(self, kind: type[T], path: str, limit: int) -> list[T]:
         """A list, page by page, of at most `limit` records."""
         found: list[T] = []
         cursor: str | None = None
         while len(found) < limit:
-            page = {"limit": str(min(PAGE, limit)), **({"cursor": cursor} if cursor else {})}
-            body = self._object(self._get(path, {**params, **page}))
-            items = self._records(kind, body)
-            found += items
-            cursor = body.get("next_cursor")
-            if not cursor or not items:
+            params = {"limit": str(min(PAGE, limit)), **({"cursor": cursor} if cursor else {})}
+            page = self._page(kind, path, params)
+            found += page.items
+            cursor = page.next_cursor
+            if not cursor or not page.items:
                 break
         return found
 
     def _newest(self, kind: type[T], path: str, limit: int, params: Mapping[str, str] | None = None) -> list[T]:
         """The first page of a list that ends with the newest, turned round."""
-        return self._records(kind, self._object(self._get(path, {"limit": str(limit), **(params or {})})))[::-1]
+        return list(self._page(kind, path, {"limit": str(limit), **(params or {})}).items[::-1])
 
-    def _records(self, kind: type[T], body: Mapping[str, Any]) -> list[T]:
-        items = body.get("items")
-        if not isinstance(items, list):
-            raise self._strange("it lacks the list `items`")
-        return [self._record(kind, item) for item in items]
-
-    def _record(self, kind: type[T], body: Any) -> T:
-        try:
-            return decode(kind, body)
-        except AnswerError as error:
-            raise self._strange(str(error)) from error
-
-    def _object(self, body: Any) -> dict[str, Any]:
-        if not isinstance(body, dict):
-            raise self._strange(f"expected an object, got {type(body).__name__}")
-        return body
+    def _page(self, kind: type[T], path: str, params: Mapping[str, str]) -> Page[T]:
+        return self._get(Page[kind], path, params)  # type: ignore[valid-type]
 
     def _strange(self, why: str) -> ApiProblem:
         return ApiProblem(f"The answer of {self.server} is not Foreshock's ({why}): check --server and its version.")
 
-    def _get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
-        return self._send("GET", path, params or {})
+    def _get(self, kind: type[T], path: str, params: Mapping[str, str] | None = None) -> T:
+        try:
+            return decode(kind, self._send("GET", path, params or {}))
+        except AnswerError as error:
+            raise self._strange(str(error)) from error
 
-    def _send(self, method: str, path: str, params: Mapping[str, str], body: Mapping[str, str] | None = None) -> Any:
+    def _send(self, method: str, path: str, params: Mapping[str, str], body: Mapping[str, str] | None = None) -> bytes:
         """One request; every way that it can fail becomes a sentence."""
         try:
             response = self._http.request(method, path, params=dict(params), json=body)
@@ -224,10 +214,7 @@ class ApiClient:
             ) from error
         if response.status_code >= 400:
             raise ApiProblem(_sentence(response, self.server))
-        try:
-            return response.json() if response.content else {}
-        except ValueError as error:
-            raise self._strange("it is no JSON") from error
+        return response.content
 
 
 def _sentence(response: httpx2.Response, server: str) -> str:

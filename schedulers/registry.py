@@ -5,23 +5,17 @@ What takes messages alone is in SCHEDULERS; what can be read back, with the reco
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from schedulers.kubernetes.access import KubernetesSettings
 from schedulers.kubernetes.actuator import Kubernetes
+from schedulers.policy.settings import ActuatorSettings
 from schedulers.reconcile.actuator import Actuator
 from schedulers.reconcile.delivery import HintReceiver
 from schedulers.slurm.actuator import Slurm
 from schedulers.slurm.commands import SlurmSettings
-from schedulers.webhooks.webhook import Webhook, WebhookSettings
-
-
-class ActuatorSettings(Protocol):
-    """A frozen dataclass of a kind's settings. Its `__post_init__` may refuse values: ValueError with the remedy."""
-
-    @property
-    def name(self) -> str:
-        """What the operator calls it; no two receivers share one."""
+from schedulers.webhooks.settings import WebhookSettings
+from schedulers.webhooks.webhook import Webhook
 
 
 @dataclass(frozen=True, slots=True)

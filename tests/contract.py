@@ -24,7 +24,7 @@ from api.server.settings import ApiSettings
 from cli.main import foreshock
 from collectors.agent.sidecar import SidecarSettings
 from schedulers.registry import ACTUATORS
-from schedulers.webhooks.webhook import WebhookSettings
+from schedulers.webhooks.settings import WebhookSettings
 from store.database.connections import migrate, open_database
 
 PAGES = Path(__file__).parents[1] / "fixtures" / "contract"

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ROOMS = (
     "api", "cli", "collectors", "dashboard", "diagnosis", "foreshock", "goodput",
-    "parsers", "predictor", "schedulers", "simulator", "store",
+    "parsers", "predictor", "schedulers", "simulator", "store", "wire",
 )  # fmt: skip
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "core", "misc", "base", "lib"}
 # Import names on PyPI that a top-level folder of ours would hide.

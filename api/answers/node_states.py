@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -32,7 +32,6 @@ def incident_in_words(incident: Incident) -> dict[str, Any]:
     return with_meaning(shown | {"device": asdict(incident.device)})
 
 
-NodeState: TypeAlias = Literal["ok", "at_risk", "faulty", "out", "cordoned", "silent"]
 FAULTY_FOR = timedelta(hours=24)
 HORIZONS_H = (24, 168)
 NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # of a cursor whose order is not by time

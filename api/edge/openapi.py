@@ -4,8 +4,10 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute, iter_route_contexts
 
 from api.edge.problem import MEDIA_TYPE
+from wire.message import published
 
 _SCHEMA = {
     "type": "object",
@@ -46,6 +48,20 @@ _ADDRESSED = {"404": "There is no such thing."}
 _METHODS = frozenset({"get", "post", "put", "patch", "delete"})
 
 
+class AnswerSchema(dict[str, Any]):
+    """The place of a schema in the description of a route; `publish` fills in that of `kind`."""
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.kind = kind
+
+
+def answer(kind: Any, *, or_text: bool = False) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route that answers one kind of JSON object; `or_text`: or plain text, if requested so."""
+    text = {"text/plain": {"schema": {"type": "string"}}} if or_text else {}
+    return {200: {"content": {"application/json": {"schema": AnswerSchema(kind)}, **text}}}
+
+
 def publish(app: FastAPI) -> None:
     """Make the application describe itself this way."""
 
@@ -58,10 +74,30 @@ def publish(app: FastAPI) -> None:
                 routes=app.routes,
                 tags=app.openapi_tags,
             )
+            _fill_answers(app, document)
             app.openapi_schema = _with_problems(document)
         return app.openapi_schema
 
     app.openapi = describe  # type: ignore[method-assign]  # FastAPI's documented way
+
+
+def _fill_answers(app: FastAPI, document: dict[str, Any]) -> None:
+    places: list[dict[str, Any]] = []
+    kinds: list[Any] = []
+    for context in iter_route_contexts(app.routes):
+        route = context.original_route
+        if not isinstance(route, APIRoute):
+            continue
+        declared = route.responses.get(200, {}).get("content", {}).get("application/json", {}).get("schema")
+        if isinstance(declared, AnswerSchema):
+            (operation,) = (document["paths"][context.path_format][each.lower()] for each in route.methods or ())
+            responses = operation["responses"]
+            places.append(responses["200"]["content"]["application/json"])
+            kinds.append(declared.kind)
+    schemas, components = published(kinds)
+    for place, schema in zip(places, schemas, strict=True):
+        place["schema"] = schema
+    document.setdefault("components", {}).setdefault("schemas", {}).update(components)
 
 
 def _with_problems(document: dict[str, Any]) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from goodput.stored.computation import compute, snapshot, store_in_subprocess
 from goodput.stored.refresh import bring_up, stale_runs
 from store.database.connections import writing
 from store.events.ledger_intake import remove_news
+from store.runs.jobs import run_names_of_jobs
 from store.runs.ledgers import (
     StoredLedger,
     archives_taken,
-    job_names,
     ledger_page,
     log_marks,
     read_ledger,
@@ -160,7 +160,7 @@ def runs_after(
     connection: sa.Connection, after: str, limit: int, now: datetime
 ) -> list[tuple[str, StoredLedger | None]]:
     """Runs by name with their ledgers; of those that the loop has not come to, the first few are made on the spot."""
-    found: dict[str, StoredLedger | None] = dict.fromkeys(job_names(connection, after, limit))
+    found: dict[str, StoredLedger | None] = dict.fromkeys(run_names_of_jobs(connection, after, limit))
     found.update((ledger.run, ledger) for ledger in ledger_page(connection, after, limit))
     names = sorted(found)[:limit]
     began = time.monotonic()

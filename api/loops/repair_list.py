@@ -19,7 +19,7 @@ from store.tables import schema
 
 # An answer that takes seconds of arithmetic, made in a process of its own: here it would hold up every request.
 #
-# body = made_apart(listed, engine.url, now)
+# body = answer_by_subprocess(listed, engine.url, now)
 #
 # As `goodput/stored/computation.py` does it for the ledgers of long runs.
 
@@ -37,7 +37,7 @@ def answer_by_subprocess(make: Make, url: sa.URL, now: datetime) -> bytes:
     The process ends with this one.
 
     Raises:
-        ApartError: it made nothing.
+        SubprocessAnswerError: it made nothing.
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)

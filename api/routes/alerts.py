@@ -8,12 +8,13 @@ from fastapi import APIRouter, Response
 from api.answers.reply import reply
 from api.edge.auth import Ingester
 from api.edge.body import Body, BodyEntry, records
+from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.intake.records import Rejected, check_name, check_time, sift, take_events
 from api.server.state import Server, State
-from api.wire import TakenOut
 from parsers.formats.alertmanager import alert_event
 from store.records.event import Event, parse_time
+from wire.events import BatchResultJson
 
 router = APIRouter(tags=["events"])
 _log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ _BODY: dict[str, Any] = {
     "/alerts",
     operation_id="post_alerts",
     summary="Take alerts of Alertmanager",
-    response_model=TakenOut,
+    responses=answer(BatchResultJson),
     openapi_extra=_BODY,
 )
 def post_alerts(_who: Ingester, server: Server, body: Body) -> Response:

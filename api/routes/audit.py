@@ -9,9 +9,11 @@ from api.answers.node_states import NO_TIME
 from api.answers.paging import MAX_LIMIT, CursorText, Name, PageCursor, decode_seq
 from api.answers.reply import listing
 from api.edge.auth import Reader
+from api.edge.openapi import answer
 from api.server.state import Server
-from api.wire import AuditOut, Page
 from store.hints.hint_log import audit_page
+from wire.events import AuditJson
+from wire.message import Page
 
 router = APIRouter(tags=["hints"])
 
@@ -24,7 +26,7 @@ class AuditQuery(BaseModel):
     cursor: CursorText = None
 
 
-@router.get("/audit", operation_id="get_audit", summary="List the audit", response_model=Page[AuditOut])
+@router.get("/audit", operation_id="get_audit", summary="List the audit", responses=answer(Page[AuditJson]))
 def get_audit(_who: Reader, server: Server, asked: Annotated[AuditQuery, Query()]) -> Response:
     """Every change of every hint, the newest first."""
     before = decode_seq(asked.cursor)

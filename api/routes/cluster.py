@@ -6,17 +6,19 @@ from typing import Any, get_args
 import sqlalchemy as sa
 from fastapi import APIRouter, Response
 
-from api.answers.node_states import NodeState, present
+from api.answers.node_states import present
 from api.answers.reply import reply
 from api.edge.auth import Reader
+from api.edge.openapi import answer
 from api.loops.ledgers import ledger_of
 from api.server.state import Server
-from api.wire import ClusterOut
 from goodput.stored.computation import account_of
 from store.models.registry import newest_champion
 from store.nodes.fleet import count_states
 from store.nodes.inventory import count_incidents, newest_run, recent_sources
 from store.nodes.sidecars import count_sidecars
+from store.records.node import NodeState
+from wire.cluster import ClusterJson
 
 router = APIRouter(tags=["cluster"])
 
@@ -24,7 +26,7 @@ router = APIRouter(tags=["cluster"])
 TARGET = 0.95
 
 
-@router.get("/cluster", operation_id="get_cluster", summary="The cluster in numbers", response_model=ClusterOut)
+@router.get("/cluster", operation_id="get_cluster", summary="The cluster in numbers", responses=answer(ClusterJson))
 def get_cluster(_who: Reader, server: Server) -> Response:
     """Nodes by state, recent incidents and events, the newest run's goodput, the model, the sources."""
     now = server.clock()

@@ -1,41 +1,28 @@
 """`GET /breaker`, `POST /breaker/{seq}/reset`, `GET` and `POST /stop`: what holds hints back, and a person's word."""
 
 from dataclasses import asdict
-from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Response
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import BaseModel, Field
 
 from api.answers.node_states import NO_TIME
 from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode_seq
 from api.answers.reply import listing, reply
 from api.edge.auth import Actor, Reader
 from api.edge.body import described, json_of
+from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.server.state import Server
-from api.wire import Page
-from schedulers.lifecycle.operator_actions import MOST_REASON, RequestRefusedError, reset_breaker, set_switch
+from schedulers.lifecycle.operator_actions import RequestRefusedError, reset_breaker, set_switch
 from schedulers.policy.kill_switch import STOPS, stopped
 from store.database.connections import writing
 from store.hints.stops import trips_page
+from wire.message import Page
+from wire.policy import ResetJson, StopJson, StopRequestJson, TripJson
 
 router = APIRouter(tags=["hints"])
 TripNumber = Annotated[int, Path(ge=1, le=2**31 - 1)]
-
-
-class TripOut(BaseModel):
-    """A trip of the breaker: nothing of its group is held until a person resets it."""
-
-    seq: int
-    time: datetime
-    kind: str = Field(examples=["leaf", "rack", "nvlink_domain", "driver", "code", "cluster"])
-    name: str
-    why: str
-    count: int
-    reset: datetime | None
-    reset_by: str | None
-    backlog: Literal["drop", "review"] | None
 
 
 class TripQuery(BaseModel):
@@ -46,43 +33,13 @@ class TripQuery(BaseModel):
     cursor: CursorText = None
 
 
-class ResetIn(BaseModel):
-    """What is to become of the nodes that had called: `drop`, they call no more; `review`, each waits for a person."""
-
-    backlog: Literal["drop", "review"]
+Reset = Annotated[ResetJson, Depends(json_of(ResetJson))]
+Stop = Annotated[StopRequestJson, Depends(json_of(StopRequestJson))]
 
 
-class StoppedOut(BaseModel):
-    """One source that stops something."""
-
-    source: Literal["setting", "file", "switch"]
-    stop: Literal["holds", "all"]
-    reason: str
-    by: str | None
-    time: datetime | None
-
-
-class StopOut(BaseModel):
-    """What is stopped, by the strongest of the sources: `holds`, nothing new is asked; `all`, releases wait, too."""
-
-    stop: Literal["none", "holds", "all"]
-    sources: list[StoppedOut]
-
-
-class StopIn(BaseModel):
-    """What to stop, and why; `none` lifts what was stopped over the API or by hand."""
-
-    stop: Literal["none", "holds", "all"]
-    reason: Annotated[
-        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MOST_REASON, pattern=r"^[^\x00]*$")
-    ]
-
-
-Reset = Annotated[ResetIn, Depends(json_of(ResetIn))]
-Stop = Annotated[StopIn, Depends(json_of(StopIn))]
-
-
-@router.get("/breaker", operation_id="get_breaker", summary="List the breaker's trips", response_model=Page[TripOut])
+@router.get(
+    "/breaker", operation_id="get_breaker", summary="List the breaker's trips", responses=answer(Page[TripJson])
+)
 def get_breaker(_who: Reader, server: Server, asked: Annotated[TripQuery, Query()]) -> Response:
     """The trips, the newest first."""
     before = decode_seq(asked.cursor)
@@ -96,9 +53,9 @@ def get_breaker(_who: Reader, server: Server, asked: Annotated[TripQuery, Query(
     "/breaker/{seq}/reset",
     operation_id="reset_breaker",
     summary="Reset the breaker",
-    response_model=TripOut,
-    openapi_extra=described(ResetIn, {"backlog": "review"}),
-    responses={404: {"description": "No such trip."}, 409: {"description": "It was reset with the other word."}},
+    responses=answer(TripJson)
+    | {404: {"description": "No such trip."}, 409: {"description": "It was reset with the other word."}},
+    openapi_extra=described(ResetJson, {"backlog": "review"}),
 )
 def post_reset(who: Actor, server: Server, seq: TripNumber, asked: Reset) -> Response:
     """End a trip. Saying it again changes nothing."""
@@ -109,7 +66,7 @@ def post_reset(who: Actor, server: Server, seq: TripNumber, asked: Reset) -> Res
         raise Problem(409 if error.known else 404, str(error)) from error
 
 
-@router.get("/stop", operation_id="get_stop", summary="Tell what is stopped", response_model=StopOut)
+@router.get("/stop", operation_id="get_stop", summary="Tell what is stopped", responses=answer(StopJson))
 def get_stop(_who: Reader, server: Server) -> Response:
     """What is stopped, and by whom: the setting, a stop file of this machine, or a person."""
     return _stop(server)
@@ -119,13 +76,13 @@ def get_stop(_who: Reader, server: Server) -> Response:
     "/stop",
     operation_id="post_stop",
     summary="Stop what is asked of schedulers",
-    response_model=StopOut,
-    openapi_extra=described(StopIn, {"stop": "holds", "reason": "fabric work"}),
+    responses=answer(StopJson),
+    openapi_extra=described(StopRequestJson, {"stop": "holds", "reason": "fabric work"}),
 )
 def post_stop(who: Actor, server: Server, asked: Stop) -> Response:
     """Stop, or let go on; answers what is stopped then, which a file or the setting may be, too."""
     with writing(server.engine).begin() as connection:
-        set_switch(connection, asked.stop, asked.reason, server.clock(), who)
+        set_switch(connection, asked.stop, asked.reason.strip(), server.clock(), who)
     return _stop(server)
 
 

@@ -9,9 +9,11 @@ from pydantic import BaseModel
 from api.answers.paging import Moment
 from api.answers.reply import reply
 from api.edge.auth import Reader
+from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.server.state import Server
 from store.nodes.node_history import event_days, telemetry_days
+from wire.nodes import DaysJson
 
 router = APIRouter(tags=["nodes"])
 
@@ -26,22 +28,7 @@ class DaysQuery(BaseModel):
     until: Moment | None = None  # default: the end of today
 
 
-class DayOut(BaseModel):
-    """One day of a node. `telemetry` is null where there was none; means are weighed by samples."""
-
-    day: datetime
-    events: dict[str, int]
-    telemetry: dict[str, float | None] | None
-
-
-class DaysOut(BaseModel):
-    """The days on which something is known, the oldest first."""
-
-    node: str
-    items: list[DayOut]
-
-
-@router.get("/nodes/{node}/days", operation_id="get_node_days", summary="A node by the day", response_model=DaysOut)
+@router.get("/nodes/{node}/days", operation_id="get_node_days", summary="A node by the day", responses=answer(DaysJson))
 def get_node_days(
     _who: Reader, server: Server, node: Annotated[str, Path(max_length=255)], asked: Annotated[DaysQuery, Query()]
 ) -> Response:

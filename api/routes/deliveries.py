@@ -9,17 +9,17 @@ from fastapi import APIRouter, Depends, Path, Response
 from api.answers.reply import listing, reply
 from api.edge.auth import Actor, Reader
 from api.edge.body import described, json_of
+from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.routes.hints import HintId
 from api.server.state import Server
-from api.wire import Page
-from api.wire_deliveries import AckIn, DeliveryOut
-from api.wire_hints import HintOut
 from schedulers.lifecycle.operator_actions import RequestRefusedError, acknowledge, redeliver
 from schedulers.reconcile.delivery import action_of
 from store.database.connections import writing
 from store.hints.hint_log import read_hint
 from store.hints.outbox import Delivery, DeliveryAttempt, attempts_of, delivery_history
+from wire.hints import AckJson, DeliveryJson, HintJson
+from wire.message import Page
 
 router = APIRouter(tags=["hints"])
 DeliveryId = Annotated[str, Path(min_length=1, max_length=600, pattern=r"^[^\x00]*$")]
@@ -29,8 +29,7 @@ DeliveryId = Annotated[str, Path(min_length=1, max_length=600, pattern=r"^[^\x00
     "/hints/{hint}/deliveries",
     operation_id="get_deliveries",
     summary="List a hint's deliveries",
-    response_model=Page[DeliveryOut],
-    responses={404: {"description": "No such hint."}},
+    responses=answer(Page[DeliveryJson]) | {404: {"description": "No such hint."}},
 )
 def get_deliveries(_who: Reader, server: Server, hint: HintId) -> Response:
     """What each receiver was sent or is owed, with every attempt, the oldest first (the last thousand attempts)."""
@@ -44,8 +43,8 @@ def get_deliveries(_who: Reader, server: Server, hint: HintId) -> Response:
     "/deliveries/{delivery}/replay",
     operation_id="replay_delivery",
     summary="Deliver once more",
-    response_model=DeliveryOut,
-    responses={404: {"description": "No such delivery."}, 409: {"description": "Its hint has ended or was raised."}},
+    responses=answer(DeliveryJson)
+    | {404: {"description": "No such delivery."}, 409: {"description": "Its hint has ended or was raised."}},
 )
 def replay_delivery(who: Actor, server: Server, delivery: DeliveryId) -> Response:
     """Owe a delivery again, under the same webhook-id: it is made within seconds. A release may always be."""
@@ -62,11 +61,13 @@ def replay_delivery(who: Actor, server: Server, delivery: DeliveryId) -> Respons
     "/hints/{hint}/ack",
     operation_id="ack_hint",
     summary="Say what became of a hint",
-    response_model=HintOut,
-    openapi_extra=described(AckIn, {"scheduler": "volcano", "result": "confirmed"}),
-    responses={404: {"description": "No such hint."}, 409: {"description": "It is not to be acted upon."}},
+    responses=answer(HintJson)
+    | {404: {"description": "No such hint."}, 409: {"description": "It is not to be acted upon."}},
+    openapi_extra=described(AckJson, {"scheduler": "volcano", "result": "confirmed"}),
 )
-def ack_hint(_who: Actor, server: Server, hint: HintId, said: Annotated[AckIn, Depends(json_of(AckIn))]) -> Response:
+def ack_hint(
+    _who: Actor, server: Server, hint: HintId, said: Annotated[AckJson, Depends(json_of(AckJson))]
+) -> Response:
     """For a scheduler that pulls: it took the hint, did it, let go of the node, or will not. Twice is once."""
     try:
         with writing(server.engine).begin() as connection:

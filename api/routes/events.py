@@ -10,11 +10,13 @@ from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page
 from api.answers.reply import listing, reply
 from api.edge.auth import Ingester, Reader
 from api.edge.body import Body, records_body
+from api.edge.openapi import answer
 from api.intake.records import events_of, take_events
 from api.server.state import Server
-from api.wire import EventOut, Page, TakenOut
 from store.events.event_pages import EventWindow, event_page
 from store.records.event import Device, Event, to_wire
+from wire.events import BatchResultJson, EventJson
+from wire.message import Page
 
 router = APIRouter(tags=["events"])
 
@@ -40,7 +42,7 @@ _EXAMPLE = to_wire(
     "/events",
     operation_id="post_events",
     summary="Take events",
-    response_model=TakenOut,
+    responses=answer(BatchResultJson),
     openapi_extra=records_body(_EXAMPLE, "Records of `foreshock parse`, with `id` where the sender made one."),
 )
 def post_events(_who: Ingester, server: Server, body: Body) -> Response:
@@ -60,7 +62,7 @@ class EventQuery(BaseModel):
     cursor: CursorText = None
 
 
-@router.get("/events", operation_id="get_events", summary="List events", response_model=Page[EventOut])
+@router.get("/events", operation_id="get_events", summary="List events", responses=answer(Page[EventJson]))
 def get_events(_who: Reader, server: Server, asked: Annotated[EventQuery, Query()]) -> Response:
     """Events, newest last. With `since` from there on; without, the newest ones, and the cursor leads to older ones."""
     cursor = decode(asked.cursor) if asked.cursor else None

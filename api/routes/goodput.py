@@ -9,13 +9,14 @@ from api.answers.node_states import NO_TIME
 from api.answers.paging import MAX_LIMIT, CursorText, Moment, PageCursor, decode_seq
 from api.answers.reply import listing, reply
 from api.edge.auth import Reader
+from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.server.state import Server
-from api.wire import Page
-from api.wire_goodput import CausesOut, ClusterGoodputOut, LossOut
 from goodput.cluster.account import PeriodError, cluster_json, period, stored_runs
 from goodput.cluster.losses import group_json, loss_json, total_json
 from store.runs.losses import LossKey, read_groups, read_losses, read_total
+from wire.goodput import CausesJson, ClusterGoodputJson, LossJson
+from wire.message import Page
 
 router = APIRouter(prefix="/goodput", tags=["runs"])
 # What can be answered at once; `foreshock goodput --cluster` takes its time for a year.
@@ -32,7 +33,7 @@ class CausesQuery(BaseModel):
     cursor: CursorText = None
 
 
-@router.get("/causes", operation_id="get_goodput_causes", summary="Losses by cause", response_model=CausesOut)
+@router.get("/causes", operation_id="get_goodput_causes", summary="Losses by cause", responses=answer(CausesJson))
 def get_causes(_who: Reader, server: Server, asked: Annotated[CausesQuery, Query()]) -> Response:
     """What the interruptions of runs cost, by what they are put down to, the costliest first."""
     place = decode_seq(asked.cursor) or 0
@@ -66,7 +67,7 @@ class LossQuery(BaseModel):
     "/interruptions",
     operation_id="get_goodput_interruptions",
     summary="Interruptions of all runs",
-    response_model=Page[LossOut],
+    responses=answer(Page[LossJson]),
 )
 def get_interruptions(_who: Reader, server: Server, asked: Annotated[LossQuery, Query()]) -> Response:
     """Every run's interruptions, newest first, each with its incident."""
@@ -89,7 +90,7 @@ class ClusterQuery(BaseModel):
     "/cluster",
     operation_id="get_goodput_cluster",
     summary="The cluster's GPU-hours by level",
-    response_model=ClusterGoodputOut,
+    responses=answer(ClusterGoodputJson),
 )
 def get_cluster_goodput(_who: Reader, server: Server, asked: Annotated[ClusterQuery, Query()]) -> Response:
     """From the GPU-hours that existed to those that were productive, day by day; whole UTC days, the last up to now."""

@@ -4,17 +4,18 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, ConfigDict
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.answers.reply import reply
 from api.edge.admission import ProbeSlot
+from api.edge.openapi import answer
 from api.gauges.left_schedulers import scheduler_names
 from api.server.state import Server, State
 from store.database.connections import newest_revision, revision
 from store.events.incident_intake import IntakeBacklog, read_waiting
 from store.hints.holds import orphan_holds
 from store.models.registry import model_trouble
+from wire.cluster import CheckJson
 
 router = APIRouter(tags=["health"])
 
@@ -22,22 +23,13 @@ router = APIRouter(tags=["health"])
 _BEHIND_S = 10.0
 
 
-class CheckOut(BaseModel):
-    """Whether the server can do its work: each check by name."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ok", "checks": {"database": "ok"}}]})
-
-    status: str
-    checks: dict[str, str]
-
-
-@router.get("/livez", operation_id="livez", summary="Is the process alive", response_model=CheckOut)
+@router.get("/livez", operation_id="livez", summary="Is the process alive", responses=answer(CheckJson))
 async def livez() -> Response:
     """Ok while the process answers at all; needs neither database nor thread."""
     return reply({"status": "ok", "checks": {}})
 
 
-@router.get("/readyz", operation_id="readyz", summary="Can the server do its work", response_model=CheckOut)
+@router.get("/readyz", operation_id="readyz", summary="Can the server do its work", responses=answer(CheckJson))
 def readyz(server: Server, _slot: ProbeSlot) -> Response:
     """Names each check; 503 when one that the server cannot do without fails. A missing model is no failure."""
     checks = run_checks(server)
@@ -45,7 +37,7 @@ def readyz(server: Server, _slot: ProbeSlot) -> Response:
     return reply({"status": "failed" if failed else "ok", "checks": checks}, 503 if failed else 200)
 
 
-@router.get("/healthz", operation_id="healthz", summary="As /readyz", response_model=CheckOut)
+@router.get("/healthz", operation_id="healthz", summary="As /readyz", responses=answer(CheckJson))
 def healthz(server: Server, _slot: ProbeSlot) -> Response:
     """The same as /readyz, under the name that some tools look for."""
     return readyz(server, _slot)

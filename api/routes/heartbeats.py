@@ -9,11 +9,12 @@ from fastapi.concurrency import run_in_threadpool
 from api.answers.reply import reply
 from api.edge.auth import Ingester
 from api.edge.body import Packed, records, records_body, unpack
+from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.intake.heartbeat_record import read_heartbeat
 from api.intake.records import MAX_REJECTED_SHOWN, IntakeResult, sift
 from api.server.state import Server, State
-from api.wire import TakenOut
+from wire.events import BatchResultJson
 
 router = APIRouter(tags=["sidecars"])
 
@@ -48,7 +49,7 @@ _EXAMPLE: dict[str, Any] = {
     "/heartbeats",
     operation_id="post_heartbeats",
     summary="Take heartbeats of sidecars",
-    response_model=TakenOut,
+    responses=answer(BatchResultJson),
     openapi_extra=records_body(_EXAMPLE, "Counts are totals since `started`. The newest of each node is kept."),
 )
 async def post_heartbeats(_who: Ingester, server: Server, packed: Packed, request: Request) -> Response:

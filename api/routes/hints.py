@@ -18,15 +18,16 @@ from api.answers.paging import (
 )
 from api.answers.reply import listing, reply
 from api.edge.auth import Actor, Reader
+from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.server.state import Server, State
-from api.wire import Page
-from api.wire_hints import HintOut
 from schedulers.lifecycle.operator_actions import RequestRefusedError, approve, withdraw
 from store.database.connections import writing
 from store.hints.hint_log import changed_hints, hint_page, seq_before
 from store.hints.holds import with_holds
 from store.records.hint import OPEN_STATES, HintState
+from wire.hints import HintJson
+from wire.message import Page
 
 router = APIRouter(tags=["hints"])
 HintId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
@@ -44,7 +45,7 @@ class HintQuery(BaseModel):
     ] = None
 
 
-@router.get("/hints", operation_id="get_hints", summary="List hints", response_model=Page[HintOut])
+@router.get("/hints", operation_id="get_hints", summary="List hints", responses=answer(Page[HintJson]))
 def get_hints(_who: Reader, server: Server, asked: Annotated[HintQuery, Query()]) -> Response:
     """The newest hints, newest last; the cursor leads to older ones.
 
@@ -78,8 +79,8 @@ def _changes(server: State, asked: HintQuery, since: str) -> Response:
     "/hints/{hint}/approve",
     operation_id="approve_hint",
     summary="Approve a hint",
-    response_model=HintOut,
-    responses={404: {"description": "No such hint."}, 409: {"description": "It cannot be approved any more."}},
+    responses=answer(HintJson)
+    | {404: {"description": "No such hint."}, 409: {"description": "It cannot be approved any more."}},
 )
 def approve_hint(who: Actor, server: Server, hint: HintId) -> Response:
     """Let a proposed hint be sent. Approving it again changes nothing."""
@@ -95,8 +96,7 @@ def approve_hint(who: Actor, server: Server, hint: HintId) -> Response:
     "/hints/{hint}/withdraw",
     operation_id="withdraw_hint",
     summary="Withdraw a hint",
-    response_model=HintOut,
-    responses={404: {"description": "No such hint."}, 409: {"description": "It has ended already."}},
+    responses=answer(HintJson) | {404: {"description": "No such hint."}, 409: {"description": "It has ended already."}},
 )
 def withdraw_hint(who: Actor, server: Server, hint: HintId) -> Response:
     """End a hint; a scheduler that took it is told to release the node. Withdrawing it again changes nothing."""

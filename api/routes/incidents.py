@@ -9,10 +9,12 @@ from api.answers.node_states import with_meaning
 from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
 from api.answers.reply import listing
 from api.edge.auth import Reader
+from api.edge.openapi import answer
 from api.server.state import Server
-from api.wire import IncidentOut, Page
 from store.events.event_pages import EventWindow, incident_page
 from store.records.event import Severity
+from wire.events import IncidentJson
+from wire.message import Page
 
 router = APIRouter(tags=["incidents"])
 
@@ -28,7 +30,7 @@ class IncidentQuery(BaseModel):
     cursor: CursorText = None
 
 
-@router.get("/incidents", operation_id="get_incidents", summary="List incidents", response_model=Page[IncidentOut])
+@router.get("/incidents", operation_id="get_incidents", summary="List incidents", responses=answer(Page[IncidentJson]))
 def get_incidents(_who: Reader, server: Server, asked: Annotated[IncidentQuery, Query()]) -> Response:
     """Incidents by their start, newest last. Without `since` the newest, and the cursor leads to older ones."""
     cursor = decode(asked.cursor) if asked.cursor else None

@@ -1,29 +1,19 @@
 """`GET /links`: which links will flap or die, as the last `foreshock links` said."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
 from api.answers.reply import listing
 from api.edge.auth import Reader
+from api.edge.openapi import answer
 from api.server.state import Server
-from api.wire import Page
 from store.models.scores import link_score_page
+from wire.message import Page
+from wire.nodes import LinkScoreJson
 
 router = APIRouter(tags=["scores"])
-
-
-class LinkScoreOut(BaseModel):
-    """The probability that a link is lost within a horizon, with reasons that add up to it."""
-
-    link: str
-    ends: list[str]
-    horizon_h: int
-    time: str
-    score: float
-    reasons: list[dict[str, Any]]
-    model: str
 
 
 class LinkQuery(BaseModel):
@@ -33,7 +23,7 @@ class LinkQuery(BaseModel):
     limit: int = Field(default=100, ge=1, le=1000)
 
 
-@router.get("/links", operation_id="get_links", summary="Scores of links", response_model=Page[LinkScoreOut])
+@router.get("/links", operation_id="get_links", summary="Scores of links", responses=answer(Page[LinkScoreJson]))
 def get_links(_who: Reader, server: Server, asked: Annotated[LinkQuery, Query()]) -> Response:
     """The links of the last scoring, the likeliest to be lost first; none where `foreshock links` never ran."""
     with server.engine.connect() as connection:

@@ -8,12 +8,13 @@ from api.answers.paging import Name
 from api.answers.reply import reply
 from api.edge.auth import Ingester
 from api.edge.body import Body
+from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.intake.logs import LogContext, LogDecoder
 from api.intake.records import take_events
 from api.server.state import Server
-from api.wire import TakenOut
 from parsers.registry import PARSERS
+from wire.events import BatchResultJson
 
 router = APIRouter(tags=["events"])
 
@@ -33,7 +34,11 @@ _BODY: dict[str, Any] = {
 
 
 @router.post(
-    "/logs", operation_id="post_logs", summary="Take raw log lines", response_model=TakenOut, openapi_extra=_BODY
+    "/logs",
+    operation_id="post_logs",
+    summary="Take raw log lines",
+    responses=answer(BatchResultJson),
+    openapi_extra=_BODY,
 )
 def post_logs(
     _who: Ingester,

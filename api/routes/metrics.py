@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from prometheus_client.core import GaugeMetricFamily, Metric
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.answers.node_states import NodeState, present
+from api.answers.node_states import present
 from api.edge.admission import ProbeSlot
 from api.gauges.goodput import GoodputGauges
 from api.gauges.hints import hindsight_gauges, limit_gauges
@@ -21,6 +21,7 @@ from store.hints.hint_log import read_hints
 from store.models.registry import last_training, list_models
 from store.nodes.fleet import node_risks
 from store.records.hint import HINT_ACTIONS, OPEN_STATES, HintAction, HintState
+from store.records.node import NodeState
 
 router = APIRouter(tags=["health"])
 

@@ -7,9 +7,11 @@ from pydantic import BaseModel
 
 from api.answers.reply import reply
 from api.edge.auth import Reader
+from api.edge.openapi import answer
 from api.server.state import Server
-from api.wire_models import ModelsOut
-from store.models.registry import LastTraining, ModelRole, last_training, list_models
+from store.models.registry import LastTraining, last_training, list_models
+from store.records.score import ModelRole
+from wire.models import ModelsJson
 
 router = APIRouter(tags=["scores"])
 
@@ -20,7 +22,7 @@ class ModelQuery(BaseModel):
     role: ModelRole | None = None
 
 
-@router.get("/models", operation_id="get_models", summary="List models", response_model=ModelsOut)
+@router.get("/models", operation_id="get_models", summary="List models", responses=answer(ModelsJson))
 def get_models(_who: Reader, server: Server, asked: Annotated[ModelQuery, Query()]) -> Response:
     """Those that serve first, by horizon, then those on trial, then the newest of the others; all in one page."""
     control = server.settings.policy.control

@@ -1,6 +1,5 @@
 """`GET /nodes/{node}/telemetry`: a node's roll-ups, hour by hour, with what is told of each device."""
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
@@ -9,35 +8,17 @@ from pydantic import BaseModel, Field
 from api.answers.paging import CursorText, Moment, Name, PageCursor, decode
 from api.answers.reply import listing
 from api.edge.auth import Reader
+from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.server.state import Server
-from api.wire import Page
 from store.telemetry.hours import TelemetryWindow, node_is_known, telemetry_page
+from wire.message import Page
+from wire.nodes import NodeHourJson
 
 router = APIRouter(tags=["telemetry"])
 
 # An hour of a node with eight GPUs is some 15 KB.
 _MAX_HOURS = 200
-
-
-class NodeHourOut(BaseModel):
-    """One hour of a node; null = nobody measured it."""
-
-    time: datetime
-    samples: int = Field(examples=[960])
-    gpus_seen: int = Field(examples=[8])
-    gpu_temp_mean_c: float | None
-    gpu_temp_max_c: float | None
-    gpu_temp_spread_c: float | None
-    memory_temp_max_c: float | None
-    power_mean_w: float | None
-    power_max_w: float | None
-    gpu_util_mean: float | None
-    sm_clock_min_mhz: float | None
-    devices: dict[str, dict[str, list[float | None]]] = Field(
-        description="Of each device and measure: min, max, mean, last, and how often it changed.",
-        examples=[{"gpu:3": {"gpu_temp_c": [52, 71, 60.8, 66, 41]}}],
-    )
 
 
 class NodeTelemetryQuery(BaseModel):
@@ -55,7 +36,7 @@ class NodeTelemetryQuery(BaseModel):
     "/nodes/{node}/telemetry",
     operation_id="get_node_telemetry",
     summary="A node's telemetry, device by device",
-    response_model=Page[NodeHourOut],
+    responses=answer(Page[NodeHourJson]),
 )
 def get_node_telemetry(
     _who: Reader,

@@ -6,19 +6,22 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
-from api.answers.node_states import NO_TIME, NodeState, incident_in_words, node_objects
+from api.answers.node_states import NO_TIME, incident_in_words, node_objects
 from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode
 from api.answers.reply import listing, reply
 from api.edge.auth import Reader
+from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.server.state import Server
-from api.wire import NodeDetail, NodeOut, Page
 from store.events.append import MAX_AHEAD
 from store.events.event_pages import read_incidents
 from store.hints.holds import with_holds
 from store.nodes.fleet import NodePage
 from store.nodes.inventory import read_outages
 from store.nodes.node_history import node_hints, node_scores, node_telemetry
+from store.records.node import NodeState
+from wire.message import Page
+from wire.nodes import NodeDetailJson, NodeJson
 
 router = APIRouter(tags=["nodes"])
 
@@ -34,7 +37,7 @@ class NodeQuery(BaseModel):
     cursor: CursorText = None
 
 
-@router.get("/nodes", operation_id="get_nodes", summary="List nodes", response_model=Page[NodeOut])
+@router.get("/nodes", operation_id="get_nodes", summary="List nodes", responses=answer(Page[NodeJson]))
 def get_nodes(_who: Reader, server: Server, asked: Annotated[NodeQuery, Query()]) -> Response:
     """Nodes, the likeliest to fail first (`sort=node`: by name)."""
     page = NodePage(
@@ -49,7 +52,9 @@ def get_nodes(_who: Reader, server: Server, asked: Annotated[NodeQuery, Query()]
     return listing(kept, PageCursor(NO_TIME, kept[-1]["node"]).encode() if len(found) > asked.limit else None)
 
 
-@router.get("/nodes/{node}", operation_id="get_node", summary="One node with its past", response_model=NodeDetail)
+@router.get(
+    "/nodes/{node}", operation_id="get_node", summary="One node with its past", responses=answer(NodeDetailJson)
+)
 def get_node(_who: Reader, server: Server, node: Annotated[str, Path(max_length=255)]) -> Response:
     """A node and its last 30 days: incidents, outages, hints, telemetry and scores, each oldest first."""
     now = server.clock()

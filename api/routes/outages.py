@@ -7,11 +7,12 @@ from fastapi import APIRouter, Response
 from api.answers.reply import reply
 from api.edge.auth import Ingester
 from api.edge.body import Body, records, records_body
+from api.edge.openapi import answer
 from api.intake.records import check_name, check_time, sift, take_outages
 from api.server.state import Server
-from api.wire import TakenOut
 from store.records.event import RecordError, parse_time
 from store.records.outage import Outage, classify
+from wire.events import BatchResultJson
 
 router = APIRouter(tags=["outages"])
 
@@ -29,7 +30,7 @@ _EXAMPLE = {
     "/outages",
     operation_id="post_outages",
     summary="Take outages",
-    response_model=TakenOut,
+    responses=answer(BatchResultJson),
     openapi_extra=records_body(_EXAMPLE, "One outage each; `end` is null while it lasts."),
 )
 def post_outages(_who: Ingester, server: Server, body: Body) -> Response:

@@ -15,9 +15,9 @@ from api.answers.reply import reply
 from api.edge.admission import read_slot
 from api.edge.auth import Reader, requires
 from api.edge.body import described, json_of
+from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.server.state import Server, State
-from api.wire_deliveries import MOST_NODES, PlacementAdviceOut, PlacementIn
 from schedulers.policy.placement_advice import Candidate, JobNeed, PlacementAdvice, PlacementLimits, advise
 from schedulers.policy.settings import Policy
 from schedulers.policy.thresholds import steps
@@ -26,9 +26,9 @@ from store.nodes.fleet import SchedulableNode, schedulable_nodes
 from store.records.event import RecordError
 from store.records.hostlist import compress, expand
 from store.runs.jobs import busy_nodes
+from wire.policy import MOST_NODES, PlacementAdviceJson, PlacementRequestJson
 
 router = APIRouter(tags=["hints"])
-_TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 _MOST_TEXT = 60_000  # characters of a hostlist in an address
 _LIMIT = 1000
 # Whoever reports jobs has one that runs, or that ended within this time.
@@ -57,8 +57,7 @@ class PlacementQuery(PlacementFormat):
     "/placement",
     operation_id="get_placement",
     summary="Where to place a job",
-    response_model=PlacementAdviceOut,
-    responses=_TEXT,
+    responses=answer(PlacementAdviceJson, or_text=True),
 )
 def get_placement(_who: Reader, server: Server, asked: Annotated[PlacementQuery, Query()]) -> Response:
     """Which nodes to avoid and which to prefer, of some (a hostlist) or of all in service."""
@@ -73,15 +72,16 @@ def get_placement(_who: Reader, server: Server, asked: Annotated[PlacementQuery,
     "/placement",
     operation_id="ask_placement",
     summary="Where to place a job, of many nodes",
-    response_model=PlacementAdviceOut,
-    responses=_TEXT,
-    openapi_extra=described(PlacementIn, {"nodes": ["gpu-001", "gpu-002", "gpu-003"], "count": 2, "gpus_per_node": 8}),
+    responses=answer(PlacementAdviceJson, or_text=True),
+    openapi_extra=described(
+        PlacementRequestJson, {"nodes": ["gpu-001", "gpu-002", "gpu-003"], "count": 2, "gpus_per_node": 8}
+    ),
 )
 def ask_placement(
     _who: Annotated[str, Depends(requires("read"))],
     server: Server,
     form: Annotated[PlacementFormat, Query()],
-    asked: Annotated[PlacementIn, Depends(json_of(PlacementIn))],
+    asked: Annotated[PlacementRequestJson, Depends(json_of(PlacementRequestJson))],
     _slot: Annotated[None, Depends(read_slot, scope="function")],
 ) -> Response:
     """The same question with a list of nodes in the body. It changes nothing."""

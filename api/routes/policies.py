@@ -1,20 +1,21 @@
 """`GET /policy`, `GET /policies`: what is asked of the scheduler when, now and before."""
 
-from datetime import datetime
 from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from api.answers.node_states import NO_TIME
 from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode_seq
 from api.answers.reply import listing, reply
 from api.edge.auth import Reader
+from api.edge.openapi import answer
 from api.server.state import Server
-from api.wire import Page
 from schedulers.policy.settings import canonical, version_of
 from store.hints.policy_history import policies_page
+from wire.message import Page
+from wire.policy import PolicyInForceJson, PolicyJson
 
 router = APIRouter(tags=["hints"])
 
@@ -28,35 +29,6 @@ _IN_FORCE: dict[str, Any] = {
 }
 
 
-class PolicyInForce(BaseModel):
-    """The policy in force. `errors` counts changes of its file that were refused; `problem` says why the file as it is
-    now is not in force, and is null while it is."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [_IN_FORCE]})
-
-    version: str
-    mode: str
-    place: str
-    errors: int
-    problem: str | None
-    policy: dict[str, Any]
-
-
-class PolicyOut(BaseModel):
-    """A policy that came into force at a time; `policy` has every key."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"seq": 3, "time": "2026-11-22T10:00:00Z", "version": "7a67f599d650", "policy": {}}]
-        }
-    )
-
-    seq: int
-    time: datetime
-    version: str
-    policy: dict[str, Any]
-
-
 class PoliciesQuery(BaseModel):
     """Which versions."""
 
@@ -64,7 +36,7 @@ class PoliciesQuery(BaseModel):
     cursor: CursorText = None
 
 
-@router.get("/policy", operation_id="get_policy", summary="The policy in force", response_model=PolicyInForce)
+@router.get("/policy", operation_id="get_policy", summary="The policy in force", responses=answer(PolicyInForceJson))
 def get_policy(_who: Reader, server: Server) -> Response:
     """With its version, which each hint and audit row bears, and whether its file holds."""
     policy, source = server.settings.policy, server.started.policy_source
@@ -80,7 +52,7 @@ def get_policy(_who: Reader, server: Server) -> Response:
     )
 
 
-@router.get("/policies", operation_id="get_policies", summary="List the policies", response_model=Page[PolicyOut])
+@router.get("/policies", operation_id="get_policies", summary="List the policies", responses=answer(Page[PolicyJson]))
 def get_policies(_who: Reader, server: Server, asked: Annotated[PoliciesQuery, Query()]) -> Response:
     """Every policy that came into force, the newest first: that one holds."""
     with server.engine.connect() as connection:

@@ -9,9 +9,11 @@ from api.answers.node_states import NO_TIME
 from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode_seq
 from api.answers.reply import listing
 from api.edge.auth import Reader
+from api.edge.openapi import answer
 from api.server.state import Server
-from api.wire import Page, RulesOut
 from store.hints.policy_history import rules_page
+from wire.events import RulesJson
+from wire.message import Page
 
 router = APIRouter(tags=["rules"])
 
@@ -23,7 +25,7 @@ class RulesQuery(BaseModel):
     cursor: CursorText = None
 
 
-@router.get("/rules", operation_id="get_rules", summary="List the rules", response_model=Page[RulesOut])
+@router.get("/rules", operation_id="get_rules", summary="List the rules", responses=answer(Page[RulesJson]))
 def get_rules(_who: Reader, server: Server, asked: Annotated[RulesQuery, Query()]) -> Response:
     """Every version of the site's rules that came into force, the newest first: that one holds."""
     with server.engine.connect() as connection:

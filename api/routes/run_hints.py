@@ -8,11 +8,12 @@ from pydantic import BaseModel
 from api.answers.paging import Name
 from api.answers.reply import listing
 from api.edge.auth import Reader
+from api.edge.openapi import answer
 from api.server.state import Server
-from api.wire import Page
-from api.wire_hints import HintOut
 from store.hints.hint_log import read_job_hints
 from store.records.hint import LIVE_STATES
+from wire.hints import HintJson
+from wire.message import Page
 
 router = APIRouter(tags=["runs"])
 
@@ -27,7 +28,7 @@ class RunHintQuery(BaseModel):
     "/runs/{run:path}/hints",  # a run's name may have a slash
     operation_id="get_run_hints",
     summary="Tell what a run is asked to do",
-    response_model=Page[HintOut],
+    responses=answer(Page[HintJson]),
 )
 def get_run_hints(
     _who: Reader, server: Server, run: Annotated[str, Path(max_length=255)], asked: Annotated[RunHintQuery, Query()]

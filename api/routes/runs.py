@@ -10,13 +10,15 @@ from api.answers.node_states import NO_TIME
 from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode
 from api.answers.reply import listing, reply
 from api.edge.auth import Reader
+from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.loops.ledgers import ledger_of, runs_after
 from api.server.state import Server
-from api.wire import LedgerOut, Page, RunOut
 from goodput.stored.computation import account_of
 from store.nodes.inventory import newest_states
 from store.runs.ledgers import StoredLedger, log_marks
+from wire.goodput import LedgerJson, RunJson
+from wire.message import Page
 
 router = APIRouter(tags=["runs"])
 
@@ -28,7 +30,7 @@ class RunQuery(BaseModel):
     cursor: CursorText = None
 
 
-@router.get("/runs", operation_id="get_runs", summary="List training runs", response_model=Page[RunOut])
+@router.get("/runs", operation_id="get_runs", summary="List training runs", responses=answer(Page[RunJson]))
 def get_runs(_who: Reader, server: Server, asked: Annotated[RunQuery, Query()]) -> Response:
     """Training runs by name, each with its goodput so far; one whose ledger is not computed yet has nulls."""
     after = decode(asked.cursor).id if asked.cursor else ""
@@ -56,8 +58,7 @@ def _shown(run: str, ledger: StoredLedger | None, state: str | None) -> dict[str
     "/runs/{run}/goodput",
     operation_id="get_goodput",
     summary="Where a run's hours went",
-    response_model=LedgerOut,
-    responses={503: {"description": "Its ledger is being computed for the first time."}},
+    responses=answer(LedgerJson) | {503: {"description": "Its ledger is being computed for the first time."}},
 )
 def get_goodput(_who: Reader, server: Server, run: Annotated[str, Path(max_length=255)]) -> Response:
     """The ledger of a run as of `as_of`: its buckets, in seconds, sum to `wall_s` exactly."""

@@ -8,11 +8,13 @@ from pydantic import BaseModel, Field
 from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, PageCursor, decode
 from api.answers.reply import listing
 from api.edge.auth import Reader
+from api.edge.openapi import answer
 from api.server.state import Server
-from api.wire import Page, ScoreOut
 from store.models.scores import score_page
 from store.models.scorings import newest_scoring_of
 from store.nodes.node_states import newest_scoring
+from wire.message import Page
+from wire.nodes import ScoreJson
 
 router = APIRouter(tags=["scores"])
 
@@ -31,7 +33,7 @@ class ScoreQuery(BaseModel):
     cursor: CursorText = None
 
 
-@router.get("/scores", operation_id="get_scores", summary="List scores", response_model=Page[ScoreOut])
+@router.get("/scores", operation_id="get_scores", summary="List scores", responses=answer(Page[ScoreJson]))
 def get_scores(_who: Reader, server: Server, asked: Annotated[ScoreQuery, Query()]) -> Response:
     """The scores of one moment, by node. The pages of one list are of one moment, even when a new scoring comes."""
     cursor = decode(asked.cursor) if asked.cursor else None

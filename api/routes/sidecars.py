@@ -9,10 +9,12 @@ from api.answers.node_states import NO_TIME
 from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode
 from api.answers.reply import listing
 from api.edge.auth import Reader
+from api.edge.openapi import answer
 from api.server.state import Server
-from api.wire import Page
-from api.wire_sidecars import SidecarOut
-from store.nodes.sidecars import SidecarState, sidecar_page
+from store.nodes.sidecars import sidecar_page
+from store.records.node import SidecarState
+from wire.message import Page
+from wire.sidecars import SidecarJson
 
 router = APIRouter(tags=["sidecars"])
 
@@ -25,7 +27,7 @@ class SidecarQuery(BaseModel):
     cursor: CursorText = None
 
 
-@router.get("/sidecars", operation_id="get_sidecars", summary="List sidecars", response_model=Page[SidecarOut])
+@router.get("/sidecars", operation_id="get_sidecars", summary="List sidecars", responses=answer(Page[SidecarJson]))
 def get_sidecars(_who: Reader, server: Server, asked: Annotated[SidecarQuery, Query()]) -> Response:
     """Each sidecar's last heartbeat, by node.
 

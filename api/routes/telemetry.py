@@ -12,12 +12,13 @@ from fastapi import APIRouter, Response
 from api.answers.reply import reply
 from api.edge.auth import Ingester
 from api.edge.body import Body, records, records_body
+from api.edge.openapi import answer
 from api.intake.records import check_name, check_time, sift, take_rollups
 from api.server.state import Server
-from api.wire import TakenOut
 from store.events.append import MAX_AHEAD
 from store.records.event import RecordError, parse_time
 from store.records.telemetry import MAX_DEVICE_NAME, MAX_DEVICES, MAX_MEASURES, Rollup, hour_of
+from wire.events import BatchResultJson
 
 router = APIRouter(tags=["telemetry"])
 
@@ -42,7 +43,7 @@ _MAX_COUNT = 2**31 - 1
     "/telemetry",
     operation_id="post_telemetry",
     summary="Take telemetry roll-ups",
-    response_model=TakenOut,
+    responses=answer(BatchResultJson),
     openapi_extra=records_body(_EXAMPLE, "One node over one hour each; null = nobody measured it."),
 )
 def post_telemetry(_who: Ingester, server: Server, body: Body) -> Response:

@@ -6,9 +6,10 @@ from fastapi import APIRouter, Header, Response
 
 from api.answers.reply import dump
 from api.edge.auth import Reader
+from api.edge.openapi import answer
 from api.server.state import Server, State
-from api.wire import TopologyOut
 from store.nodes.inventory import read_links, read_node_places
+from wire.nodes import TopologyJson
 
 router = APIRouter(tags=["cluster"])
 
@@ -17,8 +18,7 @@ router = APIRouter(tags=["cluster"])
     "/topology",
     operation_id="get_topology",
     summary="Nodes and cables",
-    response_model=TopologyOut,
-    responses={304: {"description": "It is still what the `ETag` of `If-None-Match` names."}},
+    responses=answer(TopologyJson) | {304: {"description": "It is still what the `ETag` of `If-None-Match` names."}},
 )
 def get_topology(_who: Reader, server: Server, if_none_match: Annotated[str | None, Header()] = None) -> Response:
     """Every node with its rack and leaf, and every cable known; at most half a minute old."""

@@ -1,57 +1,35 @@
 """`GET` and `POST /hints/{id}/validation`: the tests of a held node, and what another test system says of it."""
 
 from dataclasses import asdict
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
-from pydantic import BaseModel, Field, StringConstraints
 
 from api.answers.reply import listing, reply
 from api.edge.auth import Actor, Reader
 from api.edge.body import described, json_of
+from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.routes.hints import HintId
 from api.server.state import Server
-from api.wire import Page
 from schedulers.lifecycle.operator_actions import RequestRefusedError, report_test
 from store.database.connections import writing
 from store.hints.hint_log import read_hint
-from store.hints.validations import OUTPUT_BYTES, validations_of
+from store.hints.validations import validations_of
+from wire.hints import ValidationJson, ValidationReportJson
+from wire.message import Page
 
 router = APIRouter(tags=["hints"])
 
 
-class ValidationOut(BaseModel):
-    """One test of a held node. `passed` is null while it runs, and for one that said nothing of the node."""
-
-    seq: int
-    hint: str
-    node: str
-    command: str = Field(examples=["srun -w gpu-017 dcgmi diag -r 3", "reported by ci"])
-    started: datetime
-    ended: datetime | None
-    passed: bool | None
-    exit_code: int | None
-    output: str
-
-
-class ValidationIn(BaseModel):
-    """Whether the node passed, and what was seen."""
-
-    passed: bool
-    detail: Annotated[str, StringConstraints(max_length=OUTPUT_BYTES, pattern=r"^[^\x00]*$")] = ""
-
-
-Reported = Annotated[ValidationIn, Depends(json_of(ValidationIn))]
+Reported = Annotated[ValidationReportJson, Depends(json_of(ValidationReportJson))]
 
 
 @router.get(
     "/hints/{hint}/validation",
     operation_id="get_validations",
     summary="List the tests of a held node",
-    response_model=Page[ValidationOut],
-    responses={404: {"description": "No such hint."}},
+    responses=answer(Page[ValidationJson]) | {404: {"description": "No such hint."}},
 )
 def get_validations(_who: Reader, server: Server, hint: HintId) -> Response:
     """The tests that were begun for a hint, and what was reported, oldest first."""
@@ -66,9 +44,9 @@ def get_validations(_who: Reader, server: Server, hint: HintId) -> Response:
     "/hints/{hint}/validation",
     operation_id="report_validation",
     summary="Report a test of a held node",
-    response_model=ValidationOut,
-    openapi_extra=described(ValidationIn, {"passed": False, "detail": "nccl-tests: 12 GB/s"}),
-    responses={404: {"description": "No such hint."}, 409: {"description": "It has ended, or holds no node."}},
+    responses=answer(ValidationJson)
+    | {404: {"description": "No such hint."}, 409: {"description": "It has ended, or holds no node."}},
+    openapi_extra=described(ValidationReportJson, {"passed": False, "detail": "nccl-tests: 12 GB/s"}),
 )
 def post_validation(who: Actor, server: Server, hint: HintId, said: Reported) -> Response:
     """It counts as a test of the server's own does: passed, the node is released once its healthy time is over."""

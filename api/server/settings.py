@@ -7,9 +7,8 @@ from typing import Literal, TypeAlias, get_args
 
 from goodput.formulas.shape import Shape
 from predictor.live.trial_settings import TrialSettings
-from schedulers.policy.settings import Mode, Policy, PolicySource
-from schedulers.registry import ActuatorSettings
-from schedulers.webhooks.webhook import WebhookSettings
+from schedulers.policy.settings import ActuatorSettings, Mode, Policy, PolicySource
+from schedulers.webhooks.settings import WebhookSettings
 from store.database.retention import RetentionPeriods
 
 Scope: TypeAlias = Literal["ingest", "read", "act"]

@@ -25,10 +25,11 @@ from cli.config.policy_table import POLICY_KEYS, check_policy_file, policy_of, r
 from cli.console.errors import Failure
 from cli.processes.servers import MOST_PROCESSES
 from goodput.formulas.shape import Shape
-from schedulers.policy.settings import Policy
-from schedulers.registry import ACTUATORS, SCHEDULERS, ActuatorSettings
+from schedulers.policy.settings import ActuatorSettings, Policy
+from schedulers.registry import ACTUATORS, SCHEDULERS
+from schedulers.webhooks.settings import WebhookSettings
 from schedulers.webhooks.signature import SecretError
-from schedulers.webhooks.webhook import Webhook, WebhookSettings
+from schedulers.webhooks.webhook import Webhook
 from store.database.retention import MINIMUM, RetentionPeriods, too_short
 from store.records.hint import HINT_ACTIONS
 

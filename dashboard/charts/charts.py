@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboard.answers.cluster import Outage, PastScore, Reason, Rollup
 from dashboard.charts.layout import Cell
 from dashboard.text import words
+from wire.nodes import NodeScoresJson, OutageJson, ReasonJson, RollupJson
 
 CONFIG = {"displayModeBar": False, "scrollZoom": False}
 
@@ -99,9 +99,9 @@ def _steps(colours: Sequence[str]) -> list[tuple[float, str]]:
     return [edge for i, colour in enumerate(colours) for edge in ((i / n, colour), ((i + 1) / n, colour))]
 
 
-def reasons(found: Sequence[Reason]) -> go.Figure:
+def reasons(found: Sequence[ReasonJson]) -> go.Figure:
     """What raises and what lowers a score, in percentage points, the strongest on top and what they leave below."""
-    ranked = sorted(found, key=lambda reason: (not reason.is_rest, abs(reason.contribution)))
+    ranked = sorted(found, key=lambda reason: (not words.is_rest(reason), abs(reason.contribution)))
     figure = go.Figure(
         go.Bar(
             x=[reason.contribution * 100 for reason in ranked],
@@ -129,7 +129,7 @@ def _wrap(text: str, width: int = 44) -> str:
     return "<br>".join(lines)
 
 
-def score_history(scores: Sequence[PastScore], outages: Sequence[Outage]) -> go.Figure:
+def score_history(scores: Sequence[NodeScoresJson], outages: Sequence[OutageJson]) -> go.Figure:
     """Both scores over time, outages shaded."""
     figure = go.Figure()
     times = [score.time for score in scores]
@@ -160,7 +160,7 @@ def score_history(scores: Sequence[PastScore], outages: Sequence[Outage]) -> go.
     return figure
 
 
-def _shade(figure: go.Figure, outages: Sequence[Outage], times: Sequence[datetime]) -> None:
+def _shade(figure: go.Figure, outages: Sequence[OutageJson], times: Sequence[datetime]) -> None:
     """Grey bands where the node was out, within the times that are drawn."""
     for outage in outages if times else ():
         begin, end = max(outage.start, times[0]), min(outage.end or times[-1], times[-1])
@@ -170,7 +170,7 @@ def _shade(figure: go.Figure, outages: Sequence[Outage], times: Sequence[datetim
             )
 
 
-def telemetry(rollups: Sequence[Rollup], outages: Sequence[Outage]) -> go.Figure | None:
+def telemetry(rollups: Sequence[RollupJson], outages: Sequence[OutageJson]) -> go.Figure | None:
     """Small charts of what was measured each hour; None where nothing was. An hour without data breaks the line."""
     hours = _with_gaps(rollups)
     shown = [panel for panel in PANELS if any(_measured(hours, name) for name in panel[1])]
@@ -209,9 +209,9 @@ def telemetry(rollups: Sequence[Rollup], outages: Sequence[Outage]) -> go.Figure
     return figure
 
 
-def _with_gaps(rollups: Sequence[Rollup]) -> list[tuple[datetime, Rollup | None]]:
+def _with_gaps(rollups: Sequence[RollupJson]) -> list[tuple[datetime, RollupJson | None]]:
     """The hours in order, with one empty hour wherever some are missing: there the line breaks."""
-    found: list[tuple[datetime, Rollup | None]] = []
+    found: list[tuple[datetime, RollupJson | None]] = []
     for rollup in sorted(rollups, key=lambda r: r.time):
         if found and rollup.time - found[-1][0] > HOUR:
             found.append((found[-1][0] + HOUR, None))
@@ -219,7 +219,7 @@ def _with_gaps(rollups: Sequence[Rollup]) -> list[tuple[datetime, Rollup | None]
     return found
 
 
-def _measured(hours: Sequence[tuple[datetime, Rollup | None]], name: str) -> bool:
+def _measured(hours: Sequence[tuple[datetime, RollupJson | None]], name: str) -> bool:
     return any(r is not None and getattr(r, name) is not None for _, r in hours)
 
 

@@ -5,9 +5,9 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from dashboard.answers.goodput import ClusterGoodput, Level, Loss
 from dashboard.charts import ledger_charts
 from dashboard.text import words
+from wire.goodput import GoodputLevelJson, LossGroupJson
 
 _GREEN, _RED, _GREY = "#3a9d74", "#d6403b", "#8d949c"
 _NOT_RUNNING = ("startup", "checkpoint_load", "detection", "unknown")
@@ -15,9 +15,14 @@ _NOT_RUNNING = ("startup", "checkpoint_load", "detection", "unknown")
 MOST_BARS = 12
 
 
-def steps(level: Level | ClusterGoodput) -> list[tuple[str, str, float]]:
+def known_hours(level: GoodputLevelJson) -> dict[str, float]:
+    """The GPU-hours of the levels that are known."""
+    return {name: hours for name, hours in level.gpu_hours.items() if hours is not None}
+
+
+def steps(level: GoodputLevelJson) -> list[tuple[str, str, float]]:
     """The way down: (what, `total` or `relative`, GPU-hours), from what existed, where that is known."""
-    hours = level.gpu_hours
+    hours = known_hours(level)
     found: list[tuple[str, str, float]] = []
     if "existing" in hours:
         found.append(("Existed", "total", hours["existing"]))
@@ -33,7 +38,7 @@ def steps(level: Level | ClusterGoodput) -> list[tuple[str, str, float]]:
     return [step for step in found if step[1] == "total" or step[2]]
 
 
-def waterfall(level: Level | ClusterGoodput) -> go.Figure:
+def waterfall(level: GoodputLevelJson) -> go.Figure:
     """Each step down from the GPU-hours that existed to those of training that counts."""
     parts = steps(level)
     whole = next((value for _, kind, value in parts if kind == "total" and value > 0), 1.0)
@@ -57,17 +62,17 @@ def waterfall(level: Level | ClusterGoodput) -> go.Figure:
     return figure
 
 
-def by_day(days: Sequence[Level]) -> go.Figure:
+def by_day(days: Sequence[GoodputLevelJson]) -> go.Figure:
     """Of each day, what share of the GPU-hours that existed (else of those held) was which."""
     shown = ("productive", "allocated", "schedulable")
     names = {"productive": "Counts", "allocated": "Held by jobs", "schedulable": "Ready for jobs"}
     colours = {"productive": _GREEN, "allocated": "#3b7dd8", "schedulable": _GREY}
     figure = go.Figure()
     for level in shown:
-        whole = [day.gpu_hours.get("existing") or day.gpu_hours.get("allocated") or 0.0 for day in days]
+        known = [known_hours(day) for day in days]
+        whole = [hours.get("existing") or hours.get("allocated") or 0.0 for hours in known]
         values = [
-            day.gpu_hours[level] / of * 100 if level in day.gpu_hours and of else None
-            for day, of in zip(days, whole, strict=True)
+            hours[level] / of * 100 if level in hours and of else None for hours, of in zip(known, whole, strict=True)
         ]
         figure.add_trace(
             go.Scatter(
@@ -85,7 +90,7 @@ def by_day(days: Sequence[Level]) -> go.Figure:
     return figure
 
 
-def losses(items: Sequence[Loss], in_gpus: bool) -> go.Figure:
+def losses(items: Sequence[LossGroupJson], in_gpus: bool) -> go.Figure:
     """The costliest first from the top; what nobody can explain is grey."""
     shown = list(items[:MOST_BARS])[::-1]
     values = [(item.lost_gpu_hours or 0.0) if in_gpus else item.lost_s / 3600 for item in shown]
@@ -107,7 +112,7 @@ def losses(items: Sequence[Loss], in_gpus: bool) -> go.Figure:
     return figure
 
 
-def name_of(item: Loss) -> str:
+def name_of(item: LossGroupJson) -> str:
     """What a loss is put down to, in plain words."""
     if item.unexplained:
         return "unexplained"

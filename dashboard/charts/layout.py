@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboard.answers.cluster import Node
 from dashboard.text import words
 from dashboard.text import words as vocabulary
+from wire.nodes import NodeJson
 
 MAX_CELLS = 1500  # beyond it a cell stands for a rack
 GROUP = 16  # nodes a column where neither rack nor leaf is known
@@ -24,7 +24,7 @@ class Cell:
     hover: str
 
 
-def cells(nodes: Sequence[Node]) -> list[Cell]:
+def cells(nodes: Sequence[NodeJson]) -> list[Cell]:
     """The map of the nodes, racks in the order of their names."""
     racks = _racks(nodes)
     if len(nodes) > MAX_CELLS:
@@ -36,9 +36,9 @@ def cells(nodes: Sequence[Node]) -> list[Cell]:
     ]
 
 
-def _racks(nodes: Sequence[Node]) -> dict[str, list[Node]]:
+def _racks(nodes: Sequence[NodeJson]) -> dict[str, list[NodeJson]]:
     """Nodes by rack, else by leaf, else in groups; each sorted by name."""
-    racks: dict[str, list[Node]] = {}
+    racks: dict[str, list[NodeJson]] = {}
     some_placed = any(node.rack or node.leaf for node in nodes)
     for i, node in enumerate(sorted(nodes, key=lambda n: n.node)):
         elsewhere = "no rack" if some_placed else f"group {i // GROUP + 1}"
@@ -46,17 +46,17 @@ def _racks(nodes: Sequence[Node]) -> dict[str, list[Node]]:
     return dict(sorted(racks.items()))
 
 
-def _node_hover(node: Node) -> str:
+def _node_hover(node: NodeJson) -> str:
     lines = [
         f"<b>{_safe(node.node)}</b>: {_safe(words.state(node.state))}",
         f"risk {words.risk(node.score_24h)} within 24 h, {words.risk(node.score_7d)} within 7 days",
     ]
-    lines += [_safe(reason.text) for reason in node.reasons if not reason.is_rest][:2]
+    lines += [_safe(reason.text) for reason in node.reasons if not words.is_rest(reason)][:2]
     place = ", ".join(_safe(part) for part in (node.rack, node.leaf) if part)
     return "<br>".join([*lines, place] if place else lines)
 
 
-def _rack_cell(i: int, name: str, members: Sequence[Node]) -> Cell:
+def _rack_cell(i: int, name: str, members: Sequence[NodeJson]) -> Cell:
     counts = {state: sum(1 for n in members if n.state == state) for state in vocabulary.STATES}
     worst = next((state for state, n in counts.items() if n), "silent")
     said = ", ".join(f"{n} {words.state(state)}" for state, n in counts.items() if n)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from dashboard.answers.cluster import Interruption, Ledger
 from dashboard.text import words
+from wire.goodput import InterruptionJson, LedgerJson
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def in_order(buckets: Mapping[str, float]) -> list[tuple[str, float]]:
     return [(name, buckets[name]) for name in [*known, *(n for n in buckets if n not in BUCKETS)] if buckets[name] > 0]
 
 
-def wall_time(ledger: Ledger) -> go.Figure:
+def wall_time(ledger: LedgerJson) -> go.Figure:
     """The run's whole wall time as one bar, split into its buckets."""
     figure = go.Figure()
     for name, seconds in in_order(ledger.buckets):
@@ -84,7 +84,7 @@ def wall_time(ledger: Ledger) -> go.Figure:
     return figure
 
 
-def losses(ledger: Ledger, gpus: int | None) -> go.Figure | None:
+def losses(ledger: LedgerJson, gpus: int | None) -> go.Figure | None:
     """The hours that were not useful training, the largest on top; GPU-hours where the GPUs are known."""
     rows = sorted(((s, n) for n, s in in_order(ledger.buckets) if n != "productive"), reverse=False)
     if not rows:
@@ -98,7 +98,7 @@ def losses(ledger: Ledger, gpus: int | None) -> go.Figure | None:
     )
 
 
-def by_cause(interruptions: Sequence[Interruption], gpus: int | None) -> go.Figure | None:
+def by_cause(interruptions: Sequence[InterruptionJson], gpus: int | None) -> go.Figure | None:
     """What the interruptions cost, by cause."""
     lost: dict[str, float] = {}
     for stop in interruptions:

@@ -6,11 +6,13 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.answers.cluster import AuditEntry, Event, Incident, Interruption, Node, Outage
-from dashboard.answers.hints import Hint
 from dashboard.charts import ledger_charts
 from dashboard.text import words
 from dashboard.text import words as vocabulary
+from wire.events import AuditJson, EventJson, IncidentJson
+from wire.goodput import InterruptionJson
+from wire.hints import HintJson
+from wire.nodes import NodeJson, OutageJson
 
 ROW_PX = 35
 WIDE = {"what", "why", "meaning", "detail"}
@@ -22,7 +24,7 @@ MARK = "foreshock:"
 Row = dict[str, Any]
 
 
-def incident_rows(incidents: Sequence[Incident], now: datetime, brief: bool = False) -> list[Row]:
+def incident_rows(incidents: Sequence[IncidentJson], now: datetime, brief: bool = False) -> list[Row]:
     """The newest incidents: when, where, what, how bad, what to do. `brief`: no addresses, counts and log text."""
     rows = [
         {
@@ -44,14 +46,20 @@ def incident_rows(incidents: Sequence[Incident], now: datetime, brief: bool = Fa
     return rows
 
 
-def event_rows(events: Sequence[Event], now: datetime) -> list[Row]:
+def _device(event: EventJson) -> str:
+    if event.node is None and event.device.type == "node":
+        return words.DASH
+    return words.device(event.device, name=words.name_of(event))
+
+
+def event_rows(events: Sequence[EventJson], now: datetime) -> list[Row]:
     """The feed: when, where and what was said."""
     return [
         {
             "when": words.when(e.time, now),
             "severity": [e.severity],
             "node": e.node or words.DASH,
-            "device": words.DASH if e.node is None and e.device.type == "node" else words.device(e.device, name=e.name),
+            "device": _device(e),
             "what": words.event_text(e),
             "from": e.source,
         }
@@ -59,7 +67,7 @@ def event_rows(events: Sequence[Event], now: datetime) -> list[Row]:
     ]
 
 
-def outage_rows(outages: Sequence[Outage], now: datetime) -> list[Row]:
+def outage_rows(outages: Sequence[OutageJson], now: datetime) -> list[Row]:
     """A node's times out of service, the newest first."""
     return [
         {
@@ -73,7 +81,7 @@ def outage_rows(outages: Sequence[Outage], now: datetime) -> list[Row]:
     ]
 
 
-def interruption_rows(stops: Sequence[Interruption], now: datetime, gpus: int | None) -> list[Row]:
+def interruption_rows(stops: Sequence[InterruptionJson], now: datetime, gpus: int | None) -> list[Row]:
     """What stopped a run, the newest first."""
     return [
         {
@@ -87,7 +95,7 @@ def interruption_rows(stops: Sequence[Interruption], now: datetime, gpus: int | 
     ]
 
 
-def _culprit(stop: Interruption) -> str:
+def _culprit(stop: InterruptionJson) -> str:
     if stop.culprit is None:
         return "not found"
     return " · ".join(part for part in (stop.culprit.node, words.device(stop.culprit)) if part)
@@ -107,7 +115,7 @@ def bucket_rows(buckets: Mapping[str, float], wall_s: float, gpus: int | None) -
     ]
 
 
-def hint_rows(hints: Sequence[Hint], now: datetime) -> list[Row]:
+def hint_rows(hints: Sequence[HintJson], now: datetime) -> list[Row]:
     """Hints that are over, or a node's."""
     return [
         {
@@ -122,7 +130,7 @@ def hint_rows(hints: Sequence[Hint], now: datetime) -> list[Row]:
     ]
 
 
-def audit_rows(entries: Sequence[AuditEntry], hints: Sequence[Hint], now: datetime) -> list[Row]:
+def audit_rows(entries: Sequence[AuditJson], hints: Sequence[HintJson], now: datetime) -> list[Row]:
     """Who made which hint what; a hint is named by what it asks, not by its id."""
     named = {hint.id: f"{hint.action} {hint.node}" for hint in hints}
     return [
@@ -137,7 +145,7 @@ def audit_rows(entries: Sequence[AuditEntry], hints: Sequence[Hint], now: dateti
     ]
 
 
-def _subject(entry: AuditEntry) -> str:
+def _subject(entry: AuditJson) -> str:
     detail = entry.detail if isinstance(entry.detail, Mapping) else {}
     return " ".join(str(detail[name]) for name in ("hint", "node") if detail.get(name)) or entry.subject
 
@@ -155,7 +163,7 @@ def unmarked(reason: str) -> str:
     return reason.removeprefix(MARK).lstrip()
 
 
-def worst_first(nodes: Sequence[Node]) -> list[Node]:
+def worst_first(nodes: Sequence[NodeJson]) -> list[NodeJson]:
     """Nodes by how bad their state is, then by risk."""
     rank = {state: i for i, state in enumerate(vocabulary.STATES)}
     return sorted(nodes, key=lambda n: (rank.get(n.state, len(rank) - 2), -(n.score_24h or 0.0), n.node))

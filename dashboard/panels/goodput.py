@@ -2,13 +2,13 @@
 
 import streamlit as st
 
-from dashboard.answers.goodput import Causes, ClusterGoodput
 from dashboard.charts import cluster_charts
 from dashboard.charts.charts import CONFIG
 from dashboard.client import ApiProblem
 from dashboard.panels import frames, page
 from dashboard.panels.page import Site
 from dashboard.text import words
+from wire.goodput import CausesJson, ClusterGoodputJson
 
 DAYS = 7
 # What losses are told apart by, in the words of the page.
@@ -45,7 +45,7 @@ def cluster_section(site: Site) -> None:
         st.caption(f"Not known. {words.plain(str(trouble))}")
 
 
-def headline(told: ClusterGoodput) -> str:
+def headline(told: ClusterGoodputJson) -> str:
     """One sentence: how much counted, and which step down is the largest."""
     share, of = told.productive_of_existing, "existed"
     if share is None:
@@ -60,7 +60,7 @@ def headline(told: ClusterGoodput) -> str:
     return f"{said} The largest loss: {words.plain(name.lower())}, {hours:,.0f} GPU-hours."
 
 
-def _levels(told: ClusterGoodput) -> None:
+def _levels(told: ClusterGoodputJson) -> None:
     st.markdown(headline(told))
     row = st.columns(4)
     ettr = told.ettr
@@ -86,7 +86,7 @@ def _levels(told: ClusterGoodput) -> None:
         st.plotly_chart(cluster_charts.by_day(told.days), key="cluster_days", config=CONFIG)
 
 
-def _losses(told: Causes, by: str) -> None:
+def _losses(told: CausesJson, by: str) -> None:
     if not told.items:
         page.empty("No run was interrupted in this time.")
         return

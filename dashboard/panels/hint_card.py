@@ -6,13 +6,13 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.answers.cluster import Cluster
-from dashboard.answers.hints import Hint, Placement
 from dashboard.client import ApiProblem
 from dashboard.panels import frames, page
 from dashboard.panels.page import Site
 from dashboard.text import words
 from dashboard.text import words as vocabulary
+from wire.cluster import ClusterJson
+from wire.hints import HintJson, HoldJson
 
 ASKS = {
     "watch": "keep an eye on it",
@@ -48,7 +48,7 @@ PLACED = {
 }
 
 
-def draw(site: Site, hint: Hint, cluster: Cluster) -> None:
+def draw(site: Site, hint: HintJson, cluster: ClusterJson) -> None:
     """The whole card."""
     with st.container(border=True, gap="small"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -71,7 +71,7 @@ def draw(site: Site, hint: Hint, cluster: Cluster) -> None:
         _decisions(site, hint)
 
 
-def facts(hint: Hint, now: datetime) -> list[str]:
+def facts(hint: HintJson, now: datetime) -> list[str]:
     """What stands between the reason and the evidence: job, cost, who said yes, schedulers; the unknown is left out."""
     lines = [f"**Job:** {words.plain(hint.job)}{_spare(hint.evidence)}"] if hint.job else []
     cost = hint.evidence.get("cost")
@@ -98,7 +98,7 @@ def costs(cost: Mapping[str, Any]) -> str:
     return "; ".join(said)
 
 
-def consent(hint: Hint, now: datetime) -> str:
+def consent(hint: HintJson, now: datetime) -> str:
     """Who let it be sent."""
     yes = hint.evidence.get("approved")
     if isinstance(yes, Mapping):
@@ -111,7 +111,7 @@ def consent(hint: Hint, now: datetime) -> str:
     return "the policy" + (f", version {words.plain(hint.policy)}" if hint.policy else "")
 
 
-def hold_state_text(one: Placement, now: datetime) -> str:
+def hold_state_text(one: HoldJson, now: datetime) -> str:
     """Where one scheduler is with it."""
     if one.action == "release" and one.state == "asked":
         text = "told to let go, not read back yet"
@@ -152,7 +152,7 @@ def _moment(text: Any) -> datetime | None:
         return None
 
 
-def _decisions(site: Site, hint: Hint) -> None:
+def _decisions(site: Site, hint: HintJson) -> None:
     """To approve takes a second press, so that no slip of the hand acts on a cluster; to undo takes one."""
     if st.session_state.get("asked") == hint.id:
         ask = ASKS.get(hint.action) or words.plain(hint.action)
@@ -176,7 +176,7 @@ def _ask(hint: str | None) -> None:
     st.session_state["outcome"] = None
 
 
-def _decide(site: Site, hint: Hint, verb: str, said: str) -> None:
+def _decide(site: Site, hint: HintJson, verb: str, said: str) -> None:
     """Do it, and keep what came of it for the page to say."""
     st.session_state["asked"] = None
     try:

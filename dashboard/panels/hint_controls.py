@@ -5,12 +5,12 @@ from functools import partial
 
 import streamlit as st
 
-from dashboard.answers.cluster import Cluster
-from dashboard.answers.hints import BudgetUse, Stopped, Trip
 from dashboard.client import ApiProblem
 from dashboard.panels import page
 from dashboard.panels.page import Site
 from dashboard.text import words
+from wire.cluster import ClusterJson
+from wire.policy import BudgetJson, StopJson, TripJson
 
 STOPS = {
     "holds": "Stopped: nothing new is asked of any scheduler; releases go on.",
@@ -23,7 +23,7 @@ BACKLOGS = {
 }
 
 
-def draw(site: Site, cluster: Cluster) -> None:
+def draw(site: Site, cluster: ClusterJson) -> None:
     """The switch, the trips, the budget: in the order of what stops more."""
     stopped = site.client.stopped()
     if stopped.stop != "none":
@@ -43,7 +43,7 @@ def draw(site: Site, cluster: Cluster) -> None:
         _switch(site, stopped)
 
 
-def sources(stopped: Stopped, cluster: Cluster) -> list[str]:
+def sources(stopped: StopJson, cluster: ClusterJson) -> list[str]:
     """Who stopped it, why, and how it is lifted."""
     lifts = {"switch": "the button below lifts it", "file": "remove the file", "setting": "set `stop: none`"}
     return [
@@ -54,7 +54,7 @@ def sources(stopped: Stopped, cluster: Cluster) -> list[str]:
     ]
 
 
-def used(budget: BudgetUse, mode: str | None) -> str:
+def used(budget: BudgetJson, mode: str | None) -> str:
     """How many nodes are held, of how many that may be."""
     verb = "would be held" if mode == "shadow" else "held or asked for"
     return (
@@ -63,7 +63,7 @@ def used(budget: BudgetUse, mode: str | None) -> str:
     )
 
 
-def _trips(site: Site, trips: Sequence[Trip], cluster: Cluster) -> None:
+def _trips(site: Site, trips: Sequence[TripJson], cluster: ClusterJson) -> None:
     """One box for all: a large fault trips several groups at once."""
     with st.container(border=True, gap="small"):
         st.markdown(
@@ -79,13 +79,13 @@ def _trips(site: Site, trips: Sequence[Trip], cluster: Cluster) -> None:
                     st.button(label, key=f"{backlog}_{trip.seq}", help=meaning, on_click=_do, args=args)
 
 
-def trip_text(trip: Trip) -> str:
+def trip_text(trip: TripJson) -> str:
     """Which group it is, and why."""
     named = "the whole cluster" if trip.kind == "cluster" else f"{trip.kind.replace('_', ' ')} {trip.name}"
     return f"**{words.plain(named)}**: {words.plain(trip.why.removeprefix('breaker: '))}"
 
 
-def _switch(site: Site, stopped: Stopped) -> None:
+def _switch(site: Site, stopped: StopJson) -> None:
     if any(one.source == "switch" for one in stopped.sources):
         args = (partial(site.client.stop, "none", "resumed on the dashboard"), "Hints go on.")
         st.button("Let hints go on", key="resume", on_click=_do, args=args)

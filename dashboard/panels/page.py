@@ -8,10 +8,11 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.answers.cluster import Cluster, NodeHint
 from dashboard.client import ApiClient, ApiProblem
 from dashboard.text import words
 from dashboard.text import words as vocabulary
+from wire.cluster import ClusterJson
+from wire.hints import HintMarkJson
 
 REFRESH_S = 3.0
 _CLOCK_SKEW = timedelta(minutes=2)
@@ -50,12 +51,12 @@ def banner(level: str, text: str) -> None:
     show(f"**{text}**", icon=icon)
 
 
-def replayed(cluster: Cluster) -> bool:
+def replayed(cluster: ClusterJson) -> bool:
     """Whether the server shows another time than the present."""
     return abs(datetime.now(UTC) - cluster.now) > _CLOCK_SKEW
 
 
-def as_of(cluster: Cluster) -> None:
+def as_of(cluster: ClusterJson) -> None:
     """Which moment the page speaks of, and what hints do."""
     clock = " (the clock of the replayed cluster)" if replayed(cluster) else ""
     st.caption(f"As of **{words.utc(cluster.now)}**{clock} · {mode(cluster.mode)}")
@@ -79,7 +80,7 @@ def node_link(site: Site, name: str | None) -> None:
         st.markdown(f"**{words.plain(name or 'no node')}**")
 
 
-def hint_line(hint: NodeHint) -> str:
+def hint_line(hint: HintMarkJson) -> str:
     """What is asked of the scheduler about a node, as Markdown."""
     return f"hint: **{words.plain(hint.action)}** ({vocabulary.HINT_STATES.get(hint.state) or words.plain(hint.state)})"
 

@@ -1,83 +1,12 @@
 """The advice on the goodput page: how often to save, how many spare nodes, what each change would gain, and why."""
 
-from dataclasses import dataclass
-
 from dashboard.text import words
+from wire.advice import CheckpointAdviceJson, GainsAdviceJson, SparesAdviceJson
 
 WORTH = 0.001  # a gain in goodput below this is none
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointInputs:
-    """What was measured of a run: failures over node-days, the stall of a save, the way back after a failure."""
-
-    nodes: int
-    failures: int
-    node_days: float
-    save_s: float
-    restart_s: float
-    interval_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointAdvice:
-    """`GET /advice/checkpoint`: the time between two saves that loses least."""
-
-    run: str
-    inputs: CheckpointInputs
-    interval_s: float
-    mttf_s: float
-    rate_is_measured: bool = True
-    interval_shortest_s: float | None = None
-    interval_longest_s: float | None = None
-    goodput_now: float | None = None
-    goodput_advised: float | None = None
-    source: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SparesInputs:
-    """What was measured of the cluster: unplanned outages over node-days, and how long they last."""
-
-    nodes: int
-    outages: int
-    node_days: float
-    mttr_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class SparesAdvice:
-    """`GET /advice/spares`: how many spare nodes suffice with probability `confidence` at any moment."""
-
-    inputs: SparesInputs
-    spares: int
-    confidence: float
-    expected_down: float
-    spares_low: int | None = None
-    spares_high: int | None = None
-    source: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """A change and its worth in goodput (0-1), with the 95 % interval; `says` in words."""
-
-    lever: str
-    gain: float
-    low: float
-    high: float
-    says: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GainsAdvice:
-    """`GET /advice/gains`: what each change of a run would gain, the largest first."""
-
-    run: str
-    gains: tuple[Gain, ...]
-
-
-def gain_rows(advice: GainsAdvice, most: int = 8) -> list[dict[str, str]]:
+def gain_rows(advice: GainsAdviceJson, most: int = 8) -> list[dict[str, str]]:
     """The changes worth most, in points of goodput; those that are worth nothing are left out."""
     return [
         {
@@ -90,7 +19,7 @@ def gain_rows(advice: GainsAdvice, most: int = 8) -> list[dict[str, str]]:
     ][:most]
 
 
-def checkpoint_lines(advice: CheckpointAdvice) -> list[str]:
+def checkpoint_lines(advice: CheckpointAdviceJson) -> list[str]:
     """What to do first, then why; each line is Markdown."""
     inputs = advice.inputs
     first = f"**Save every {words.duration(advice.interval_s)}"
@@ -127,7 +56,7 @@ def checkpoint_lines(advice: CheckpointAdvice) -> list[str]:
     return lines
 
 
-def spares_lines(advice: SparesAdvice) -> list[str]:
+def spares_lines(advice: SparesAdviceJson) -> list[str]:
     """What to do first, then why; each line is Markdown."""
     inputs = advice.inputs
     lines = [

@@ -7,7 +7,9 @@ import re
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
-from dashboard.answers.cluster import Cluster, Device, Event, Incident
+from wire.cluster import ClusterJson
+from wire.events import DeviceJson, EventJson, IncidentJson
+from wire.nodes import ReasonJson
 
 # The words, colours and signs of the API's vocabulary: states, severities, actions, devices, hints.
 #
@@ -170,7 +172,7 @@ def many(value: int, one: str, more: str | None = None) -> str:
     return f"{value:,} {one if value == 1 else more or one + 's'}"
 
 
-def device(where: Device | None, brief: bool = False, name: str | None = None) -> str:
+def device(where: DeviceJson | None, brief: bool = False, name: str | None = None) -> str:
     """GPU 3 (0000:0f:00.0), port 12 of 0x248a..., disk nvme0; `brief` leaves out an address where a number says it too.
 
     Args:
@@ -193,7 +195,18 @@ def device(where: Device | None, brief: bool = False, name: str | None = None) -
     return f"{kind}{number}{link} ({address})" if number or link or own else f"{kind} {address}"
 
 
-def what(fault: Event | Incident) -> str:
+def name_of(event: EventJson) -> str | None:
+    """The name of an event's device, where it has one."""
+    found = event.attributes.get("name") or event.attributes.get("dimm")
+    return None if found is None else str(found)
+
+
+def is_rest(reason: ReasonJson) -> bool:
+    """Whether a reason is only the remainder of a score: it is shown last, and never in place of a named one."""
+    return reason.text.startswith("the base rate")
+
+
+def what(fault: EventJson | IncidentJson) -> str:
     """A fault in words: "Xid 79, driver can no longer reach the GPU over PCIe", "an InfiniBand port is down"."""
     meaning = _lowered(fault.meaning or "")
     if fault.kind in ("xid", "sxid") and fault.code is not None:
@@ -209,7 +222,7 @@ def _lowered(sentence: str) -> str:
     return sentence if kept else sentence[:1].lower() + sentence[1:]
 
 
-def event_text(fault: Event | Incident) -> str:
+def event_text(fault: EventJson | IncidentJson) -> str:
     """A fault in words and in its own: "GPU memory errors that were corrected: rose by 13"."""
     message = fault.message.removeprefix(fault.kind).strip()
     if not message or message == fault.meaning:
@@ -227,7 +240,7 @@ def state(name: str) -> str:
     return STATES.get(name, name.replace("_", " "))
 
 
-def _not_well(cluster: Cluster) -> dict[str, int]:
+def _not_well(cluster: ClusterJson) -> dict[str, int]:
     """How many nodes are not well, by the words of their states, the worst first; a node of no state is not well."""
     names = [*STATES, *(name for name in cluster.states if name not in STATES)]
     found = {plain(state(name)): cluster.states.get(name, 0) for name in names if name != "ok"}
@@ -235,7 +248,7 @@ def _not_well(cluster: Cluster) -> dict[str, int]:
     return {name: n for name, n in found.items() if n > 0}
 
 
-def headline(cluster: Cluster) -> tuple[str, str]:
+def headline(cluster: ClusterJson) -> tuple[str, str]:
     """The answer first: how bad it is (`error`, `warning`, `success`, `info`), and a sentence that says it."""
     if not cluster.nodes:
         return (

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import streamlit as st
 
-from dashboard.answers.cluster import Cluster, Incident, Node
 from dashboard.charts import charts
 from dashboard.charts.layout import MAX_CELLS, cells
 from dashboard.panels import frames
@@ -14,6 +13,9 @@ from dashboard.panels import page as panels
 from dashboard.panels.page import Site
 from dashboard.text import words
 from dashboard.text import words as vocabulary
+from wire.cluster import ClusterJson
+from wire.events import IncidentJson
+from wire.nodes import NodeJson
 
 ATTENTION = 6
 MAP = "node_map"
@@ -55,9 +57,9 @@ def _live(site: Site) -> None:
         _sources(cluster)
 
 
-def _nodes(site: Site) -> list[Node]:
+def _nodes(site: Site) -> list[NodeJson]:
     """Every node; those of a large cluster are asked for less often than the page is drawn."""
-    held: tuple[float, list[Node]] | None = st.session_state.get("nodes")
+    held: tuple[float, list[NodeJson]] | None = st.session_state.get("nodes")
     now = time.monotonic()
     if held is None or now - held[0] >= len(held[1]) / NODES_PER_S:
         held = (now, site.client.nodes())
@@ -65,7 +67,7 @@ def _nodes(site: Site) -> list[Node]:
     return held[1]
 
 
-def _metrics(cluster: Cluster) -> None:
+def _metrics(cluster: ClusterJson) -> None:
     states = cluster.states
     row = st.columns(6)
     row[0].metric(
@@ -113,7 +115,7 @@ def _counted(states: Mapping[str, int], *names: str) -> str:
     return words.count(sum(states.get(name, 0) for name in names) if states else None)
 
 
-def _map(nodes: Sequence[Node], cluster: Cluster) -> None:
+def _map(nodes: Sequence[NodeJson], cluster: ClusterJson) -> None:
     st.subheader("Racks, by their worst node" if len(nodes) > MAX_CELLS else "Nodes by rack", anchor=False)
     counted = {name: sum(1 for n in nodes if n.state == name) for name in vocabulary.STATES}
     square = '<span style="color:{}">■</span> {:,} {}'
@@ -136,7 +138,7 @@ def _choose() -> None:
     st.session_state["clicked"] = points[0]["customdata"][0] if points else None
 
 
-def _attention(site: Site, nodes: Sequence[Node], incidents: Sequence[Incident], cluster: Cluster) -> None:
+def _attention(site: Site, nodes: Sequence[NodeJson], incidents: Sequence[IncidentJson], cluster: ClusterJson) -> None:
     """The nodes to look at, worst first, each with its reasons in words."""
     if not nodes:
         panels.empty("The nodes are not listed at present: they come with the next answer.")
@@ -150,7 +152,7 @@ def _attention(site: Site, nodes: Sequence[Node], incidents: Sequence[Incident],
         st.caption(f"and {bad - ATTENTION} more that are not well: see the map")
 
 
-def why(node: Node, incidents: Sequence[Incident], cluster: Cluster) -> str:
+def why(node: NodeJson, incidents: Sequence[IncidentJson], cluster: ClusterJson) -> str:
     """What speaks against a node, as Markdown: its newest fatal fault, its silence, what raised its score."""
     said = []
     fatal = next(
@@ -162,13 +164,15 @@ def why(node: Node, incidents: Sequence[Incident], cluster: Cluster) -> str:
         said.append(f"{words.plain(words.what(fatal))} ({words.plain(place)}, {moment})")
     if node.state == "silent":
         said.append(f"last heard of {words.ago(node.last_seen, cluster.now)}" if node.last_seen else "never heard of")
-    said += [words.plain(reason.text) for reason in node.reasons if reason.contribution > 0 and not reason.is_rest][:2]
+    said += [
+        words.plain(reason.text) for reason in node.reasons if reason.contribution > 0 and not words.is_rest(reason)
+    ][:2]
     if node.state == "out":
         said.insert(0, "taken out of service by the scheduler; its page says since when and why")
     return "; ".join(said) or "nothing known against it"
 
 
-def _node_row(site: Site, node: Node, reason: str) -> None:
+def _node_row(site: Site, node: NodeJson, reason: str) -> None:
     with st.container(border=True, gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             panels.node_link(site, node.node)
@@ -180,7 +184,7 @@ def _node_row(site: Site, node: Node, reason: str) -> None:
             st.caption(f":material/campaign: {panels.hint_line(node.hint)}")
 
 
-def _incidents(found: Sequence[Incident], ahead: Sequence[Incident], cluster: Cluster) -> None:
+def _incidents(found: Sequence[IncidentJson], ahead: Sequence[IncidentJson], cluster: ClusterJson) -> None:
     st.subheader("Newest incidents", anchor=False, help="the events of one fault count as one incident")
     if found:
         rows = frames.incident_rows(found[:50], cluster.now, brief=True)
@@ -198,7 +202,7 @@ def _incidents(found: Sequence[Incident], ahead: Sequence[Incident], cluster: Cl
         )
 
 
-def _feed(site: Site, cluster: Cluster) -> None:
+def _feed(site: Site, cluster: ClusterJson) -> None:
     st.subheader("Events as they come", anchor=False, help="training steps and other routine records are left out")
     found = [e for e in site.client.events(FEED, until=cluster.now + _SKEW) if e.kind not in frames.ROUTINE]
     if found:
@@ -207,7 +211,7 @@ def _feed(site: Site, cluster: Cluster) -> None:
         panels.empty("Nothing but routine records of late. A node's kernel log arrives through `foreshock sidecar`.")
 
 
-def _sources(cluster: Cluster) -> None:
+def _sources(cluster: ClusterJson) -> None:
     """Which sources speak: a silent source is a blind eye, not good news."""
     if cluster.sources:
         said = [f"{s.source} {words.ago(s.last_event, cluster.now)}" for s in cluster.sources]

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from dashboard.answers.cluster import Cluster
 from dashboard.panels import frames
 from dashboard.panels import page as panels
 from dashboard.panels.page import Site
 from dashboard.text import words
-from dashboard.text.sidecars import Sidecar, faults, size
+from dashboard.text.sidecars import faults, size
+from wire.cluster import ClusterJson
+from wire.sidecars import SidecarJson
 
 LISTED = 200  # of the silent, and of those in trouble
 
@@ -37,7 +38,7 @@ def _live(site: Site) -> None:
         _sources(cluster)
 
 
-def headline(cluster: Cluster) -> tuple[str, str]:
+def headline(cluster: ClusterJson) -> tuple[str, str]:
     """Whether every node reports."""
     counted = cluster.sidecars
     if counted is None or not counted.known:
@@ -56,7 +57,7 @@ def _all(known: int) -> str:
     return "The one sidecar reports" if known == 1 else f"All {known:,} sidecars report"
 
 
-def _metrics(cluster: Cluster) -> None:
+def _metrics(cluster: ClusterJson) -> None:
     counted = cluster.sidecars
     if counted is None:
         return
@@ -71,7 +72,7 @@ def _metrics(cluster: Cluster) -> None:
         column.metric(label, words.count(value), help=meaning, border=True, height="stretch")
 
 
-def _troubled(found: Sequence[Sidecar], known: int) -> None:
+def _troubled(found: Sequence[SidecarJson], known: int) -> None:
     st.subheader("In trouble", anchor=False, help="counts are since the sidecar started")
     rows = []
     for sidecar in found:
@@ -88,7 +89,7 @@ def _troubled(found: Sequence[Sidecar], known: int) -> None:
     _table(rows, "troubled", known)
 
 
-def _silent(found: Sequence[Sidecar], known: int) -> None:
+def _silent(found: Sequence[SidecarJson], known: int) -> None:
     st.subheader("Silent", anchor=False, help="longest first")
     rows = [
         {
@@ -111,7 +112,7 @@ def _table(rows: Sequence[frames.Row], key: str, known: int) -> None:
         st.caption(f"and {known - len(rows):,} more: `GET /api/v1/sidecars?state={key}` lists them all")
 
 
-def _sources(cluster: Cluster) -> None:
+def _sources(cluster: ClusterJson) -> None:
     st.subheader("Sources", anchor=False, help="a source that falls silent is a blind eye, not good news")
     if not cluster.sources:
         panels.empty("Nothing was received in the last day.")

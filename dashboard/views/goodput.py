@@ -5,7 +5,6 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.answers.cluster import Cluster, Ledger
 from dashboard.charts import ledger_charts
 from dashboard.charts.charts import CONFIG
 from dashboard.client import ApiProblem
@@ -15,6 +14,8 @@ from dashboard.panels.goodput import cluster_section
 from dashboard.panels.page import Site
 from dashboard.text import words
 from dashboard.text.advice import checkpoint_lines, gain_rows, spares_lines
+from wire.cluster import ClusterJson
+from wire.goodput import LedgerJson
 
 
 def page(site: Site) -> None:
@@ -83,7 +84,7 @@ def _gains(site: Site, run: str) -> None:
     frames.show(rows, "gains", labels, most=8)
 
 
-def headline(ledger: Ledger, target: float | None) -> tuple[str, str]:
+def headline(ledger: LedgerJson, target: float | None) -> tuple[str, str]:
     """Goodput against its target, and the largest loss."""
     if ledger.wall_s <= 0 or ledger.goodput is None:
         return (
@@ -101,7 +102,7 @@ def headline(ledger: Ledger, target: float | None) -> tuple[str, str]:
     return "success" if met else "warning", f"{text}."
 
 
-def _metrics(ledger: Ledger, cluster: Cluster) -> None:
+def _metrics(ledger: LedgerJson, cluster: ClusterJson) -> None:
     lost_s = ledger.wall_s - ledger.buckets.get("productive", 0.0)
     row = st.columns(5)
     delta = None
@@ -129,7 +130,7 @@ def _metrics(ledger: Ledger, cluster: Cluster) -> None:
     row[4].metric("Interruptions", words.count(len(ledger.interruptions)), border=True, height="stretch")
 
 
-def _buckets(ledger: Ledger) -> None:
+def _buckets(ledger: LedgerJson) -> None:
     st.subheader("Where the time went", anchor=False)
     rows = frames.bucket_rows(ledger.buckets, ledger.wall_s, ledger.gpus)
     if not rows:
@@ -140,7 +141,7 @@ def _buckets(ledger: Ledger) -> None:
         frames.show(rows, "buckets")
 
 
-def _losses(ledger: Ledger, cluster: Cluster) -> None:
+def _losses(ledger: LedgerJson, cluster: ClusterJson) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         st.subheader("What was lost", anchor=False)

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from dashboard.answers.cluster import Cluster
-from dashboard.answers.hints import Hindsight, Hint, Tally
 from dashboard.panels import frames, hint_card, hint_controls
 from dashboard.panels import page as panels
 from dashboard.panels.frames import Row
 from dashboard.panels.page import Site
 from dashboard.text import words
+from wire.cluster import ClusterJson
+from wire.hints import HindsightJson, HintJson, TallyJson
 
 # Whether hints were right, once their time is over: what tells when to trust them with more.
 
@@ -34,7 +34,7 @@ def draw(site: Site) -> None:
     st.caption(note(found))
 
 
-def rows(tallies: Sequence[Tally]) -> list[Row]:
+def rows(tallies: Sequence[TallyJson]) -> list[Row]:
     """An action and basis a row; what was carried out shows no failure, so nothing is right or wrong of it."""
     return [
         {
@@ -51,7 +51,7 @@ def rows(tallies: Sequence[Tally]) -> list[Row]:
     ]
 
 
-def note(found: Hindsight) -> str:
+def note(found: HindsightJson) -> str:
     """What the rows say together."""
     rate = found.false_holds_per_1000_node_days
     said = "" if rate is None else f"**{rate:.2g}** false holds per 1,000 node-days. "
@@ -91,12 +91,12 @@ def _live(site: Site) -> None:
         _audit(site, hints, cluster)
 
 
-def urgency(hint: Hint) -> tuple[int, int]:
+def urgency(hint: HintJson) -> tuple[int, int]:
     """What waits for a person first, then the gravest request; the newest first within."""
     return OPEN.index(hint.state), GRAVEST.index(hint.action) if hint.action in GRAVEST else len(GRAVEST)
 
 
-def headline(active: Sequence[Hint], mode: str | None) -> tuple[str, str]:
+def headline(active: Sequence[HintJson], mode: str | None) -> tuple[str, str]:
     """How many hints there are, and whether one waits for a person."""
     waiting = sum(1 for hint in active if hint.state == "proposed")
     if waiting:
@@ -120,13 +120,13 @@ def _outcome() -> None:
         panels.banner("success" if outcome[0] else "error", words.plain(outcome[1]))
 
 
-def _ended(hints: Sequence[Hint], cluster: Cluster) -> None:
+def _ended(hints: Sequence[HintJson], cluster: ClusterJson) -> None:
     if hints:
         with st.expander(f"Hints that are over ({len(hints):,})"):
             frames.show(frames.hint_rows(hints[:100], cluster.now), "ended")
 
 
-def _audit(site: Site, hints: Sequence[Hint], cluster: Cluster) -> None:
+def _audit(site: Site, hints: Sequence[HintJson], cluster: ClusterJson) -> None:
     st.subheader("Who did what", anchor=False, help="every decision and every message to a scheduler; never changed")
     entries = site.client.audit(100)
     if entries:

@@ -5,12 +5,12 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.answers.cluster import Cluster
-from dashboard.answers.models import Models, RegisteredModel
 from dashboard.panels import frames
 from dashboard.panels import page as panels
 from dashboard.panels.page import Site
 from dashboard.text import words
+from wire.cluster import ClusterJson
+from wire.models import ModelJson, ModelsJson
 
 KINDS = {"gbt": "trees over all signs", "history": "outage history alone", "rules": "rules alone"}
 ROLES = {
@@ -52,7 +52,7 @@ def _live(site: Site) -> None:
             panels.empty("Nothing yet: once a week the server trains a challenger, where there is enough news.")
 
 
-def headline(models: Models) -> tuple[str, str]:
+def headline(models: ModelsJson) -> tuple[str, str]:
     """Whether what the pages say of risk can be relied on."""
     serving = [model for model in models.items if model.role == "champion"]
     if not serving:
@@ -66,7 +66,7 @@ def headline(models: Models) -> tuple[str, str]:
     return "success", "The models hold." if tested else "The models serve; nothing has been judged yet."
 
 
-def troubles(model: RegisteredModel) -> list[str]:
+def troubles(model: ModelJson) -> list[str]:
     """What was found against a model that serves, in words; Markdown."""
     said = []
     drift = _part(model, "drift")
@@ -84,16 +84,16 @@ def troubles(model: RegisteredModel) -> list[str]:
     return said
 
 
-def _part(model: RegisteredModel, name: str) -> Mapping[str, Any]:
+def _part(model: ModelJson, name: str) -> Mapping[str, Any]:
     found = model.checks.get(name)
     return found if isinstance(found, dict) else {}
 
 
-def _state(model: RegisteredModel, name: str) -> str:
+def _state(model: ModelJson, name: str) -> str:
     return str(_part(model, name).get("state", "unknown"))
 
 
-def _training(models: Models, cluster: Cluster) -> None:
+def _training(models: ModelsJson, cluster: ClusterJson) -> None:
     last = models.training
     if last is not None:
         why = f": {words.plain(last.why)}" if last.why else ""
@@ -101,7 +101,7 @@ def _training(models: Models, cluster: Cluster) -> None:
         st.caption(f"The server's last training {what} {words.when(last.time, cluster.now)} UTC{why}")
 
 
-def _serving(model: RegisteredModel, cluster: Cluster) -> None:
+def _serving(model: ModelJson, cluster: ClusterJson) -> None:
     st.subheader(f"Risk within {_horizon(model)}", anchor=False)
     holdout = model.metrics.get("holdout")
     figures = holdout if isinstance(holdout, dict) else {}
@@ -123,11 +123,11 @@ def _figure(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else words.DASH
 
 
-def _horizon(model: RegisteredModel) -> str:
+def _horizon(model: ModelJson) -> str:
     return {24: "24 h", 168: "7 days"}.get(model.horizon_h, f"{model.horizon_h} h")
 
 
-def _row(model: RegisteredModel, cluster: Cluster) -> frames.Row:
+def _row(model: ModelJson, cluster: ClusterJson) -> frames.Row:
     return {
         "model": model.id,
         "horizon": _horizon(model),

@@ -5,12 +5,13 @@ from datetime import timedelta
 
 import streamlit as st
 
-from dashboard.answers.cluster import Cluster, Node, NodeDetail
 from dashboard.charts import charts
 from dashboard.panels import frames
 from dashboard.panels import page as panels
 from dashboard.panels.page import Site
 from dashboard.text import words
+from wire.cluster import ClusterJson
+from wire.nodes import NodeDetailJson, NodeJson
 
 # By whether the node is out of service.
 NOT_SCORED = {
@@ -40,16 +41,16 @@ def page(site: Site) -> None:
 def _live(site: Site, name: str) -> None:
     with panels.troubles():
         cluster = site.client.cluster()
-        node, detail = site.client.node(name)
+        node = site.client.node(name)
         panels.banner(*headline(node))
         panels.as_of(cluster)
         _facts(node, cluster)
-        _risk(node, detail, cluster)
-        _history(detail, cluster)
-        _telemetry(detail, cluster)
+        _risk(node, cluster)
+        _history(node, cluster)
+        _telemetry(node, cluster)
 
 
-def headline(node: Node) -> tuple[str, str]:
+def headline(node: NodeJson) -> tuple[str, str]:
     """State and risk in a sentence."""
     level = {"faulty": "error", "ok": "success"}.get(node.state, "warning")
     text = f"{words.plain(node.node)} is {words.plain(words.state(node.state))}"
@@ -61,7 +62,7 @@ def headline(node: Node) -> tuple[str, str]:
     )
 
 
-def _facts(node: Node, cluster: Cluster) -> None:
+def _facts(node: NodeJson, cluster: ClusterJson) -> None:
     row = st.columns(5)
     row[0].metric("Risk, 24 h", words.risk(node.score_24h), border=True, height="stretch")
     row[1].metric("Risk, 7 days", words.risk(node.score_7d), border=True, height="stretch")
@@ -101,7 +102,7 @@ def _facts(node: Node, cluster: Cluster) -> None:
         )
 
 
-def _risk(node: Node, detail: NodeDetail, cluster: Cluster) -> None:
+def _risk(node: NodeDetailJson, cluster: ClusterJson) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         st.subheader("Why", anchor=False, help="what raises (red) and lowers (green) the 24 h risk")
@@ -112,20 +113,20 @@ def _risk(node: Node, detail: NodeDetail, cluster: Cluster) -> None:
             panels.empty(f"There is no score: {NOT_SCORED[node.state == 'out']}.")
     with right:
         st.subheader("Risk over time", anchor=False)
-        if len(detail.scores) > 1:
-            st.plotly_chart(charts.score_history(detail.scores, detail.outages), key="history", config=charts.CONFIG)
+        if len(node.scores) > 1:
+            st.plotly_chart(charts.score_history(node.scores, node.outages), key="history", config=charts.CONFIG)
         else:
             panels.empty("A line needs two scores; the server scores a node when it has news.")
 
 
-def _telemetry(detail: NodeDetail, cluster: Cluster) -> None:
+def _telemetry(node: NodeDetailJson, cluster: ClusterJson) -> None:
     st.subheader(
         "GPU telemetry of the last week, by the hour",
         anchor=False,
         help="a break in a line: nobody measured. Violet: out of service",
     )
-    week = [rollup for rollup in detail.telemetry if cluster.now - rollup.time <= WEEK]
-    figure = charts.telemetry(week, detail.outages)
+    week = [rollup for rollup in node.telemetry if cluster.now - rollup.time <= WEEK]
+    figure = charts.telemetry(week, node.outages)
     if figure is None:
         panels.empty(
             "No telemetry of this node for a week: point `foreshock sidecar --source scrape:URL` at its dcgm-exporter."
@@ -134,7 +135,7 @@ def _telemetry(detail: NodeDetail, cluster: Cluster) -> None:
         st.plotly_chart(figure, key="telemetry", config=charts.CONFIG)
 
 
-def _history(detail: NodeDetail, cluster: Cluster) -> None:
+def _history(node: NodeDetailJson, cluster: ClusterJson) -> None:
     def own(rows: Sequence[frames.Row]) -> list[frames.Row]:
         return [{name: value for name, value in row.items() if name != "node"} for row in rows]
 
@@ -142,19 +143,19 @@ def _history(detail: NodeDetail, cluster: Cluster) -> None:
         (
             "Incidents",
             "incidents",
-            own(frames.incident_rows(sorted(detail.incidents, key=lambda i: i.start, reverse=True)[:100], cluster.now)),
+            own(frames.incident_rows(sorted(node.incidents, key=lambda i: i.start, reverse=True)[:100], cluster.now)),
             "No fault of this node is known.",
         ),
         (
             "Outages",
             "outages",
-            frames.outage_rows(detail.outages, cluster.now),
+            frames.outage_rows(node.outages, cluster.now),
             "Never out of service, as far as we know.",
         ),
         (
             "Hints",
             "hints",
-            own(frames.hint_rows(detail.hints[::-1][:100], cluster.now)),
+            own(frames.hint_rows(node.hints[::-1][:100], cluster.now)),
             "Nothing was ever asked of the scheduler about it.",
         ),
     )

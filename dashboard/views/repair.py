@@ -5,12 +5,12 @@ from datetime import datetime
 
 import streamlit as st
 
-from dashboard.answers.repair import Evidence, Lemon, Part, Repair, RepairList
 from dashboard.panels import frames
 from dashboard.panels import page as panels
 from dashboard.panels.frames import Row
 from dashboard.panels.page import Site
 from dashboard.text import words
+from wire.repair import LemonJson, PartJson, RepairEvidenceJson, RepairJson, RepairListJson
 
 SHOWN = 25
 
@@ -38,7 +38,7 @@ def _live(site: Site) -> None:
             st.caption("For the vendor: `foreshock lemons --rma parts.csv` writes the parts with numbers and evidence.")
 
 
-def headline(report: RepairList) -> tuple[str, str]:
+def headline(report: RepairListJson) -> tuple[str, str]:
     """How many nodes, and the first of them."""
     if not report.nodes:
         return "info", "No node is known yet: start `foreshock sidecar` on one, or `foreshock ingest` an archive."
@@ -50,12 +50,12 @@ def headline(report: RepairList) -> tuple[str, str]:
     return "warning", text
 
 
-def rate(lemon: Lemon) -> str:
+def rate(lemon: LemonJson) -> str:
     """How much worse than the fleet, in words."""
     return f"it fails {lemon.times_fleet:.0f} times as often as the fleet"
 
 
-def basis(report: RepairList) -> str:
+def basis(report: RepairListJson) -> str:
     """What the list promises, and how old it is."""
     text = f"Made {words.utc(report.at)} from the last {report.window_days} days"
     if report.times_fleet is None or report.false_share is None:
@@ -66,7 +66,7 @@ def basis(report: RepairList) -> str:
     )
 
 
-def _card(site: Site, lemon: Lemon, now: datetime) -> None:
+def _card(site: Site, lemon: LemonJson, now: datetime) -> None:
     with st.container(border=True, gap="small"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             panels.node_link(site, lemon.node)
@@ -81,18 +81,18 @@ def _card(site: Site, lemon: Lemon, now: datetime) -> None:
             st.caption("Records: " + (records(lemon.evidence) or "none"))
 
 
-def place(lemon: Lemon) -> str:
+def place(lemon: LemonJson) -> str:
     """Where it stands and how sure that is."""
     rack = f"rack {words.plain(lemon.rack)} · " if lemon.rack else ""
     return f"{rack}{words.share(lemon.probability, 0)} sure"
 
 
-def sentence(one: Evidence) -> str:
+def sentence(one: RepairEvidenceJson) -> str:
     """A sentence of the server, as plain text with a capital."""
     return words.plain(one.text[:1].upper() + one.text[1:])
 
 
-def numbers(part: Part | None) -> str:
+def numbers(part: PartJson | None) -> str:
     """By which numbers a vendor knows the part."""
     if part is None:
         return "No single part stands out: the faults are spread, or no source names a device."
@@ -102,7 +102,7 @@ def numbers(part: Part | None) -> str:
     return f"**{words.plain(part.words)}**{share}" + (f" ({', '.join(known)})" if known else "")
 
 
-def repair_rows(repairs: Sequence[Repair], now: datetime) -> list[Row]:
+def repair_rows(repairs: Sequence[RepairJson], now: datetime) -> list[Row]:
     """Times out of service, the newest first."""
     return [
         {
@@ -116,7 +116,7 @@ def repair_rows(repairs: Sequence[Repair], now: datetime) -> list[Row]:
     ]
 
 
-def records(evidence: Sequence[Evidence]) -> str:
+def records(evidence: Sequence[RepairEvidenceJson]) -> str:
     """The newest ids behind the sentences, at most three of each kind, for who looks them up."""
     parts = []
     for noun, kind in (("incident", "incidents"), ("event", "events"), ("job", "jobs")):

@@ -28,7 +28,6 @@ from predictor.model.forest import digest, to_bytes
 from predictor.model.skill import Judged, discrimination, ratio, with_intervals
 from store.database.connections import writing
 from store.models.registry import (
-    ModelRole,
     StoredModel,
     challengers,
     give_role,
@@ -38,6 +37,7 @@ from store.models.registry import (
     save_model,
     serving_model,
 )
+from store.records.score import ModelRole
 
 # The registry: which model serves, which ones are on trial beside it, and what each was made of.
 

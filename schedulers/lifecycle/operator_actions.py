@@ -1,4 +1,13 @@
-"""What another test system, or a person, reports of a held node: it counts as a test of ours does."""
+"""Operator actions on hints, trips, the kill switch and deliveries, and reports of schedulers that pull.
+
+    approve(connection, hint_id, now, "alice", mode)          # Hint, approved
+    acknowledge(connection, hint_id, "confirmed", "lsf", now)
+
+Each action may be repeated: the second time changes nothing. Each is written to the audit, and moves the mark by which
+the server notices it. A report of a scheduler that pulls its hints counts as a node list that is read back: `taken`
+makes a hint `sent`, `confirmed` confirms it. It is stored as a hold under the scheduler's name with `pull:` before it.
+A test result that a person or another test system reports counts as a test of ours.
+"""
 
 from dataclasses import replace
 from datetime import datetime
@@ -11,15 +20,11 @@ from schedulers.policy.settings import Mode, Stop
 from schedulers.reconcile.dispatch import over
 from store.database.coordination import HINTS, move_mark
 from store.hints.hint_log import approve_hint, change_state, close_hint, note, read_hint, read_hints
-from store.hints.holds import PULLS, HoldState, SchedulerHold, holds_of, save_holds
+from store.hints.holds import PULLS, SchedulerHold, holds_of, save_holds
 from store.hints.outbox import Delivery, read_delivery, requeue_delivery
 from store.hints.stops import Backlog, KillSwitch, Trip, read_trip, reset_trip, set_kill_switch
 from store.hints.validations import Validation, report_validation
-from store.records.hint import LIVE_STATES, OPEN_STATES, Hint, HintAction, HintState
-
-# A person's word on a hint: approve, withdraw, release. Each is idempotent and written to the audit.
-#
-# Each moves the mark by which the server that acts notices it, at the end of what it writes.
+from store.records.hint import LIVE_STATES, OPEN_STATES, Hint, HintAction, HintState, HoldState
 
 # Where the policy renews or raises a hint at the same moment, a person's word is said again, to what it has become.
 _TRIES = 5
@@ -37,7 +42,7 @@ def approve(connection: sa.Connection, ident: str, now: datetime, who: str, mode
     """Let a proposed hint be sent.
 
     Raises:
-        VerdictError: there is no such hint, it has ended or lapsed, or the mode is shadow.
+        RequestRefusedError: there is no such hint, it has ended or lapsed, or the mode is shadow.
     """
     hint = _known(connection, ident)
     for _ in range(_TRIES):
@@ -66,7 +71,7 @@ def withdraw(connection: sa.Connection, ident: str, now: datetime, who: str) -> 
     """End a hint before its time.
 
     Raises:
-        VerdictError: there is no such hint, or it has ended otherwise.
+        RequestRefusedError: there is no such hint, or it has ended otherwise.
     """
     withdrawn = _end(connection, _known(connection, ident), "withdrawn", now, who)
     move_mark(connection, HINTS)
@@ -77,7 +82,7 @@ def release_node(connection: sa.Connection, node: str, now: datetime, who: str) 
     """End every open hint of a node: a person says that it is well.
 
     Raises:
-        VerdictError: the node has no open hint of ours.
+        RequestRefusedError: the node has no open hint of ours.
     """
     hints = read_hints(connection, states=OPEN_STATES, node=node)
     if not hints:
@@ -108,11 +113,6 @@ def _end(connection: sa.Connection, hint: Hint, state: HintState, now: datetime,
     return hint
 
 
-# What a scheduler that pulls its hints says it did with one: `POST /hints/{id}/ack`.
-#
-# Its word counts as what another scheduler's node list shows: `taken` makes a hint `sent`, `confirmed` makes it
-# confirmed, and each is kept as a placement under the scheduler's name, marked `pull:`.
-
 Word: TypeAlias = Literal["taken", "confirmed", "released", "refused"]
 _PLACEMENT: dict[Word, HoldState] = {
     "taken": "asked",
@@ -133,7 +133,7 @@ def acknowledge(
     something new happens.
 
     Raises:
-        VerdictError: there is no such hint, or it is not, or no longer, to be acted upon.
+        RequestRefusedError: there is no such hint, or it is not, or no longer, to be acted upon.
     """
     hint = read_hint(connection, ident)
     if hint is None:
@@ -175,8 +175,6 @@ def _move(connection: sa.Connection, hint: Hint, word: Word, now: datetime, name
     return hint
 
 
-# A person's word on the breaker and the kill switch: each is idempotent and written to the audit.
-
 MOST_REASON = 500
 
 
@@ -188,7 +186,7 @@ def reset_breaker(connection: sa.Connection, seq: int, backlog: Backlog, now: da
             person's yes, whatever the mode.
 
     Raises:
-        VerdictError: there is no such trip, or it was reset with the other word.
+        RequestRefusedError: there is no such trip, or it was reset with the other word.
     """
     reset_trip(connection, seq, backlog, now, who)
     trip = read_trip(connection, seq)
@@ -207,21 +205,18 @@ def set_switch(connection: sa.Connection, stop: Stop, reason: str, now: datetime
     """Stop what is asked of schedulers, or let it go on. What a file or the setting stops stays stopped.
 
     Raises:
-        VerdictError: nobody says why.
+        RequestRefusedError: nobody says why.
     """
     if not reason.strip():
         raise RequestRefusedError("say why: the audit keeps it", True)
     return set_kill_switch(connection, stop, reason.strip()[:MOST_REASON], now, who)
 
 
-# A person's word to make a delivery once more: same webhook-id, new timestamp.
-
-
 def redeliver(connection: sa.Connection, ident: str, now: datetime, who: str, mode: Mode) -> Delivery:
     """Owe a delivery again; the dispatcher makes it in its next turn, and again by the schedule should that fail.
 
     Raises:
-        VerdictError: there is no such delivery, its hint has ended or was raised since (a release may always be
+        RequestRefusedError: there is no such delivery, its hint has ended or was raised since (a release may always be
             made again), or the mode is shadow.
     """
     delivery = read_delivery(connection, ident)
@@ -243,7 +238,7 @@ def report_test(connection: sa.Connection, ident: str, result: tuple[bool, str],
     """Write down a result: (whether the node passed, what was said).
 
     Raises:
-        VerdictError: there is no such hint, it has ended, or it holds no node.
+        RequestRefusedError: there is no such hint, it has ended, or it holds no node.
     """
     hint = read_hint(connection, ident)
     if hint is None:
@@ -265,7 +260,7 @@ def report_node(connection: sa.Connection, node: str, result: tuple[bool, str], 
     """The same by the node's name.
 
     Raises:
-        VerdictError: no open hint of ours holds it.
+        RequestRefusedError: no open hint of ours holds it.
     """
     for hint in read_hints(connection, states=OPEN_STATES, node=node):
         if _is_hold(hint):

@@ -1,7 +1,10 @@
-"""What an operator may set about hints: the mode, the thresholds, the budgets.
+"""Settings of the policy: mode, thresholds, budgets, breaker, quiet hours, release and validity, and their version.
 
-Defaults are cautious: shadow mode, nothing is sent. `schedulers/policy/thresholds.py` has the sums behind the
-thresholds.
+The defaults are cautious: in shadow mode nothing is sent. `schedulers/policy/thresholds.py` derives the thresholds.
+Quiet hours are times of the day in which a new hold waits for a person:
+
+    "22:00-06:00"                   in UTC
+    "22:00-06:00 Asia/Shanghai"     in a zone of the IANA database, with its summer time
 """
 
 import hashlib
@@ -15,11 +18,6 @@ from typing import Literal, Protocol, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import orjson
-
-# Quiet hours: the times of the day in which new holds wait for a person.
-#
-# "22:00-06:00"                   of UTC
-# "22:00-06:00 Asia/Shanghai"     of a zone of the IANA database, with its summer time
 
 _HOURS = re.compile(r"(\d{2}):(\d{2})-(\d{2}):(\d{2})(?: +(\S+))?", re.ASCII)
 
@@ -213,7 +211,12 @@ class Policy:
         return self.release.healthy_s
 
 
-# Where the server has its policy from, while it runs: `cli/config/policy_source.py` follows a file.
+class ActuatorSettings(Protocol):
+    """A frozen dataclass of a kind's settings. Its `__post_init__` may refuse values: ValueError with the remedy."""
+
+    @property
+    def name(self) -> str:
+        """What the operator calls it; no two receivers share one."""
 
 
 class PolicySource(Protocol):
@@ -233,9 +236,6 @@ class PolicySource(Protocol):
 
     def current(self) -> Policy:
         """The policy in force."""
-
-
-# The version of a policy: a digest of all that it says, so that two servers with the same policy name it alike.
 
 
 @lru_cache(maxsize=64)

@@ -1,7 +1,18 @@
-"""From hints of running jobs to what is asked of a scheduler about them. Pure.
+"""Plans the orders that bring a scheduler from what it holds to what the hints want. Pure.
 
-A job cannot be read back as a node can: what was answered is what is known. So a requeue or a swap whose answer was
-lost is not asked again (a second one would cost the job twice); to save once more costs little, so that is.
+    plan = reconcile(ReconcileInputs("slurm", now, actuator.observe(), hints, placements))
+    save(plan.placements)                      # first: an order is stored before it goes out
+    for report in actuator.carry_out(plan.orders): ...      # then observe and reconcile again
+
+Nothing else is remembered: a restart, an outage, a lost answer and a person's change all look like a state that is not
+the wanted one. Our mark on a node carries the hint's id, so a hold is released however long after its hint ended. What
+has no mark of ours is left alone, as is a mark with an unknown id (an orphan): a person releases those.
+
+A scheduler that is killed loses its last seconds: Slurm's controller saves its state late. Such a hold is ordered
+again (`is_forgotten`); one that a person removed is not.
+
+A job cannot be read back as a node can. So a requeue or swap whose answer was lost is not ordered again: a second one
+would cost the job twice. A second checkpoint costs little, so it is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +25,6 @@ from schedulers.policy.settings import Mode, Stop
 from schedulers.reconcile.actuator import Hold, JobOrder, Order, OrderReport
 from store.hints.holds import FINAL_STATES, RecentHolds, SchedulerHold
 from store.records.hint import LIVE_STATES, OPEN_STATES, Hint, HintAction, HoldState
-
-# Whether a scheduler has forgotten an order of ours, rather than that a person has taken it back. Pure.
-#
-# A scheduler that is killed loses what it was told in its last seconds: Slurm's controller writes its state some
-# seconds
-# late. Of a hold that is gone the moments tell which it was: it was ordered shortly before we saw it last, and the
-# scheduler was started after that.
 
 # Slurm saves its nodes within 5 s of a change, or of the save before it; a machine under load takes longer.
 SAVED_WITHIN = timedelta(seconds=60)
@@ -44,19 +48,6 @@ def is_forgotten(was: SchedulerHold, looked: datetime | None, started: datetime 
         return False
     return started + _SECOND > last and last - was.asked <= SAVED_WITHIN
 
-
-# From what is to be held and what a scheduler tells that it holds to the orders that bring the two together. Pure.
-#
-#     plan = reconcile(Seen("slurm", now, actuator.observe(), hints, placements))
-#     save(plan.placements)                      # first: what is ordered is written down before it goes out
-#     for report in actuator.carry_out(plan.orders): ...      # then observe and reconcile anew
-#
-# Nothing is remembered but placements: a restart, an outage, a lost answer and a person's change all look like a state
-# of
-# the scheduler that is not the one wanted. A mark of ours is recognised by the hint's id on it, so a hold is released
-# however long after its hint has ended. What bears no mark of ours is left alone, and so is a mark with an id that we
-# do
-# not know (an orphan): a person releases those.
 
 # Seconds until an order that shows no effect is given again, by how often it was given; a release is never given up.
 AGAIN_S = (1.0, 2.0, 5.0, 15.0, 60.0, 300.0)

@@ -1,4 +1,7 @@
-"""What every format is: a way to write a hint's delivery, and to tell a failure that hides behind HTTP 200."""
+"""The protocol of a webhook format: it writes a delivery's message, and finds a failure behind HTTP 200.
+
+A hint in words for people is a title, and lines of a name and a text. Each format escapes them in its own way.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,8 +49,6 @@ def no_failure(_body: bytes) -> AnswerFailure | None:
 def any_secret(_secret: str) -> None:
     """Of formats whose secrets have no form of their own."""
 
-
-# A hint in words for people: a title, and lines of a name and a text. Each format escapes them in its own way.
 
 _DONE = {"withdrawn": "withdrawn", "expired": "lapsed", "released": "the node is well"}
 

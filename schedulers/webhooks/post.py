@@ -1,4 +1,17 @@
-"""One POST to a receiver: to an address that the guard let pass, within a time for all of it, without redirects."""
+"""One POST to a receiver: to an allowed address only, within a time limit for all of it, without redirects.
+
+The operator's file names the receivers, but not what their names resolve to: whoever answers for a name could turn our
+messages to a service of the site itself (server-side request forgery). So a name is resolved once per attempt, and that
+very address is used. Which addresses are allowed:
+
+- never: metadata services of clouds, multicast, unspecified and reserved addresses;
+- link-local: only where `allow` names the network;
+- loopback: where the URL says so itself (a literal address, `localhost`), or `allow` names the network;
+- private networks: also over https, whose certificate proves that the name's owner answers;
+- all others: yes.
+
+An IPv4 address inside an IPv6 one (mapped, 6to4, NAT64) is judged as the IPv4 address that it leads to.
+"""
 
 import contextlib
 import functools
@@ -11,19 +24,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import httpx2
-
-# Which addresses a message may go to: a name is resolved once an attempt, and that very address is connected to.
-#
-# The operator's file names the receivers, but not what their names resolve to: whoever answers for a name could turn
-# our messages to a service of the site itself (server-side request forgery). Therefore
-#
-# - never: metadata services of clouds, multicast, unspecified and reserved addresses;
-# - link-local: only where `allow` names the network;
-# - loopback: where the URL says so itself (a literal address, `localhost`), or `allow` names the network;
-# - private networks: also over https, whose certificate proves that the name's owner answers;
-# - all others: yes.
-#
-# An IPv4 address inside an IPv6 one (mapped, 6to4, NAT64) is judged as the IPv4 address that it leads to.
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -4,7 +4,8 @@
     webhook-timestamp: 1740830401
     webhook-signature: v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4= v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=
 
-While a secret is changed both sign: a receiver takes the message if any of the signatures is right.
+Secret files are read again for every message, so a secret changes without a restart: add the new one as a second line,
+give it to the receiver, then delete the old line. Meanwhile both sign, and the receiver accepts either.
 """
 
 import base64
@@ -59,12 +60,6 @@ def key_of(secret: str) -> bytes:
         raise SecretError(f"a webhook secret is {PREFIX} and base64 of 24 to 64 bytes: make one with openssl rand")
     return key
 
-
-# A receiver's secrets: those of the configuration, and those of files, which are read anew for every message.
-#
-# So a secret is changed without a restart: add the new one as a second line, tell it to the receiver, then delete the
-# old
-# line.
 
 _log = logging.getLogger(__name__)
 

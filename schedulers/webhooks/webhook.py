@@ -6,11 +6,9 @@ Addresses come from the operator's file alone, and still each is looked at befor
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
 from schedulers.reconcile.delivery import DeliveryOutcome
@@ -31,6 +29,7 @@ from schedulers.webhooks.post import (
     networks,
     post,
 )
+from schedulers.webhooks.settings import WebhookSettings
 from schedulers.webhooks.signature import SecretError, SecretSource
 from store.hints.outbox import Delivery
 
@@ -44,30 +43,6 @@ FORMATS: Mapping[str, MessageFormat | Callable[[Path, str], MessageFormat]] = {
     "dingtalk": DINGTALK,
     "template": template_format,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class WebhookSettings:
-    """One receiver over HTTP (docs/webhooks.md).
-
-    `secret` is `whsec_` and base64 of 24 to 64 bytes, unless the format has another; `secrets` and the lines of
-    `secret_files`, which are read anew for every message, sign as well.
-    """
-
-    name: str
-    url: str = field(repr=False)  # a chat's holds its token
-    secret: str = field(default="", repr=False)
-    timeout_s: float = 15.0  # of a whole attempt
-    send_shadow: bool = False
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-    secret_files: tuple[str, ...] = ()
-    format: Literal["standard", "cloudevents", "pagerduty", "slack", "feishu", "dingtalk", "template"] = "standard"
-    template_file: str = ""  # of format template
-    content_type: str = "application/json"  # of format template
-    actions: tuple[str, ...] = ()  # that it is told; none: all, of chats and pagers LOUD_ACTIONS
-    states: tuple[str, ...] = ()  # approved (the default), proposed: that a hint waits for a person
-    allow: tuple[str, ...] = ()  # networks that its name may lead to
-    proxy: str = ""  # http://...: it resolves the name
 
 
 _MAX_RETRY_AFTER_S = 24 * 3600.0

@@ -3,20 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, get_args
 
 import sqlalchemy as sa
 
+from store.records.score import ModelKind, ModelRole
 from store.tables import schema
 from store.tables.bulk_rows import upsert
 
 # A model as it is stored: its bytes and digest, what it was made of, how well it did, and what it is used for.
 
-# gbt: trees over all features. history, rules: the baselines, which serve where no trees beat them.
-ModelKind: TypeAlias = Literal["gbt", "history", "rules"]
-# champion: its scores are served. challenger: it scores beside, unseen, until it is judged. retired: was champion.
-# rejected: was a challenger and did not show itself better.
-ModelRole: TypeAlias = Literal["champion", "challenger", "retired", "rejected"]
 MODEL_ROLES: tuple[ModelRole, ...] = get_args(ModelRole)
 
 

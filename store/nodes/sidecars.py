@@ -6,14 +6,14 @@ write_sidecars(connection, [SidecarReport("gpu-017", now, now, "0.1.0", started,
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import orjson
 import sqlalchemy as sa
-from sqlalchemy.dialects import sqlite
 
+from store.records.node import SidecarState
 from store.tables import schema
-from store.tables.bulk_rows import upsert_last_seen
+from store.tables.bulk_rows import upsert, upsert_last_seen
 from store.tables.pages import answer_rows
 
 # Which nodes are silent: in service, with a sidecar that reported before and does no more.
@@ -35,7 +35,6 @@ def silent_nodes(connection: sa.Connection, at: datetime, before: datetime) -> t
     return int(expected or 0), frozenset(silent)
 
 
-SidecarState: TypeAlias = Literal["ok", "troubled", "silent"]
 # A sidecar that missed this many heartbeats in a row is silent.
 SILENT_INTERVALS = 3.0
 _MICROS = 1e6
@@ -59,16 +58,12 @@ def write_sidecars(connection: sa.Connection, reports: Sequence[SidecarReport]) 
     if not reports:
         return
     # By name, as every writer of `nodes` goes: two writers wait for each other, but never in a circle.
-    ordered = sorted(reports, key=lambda report: report.node)
+    ordered = sorted(reports, key=lambda report: (report.node, report.received))
     if connection.dialect.name == "postgresql":
         _write_document(connection, ordered)
         return
-    statement = sqlite.insert(schema.sidecars)
-    newer = {column.name: statement.excluded[column.name] for column in schema.sidecars.c if not column.primary_key}
-    statement = statement.on_conflict_do_update(
-        index_elements=["node"], set_=newer, where=statement.excluded.received >= schema.sidecars.c.received
-    )
-    connection.execute(statement, [asdict(report) for report in ordered])
+    rows = [asdict(report) for report in ordered]
+    upsert(connection, schema.sidecars, rows, lambda new: new.received >= schema.sidecars.c.received)
     upsert_last_seen(connection, {report.node: report.received for report in ordered})
 
 

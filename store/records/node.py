@@ -8,6 +8,10 @@ One row of an archive's `nodes.csv`:
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal, TypeAlias
+
+NodeState: TypeAlias = Literal["ok", "at_risk", "faulty", "out", "cordoned", "silent"]
+SidecarState: TypeAlias = Literal["ok", "troubled", "silent"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal, TypeAlias
+
+# gbt: trees over all features. history, rules: the baselines, which serve where no trees beat them.
+ModelKind: TypeAlias = Literal["gbt", "history", "rules"]
+# champion: its scores are served. challenger: it scores beside, unseen, until it is judged. retired: was champion.
+# rejected: was a challenger and did not show itself better.
+ModelRole: TypeAlias = Literal["champion", "challenger", "retired", "rejected"]
 
 
 @dataclass(frozen=True, slots=True)

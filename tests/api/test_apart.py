@@ -54,7 +54,7 @@ def test_a_process_that_fails_is_an_error_that_names_what_it_was_to_make(engine:
 
 
 @pytest.mark.parametrize("nodes", [3, 4])
-def test_the_repair_list_of_a_large_fleet_is_made_apart(
+def test_the_repair_list_of_a_large_fleet_is_made_by_a_subprocess(
     engine: sa.Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch, nodes: int
 ) -> None:
     """The same list; that of a small one costs less than a process does."""
@@ -65,7 +65,7 @@ def test_the_repair_list_of_a_large_fleet_is_made_apart(
         return answer_by_subprocess(listed, url, now)
 
     monkeypatch.setattr(repair_list, "APART", 3)
-    monkeypatch.setattr(repair_list, "made_apart", counted)
+    monkeypatch.setattr(repair_list, "answer_by_subprocess", counted)
     add_nodes(engine, nodes)
     state = State(QUIET, engine, clock)
     LemonTurns(state).turn()

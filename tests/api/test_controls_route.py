@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from wire_check import check_answer
 
 from api.app import create_app
 from api.edge.auth import hash_token
-from api.routes.controls import StopOut, TripOut
 from api.server.settings import Token
-from api.wire import Page
 from schedulers.policy.settings import Policy
 from store.database.connections import writing
 from store.hints.hint_log import audit_page
 from store.hints.stops import note_trip
+from wire.message import Page
+from wire.policy import StopJson, TripJson
 
 from .conftest import NOW, QUIET, Clock
 
@@ -51,7 +52,7 @@ def test_trips_are_listed_page_by_page(client: TestClient, engine: sa.Engine) ->
     trip(engine, "a", "b", "c")
     assert client.post("/api/v1/breaker/2/reset", json={"backlog": "drop"}).status_code == 200
     first = client.get("/api/v1/breaker", params={"limit": 2}).json()
-    Page[TripOut].model_validate(first)
+    check_answer(Page[TripJson], first)
     assert [item["name"] for item in first["items"]] == ["c", "b"]
     rest = client.get("/api/v1/breaker", params={"limit": 2, "cursor": first["next_cursor"]}).json()
     assert ([item["name"] for item in rest["items"]], rest["next_cursor"]) == (["a"], None)
@@ -86,7 +87,7 @@ def test_everybody_may_read_what_is_stopped_and_actors_stop(
     body = {"stop": "holds", "reason": "fabric work"}
     assert client.post("/api/v1/stop", json=body, headers=reader).status_code == 403
     answer = client.post("/api/v1/stop", json=body).json()
-    StopOut.model_validate(answer)
+    check_answer(StopJson, answer)
     (source,) = answer["sources"]
     assert (answer["stop"], source["source"], source["by"], source["reason"]) == (
         "holds",

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from wire_check import check_answer
 
 from api.app import create_app
 from api.edge.auth import hash_token
 from api.server.settings import SCOPES, Token
-from api.wire import Page
-from api.wire_deliveries import DeliveryOut
-from api.wire_hints import HintOut
 from schedulers.policy.settings import Policy
 from store.database.connections import writing
 from store.hints.hint_log import audit_page, save_hint
 from store.hints.holds import holds_of
 from store.hints.outbox import Delivery, DeliveryAttempt, log_attempt, queue_deliveries
 from store.records.hint import Hint
+from wire.hints import DeliveryJson, HintJson
+from wire.message import Page
 
 from .conftest import NOW, QUIET, Clock
 
@@ -59,7 +59,7 @@ def test_a_hint_s_deliveries_are_listed_with_their_attempts(acting: TestClient, 
     """Without the payload, which the hint tells better."""
     ident = put_delivery(engine, put(engine))
     answer = acting.get("/api/v1/hints/h1/deliveries")
-    Page[DeliveryOut].model_validate(answer.json())
+    check_answer(Page[DeliveryJson], answer.json())
     (item,) = answer.json()["items"]
     assert (item["id"], item["action"], item["state"], item["last_error"]) == (ident, "cordon", "failed", "HTTP 500")
     assert item["log"] == [
@@ -80,7 +80,7 @@ def test_a_replay_is_owed_at_once(acting: TestClient, engine: sa.Engine) -> None
     ident = put_delivery(engine, put(engine))
     answer = acting.post(f"/api/v1/deliveries/{ident}/replay")
     assert answer.status_code == 200, answer.text
-    DeliveryOut.model_validate(answer.json())
+    check_answer(DeliveryJson, answer.json())
     assert (answer.json()["state"], len(answer.json()["log"])) == ("owed", 1)
     assert acting.get("/api/v1/hints/h1/deliveries").json()["items"][0]["state"] == "owed"
     with engine.connect() as connection:
@@ -124,7 +124,7 @@ def test_a_scheduler_that_pulls_says_how_far_it_is(acting: TestClient, engine: s
     for word, state in (*words, ("taken", "confirmed")):
         answer = ack(acting, word)
         assert answer.status_code == 200, answer.text
-        HintOut.model_validate(answer.json())
+        check_answer(HintJson, answer.json())
         assert answer.json()["state"] == state
     found = placement(engine)
     assert (found.scheduler, found.node, found.state, found.action) == ("pull:volcano", "n1", "confirmed", "cordon")

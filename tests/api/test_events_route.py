@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import zstandard
 from fastapi.testclient import TestClient
+from wire_check import check_answer
 
-from api.wire import EventOut, Page, TakenOut
 from store.records.event import format_time
+from wire.events import BatchResultJson, EventJson
+from wire.message import Page
 
 from .conftest import NOW
 
@@ -37,7 +39,7 @@ def post(client: TestClient, body: bytes | list[dict[str, Any]], **headers: str)
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     answer = client.post("/api/v1/events", content=content, headers=headers)
     assert answer.status_code == 200, answer.text
-    TakenOut.model_validate(answer.json())
+    check_answer(BatchResultJson, answer.json())
     taken: dict[str, Any] = answer.json()
     return taken
 
@@ -46,7 +48,7 @@ def listed(client: TestClient, **query: Any) -> dict[str, Any]:
     """One page of events; must be of the published shape."""
     answer = client.get("/api/v1/events", params=query)
     assert answer.status_code == 200, answer.text
-    Page[EventOut].model_validate(answer.json())
+    check_answer(Page[EventJson], answer.json())
     shown: dict[str, Any] = answer.json()
     return shown
 

@@ -8,14 +8,15 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from real.patience import patience
+from wire_check import check_answer
 
-from api.wire import Page
-from api.wire_hints import HintOut
 from schedulers.lifecycle.operator_actions import withdraw
 from store.database.connections import writing
 from store.hints.hint_log import changed_hints, close_hint, save_hint, settled_seq
 from store.records.hint import Hint
 from store.tables import schema
+from wire.hints import HintJson
+from wire.message import Page
 
 from .conftest import NOW
 
@@ -38,7 +39,7 @@ def ask(client: TestClient, since: str, limit: int = 100) -> tuple[list[dict[str
     """One question."""
     answer = client.get("/api/v1/hints", params={"since": since, "limit": limit})
     assert answer.status_code == 200, answer.text
-    Page[HintOut].model_validate(answer.json())
+    check_answer(Page[HintJson], answer.json())
     return answer.json()["items"], answer.json()["next_cursor"]
 
 

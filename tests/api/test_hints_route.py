@@ -9,12 +9,11 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from folding import fold_all
+from wire_check import check_answer
 
 from api.app import create_app
 from api.edge.auth import hash_token
 from api.server.settings import SCOPES, Token
-from api.wire import AuditOut, ClusterOut, IncidentOut, Page, RunOut, ScoreOut, TopologyOut
-from api.wire_hints import HintOut
 from schedulers.policy.settings import Policy
 from store.database.connections import writing
 from store.events.append import append_jobs, append_links, append_nodes
@@ -24,6 +23,12 @@ from store.records.hint import Hint
 from store.records.job import Job
 from store.records.node import Node
 from store.tables import schema
+from wire.cluster import ClusterJson
+from wire.events import AuditJson, IncidentJson
+from wire.goodput import RunJson
+from wire.hints import HintJson
+from wire.message import Page
+from wire.nodes import ScoreJson, TopologyJson
 
 from .conftest import NOW, QUIET, Clock
 
@@ -42,7 +47,9 @@ def acting(engine: sa.Engine, clock: Clock) -> Iterator[TestClient]:
 def put(engine: sa.Engine, ident: str, state: Any, node: str = "n1", hours_ago: float = 1) -> None:
     """Store a hint."""
     made = NOW - hours_ago * HOUR
-    hint = Hint(ident, node, "cordon", state, "foreshock: test", "foreshock", made, made + 24 * HOUR, Evidence(score=0.5))
+    hint = Hint(
+        ident, node, "cordon", state, "foreshock: test", "foreshock", made, made + 24 * HOUR, Evidence(score=0.5)
+    )
     with writing(engine).begin() as connection:
         save_hint(connection, hint, made, {"change": "made"})
 
@@ -55,7 +62,7 @@ def listed(client: TestClient, path: str, model: Any, **query: Any) -> list[dict
         page = {"limit": 2, **query, **({"cursor": cursor} if cursor else {})}
         answer = client.get(f"/api/v1/{path}", params=page)
         assert answer.status_code == 200, answer.text
-        Page[model].model_validate(answer.json())
+        check_answer(Page[model], answer.json())
         found += answer.json()["items"]
         cursor = answer.json()["next_cursor"]
         if cursor is None:
@@ -67,10 +74,10 @@ def test_hints_are_listed_by_state_and_node(acting: TestClient, engine: sa.Engin
     """All pages show each once; `open` are those that have not ended."""
     for i, state in enumerate(("proposed", "sent", "expired", "shadow", "withdrawn")):
         put(engine, f"h{i}", state, node=f"n{i}", hours_ago=i)
-    assert {hint["id"] for hint in listed(acting, "hints", HintOut)} == {"h0", "h1", "h2", "h3", "h4"}
-    assert {hint["id"] for hint in listed(acting, "hints", HintOut, state="open")} == {"h0", "h1", "h3"}
-    assert [hint["node"] for hint in listed(acting, "hints", HintOut, state="sent")] == ["n1"]
-    assert [hint["id"] for hint in listed(acting, "hints", HintOut, node="n4")] == ["h4"]
+    assert {hint["id"] for hint in listed(acting, "hints", HintJson)} == {"h0", "h1", "h2", "h3", "h4"}
+    assert {hint["id"] for hint in listed(acting, "hints", HintJson, state="open")} == {"h0", "h1", "h3"}
+    assert [hint["node"] for hint in listed(acting, "hints", HintJson, state="sent")] == ["n1"]
+    assert [hint["id"] for hint in listed(acting, "hints", HintJson, node="n4")] == ["h4"]
     first = acting.get("/api/v1/hints", params={"limit": 2}).json()["items"]
     assert [hint["id"] for hint in first] == ["h1", "h0"]
 
@@ -81,9 +88,9 @@ def test_a_proposed_hint_is_approved_by_a_person(acting: TestClient, engine: sa.
     for _ in range(2):
         answer = acting.post("/api/v1/hints/h1/approve", json={})
         assert answer.status_code == 200
-        HintOut.model_validate(answer.json())
+        check_answer(HintJson, answer.json())
         assert answer.json()["state"] == "approved"
-    entries = listed(acting, "audit", AuditOut, hint="h1")
+    entries = listed(acting, "audit", AuditJson, hint="h1")
     assert [(entry["actor"], entry["action"]) for entry in entries] == [("alice", "approved"), ("policy", "proposed")]
     assert acting.get("/api/v1/nodes").json()["items"] == []
 
@@ -126,7 +133,7 @@ def test_the_audit_is_listed_newest_first(acting: TestClient, engine: sa.Engine)
     """Over all pages."""
     for i in range(5):
         put(engine, f"h{i}", "proposed")
-    entries = listed(acting, "audit", AuditOut)
+    entries = listed(acting, "audit", AuditJson)
     assert [entry["subject"] for entry in entries] == ["h4", "h3", "h2", "h1", "h0"]
     said = {"node": "n1", "hint": "cordon", "reason": "foreshock: test", "change": "made", "evidence": {"score": 0.5}}
     assert entries[0]["detail"] == said
@@ -143,14 +150,14 @@ def test_incidents_come_from_events(client: TestClient, engine: sa.Engine) -> No
     ]
     assert client.post("/api/v1/events", json=body).json()["accepted"] == 15
     fold_all(engine)
-    incidents = listed(client, "incidents", IncidentOut)
+    incidents = listed(client, "incidents", IncidentJson)
     assert [incident["count"] for incident in incidents] == [5, 5, 5]
     since = {"since": (NOW - 40 * HOUR).isoformat()}
-    onward = listed(client, "incidents", IncidentOut, **since)
+    onward = listed(client, "incidents", IncidentJson, **since)
     assert [incident["start"] for incident in onward] == sorted(incident["start"] for incident in onward)
     assert len(onward) == 2
-    assert listed(client, "incidents", IncidentOut, node="n2") == []
-    assert listed(client, "incidents", IncidentOut, severity="info") == []
+    assert listed(client, "incidents", IncidentJson, node="n2") == []
+    assert listed(client, "incidents", IncidentJson, severity="info") == []
     assert client.get("/api/v1/nodes/n1").json()["state"] == "faulty"
 
 
@@ -162,11 +169,11 @@ def test_scores_are_those_of_one_scoring(client: TestClient, engine: sa.Engine) 
             rows = [{"node": f"n{i}", "horizon_h": horizon_h, "time": moment, "score": 0.1} for i in range(nodes)]
             reasons = [{"text": "t", "contribution": 0.1, "events": []}]
             connection.execute(schema.scores.insert(), [row | {"reasons": reasons, "model": "m"} for row in rows])
-    assert [score["node"] for score in listed(client, "scores", ScoreOut)] == ["n0", "n1", "n2", "n3", "n4"]
-    assert len(listed(client, "scores", ScoreOut, at=(NOW - HOUR).isoformat())) == 3
-    assert [score["horizon_h"] for score in listed(client, "scores", ScoreOut, horizon_h=168)] == [168]
-    assert [score["node"] for score in listed(client, "scores", ScoreOut, node="n3")] == ["n3"]
-    assert listed(client, "scores", ScoreOut, at=(NOW - 100 * HOUR).isoformat()) == []
+    assert [score["node"] for score in listed(client, "scores", ScoreJson)] == ["n0", "n1", "n2", "n3", "n4"]
+    assert len(listed(client, "scores", ScoreJson, at=(NOW - HOUR).isoformat())) == 3
+    assert [score["horizon_h"] for score in listed(client, "scores", ScoreJson, horizon_h=168)] == [168]
+    assert [score["node"] for score in listed(client, "scores", ScoreJson, node="n3")] == ["n3"]
+    assert listed(client, "scores", ScoreJson, at=(NOW - 100 * HOUR).isoformat()) == []
 
 
 def test_runs_show_their_ledger(client: TestClient, engine: sa.Engine) -> None:
@@ -176,7 +183,7 @@ def test_runs_show_their_ledger(client: TestClient, engine: sa.Engine) -> None:
             begin = NOW - (10 - i) * HOUR
             job = Job(f"{i}", f"run-{i}", "FAILED", begin, begin, begin + HOUR, 2, "n[1-2]")
             append_jobs(connection, [job])
-    runs = listed(client, "runs", RunOut)
+    runs = listed(client, "runs", RunJson)
     assert [run["run"] for run in runs] == ["run-0", "run-1", "run-2"]
     assert (runs[0]["state"], runs[0]["attempts"], runs[0]["wall_s"]) == ("FAILED", 1, 3600.0)
     ledger = client.get("/api/v1/runs/run-1/goodput").json()
@@ -188,7 +195,7 @@ def test_runs_show_their_ledger(client: TestClient, engine: sa.Engine) -> None:
 def test_the_cluster_is_told_in_one_answer(client: TestClient, engine: sa.Engine) -> None:
     """Also when there is nothing yet."""
     empty = client.get("/api/v1/cluster").json()
-    ClusterOut.model_validate(empty)
+    check_answer(ClusterJson, empty)
     assert (empty["nodes"], empty["gpus"], empty["goodput"], empty["model"]) == (0, None, None, None)
     with writing(engine).begin() as connection:
         append_nodes(connection, [Node("n1", gpus=8), Node("n2", gpus=8)])
@@ -197,7 +204,7 @@ def test_the_cluster_is_told_in_one_answer(client: TestClient, engine: sa.Engine
     body = [{"time": (NOW - m * HOUR).isoformat(), "node": "n1", "source": "kernel", "kind": "note"} for m in (0.5, 2)]
     client.post("/api/v1/events", json=body)
     cluster = client.get("/api/v1/cluster").json()
-    ClusterOut.model_validate(cluster)
+    check_answer(ClusterJson, cluster)
     assert (cluster["nodes"], cluster["gpus"], cluster["mode"], cluster["events_1h"]) == (2, 16, "shadow", 1)
     assert cluster["sources"][0]["events_1h"] == 1
     assert cluster["model"]["id"] == "m1"
@@ -211,5 +218,5 @@ def test_the_topology_is_whole(client: TestClient, engine: sa.Engine) -> None:
         cable = {"switch": "leaf-1", "port": 1, "peer": "n1", "peer_port": 1, "peer_type": "hca"}
         append_links(connection, [cable])
     topology = client.get("/api/v1/topology").json()
-    TopologyOut.model_validate(topology)
+    check_answer(TopologyJson, topology)
     assert topology == {"nodes": [{"node": "n1", "rack": "r1", "leaf": "leaf-1"}], "links": [cable]}

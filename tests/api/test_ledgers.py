@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from wire_check import check_answer
 
 from api.loops import ledgers
 from api.loops.ledgers import REST, LedgerTurns
-from api.wire import LedgerOut, Page, RunOut
 from goodput.stored import refresh
 from goodput.stored.computation import store_in_subprocess
 from store.database.connections import writing
@@ -19,6 +19,8 @@ from store.events.ledger_intake import read_late
 from store.records.job import Job
 from store.records.outage import Outage
 from store.tables import schema
+from wire.goodput import LedgerJson, RunJson
+from wire.message import Page
 
 from .conftest import NOW, Clock, Ticks
 from .made_ledgers import HOUR, always, log, slowly, start, stored
@@ -122,12 +124,12 @@ def test_requests_read_the_row(client: TestClient, engine: sa.Engine, turns: Led
     turns.turn(always)
     start(engine, "a", ended=True)
     account = client.get("/api/v1/runs/a/goodput").json()
-    LedgerOut.model_validate(account)
+    check_answer(LedgerJson, account)
     assert account["as_of"] == "2025-03-01T10:00:00.000000Z"
     assert client.get("/api/v1/cluster").json()["goodput"] == account["goodput"]
     turns.turn(always)
     page = client.get("/api/v1/runs").json()
-    Page[RunOut].model_validate(page)
+    check_answer(Page[RunJson], page)
     assert (page["items"][0]["wall_s"], page["items"][0]["as_of"]) == (7200.0, "2025-03-01T12:00:00.000000Z")
 
 
@@ -188,7 +190,7 @@ def test_a_late_fault_of_a_long_log_outlives_a_server_that_stops(
         append_outages(connection, [Outage("n1", NOW - HOUR, None, "DOWN", "", None, False, "host")], NOW)
         connection.execute(sa.delete(schema.folded_logs))
     monkeypatch.setattr(ledgers, "LONG_LINES", -1)
-    monkeypatch.setattr(ledgers, "store_apart", lambda *_: None)
+    monkeypatch.setattr(ledgers, "store_in_subprocess", lambda *_: None)
     asked = iter([True, False])
     turns = LedgerTurns(engine, turns.clock, turns.monotonic)
     turns.turn(lambda: next(asked, False))

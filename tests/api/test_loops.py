@@ -17,7 +17,7 @@ from api.loops.turns import Turns
 from api.server.settings import Intervals
 from api.server.state import State
 from schedulers.policy.settings import Policy
-from schedulers.webhooks.webhook import WebhookSettings
+from schedulers.webhooks.settings import WebhookSettings
 from store.database.connections import writing
 from store.database.coordination import acquire, release
 from store.events.append import append_events, append_nodes

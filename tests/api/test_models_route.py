@@ -6,11 +6,10 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from wire_check import check_answer
 
 from api.routes.health import run_checks
 from api.server.state import State
-from api.wire import Page, ScoreOut
-from api.wire_models import ModelsOut
 from cli.commands.doctor import models as check_models
 from store.database.connections import writing
 from store.events.append import append_nodes
@@ -20,6 +19,9 @@ from store.models.scores import save_scores
 from store.models.scorings import Scoring, save_scoring
 from store.records.node import Node
 from store.records.score import Reason, Score
+from wire.message import Page
+from wire.models import ModelsJson
+from wire.nodes import ScoreJson
 
 from .conftest import NOW, QUIET, Clock
 
@@ -41,7 +43,7 @@ def stored(engine: sa.Engine) -> sa.Engine:
 def test_the_models_are_listed_with_what_they_were_made_of(client: TestClient, stored: sa.Engine) -> None:
     """Not with what is heavy in them; of one role where that is asked for."""
     found = client.get("/api/v1/models").json()
-    ModelsOut.model_validate(found)
+    check_answer(ModelsJson, found)
     assert [item["id"] for item in found["items"]] == ["gbt-24h-1", "gbt-24h-2"]
     assert not {"blob", "profile", "features"} & set(found["items"][0])
     assert (found["items"][0]["bytes"], found["items"][0]["metrics"]) == (2, {"rows": 5})
@@ -62,7 +64,7 @@ def test_a_challenger_s_scores_are_served_to_who_asks_for_them_alone(client: Tes
     found, cursor = [], ""
     while True:
         page = client.get(f"/api/v1/scores?model=gbt-24h-2&limit=2{cursor}").json()
-        Page[ScoreOut].model_validate(page)
+        check_answer(Page[ScoreJson], page)
         found += page["items"]
         if page["next_cursor"] is None:
             break

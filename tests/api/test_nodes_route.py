@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from wire_check import check_answer
 
-from api.wire import NodeDetail, NodeOut, Page
 from store.database.connections import writing
 from store.events.append import append_events, append_nodes, append_outages
 from store.records.event import Event
@@ -16,6 +16,8 @@ from store.records.outage import Outage
 from store.records.telemetry import Rollup
 from store.tables import hint_tables, schema
 from store.telemetry.hours import append_rollups
+from wire.message import Page
+from wire.nodes import NodeDetailJson, NodeJson
 
 from .conftest import NOW, Clock
 
@@ -80,7 +82,7 @@ def listed(client: TestClient, **query: Any) -> dict[str, Any]:
     """One page of nodes; must be of the published shape."""
     answer = client.get("/api/v1/nodes", params=query)
     assert answer.status_code == 200, answer.text
-    Page[NodeOut].model_validate(answer.json())
+    check_answer(Page[NodeJson], answer.json())
     shown: dict[str, Any] = answer.json()
     return shown
 
@@ -141,7 +143,7 @@ def test_a_node_shows_its_past(client: TestClient, engine: sa.Engine) -> None:
         append_rollups(connection, [Rollup("risk", NOW - 2 * HOUR, 960, 8, gpu_temp_mean_c=60.0)])
     answer = client.get("/api/v1/nodes/risk")
     assert answer.status_code == 200, answer.text
-    NodeDetail.model_validate(answer.json())
+    check_answer(NodeDetailJson, answer.json())
     node = answer.json()
     assert [incident["code"] for incident in node["incidents"]] == [79]
     assert [score["score_24h"] for score in node["scores"]] == [0.9, 0.3]

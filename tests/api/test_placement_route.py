@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from wire_check import check_answer
 
 from api.app import create_app
-from api.wire_deliveries import PlacementAdviceOut
 from schedulers.policy.settings import Control, Policy, Thresholds
 from store.database.connections import writing
 from store.events.append import append_jobs, append_nodes, append_outages
@@ -20,6 +20,7 @@ from store.records.job import Job
 from store.records.node import Node
 from store.records.outage import Outage
 from store.tables import schema
+from wire.policy import PlacementAdviceJson
 
 from .conftest import NOW, QUIET, Clock
 
@@ -53,7 +54,7 @@ def ask(client: TestClient, **query: Any) -> dict[str, Any]:
     """One question; the answer is of the published shape."""
     answer = client.get("/api/v1/placement", params=query)
     assert answer.status_code == 200, answer.text
-    PlacementAdviceOut.model_validate(answer.json())
+    check_answer(PlacementAdviceJson, answer.json())
     found: dict[str, Any] = answer.json()
     return found
 
@@ -122,7 +123,7 @@ def test_a_list_may_come_in_the_body(cluster: TestClient) -> None:
     body = {"nodes": ["gpu-000", "gpu-001", "gpu-005"], "count": 1}
     answer = cluster.post("/api/v1/placement", json=body)
     assert answer.status_code == 200, answer.text
-    PlacementAdviceOut.model_validate(answer.json())
+    check_answer(PlacementAdviceJson, answer.json())
     assert answer.json() == ask(cluster, nodes="gpu-[000-001,005]", count=1)
     assert cluster.post("/api/v1/placement", content=b"").json() == ask(cluster)
 

@@ -10,12 +10,10 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from real.patience import patience
+from wire_check import check_answer
 
 from api.app import create_app
-from api.routes.hint_outcomes import HindsightOut
-from api.routes.validations import ValidationOut
 from api.server.settings import Intervals
-from api.wire import HintOut, Page
 from schedulers.policy.settings import Policy, Release
 from store.database.connections import writing
 from store.events.append import append_nodes
@@ -24,6 +22,8 @@ from store.records.evidence import Evidence, ReleaseWait, RepairCase
 from store.records.hint import Hint
 from store.records.node import Node
 from store.tables import hint_tables
+from wire.hints import HindsightJson, HintJson, ValidationJson
+from wire.message import Page
 
 from .conftest import NOW, QUIET, Clock
 
@@ -49,12 +49,12 @@ def test_another_test_system_reports_what_it_saw(any_client: TestClient, any_eng
     put(any_engine, "h1", "sent")
     answer = any_client.post("/api/v1/hints/h1/validation", json={"passed": False, "detail": "nccl: 12 GB/s"})
     assert answer.status_code == 200, answer.text
-    ValidationOut.model_validate(answer.json())
+    check_answer(ValidationJson, answer.json())
     for wrong in ({}, {"passed": None}, {"passed": True, "detail": "\0"}):
         assert any_client.post("/api/v1/hints/h1/validation", json=wrong).status_code == 422
     assert any_client.post("/api/v1/hints/h1/validation", json={"passed": True}).json()["passed"] is True
     page = any_client.get("/api/v1/hints/h1/validation").json()
-    Page[ValidationOut].model_validate(page)
+    check_answer(Page[ValidationJson], page)
     told = [(one["passed"], one["output"], one["command"]) for one in page["items"]]
     assert told == [(False, "nccl: 12 GB/s", "reported by loopback"), (True, "", "reported by loopback")]
     with any_engine.connect() as connection:
@@ -101,7 +101,7 @@ def test_a_run_learns_what_it_is_asked(client: TestClient, engine: sa.Engine) ->
     put(engine, "other", **(asked | {"evidence": Evidence(run="x")}))
     put(engine, "node", evidence=Evidence(run="r1"))
     page = client.get("/api/v1/runs/r1/hints").json()
-    Page[HintOut].model_validate(page)
+    check_answer(Page[HintJson], page)
     assert sorted(one["id"] for one in page["items"]) == ["also", "yes"]
     assert [one["id"] for one in client.get("/api/v1/runs/r1/hints?job=8").json()["items"]] == ["also"]
     assert [one["id"] for one in client.get("/api/v1/runs/x/hints").json()["items"]] == ["other"]
@@ -120,9 +120,14 @@ def test_what_came_of_hints_is_told(client: TestClient, engine: sa.Engine) -> No
     with writing(engine).begin() as connection:
         connection.execute(hint_tables.hint_outcomes.insert().values(**outcome))
     put(engine, "waits", "sent", evidence=Evidence(release=ReleaseWait(NOW)))
-    put(engine, "case", "sent", evidence=Evidence(release=ReleaseWait(NOW), repair=RepairCase(NOW, 3)))
+    put(
+        engine,
+        "case",
+        "sent",
+        evidence=Evidence(release=ReleaseWait(NOW), repair=RepairCase(NOW, 3)),
+    )
     answer = client.get("/api/v1/hints/outcomes").json()
-    HindsightOut.model_validate(answer)
+    check_answer(HindsightJson, answer)
     (tally,) = answer["tallies"]
     assert (tally["action"], tally["basis"], tally["judged"], tally["precision"]) == ("cordon", "shadow", 1, 1.0)
     assert client.get("/api/v1/hints/outcomes", params={"days": 1}).json()["tallies"] == []

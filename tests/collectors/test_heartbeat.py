@@ -41,7 +41,7 @@ def test_a_report_says_all_that_an_operator_asks(tmp_path: Path, metrics: Sideca
     spool._losses.add("events", "missing", 1)
     metrics.rejected_total = 5
     said = report("n1", metrics, spool, 60.0)
-    assert said["sources"] == [
+    assert list(said["sources"]) == [
         {"source": "kmsg", "up": True, "blocked": False}
         | {"lines": 7, "events": 0, "errors": 1, "lost": 3, "failures": 0},
         {"source": "scrape:x", "up": False, "blocked": True}

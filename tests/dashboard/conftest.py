@@ -218,6 +218,10 @@ SIDECAR = {
     "started": "2025-03-28T00:00:00Z",
     "state": "troubled",
     "report": {
+        "node": "gpu-023",
+        "time": "2025-03-29T03:11:30Z",
+        "version": "0.1.0",
+        "started": "2025-03-29T00:00:00Z",
         "interval_s": 60,
         "sources": [
             {"source": "kmsg", "up": True, "lines": 900, "events": 2, "lost": 12},

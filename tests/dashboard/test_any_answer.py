@@ -67,7 +67,7 @@ KEYS = {
 
 
 # Objects whose names are data.
-NAMED = {"states", "buckets", "gpu_hours", "evidence", "detail"}
+NAMED = {"states", "buckets", "gpu_hours", "evidence", "detail", "kinds", "codes", "signals", "fleet"}
 
 
 def without_values(body: Any) -> Any:
@@ -137,19 +137,29 @@ def test_an_api_that_fails_in_the_middle_leaves_what_was_read_and_one_sentence(
     ("page", "path", "changed", "says"),
     [
         ("cluster", "cluster", {"states": {"faulty": None, "ok": 3}}, "All 3 nodes are well"),
-        ("cluster", "cluster", {"states": {"faulty": "many"}}, "Cluster.states.faulty cannot be 'many'"),
-        ("cluster", "cluster", {"states": [1]}, "Cluster.states cannot be"),
+        ("cluster", "cluster", {"states": {"faulty": "many"}}, "ClusterJson.states[...]: expected int, got str"),
+        ("cluster", "cluster", {"states": [1]}, "ClusterJson.states: expected object, got array"),
         ("cluster", "cluster", {"states": {}}, "3 nodes in a state not known"),
-        ("cluster", "cluster", {"sources": [None]}, "expected an object for Source"),
+        ("cluster", "cluster", {"sources": [None]}, "ClusterJson.sources[0]: expected object, got null"),
         ("cluster", "nodes", {"items": []}, "The nodes are not listed at present"),
         ("cluster", "nodes", {"items": [{"node": "a", "state": "dreaming"}]}, "Look at these first"),
         ("goodput", "runs/llm-70b/goodput", {"buckets": {"productive": None, "waiting": 9.0}}, "The largest loss"),
-        ("goodput", "runs/llm-70b/goodput", {"buckets": {"productive": "much"}}, "Ledger.buckets.productive cannot be"),
+        (
+            "goodput",
+            "runs/llm-70b/goodput",
+            {"buckets": {"productive": "much"}},
+            "LedgerJson.buckets[...]: expected float, got str",
+        ),
         ("goodput", "runs/llm-70b/goodput", {"buckets": {"siesta": 60.0}}, "The largest loss: siesta, 1 min"),
-        ("goodput", "runs/llm-70b/goodput", {"wall_s": "long"}, "Ledger.wall_s cannot be 'long'"),
-        ("goodput", "runs", {"items": [{"run": "llm-70b", "start": "soon"}]}, "Run.start cannot be 'soon'"),
+        ("goodput", "runs/llm-70b/goodput", {"wall_s": "long"}, "LedgerJson.wall_s: expected float, got str"),
+        (
+            "goodput",
+            "runs",
+            {"items": [{"run": "llm-70b", "start": "soon"}]},
+            "RunJson.items[0].start: invalid",
+        ),
         ("hints", "hints", {"items": [{"id": "h", "node": "a", "action": "b", "state": "sent"}]}, "**b**: as named"),
-        ("node", "nodes/gpu-017", {"telemetry": 7}, "NodeDetail.telemetry cannot be '7'"),
+        ("node", "nodes/gpu-017", {"telemetry": 7}, "NodeDetailJson.telemetry: expected array, got int"),
         ("node", "nodes/gpu-017", {"scores": [{"time": "2025-03-29T00:00:00Z"}] * 2}, "gpu-017 is faulty"),
         ("node", "nodes/gpu-017", {"state": "on_fire"}, "gpu-017 is on fire"),
     ],

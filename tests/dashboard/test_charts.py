@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from dashboard.answers.cluster import Outage, PastScore, Reason, Rollup
 from dashboard.charts import charts
+from wire.nodes import NodeScoresJson, OutageJson, ReasonJson, RollupJson
 
 START = datetime(2025, 3, 28, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -11,7 +11,13 @@ HOUR = timedelta(hours=1)
 
 def test_the_strongest_reason_is_on_top_and_tells_whether_it_raises_or_lowers() -> None:
     """A bar chart of Plotly draws from the bottom."""
-    figure = charts.reasons([Reason("hot", 0.05), Reason("errors", 0.21), Reason("no outage", -0.1)])
+    figure = charts.reasons(
+        [
+            ReasonJson(text="hot", contribution=0.05),
+            ReasonJson(text="errors", contribution=0.21),
+            ReasonJson(text="no outage", contribution=-0.1),
+        ]
+    )
     bar = figure.data[0]
     assert list(bar.y) == ["hot", "no outage", "errors"]
     assert list(bar.text) == ["+5.0", "-10.0", "+21.0"]
@@ -20,7 +26,12 @@ def test_the_strongest_reason_is_on_top_and_tells_whether_it_raises_or_lowers() 
 
 def test_what_the_named_reasons_leave_is_drawn_below_them() -> None:
     """However large: it names nothing. All are drawn, so that the bars add up to the score."""
-    found = charts.reasons([Reason("hot", 0.05), Reason("the base rate, and everything else", 0.4)]).data[0]
+    found = charts.reasons(
+        [
+            ReasonJson(text="hot", contribution=0.05),
+            ReasonJson(text="the base rate, and everything else", contribution=0.4),
+        ]
+    ).data[0]
     assert [label.replace("<br>", " ") for label in found.y] == ["the base rate, and everything else", "hot"]
     assert sum(found.x) == 45
 
@@ -28,7 +39,11 @@ def test_what_the_named_reasons_leave_is_drawn_below_them() -> None:
 def test_long_reasons_are_wrapped_and_their_tags_disarmed() -> None:
     """An axis label reads tags."""
     label = charts.reasons(
-        [Reason("<i>corrected memory errors</i> rose fourteen times within six hours on GPU 3", 0.1)]
+        [
+            ReasonJson(
+                text="<i>corrected memory errors</i> rose fourteen times within six hours on GPU 3", contribution=0.1
+            )
+        ]
     )
     assert "<br>" in label.data[0].y[0]
     assert "&lt;i>" in label.data[0].y[0]
@@ -36,15 +51,24 @@ def test_long_reasons_are_wrapped_and_their_tags_disarmed() -> None:
 
 def test_both_scores_are_drawn_in_per_cent_and_a_missing_one_is_a_gap() -> None:
     """None, never 0."""
-    figure = charts.score_history([PastScore(START, 0.1, 0.2), PastScore(START + HOUR, 0.3, None)], [])
+    figure = charts.score_history(
+        [
+            NodeScoresJson(time=START, score_24h=0.1, score_7d=0.2),
+            NodeScoresJson(time=START + HOUR, score_24h=0.3, score_7d=None),
+        ],
+        [],
+    )
     assert [list(trace.y) for trace in figure.data] == [[10.0, 30.0], [20.0, None]]
 
 
 def test_outages_are_shaded_within_the_times_drawn() -> None:
     """One that lies before, one that is open."""
-    scores = [PastScore(START, 0.1, 0.2), PastScore(START + 10 * HOUR, 0.3, 0.4)]
-    before = Outage(START - 5 * HOUR, end=START - HOUR)
-    open_one = Outage(START + 8 * HOUR)
+    scores = [
+        NodeScoresJson(time=START, score_24h=0.1, score_7d=0.2),
+        NodeScoresJson(time=START + 10 * HOUR, score_24h=0.3, score_7d=0.4),
+    ]
+    before = OutageJson(start=START - 5 * HOUR, end=START - HOUR)
+    open_one = OutageJson(start=START + 8 * HOUR)
     figure = charts.score_history(scores, [before, open_one])
     assert [(shape.x0, shape.x1) for shape in figure.layout.shapes] == [(START + 8 * HOUR, START + 10 * HOUR)]
     assert not charts.score_history([], [open_one]).layout.shapes
@@ -52,7 +76,7 @@ def test_outages_are_shaded_within_the_times_drawn() -> None:
 
 def test_a_gap_in_the_telemetry_stays_a_gap() -> None:
     """Hours that nobody measured break the line, however many they are."""
-    hours = [Rollup(START + h * HOUR, gpus_seen=8, gpu_util_mean=0.9) for h in (3, 0, 1)]
+    hours = [RollupJson(time=START + h * HOUR, gpus_seen=8, gpu_util_mean=0.9) for h in (3, 0, 1)]
     figure = charts.telemetry(hours, [])
     assert figure is not None
     answered = figure.data[0]
@@ -64,17 +88,17 @@ def test_a_gap_in_the_telemetry_stays_a_gap() -> None:
 
 def test_what_nobody_measured_has_no_empty_chart() -> None:
     """Only the panels with data, and none at all without data."""
-    figure = charts.telemetry([Rollup(START, gpu_temp_max_c=70.0, gpu_temp_mean_c=61.0)], [])
+    figure = charts.telemetry([RollupJson(time=START, gpu_temp_max_c=70.0, gpu_temp_mean_c=61.0)], [])
     assert figure is not None
     titles = [note.text for note in figure.layout.annotations]
     assert len(titles) == 1
     assert titles[0].startswith("GPU temperature, °C: <span")
     assert charts.telemetry([], []) is None
-    assert charts.telemetry([Rollup(START)], []) is None
+    assert charts.telemetry([RollupJson(time=START)], []) is None
 
 
 def test_counts_and_shares_begin_at_zero() -> None:
     """7 of 8 GPUs must not look like none of 8."""
-    figure = charts.telemetry([Rollup(START, gpus_seen=7, power_max_w=690.0)], [])
+    figure = charts.telemetry([RollupJson(time=START, gpus_seen=7, power_max_w=690.0)], [])
     assert figure is not None
     assert (figure.layout.yaxis.rangemode, figure.layout.yaxis2.rangemode) == ("tozero", None)

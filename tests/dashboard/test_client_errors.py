@@ -4,11 +4,20 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 
-from dashboard.answers.cluster import Cluster, Ledger
-from dashboard.answers.decoding import AnswerError, decode
 from dashboard.client import ApiProblem
+from wire import message
+from wire.cluster import ClusterJson
+from wire.goodput import LedgerJson
+from wire.message import AnswerError
+
+
+def decode(kind: Any, body: Any) -> Any:
+    """The object of a JSON value."""
+    return message.decode(kind, msgspec.json.encode(body))
+
 
 PROBLEM = {"content-type": "application/problem+json"}
 
@@ -61,9 +70,9 @@ def test_a_login_page_with_status_200_is_not_taken_for_the_api(connect: Any) -> 
     assert said == "The answer of http://api:10870 is not Foreshock's (it is no JSON): check --server and its version."
 
 
-def test_an_empty_answer_lacks_its_first_field(connect: Any) -> None:
+def test_an_empty_answer_is_no_answer(connect: Any) -> None:
     """No content is no cluster."""
-    assert "Cluster.now is missing" in str(refusing(connect, lambda: httpx2.Response(200)))
+    assert "(it is no JSON)" in str(refusing(connect, lambda: httpx2.Response(200)))
 
 
 def test_an_answer_that_is_no_text_is_no_json(connect: Any) -> None:
@@ -129,7 +138,7 @@ def test_a_page_that_fails_in_the_middle_of_a_list_is_no_half_list(connect: Any)
 
 def test_the_numbers_of_an_object_are_read_as_numbers() -> None:
     """A null among them is left out, text is refused with its name."""
-    cluster = decode(Cluster, {"now": "2025-03-29T03:12:00Z", "states": {"ok": 3.0, "out": None}})
+    cluster = decode(ClusterJson, {"now": "2025-03-29T03:12:00Z", "states": {"ok": 3.0, "out": None}})
     assert cluster.states == {"ok": 3}
-    with pytest.raises(AnswerError, match=r"Ledger\.buckets\.waiting cannot be 'long'"):
-        decode(Ledger, {"run": "r", "wall_s": 1, "buckets": {"waiting": "long"}})
+    with pytest.raises(AnswerError, match=r"LedgerJson\.buckets.*: expected float, got str"):
+        decode(LedgerJson, {"run": "r", "wall_s": 1, "buckets": {"waiting": "long"}})

@@ -8,22 +8,32 @@ import httpx2
 import pytest
 from drawn_page import Opened, draw_page, failing, seen
 
-from dashboard.answers.cluster import Cluster, Device, Incident, Node, Reason
 from dashboard.charts import layout
 from dashboard.panels.page import Site
 from dashboard.views import cluster as view
 from predictor.live.scoring import _QUIET as QUIET
 from predictor.live.scoring import _REST as REST
+from wire.cluster import ClusterJson
+from wire.events import DeviceJson, IncidentJson
+from wire.nodes import NodeJson, ReasonJson
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
-CLUSTER = Cluster(now=NOW, nodes=3)
+CLUSTER = ClusterJson(now=NOW, nodes=3)
 
 
-def fatal(begin: datetime, node: str = "gpu-017", code: int = 79) -> Incident:
+def fatal(begin: datetime, node: str = "gpu-017", code: int = 79) -> IncidentJson:
     """A fatal Xid of two seconds."""
-    gpu = Device("gpu", pci="0000:0f:00.0", index=3)
-    return Incident(
-        "i", begin, begin + timedelta(seconds=2), "xid", node, code, "fatal", device=gpu, meaning="Driver lost it"
+    gpu = DeviceJson(type="gpu", pci="0000:0f:00.0", index=3)
+    return IncidentJson(
+        id="i",
+        start=begin,
+        end=begin + timedelta(seconds=2),
+        kind="xid",
+        node=node,
+        code=code,
+        severity="fatal",
+        device=gpu,
+        meaning="Driver lost it",
     )
 
 
@@ -103,7 +113,7 @@ def test_what_is_read_ends_and_begins_a_minute_after_the_clock(drawn: Opened, ap
 
 def test_the_newest_fatal_fault_of_a_node_speaks_against_it() -> None:
     """With its device and its age; another node's does not, and one of yesterday does not any more."""
-    node = Node("gpu-017", "faulty")
+    node = NodeJson(node="gpu-017", state="faulty")
     found = view.why(node, [fatal(NOW - timedelta(hours=2)), fatal(NOW - timedelta(hours=3), code=48)], CLUSTER)
     assert found.replace("\\", "") == "Xid 79, driver lost it (GPU 3 (0000:0f:00.0), 2.0 h ago)"
     assert view.why(node, [fatal(NOW, "gpu-018")], CLUSTER) == "nothing known against it"
@@ -114,44 +124,53 @@ def test_the_newest_fatal_fault_of_a_node_speaks_against_it() -> None:
 
 def test_a_fault_dated_later_than_the_clock_bears_its_date() -> None:
     """ "in 20 months" would be a prophecy."""
-    found = view.why(Node("gpu-017", "faulty"), [fatal(datetime(2026, 11, 21, 2, 2, tzinfo=UTC))], CLUSTER)
+    found = view.why(
+        NodeJson(node="gpu-017", state="faulty"), [fatal(datetime(2026, 11, 21, 2, 2, tzinfo=UTC))], CLUSTER
+    )
     assert "2026-11-21 02:02:00 UTC" in found.replace("\\", "")
     assert " in " not in found
 
 
 def test_only_what_raises_a_score_is_a_reason_to_look() -> None:
     """The two strongest of them, in the server's order."""
-    reasons = (Reason("young", -0.2), Reason("hot", 0.2), Reason("flaps", 0.1), Reason("slow", 0.05))
-    assert view.why(Node("a", "at_risk", reasons=reasons), [], CLUSTER) == "hot; flaps"
+    reasons = (
+        ReasonJson(text="young", contribution=-0.2),
+        ReasonJson(text="hot", contribution=0.2),
+        ReasonJson(text="flaps", contribution=0.1),
+        ReasonJson(text="slow", contribution=0.05),
+    )
+    assert view.why(NodeJson(node="a", state="at_risk", reasons=reasons), [], CLUSTER) == "hot; flaps"
 
 
 def test_what_the_reasons_leave_of_a_score_is_no_reason_to_look() -> None:
     """The words of the predictor, on the card and on the map; a quiet node's only sentence is one."""
-    reasons = (Reason("hot", 0.02), Reason(REST, 0.3))
-    node = Node("a", "at_risk", reasons=reasons)
+    reasons = (ReasonJson(text="hot", contribution=0.02), ReasonJson(text=REST, contribution=0.3))
+    node = NodeJson(node="a", state="at_risk", reasons=reasons)
     assert view.why(node, [], CLUSTER) == "hot"
     assert layout.cells([node])[0].hover.split("<br>")[2:] == ["hot"]
-    assert "no sign of trouble" in view.why(Node("a", "ok", reasons=(Reason(QUIET, 0.1),)), [], CLUSTER)
+    assert "no sign of trouble" in view.why(
+        NodeJson(node="a", state="ok", reasons=(ReasonJson(text=QUIET, contribution=0.1),)), [], CLUSTER
+    )
 
 
 @pytest.mark.parametrize(
     ("node", "says"),
     [
-        (Node("a", "silent", last_seen=NOW - timedelta(hours=5)), "last heard of 5.0 h ago"),
-        (Node("a", "silent"), "never heard of"),
-        (Node("a", "out"), "taken out of service by the scheduler; its page says since when and why"),
-        (Node("a", "ok"), "nothing known against it"),
-        (Node("a", "dreaming"), "nothing known against it"),
+        (NodeJson(node="a", state="silent", last_seen=NOW - timedelta(hours=5)), "last heard of 5.0 h ago"),
+        (NodeJson(node="a", state="silent"), "never heard of"),
+        (NodeJson(node="a", state="out"), "taken out of service by the scheduler; its page says since when and why"),
+        (NodeJson(node="a", state="ok"), "nothing known against it"),
+        (NodeJson(node="a", state="dreaming"), "nothing known against it"),
     ],
 )
-def test_each_state_says_why_it_is_one(node: Node, says: str) -> None:
+def test_each_state_says_why_it_is_one(node: NodeJson, says: str) -> None:
     """Silence, an outage, nothing."""
     assert view.why(node, [], CLUSTER) == says
 
 
 def test_a_node_that_is_out_says_so_before_its_fault() -> None:
     """That it is out matters first."""
-    found = view.why(Node("gpu-017", "out"), [fatal(NOW - timedelta(hours=2))], CLUSTER)
+    found = view.why(NodeJson(node="gpu-017", state="out"), [fatal(NOW - timedelta(hours=2))], CLUSTER)
     assert found.startswith("taken out of service by the scheduler")
     assert "Xid 79" in found
 

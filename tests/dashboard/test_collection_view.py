@@ -6,49 +6,71 @@ from typing import Any
 import pytest
 from drawn_page import Opened, failing, seen
 
-from dashboard.answers.cluster import Cluster, SidecarCount
-from dashboard.text.sidecars import Lost, Report, Sidecar, SidecarSource, SpoolState, faults, size
+from dashboard.text.sidecars import faults, size
 from dashboard.views.collection import headline
+from wire.cluster import ClusterJson
+from wire.sidecars import HeartbeatJson, SidecarCountsJson, SidecarJson, SidecarLossJson, SidecarSourceJson, SpoolJson
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
 
 
-def sidecar(report: Report, off: timedelta = timedelta()) -> Sidecar:
+def beat(**changes: Any) -> HeartbeatJson:
+    """A heartbeat of a sidecar that fares well, but for some fields."""
+    began = NOW - timedelta(hours=3)
+    fields = {"node": "gpu-023", "time": NOW, "version": "0.1.0", "started": began, "interval_s": 60.0}
+    return HeartbeatJson(**(fields | {"sources": (), "lost": SidecarLossJson()} | changes))
+
+
+def sidecar(report: HeartbeatJson, off: timedelta = timedelta()) -> SidecarJson:
     """A node's sidecar with a report, its clock off by so much."""
-    return Sidecar("gpu-023", NOW, NOW + off, "0.1.0", NOW - timedelta(hours=3), "troubled", report)
+    return SidecarJson(
+        node="gpu-023",
+        received=NOW,
+        time=NOW + off,
+        version="0.1.0",
+        started=NOW - timedelta(hours=3),
+        state="troubled",
+        report=report,
+    )
 
 
 @pytest.mark.parametrize(
     ("counted", "says"),
     [
         (None, ("info", "No sidecar has reported yet.")),
-        (SidecarCount(), ("info", "No sidecar has reported yet.")),
-        (SidecarCount(1), ("success", "The one sidecar reports and nothing was lost.")),
-        (SidecarCount(12_500), ("success", "All 12,500 sidecars report and nothing was lost.")),
-        (SidecarCount(12_500, silent=1), ("warning", "Of 12,500 sidecars: 1 sidecar silent.")),
-        (SidecarCount(12_500, troubled=3), ("warning", "Of 12,500 sidecars: 3 in trouble.")),
-        (SidecarCount(5, silent=2, troubled=1), ("warning", "Of 5 sidecars: 2 sidecars silent, 1 in trouble.")),
+        (SidecarCountsJson(), ("info", "No sidecar has reported yet.")),
+        (SidecarCountsJson(known=1), ("success", "The one sidecar reports and nothing was lost.")),
+        (SidecarCountsJson(known=12_500), ("success", "All 12,500 sidecars report and nothing was lost.")),
+        (SidecarCountsJson(known=12_500, silent=1), ("warning", "Of 12,500 sidecars: 1 sidecar silent.")),
+        (SidecarCountsJson(known=12_500, troubled=3), ("warning", "Of 12,500 sidecars: 3 in trouble.")),
+        (
+            SidecarCountsJson(known=5, silent=2, troubled=1),
+            ("warning", "Of 5 sidecars: 2 sidecars silent, 1 in trouble."),
+        ),
     ],
 )
-def test_the_headline_says_whether_every_node_reports(counted: SidecarCount | None, says: tuple[str, str]) -> None:
+def test_the_headline_says_whether_every_node_reports(counted: SidecarCountsJson | None, says: tuple[str, str]) -> None:
     """Silence is said before trouble."""
-    assert headline(Cluster(NOW, sidecars=counted)) == says
+    assert headline(ClusterJson(now=NOW, sidecars=counted)) == says
 
 
 @pytest.mark.parametrize(
     ("report", "says"),
     [
-        (Report(lost=Lost(events=3)), "3 events given up"),
-        (Report(lost=Lost(records=1)), "1 log record overwritten before they were read"),
-        (Report(lost=Lost(rollups=2)), "2 hours of telemetry given up"),
-        (Report(lost=Lost(damaged_bytes=4096)), "4.1 kB of the spool unreadable"),
-        (Report(rejected=1), "1 item refused by the server"),
-        (Report((SidecarSource("kmsg", up=False),)), "cannot read kmsg"),
-        (Report((SidecarSource("kmsg", blocked=True),)), "kmsg waits for room in the spool"),
-        (Report(spool=SpoolState(90, 0, 7200.0, 100)), "90 B wait for the server, the oldest 2.0 h"),
+        (beat(lost=SidecarLossJson(events=3)), "3 events given up"),
+        (beat(lost=SidecarLossJson(records=1)), "1 log record overwritten before they were read"),
+        (beat(lost=SidecarLossJson(rollups=2)), "2 hours of telemetry given up"),
+        (beat(lost=SidecarLossJson(damaged_bytes=4096)), "4.1 kB of the spool unreadable"),
+        (beat(rejected=1), "1 item refused by the server"),
+        (beat(sources=(SidecarSourceJson(source="kmsg", up=False),)), "cannot read kmsg"),
+        (beat(sources=(SidecarSourceJson(source="kmsg", up=True, blocked=True),)), "kmsg waits for room in the spool"),
+        (
+            beat(spool=SpoolJson(events_bytes=90, telemetry_bytes=0, oldest_s=7200.0, limit_bytes=100)),
+            "90 B wait for the server, the oldest 2.0 h",
+        ),
     ],
 )
-def test_each_trouble_is_said_with_a_remedy(report: Report, says: str) -> None:
+def test_each_trouble_is_said_with_a_remedy(report: HeartbeatJson, says: str) -> None:
     """Alone, and in words."""
     (fault,) = faults(sidecar(report))
     assert fault.what == says
@@ -58,13 +80,13 @@ def test_each_trouble_is_said_with_a_remedy(report: Report, says: str) -> None:
 @pytest.mark.parametrize(
     "report",
     [
-        Report(),
-        Report((SidecarSource("kmsg", lines=5, events=1, errors=1, failures=3),)),
-        Report(spool=SpoolState(79, 0, 1.0, 100)),
-        Report(spool=SpoolState(10**9)),
+        beat(),
+        beat(sources=(SidecarSourceJson(source="kmsg", up=True, lines=5, events=1, errors=1, failures=3),)),
+        beat(spool=SpoolJson(events_bytes=79, telemetry_bytes=0, oldest_s=1.0, limit_bytes=100)),
+        beat(spool=SpoolJson(events_bytes=10**9)),
     ],
 )
-def test_what_is_well_makes_no_trouble(report: Report) -> None:
+def test_what_is_well_makes_no_trouble(report: HeartbeatJson) -> None:
     """A broken line, a failure that is over, a spool with room, one without a known limit."""
     assert faults(sidecar(report)) == []
 
@@ -79,12 +101,16 @@ def test_what_is_well_makes_no_trouble(report: Report) -> None:
 )
 def test_a_clock_that_is_wrong_is_trouble(off: timedelta, says: list[str]) -> None:
     """Its faults would be dated by it."""
-    assert [fault.what for fault in faults(sidecar(Report(), off))] == says
+    assert [fault.what for fault in faults(sidecar(beat(), off))] == says
 
 
 def test_what_is_lost_for_ever_is_said_first() -> None:
     """Its remedy is the one that the table shows."""
-    report = Report((SidecarSource("kmsg", up=False),), SpoolState(100, 0, 9.0, 100), Lost(events=1))
+    report = beat(
+        sources=(SidecarSourceJson(source="kmsg", up=False),),
+        spool=SpoolJson(events_bytes=100, telemetry_bytes=0, oldest_s=9.0, limit_bytes=100),
+        lost=SidecarLossJson(events=1),
+    )
     assert [fault.what.split()[0] for fault in faults(sidecar(report))] == ["1", "cannot", "100"]
 
 

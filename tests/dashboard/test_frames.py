@@ -2,25 +2,27 @@
 
 from datetime import UTC, datetime, timedelta
 
-from dashboard.answers.cluster import AuditEntry, Device, Event, Incident, Interruption, Node, Outage
-from dashboard.answers.hints import Hint
 from dashboard.panels import frames
+from wire.events import AuditJson, DeviceJson, EventJson, IncidentJson
+from wire.goodput import CulpritJson, InterruptionJson
+from wire.hints import HintJson
+from wire.nodes import NodeJson, OutageJson
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
-GPU = Device("gpu", pci="0000:0f:00.0", index=3)
-XID = Incident(
-    "i1",
-    NOW - timedelta(minutes=4),
-    NOW,
-    "xid",
-    "gpu-017",
-    79,
-    "fatal",
-    "hardware",
-    "reboot_node",
-    GPU,
-    "Off the bus.",
-    2,
+GPU = DeviceJson(type="gpu", pci="0000:0f:00.0", index=3)
+XID = IncidentJson(
+    id="i1",
+    start=NOW - timedelta(minutes=4),
+    end=NOW,
+    kind="xid",
+    node="gpu-017",
+    code=79,
+    severity="fatal",
+    cause="hardware",
+    action="reboot_node",
+    device=GPU,
+    message="Off the bus.",
+    count=2,
     meaning="Driver can no longer reach the GPU over PCIe",
 )
 
@@ -49,7 +51,7 @@ def test_a_brief_incident_leaves_out_addresses_and_counts() -> None:
 
 def test_what_is_not_known_is_a_dash() -> None:
     """An event of the fabric names no node, one without a time no time."""
-    row = frames.event_rows([Event(None, "link_down", "opensm", meaning="A link is down")], NOW)[0]
+    row = frames.event_rows([EventJson(time=None, kind="link_down", source="opensm", meaning="A link is down")], NOW)[0]
     assert (row["when"], row["node"], row["device"], row["what"]) == ("–", "–", "–", "a link is down")
 
 
@@ -57,9 +59,11 @@ def test_outages_come_newest_first_and_an_open_one_says_so() -> None:
     """Planned, unplanned, not known."""
     rows = frames.outage_rows(
         [
-            Outage(NOW - timedelta(days=3), end=NOW - timedelta(days=2), reason="Not responding", planned=False),
-            Outage(NOW - timedelta(hours=1), state="DRAIN", planned=True, cause="host"),
-            Outage(NOW - timedelta(days=9), end=NOW - timedelta(days=9)),
+            OutageJson(
+                start=NOW - timedelta(days=3), end=NOW - timedelta(days=2), reason="Not responding", planned=False
+            ),
+            OutageJson(start=NOW - timedelta(hours=1), state="DRAIN", planned=True, cause="host"),
+            OutageJson(start=NOW - timedelta(days=9), end=NOW - timedelta(days=9)),
         ],
         NOW,
     )
@@ -70,8 +74,13 @@ def test_outages_come_newest_first_and_an_open_one_says_so() -> None:
 
 def test_an_interruption_names_its_culprit_or_says_that_none_was_found() -> None:
     """GPU-hours only where the GPUs are known."""
-    found = Interruption(NOW - timedelta(hours=1), 3600.0, "hardware", Device("gpu", index=3, node="gpu-017"))
-    lost = Interruption(NOW - timedelta(hours=2), 1800.0, "unknown", None)
+    found = InterruptionJson(
+        time=NOW - timedelta(hours=1),
+        lost_s=3600.0,
+        cause="hardware",
+        culprit=CulpritJson(type="gpu", index=3, node="gpu-017"),
+    )
+    lost = InterruptionJson(time=NOW - timedelta(hours=2), lost_s=1800.0, cause="unknown", culprit=None)
     rows = frames.interruption_rows([lost, found], NOW, 16)
     assert [row["culprit"] for row in rows] == ["gpu-017 · GPU 3", "not found"]
     assert [row["gpu_hours"] for row in rows] == [16.0, 8.0]
@@ -90,14 +99,24 @@ def test_the_ledger_as_a_table_explains_each_bucket() -> None:
 
 def test_an_audit_entry_names_the_hint_by_what_it_asks() -> None:
     """An id says nothing to a person."""
-    hint = Hint("h1", "gpu-017", "cordon", "proposed")
+    hint = HintJson(id="h1", node="gpu-017", action="cordon", state="proposed")
     entries = [
-        AuditEntry(
-            NOW, "policy", "proposed", "h1", {"node": "gpu-017", "reason": "foreshock: Xid 79", "change": "made"}
+        AuditJson(
+            time=NOW,
+            actor="policy",
+            action="proposed",
+            subject="h1",
+            detail={"node": "gpu-017", "reason": "foreshock: Xid 79", "change": "made"},
         ),
-        AuditEntry(NOW, "alice", "withdrawn", "h0", {"node": "gpu-002", "hint": "watch", "was": "shadow", "old": None}),
-        AuditEntry(NOW, "alice", "prune", "events", "90 days"),
-        AuditEntry(NOW, "alice", "prune", "events"),
+        AuditJson(
+            time=NOW,
+            actor="alice",
+            action="withdrawn",
+            subject="h0",
+            detail={"node": "gpu-002", "hint": "watch", "was": "shadow", "old": None},
+        ),
+        AuditJson(time=NOW, actor="alice", action="prune", subject="events", detail="90 days"),
+        AuditJson(time=NOW, actor="alice", action="prune", subject="events"),
     ]
     rows = frames.audit_rows(entries, [hint], NOW)
     assert [row["hint"] for row in rows] == ["cordon gpu-017", "watch gpu-002", "events", "events"]
@@ -107,20 +126,20 @@ def test_an_audit_entry_names_the_hint_by_what_it_asks() -> None:
 
 def test_hints_as_rows() -> None:
     """Who asked what of which node."""
-    assert frames.hint_rows([Hint("h1", "gpu-017", "cordon", "expired", "risk 31 %")], NOW) == [
-        {"when": "–", "node": "gpu-017", "asked": "cordon", "state": "expired", "why": "risk 31 %", "by": "–"}
-    ]
+    assert frames.hint_rows(
+        [HintJson(id="h1", node="gpu-017", action="cordon", state="expired", reason="risk 31 %")], NOW
+    ) == [{"when": "–", "node": "gpu-017", "asked": "cordon", "state": "expired", "why": "risk 31 %", "by": "–"}]
 
 
 def test_the_worst_nodes_come_first() -> None:
     """By state, then by risk, then by name; a state of a newer server is not taken for well."""
     nodes = [
-        Node("d", "ok", score_24h=0.5),
-        Node("c", "at_risk", score_24h=0.1),
-        Node("b", "at_risk", score_24h=0.3),
-        Node("a", "faulty"),
-        Node("f", "ok"),
-        Node("e", "ok"),
-        Node("x", "dreaming"),
+        NodeJson(node="d", state="ok", score_24h=0.5),
+        NodeJson(node="c", state="at_risk", score_24h=0.1),
+        NodeJson(node="b", state="at_risk", score_24h=0.3),
+        NodeJson(node="a", state="faulty"),
+        NodeJson(node="f", state="ok"),
+        NodeJson(node="e", state="ok"),
+        NodeJson(node="x", state="dreaming"),
     ]
     assert [node.node for node in frames.worst_first(nodes)] == ["a", "b", "c", "x", "d", "e", "f"]

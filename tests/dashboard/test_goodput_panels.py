@@ -1,21 +1,31 @@
 """The whole cluster on the goodput page: the way down from what existed, and the losses by what caused them."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from drawn_page import Opened, failing, seen
+from msgspec.structs import replace
 
-from dashboard.answers.goodput import ClusterGoodput, Loss, Range
 from dashboard.charts import cluster_charts
 from dashboard.panels.goodput import BY, headline
+from wire.goodput import ClusterGoodputJson, LossGroupJson, RangeJson
 
 NOW = datetime(2025, 3, 29, tzinfo=UTC)
 HOURS = {"existing": 1000.0, "out_planned": 0.0, "out_unplanned": 100.0, "schedulable": 900.0, "idle": 300.0}
 HOURS |= {"allocated": 600.0, "running": 570.0, "productive": 500.0}
 BUCKETS = {"productive": 500.0, "startup": 30.0, "lost_work": 60.0, "checkpoint_save": 10.0, "waiting": 40.0}
-TOLD = ClusterGoodput(NOW, NOW, HOURS, BUCKETS, 0.6, 0.83, None, 0.5, Range(0.8, 0.8))
+TOLD = ClusterGoodputJson(
+    since=NOW,
+    until=NOW,
+    gpu_hours=HOURS,
+    buckets=BUCKETS,
+    scheduling_goodput=0.6,
+    runtime_goodput=0.83,
+    program_goodput=None,
+    productive_of_existing=0.5,
+    ettr=RangeJson(least=0.8, most=0.8),
+)
 
 
 def test_the_way_down_adds_up() -> None:
@@ -58,14 +68,18 @@ def test_the_headline_names_the_share_and_the_largest_step() -> None:
 
 def test_losses_are_drawn_in_gpu_hours_or_in_the_runs_own() -> None:
     """The costliest on top; a name that is a tag stays text; what nobody can explain is grey."""
-    items = [Loss("<b>n1</b>", 3600.0, lost_gpu_hours=8.0), Loss("unexplained", 1800.0, unexplained=True)]
+    items = [
+        LossGroupJson(name="<b>n1</b>", lost_s=3600.0, lost_gpu_hours=8.0),
+        LossGroupJson(name="unexplained", lost_s=1800.0, unexplained=True),
+    ]
     figure = cluster_charts.losses(items, True)
     assert list(figure.data[0].y) == ["unexplained", "&lt;b&gt;n1&lt;/b&gt;"]
     assert list(figure.data[0].x) == [0.0, 8.0]
     assert list(cluster_charts.losses(items, False).data[0].x) == [0.5, 1.0]
     assert figure.data[0].marker.color[0] != figure.data[0].marker.color[1]
     assert (
-        len(cluster_charts.losses([Loss(f"n{i}", 1.0) for i in range(40)], False).data[0].y) == cluster_charts.MOST_BARS
+        len(cluster_charts.losses([LossGroupJson(name=f"n{i}", lost_s=1.0) for i in range(40)], False).data[0].y)
+        == cluster_charts.MOST_BARS
     )
 
 

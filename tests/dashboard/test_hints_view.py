@@ -9,22 +9,23 @@ from drawn_page import Opened, failing, seen
 from hypothesis import given
 from hypothesis import strategies as some
 
-from dashboard.answers.hints import BudgetUse, Hint, Placement
 from dashboard.panels import hint_card, hint_controls
 from dashboard.text import words
 from dashboard.text import words as vocabulary
 from dashboard.views import hints as view
 from store.hints.holds import HOLD_STATES
+from wire.hints import HintJson, HoldJson
+from wire.policy import BudgetJson
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
 
 
-def hint(name: str, state: str = "proposed", action: str = "cordon") -> Hint:
+def hint(name: str, state: str = "proposed", action: str = "cordon") -> HintJson:
     """A hint about one node."""
-    return Hint(name, f"gpu-{name}", action, state)
+    return HintJson(id=name, node=f"gpu-{name}", action=action, state=state)
 
 
-def ordered(*hints: Hint) -> list[str]:
+def ordered(*hints: HintJson) -> list[str]:
     """Their ids as the page shows them."""
     return [h.id for h in sorted(hints, key=view.urgency)]
 
@@ -268,7 +269,10 @@ def test_a_card_tells_where_each_scheduler_is(drawn: Opened, api: Any) -> None:
 def test_every_state_of_a_placement_has_words() -> None:
     """As many as the store knows."""
     assert set(hint_card.PLACED) == set(HOLD_STATES)
-    assert hint_card.hold_state_text(Placement("s", "asked", "cordon"), NOW) == "asked, not read back yet"
+    assert (
+        hint_card.hold_state_text(HoldJson(scheduler="s", state="asked", action="cordon"), NOW)
+        == "asked, not read back yet"
+    )
 
 
 def test_a_hint_on_a_job_names_the_job_and_the_spare(drawn: Opened, api: Any) -> None:
@@ -282,7 +286,9 @@ def test_a_hint_on_a_job_names_the_job_and_the_spare(drawn: Opened, api: Any) ->
 def test_the_budget_that_is_used_is_told(drawn: Opened) -> None:
     """Before one approves another hold."""
     assert "**2 of 8** nodes held or asked for · **1 of 4** within the hour" in seen(drawn("hints"))
-    assert hint_controls.used(BudgetUse(1, 8, 1, 4), "shadow").startswith("**1 of 8** nodes would be held")
+    assert hint_controls.used(BudgetJson(held=1, most=8, held_within_hour=1, most_per_hour=4), "shadow").startswith(
+        "**1 of 8** nodes would be held"
+    )
 
 
 def test_one_press_stops_all_new_hints(drawn: Opened, api: Any) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from drawn_page import Opened, failing, raw
 
-from dashboard.answers.cluster import Node, Reason
 from dashboard.charts import charts, ledger_charts
 from dashboard.charts.layout import cells
+from wire.nodes import NodeJson, ReasonJson
 
 EVIL = "![p](http://evil/p.png) <b>x</b> **y** $z$ :red[w]\n# Big"
 LIVE = ("![p]", "](http", "<b>", "**y**", "$z$", ":red[", "\n# Big")
@@ -86,12 +86,12 @@ def test_a_refusal_is_text_too(drawn: Opened, api: Any) -> None:
 def test_no_tag_lives_in_a_figure() -> None:
     """Plotly reads some tags in hover text, tick names and labels."""
     tag = "<a href='http://evil'>x</a>"
-    node = Node(tag, tag, rack=tag, leaf=tag, reasons=(Reason(tag, 0.1),))
+    node = NodeJson(node=tag, state=tag, rack=tag, leaf=tag, reasons=(ReasonJson(text=tag, contribution=0.1),))
     drawn = charts.node_map(cells([node]))
     assert "<a" not in cells([node])[0].hover
     assert "<a" not in "".join(drawn.layout.xaxis.ticktext)
-    assert "<a" not in "".join(charts.reasons([Reason(tag, 0.1)]).data[0].y)
-    racks = [Node(f"n{i:04}", "ok", rack=tag) for i in range(1600)]
+    assert "<a" not in "".join(charts.reasons([ReasonJson(text=tag, contribution=0.1)]).data[0].y)
+    racks = [NodeJson(node=f"n{i:04}", state="ok", rack=tag) for i in range(1600)]
     assert "<a" not in cells(racks)[0].hover
 
 

@@ -1,25 +1,19 @@
 """The figures and sentences of the goodput page."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
-from dashboard.answers.cluster import Interruption, Ledger
 from dashboard.charts import ledger_charts
-from dashboard.text.advice import (
-    CheckpointAdvice,
-    CheckpointInputs,
-    SparesAdvice,
-    SparesInputs,
-    checkpoint_lines,
-    spares_lines,
-)
+from dashboard.text.advice import checkpoint_lines, spares_lines
 from dashboard.views.goodput import headline
+from wire.advice import CheckpointAdviceJson, CheckpointInputsJson, SparesAdviceJson, SparesInputsJson
+from wire.goodput import InterruptionJson, LedgerJson
 
 NOW = datetime(2025, 3, 29, tzinfo=UTC)
 BUCKETS = {"lost_work": 4_000.0, "productive": 93_100.0, "waiting": 2_900.0, "unknown": 0.0, "prayer": 0.0}
-LEDGER = Ledger("llm-70b", 100_000.0, BUCKETS, nodes=2, gpus=16, goodput=0.931)
+LEDGER = LedgerJson(run="llm-70b", wall_s=100_000.0, buckets=BUCKETS, nodes=2, gpus=16, goodput=0.931)
 
 
 def test_the_parts_of_the_bar_fill_it_exactly() -> None:
@@ -60,9 +54,9 @@ def test_losses_are_in_gpu_hours_where_the_gpus_are_known() -> None:
 def test_interruptions_are_summed_by_cause() -> None:
     """Without interruptions there is no chart."""
     stops = [
-        Interruption(NOW, 3600.0, "hardware"),
-        Interruption(NOW, 7200.0, "fabric"),
-        Interruption(NOW, 3600.0, "moon"),
+        InterruptionJson(time=NOW, lost_s=3600.0, cause="hardware"),
+        InterruptionJson(time=NOW, lost_s=7200.0, cause="fabric"),
+        InterruptionJson(time=NOW, lost_s=3600.0, cause="moon"),
     ]
     figure = ledger_charts.by_cause([*stops, stops[0]], None)
     assert figure is not None
@@ -87,12 +81,22 @@ def test_the_headline_gives_goodput_target_and_the_largest_loss() -> None:
 
 def test_a_run_that_has_not_begun_says_so() -> None:
     """No wall time, no goodput."""
-    level, text = headline(Ledger("r", 0.0, {}), 0.95)
+    level, text = headline(LedgerJson(run="r", wall_s=0.0, buckets={}), 0.95)
     assert (level, "has done nothing yet" in text) == ("info", True)
 
 
-CHECKPOINT = CheckpointAdvice(
-    "r", CheckpointInputs(60, 4, 650.2, 41.2, 1500.0, 3600.0), 2040.0, 230_000.0, True, 1500.0, 4000.0, 0.95, 0.962
+CHECKPOINT = CheckpointAdviceJson(
+    run="r",
+    inputs=CheckpointInputsJson(
+        nodes=60, failures=4, node_days=650.2, save_s=41.2, restart_s=1500.0, interval_s=3600.0
+    ),
+    interval_s=2040.0,
+    mttf_s=230_000.0,
+    rate_is_measured=True,
+    interval_shortest_s=1500.0,
+    interval_longest_s=4000.0,
+    goodput_now=0.95,
+    goodput_advised=0.962,
 )
 
 
@@ -119,7 +123,14 @@ def test_checkpoint_advice_without_a_failure_says_that_it_borrows_a_rate() -> No
 
 def test_spares_advice_begins_with_the_number() -> None:
     """Then what is down, what was measured, how certain it is."""
-    advice = SparesAdvice(SparesInputs(64, 9, 1920.0, 90_000.0), 2, 0.99, 0.31, 1, 3)
+    advice = SparesAdviceJson(
+        inputs=SparesInputsJson(nodes=64, outages=9, node_days=1920.0, mttr_s=90_000.0),
+        spares=2,
+        confidence=0.99,
+        expected_down=0.31,
+        spares_low=1,
+        spares_high=3,
+    )
     lines = spares_lines(advice)
     assert lines[0] == "**Keep 2 nodes spare: enough 99 % of the time.**"
     assert lines[1] == "On average 0.3 of 64 nodes are down."

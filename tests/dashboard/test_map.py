@@ -1,13 +1,13 @@
 """Where nodes stand on the map, and the map's figure."""
 
-from dashboard.answers.cluster import Node, Reason
 from dashboard.charts import charts, layout
 from dashboard.text import words
+from wire.nodes import NodeJson, ReasonJson
 
 
-def many_nodes(count: int, per_rack: int = 8) -> list[Node]:
+def many_nodes(count: int, per_rack: int = 8) -> list[NodeJson]:
     """Nodes in racks, all well."""
-    return [Node(f"gpu-{i:05}", "ok", rack=f"rack-{i // per_rack:04}") for i in range(count)]
+    return [NodeJson(node=f"gpu-{i:05}", state="ok", rack=f"rack-{i // per_rack:04}") for i in range(count)]
 
 
 def test_racks_are_columns_and_nodes_rows() -> None:
@@ -19,15 +19,21 @@ def test_racks_are_columns_and_nodes_rows() -> None:
 
 def test_without_racks_leaves_are_the_columns_and_without_both_groups() -> None:
     """A cluster whose nodes.csv is missing is still drawn."""
-    leaves = layout.cells([Node("a", leaf="leaf-2"), Node("b", leaf="leaf-1")])
+    leaves = layout.cells([NodeJson(node="a", leaf="leaf-2"), NodeJson(node="b", leaf="leaf-1")])
     assert [(c.name, c.column_name) for c in leaves] == [("b", "leaf-1"), ("a", "leaf-2")]
-    alone = layout.cells([Node(f"n{i:02}") for i in range(17)])
+    alone = layout.cells([NodeJson(node=f"n{i:02}") for i in range(17)])
     assert {c.column_name for c in alone} == {"group 1", "group 2"}
 
 
 def test_pointing_at_a_node_tells_its_risk_and_reasons() -> None:
     """And no tag in them is obeyed."""
-    node = Node("gpu-1", "at_risk", rack="r1", score_24h=0.31, reasons=(Reason("<b>hot</b> & loud", 0.2),))
+    node = NodeJson(
+        node="gpu-1",
+        state="at_risk",
+        rack="r1",
+        score_24h=0.31,
+        reasons=(ReasonJson(text="<b>hot</b> & loud", contribution=0.2),),
+    )
     hover = layout.cells([node])[0].hover
     assert hover.startswith("<b>gpu-1</b>: at risk<br>risk 31 % within 24 h, – within 7 days")
     assert "&lt;b>hot&lt;/b> &amp; loud" in hover
@@ -37,7 +43,7 @@ def test_pointing_at_a_node_tells_its_risk_and_reasons() -> None:
 def test_a_very_large_cluster_has_a_cell_for_each_rack_with_its_worst_node() -> None:
     """12,500 nodes are 1,563 squares, 40 a row, a click leads to the riskiest of the rack."""
     nodes = many_nodes(12_500)
-    nodes[9] = Node("gpu-00009", "faulty", rack="rack-0001", score_24h=0.9)
+    nodes[9] = NodeJson(node="gpu-00009", state="faulty", rack="rack-0001", score_24h=0.9)
     cells = layout.cells(nodes)
     assert len(cells) == 1563
     assert (cells[1].state, cells[1].name) == ("faulty", "gpu-00009")
@@ -47,13 +53,17 @@ def test_a_very_large_cluster_has_a_cell_for_each_rack_with_its_worst_node() -> 
 
 def test_a_rack_of_states_that_are_not_known_yet_is_grey() -> None:
     """A newer server's state is not taken for well."""
-    nodes = [Node(f"n{i:05}", "dreaming", rack="r") for i in range(1600)]
+    nodes = [NodeJson(node=f"n{i:05}", state="dreaming", rack="r") for i in range(1600)]
     assert layout.cells(nodes)[0].state == "silent"
 
 
 def test_the_map_colours_states_and_marks_what_is_not_well() -> None:
     """Colour is never the only sign."""
-    nodes = [Node("a", "faulty", rack="r1"), Node("b", "ok", rack="r1"), Node("c", "dreaming", rack="r2")]
+    nodes = [
+        NodeJson(node="a", state="faulty", rack="r1"),
+        NodeJson(node="b", state="ok", rack="r1"),
+        NodeJson(node="c", state="dreaming", rack="r2"),
+    ]
     heat, marks = charts.node_map(layout.cells(nodes)).data
     order = list(words.STATES)
     assert heat.z[0][0] == order.index("faulty")

@@ -6,31 +6,34 @@ from typing import Any
 import pytest
 from drawn_page import Opened, failing, seen
 
-from dashboard.answers.models import LastTraining, Models, RegisteredModel
 from dashboard.views.models import headline, troubles
+from wire.models import LastTrainingJson, ModelJson, ModelsJson
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
 SHIFTED = {"state": "drifted", "features": [{"feature": "gpu_temp_max_c", "psi": 2.0}], "vanished": [], "appeared": []}
 
 
-def model(role: str = "champion", **checks: Any) -> RegisteredModel:
+def model(role: str = "champion", **checks: Any) -> ModelJson:
     """A model with what was found of it."""
-    return RegisteredModel("m1", 24, role, checks=checks)
+    return ModelJson(id="m1", horizon_h=24, role=role, checks=checks)
 
 
 @pytest.mark.parametrize(
     ("models", "says"),
     [
-        (Models(), ("info", "No model yet")),
-        (Models((model("challenger"),)), ("info", "No model yet")),
-        (Models((model(),)), ("success", "nothing has been judged yet")),
-        (Models((model(drift={"state": "ok"}),)), ("success", "The models hold.")),
-        (Models((model(drift=SHIFTED),)), ("warning", "shifted: gpu")),
-        (Models((model(drift={"state": "ok"}),), LastTraining(NOW, "failed")), ("warning", "the last training failed")),
-        (Models((model(), model("challenger", drift=SHIFTED))), ("success", "nothing has been judged")),
+        (ModelsJson(), ("info", "No model yet")),
+        (ModelsJson(items=(model("challenger"),)), ("info", "No model yet")),
+        (ModelsJson(items=(model(),)), ("success", "nothing has been judged yet")),
+        (ModelsJson(items=(model(drift={"state": "ok"}),)), ("success", "The models hold.")),
+        (ModelsJson(items=(model(drift=SHIFTED),)), ("warning", "shifted: gpu")),
+        (
+            ModelsJson(items=(model(drift={"state": "ok"}),), training=LastTrainingJson(time=NOW, outcome="failed")),
+            ("warning", "the last training failed"),
+        ),
+        (ModelsJson(items=(model(), model("challenger", drift=SHIFTED))), ("success", "nothing has been judged")),
     ],
 )
-def test_the_headline_says_whether_the_risk_can_be_relied_on(models: Models, says: tuple[str, str]) -> None:
+def test_the_headline_says_whether_the_risk_can_be_relied_on(models: ModelsJson, says: tuple[str, str]) -> None:
     """Only of what serves."""
     level, text = headline(models)
     assert level == says[0]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from drawn_page import Opened, failing, seen
 
-from dashboard.answers.repair import Evidence, Lemon, Part, RepairList
 from dashboard.views import repair as view
+from wire.repair import LemonJson, PartJson, RepairEvidenceJson, RepairListJson
 
 
 def test_the_page_says_what_to_do_before_it_says_why(drawn: Opened, api: Any) -> None:
@@ -50,25 +50,36 @@ def test_more_than_a_page_of_nodes_are_counted(drawn: Opened, api: Any) -> None:
     ("part", "says"),
     [
         (None, "No single part stands out: the faults are spread, or no source names a device."),
-        (Part("disk nvme0"), "**disk nvme0**"),
-        (Part("gpu 3", serial="S1", days=2, of_days=2), "**gpu 3**, bad on 2 of the 2 days with a fault (serial S1)"),
+        (PartJson(words="disk nvme0"), "**disk nvme0**"),
+        (
+            PartJson(words="gpu 3", serial="S1", days=2, of_days=2),
+            "**gpu 3**, bad on 2 of the 2 days with a fault (serial S1)",
+        ),
     ],
     ids=["none", "named", "numbered"],
 )
-def test_a_part_is_told_by_all_its_numbers(part: Part | None, says: str) -> None:
+def test_a_part_is_told_by_all_its_numbers(part: PartJson | None, says: str) -> None:
     """What is not known is left out."""
     assert view.numbers(part) == says
 
 
 def test_many_records_are_counted_not_listed() -> None:
     """The newest three of each kind."""
-    lines = [Evidence("a", events=("e1",)), Evidence("b", incidents=tuple("abcde"), jobs=("17",))]
+    lines = [
+        RepairEvidenceJson(text="a", events=("e1",)),
+        RepairEvidenceJson(text="b", incidents=tuple("abcde"), jobs=("17",)),
+    ]
     assert view.records(lines) == "incident c, d, e and 2 more; event e1; job 17"
     assert view.records([]) == ""
 
 
 def test_a_server_that_promises_nothing_is_not_quoted() -> None:
     """Without the multiple and the share the page makes no claim."""
-    report = RepairList(at=datetime(2025, 3, 1, tzinfo=UTC), items=(Lemon("n", 0.9, 5.0),), found=1, nodes=9)
+    report = RepairListJson(
+        at=datetime(2025, 3, 1, tzinfo=UTC),
+        items=(LemonJson(node="n", probability=0.9, times_fleet=5.0),),
+        found=1,
+        nodes=9,
+    )
     assert view.basis(report).endswith("from the last 28 days.")
     assert view.headline(report)[0] == "warning"

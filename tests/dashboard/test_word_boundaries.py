@@ -7,20 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from dashboard.answers.cluster import AuditEntry, Cluster, Event, Incident, Interruption, Ledger, Node
-from dashboard.answers.hints import Hint
 from dashboard.panels import frames
 from dashboard.text import words
-from dashboard.text.advice import (
-    CheckpointAdvice,
-    CheckpointInputs,
-    SparesAdvice,
-    SparesInputs,
-    checkpoint_lines,
-    spares_lines,
-)
+from dashboard.text.advice import checkpoint_lines, spares_lines
 from dashboard.views import goodput
 from dashboard.views import node as node_view
+from wire.advice import CheckpointAdviceJson, CheckpointInputsJson, SparesAdviceJson, SparesInputsJson
+from wire.cluster import ClusterJson
+from wire.events import AuditJson, EventJson, IncidentJson
+from wire.goodput import InterruptionJson, LedgerJson
+from wire.hints import HintJson
+from wire.nodes import NodeJson
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -100,18 +97,18 @@ def test_plain_text_loses_nothing_but_blanks(text: str) -> None:
 
 def test_a_headline_counts_states_of_tomorrow_and_of_nobody() -> None:
     """What is not known to be well is not called well."""
-    level, text = words.headline(Cluster(now=NOW, nodes=5, states={"ok": 3, "dreaming": 1}))
+    level, text = words.headline(ClusterJson(now=NOW, nodes=5, states={"ok": 3, "dreaming": 1}))
     assert (level, text) == ("warning", "1 node dreaming, 1 in a state not known.")
-    assert words.headline(Cluster(now=NOW, nodes=1, states={"ok": 1})) == ("success", "The one node is well.")
-    assert words.headline(Cluster(now=NOW, nodes=2)) == ("warning", "2 nodes in a state not known.")
-    assert words.headline(Cluster(now=NOW, nodes=1, states={"ok": 2}))[0] == "success"
+    assert words.headline(ClusterJson(now=NOW, nodes=1, states={"ok": 1})) == ("success", "The one node is well.")
+    assert words.headline(ClusterJson(now=NOW, nodes=2)) == ("warning", "2 nodes in a state not known.")
+    assert words.headline(ClusterJson(now=NOW, nodes=1, states={"ok": 2}))[0] == "success"
 
 
 def test_a_run_that_meets_its_target_exactly_is_no_warning() -> None:
     """95 of 95."""
-    met = Cluster(now=NOW, nodes=1, states={"ok": 1}, run="r", goodput=0.95, target=0.95)
+    met = ClusterJson(now=NOW, nodes=1, states={"ok": 1}, run="r", goodput=0.95, target=0.95)
     assert words.headline(met)[0] == "success"
-    ledger = Ledger("r", 100.0, {"productive": 95.0, "waiting": 5.0}, goodput=0.95)
+    ledger = LedgerJson(run="r", wall_s=100.0, buckets={"productive": 95.0, "waiting": 5.0}, goodput=0.95)
     assert goodput.headline(ledger, 0.95)[0] == "success"
     assert goodput.headline(ledger, 0.951)[0] == "warning"
     assert goodput.headline(ledger, None) == (
@@ -123,14 +120,22 @@ def test_a_run_that_meets_its_target_exactly_is_no_warning() -> None:
 @pytest.mark.parametrize(
     ("node", "level", "says"),
     [
-        (Node("a", "ok", score_24h=0.0, score_7d=None), "success", "< 0.1 % within 24 h and – within 7 days"),
-        (Node("a", "faulty"), "error", "it is not scored yet"),
-        (Node("a", "out"), "warning", "nodes out of service are not scored"),
-        (Node("a", "cordoned", score_24h=1.0, score_7d=1.0), "warning", "cordoned by us; the chance of an unplanned"),
-        (Node("a"), "warning", "a is unknown; it is not scored yet"),
+        (
+            NodeJson(node="a", state="ok", score_24h=0.0, score_7d=None),
+            "success",
+            "< 0.1 % within 24 h and – within 7 days",
+        ),
+        (NodeJson(node="a", state="faulty"), "error", "it is not scored yet"),
+        (NodeJson(node="a", state="out"), "warning", "nodes out of service are not scored"),
+        (
+            NodeJson(node="a", state="cordoned", score_24h=1.0, score_7d=1.0),
+            "warning",
+            "cordoned by us; the chance of an unplanned",
+        ),
+        (NodeJson(node="a"), "warning", "a is unknown; it is not scored yet"),
     ],
 )
-def test_a_node_is_summed_up_in_one_sentence(node: Node, level: str, says: str) -> None:
+def test_a_node_is_summed_up_in_one_sentence(node: NodeJson, level: str, says: str) -> None:
     """Its state gives the colour, its score the words; a score of nought is a score."""
     found = node_view.headline(node)
     assert found[0] == level
@@ -139,9 +144,9 @@ def test_a_node_is_summed_up_in_one_sentence(node: Node, level: str, says: str) 
 
 def checkpoint(now: float | None, advised: float | None, **changes: object) -> list[str]:
     """The lines about saving every 2 h."""
-    inputs = CheckpointInputs(64, 4, 1920.0, 41.0, 900.0, None)
+    inputs = CheckpointInputsJson(nodes=64, failures=4, node_days=1920.0, save_s=41.0, restart_s=900.0, interval_s=None)
     given_: dict[str, object] = {"goodput_now": now, "goodput_advised": advised, **changes}
-    return checkpoint_lines(CheckpointAdvice("r", inputs, 7200.0, 86_400.0, **given_))  # type: ignore[arg-type]
+    return checkpoint_lines(CheckpointAdviceJson(run="r", inputs=inputs, interval_s=7200.0, mttf_s=86_400.0, **given_))  # type: ignore[arg-type]
 
 
 def test_a_change_that_is_worth_nothing_is_not_sold() -> None:
@@ -159,11 +164,25 @@ def test_advice_without_the_present_interval_does_not_compare() -> None:
 
 def test_one_spare_and_one_outage_are_singular() -> None:
     """And the interval of certainty only where both its ends are known."""
-    lines = spares_lines(SparesAdvice(SparesInputs(1, 1, 30.0, 3600.0), 1, 0.99, 0.04))
+    lines = spares_lines(
+        SparesAdviceJson(
+            inputs=SparesInputsJson(nodes=1, outages=1, node_days=30.0, mttr_s=3600.0),
+            spares=1,
+            confidence=0.99,
+            expected_down=0.04,
+        )
+    )
     assert lines[0] == "**Keep 1 node spare: enough 99 % of the time.**"
     assert lines[2].startswith("Measured: 1 unplanned outage in 30 node-days, each 1.0 h")
     assert len(lines) == 3
-    assert spares_lines(SparesAdvice(SparesInputs(1, 1, 30.0, 3600.0), 0, 0.99, 0.04))[0].startswith("**Keep 0 nodes")
+    assert spares_lines(
+        SparesAdviceJson(
+            inputs=SparesInputsJson(nodes=1, outages=1, node_days=30.0, mttr_s=3600.0),
+            spares=0,
+            confidence=0.99,
+            expected_down=0.04,
+        )
+    )[0].startswith("**Keep 0 nodes")
 
 
 def test_rows_of_nothing_are_no_rows() -> None:
@@ -175,7 +194,11 @@ def test_rows_of_nothing_are_no_rows() -> None:
 
 def test_interruptions_without_a_time_come_last() -> None:
     """Nobody knows when they were."""
-    stops = [Interruption(None, 1.0), Interruption(NOW, 2.0), Interruption(NOW - timedelta(hours=1), 3.0)]
+    stops = [
+        InterruptionJson(time=None, lost_s=1.0),
+        InterruptionJson(time=NOW, lost_s=2.0),
+        InterruptionJson(time=NOW - timedelta(hours=1), lost_s=3.0),
+    ]
     rows = frames.interruption_rows(stops, NOW, 8)
     assert [row["lost"] for row in rows] == ["2 s", "3 s", "1 s"]
     assert rows[-1]["when"] == "–"
@@ -183,22 +206,27 @@ def test_interruptions_without_a_time_come_last() -> None:
 
 def test_a_message_that_is_only_the_kind_is_not_repeated() -> None:
     """And a Xid's own words follow ours."""
-    assert words.event_text(Event(None, "link_down", message="link_down")) == "link down"
-    incident = Incident("i", NOW, NOW, "xid", code=79, message="fell off", meaning="Driver lost it")
+    assert words.event_text(EventJson(time=None, kind="link_down", message="link_down")) == "link down"
+    incident = IncidentJson(
+        id="i", start=NOW, end=NOW, kind="xid", code=79, message="fell off", meaning="Driver lost it"
+    )
     assert words.event_text(incident) == "Xid 79, driver lost it: fell off"
-    assert words.what(Event(None, "xid")) == "xid"
+    assert words.what(EventJson(time=None, kind="xid")) == "xid"
 
 
 def test_a_reason_without_our_mark_is_left_alone() -> None:
     """Only the mark at its beginning goes."""
     assert frames.unmarked("foreshock: Xid 79") == "Xid 79"
     assert frames.unmarked("moved by foreshock: no") == "moved by foreshock: no"
-    row = frames.hint_rows([Hint("h", "n", "watch", "sent", "foreshock:")], NOW)[0]
+    row = frames.hint_rows([HintJson(id="h", node="n", action="watch", state="sent", reason="foreshock:")], NOW)[0]
     assert row["why"] == ""
 
 
 def test_an_audit_entry_of_an_unknown_hint_keeps_its_subject() -> None:
     """Details of any shape."""
-    entries = [AuditEntry(NOW, "a", "x_y", "s", [1, 2]), AuditEntry(NOW, "a", "x", "s", {"node": None})]
+    entries = [
+        AuditJson(time=NOW, actor="a", action="x_y", subject="s", detail=[1, 2]),
+        AuditJson(time=NOW, actor="a", action="x", subject="s", detail={"node": None}),
+    ]
     rows = frames.audit_rows(entries, [], NOW)
     assert [(row["hint"], row["why"], row["became"]) for row in rows] == [("s", "[1, 2]", "x y"), ("s", "", "x")]

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from dashboard.answers.cluster import Cluster, Device, Event
 from dashboard.text import words
 from dashboard.text import words as vocabulary
+from wire.cluster import ClusterJson
+from wire.events import DeviceJson, EventJson
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
 
@@ -75,21 +76,21 @@ def test_shares_and_counts() -> None:
     ("device", "said", "brief"),
     [
         (None, "–", "–"),
-        (Device(), "whole node", "whole node"),
-        (Device("gpu", pci="0000:0f:00.0", index=3), "GPU 3 (0000:0f:00.0)", "GPU 3"),
-        (Device("gpu", pci="0000:0f:00.0"), "GPU 0000:0f:00.0", "GPU 0000:0f:00.0"),
-        (Device("gpu", index=0), "GPU 0", "GPU 0"),
-        (Device("port", uuid="0x248a", port=12), "port 12 of 0x248a", "port 12"),
-        (Device("switch", uuid="0x248a"), "switch 0x248a", "switch 0x248a"),
+        (DeviceJson(), "whole node", "whole node"),
+        (DeviceJson(type="gpu", pci="0000:0f:00.0", index=3), "GPU 3 (0000:0f:00.0)", "GPU 3"),
+        (DeviceJson(type="gpu", pci="0000:0f:00.0"), "GPU 0000:0f:00.0", "GPU 0000:0f:00.0"),
+        (DeviceJson(type="gpu", index=0), "GPU 0", "GPU 0"),
+        (DeviceJson(type="port", uuid="0x248a", port=12), "port 12 of 0x248a", "port 12"),
+        (DeviceJson(type="switch", uuid="0x248a"), "switch 0x248a", "switch 0x248a"),
         (
-            Device("nvswitch", pci="0000:05:00.0", port=7),
+            DeviceJson(type="nvswitch", pci="0000:05:00.0", port=7),
             "NVSwitch link 7 (0000:05:00.0)",
             "NVSwitch link 7 (0000:05:00.0)",
         ),
-        (Device("disk", uuid="sda"), "disk sda", "disk sda"),
+        (DeviceJson(type="disk", uuid="sda"), "disk sda", "disk sda"),
     ],
 )
-def test_a_device_is_named_as_people_name_it(device: Device | None, said: str, brief: str) -> None:
+def test_a_device_is_named_as_people_name_it(device: DeviceJson | None, said: str, brief: str) -> None:
     """In full, and where there is little room."""
     assert words.device(device) == said
     assert words.device(device, brief=True) == brief
@@ -98,16 +99,21 @@ def test_a_device_is_named_as_people_name_it(device: Device | None, said: str, b
 @pytest.mark.parametrize(
     ("device", "name", "said", "brief"),
     [
-        (Device("disk"), "nvme1", "disk nvme1", "disk nvme1"),
-        (Device("disk", uuid="nvme1"), "nvme1", "disk nvme1", "disk nvme1"),
-        (Device("dimm"), "P1-DIMMA1", "memory module P1-DIMMA1", "memory module P1-DIMMA1"),
-        (Device("hca", pci="0000:ab:00.0"), "mlx5_5", "fabric adapter mlx5_5 (0000:ab:00.0)", "fabric adapter mlx5_5"),
-        (Device("hca", pci="0000:ab:00.0", port=1), "mlx5_5", "port 1 of mlx5_5", "port 1"),
-        (Device("port", uuid="leaf11/swp51"), "swp51", "port leaf11/swp51", "port leaf11/swp51"),
-        (Device(), "tsc", "whole node", "whole node"),
+        (DeviceJson(type="disk"), "nvme1", "disk nvme1", "disk nvme1"),
+        (DeviceJson(type="disk", uuid="nvme1"), "nvme1", "disk nvme1", "disk nvme1"),
+        (DeviceJson(type="dimm"), "P1-DIMMA1", "memory module P1-DIMMA1", "memory module P1-DIMMA1"),
+        (
+            DeviceJson(type="hca", pci="0000:ab:00.0"),
+            "mlx5_5",
+            "fabric adapter mlx5_5 (0000:ab:00.0)",
+            "fabric adapter mlx5_5",
+        ),
+        (DeviceJson(type="hca", pci="0000:ab:00.0", port=1), "mlx5_5", "port 1 of mlx5_5", "port 1"),
+        (DeviceJson(type="port", uuid="leaf11/swp51"), "swp51", "port leaf11/swp51", "port leaf11/swp51"),
+        (DeviceJson(), "tsc", "whole node", "whole node"),
     ],
 )
-def test_a_device_that_has_a_name_is_called_by_it(device: Device, name: str, said: str, brief: str) -> None:
+def test_a_device_that_has_a_name_is_called_by_it(device: DeviceJson, name: str, said: str, brief: str) -> None:
     """Two disks of a node are not confused; an address that holds the name says it already."""
     assert words.device(device, name=name) == said
     assert words.device(device, brief=True, name=name) == brief
@@ -115,21 +121,24 @@ def test_a_device_that_has_a_name_is_called_by_it(device: Device, name: str, sai
 
 def test_an_events_device_is_named_by_its_attributes() -> None:
     """A disk's or interface's name; a memory module's label."""
-    assert Event(None, "nvme_lost", attributes={"name": "nvme0"}).name == "nvme0"
-    assert Event(None, "edac", attributes={"dimm": "P1-DIMMA1"}).name == "P1-DIMMA1"
-    assert Event(None, "xid", attributes={"pid": 7}).name is None
+    assert words.name_of(EventJson(time=None, kind="nvme_lost", attributes={"name": "nvme0"})) == "nvme0"
+    assert words.name_of(EventJson(time=None, kind="edac", attributes={"dimm": "P1-DIMMA1"})) == "P1-DIMMA1"
+    assert words.name_of(EventJson(time=None, kind="xid", attributes={"pid": 7})) is None
 
 
 def test_faults_and_actions_are_said_without_jargon() -> None:
     """A kind or action that is not known yet still reads as words."""
-    assert words.what(Event(None, "xid", code=79, meaning="Driver lost it")) == "Xid 79, driver lost it"
-    assert words.what(Event(None, "xid", code=999)) == "Xid 999"
-    assert words.what(Event(None, "sxid", code=20034)) == "SXid 20034"
-    assert words.what(Event(None, "row_remap", meaning="Rows are to be remapped")) == "rows are to be remapped"
-    assert words.what(Event(None, "x", meaning="GPU memory errors")) == "GPU memory errors"
-    assert words.what(Event(None, "x", meaning="A GPU is gone")) == "a GPU is gone"
-    assert words.what(Event(None, "x", meaning="PCIe transfers")) == "PCIe transfers"
-    assert words.what(Event(None, "some_new_kind")) == "some new kind"
+    assert words.what(EventJson(time=None, kind="xid", code=79, meaning="Driver lost it")) == "Xid 79, driver lost it"
+    assert words.what(EventJson(time=None, kind="xid", code=999)) == "Xid 999"
+    assert words.what(EventJson(time=None, kind="sxid", code=20034)) == "SXid 20034"
+    assert (
+        words.what(EventJson(time=None, kind="row_remap", meaning="Rows are to be remapped"))
+        == "rows are to be remapped"
+    )
+    assert words.what(EventJson(time=None, kind="x", meaning="GPU memory errors")) == "GPU memory errors"
+    assert words.what(EventJson(time=None, kind="x", meaning="A GPU is gone")) == "a GPU is gone"
+    assert words.what(EventJson(time=None, kind="x", meaning="PCIe transfers")) == "PCIe transfers"
+    assert words.what(EventJson(time=None, kind="some_new_kind")) == "some new kind"
     assert (words.action("reset_gpu"), words.action("do_a_dance")) == ("reset the GPU", "do a dance")
     assert (words.state("at_risk"), words.state("on_holiday")) == ("at risk", "on holiday")
 
@@ -137,10 +146,14 @@ def test_faults_and_actions_are_said_without_jargon() -> None:
 def test_a_message_does_not_repeat_the_kind() -> None:
     """Counters that rose name themselves first."""
     assert (
-        words.event_text(Event(None, "ecc_sbe", message="ecc_sbe rose by 13", meaning="Errors")) == "errors: rose by 13"
+        words.event_text(EventJson(time=None, kind="ecc_sbe", message="ecc_sbe rose by 13", meaning="Errors"))
+        == "errors: rose by 13"
     )
-    assert words.event_text(Event(None, "link_up")) == "link up"
-    assert words.event_text(Event(None, "link_up", message="A link is up", meaning="A link is up")) == "a link is up"
+    assert words.event_text(EventJson(time=None, kind="link_up")) == "link up"
+    assert (
+        words.event_text(EventJson(time=None, kind="link_up", message="A link is up", meaning="A link is up"))
+        == "a link is up"
+    )
 
 
 def test_every_state_has_its_words_colour_mark_and_meaning() -> None:
@@ -160,9 +173,9 @@ def test_no_markup_of_a_log_line_comes_to_life(text: str) -> None:
     assert not set(stripped) & set("\\`*_{}[]()#+-.!|<>~$:&")
 
 
-def cluster(**changes: object) -> Cluster:
+def cluster(**changes: object) -> ClusterJson:
     """A cluster of 64 nodes."""
-    return Cluster(now=NOW, nodes=64, **changes)  # type: ignore[arg-type]  # a test's shorthand
+    return ClusterJson(now=NOW, nodes=64, **changes)  # type: ignore[arg-type]  # a test's shorthand
 
 
 def test_the_headline_is_the_answer() -> None:
@@ -186,6 +199,6 @@ def test_the_headline_of_a_well_cluster_says_so() -> None:
 
 def test_the_headline_of_an_empty_cluster_says_what_to_do() -> None:
     """No node is known."""
-    level, text = words.headline(Cluster(now=NOW))
+    level, text = words.headline(ClusterJson(now=NOW))
     assert level == "info"
     assert "foreshock sidecar" in text

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from real.patience import patience
 
 from schedulers.registry import SCHEDULERS
+from schedulers.webhooks.settings import WebhookSettings
 from schedulers.webhooks.signature import SecretError, key_of, sign
-from schedulers.webhooks.webhook import Webhook, WebhookSettings, judge
+from schedulers.webhooks.webhook import Webhook, judge
 from store.hints.outbox import Delivery
 
 from .cluster import NOW

@@ -22,7 +22,8 @@ from schedulers.webhooks.post import (
     networks,
     permitted,
 )
-from schedulers.webhooks.webhook import Webhook, WebhookSettings
+from schedulers.webhooks.settings import WebhookSettings
+from schedulers.webhooks.webhook import Webhook
 from store.hints.outbox import Delivery
 
 from .cluster import NOW

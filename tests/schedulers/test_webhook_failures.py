@@ -10,7 +10,8 @@ import pytest
 import sqlalchemy as sa
 from real.patience import patience
 
-from schedulers.webhooks.webhook import Webhook, WebhookSettings, judge
+from schedulers.webhooks.settings import WebhookSettings
+from schedulers.webhooks.webhook import Webhook, judge
 from store.hints.outbox import Delivery
 
 from .cluster import NOW, hint

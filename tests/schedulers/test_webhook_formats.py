@@ -18,8 +18,9 @@ from schedulers.reconcile.delivery import delivery_of
 from schedulers.webhooks import formats
 from schedulers.webhooks.format import LOUD_ACTIONS
 from schedulers.webhooks.formats.template import TemplateError
+from schedulers.webhooks.settings import WebhookSettings
 from schedulers.webhooks.signature import SecretError
-from schedulers.webhooks.webhook import FORMATS, Webhook, WebhookSettings, format_of
+from schedulers.webhooks.webhook import FORMATS, Webhook, format_of
 from store.records.evidence import Evidence
 from store.records.hint import Hint
 

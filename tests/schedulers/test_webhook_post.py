@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from schedulers.webhooks.post import MAX_ANSWER_BYTES, AddressGuard, ReceiverRoute, WebhookMessage, post
-from schedulers.webhooks.webhook import Webhook, WebhookSettings
+from schedulers.webhooks.settings import WebhookSettings
+from schedulers.webhooks.webhook import Webhook
 from store.hints.outbox import Delivery
 
 from .cluster import NOW

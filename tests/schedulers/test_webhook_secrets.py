@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from schedulers.webhooks.settings import WebhookSettings
 from schedulers.webhooks.signature import SecretError, SecretSource, key_of, signed_headers
-from schedulers.webhooks.webhook import Webhook, WebhookSettings
+from schedulers.webhooks.webhook import Webhook
 from store.hints.outbox import Delivery
 
 from .cluster import NOW

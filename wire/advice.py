@@ -1,0 +1,67 @@
+"""Advice on goodput: `GET /advice/checkpoint`, `GET /advice/spares`, `GET /advice/gains`; the fields for readers."""
+
+from wire.message import JsonObject
+
+
+class CheckpointInputsJson(JsonObject, frozen=True, kw_only=True):
+    """Measured inputs of a run: failures over node-days, the stall of a save, the time to restart after a failure."""
+
+    nodes: int
+    failures: int
+    node_days: float
+    save_s: float
+    restart_s: float
+    interval_s: float | None = None
+
+
+class CheckpointAdviceJson(JsonObject, frozen=True, kw_only=True):
+    """`GET /advice/checkpoint`: the time between two saves that loses least."""
+
+    run: str
+    inputs: CheckpointInputsJson
+    interval_s: float
+    mttf_s: float
+    rate_is_measured: bool = True
+    interval_shortest_s: float | None = None
+    interval_longest_s: float | None = None
+    goodput_now: float | None = None
+    goodput_advised: float | None = None
+    source: str = ""
+
+
+class SparesInputsJson(JsonObject, frozen=True, kw_only=True):
+    """Measured inputs of the cluster: unplanned outages over node-days, and their mean length."""
+
+    nodes: int
+    outages: int
+    node_days: float
+    mttr_s: float
+
+
+class SparesAdviceJson(JsonObject, frozen=True, kw_only=True):
+    """`GET /advice/spares`: how many spare nodes suffice with probability `confidence` at any moment."""
+
+    inputs: SparesInputsJson
+    spares: int
+    confidence: float
+    expected_down: float
+    spares_low: int | None = None
+    spares_high: int | None = None
+    source: str = ""
+
+
+class GainJson(JsonObject, frozen=True, kw_only=True):
+    """A change and its worth in goodput (0-1), with the 95 % interval; `says` in words."""
+
+    lever: str
+    gain: float
+    low: float
+    high: float
+    says: str = ""
+
+
+class GainsAdviceJson(JsonObject, frozen=True, kw_only=True):
+    """`GET /advice/gains`: the gain of each change of a run, the largest first."""
+
+    run: str
+    gains: tuple[GainJson, ...]

@@ -1,0 +1,48 @@
+"""The whole cluster in one object, and the checks of the server: `GET /cluster`, `GET /readyz`."""
+
+from typing import Annotated, Any
+
+from wire.message import Always, JsonObject, Time, example
+from wire.sidecars import SidecarCountsJson
+
+
+class SourceJson(JsonObject, frozen=True, kw_only=True):
+    """One source of events that spoke within a day."""
+
+    source: str
+    last_event: Always[Time] = None
+    events_1h: Always[int] = None
+
+
+class ScoringModelJson(JsonObject, frozen=True, kw_only=True):
+    """The model that scores."""
+
+    id: str
+    created: Always[Time] = None
+    trained_until: Always[Time] = None
+    metrics: dict[str, Any] = {}
+
+
+class ClusterJson(JsonObject, frozen=True, kw_only=True):
+    """The cluster in numbers, as of `now` (the replay's clock in a demo)."""
+
+    now: Time
+    mode: Always[str] = None
+    nodes: int = 0
+    gpus: int | None = None
+    states: dict[str, int] = {}
+    incidents_24h: Always[int] = None
+    events_1h: Always[int] = None
+    goodput: float | None = None
+    run: str | None = None
+    target: Always[float] = None
+    model: ScoringModelJson | None = None
+    sources: tuple[SourceJson, ...] = ()
+    sidecars: Always[SidecarCountsJson] = None
+
+
+class CheckJson(JsonObject, frozen=True, kw_only=True):
+    """Whether the server can do its work: each check by name."""
+
+    status: Annotated[str, example("ok")]
+    checks: Annotated[dict[str, str], example({"database": "ok"})]

@@ -1,0 +1,102 @@
+"""Events, incidents, audit rows, rules and the result of a batch: `GET /events`, `POST /events` ..."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from store.records.event import Action, Cause, Severity
+from wire.message import Always, JsonObject, Sometimes, Time, example, one_of
+
+
+class RejectedJson(JsonObject, frozen=True, kw_only=True):
+    """A record that was left out."""
+
+    line: Annotated[int, example(3)]
+    detail: Annotated[str, example("'severity' is 'bad': use one of info, warning, error, fatal")]
+
+
+class BatchResultJson(JsonObject, frozen=True, kw_only=True):
+    """The result of a batch: new records, known ones, and those left out (the first hundred are named)."""
+
+    accepted: Annotated[int, example(17)]
+    known: Annotated[int, example(2)]
+    rejected: tuple[RejectedJson, ...]
+
+
+class SpansResultJson(JsonObject, frozen=True, kw_only=True):
+    """OTLP's answer: empty, or how many spans were refused and why."""
+
+    partialSuccess: Annotated[dict[str, str], example({})]  # noqa: N815 - the protocol's spelling
+
+
+class DeviceJson(JsonObject, frozen=True, kw_only=True):
+    """Where in a node or fabric."""
+
+    type: Annotated[str, example("gpu")] = "node"
+    pci: Annotated[str | None, example("0000:0f:00.0")] = None
+    index: int | None = None
+    uuid: str | None = None
+    port: int | None = None
+
+
+class EventJson(JsonObject, frozen=True, kw_only=True):
+    """One event, as `foreshock parse` prints it, with its id and when it was received."""
+
+    id: Annotated[str, example("3f2a0c5a9b8e4d1f8a7b6c5d4e3f2a1b")] = ""
+    time: Always[Time] = None
+    received: Always[Time] = None
+    node: Annotated[str | None, example("gpu-017")] = None
+    source: Annotated[str, example("kernel")] = ""
+    kind: Annotated[str, example("xid")]
+    code: Annotated[int | None, example(79)] = None
+    severity: Annotated[str, one_of(Severity)] = "info"
+    cause: Annotated[str, one_of(Cause)] = "unknown"
+    action: Annotated[str, one_of(Action)] = "none"
+    device: DeviceJson = DeviceJson()
+    message: Annotated[str, example("GPU has fallen off the bus.")] = ""
+    meaning: Annotated[str | None, example("Driver can no longer reach the GPU over PCIe")] = None
+    attributes: Annotated[dict[str, Any], example({"pid": 1234, "process": "python"})] = {}
+    line: int | None = None
+    file: Sometimes[str | None] = None
+
+
+class IncidentJson(JsonObject, frozen=True, kw_only=True):
+    """The events of one fault, coalesced."""
+
+    id: str
+    node: str | None = None
+    start: Time
+    end: Time
+    kind: Annotated[str, example("xid")]
+    code: Annotated[int | None, example(79)] = None
+    severity: Annotated[str, one_of(Severity)] = "info"
+    cause: Annotated[str, one_of(Cause)] = "unknown"
+    action: Annotated[str, one_of(Action)] = "none"
+    device: DeviceJson = DeviceJson()
+    message: str = ""
+    count: int = 1
+    kinds: dict[str, int] = {}
+    blast_radius: int | None = None
+    source: Annotated[str | None, example("kernel")] = None
+    name: Annotated[str | None, example("nvme0")] = None
+    meaning: Annotated[str | None, example("Driver can no longer reach the GPU over PCIe")] = None
+
+
+class AuditJson(JsonObject, frozen=True, kw_only=True):
+    """One row of the audit: who did what to which hint, when, and the outcome."""
+
+    seq: int = 0
+    time: Time
+    actor: str = ""
+    action: str = ""
+    subject: str = ""
+    detail: Annotated[Any, Meta(extra_json_schema={"type": "object"})] = None
+
+
+class RulesJson(JsonObject, frozen=True, kw_only=True):
+    """A site's rules, as they came into force."""
+
+    seq: int
+    time: Time
+    version: Annotated[str, example("9f86d081884c")]
+    text: str

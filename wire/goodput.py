@@ -1,0 +1,152 @@
+"""Runs, their ledgers, losses by cause and the cluster's goodput: `GET /runs`, `GET /goodput/causes` ..."""
+
+from typing import Any
+
+from wire.events import DeviceJson
+from wire.message import Always, JsonObject, Page, Sometimes, Time
+
+
+class RunJson(JsonObject, frozen=True, kw_only=True):
+    """A training run over its attempts; the fields of its ledger are null until that is computed."""
+
+    run: str
+    state: str | None = None
+    nodes: int | None = None
+    gpus: int | None = None
+    start: Time | None = None
+    end: Time | None = None
+    wall_s: float | None = None
+    goodput: float | None = None
+    attempts: int | None = None
+    interruptions: int | None = None
+    as_of: Time | None = None
+
+
+class CulpritJson(DeviceJson, frozen=True, kw_only=True):
+    """The device that stopped a run, and its node."""
+
+    node: Sometimes[str | None] = None
+
+
+class InterruptionJson(JsonObject, frozen=True, kw_only=True):
+    """One stop of a run: when, why, which device, and the wall seconds that it cost."""
+
+    time: Time | None = None
+    cause: str = "unknown"
+    culprit: CulpritJson | None = None
+    lost_s: float
+
+
+class LedgerJson(JsonObject, frozen=True, kw_only=True):
+    """A run's wall time in buckets of seconds, which sum to `wall_s` exactly, from the records up to `as_of`."""
+
+    run: str
+    nodes: int | None = None
+    gpus: int | None = None
+    start: Time | None = None
+    end: Time | None = None
+    wall_s: float
+    buckets: dict[str, float]
+    goodput: float | None = None
+    bounds: Sometimes[dict[str, tuple[float, float]]] = {}
+    gpu_hours: Sometimes[dict[str, float] | None] = None
+    interruptions: tuple[InterruptionJson, ...] = ()
+    unfinished_saves: Sometimes[tuple[dict[str, Any], ...]] = ()
+    details: Sometimes[dict[str, Any]] = {}
+    as_of: Always[Time] = None
+
+
+class LossGroupJson(JsonObject, frozen=True, kw_only=True):
+    """The interruptions of one cause, node, device ...: beside `name`, the columns that `by` names."""
+
+    name: str
+    unexplained: bool = False
+    interruptions: int = 0
+    runs: int = 0
+    lost_s: float
+    lost_work_s: float = 0.0
+    restart_s: float = 0.0
+    lost_gpu_hours: float | None = None
+    without_gpus: int = 0
+    cause: Sometimes[str | None] = None
+    node: Sometimes[str | None] = None
+
+
+class LossTotalJson(JsonObject, frozen=True, kw_only=True):
+    """The cost of all interruptions of the window, on all pages."""
+
+    interruptions: int = 0
+    lost_s: float = 0.0
+    lost_gpu_hours: float | None = None
+    without_gpus: int = 0
+
+
+class CausesJson(Page[LossGroupJson], frozen=True, kw_only=True):
+    """Losses by cause, the costliest first; the items of all pages sum to `total`."""
+
+    by: str = ""
+    since: Time | None = None
+    until: Time | None = None
+    total: LossTotalJson = LossTotalJson()
+
+
+class LossJson(JsonObject, frozen=True, kw_only=True):
+    """One interruption of a run, and everything that explains it."""
+
+    time: Time
+    run: str
+    cause: str
+    code: str | None = None
+    node: str | None = None
+    device: str | None = None
+    leaf: str | None = None
+    driver: str | None = None
+    incident: str | None = None
+    unexplained: bool
+    lost_s: float
+    lost_gpu_hours: float | None = None
+
+
+class RangeJson(JsonObject, frozen=True, kw_only=True):
+    """The least and the most that a ratio may be."""
+
+    least: float
+    most: float
+
+
+class GoodputLevelJson(JsonObject, frozen=True, kw_only=True):
+    """A period: GPU-hours by level and by bucket, and ratios (0-1); null where they cannot be known."""
+
+    since: Time
+    until: Time
+    gpu_hours: dict[str, float | None] = {}
+    buckets: dict[str, float] = {}
+    unmeasured_run_hours: float = 0.0
+    scheduling_goodput: float | None = None
+    runtime_goodput: float | None = None
+    program_goodput: float | None = None
+    ml_productivity_goodput: float | None = None
+    productive_of_existing: float | None = None
+    ettr: RangeJson | None = None
+
+
+class MfuJson(JsonObject, frozen=True, kw_only=True):
+    """A run's MFU (0-1), its inputs, and the inputs that are missing."""
+
+    run: str
+    mfu: float | None = None
+    shape: dict[str, int] | None = None
+    step_s: float | None = None
+    gpus: int | None = None
+    gpu_model: str | None = None
+    peak_tflops: float | None = None
+    missing: tuple[str, ...]
+
+
+class ClusterGoodputJson(GoodputLevelJson, frozen=True, kw_only=True):
+    """The whole cluster over whole UTC days: `program_covers` = the share of productive GPU time whose MFU is known."""
+
+    program_covers: float = 0.0
+    doubts: tuple[str, ...] = ()
+    days: tuple[GoodputLevelJson, ...] = ()
+    runs: tuple[MfuJson, ...] = ()

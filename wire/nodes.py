@@ -1,0 +1,161 @@
+"""Nodes, their scores, outages and telemetry, links and topology: `GET /nodes`, `GET /scores`, `GET /topology` ..."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from store.records.event import Cause
+from store.records.node import NodeState
+from wire.events import IncidentJson
+from wire.hints import HintJson, HintMarkJson
+from wire.message import Always, JsonObject, Time, example, one_of
+
+
+class ReasonJson(JsonObject, frozen=True, kw_only=True):
+    """A reason of a score: by how much it moved the score (probability), and the events behind it."""
+
+    text: Annotated[str, example("3 correctable row remaps in 24 h")]
+    contribution: float = 0.0
+    events: tuple[str, ...] = ()
+
+
+class ScoreJson(JsonObject, frozen=True, kw_only=True):
+    """The probability of an unplanned outage of a node within a horizon, as of a moment."""
+
+    node: str
+    time: Time
+    horizon_h: int
+    score: float
+    reasons: tuple[ReasonJson, ...] = ()
+    model: str
+
+
+class NodeJson(JsonObject, frozen=True, kw_only=True):
+    """A node, its state and its risk; a score is null until a model has scored it.
+
+    `control`: the node is in the control group, so its score alone never leads to a hint.
+    """
+
+    node: Annotated[str, example("gpu-017")]
+    rack: str | None = None
+    leaf: str | None = None
+    gpu_model: str | None = None
+    gpus: int | None = None
+    driver: str | None = None
+    last_seen: Time | None = None
+    state: Annotated[str, one_of(NodeState)] = "unknown"
+    score_24h: float | None = None
+    score_7d: float | None = None
+    scored_at: Time | None = None
+    reasons: tuple[ReasonJson, ...] = ()
+    hint: HintMarkJson | None = None
+    control: bool = False
+
+
+class OutageJson(JsonObject, frozen=True, kw_only=True):
+    """A node out of service; `end` is null while it lasts."""
+
+    node: Always[str] = None
+    start: Time
+    end: Time | None = None
+    state: Always[str] = None
+    reason: str = ""
+    user: str | None = None
+    planned: Always[bool] = None
+    cause: Annotated[Always[str], one_of(Cause)] = None
+
+
+class RollupJson(JsonObject, frozen=True, kw_only=True):
+    """One hour of a node; null = nobody measured it."""
+
+    time: Time
+    samples: Annotated[Always[int], example(960)] = None
+    gpus_seen: Annotated[Always[int], example(8)] = None
+    gpu_temp_mean_c: float | None = None
+    gpu_temp_max_c: float | None = None
+    gpu_temp_spread_c: float | None = None
+    memory_temp_max_c: float | None = None
+    power_mean_w: float | None = None
+    power_max_w: float | None = None
+    gpu_util_mean: float | None = None
+    sm_clock_min_mhz: float | None = None
+
+
+class NodeHourJson(RollupJson, frozen=True, kw_only=True):
+    """One hour of a node with its devices."""
+
+    devices: Annotated[
+        dict[str, dict[str, tuple[float | None, ...]]],
+        Meta(description="Of each device and measure: min, max, mean, last, and how often it changed."),
+        example({"gpu:3": {"gpu_temp_c": [52, 71, 60.8, 66, 41]}}),
+    ]
+
+
+class NodeScoresJson(JsonObject, frozen=True, kw_only=True):
+    """A node's scores at one moment."""
+
+    time: Time
+    score_24h: float | None = None
+    score_7d: float | None = None
+
+
+class NodeDetailJson(NodeJson, frozen=True, kw_only=True):
+    """A node with its last 30 days."""
+
+    incidents: tuple[IncidentJson, ...] = ()
+    outages: tuple[OutageJson, ...] = ()
+    hints: tuple[HintJson, ...] = ()
+    telemetry: tuple[RollupJson, ...] = ()
+    scores: tuple[NodeScoresJson, ...] = ()
+
+
+class DayJson(JsonObject, frozen=True, kw_only=True):
+    """One day of a node. `telemetry` is null where there was none; means are weighed by samples."""
+
+    day: Time
+    events: dict[str, int]
+    telemetry: dict[str, float | None] | None = None
+
+
+class DaysJson(JsonObject, frozen=True, kw_only=True):
+    """The days on which something is known, the oldest first."""
+
+    node: str
+    items: tuple[DayJson, ...]
+
+
+class LinkScoreJson(JsonObject, frozen=True, kw_only=True):
+    """The probability that a link is lost within a horizon, with reasons that add up to it."""
+
+    link: str
+    ends: tuple[str, ...]
+    horizon_h: int
+    time: Time
+    score: float
+    reasons: tuple[dict[str, Any], ...]
+    model: str
+
+
+class LinkJson(JsonObject, frozen=True, kw_only=True):
+    """One cable."""
+
+    switch: str
+    port: int
+    peer: str
+    peer_port: int | None = None
+    peer_type: str
+
+
+class NodePlaceJson(JsonObject, frozen=True, kw_only=True):
+    """A node's rack and leaf switch."""
+
+    node: str
+    rack: str | None = None
+    leaf: str | None = None
+
+
+class TopologyJson(JsonObject, frozen=True, kw_only=True):
+    """Nodes with their racks and leaves, and the fabric's cables."""
+
+    nodes: tuple[NodePlaceJson, ...]
+    links: tuple[LinkJson, ...]
