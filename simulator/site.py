@@ -1,16 +1,14 @@
-"""Where everything is: nodes, racks, leaf and spine switches, their GUIDs, LIDs and PCI addresses."""
+"""The simulated site: its nodes, racks, switches and addresses, and every figure, each with its FIELD row.
+
+The rows are those of the project's list of published figures ("the field in figures"). `truth/parameters.json` repeats
+figure and row, so a reader of an archive can judge it.
+"""
 
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 import numpy as np
-
-# Every figure of the simulated cluster in one place, each with the FIELD row that it comes from.
-#
-# The rows are those of the project's list of published figures ("the field in figures"); `truth/parameters.json`
-# repeats
-# figure and row, so that a reader of an archive can judge it.
 
 
 def _figure(value: Any, source: str) -> Any:
@@ -84,8 +82,6 @@ def described(parameters: Parameters) -> dict[str, dict[str, Any]]:
     """Each parameter's value and source, for `truth/parameters.json`."""
     return {f.name: {"value": getattr(parameters, f.name), "source": f.metadata["source"]} for f in fields(parameters)}
 
-
-# What a caller chooses of a simulated cluster: its size, its length, its seed and its first day.
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000

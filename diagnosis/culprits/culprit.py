@@ -46,9 +46,9 @@ class Culprit:
 
     def to_json(self) -> dict[str, Any]:
         """The suspect as plain values."""
-        told = asdict(self)
-        told["time"] = None if self.time is None else format_time(self.time)
-        return told
+        found = asdict(self)
+        found["time"] = None if self.time is None else format_time(self.time)
+        return found
 
 
 # What the program itself reported before it ended: the suspect where nothing of the machine is known.

@@ -93,8 +93,8 @@ class FaultSummary:
     def heads_text(self) -> str | None:
         """The candidates as JSON, for `incidents.heads`; None where the incident's own words say as much."""
         first = self.heads[0]
-        told = len(self.heads) == 1 and first.id == self.id and not first.follows
-        return None if told else orjson.dumps(self.heads).decode()
+        is_plain = len(self.heads) == 1 and first.id == self.id and not first.follows
+        return None if is_plain else orjson.dumps(self.heads).decode()
 
 
 class FaultTally:

@@ -33,21 +33,11 @@ from store.records.event import Event
 from store.records.hostlist import hosts
 from store.records.incident import Incident
 from store.records.job import Job
+from store.runs.jobs import read_jobs
 from store.tables import schema
 from store.tables.bulk_rows import bound_value, insert_rows, is_one_of
 
 # The blast radius: how many nodes' work an incident touches, those of the job that ran on its node.
-
-
-def jobs_between(connection: sa.Connection, since: datetime, until: datetime) -> list[Job]:
-    """Attempts that ran at any moment of a closed window, by start."""
-    table = schema.jobs
-    query = (
-        sa.select(*(column for column in table.columns if column.name != "attempt"))
-        .where(table.c.start <= until, table.c.end.is_(None) | (table.c.end >= since))
-        .order_by(table.c.start, table.c.job_id)
-    )
-    return [Job(**row) for row in connection.execute(query).mappings()]
 
 
 def with_blast_radius(connection: sa.Connection, incidents: Sequence[Incident]) -> list[Incident]:
@@ -57,7 +47,7 @@ def with_blast_radius(connection: sa.Connection, incidents: Sequence[Incident]) 
     """
     if not incidents:
         return []
-    waiting = jobs_between(connection, incidents[0].start, incidents[-1].start)
+    waiting = read_jobs(connection, window=(incidents[0].start, incidents[-1].start))
     running: list[Job] = []
     taken = 0
     found = []

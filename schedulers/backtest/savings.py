@@ -101,10 +101,10 @@ class Savings:
         return self.net_gpu_h - self.avoided_gpu_h
 
 
-def account(lived: ReplayResult, ground: ReplayHistory, costs: Costs) -> Savings:
+def account(lived: ReplayResult, history: ReplayHistory, costs: Costs) -> Savings:
     """What a replay's episodes come to, against the interruptions of its span."""
-    books = _SavingsLedger(lived, ground, costs)
-    losses = [loss for loss in ground.losses if lived.span.since <= loss.time < lived.span.until]
+    books = _SavingsLedger(lived, history, costs)
+    losses = [loss for loss in history.losses if lived.span.since <= loss.time < lived.span.until]
     known = [loss for loss in losses if loss.lost_gpu_ms is not None]
     averted, short = [], 0
     saved = {"checkpoint": 0.0, "move": 0.0}
@@ -141,21 +141,21 @@ def account(lived: ReplayResult, ground: ReplayHistory, costs: Costs) -> Savings
 class _SavingsLedger:
     """The episodes and what happened, by node and by run."""
 
-    def __init__(self, lived: ReplayResult, ground: ReplayHistory, costs: Costs) -> None:
-        self._lived, self._ground, self._costs = lived, ground, costs
-        asked = [one for one in lived.episodes if one.held_back is None or not one.is_hold]
-        self._keeping = _by_node(one for one in asked if one.action in _KEEPS_OFF)
-        self._gpus = {node.node: node.gpus for node in ground.fleet}
+    def __init__(self, lived: ReplayResult, history: ReplayHistory, costs: Costs) -> None:
+        self._lived, self._history, self._costs = lived, history, costs
+        hints = [one for one in lived.episodes if one.held_back is None or not one.is_hold]
+        self._keeping = _by_node(one for one in hints if one.action in _KEEPS_OFF)
+        self._gpus = {node.node: node.gpus for node in history.fleet}
         self._outages: dict[str, list[Outage]] = defaultdict(list)
-        for outage in ground.outages:
+        for outage in history.outages:
             self._outages[outage.node].append(outage)
-        self._asked_of = self._hints_by_job(one for one in asked if one.run is not None)
+        self._job_hints = self._hints_by_job(one for one in hints if one.run is not None)
 
     def _hints_by_job(self, hints: Iterable[Episode]) -> Mapping[JobPlacement, list[Episode]]:
         """What each job would have been asked: nothing of a node that it would not have had, or has been moved off."""
         found: dict[JobPlacement, list[Episode]] = defaultdict(list)
         for one in sorted(hints, key=lambda hint: hint.since):
-            job = next((job for job in self._ground.jobs if _is_of(one, job)), None)
+            job = next((job for job in self._history.jobs if _is_of(one, job)), None)
             if job is None or self._is_kept_off(one.node, job.start):
                 continue
             if not any(before.node == one.node and before.action in _MOVES for before in found[job]):
@@ -164,7 +164,7 @@ class _SavingsLedger:
 
     def job_of(self, loss: Loss) -> JobPlacement | None:
         """The job that an interruption ended: of its run the one that had been started last."""
-        mine = (job for job in self._ground.jobs if job.run == loss.run and job.start <= loss.time)
+        mine = (job for job in self._history.jobs if job.run == loss.run and job.start <= loss.time)
         return max(mine, key=lambda job: job.start, default=None)
 
     def would_be_elsewhere(self, loss: Loss, job: JobPlacement | None) -> bool | None:
@@ -183,13 +183,13 @@ class _SavingsLedger:
         """Nodes that a job could have had instead when it was started: in service, of nobody, without a hint."""
         at = job.start
         taken = set(job.nodes)
-        for other in self._ground.jobs:
+        for other in self._history.jobs:
             if other is not job and other.start <= at and (other.end is None or other.end > at):
                 taken |= other.nodes
         return sum(
             node.node not in taken and _serves(node, at) and not self._is_out(node.node, at)
             and not self._is_kept_off(node.node, at)
-            for node in self._ground.fleet
+            for node in self._history.fleet
         )  # fmt: skip
 
     def _is_out(self, node: str, at: datetime) -> bool:
@@ -213,7 +213,7 @@ class _SavingsLedger:
         return _gpu_h(loss, min(max(0.0, earlier_ms), float(loss.restart_ms)))
 
     def _asked(self, job: JobPlacement, actions: Sequence[str]) -> Iterator[Episode]:
-        return (one for one in self._asked_of.get(job, ()) if one.action in actions)
+        return (one for one in self._job_hints.get(job, ()) if one.action in actions)
 
     def kept_gpu_h(self, actions: Sequence[str]) -> float:
         """GPU-hours for which nodes that were not out anyway were kept from work."""
@@ -227,16 +227,16 @@ class _SavingsLedger:
     def stalls(self) -> tuple[list[int], list[int]]:
         """The GPUs of each job that was asked to save, and of each that was moved and would not have been stopped."""
         saves, needless = [], []
-        for job, asked in self._asked_of.items():
+        for job, hints in self._job_hints.items():
             gpus = sum(self._gpus.get(node, 0) for node in job.nodes)
-            saves += [gpus for one in asked if one.action == "checkpoint"]
-            needless += [gpus for one in asked if one.action in _MOVES and not self._is_struck(one)]
+            saves += [gpus for one in hints if one.action == "checkpoint"]
+            needless += [gpus for one in hints if one.action in _MOVES and not self._is_struck(one)]
         return saves, needless
 
     def _is_struck(self, one: Episode) -> bool:
         """Whether the run that was asked to move was interrupted, up to the end of the hint."""
         until = one.until or self._lived.span.until
-        return any(loss.run == one.run and one.since - _BEFORE <= loss.time <= until for loss in self._ground.losses)
+        return any(loss.run == one.run and one.since - _BEFORE <= loss.time <= until for loss in self._history.losses)
 
 
 def _by_node(episodes: Iterable[Episode]) -> Mapping[str, list[Episode]]:

@@ -87,10 +87,10 @@ class Kubernetes:
             held = {(name, found.hint) for name, found in marks if found.action in ("cordon", "drain")}
             # Nothing new is placed on a held node: one that was seen empty stays so, and is not asked about again.
             self._workless &= held
-            asked = sorted(held - self._workless, key=str)
-            is_busy = list(self._pool.map(lambda one: self._is_busy(link, one[0]), asked))
-            busy = {name for (name, _hint), works in zip(asked, is_busy, strict=True) if works}
-            self._workless |= {one for one in asked if one[0] not in busy}
+            unknown = sorted(held - self._workless, key=str)
+            is_busy = list(self._pool.map(lambda one: self._is_busy(link, one[0]), unknown))
+            busy = {name for (name, _hint), works in zip(unknown, is_busy, strict=True) if works}
+            self._workless |= {one for one in unknown if one[0] not in busy}
         except (ApiError, SchedulerAwayError) as error:
             self._disconnect()  # what has been rotated meanwhile, certificates say, is read anew
             raise SchedulerAwayError(_remedy(error)) from error

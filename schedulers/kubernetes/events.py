@@ -77,7 +77,7 @@ class EventRecorder:
         subject, reason, message = key
         name = f"{subject.name[:200]}.{secrets.token_hex(8)}"
         path = f"/api/v1/namespaces/{subject.namespace}/events"
-        told: dict[str, Any] = {"firstTimestamp": _now(), "lastTimestamp": _now(), "count": 1}
+        times: dict[str, Any] = {"firstTimestamp": _now(), "lastTimestamp": _now(), "count": 1}
         about = {"kind": subject.kind, "name": subject.name, "uid": subject.uid, "apiVersion": subject.api_version}
         if subject.kind != "Node":
             about["namespace"] = subject.namespace
@@ -92,7 +92,7 @@ class EventRecorder:
             "source": {"component": "foreshock"},
             "reportingComponent": "foreshock",
             "reportingInstance": self._instance,
-            **told,
+            **times,
         }
         self._client.call("POST", path, document)
         return f"{path}/{name}"

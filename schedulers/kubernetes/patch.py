@@ -184,14 +184,14 @@ def _condition(node: KubernetesNode, order: Order, now: datetime, risky: bool) -
     status, reason = ("True", "ForeshockWatches") if risky else ("False", "ForeshockReleased")
     if was is not None and (was.status, was.message) == (status, message):
         return None
-    told = _seconds(now)
-    since = was.lastTransitionTime if was is not None and was.status == status and was.lastTransitionTime else told
+    stamp = _seconds(now)
+    since = was.lastTransitionTime if was is not None and was.status == status and was.lastTransitionTime else stamp
     condition = {
         "type": CONDITION,
         "status": status,
         "reason": reason,
         "message": message if risky else f"no risk is known: {OWNER} has let go of the node",
-        "lastHeartbeatTime": told,
+        "lastHeartbeatTime": stamp,
         "lastTransitionTime": since,
     }
     return {"status": {"conditions": [condition]}}

@@ -94,7 +94,7 @@ class EvictionRound:
     """What came of one round of evictions: pods still there, and of those the ones that were not let go, and why."""
 
     left: int = 0
-    asked: int = 0
+    evicted: int = 0
     blocked: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -150,7 +150,7 @@ def evict(client: KubernetesClient, pods: Sequence[Pod], policy: str) -> Evictio
         SchedulerAwayError: the server does not answer.
     """
     blocked: dict[str, str] = {}
-    asked = gone = 0
+    evicted = gone = 0
     for pod in pods:
         if pod.metadata.deletionTimestamp:
             continue
@@ -159,13 +159,13 @@ def evict(client: KubernetesClient, pods: Sequence[Pod], policy: str) -> Evictio
         body = {"apiVersion": policy, "kind": "Eviction", "metadata": metadata, "deleteOptions": precondition}
         try:
             client.call("POST", f"{pod.path}/eviction", body)
-            asked += 1
+            evicted += 1
         except ApiError as error:
             if error.status in (404, 409):  # it is gone, or another stands in its place
                 gone += 1
             else:
                 blocked[pod.place] = str(error)
-    return EvictionRound(len(pods) - gone, asked, blocked)
+    return EvictionRound(len(pods) - gone, evicted, blocked)
 
 
 def eviction_version(client: KubernetesClient) -> str:
@@ -227,7 +227,7 @@ def ask_job(means: JobConnection, settings: KubernetesSettings, order: JobOrder)
         ApiError, SchedulerAwayError: its pods cannot be listed.
     """
     if order.action not in ("checkpoint", "requeue", "swap"):
-        return OrderReport(order.job, "refused", f"{order.action} is nothing that can be asked of a job")
+        return OrderReport(order.job, "refused", f"{order.action} is no action on a job")
     pods = _pods_of(means.client, order.job)
     if not pods:
         return OrderReport(order.job, "absent", "no pod of such a job runs")
@@ -255,7 +255,7 @@ def _pods_of(client: KubernetesClient, job: str) -> list[Pod]:
 def _tell(means: JobConnection, order: JobOrder, pods: list[Pod]) -> list[str]:
     """Events on the controller and on the pods that run on the culprit; what went wrong."""
     spare = f", spare {order.spare}" if order.spare else ""
-    message = f"{order.action} is asked of {order.job}: {order.reason} (node {order.node}{spare}) id={order.hint}"
+    message = f"{order.action} requested for {order.job}: {order.reason} (node {order.node}{spare}) id={order.hint}"
     subjects = []
     owner = pods[0].owner
     namespace = pods[0].metadata.namespace

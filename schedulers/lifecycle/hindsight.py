@@ -1,12 +1,13 @@
-"""Whether a hint was right, told once its time is over. Pure.
+"""Judges hints once their time is over, and sums up how many were right.
 
-    judge(Case(hint, basis="shadow", ...), now)      # HintOutcome
+    judge_due(engine, now)                        # a loop's turn
+    hindsight(connection, since, until)           # for the API, the command line and Prometheus
 
-Right: within 24 h of the hint its node went out of service unplanned, or a run was stopped by it; of a hint that stands
-on a fault also where the node was taken out to be seen to. Wrong: it went on without.
+Right: within 24 h of the hint its node went out of service unplanned, or a run was stopped by it; for a hint on a fault
+also where the node was taken out for repair. Wrong: the node went on without either.
 
-A hint that a scheduler acted on cannot be judged so: a node that is held shows nothing (FIELD A2). It is `acted`, and
-counts for no precision; those of shadow mode, of the control group and those that nobody carried out do.
+A hint that a scheduler carried out cannot be judged so: a held node shows nothing (FIELD A2). It is `acted` and counts
+for no precision. Hints of shadow mode, of the control group, and those that nobody carried out do.
 """
 
 import math
@@ -170,8 +171,8 @@ def _came_after(loss: Loss, case: HintCase) -> bool:
 def tallies(judged: Iterable[tuple[str, Basis, HintOutcome]]) -> list[HintTally]:
     """The judged hints by action and basis, in the order of both."""
     groups: dict[tuple[str, Basis], list[HintOutcome]] = {}
-    for action, ground, outcome in judged:
-        groups.setdefault((action, ground), []).append(outcome)
+    for action, hint_basis, outcome in judged:
+        groups.setdefault((action, hint_basis), []).append(outcome)
     order = sorted(groups, key=lambda key: (key[0], BASES.index(key[1])))
     return [_tally(action, basis, groups[action, basis]) for action, basis in order]
 
@@ -214,11 +215,6 @@ def false_holds_per_1000_node_days(found: Iterable[HintTally], node_days: float)
     wrong = sum(tally.judged - tally.right for tally in found if tally.action in HOLDING and tally.basis != "acted")
     return wrong * 1000.0 / node_days if node_days > 0 else None
 
-
-# Judges the hints whose time is over, from the store; and sums up what came of them.
-#
-# judge_due(engine, now)                        # a loop's turn
-# hindsight(connection, since, until)           # for the API, the command line and Prometheus
 
 _BATCH = 200
 _DAY_S = 86_400.0

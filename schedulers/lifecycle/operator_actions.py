@@ -202,7 +202,7 @@ def reset_breaker(connection: sa.Connection, seq: int, backlog: Backlog, now: da
 
 
 def set_switch(connection: sa.Connection, stop: Stop, reason: str, now: datetime, who: str) -> KillSwitch:
-    """Stop what is asked of schedulers, or let it go on. What a file or the setting stops stays stopped.
+    """Stop requests to schedulers, or let them go on. What a file or the setting stops stays stopped.
 
     Raises:
         RequestRefusedError: nobody says why.

@@ -1,4 +1,10 @@
-"""One turn of the policy: expire what has lapsed, decide, write hints and audit."""
+"""One turn of the policy: ends hints that lapsed, decides, releases nodes, hints at jobs, writes hints and audit.
+
+    run_policy(engine, policy, now, ...)     # Decision: what changed
+
+Beside the decision on nodes: hints on replaced machines end, held nodes are released once they have passed their test,
+and running jobs get hints about culprits.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,12 +28,6 @@ from store.hints.stops import note_trip
 from store.hints.validations import validations_of
 from store.nodes.node_states import last_faults
 from store.records.hint import OPEN_STATES, Hint
-
-# What a turn does beside deciding on nodes: hints of replaced machines are dropped, held nodes are let go once they
-# have passed their test, and running jobs are told of culprits.
-#
-#     seen = look(connection, ground, policy)      # reads; changes nothing
-#     carry(connection, seen, now, before)         # writes hints and their audit
 
 # Not plainly the policy: what it dropped is not asked again for what the old machine did.
 ACTOR_REPLACED = "policy:replaced"
@@ -64,15 +64,15 @@ def look(connection: sa.Connection, inputs: Inputs, decision: Decision, policy: 
     """What is to be done beside a decision."""
     well = decision.released
     now, facts = inputs.now, {one.node: one for one in inputs.nodes}
-    standing = [hint for hint in inputs.hints if hint.state in OPEN_STATES and hint.job is None]
-    gone = replaced(standing, read_machines(connection, standing), now) if standing else {}
-    left = [hint for hint in standing if hint.id not in gone and (hint in well or hint.evidence.release is not None)]
+    open_hints = [hint for hint in inputs.hints if hint.state in OPEN_STATES and hint.job is None]
+    gone = replaced(open_hints, read_machines(connection, open_hints), now) if open_hints else {}
+    left = [hint for hint in open_hints if hint.id not in gone and (hint in well or hint.evidence.release is not None)]
     release = ReleasePlan()
     if left:
         release = plan(
             _inputs(connection, left, facts, now, well=[hint for hint in well if hint.id not in gone]), policy
         )
-    dropped = tuple((hint, gone[hint.id]) for hint in standing if hint.id in gone)
+    dropped = tuple((hint, gone[hint.id]) for hint in open_hints if hint.id in gone)
     stands = {**inputs.open_by_node(), **{hint.node: hint for hint, _word in decision.changed}}
     for hint in (*well, *(hint for hint, _why in dropped)):
         stands.pop(hint.node, None)

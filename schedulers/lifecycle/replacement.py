@@ -112,11 +112,11 @@ def _seen(connection: sa.Connection, blamed: DeviceIdentity) -> list[DeviceIdent
 
 def _part(row: Any) -> DeviceIdentity | None:
     """The device of an event; None where it does not say which."""
-    device, told = row.device, row.attributes or {}
+    device, attributes = row.device, row.attributes or {}
     place = device.get("pci") or (None if device.get("index") is None else f"{device['type']} {device['index']}")
     if place is None or row.node is None:
         return None
-    numbers = {name: str(told[name]) for name in _NUMBERS if told.get(name)}
+    numbers = {name: str(attributes[name]) for name in _NUMBERS if attributes.get(name)}
     if device.get("uuid"):
         numbers["uuid"] = str(device["uuid"])
     return DeviceIdentity(row.node, place, row.time, numbers)

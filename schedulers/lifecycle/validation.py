@@ -156,26 +156,27 @@ class Validator:
                     run.row, run.hint, ValidationResult("timed_out", False, None, "its watcher did not answer in time")
                 )
                 continue
-            said = run.child.stdout.read() if run.child.stdout else b""
+            output = run.child.stdout.read() if run.child.stdout else b""
             _close(run.child)
-            self._end(run.row, run.hint, _ended(said))
+            self._end(run.row, run.hint, _ended(output))
         return before - len(self._running)
 
     def _end(self, row: Validation, hint: Hint, ended: ValidationResult) -> None:
         now = self.clock()
         with writing(self.engine).begin() as connection:
             end_validation(connection, row.seq, now, ended.passed, ended.exit_code, ended.output)
-            said = ended.output.strip()[-200:]
-            note(connection, now, ACTOR, hint, {"test": ended.outcome, "exit_code": ended.exit_code, "output": said})
+            output = ended.output.strip()[-200:]
+            note(connection, now, ACTOR, hint, {"test": ended.outcome, "exit_code": ended.exit_code, "output": output})
         self.ended(ended.outcome)
         _log.info("the test of node %s: %s", hint.node, ended.outcome)
 
 
-def _ended(said: bytes) -> ValidationResult:
+def _ended(printed: bytes) -> ValidationResult:
     """What a watcher tells of its test."""
     try:
-        told = json.loads(said)
-        code, output, begun, late = int(told["exit_code"]), str(told["output"]), told["begun"], told["timed_out"]
+        report = json.loads(printed)
+        code, output = int(report["exit_code"]), str(report["output"])
+        begun, late = report["begun"], report["timed_out"]
     except (ValueError, KeyError, TypeError):
         return ValidationResult("not_started", None, 1, "its watcher said nothing")
     if not begun:

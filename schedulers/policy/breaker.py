@@ -55,10 +55,10 @@ def groups(facts: NodeFacts, code: str | None = None) -> Sequence[Group]:
 
 def code_of(facts: NodeFacts) -> str | None:
     """What a node's confirmed fault is called in a group of its like: `xid 79`; of two detectors the later one's."""
-    told = facts.fault if facts.fault is not None else facts.witnesses[1] if facts.witnesses is not None else None
-    if told is None:
+    fault = facts.fault if facts.fault is not None else facts.witnesses[1] if facts.witnesses is not None else None
+    if fault is None:
         return None
-    return told.kind if told.code is None else f"{told.kind} {told.code}"
+    return fault.kind if fault.code is None else f"{fault.kind} {fault.code}"
 
 
 def tripped(inputs: Inputs, calls: HoldCalls, policy: Policy) -> list[TrippedGroup]:
@@ -99,8 +99,8 @@ def _limit(group: Group, size: int, breaker: Breaker) -> int:
 
 def in_force(trips: Sequence[Trip], found: Iterable[TrippedGroup]) -> Mapping[Group, str]:
     """Why nothing of a group may be held: trips that nobody has reset, and those of this moment."""
-    standing = {trip.group: trip.why for trip in trips if trip.reset is None}
-    return standing | {one.group: one.why for one in found}
+    in_force_before = {trip.group: trip.why for trip in trips if trip.reset is None}
+    return in_force_before | {one.group: one.why for one in found}
 
 
 def _calls(inputs: Inputs, calls: HoldCalls, window_s: float) -> Iterator[tuple[NodeFacts, str | None, datetime]]:

@@ -2,12 +2,10 @@
 
     decision = decide(Inputs(now, nodes, hints), policy)
 
-What is wanted of a node follows from its confirmed fault, two independent detectors, or its score
-(`schedulers/policy/proposal.py`); one open hint a node, which is escalated in place, renewed while its ground lasts
-(`schedulers/policy/decision.py`), and released when that has gone (`schedulers/policy/proposal.py`). A cordon that
-quorum, budgets or the
-breaker refuse becomes an `avoid`, with the reason in its evidence. What the score alone asks of a node of the
-control group is written down as a shadow, in every mode, and costs no budget.
+A node's proposal (`schedulers/policy/proposal.py`) passes the quorum, the breaker and the budgets. These refuse holds,
+never a release: a refused hold becomes an `avoid` with the reason in its evidence. A node has one open hint. It is
+escalated in place, renewed while its reason lasts, and released after that. A node that is held already costs no
+budget. A proposal by score alone for a node of the control group is recorded as a shadow, in every mode, at no cost.
 """
 
 import hashlib
@@ -26,15 +24,7 @@ from store.records.event import format_time
 from store.records.evidence import Evidence, RefusedHold
 from store.records.hint import Hint, HintState
 
-# Quorum, breaker and budgets over what is wished: a hold that they refuse becomes an `avoid` that says why.
-#
-#     inputs = heed_resets(inputs)                          # what a person has let go of calls no more
-#     wishes, tripped = within_limits(wishes, inputs, policy)
-#
-# They hold back cordons and drains, never a release. A node that is held already costs nothing more, and what the score
-# alone asks of a node of the control group costs nothing: it is only written down.
-
-# Of an approved hint it is the placements and deliveries that tell (`Inputs.still_held`).
+# Whether a scheduler holds a node for an approved hint is known from its holds and deliveries (`Inputs.still_held`).
 _TAKEN = ("shadow", "sent", "confirmed")
 
 
@@ -58,34 +48,36 @@ def heed_resets(inputs: Inputs) -> Inputs:
 
 
 def within_limits(
-    wishes: Sequence[Proposal], inputs: Inputs, policy: Policy
+    proposals: Sequence[Proposal], inputs: Inputs, policy: Policy
 ) -> tuple[list[Proposal], list[TrippedGroup]]:
-    """The wishes, with those for a hold turned down to `avoid` where a limit forbids it, and the groups that trip."""
-    standing = inputs.open_by_node()
+    """The proposals, a hold reduced to `avoid` where a limit refuses it, and the groups that trip."""
+    open_hints = inputs.open_by_node()
     budget = HoldBudget(inputs, policy)
-    free = {wish.facts.node for wish in wishes if wish.is_control or is_held(standing.get(wish.facts.node), policy)}
-    calling = [wish for wish in wishes if wish.holds and wish.facts.node not in free]
-    since = {wish.facts.node: _called(wish, standing.get(wish.facts.node), inputs.now) for wish in calling}
-    found = tripped(inputs, HoldCalls({wish.facts.node: wish.facts for wish in calling}, since), policy)
+    free = {
+        proposal.node for proposal in proposals if proposal.is_control or is_held(open_hints.get(proposal.node), policy)
+    }
+    calling = [proposal for proposal in proposals if proposal.holds and proposal.node not in free]
+    since = {proposal.node: _called(proposal, open_hints.get(proposal.node), inputs.now) for proposal in calling}
+    found = tripped(inputs, HoldCalls({proposal.node: proposal.facts for proposal in calling}, since), policy)
     blocked = in_force(inputs.trips, found)
     review = {trip.group: trip for trip in inputs.trips if trip.backlog == "review"}
     unseen = no_quorum(inputs, policy)
     granted = []
-    for wish in wishes:
-        if not wish.holds or wish.facts.node in free:
-            queued = wish.holds and wish.facts.node not in inputs.still_held and _reset(wish.facts, review)
-            granted.append(replace(wish, evidence=replace(wish.evidence, review=True)) if queued else wish)
+    for proposal in proposals:
+        if not proposal.holds or proposal.node in free:
+            queued = proposal.holds and proposal.node not in inputs.still_held and _reset(proposal.facts, review)
+            granted.append(replace(proposal, evidence=replace(proposal.evidence, review=True)) if queued else proposal)
             continue
-        why = unseen or next((blocked[group] for group in groups(wish.facts) if group in blocked), None)
-        why = why or budget.refuse(wish.facts)
+        why = unseen or next((blocked[group] for group in groups(proposal.facts) if group in blocked), None)
+        why = why or budget.refuse(proposal.facts)
         if why is None:
-            budget.charge(wish.facts)
+            budget.charge(proposal.facts)
             # The fault's name: by it the breaker counts a hold after the fault is over.
-            evidence = replace(wish.evidence, review=_reset(wish.facts, review), code=code_of(wish.facts))
-            granted.append(replace(wish, evidence=evidence))
+            evidence = replace(proposal.evidence, review=_reset(proposal.facts, review), code=code_of(proposal.facts))
+            granted.append(replace(proposal, evidence=evidence))
         else:
-            call = RefusedHold(_incident_or_score(wish), since[wish.facts.node])
-            granted.append(replace(wish, action="avoid", evidence=replace(wish.evidence, held=why, call=call)))
+            call = RefusedHold(_incident_or_score(proposal), since[proposal.node])
+            granted.append(replace(proposal, action="avoid", evidence=replace(proposal.evidence, held=why, call=call)))
     return granted, found
 
 
@@ -116,67 +108,76 @@ def _reset(facts: NodeFacts, trips: Mapping[Group, Trip]) -> bool:
     return began is not None and any(reset is not None and began <= reset for reset in resets)
 
 
-def _called(wish: Proposal, standing: Hint | None, now: datetime) -> datetime:
+def _called(proposal: Proposal, open_hint: Hint | None, now: datetime) -> datetime:
     """Since when a node has called for a hold for this incident, as it was first seen here."""
-    call = None if standing is None else standing.evidence.call
-    return call.since if call is not None and call.incident == _incident_or_score(wish) else now
+    call = None if open_hint is None else open_hint.evidence.call
+    return call.since if call is not None and call.incident == _incident_or_score(proposal) else now
 
 
-def _incident_or_score(wish: Proposal) -> str:
-    return wish.evidence.incident or "score"
+def _incident_or_score(proposal: Proposal) -> str:
+    return proposal.evidence.incident or "score"
 
-
-# How a wish becomes a hint: made, escalated in place, out of the shadow, renewed; or nothing, where it stands.
 
 OWNER = "foreshock"
 _STATE: dict[Mode, HintState] = {"shadow": "shadow", "approve": "proposed", "act": "approved"}
 
 
-def change_of(wish: Proposal, standing: Mapping[str, Hint], now: datetime, policy: Policy) -> tuple[Hint, str] | None:
-    """The hint that a wish makes of what stands, and the audit's word for it; None when it stands already."""
-    hint, lasts = standing.get(wish.facts.node), validity_of(wish.action, policy.validity)
-    state, quiet = _state(wish, now, policy)
+def change_of(
+    proposal: Proposal, open_hints: Mapping[str, Hint], now: datetime, policy: Policy
+) -> tuple[Hint, str] | None:
+    """The hint that a proposal makes or changes, and the audit's word for it; None where nothing changes."""
+    hint, lasts = open_hints.get(proposal.node), validity_of(proposal.action, policy.validity)
+    state, quiet = _state(proposal, now, policy)
     # A hold that becomes a graver one is none anew.
     since = hint.evidence.acted if hint is not None and is_held(hint, policy) else None
-    evidence = replace(wish.evidence, acted=since or now, quiet=quiet)
+    evidence = replace(proposal.evidence, acted=since or now, quiet=quiet)
     version, until = version_of(policy), now + lasts
     if hint is None:
-        ident = hashlib.blake2b(f"{wish.facts.node} {format_time(now)}".encode(), digest_size=8).hexdigest()
+        ident = hashlib.blake2b(f"{proposal.node} {format_time(now)}".encode(), digest_size=8).hexdigest()
         made = Hint(
-            ident, wish.facts.node, wish.action, state, wish.reason, OWNER, now, until, evidence, policy=version
+            ident,
+            proposal.node,
+            proposal.action,
+            state,
+            proposal.reason,
+            OWNER,
+            now,
+            until,
+            evidence,
+            policy=version,
         )
         return made, "made" if evidence.held is None else "held back"
     anew = replace(
         hint,
-        action=wish.action,
+        action=proposal.action,
         state=state,
-        reason=wish.reason,
+        reason=proposal.reason,
         valid_until=until,
         evidence=evidence,
         policy=version,
     )
-    if RANK[wish.action] > RANK[hint.action]:
+    if RANK[proposal.action] > RANK[hint.action]:
         return anew, "escalated"
     if hint.state == "shadow" and state != "shadow":
         return anew, "out of the shadow"
     if hint.state == "proposed" and state == "approved" and hint.evidence.quiet is not None:
         return anew, "after quiet hours"
-    if hint.state == "approved" and state == "proposed" and wish.evidence.review and not hint.evidence.review:
+    if hint.state == "approved" and state == "proposed" and proposal.evidence.review and not hint.evidence.review:
         return replace(hint, state=state, evidence=replace(hint.evidence, review=True), policy=version), "for review"
-    return _amended(wish, hint, now, policy)
+    return _amended(proposal, hint, now, policy)
 
 
-def _amended(wish: Proposal, hint: Hint, now: datetime, policy: Policy) -> tuple[Hint, str] | None:
+def _amended(proposal: Proposal, hint: Hint, now: datetime, policy: Policy) -> tuple[Hint, str] | None:
     """A standing hint that says something more, or stands for longer."""
     version, lasts = version_of(policy), validity_of(hint.action, policy.validity)
-    if wish.is_control and not hint.is_control:
+    if proposal.is_control and not hint.is_control:
         return replace(hint, evidence=replace(hint.evidence, control=True), policy=version), "left alone"
-    new = wish.evidence
-    if new.held is not None and wish.action == hint.action and is_refused_anew(new, hint.evidence):
+    new = proposal.evidence
+    if new.held is not None and proposal.action == hint.action and is_refused_anew(new, hint.evidence):
         incident = new.incident or hint.evidence.incident
         evidence = replace(hint.evidence, held=new.held, call=new.call, incident=incident)
         return replace(hint, evidence=evidence, policy=version), "held back"
-    if RANK[hint.action] > RANK["avoid"] and not wish.holds:
+    if RANK[hint.action] > RANK["avoid"] and not proposal.holds:
         return None  # a hold lapses when nothing speaks for it any more but a score
     if hint.valid_until - now < lasts / 2:
         again: HintState = "approved" if hint.state == "sent" else hint.state
@@ -184,13 +185,13 @@ def _amended(wish: Proposal, hint: Hint, now: datetime, policy: Policy) -> tuple
     return None
 
 
-def _state(wish: Proposal, now: datetime, policy: Policy) -> tuple[HintState, str | None]:
+def _state(proposal: Proposal, now: datetime, policy: Policy) -> tuple[HintState, str | None]:
     """The state of a new hint, and the quiet hours that make a hold wait for a person."""
-    if wish.is_control:
+    if proposal.is_control:
         return "shadow", None
-    if policy.mode == "act" and wish.evidence.review:
+    if policy.mode == "act" and proposal.evidence.review:
         return "proposed", None
-    if policy.mode == "act" and wish.holds:
+    if policy.mode == "act" and proposal.holds:
         quiet = quiet_now(policy.quiet_hours, now)
         return ("approved", None) if quiet is None else ("proposed", quiet)
     return _STATE[policy.mode], None
@@ -208,27 +209,32 @@ class Decision:
 def decide(inputs: Inputs, policy: Policy) -> Decision:
     """The hints of this moment. Confirmed faults are served before two detectors, higher scores before lower ones."""
     inputs = heed_resets(inputs)
-    standing = inputs.open_by_node()
+    open_hints = inputs.open_by_node()
     refused = inputs.refused_by_node()
-    wishes = [
-        wish
+    proposals = [
+        proposal
         for facts in inputs.nodes
-        if (wish := proposal_of(facts, inputs, policy, standing.get(facts.node))) is not None
-        and not is_refused(wish, refused.get(facts.node))
+        if (proposal := proposal_of(facts, inputs, policy, open_hints.get(facts.node))) is not None
+        and not is_refused(proposal, refused.get(facts.node))
     ]
-    wishes.sort(
-        key=lambda wish: (wish.facts.fault is None, not wish.holds, -(wish.facts.score or 0.0), wish.facts.node)
+    proposals.sort(
+        key=lambda proposal: (
+            proposal.facts.fault is None,
+            not proposal.holds,
+            -(proposal.facts.score or 0.0),
+            proposal.node,
+        )
     )
     known = {facts.node: facts for facts in inputs.nodes}
     released = [
-        hint for node, hint in standing.items() if node in known and is_unfounded(known[node], hint, inputs, policy)
+        hint for node, hint in open_hints.items() if node in known and is_unfounded(known[node], hint, inputs, policy)
     ]
     well = {hint.node for hint in released}
-    granted, tripped = within_limits(wishes, inputs, policy)
-    changes = (change_of(wish, standing, inputs.now, policy) for wish in granted if wish.facts.node not in well)
+    granted, tripped = within_limits(proposals, inputs, policy)
+    changes = (change_of(proposal, open_hints, inputs.now, policy) for proposal in granted if proposal.node not in well)
     changed = [
         change
         for change in changes
-        if change is not None and (inputs.stop == "none" or not asks_anew(change[0], standing))
+        if change is not None and (inputs.stop == "none" or not asks_anew(change[0], open_hints))
     ]
     return Decision(tuple(changed), tuple(released), tuple(tripped))

@@ -126,10 +126,10 @@ def _look(
     connection: sa.Connection,
     policy: Policy,
     now: datetime,
-    told: tuple[Sequence[Any], frozenset[str], ControlGroup | None, datetime | None],
+    shared: tuple[Sequence[Any], frozenset[str], ControlGroup | None, datetime | None],
     scored: tuple[datetime | None, Mapping[str, float]],
 ) -> _NodeRecords:
-    places, silent, group, until = told
+    places, silent, group, until = shared
     moment, scores = scored
     if moment is None or moment <= now - _STALE:
         scores = {}

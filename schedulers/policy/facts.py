@@ -1,4 +1,13 @@
-"""What the policy looks at: the nodes, their risk and faults, and the hints that stand; nothing else decides."""
+"""Inputs of a decision: the nodes with their risk and faults, and the hints; nothing else decides.
+
+    corroborated(signs, 3600.0) -> (kernel: nvlink_error, dcgm: row_remap_failure) or None
+
+Two independent detectors that both saw a node fail count as a confirmed fault. The score is no detector: it is computed
+from the same events. Nor is a source that repeats others (`store/records/event_sources.py`): alerts, gpud and
+NVSentinel read the same log lines and counters, and an alert may come from our own score. A program's own report does
+not count: it is often the victim of another node. One sign from two sources (the kernel's Xid 63, and DCGM's field with
+the same number) is one sign.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,16 +20,6 @@ from store.nodes.node_states import FaultSign
 from store.records.event import CAUSES, Cause
 from store.records.hint import OPEN_STATES, Hint
 from store.records.incident import Incident
-
-# Whether two detectors that look at a node in different ways both saw it fail: as good as a confirmed fault.
-#
-#     corroborated(signs, 3600.0) -> (kernel: nvlink_error, dcgm: row_remap_failure) or None
-#
-# The score is no detector: it is computed from the same events. Nor is what repeats others
-# (`store/records/event_sources.py`): alerts,
-# gpud and NVSentinel read the same log lines and counters, an alert may even come from our own score; what a program
-# says of itself is as often the victim of another node's fault. The same thing told twice (the kernel's Xid 63, and
-# DCGM's field that repeats the number) is one sign.
 
 Pair = tuple[FaultSign, FaultSign]
 
@@ -40,9 +39,10 @@ assert set(CAUSES) >= _OF_THE_NODE  # noqa: S101  # a word that is misspelt woul
 
 def corroborated(signs: Sequence[FaultSign], within_s: float) -> Pair | None:
     """The newest two signs of one node that come from different families, no further apart than `within_s` seconds."""
-    told = sorted((sign for sign in signs if _counts(sign)), key=lambda sign: (sign.end, sign.incident), reverse=True)
-    for place, later in enumerate(told):
-        for earlier in told[place + 1 :]:
+    counted = (sign for sign in signs if _counts(sign))
+    newest_first = sorted(counted, key=lambda sign: (sign.end, sign.incident), reverse=True)
+    for place, later in enumerate(newest_first):
+        for earlier in newest_first[place + 1 :]:
             if _independent(later, earlier) and (later.start - earlier.end).total_seconds() <= within_s:
                 return earlier, later
     return None
@@ -73,9 +73,9 @@ class JobFacts:
 class NodeFacts:
     """One node as of now. `score` is that of 24 h or None; `fault` a confirmed one that is not repaired yet.
 
-    `control`: nothing is asked of the scheduler for its score alone. `idle`: no job runs on it; None: not known.
+    `control`: its score alone makes no request to the scheduler. `idle`: no job runs on it; None: not known.
     `witnesses`: two independent detectors that both saw it fail. `silent`: its sidecar does not report any more.
-    `let_go`: a person has let go of what spoke against it: that is no ground for a hold, nor is it a spare.
+    `let_go`: a person has let go of what spoke against it: it is not held for that, nor is it a spare.
     """
 
     node: str
@@ -111,7 +111,7 @@ class Reporting:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The whole of a decision's ground.
+    """All that a decision depends on.
 
     `hints`: those open, still valid, or made within the hour. `still_held`: nodes that a scheduler may still hold for
     us though their hint has ended. `trips`: the breaker's newest of each group. `stop`: what the kill switch stops.

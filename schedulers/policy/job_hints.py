@@ -1,4 +1,4 @@
-"""What to ask of a running job whose node is a confirmed culprit, or likely to fail. Pure, but `ask_jobs`.
+"""Hints on running jobs whose node is a confirmed culprit, or likely to fail. Pure, except `ask_jobs`.
 
     watch(JobInputs(now, jobs, nodes, hints), policy, save_from)    # hints made, and hints whose time is over
 
@@ -43,7 +43,7 @@ class RunningJob:
 class JobInputs:
     """What the decision looks at. `hints`: those of jobs that are open, still valid, or made within a day.
 
-    `standing`: each node's own open hint, as this turn leaves it; `held`: nodes that a scheduler may hold for us yet;
+    `open_hints`: each node's own open hint, as this turn leaves it; `held`: nodes that a scheduler may hold for us yet;
     `unfit`: those that are not in service.
     """
 
@@ -51,7 +51,7 @@ class JobInputs:
     jobs: Sequence[RunningJob]
     nodes: Mapping[str, NodeFacts]
     hints: Sequence[Hint] = ()
-    standing: Mapping[str, Hint] = field(default_factory=dict)
+    open_hints: Mapping[str, Hint] = field(default_factory=dict)
     held: Collection[str] = frozenset()
     unfit: Collection[str] = frozenset()
 
@@ -74,7 +74,7 @@ class _SpareNodes:
 
     def __post_init__(self) -> None:
         self._gone = {node for job in self.inputs.jobs for node in job.nodes} | {*self.inputs.held, *self.inputs.unfit}
-        self._gone |= self.inputs.standing.keys()
+        self._gone |= self.inputs.open_hints.keys()
         named = (hint for hint in self.inputs.hints if hint.valid_until > self.inputs.now)
         self._gone |= {hint.evidence.spare for hint in named if hint.evidence.spare is not None}
 
@@ -131,24 +131,24 @@ class _JobHintMaker:
 
     def ask_for_culprit(self, job: RunningJob, facts: NodeFacts) -> None:
         """A swap where there is a spare, else a requeue; once for each fault of a node."""
-        backing = self.inputs.standing.get(facts.node)
+        backing = self.inputs.open_hints.get(facts.node)
         if backing is None or not _backs(backing):
             return
         fault, limits = _fault_of(facts), self.policy.job_watch
-        asked = [hint for hint in self._asked(job.job) if hint.action in ("swap", "requeue")]
-        if any((hint.node, hint.evidence.incident) == (facts.node, fault.incident) for hint in asked):
+        requested = [hint for hint in self._hints_of(job.job) if hint.action in ("swap", "requeue")]
+        if any((hint.node, hint.evidence.incident) == (facts.node, fault.incident) for hint in requested):
             return
         hour = self.inputs.now - _HOUR
-        if sum(1 for hint in asked if hint.action == "swap" and hint.created > hour) >= limits.most_swaps:
+        if sum(1 for hint in requested if hint.action == "swap" and hint.created > hour) >= limits.most_swaps:
             return
         spare = self.spares.take(facts) if limits.swap else None
         if spare is not None:
             evidence = replace(fault, spare=spare.node, spare_leaf=spare.leaf, spare_score=spare.score)
             text = f"foreshock: {fault.what}: go on with {spare.node} instead of {facts.node}"
             self._make(job, facts, "swap", text, evidence)
-        elif limits.requeue and not any(hint.action == "requeue" and _stands(hint) for hint in asked):
-            asked_of_run = [hint for hint in self._known() if self._is_requeue_of(hint, job.run)]
-            if len(asked_of_run) < limits.most_requeues:
+        elif limits.requeue and not any(hint.action == "requeue" and _stands(hint) for hint in requested):
+            requeues = [hint for hint in self._known() if self._is_requeue_of(hint, job.run)]
+            if len(requeues) < limits.most_requeues:
                 exclude = tuple(node for node in job.nodes if self._is_culprit(node))
                 text = f"foreshock: {fault.what}: start again without {facts.node}"
                 self._make(job, facts, "requeue", text, replace(fault, exclude=exclude))
@@ -158,14 +158,14 @@ class _JobHintMaker:
         line = self.save_from(facts)
         if not self.policy.job_watch.checkpoint or score < line or is_opted_out(facts.node, self.policy):
             return
-        asked = [hint for hint in self._asked(job.job) if hint.action == "checkpoint"]
-        if any(hint.node == facts.node or _stands(hint) for hint in asked):
+        requested = [hint for hint in self._hints_of(job.job) if hint.action == "checkpoint"]
+        if any(hint.node == facts.node or _stands(hint) for hint in requested):
             return
         evidence = Evidence(score, 24, facts.reasons, threshold=line, control=facts.control)
         text = f"foreshock: risk {100 * score:.0f} % within 24 h on {facts.node}: save now"
         self._make(job, facts, "checkpoint", text, evidence)
 
-    def _asked(self, job: str) -> list[Hint]:
+    def _hints_of(self, job: str) -> list[Hint]:
         """What a job was asked; a shadow counts while shadows are all that is made."""
         return [hint for hint in self._known() if hint.job == job and (self._shadows or hint.state != "shadow")]
 
@@ -206,7 +206,7 @@ class _JobHintMaker:
         """By the mode; where the node's own hint waits for a person, the job's does, too."""
         if evidence.control:
             return "shadow"
-        backing = self.inputs.standing.get(node)
+        backing = self.inputs.open_hints.get(node)
         waits = backing is not None and backing.state == "proposed"
         return "proposed" if waits and not self._shadows else _STATE[self.policy.mode]
 
@@ -250,7 +250,7 @@ def _over(inputs: JobInputs) -> Iterator[tuple[Hint, str]]:
 def ask_jobs(
     connection: sa.Connection, inputs: Inputs, stands: dict[str, Hint], past: Sequence[Hint], policy: Policy
 ) -> JobDecision:
-    """What is asked of the jobs that run; nothing is read of spares where nobody calls for one.
+    """The hints on the jobs that run; spares are read only where a node calls for one.
 
     Args:
         stands: each node's own open hint, as this turn leaves it.

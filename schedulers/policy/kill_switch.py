@@ -2,7 +2,7 @@
 
     effective_stop(connection, policy)      # none, holds, all; asked in each turn, and again before each order
 
-`holds`: nothing new is asked of any scheduler, what is held may be released. `all`: hands off, releases wait, too.
+`holds`: no new request to any scheduler, but held nodes may be released. `all`: no request at all, releases wait, too.
 """
 
 import os
@@ -83,9 +83,9 @@ def may_ask(stop: Stop, action: str) -> bool:
     return stop == "none" or (stop == "holds" and action == "release")
 
 
-def asks_anew(hint: Hint, standing: Mapping[str, Hint]) -> bool:
+def asks_anew(hint: Hint, open_hints: Mapping[str, Hint]) -> bool:
     """Whether a change of a hint asks more than what stands: that is what a stop forbids. A renewal does not."""
     if hint.state not in ("proposed", *LIVE_STATES):
         return False
-    before = standing.get(hint.node)
+    before = open_hints.get(hint.node)
     return before is None or before.action != hint.action or before.state == "shadow"

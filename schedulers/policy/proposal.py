@@ -1,7 +1,13 @@
-"""Whether the ground of a hint has gone: it is released then. Missing data is no good news.
+"""What a node calls for, what that costs, and whether a hint has lost its reason. Pure.
 
-A hold goes with the faults that it stands on. A soft hint goes when the score has fallen below `release_ratio` of the
-threshold that raised it, or of the present one where that is lower: a job that ends must not make hints flap.
+    proposal_of(facts, inputs, policy, open_hint)     # Proposal(facts, "cordon", "foreshock: xid 79 on ...", evidence)
+
+A confirmed fault, or two independent detectors, call for a hold (`cordon`, `drain`). A score alone calls for a soft
+hint (`watch`, `avoid`), by the thresholds that follow from the size of the job (`schedulers/policy/thresholds.py`).
+Budgets, the breaker and the kill switch come later (`schedulers/policy/decision.py`).
+
+A hold ends with its faults. A soft hint ends when the score falls below `release_ratio` of the threshold that raised
+it, or of the present one where that is lower: so a job that ends does not make hints flap. Missing data ends nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -15,10 +21,6 @@ from store.records.event import Action
 from store.records.evidence import Evidence, HintCost, HintWitness, JobOnNode
 from store.records.hint import Hint, HintAction
 
-# What a hint takes, and what a failure would: told with each hint, for the person who is to say yes.
-#
-# price_of(facts, "cordon", inputs, policy)     # HintCost(held_gpu_h=192.0, failure_gpu_h=128.0, run="llm-70b")
-
 _HOUR = timedelta(hours=1)
 
 
@@ -30,7 +32,7 @@ def validity_of(action: HintAction, validity: Validity) -> timedelta:
 
 
 def price_of(facts: NodeFacts, action: HintAction, inputs: Inputs, policy: Policy) -> HintCost:
-    """GPU-hours: of the node until the hint would end by itself, and of a failure of the job (`thresholds.py`).
+    """GPU-hours, for the person who approves: of the node until the hint ends by itself, and of a failure of the job.
 
     `run` is that of the job on the node; None: the failure is that of the largest job that runs, or of the usual size.
     """
@@ -48,12 +50,6 @@ def job_gpus(facts: NodeFacts, inputs: Inputs, policy: Policy) -> int:
     return facts.job.gpus if facts.job is not None else inputs.largest_job_gpus or policy.costs.job_gpus
 
 
-# What a node calls for, and why: before budgets, breaker and switch have their say.
-#
-# Its confirmed fault, or two independent detectors, call for a hold (`cordon`, `drain`); its score alone for no more
-# than a soft hint (`watch`, `avoid`), from the thresholds that the size of its job makes
-# (`schedulers/policy/thresholds.py`).
-
 RANK: dict[HintAction, int] = {"release": 0, "watch": 1, "avoid": 2, "cordon": 3, "drain": 4}
 # Where the part must be handled by people, running work is moved off; else new work alone is kept off.
 _DRAINS: frozenset[Action] = frozenset({"drain_node", "replace_part", "contact_support"})
@@ -69,8 +65,13 @@ class Proposal:
     evidence: Evidence
 
     @property
+    def node(self) -> str:
+        """Its name."""
+        return self.facts.node
+
+    @property
     def is_control(self) -> bool:
-        """Whether it is to be written down and not to be asked."""
+        """Whether it is only recorded, because the node is in the control group."""
         return self.evidence.control
 
     @property
@@ -79,19 +80,19 @@ class Proposal:
         return self.action in HOLDING
 
 
-def proposal_of(facts: NodeFacts, inputs: Inputs, policy: Policy, standing: Hint | None) -> Proposal | None:
+def proposal_of(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hint | None) -> Proposal | None:
     """What a node calls for; nothing when it is out already (somebody is at it) or its owner has opted out."""
     # Nearly every node is well: that is found out first.
     if facts.out or not (facts.is_confirmed or _is_risky(facts, policy)) or is_opted_out(facts.node, policy):
         return None
-    called = _called(facts, inputs, policy, standing)
+    called = _called(facts, inputs, policy, open_hint)
     if called is None or called.action == "watch":
         return called
     cost = price_of(facts, called.action, inputs, policy)
     return replace(called, evidence=replace(called.evidence, cost=cost))
 
 
-def _called(facts: NodeFacts, inputs: Inputs, policy: Policy, standing: Hint | None) -> Proposal | None:
+def _called(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hint | None) -> Proposal | None:
     score = Evidence(score=facts.score, horizon_h=24, reasons=facts.reasons)
     if facts.fault is not None:
         fault = facts.fault
@@ -101,7 +102,7 @@ def _called(facts: NodeFacts, inputs: Inputs, policy: Policy, standing: Hint | N
         return Proposal(facts, action, reason, replace(score, incident=fault.id))
     if facts.witnesses is not None:
         return _of_two(facts, facts.witnesses, score)
-    return _of_score(facts, steps_for(facts, inputs, policy), score, standing)
+    return _of_score(facts, steps_for(facts, inputs, policy), score, open_hint)
 
 
 def steps_for(facts: NodeFacts, inputs: Inputs, policy: Policy) -> ActionThresholds:
@@ -115,12 +116,12 @@ def is_opted_out(node: str, policy: Policy) -> bool:
     return any(fnmatchcase(node, pattern) for pattern in policy.opt_out)
 
 
-def is_refused(wish: Proposal, hint: Hint | None) -> bool:
+def is_refused(proposal: Proposal, hint: Hint | None) -> bool:
     """Whether a person has said no to this, or to more than this, and nothing new has happened since."""
-    if hint is None or RANK[wish.action] > RANK[hint.action]:
+    if hint is None or RANK[proposal.action] > RANK[hint.action]:
         return False
     ended = closed_at(hint)
-    began = began_of(wish.facts)
+    began = began_of(proposal.facts)
     return began is None or ended is None or began <= ended
 
 
@@ -137,13 +138,13 @@ def _is_risky(facts: NodeFacts, policy: Policy) -> bool:
 
 def _of_two(facts: NodeFacts, pair: Pair, score: Evidence) -> Proposal:
     """A cordon on the word of two detectors."""
-    told = [f"{sign.source}: {sign.kind}" + ("" if sign.code is None else f" {sign.code}") for sign in pair]
+    detectors = [f"{sign.source}: {sign.kind}" + ("" if sign.code is None else f" {sign.code}") for sign in pair]
     witnesses = tuple(HintWitness(sign.incident, sign.source, sign.kind, sign.code, sign.start) for sign in pair)
     evidence = replace(score, incident=pair[1].incident, witnesses=witnesses)
-    return Proposal(facts, "cordon", f"foreshock: two detectors: {' and '.join(told)}", evidence)
+    return Proposal(facts, "cordon", f"foreshock: two detectors: {' and '.join(detectors)}", evidence)
 
 
-def _of_score(facts: NodeFacts, limits: ActionThresholds, score: Evidence, standing: Hint | None) -> Proposal | None:
+def _of_score(facts: NodeFacts, limits: ActionThresholds, score: Evidence, open_hint: Hint | None) -> Proposal | None:
     """What the score alone asks."""
     if facts.score is None:
         return None
@@ -154,7 +155,7 @@ def _of_score(facts: NodeFacts, limits: ActionThresholds, score: Evidence, stand
     reason = f"foreshock: risk {100 * facts.score:.0f} % within 24 h"
     reason += f": {facts.reasons[0][:200]}" if facts.reasons else ""
     # What was asked before the node was drawn runs its course.
-    if facts.control and (standing is None or standing.state == "shadow"):
+    if facts.control and (open_hint is None or open_hint.state == "shadow"):
         evidence = replace(evidence, control=True)
     return Proposal(facts, "avoid" if avoids else "watch", reason, evidence)
 

@@ -172,7 +172,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class JobWatch:
-    """What is asked of a running job whose node is a confirmed culprit. All are hints: the mode holds for them, too."""
+    """Hints on a running job whose node is a confirmed culprit. The mode holds for them, too."""
 
     checkpoint: bool = True  # save now, where the node still works (a risk, not a confirmed fault)
     requeue: bool = False  # start again without the node

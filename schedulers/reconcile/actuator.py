@@ -1,13 +1,11 @@
-"""What a scheduler is that is brought to a state and read back, as Slurm and Kubernetes are.
+"""The protocol of a scheduler that is brought to a state and read back, as Slurm and Kubernetes are.
 
     for hold in actuator.observe(): ...            # what it holds of each node, and whose that is
     actuator.carry_out([Order("gpu-017", hint.id, "cordon", "foreshock: xid 79 on gpu 0", until)])
 
-It is told where each node is to be, not what to do next: asking again changes nothing, so a restart in the middle, an
-outage or a lost answer is mended by observing and ordering anew (`schedulers/reconcile/plan.py`). It touches nothing
-that
-others hold. A receiver that cannot be read back is a `Scheduler` (`schedulers/reconcile/delivery.py`), served from the
-outbox.
+An order states where a node is to be, not what to do next. To repeat it changes nothing. So after a restart, an outage
+or a lost answer the server observes and orders again (`schedulers/reconcile/plan.py`). A hold of others is never
+touched. A receiver that cannot be read back is a `HintReceiver` (`schedulers/reconcile/delivery.py`).
 """
 
 from collections.abc import Sequence
@@ -58,7 +56,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class JobOrder:
-    """What is asked of a job that runs on a culprit: checkpoint, requeue, swap (`spare` instead of `node`)."""
+    """A request to a job that runs on a culprit: checkpoint, requeue, swap (`spare` instead of `node`)."""
 
     job: str
     hint: str

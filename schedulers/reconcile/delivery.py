@@ -1,4 +1,7 @@
-"""What every scheduler is: takes one delivery, says what came of it."""
+"""The document that is sent about a hint, its id, and the protocol of a receiver that cannot be read back.
+
+delivery_of(hint, "cordon", "ops", "act", now)     # Delivery; the same id however often it is made
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,8 +13,6 @@ from schedulers.policy.settings import Mode
 from store.hints.outbox import Delivery
 from store.records.event import format_time
 from store.records.hint import Hint
-
-# What is sent about a hint: its document, and the id that all attempts at one delivery share.
 
 MAX_PAYLOAD_BYTES = 20_000
 # Not an action: a word to those who asked for it that a hint waits for a person (`states: [proposed]`).

@@ -1,7 +1,7 @@
-"""Hands approved hints to the schedulers, from an outbox: retried with jitter, dropped when the hint has lapsed.
+"""The outbox's turn: sends approved hints to receivers that cannot be read back, and retries with jitter.
 
-Nothing is sent in shadow mode, but to observers that asked for it (`send_shadow`), flagged `"mode": "shadow"`.
-When a hint ends that a scheduler has taken, a `release` is owed to it.
+In shadow mode nothing is sent, except to observers (`send_shadow`), marked `"mode": "shadow"`. A delivery is dropped
+when its hint has lapsed. When a hint ends that a receiver took, a `release` is sent to it.
 """
 
 import time
@@ -21,7 +21,7 @@ from schedulers.reconcile.delivery import (
     delivery_of,
     ident_of,
 )
-from schedulers.reconcile.gate import may_tell
+from schedulers.reconcile.gate import may_send
 from store.database.connections import writing
 from store.hints.hint_log import ACTOR_DISPATCH, change_state, note, read_hint, read_hints
 from store.hints.outbox import (
@@ -37,8 +37,6 @@ from store.hints.outbox import (
     save_attempt_result,
 )
 from store.records.hint import LIVE_STATES, OPEN_STATES, Hint
-
-# One attempt at one delivery: whether it is still to be made, what came of it, and when the next one is due.
 
 # Seconds before attempt n + 1 (Standard Webhooks 1.0.0, schedule); a hint's own validity ends it sooner.
 RETRY_S = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
@@ -71,7 +69,7 @@ def attempt(
     """Try one delivery; None when there was nothing to be sent, or not now."""
     with means.engine.connect() as connection:
         hint = read_hint(connection, delivery.hint)
-        may_go = hint is None or may_tell(connection, means.stop(connection), hint, action_of(delivery) == RELEASE)
+        may_go = hint is None or may_send(connection, means.stop(connection), hint, action_of(delivery) == RELEASE)
     why = over(delivery, hint, now)
     if hint is None or why is not None:
         _give_up(means, delivery, hint, now, why or "expired")
@@ -202,8 +200,8 @@ def _owe_new(connection: sa.Connection, means: Dispatch, now: datetime) -> None:
     names = {scheduler.name: scheduler for scheduler in means.schedulers}
     for taken in deliveries_of_ended_hints(connection, _ENDED, now - _RELEASE_FOR):
         ended = read_hint(connection, taken.hint)
-        told = names.get(taken.scheduler)
-        if ended is None or told is None or action_of(taken) == RELEASE or _is_over_by_itself(ended, told):
+        receiver = names.get(taken.scheduler)
+        if ended is None or receiver is None or action_of(taken) == RELEASE or _is_over_by_itself(ended, receiver):
             continue
         shadow = taken.payload["data"]["mode"] == "shadow"
         if means.mode != "shadow" or shadow:

@@ -1,6 +1,6 @@
-"""The last look before an order or a delivery goes out: the kill switch, and trips of the breaker since it was decided.
+"""The last check before an order or a delivery goes out: the kill switch, and trips of the breaker since the decision.
 
-    orders = passing(connection, stop, orders, holds)
+    orders = allowed_orders(connection, stop, orders, holds)
 
 Between the decision and the order a scheduler may have been away for long; what is held already may be confirmed anew.
 """
@@ -22,36 +22,39 @@ from store.records.evidence import Evidence
 from store.records.hint import LIVE_STATES, Hint
 
 
-def passing(connection: sa.Connection, stop: Stop, orders: Sequence[Order], holds: Sequence[Hold]) -> list[Order]:
-    """The orders that may go out now: none that is stopped, no new hold of a group that has tripped."""
+def allowed_orders(
+    connection: sa.Connection, stop: Stop, orders: Sequence[Order], holds: Sequence[Hold]
+) -> list[Order]:
+    """The orders that may go out now: none that is stopped, and no new hold in a group that has tripped."""
     held = {hold.node: hold.hint for hold in holds if hold.action in HOLDING}
-    asked = [order for order in orders if may_ask(stop, order.action)]
-    new = {order.node: order.evidence for order in asked if order.action in HOLDING and held.get(order.node) is None}
+    allowed = [order for order in orders if may_ask(stop, order.action)]
+    new = {order.node: order.evidence for order in allowed if order.action in HOLDING and held.get(order.node) is None}
     back = held_back(connection, new)
-    return [order for order in asked if order.action not in HOLDING or order.node not in back]
+    return [order for order in allowed if order.action not in HOLDING or order.node not in back]
 
 
-def may_tell(connection: sa.Connection, stop: Stop, hint: Hint, release: bool) -> bool:
-    """Whether a receiver that cannot be read back may be told of a hint now, or that it has ended."""
+def may_send(connection: sa.Connection, stop: Stop, hint: Hint, release: bool) -> bool:
+    """Whether a hint, or its release, may be sent now to a receiver that cannot be read back."""
     if not may_ask(stop, "release" if release else hint.action):
         return False
     if release or hint.action not in HOLDING or hint.state not in LIVE_STATES:
         return True
-    if any(told.state == "delivered" and action_of(told) in HOLDING for told in deliveries_of(connection, hint.id)):
+    deliveries = deliveries_of(connection, hint.id)
+    if any(one.state == "delivered" and action_of(one) in HOLDING for one in deliveries):
         return True  # it is held there, and only to be renewed or raised
     return not held_back(connection, {hint.node: hint.evidence})
 
 
-def held_back(connection: sa.Connection, asked: Mapping[str, Evidence]) -> frozenset[str]:
-    """The nodes, of those that a new hold is asked of (with the hint's evidence), of which a group has tripped."""
-    if not asked:
+def held_back(connection: sa.Connection, new: Mapping[str, Evidence]) -> frozenset[str]:
+    """Of the nodes that are to be held anew (with the hint's evidence), those with a group that has tripped."""
+    if not new:
         return frozenset()
     tripped = {trip.group for trip in newest_trips(connection) if trip.reset is None}
     if not tripped:
         return frozenset()
-    places = {place[0]: place for place in node_places(connection, sorted(asked))}
+    places = {place[0]: place for place in node_places(connection, sorted(new))}
     found = set()
-    for node, evidence in asked.items():
+    for node, evidence in new.items():
         _name, rack, leaf, driver, domain, *_rest = places.get(node, (node, None, None, None, None))
         facts = NodeFacts(node, rack, leaf, driver, nvlink_domain=domain)
         if not tripped.isdisjoint(groups(facts, evidence.code)):

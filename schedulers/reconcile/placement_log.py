@@ -1,6 +1,8 @@
-"""Writes down what was ordered, answered and seen of hints on one scheduler, with the audit and what it makes of hints.
+"""Writes the holds of one scheduler, the audit rows about them, and the state that their hints come to.
 
-Every row of the audit on a placement bears the scheduler's name; `step` is the placement's state.
+A hint is `confirmed` when each scheduler that knows its node holds it, or finds it held by others. A scheduler that
+is away is waited for, but keeps no other from acting. Each audit row has the scheduler's name; `step` is the hold's
+state.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,12 +24,6 @@ from store.hints.hint_log import (
 )
 from store.hints.holds import SchedulerHold, holds_of, save_holds
 from store.records.hint import OPEN_STATES, Hint, HintState
-
-# Where a hint stands, from what each scheduler that is read back says of it. Pure.
-#
-# Of several schedulers at once a hint is `confirmed` when all that know its node hold it, or find it held by others;
-# one
-# that is away is waited for, and keeps nobody else from acting.
 
 # A node may be away for a while, as one that is installed anew; only then is it one that nobody knows.
 ABSENT_FOR = timedelta(minutes=10)

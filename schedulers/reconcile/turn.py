@@ -1,11 +1,11 @@
-"""One turn for one scheduler that is read back: observe, reconcile, write down, order, write down, observe again.
+"""One turn for one scheduler that is read back: observe, plan, store, order, store, observe again.
 
-What is asked for the first time goes out by the look of the turn before, and the turn's own look confirms it.
+    result = run_actuator(TurnContext(engine, actuator, ("slurm", "kube"), policy, clock), keep_on)
 
-    turned = run_actuator(Acting(engine, actuator, ("slurm", "kube"), policy, clock), keep_on)
-
-What is ordered stands in `placements` before it goes out, so a server that is killed at any point leaves nothing behind
-that its successor does not see: in the database, or on the scheduler itself.
+An order is stored before it goes out, so a server that is killed at any point leaves nothing that its successor does
+not see. A new hold, or a graver one, is ordered by the observation of the turn before, which saves seconds: the
+scheduler reads the node again right before it writes. To confirm, to release and to see what people changed takes a
+new observation, which is slow in a large cluster.
 """
 
 import logging
@@ -20,7 +20,7 @@ from schedulers.policy.kill_switch import effective_stop, may_ask
 from schedulers.policy.proposal import RANK
 from schedulers.policy.settings import Policy
 from schedulers.reconcile.actuator import Actuator, Hold, JobOrder, Order, OrderReport, SchedulerAwayError
-from schedulers.reconcile.gate import passing
+from schedulers.reconcile.gate import allowed_orders
 from schedulers.reconcile.placement_log import (
     PlacementContext,
     placement_after_report,
@@ -43,11 +43,6 @@ from store.hints.hint_log import read_hints, read_hints_by_id, read_hints_of
 from store.hints.holds import SchedulerHold, hints_without_hold, holds_of, open_holds, recent_holds
 from store.records.hint import OPEN_STATES, Hint
 
-# What may be ordered by an older look at a scheduler: what a hint asks for the first time, or more than before.
-#
-# Nothing is lost by it: whoever carries an order out reads the node again right before, and touches none that others
-# hold. Confirming, releasing and seeing what people have done wait for a new look, which in a large cluster takes long.
-
 FRESH = timedelta(seconds=60)
 
 
@@ -58,7 +53,7 @@ class LastObservation:
     at: datetime | None = None
     holds: Mapping[str, Hold] = field(default_factory=dict)
 
-    def take(self, now: datetime) -> Mapping[str, Hold]:
+    def pop_fresh(self, now: datetime) -> Mapping[str, Hold]:
         """What was seen lately, once: a turn that fails begins with a new look."""
         holds, self.holds = self.holds, {}
         return holds if self.at is not None and now - self.at <= FRESH else {}
@@ -130,7 +125,7 @@ class _Observation:
     now: datetime
     looked: datetime | None
     started: datetime | None = None
-    is_asked: bool = False
+    start_is_known: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,25 +142,25 @@ def run_actuator(acting: TurnContext, keep_on: Callable[[], bool]) -> ActuatorTu
         SchedulerAwayError: it cannot be asked; whatever it did nevertheless is seen once it is back.
         SQLAlchemyError: the database cannot be used; nothing was ordered that does not stand in it.
     """
-    reports = _at_once(acting, keep_on)
+    reports = _order_early(acting, keep_on)
     for _ in range(_PASSES):
         now, holds = acting.clock(), acting.actuator.observe()
-        ground = _take_down(acting, _Observation(holds, now, acting.last.at), is_news=bool(reports))
+        planned = _save_plan(acting, _Observation(holds, now, acting.last.at), is_news=bool(reports))
         acting.last.at, acting.last.holds = now, {hold.node: hold for hold in holds}
-        if not (ground.plan.orders or ground.jobs.orders) or not keep_on():
+        if not (planned.plan.orders or planned.jobs.orders) or not keep_on():
             break
-        orders, asked = _passing(acting, ground, holds)
+        orders, job_orders = _allowed(acting, planned, holds)
         reports += _order(acting, orders)
-        reports += _ask(acting, asked)
-    ours = sum(hold.action is not None for hold in holds) - len(ground.plan.orphans)
+        reports += _ask(acting, job_orders)
+    ours = sum(hold.action is not None for hold in holds) - len(planned.plan.orphans)
     foreign = sum(hold.foreign is not None for hold in holds)
-    return ActuatorTurnResult(ours, foreign, ground.plan.orphans, tuple(reports))
+    return ActuatorTurnResult(ours, foreign, planned.plan.orphans, tuple(reports))
 
 
-def _at_once(acting: TurnContext, keep_on: Callable[[], bool]) -> list[OrderReport]:
+def _order_early(acting: TurnContext, keep_on: Callable[[], bool]) -> list[OrderReport]:
     """Give the orders that need no new look."""
     name, now, policy = acting.actuator.name, acting.clock(), acting.policy()
-    holds = acting.last.take(now)
+    holds = acting.last.pop_fresh(now)
     with acting.engine.connect() as connection:
         if not holds or not hints_without_hold(connection, name, now):
             return []
@@ -173,8 +168,8 @@ def _at_once(acting: TurnContext, keep_on: Callable[[], bool]) -> list[OrderRepo
     def work(connection: sa.Connection) -> OrderPlan:
         stop = stop_of(policy.mode, effective_stop(connection, policy))
         taken = recent_holds(connection, now - _HOUR, name)
-        ground = ReconcileInputs(name, now, tuple(holds.values()), {}, {}, stop, taken, policy.budgets.per_hour)
-        seen, plan = first_plan(connection, ground)
+        planned = ReconcileInputs(name, now, tuple(holds.values()), {}, {}, stop, taken, policy.budgets.per_hour)
+        seen, plan = first_plan(connection, planned)
         write_down(connection, _placed(acting, seen.hints, now), plan, JobPlan())
         return plan
 
@@ -184,21 +179,21 @@ def _at_once(acting: TurnContext, keep_on: Callable[[], bool]) -> list[OrderRepo
         return []
     with acting.engine.connect() as connection:
         stop = stop_of(acting.policy().mode, effective_stop(connection, acting.policy()))
-        orders = passing(connection, stop, plan.orders, ())
+        orders = allowed_orders(connection, stop, plan.orders, ())
     return _order(acting, orders)
 
 
-def _take_down(acting: TurnContext, look: _Observation, is_news: bool) -> _TurnPlan:
+def _save_plan(acting: TurnContext, look: _Observation, is_news: bool) -> _TurnPlan:
     """The plan of this moment; what it orders and what was seen is written down. Most turns find nothing to write."""
     if not is_news:
         with acting.engine.connect() as connection:
-            ground = _ground(connection, acting, look)
-            if not write_down(connection, _seen(acting, ground), ground.plan, ground.jobs, dry=True):
-                return ground
+            planned = _make_plan(connection, acting, look)
+            if not write_down(connection, _seen(acting, planned), planned.plan, planned.jobs, dry=True):
+                return planned
 
     def work(connection: sa.Connection) -> _TurnPlan | None:
-        anew = _ground(connection, acting, look)
-        if anew.plan.undone and not look.is_asked:
+        anew = _make_plan(connection, acting, look)
+        if anew.plan.undone and not look.start_is_known:
             return None
         write_down(connection, _seen(acting, anew), anew.plan, anew.jobs)
         return anew
@@ -209,10 +204,10 @@ def _take_down(acting: TurnContext, look: _Observation, is_news: bool) -> _TurnP
         if written is not None:
             return written
         # A hold of ours is gone: taken off, or lost with the scheduler's memory. It is asked outside of transactions.
-        look = replace(look, started=acting.actuator.started(), is_asked=True)
+        look = replace(look, started=acting.actuator.started(), start_is_known=True)
 
 
-def _ground(connection: sa.Connection, acting: TurnContext, look: _Observation) -> _TurnPlan:
+def _make_plan(connection: sa.Connection, acting: TurnContext, look: _Observation) -> _TurnPlan:
     name, policy, holds, now = acting.actuator.name, acting.policy(), look.holds, look.now
     placements = {placement.hint: placement for placement in open_holds(connection, name)}
     hints = {hint.id: hint for hint in read_hints(connection, states=OPEN_STATES)}
@@ -225,21 +220,21 @@ def _ground(connection: sa.Connection, acting: TurnContext, look: _Observation) 
     return _TurnPlan(seen, reconcile(seen), plan_jobs(name, hints, placements, stop, now))
 
 
-def _passing(acting: TurnContext, ground: _TurnPlan, holds: Sequence[Hold]) -> tuple[list[Order], list[JobOrder]]:
+def _allowed(acting: TurnContext, planned: _TurnPlan, holds: Sequence[Hold]) -> tuple[list[Order], list[JobOrder]]:
     """What may go out of a plan, right before it does."""
     policy = acting.policy()
     with acting.engine.connect() as connection:
         stop = stop_of(policy.mode, effective_stop(connection, policy))
-        orders = passing(connection, stop, ground.plan.orders, holds)
-    return orders, [order for order in ground.jobs.orders if may_ask(stop, order.action)]
+        orders = allowed_orders(connection, stop, planned.plan.orders, holds)
+    return orders, [order for order in planned.jobs.orders if may_ask(stop, order.action)]
 
 
 def _placed(acting: TurnContext, hints: Mapping[str, Hint], now: datetime) -> PlacementContext:
     return PlacementContext(acting.actuator.name, tuple(acting.names), hints, now)
 
 
-def _seen(acting: TurnContext, ground: _TurnPlan) -> PlacementContext:
-    seen = ground.seen
+def _seen(acting: TurnContext, planned: _TurnPlan) -> PlacementContext:
+    seen = planned.seen
     gone = {hint.node for hint in seen.hints.values()}.difference(hold.node for hold in seen.holds)
     return replace(_placed(acting, seen.hints, seen.now), gone=frozenset(gone))
 

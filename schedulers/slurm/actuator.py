@@ -65,10 +65,10 @@ def read_start(text: str, now: datetime) -> datetime | None:
 
     Both are told in whole seconds: it may have been up to a second earlier or later.
     """
-    asked, started = _ASKED.search(text), _STARTED.search(text)
-    if asked is None or started is None:
+    answered, started = _ASKED.search(text), _STARTED.search(text)
+    if answered is None or started is None:
         return None
-    up = datetime.fromisoformat(asked[1]) - datetime.fromisoformat(started[1])
+    up = datetime.fromisoformat(answered[1]) - datetime.fromisoformat(started[1])
     return now - max(up, timedelta())
 
 
@@ -156,14 +156,14 @@ class Slurm:
 
     def _round(self, orders: Sequence[Order]) -> list[OrderReport]:
         """Some orders of as many nodes: read, write, read again."""
-        before = self._ground(orders)
+        before = self._read_state(orders)
         first = [(order, plan(order, before)) for order in orders]
         reports = [step for _order, step in first if isinstance(step, OrderReport)]
         complaints = self._write([step for _order, step in first if isinstance(step, NodeUpdate)])
         written = [order for order, step in first if isinstance(step, NodeUpdate)]
         if not written:
             return reports
-        after = self._ground(written)
+        after = self._read_state(written)
         for order in written:
             step = plan(order, after)
             if isinstance(step, NodeUpdate):
@@ -172,7 +172,7 @@ class Slurm:
             reports.append(step)
         return reports
 
-    def _ground(self, orders: Iterable[Order]) -> SlurmState:
+    def _read_state(self, orders: Iterable[Order]) -> SlurmState:
         names = [order.node for order in orders if is_name(order.node)]
         reserved = self._reserved()  # before the nodes: their reading is to be the last before the writing
         return SlurmState(self._settings, self._read(names), reserved)

@@ -1,4 +1,4 @@
-"""What is asked of a job that runs on a culprit: a signal to save, a requeue, a word of a spare; each by its setting.
+"""Requests to a job that runs on a culprit: a signal to save, a requeue, the name of a spare; each by its setting.
 
 A requeue ends the job's run, so it is done only where Slurm would not start it on the culprit again: the node is out of
 service, by our drain or another's, or the job leaves it out (ExcNodeList).
@@ -52,7 +52,7 @@ def _forbidden(order: JobOrder, settings: SlurmSettings) -> str | None:
     if order.action == "swap" and not settings.swap_comment:
         return "swap_comment: false is set"
     if order.action not in ("checkpoint", "requeue", "swap"):
-        return f"{order.action} is nothing that is asked of a job"
+        return f"{order.action} is no action on a job"
     return None
 
 

@@ -1,9 +1,14 @@
-"""Nodes as `scontrol show node` prints them, one line each (`-o`, every version) or as JSON (from 23.02 on).
+"""Slurm's nodes, as `scontrol show node` prints them, and our marks on them. Pure.
 
-    read_text(text) -> {"gpu-001": Node("gpu-001", frozenset({"IDLE", "DRAIN"}), reason="fan", weight=1, ...)}
+    read_text(text) -> {"gpu-001": SlurmNode("gpu-001", frozenset({"IDLE", "DRAIN"}), reason="fan", weight=1, ...)}
 
-Reasons and comments are people's free text: a node that is told twice in one list (a comment with a line break can
-forge a line), or whose comment holds other fields' names, is marked `is_doubtful`, and is not touched.
+One line a node (`-o`, every version), or JSON (from 23.02 on). Our mark stands at the end of the reason or comment:
+
+    Reason=foreshock: Xid 79 on GPU 3 (p=0.93) action=cordon id=h-17          cordon and drain
+    Comment=rack 7, slot 2 [foreshock: avoid id=h-17 weight=1000000 was=10]   watch and avoid; the rest stays
+
+Reasons and comments are free text of people. A node that appears twice in one list (a comment with a line break can
+forge a line), or whose comment holds the names of other fields, is marked `is_doubtful` and is not touched.
 """
 
 import itertools
@@ -17,11 +22,6 @@ import orjson
 from schedulers.reconcile.actuator import Hold
 from schedulers.slurm.commands import SlurmSettings
 from store.records.hint import HintAction
-
-# What we leave on a node so that it is known as ours: at the end of its reason, or of its Comment.
-#
-# Reason=foreshock: Xid 79 on GPU 3 (p=0.93) action=cordon id=h-17          cordon and drain
-# Comment=rack 7, slot 2 [foreshock: avoid id=h-17 weight=1000000 was=10]   watch and avoid; what stood there stays
 
 # Slurm takes reasons of thousands of letters; people read them in a column of sinfo.
 MOST_REASON = 300
@@ -188,11 +188,11 @@ def _reason(tail: str) -> tuple[str, str, str]:
     if not found:
         return "", "", tail
     behind = _BEHIND_REASON.search(rest)
-    told = rest[: behind.start()] if behind else rest
+    text = rest[: behind.start()] if behind else rest
     others = before + (rest[behind.start() :] if behind else "")
-    stamped = _REASON.fullmatch(told.rstrip())
+    stamped = _REASON.fullmatch(text.rstrip())
     if stamped is None:
-        return told.strip(), "", others
+        return text.strip(), "", others
     return " ".join([stamped[1], *stamped[3].split()]), stamped[2], others
 
 
@@ -240,8 +240,6 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-# Whose a node is: what of ours lies on it, who else keeps work off it, whether we may touch it. Pure.
-
 # Words of a node's state that keep work off it, by somebody's decision or Slurm's own. NOT_RESPONDING and UNKNOWN pass
 # by themselves, POWERED_DOWN is saving, RESERVED and PLANNED are work.
 _OUT = frozenset(
@@ -275,7 +273,7 @@ def ownership_of(node: SlurmNode, settings: SlurmSettings) -> NodeOwnership:
     hard = ours if node.states & _HELD else None
     foreign = None
     if node.is_doubtful:
-        hard, foreign = None, "told twice, or with a comment that cannot be told from other fields: not touched"
+        hard, foreign = None, "listed twice, or its comment looks like other fields: not touched"
     elif out and hard is None:
         by = f" [{node.user}]" if node.user else ""
         foreign = f"{'+'.join(sorted(out))}: {node.reason[:_SAID] or 'no reason'}{by}"

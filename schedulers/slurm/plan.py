@@ -51,31 +51,31 @@ class SlurmState:
     reserved: Mapping[str, datetime]
 
 
-def plan(order: Order, ground: SlurmState) -> OrderReport | NodeUpdate:
+def plan(order: Order, before: SlurmState) -> OrderReport | NodeUpdate:
     """What is to be done for an order on its node as it was just read."""
-    node = ground.nodes.get(order.node)
+    node = before.nodes.get(order.node)
     if node is None:
         return OrderReport(order.node, "absent", "Slurm knows no such node")
     if not is_ident(order.hint):
         return OrderReport(order.node, "refused", f"the hint's id {order.hint[:40]!r} cannot be written into a reason")
-    found = ownership_of(node, ground.settings)
+    found = ownership_of(node, before.settings)
     if order.action == "release":
-        return _release(order, node, found, ground)
+        return _release(order, node, found, before)
     if found.foreign is not None:
         return OrderReport(order.node, "foreign", found.foreign)
     if found.is_opted_out and found.mark is None:
-        return OrderReport(order.node, "refused", f"the node says {ground.settings.opt_out}")
+        return OrderReport(order.node, "refused", f"the node says {before.settings.opt_out}")
     if order.action in ("cordon", "drain"):
-        return _hold(order, node, found, ground)
+        return _hold(order, node, found, before)
     if order.action in ("watch", "avoid"):
-        return _soften(order, node, found, ground)
-    return OrderReport(order.node, "refused", f"{order.action} is nothing that is asked of a node")
+        return _soften(order, node, found, before)
+    return OrderReport(order.node, "refused", f"{order.action} is no action on a node")
 
 
-def _release(order: Order, node: SlurmNode, found: NodeOwnership, ground: SlurmState) -> OrderReport | NodeUpdate:
+def _release(order: Order, node: SlurmNode, found: NodeOwnership, before: SlurmState) -> OrderReport | NodeUpdate:
     hard = found.hard is not None and found.hard.hint == order.hint
     soft = found.soft is not None and found.soft.hint == order.hint and not node.is_doubtful
-    unreserve = order.hint if order.hint in ground.reserved else None
+    unreserve = order.hint if order.hint in before.reserved else None
     if not hard and not soft and unreserve is None:
         return OrderReport(order.node, "done", f"nothing of hint {order.hint} is on it")
     if hard and _is_stuck(node):
@@ -86,32 +86,32 @@ def _release(order: Order, node: SlurmNode, found: NodeOwnership, ground: SlurmS
     return NodeUpdate(order.node, words, unreserve)
 
 
-def _hold(order: Order, node: SlurmNode, found: NodeOwnership, ground: SlurmState) -> OrderReport | NodeUpdate:
+def _hold(order: Order, node: SlurmNode, found: NodeOwnership, before: SlurmState) -> OrderReport | NodeUpdate:
     """Drain or FAIL; running jobs go on in both."""
-    unreserve = _old_reservation(found, ground)
+    unreserve = _old_reservation(found, before)
     wanted = SlurmMark(order.action, order.hint)
     if found.hard == wanted and found.soft is None and unreserve is None:
         return OrderReport(order.node, "done", node.state)
     reason = reason_of(order.reason, order.action, order.hint)
-    words = (f"state={ground.settings.hard}", f"reason={reason}")
+    words = (f"state={before.settings.hard}", f"reason={reason}")
     return NodeUpdate(order.node, (*words, *_plain(node, found)), unreserve)
 
 
-def _soften(order: Order, node: SlurmNode, found: NodeOwnership, ground: SlurmState) -> OrderReport | NodeUpdate:
+def _soften(order: Order, node: SlurmNode, found: NodeOwnership, before: SlurmState) -> OrderReport | NodeUpdate:
     """A mark, and what keeps new work away without a drain."""
-    soft = ground.settings.soft
+    soft = before.settings.soft
     if soft == "none":
-        return OrderReport(order.node, "refused", f"soft: none is set: {order.action} is not asked of this Slurm")
+        return OrderReport(order.node, "refused", f"soft: none is set: {order.action} is off in this Slurm")
     if found.hard is not None and _is_stuck(node):
         return OrderReport(
             order.node, "retry", "DOWN and FAIL: taking FAIL off would take DOWN off, too; once it is back"
         )
-    wanted = _wanted_mark(order, node, found, ground.settings)
+    wanted = _wanted_mark(order, node, found, before.settings)
     reserve = order.hint if order.action == "avoid" and soft == "reservation" else None
-    end = ground.reserved.get(order.hint)
+    end = before.reserved.get(order.hint)
     is_reserved = reserve is None or (end is not None and abs(end - order.valid_until) < _SAME_END)
     is_weighted = wanted.weight is None or node.weight == wanted.weight
-    unreserve = _old_reservation(found, ground, keep=reserve)
+    unreserve = _old_reservation(found, before, keep=reserve)
     if found.hard is None and found.soft == wanted and is_reserved and is_weighted and unreserve is None:
         return OrderReport(order.node, "done", node.state)
     words = (
@@ -119,8 +119,8 @@ def _soften(order: Order, node: SlurmNode, found: NodeOwnership, ground: SlurmSt
         *(_plain_weight(node, found) if wanted.weight is None else (f"weight={wanted.weight}",)),
         f"comment={comment_with(node.comment, wanted)}",
     )
-    asked = None if is_reserved else reserve
-    return NodeUpdate(order.node, words, unreserve, asked, is_extended=end is not None, until=order.valid_until)
+    requested = None if is_reserved else reserve
+    return NodeUpdate(order.node, words, unreserve, requested, is_extended=end is not None, until=order.valid_until)
 
 
 def _wanted_mark(order: Order, node: SlurmNode, found: NodeOwnership, settings: SlurmSettings) -> SlurmMark:
@@ -131,10 +131,10 @@ def _wanted_mark(order: Order, node: SlurmNode, found: NodeOwnership, settings: 
     return SlurmMark(order.action, order.hint, max(was, settings.avoid_weight), was)
 
 
-def _old_reservation(found: NodeOwnership, ground: SlurmState, keep: str | None = None) -> str | None:
+def _old_reservation(found: NodeOwnership, before: SlurmState, keep: str | None = None) -> str | None:
     """The hint of our mark, if it has a reservation that is not to stay."""
     mark = found.soft
-    return mark.hint if mark is not None and mark.hint in ground.reserved and mark.hint != keep else None
+    return mark.hint if mark is not None and mark.hint in before.reserved and mark.hint != keep else None
 
 
 def _is_stuck(node: SlurmNode) -> bool:

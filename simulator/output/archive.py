@@ -1,6 +1,11 @@
-"""Writes a cluster as an archive: the files that an operator would have copied together, in the real tools' formats.
+"""Writes a simulated cluster as an archive: the files that an operator would copy together, in the real tools' formats.
 
-`until` cuts: only what had been written by then, running jobs as running, open outages as open.
+    for entry in entries(cluster, since=moment): ...     # entry.time, entry.target, entry.text: the same, live
+
+`until` cuts the archive: only what had been written by then, running jobs as running, open outages as open. A node's
+kernel log is what rsyslog writes with RFC 3339 times:
+
+    2025-03-01T04:05:06.789000+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, pid='<unknown>', ...
 """
 
 import heapq
@@ -22,10 +27,6 @@ from simulator.output.telemetry import COUNTER_FIELDS, FIELDS, advance, counter_
 from simulator.output.training_log import log_lines
 from simulator.site import DAY_MS, DRIVERS, GPUS, PCI, gpu_uuid, leaf_name, leaf_of, rack_of
 from simulator.state import SimulatedCluster
-
-# A node's kernel log, as rsyslog writes it with RFC 3339 times.
-#
-# 2025-03-01T04:05:06.789000+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, pid='<unknown>', ...
 
 
 def kernel_text(cluster: SimulatedCluster, line: KernelLine) -> str:
@@ -148,12 +149,6 @@ def write_telemetry(cluster: SimulatedCluster, folder: Path, until_ms: int) -> N
         values = snapshot.values.reshape(-1, len(FIELDS))[here]
         parts.append((times, node[here], gpu[here], values))
     flush()
-
-
-# A simulated cluster told live: every line at the moment at which its program would have written it.
-#
-# for entry in entries(cluster, since=moment):
-#     ...  # entry.time, entry.target, entry.text
 
 
 @dataclass(frozen=True, slots=True)

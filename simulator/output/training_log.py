@@ -85,10 +85,10 @@ def _begin(settings: SimulationSettings, attempt: SimulatedAttempt) -> list[tupl
 def _step(settings: SimulationSettings, run: str, step: TrainingStep, log_interval: int) -> list[tuple[int, str]]:
     end, where = step.end_ms, f"/ckpt/{run}"
     if step.kind == "iteration":
-        told = [_iteration(settings, step, log_interval)]
+        texts = [_iteration(settings, step, log_interval)]
         if step.data_ms:
-            told += _timer("batch-generator", step.data_ms / log_interval)
-        return [(end, line) for line in told]
+            texts += _timer("batch-generator", step.data_ms / log_interval)
+        return [(end, line) for line in texts]
     if step.kind == "evaluation":
         lines = [*_timer("evaluate", step.length_ms), "-" * 90]
         lines.append(
@@ -107,8 +107,8 @@ def _step(settings: SimulationSettings, run: str, step: TrainingStep, log_interv
 
 def _in_background(step: TrainingStep, where: str, saving: tuple[int, str]) -> list[tuple[int, str]]:
     """A save that goes on beside the iterations: its beginning, its stall, and its end if it had one."""
-    told = [f"  scheduled an async checkpoint save at iteration {step.iteration:7d} to {where}"]
-    lines = [saving, *((step.end_ms, line) for line in (*told, *_timer("save-checkpoint", step.length_ms)))]
+    texts = [f"  scheduled an async checkpoint save at iteration {step.iteration:7d} to {where}"]
+    lines = [saving, *((step.end_ms, line) for line in (*texts, *_timer("save-checkpoint", step.length_ms)))]
     if step.done_ms is not None:
         lines.append((step.done_ms, f"  successfully saved checkpoint from iteration {step.iteration:7d} to {where}"))
     return lines

@@ -1,4 +1,8 @@
-"""The truth beside an archive: what failed, where the hours went, what could be known, and by which figures."""
+"""The truth beside an archive: what failed, where the hours went, what could be known, and by which figures.
+
+The oracle's scores are the ceiling for any model on this archive: it knows each node's true hazard and the precursors
+that run, but not the future. Rankings (ROC-AUC, average precision, lift, recall at the top) share ranks at ties.
+"""
 
 import math
 from collections import defaultdict
@@ -16,8 +20,6 @@ from simulator.site import DAY_MS, GPUS, HOUR_MS, PCI, described, gpu_uuid, leaf
 from simulator.state import SimulatedCluster
 from simulator.training.accounting import RunAccount, SimulatedInterruption
 from store.records.event import format_time
-
-# How well scores rank what came true: ROC-AUC, average precision, lift, recall at the top. Ties share their ranks.
 
 TOPS = (0.01, 0.02, 0.05)
 
@@ -81,11 +83,6 @@ def _recall(scores: NDArray[np.float64], labels: NDArray[np.bool_], groups: NDAr
         found += int(labels[best].sum())
     return found / int(labels.sum())
 
-
-# The scores that a reader of the hidden state would reach: the ceiling for any model on this archive.
-#
-# The oracle knows each node's true hazard and which true precursors are running since when; it does not know the
-# future.
 
 HORIZONS_H = (24, 168)
 _FIRST_DAY = 7  # before, no model would have learned anything

@@ -1,6 +1,8 @@
-"""A training run and each of its starts, step by step: iterations, saves, evaluations, until a fault or its end.
+"""A training run's starts, step by step: iterations, saves, evaluations, until a fault or the end.
 
-Every step is a whole number of seconds, so that the program's log, which prints seconds, loses nothing.
+Each step is a whole number of seconds, so the program's log, which prints seconds, loses nothing. What makes runs
+differ (ways to save, waits for data, sizes, overlaps, missing records) is drawn from a stream of its own: a cluster
+whose training is `steady` draws nothing of it. These figures are ours; none is a published rate.
 """
 
 from dataclasses import dataclass, field
@@ -10,11 +12,6 @@ import numpy as np
 
 from simulator.faults.fault import NodeFailure
 from simulator.site import Parameters
-
-# What makes runs differ: ways to save, waits for data, sizes, older checkpoints, overlaps, missing records.
-#
-# Drawn from a stream of its own: a cluster whose training is `steady` draws nothing here, and is the same byte for byte
-# with and without this file. Every figure is ours, to have some of each in a few weeks; none is a rate of the field.
 
 SaveMode: TypeAlias = Literal["sync", "async", "memory"]
 SAVE_MODES: tuple[SaveMode, ...] = ("sync", "async", "memory")

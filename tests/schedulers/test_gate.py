@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from schedulers.reconcile.actuator import Hold, Order
-from schedulers.reconcile.gate import held_back, may_tell, passing
+from schedulers.reconcile.gate import allowed_orders, held_back, may_send
 from store.database.connections import writing
 from store.events.append import append_nodes
 from store.hints.hint_log import save_hint
@@ -39,7 +39,7 @@ def order(action: Any = "cordon", node: str = "a", **evidence: Any) -> Order:
 def passed(engine: sa.Engine, *orders: Order, stop: Any = "none", holds: tuple[Hold, ...] = ()) -> list[str]:
     """What may go out."""
     with engine.connect() as connection:
-        return [f"{one.action} {one.node}" for one in passing(connection, stop, orders, holds)]
+        return [f"{one.action} {one.node}" for one in allowed_orders(connection, stop, orders, holds)]
 
 
 def test_the_switch_is_asked(engine: sa.Engine) -> None:
@@ -95,19 +95,19 @@ def test_a_webhook_is_asked_nothing_new_of_a_tripped_group(engine: sa.Engine) ->
     one = hint("a", state="approved")
     with writing(engine).begin() as connection:
         save_hint(connection, one, NOW, {})
-        assert not may_tell(connection, "none", one, release=False)
-        assert may_tell(connection, "holds", one, release=True)
-        assert not may_tell(connection, "all", one, release=True)
-        assert may_tell(connection, "none", hint("a", state="proposed"), release=False)
-        assert may_tell(connection, "none", hint("a", "avoid", "approved"), release=False)
+        assert not may_send(connection, "none", one, release=False)
+        assert may_send(connection, "holds", one, release=True)
+        assert not may_send(connection, "all", one, release=True)
+        assert may_send(connection, "none", hint("a", state="proposed"), release=False)
+        assert may_send(connection, "none", hint("a", "avoid", "approved"), release=False)
         payload = {"data": {"action": "cordon", "mode": "act"}}
         queue_deliveries(connection, [Delivery("x", one.id, "ops", payload, 1, NOW, "delivered")])
-        assert may_tell(connection, "none", one, release=False)
-        assert not may_tell(connection, "holds", one, release=False)
+        assert may_send(connection, "none", one, release=False)
+        assert not may_send(connection, "holds", one, release=False)
 
 
 def test_without_trips_nothing_is_held_back(engine: sa.Engine) -> None:
     """Nor where nothing is asked."""
     with engine.connect() as connection:
-        assert held_back(connection, {"a": {}}) == frozenset()
+        assert held_back(connection, {"a": Evidence()}) == frozenset()
         assert held_back(connection, {}) == frozenset()

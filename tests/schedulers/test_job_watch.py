@@ -35,7 +35,7 @@ def asked(
     """The decision; a checkpoint pays from 10 %."""
     known = {one.node: one for one in (facts("n1", idle=False), *nodes)}
     held = {node: node_hint(node, state="confirmed") for node, one in known.items() if one.is_confirmed}
-    more["standing"] = held | more.pop("standing", {})
+    more["open_hints"] = held | more.pop("open_hints", {})
     return watch(JobInputs(now, jobs, known, hints, **more), policy, lambda _one: 0.1)
 
 
@@ -102,9 +102,9 @@ def test_a_spare_is_no_node_that_is_held_or_out_of_service_or_at_work() -> None:
     """By its hint, its record, the jobs."""
     jobs = (JOB, RunningJob("8", "x", ("s3",)))
     spares, policy = (*SPARES, facts("s4"), facts("s5")), replace(POLICY, opt_out=("s5",))
-    standing = {"s4": node_hint("s4", "watch")}
-    assert made(CULPRIT, *spares, held={"s1"}, unfit={"s2"}, jobs=jobs, standing=standing, policy=policy) == []
-    assert made(CULPRIT, *spares, held={"s1"}, unfit={"s2"}, jobs=jobs, standing=standing)[0][3] == "s5"
+    open_hints = {"s4": node_hint("s4", "watch")}
+    assert made(CULPRIT, *spares, held={"s1"}, unfit={"s2"}, jobs=jobs, open_hints=open_hints, policy=policy) == []
+    assert made(CULPRIT, *spares, held={"s1"}, unfit={"s2"}, jobs=jobs, open_hints=open_hints)[0][3] == "s5"
 
 
 @pytest.mark.parametrize(
@@ -121,17 +121,17 @@ def test_a_spare_is_no_node_that_is_held_or_out_of_service_or_at_work() -> None:
 def test_a_job_is_moved_only_off_what_its_own_hint_calls_a_culprit(backing: Hint | None, asks: bool) -> None:
     """Not where many fail at once, little is seen, or a person has said no."""
     known = {one.node: one for one in (CULPRIT, *SPARES)}
-    standing = {} if backing is None else {"n0": backing}
-    found = watch(JobInputs(NOW, (JOB,), known, standing=standing), POLICY, lambda _one: 0.1)
+    open_hints = {} if backing is None else {"n0": backing}
+    found = watch(JobInputs(NOW, (JOB,), known, open_hints=open_hints), POLICY, lambda _one: 0.1)
     assert bool(found.made) is asks
 
 
 def test_what_waits_for_a_person_lets_its_job_wait_too() -> None:
     """In quiet hours, or after a reset of the breaker."""
-    (hint,) = asked(CULPRIT, *SPARES, standing={"n0": node_hint("n0", state="proposed")}).made
+    (hint,) = asked(CULPRIT, *SPARES, open_hints={"n0": node_hint("n0", state="proposed")}).made
     assert hint.state == "proposed"
     shadow = replace(POLICY, mode="shadow")
-    (hint,) = asked(CULPRIT, *SPARES, standing={"n0": node_hint("n0", state="proposed")}, policy=shadow).made
+    (hint,) = asked(CULPRIT, *SPARES, open_hints={"n0": node_hint("n0", state="proposed")}, policy=shadow).made
     assert hint.state == "shadow"
 
 

@@ -30,7 +30,6 @@ from store.database.connections import writing
 from store.events.append import append_events, append_jobs, append_nodes, append_outages
 from store.models.scores import save_scores
 from store.records.event import Event
-from store.records.evidence import Evidence
 from store.records.job import Job
 from store.records.node import Node
 from store.records.outage import Outage

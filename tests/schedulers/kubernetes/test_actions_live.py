@@ -13,7 +13,7 @@ from schedulers.kubernetes.actuator import Kubernetes
 from schedulers.reconcile.actuator import OrderReport
 from store.records.hint import HintAction
 
-from .asked import REASON, agent, bring, hold_of, order, others
+from .live_orders import REASON, agent, bring, hold_of, order, others
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kubernetes")]
 

@@ -11,7 +11,7 @@ from real.programs import wait_for
 
 from schedulers.kubernetes.actuator import Kubernetes
 
-from .asked import agent, bring, hold_of
+from .live_orders import agent, bring, hold_of
 from .workload import await_running, budget, create, daemon_set, pod, running
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kubernetes")]

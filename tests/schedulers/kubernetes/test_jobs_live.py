@@ -13,7 +13,7 @@ from schedulers.kubernetes.pods import JOB_LABELS
 from schedulers.reconcile.actuator import JobOrder, OrderReport
 from store.records.hint import HintAction
 
-from .asked import agent
+from .live_orders import agent
 from .workload import await_running, create, pod
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kubernetes")]
@@ -58,7 +58,7 @@ def test_a_swap_names_the_culprit_and_the_spare(
     order = asked("default/llm", "swap", culprit, "gpu-spare")
     assert actuator.ask_jobs([order]) == [OrderReport("default/llm", "done", "2 pods")]
     assert actuator.ask_jobs([order]) == [OrderReport("default/llm", "done", "2 pods")]
-    message = f"swap is asked of default/llm: foreshock: xid 79 on gpu 0 (node {culprit}, spare gpu-spare) id=h9"
+    message = f"swap requested for default/llm: foreshock: xid 79 on gpu 0 (node {culprit}, spare gpu-spare) id=h9"
     assert told(kubernetes_cluster, "llm-0") == [("Pod", "ForeshockSwap", message, 2)]
     assert told(kubernetes_cluster, "llm-1") == []
     assert told(kubernetes_cluster, "llm") == [("Job", "ForeshockSwap", message, 2)]

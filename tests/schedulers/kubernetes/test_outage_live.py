@@ -17,7 +17,7 @@ from schedulers.kubernetes.client import KubernetesClient
 from schedulers.kubernetes.lease import WriterLease
 from schedulers.reconcile.actuator import SchedulerAwayError
 
-from .asked import acting, agent, bring, hold_of, order
+from .live_orders import acting, agent, bring, hold_of, order
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kubernetes")]
 

@@ -13,8 +13,8 @@ from schedulers.kubernetes.node import CONDITION, KubernetesNode, read_hold
 from schedulers.kubernetes.patch import NodePatch, PatchRefusal, change_of, drained
 from store.records.hint import HintAction
 
-from .asked import NOW, UNTIL, order, others
 from .json_patch import DoesNotHoldError, apply
+from .live_orders import NOW, UNTIL, order, others
 
 SETTINGS = KubernetesSettings("sim")
 GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}

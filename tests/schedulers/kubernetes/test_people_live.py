@@ -17,7 +17,7 @@ from real.programs import wait_for
 from schedulers.kubernetes.actuator import Kubernetes
 from store.records.hint import HintAction
 
-from .asked import agent, bring, hold_of, order, others
+from .live_orders import agent, bring, hold_of, order, others
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kubernetes")]
 ROUNDS = 12

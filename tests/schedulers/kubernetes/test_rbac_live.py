@@ -15,7 +15,7 @@ from schedulers.kubernetes.actuator import Kubernetes
 from schedulers.kubernetes.client import ApiError
 from schedulers.reconcile.actuator import JobOrder, SchedulerAwayError
 
-from .asked import acting, bring, hold_of
+from .live_orders import acting, bring, hold_of
 from .workload import await_running, create, pod
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kubernetes")]

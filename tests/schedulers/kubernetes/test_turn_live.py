@@ -22,7 +22,7 @@ from store.hints.holds import holds_of
 
 from ..cluster import NOW, hint
 from ..receivers import put, state_of
-from .asked import acting, agent, hold_of
+from .live_orders import acting, agent, hold_of
 from .workload import await_running, budget, create, pod, running
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kubernetes")]
