@@ -1,4 +1,4 @@
-"""What every source is: a collector, opened where it was left, asked again and again for what is new.
+"""Collectors: the protocol of every source, which is opened where it was left and read for what is new.
 
     collector.open(position)            # as saved with the events of the last time, or None
     while not stopped:

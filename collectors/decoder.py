@@ -132,7 +132,7 @@ def gap(
 
 # A fabric of 100,000 GPUs has some 50,000 ports; few of them have counted an error.
 MOST_COUNTERS = 20_000
-MOST_STANDING = 5_000
+MOST_CONDITIONS = 5_000
 _COUNTER = "counter"
 # Attributes that say where a counter is, besides its device.
 _PLACE = ("lid", "path", "hca", "switch")
@@ -144,13 +144,13 @@ class RepeatFilter:
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         saved = state or {}
         self._counters: dict[str, int] = dict(saved.get("counters", {}))
-        self._standing: set[str] = set(saved.get("standing", ()))
+        self._conditions: set[str] = set(saved.get("conditions", ()))
         self._ran = bool(saved.get("ran"))
         self.left_out = 0  # counters beyond MOST_COUNTERS
 
     def state(self) -> dict[str, Any]:
         """Everything, as plain JSON."""
-        return {"counters": self._counters, "standing": sorted(self._standing), "ran": self._ran}
+        return {"counters": self._counters, "conditions": sorted(self._conditions), "ran": self._ran}
 
     def add(self, events: Iterable[Event], now: datetime, origin: str) -> list[Event]:
         """The new ones of a run that began at `now`.
@@ -158,18 +158,18 @@ class RepeatFilter:
         Args:
             origin: the run's own name, for what bears no time: it is an observation of this moment, and no other's.
         """
-        standing: set[str] = set()
+        conditions: set[str] = set()
         found = []
         for event in events:
             if event.kind == _COUNTER and isinstance(event.attributes.get("count"), int):
                 found += [self._dated(rise, now, origin) for rise in self._rise(event)]
                 continue
             seen = event_id(replace(event, line=None))
-            if len(standing) < MOST_STANDING:
-                standing.add(seen)
-            if seen not in self._standing:
+            if len(conditions) < MOST_CONDITIONS:
+                conditions.add(seen)
+            if seen not in self._conditions:
                 found.append(self._dated(event, now, origin))
-        self._standing, self._ran = standing, True
+        self._conditions, self._ran = conditions, True
         return found
 
     def _rise(self, event: Event) -> Iterator[Event]:

@@ -27,13 +27,13 @@ class Configuration(Generic[Settings]):
         self,
         file: Path | None,
         load: Callable[[], Settings],
-        asked: threading.Event,
+        requested: threading.Event,
         tell: Callable[[bool], None] = lambda _busy: None,
     ) -> None:
-        """`load` raises ConfigError; `asked` is set by SIGHUP; `tell` hears of a reload's begin and end."""
+        """`load` raises ConfigError; `requested` is set by SIGHUP; `tell` hears of a reload's begin and end."""
         self._file = file
         self._load = load
-        self.asked = asked
+        self.requested = requested
         self._tell = tell
         self._stamp = self._stamp_now()
         self._looked = time.monotonic()
@@ -42,7 +42,7 @@ class Configuration(Generic[Settings]):
         """Read and apply it if it changed; else, or where it cannot be used, leave all as it is."""
         if not self._is_due():
             return
-        self.asked.clear()
+        self.requested.clear()
         self._tell(True)
         try:
             apply(self._load())
@@ -58,11 +58,11 @@ class Configuration(Generic[Settings]):
 
     def _is_due(self) -> bool:
         now = time.monotonic()
-        if not self.asked.is_set() and now - self._looked < _LOOK_S:
+        if not self.requested.is_set() and now - self._looked < _LOOK_S:
             return False
         self._looked = now
         before, self._stamp = self._stamp, self._stamp_now()
-        return self.asked.is_set() or (self._stamp != before and self._stamp is not None)
+        return self.requested.is_set() or (self._stamp != before and self._stamp is not None)
 
     def _stamp_now(self) -> tuple[int, int, int] | None:
         """What changes with the file; None where it is not there: an editor may be about to put it back."""

@@ -172,7 +172,7 @@ __all__ = ["DEFAULT_PORT", "SidecarSettings", "run"]
 _LOG = logging.getLogger("foreshock.sidecar")
 _SAVE_POSITIONS_S = 30.0
 _TEXTFILE_S = 15.0
-_TOLD_S = 60.0
+_REPORTED_S = 60.0
 _LOOK_S = 5.0
 _SYNC_S = 1.0
 _JOIN_S = 2.0
@@ -189,7 +189,7 @@ def run(
 ) -> None:
     """Run until the stop event, then bring to the server what is there, within a few seconds.
 
-    With a configuration, whoever sets the stop event sets its `asked` after it: that ends the wait.
+    With a configuration, whoever sets the stop event sets its `requested` after it: that ends the wait.
     `alive` is called every few seconds while it works (a service manager's watchdog).
 
     Raises:
@@ -204,7 +204,7 @@ def run(
         beating = _thread(sidecar.heart.run, stop, "heartbeat")
         sidecar.start()
         wait_s = _SYNC_S  # that it is ready is said soon
-        attention = stop if configuration is None else configuration.asked
+        attention = stop if configuration is None else configuration.requested
         while True:
             attention.wait(wait_s)
             if stop.is_set():
@@ -259,7 +259,7 @@ class Sidecar:
         self.heart = HeartbeatSender(say, self._servers(settings), settings.heartbeat_interval_s)
         self.heart.beats = lambda taken: self.metrics.heartbeats.labels("taken" if taken else "failed").inc()
         self._saved = self._wrote = time.monotonic()
-        self._told = float("-inf")
+        self._reported = float("-inf")
         self._textfile_failed = False
         stack.callback(self._remove_textfile)
 
@@ -313,8 +313,8 @@ class Sidecar:
         except SpoolFullError:
             pass  # a loss is told when there is room for it
         except OSError as error:
-            if now - self._told >= _TOLD_S:  # a disk that stays full is no news each second
-                self._told = now
+            if now - self._reported >= _REPORTED_S:  # a disk that stays full is no news each second
+                self._reported = now
                 _LOG.error("the spool cannot be written: %s; sources wait until it can", error)
         if self._settings.textfile is not None and now - self._wrote >= _TEXTFILE_S:
             self._wrote = now

@@ -60,7 +60,7 @@ class Runner(threading.Thread):
         self._stop_event = threading.Event()
         self._backoff = backoff or Backoff(0.5, 30.0)
         self.turn_s = turn_s
-        self._told: str | None = None
+        self._reported: str | None = None
         self._abandoned = False
         self.turn_began = time.monotonic()
 
@@ -100,14 +100,14 @@ class Runner(threading.Thread):
                     return
                 self._metrics.set_up(True)
                 self._save(collected)
-                if self._told is not None or time.monotonic() - opened > _HEALTHY_S:
+                if self._reported is not None or time.monotonic() - opened > _HEALTHY_S:
                     self._recovered(opened)
         finally:
             collector.close()
 
     def _save(self, collected: CollectorTurn) -> None:
         """Save, however long it takes: while there is no room the source waits, and nothing is lost here."""
-        told = False
+        reported = False
         while True:
             self.turn_began = time.monotonic()  # waiting for room is no hanging
             try:
@@ -115,9 +115,9 @@ class Runner(threading.Thread):
                 break
             except (SpoolFullError, OSError) as error:
                 self._metrics.set_blocked(True)
-                if not told:
+                if not reported:
                     _LOG.error("source %s waits: %s", self._collector.spec, error)
-                    told = True
+                    reported = True
                 if self._stop_event.wait(0.2):
                     return  # the position was not saved either: it is read again at the next start
         self._metrics.set_blocked(False)
@@ -126,15 +126,15 @@ class Runner(threading.Thread):
     def _failed(self, error: Exception) -> None:
         self._metrics.failed()
         text = str(error) if isinstance(error, SourceError) else f"{type(error).__name__}: {error}"
-        if text != self._told:  # the same failure again and again is said once
-            self._told = text
+        if text != self._reported:  # the same failure again and again is said once
+            self._reported = text
             _LOG.error("source %s failed: %s", self._collector.spec, text)
 
     def _recovered(self, opened: float) -> None:
         if time.monotonic() - opened > _HEALTHY_S:
             self._backoff.reset()
-        if self._told is not None:
-            self._told = None
+        if self._reported is not None:
+            self._reported = None
             _LOG.info("source %s is read again", self._collector.spec)
 
 
@@ -173,7 +173,7 @@ class _SourceThread:
     source: SourceSpec
     settings: SourceSettings
     runner: Runner
-    told: bool = False
+    reported: bool = False
 
 
 class Sources:
@@ -220,12 +220,12 @@ class Sources:
             metrics = self._metrics.source(spec)
             metrics.stalled = len(hanging) + is_stalled
             if not is_stalled:
-                running.told = False
+                running.reported = False
                 continue
             metrics.set_up(False)
-            if not running.told:
+            if not running.reported:
                 _LOG.error("source %s hangs: no turn has ended for %.0f s", spec, limit_s)
-                running.told = True
+                running.reported = True
             if len(hanging) < _MOST_ABANDONED:
                 running.runner.abandon()
                 self._abandoned[spec] = [*hanging, running.runner]

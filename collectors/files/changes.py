@@ -44,7 +44,7 @@ class Changes:
         self._busy = False  # the last two waits heard something soon after each other
         self._descriptor = -1
         self._whose: dict[int, list[tuple[str, str | None]]] = {}  # of each watch: owners, and the name they want
-        self._told = False
+        self._reported = False
 
     def watch_file(self, path: Path, owner: str) -> int | None:
         """Hear of what is written to a file, and of its renaming; None where that cannot be heard."""
@@ -108,8 +108,8 @@ class Changes:
         return watch
 
     def _tell(self, number: int) -> None:
-        if number in (errno.EMFILE, errno.ENFILE, errno.ENOSPC) and not self._told:
-            self._told = True
+        if number in (errno.EMFILE, errno.ENFILE, errno.ENOSPC) and not self._reported:
+            self._reported = True
             _LOG.warning("this user's inotify is used up (sysctl fs.inotify): files are looked at again and again")
 
     def _touched(self, data: bytes) -> set[str]:

@@ -82,8 +82,8 @@ class FileCollector:
         Raises:
             SourceError: no path, or a format that is not known.
         """
-        self._path, told = split_format(rest)
-        self._format = told or settings.format
+        self._path, reported = split_format(rest)
+        self._format = reported or settings.format
         self._spec = f"file:{rest}"
         self._settings = settings
         self._changes = changes or Changes(Wake(), settings.poll_interval_s)
@@ -96,7 +96,7 @@ class FileCollector:
         self._finished: list[FileTail] = []
         self._done: list[FilePosition] = []
         self._gaps: list[Event] = []
-        self._missing_told = False
+        self._missing_reported = False
         self._day: date | None = None
         self._read_at = 0.0
 
@@ -190,9 +190,9 @@ class FileCollector:
     def _status(self) -> os.stat_result | None:
         """What is at the path; that nothing is there is said once."""
         status = status_of(self._path)
-        if status is None and not self._missing_told:
+        if status is None and not self._missing_reported:
             _LOG.info("%s is not there: waiting for it", self._path)
-        self._missing_told = status is None
+        self._missing_reported = status is None
         return status
 
     def _place(self, path: Path, device: int, inode: int) -> FilePosition:

@@ -101,7 +101,7 @@ class Shipper:
         self._metrics = metrics
         self.linger_s = linger_s
         self._backoff = Backoff(0.5, 30.0)
-        self._told: str | None = None
+        self._reported: str | None = None
 
     def run(self, stop: threading.Event) -> None:
         """Ship what there is, wait for more, until the stop event; the spool's `news`, set after it, end the wait."""
@@ -146,8 +146,8 @@ class Shipper:
                 self._wait(stop, self._backoff.next_s())
             else:
                 self._backoff.reset()
-                if self._told is not None:
-                    self._told = None
+                if self._reported is not None:
+                    self._reported = None
                     _LOG.info("the server takes events again")
                 if long:
                     stop.wait(min(time.monotonic() - began, _MOST_PAUSE_S))
@@ -228,8 +228,8 @@ class Shipper:
         return max(wait_s, answer.retry_after_s * random.uniform(1.0, 1.5))  # noqa: S311
 
     def _tell(self, text: str) -> None:
-        if text != self._told:  # the same again and again is said once
-            self._told = text
+        if text != self._reported:  # the same again and again is said once
+            self._reported = text
             _LOG.error("%s", text)
 
 

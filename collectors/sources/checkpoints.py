@@ -1,10 +1,10 @@
-"""`checkpoints:DIR[#run=NAME]`: looks at a checkpoint directory every minute and tells which saves are new.
+"""`checkpoints:DIR[#run=NAME]`: looks at a checkpoint directory every minute and reports new saves.
 
     checkpoints:/lustre/ckpt/run-7           checkpoints:/lustre/ckpt#run=llm-70b
 
-DIR holds the saves of one run, or folders that do, two levels down at most. A save is told when it is seen begun, and
-again when it is whole; then it is not looked at any more while its folder's time stands still. What a look leaves out
-for its cost (`checkpoint_scan.py`) is told: `files_skipped` of a save, a line in the log of the whole look.
+DIR holds the saves of one run, or folders that do, two levels down at most. A save is reported when it has begun,
+and again when it is whole; then it is not read again while its folder's time stays the same. A scan reads a bounded
+number of files; `files_skipped` of a save, or a line in the log, reports what it left out.
 """
 
 import logging
@@ -151,8 +151,8 @@ class CheckpointsCollector:
         self._interval_s = settings.interval_s or _INTERVAL_S
         self.wake = Wake()
         self._due = 0.0
-        self._told: dict[str, _SaveReport] = {}
-        self._left_out_told = False
+        self._reported: dict[str, _SaveReport] = {}
+        self._left_out_reported = False
 
     @property
     def spec(self) -> str:
@@ -169,8 +169,8 @@ class CheckpointsCollector:
             os.scandir(self._root).close()
         except OSError as error:
             raise SourceError(f"{self._spec}: {error.strerror}: let the sidecar's user list the directory") from error
-        told: Mapping[str, Any] = (position or {}).get("told") or {}
-        self._told = {str(place): _SaveReport(*values) for place, values in told.items()}
+        reported: Mapping[str, Any] = (position or {}).get("told") or {}
+        self._reported = {str(place): _SaveReport(*values) for place, values in reported.items()}
         self._due = time.monotonic()
 
     def collect(self, wait_s: float) -> CollectorTurn:
@@ -194,19 +194,19 @@ class CheckpointsCollector:
         read: dict[str, tuple[int, float]] = {}  # of each save that was read: files left out, its folder's time
         places = scan.saves()
         for place in places:
-            time_s, told = _mtime_s(place), self._told.get(place)
-            if told is not None and told.whole and told.time_s == time_s:
-                entries.append(_kept(place, told))
+            time_s, reported = _mtime_s(place), self._reported.get(place)
+            if reported is not None and reported.whole and reported.time_s == time_s:
+                entries.append(_kept(place, reported))
                 continue
             found, skipped = scan.read(place)
             entries += found
             read[place] = (skipped, time_s)
         for folder in sorted({place.rpartition("/")[0] for place in places}):
             entries += scan.trackers(folder)
-        self._told = {place: self._told[place] for place in places if place in self._told}
+        self._reported = {place: self._reported[place] for place in places if place in self._reported}
         events = self._news(saves_of(entries, self._root), read, now_s)
         self._say_left_out(scan)
-        position = {"told": {place: list(astuple(told)) for place, told in self._told.items()}}
+        position = {"told": {place: list(astuple(reported)) for place, reported in self._reported.items()}}
         return CollectorTurn(events=tuple(events), position=position, lines=scan.files)
 
     def _news(
@@ -220,26 +220,26 @@ class CheckpointsCollector:
                 continue
             skipped, time_s = read[place]
             whole = save.whole is True and (save.marked or now_s - save.end_s >= _QUIET_S)
-            before = self._told.get(place)
-            self._told[place] = _SaveReport(whole, save.begin_s, save.end_s, save.size, time_s)
+            before = self._reported.get(place)
+            self._reported[place] = _SaveReport(whole, save.begin_s, save.end_s, save.size, time_s)
             if before is None or (before.whole, before.begin_s) != (whole, save.begin_s):
                 events.append(self._event(save, place, whole, skipped))
         return events
 
     def _event(self, save: CheckpointSave, place: str, whole: bool, skipped: int) -> Event:
-        told = save if whole or save.whole is not True else replace(save, whole=None)
-        event = event_of(told, self._run, self._node, None)
+        reported = save if whole or save.whole is not True else replace(save, whole=None)
+        event = event_of(reported, self._run, self._node, None)
         if skipped:
             event = replace(event, attributes={**event.attributes, "files_skipped": skipped})
         return number(event, f"{self._spec}:{place}:{save.begin_s}:{whole}")
 
     def _say_left_out(self, scan: CheckpointScan) -> None:
-        if scan.full and not self._left_out_told:
+        if scan.full and not self._left_out_reported:
             text = (
                 "source %s: a look ended after %d names and %d files: name the folder of one run, or keep fewer saves"
             )
             _LOG.warning(text, self._spec, scan.names, scan.files)
-        self._left_out_told = scan.full
+        self._left_out_reported = scan.full
 
 
 def _mtime_s(place: str) -> float:
@@ -249,7 +249,7 @@ def _mtime_s(place: str) -> float:
         return 0.0
 
 
-def _kept(place: str, told: _SaveReport) -> CheckpointEntry:
+def _kept(place: str, reported: _SaveReport) -> CheckpointEntry:
     """What stands for a save that was told as whole: others are compared with its size."""
     path = f"{place}/kept" if Path(place).is_dir() else place
-    return CheckpointEntry(path, told.end_s, told.size)
+    return CheckpointEntry(path, reported.end_s, reported.size)

@@ -184,8 +184,8 @@ class ExecCollector:
         self._began = datetime.now(UTC)
         self._due = 0.0
         self._failures = 0
-        self._told: str | None = None
-        self._left_out_told = False
+        self._reported: str | None = None
+        self._left_out_reported = False
 
     @property
     def spec(self) -> str:
@@ -203,7 +203,7 @@ class ExecCollector:
         state = position or {}
         self._repeats = RepeatFilter(state.get("repeats"))
         self._failures = int(state.get("failures", 0))
-        self._left_out_told = bool(state.get("left_out"))
+        self._left_out_reported = bool(state.get("left_out"))
         self._due = time.monotonic()
 
     def collect(self, wait_s: float) -> CollectorTurn:
@@ -250,7 +250,7 @@ class ExecCollector:
             position={
                 "repeats": self._repeats.state(),
                 "failures": self._failures,
-                "left_out": self._left_out_told,
+                "left_out": self._left_out_reported,
             },
         )
 
@@ -263,11 +263,11 @@ class ExecCollector:
 
     def _judge_run(self, failed: bool, trouble: str) -> list[Event]:
         """Tell of a failure: in the log when its words change, as an event when it stays, and when it is over."""
-        if trouble and trouble != self._told:
+        if trouble and trouble != self._reported:
             _LOG.error("source %s: the program %s", self._spec, trouble)
-        if self._told and not trouble:
+        if self._reported and not trouble:
             _LOG.info("source %s: the program ends well again", self._spec)
-        self._told = trouble or None
+        self._reported = trouble or None
         before, self._failures = self._failures, self._failures + 1 if failed else 0
         if self._failures == _FAILURES:
             return [self._event("exporter_down", f"The program {trouble}")]
@@ -277,9 +277,9 @@ class ExecCollector:
 
     def _left_out(self) -> list[Event]:
         """Tell once that the program prints more counters than are followed."""
-        if not self._repeats.left_out or self._left_out_told:
+        if not self._repeats.left_out or self._left_out_reported:
             return []
-        self._left_out_told = True
+        self._left_out_reported = True
         message = (
             f"{self._repeats.left_out} counters are not followed: {MOST_COUNTERS} of one program are. "
             "Run it on parts of the fabric"

@@ -45,8 +45,8 @@ class FilesCollector:
         Raises:
             SourceError: no pattern, or a format that is not known.
         """
-        self._pattern, told = split_format(rest)
-        self._suffix = f":{told}" if told else ""
+        self._pattern, format_name = split_format(rest)
+        self._suffix = f":{format_name}" if format_name else ""
         self._spec = f"file:{rest}"
         self._settings = settings
         self.wake = Wake()
@@ -58,7 +58,7 @@ class FilesCollector:
         self._heard: dict[str, float] = {}
         self._turn_due: dict[str, float] = {}
         self._looked = self._look_due = 0.0
-        self._told_left_out = 0
+        self._reported_left_out = 0
 
     @property
     def spec(self) -> str:
@@ -172,8 +172,8 @@ class FilesCollector:
             names.setdefault(Path(path).parent, set()).add(Path(path).name)
         whole = [path for path in found if not is_rotation(Path(path).name, names[Path(path).parent])]
         left_out = len(whole) - MOST_FILES
-        if left_out > self._told_left_out:
-            self._told_left_out = left_out
+        if left_out > self._reported_left_out:
+            self._reported_left_out = left_out
             message = "source %s: of %d files the %d that were written to last are read: give a narrower pattern"
             _LOG.warning(message, self._spec, len(whole), MOST_FILES)
         return set(sorted(whole, key=_written_s, reverse=True)[:MOST_FILES])

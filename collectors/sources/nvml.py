@@ -288,22 +288,22 @@ class NvmlCollector:
         found: list[Event] = []
         for _ in range(_MAX_XIDS):
             try:
-                told = nvml.nvmlEventSetWait_v2(self._events, wait_ms)
+                reported = nvml.nvmlEventSetWait_v2(self._events, wait_ms)
             except nvml.NVMLError_Timeout:
                 break
             except nvml.NVMLError as error:
                 if not found:
                     raise SourceError(f"no Xids can be waited for ({error}): see nvidia-smi") from error
                 break
-            if told.eventType & nvml.nvmlEventTypeXidCriticalError:
-                found.append(self._xid(told))
+            if reported.eventType & nvml.nvmlEventTypeXidCriticalError:
+                found.append(self._xid(reported))
             wait_ms = 1  # the first one was waited for; of the rest those that are there
         return found
 
-    def _xid(self, told: Any) -> Event:
-        address = ctypes.cast(told.device, ctypes.c_void_p).value or 0
+    def _xid(self, reported: Any) -> Event:
+        address = ctypes.cast(reported.device, ctypes.c_void_p).value or 0
         _index, device = self._places.get(address, (0, Device(type="gpu")))
-        code = int(told.eventData)
+        code = int(reported.eventData)
         message = f"The driver reported Xid {code}; the kernel log tells more."
         event = Event(datetime.now(UTC), self._settings.node, "nvml", "xid_hint", code, device=device, message=message)
         return with_id(with_kind_meaning(event), _ORIGIN)

@@ -71,17 +71,17 @@ class PrometheusClient:
         Raises:
             SourceError: as `query`.
         """
-        asked = {"query": expression, "start": str(start_s), "end": str(end_s), "step": str(step_s)}
-        for series in self._ask("query_range", asked):
+        parameters = {"query": expression, "start": str(start_s), "end": str(end_s), "step": str(step_s)}
+        for series in self._ask("query_range", parameters):
             yield series["metric"], [(int(moment), float(value)) for moment, value in series["values"]]
 
-    def _ask(self, path: str, asked: dict[str, str]) -> list[dict[str, Any]]:
+    def _ask(self, path: str, parameters: dict[str, str]) -> list[dict[str, Any]]:
         reason = ""
         for attempt in range(_TRIES):
             if attempt:
                 self._sleep(2.0 ** (attempt - 1))
             try:
-                return self._once(path, asked)
+                return self._once(path, parameters)
             except urllib.error.HTTPError as error:
                 said = error.read(500).decode(errors="replace").strip()
                 reason = f"{error.code} {said}"
@@ -89,12 +89,12 @@ class PrometheusClient:
                     break
             except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
                 reason = str(error) or type(error).__name__
-        raise SourceError(f"{self._access.url} gave no answer to {asked['query'][:80]!r}: {reason}")
+        raise SourceError(f"{self._access.url} gave no answer to {parameters['query'][:80]!r}: {reason}")
 
-    def _once(self, path: str, asked: dict[str, str]) -> list[dict[str, Any]]:
+    def _once(self, path: str, parameters: dict[str, str]) -> list[dict[str, Any]]:
         request = urllib.request.Request(  # noqa: S310 - the collector allows http(s) alone
             f"{self._access.url.rstrip('/')}/api/v1/{path}",
-            urlencode(asked).encode(),
+            urlencode(parameters).encode(),
             {"Content-Type": "application/x-www-form-urlencoded"},
         )
         if self._access.tenant:

@@ -157,7 +157,7 @@ class ScrapeCollector:
             self._down = False
             events.append(self._exporter(now, "exporter_up", "The exporter answers again."))
         fit = [sample for sample in found if sample.time <= now + _AHEAD]
-        events += [self._exporter(now, *told) for told in self._still.look(fit, now)]
+        events += [self._exporter(now, *reported) for reported in self._still.look(fit, now)]
         found_events, rollups = self._sampled.take(fit, now)
         events += found_events
         return CollectorTurn(

@@ -129,7 +129,7 @@ class SpoolQueue:
         self.acknowledged = place
         self._lent = place  # the end of what was last given out
         self._judged = place  # the records before it were looked at for damage
-        self._damage_told = 0
+        self._damage_reported = 0
         self._compacted = 0  # segments up to this number hold nothing but faults
 
     def backlog_bytes(self) -> int:
@@ -200,8 +200,8 @@ class SpoolQueue:
 
     def note_damage(self) -> None:
         """Count what reading has found unreadable since the last time."""
-        self._losses.add(self.name, "damaged", self.log.damaged_bytes - self._damage_told)
-        self._damage_told = self.log.damaged_bytes
+        self._losses.add(self.name, "damaged", self.log.damaged_bytes - self._damage_reported)
+        self._damage_reported = self.log.damaged_bytes
 
     def _waiting(self) -> Iterable[tuple[bytes | None, SegmentCursor]]:
         """What was not acknowledged; where that is nothing, as nearly always, no file is opened to see it."""

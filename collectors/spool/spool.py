@@ -1,4 +1,4 @@
-"""What was seen and not yet accepted by the server, on disk; and how far each source was read.
+"""The spool: events and roll-ups on disk until the server accepts them, and how far each source was read.
 
 Events and the position after them are one record, so that they are saved together or not at all. A full spool gives up
 the oldest roll-ups; then sources wait, for a file keeps what was not read. The kernel's ring does not: for it, events
@@ -223,9 +223,9 @@ class Spool:
             self._unsaved.discard(spec)
 
     def _append_events(self, lines: Sequence[bytes], positions: Mapping[str, Any], losses: Sequence[Event]) -> None:
-        told = [orjson.dumps(to_wire(event)) for event in losses]
-        self._append("events", payloads_of(time.time(), positions, [*lines, *told]), not self.fsync_interval_s)
-        self._losses.told(losses)
+        reports = [orjson.dumps(to_wire(event)) for event in losses]
+        self._append("events", payloads_of(time.time(), positions, [*lines, *reports]), not self.fsync_interval_s)
+        self._losses.reported(losses)
         self._state_saved = self._state_saved and not losses
 
     def _append_rollups(self, lines: Sequence[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""`acknowledged.json`: how far the server has taken each queue, and what was lost and not told yet; with a checksum.
+"""`acknowledged.json`: how far the server acknowledged each queue, and losses not reported yet; with a checksum.
 
     {"events": [3, 1200], "telemetry": [1, 0], "lost": [], "check": 3735928559}
 
@@ -22,11 +22,8 @@ import orjson
 from collectors.spool.segments import SegmentCursor, write_atomically
 from store.records.event import Event, format_time, with_id
 
-# What the spool had to give up: counted, and told upstream as events `spool_loss` that are themselves durable.
-#
-# A loss stays open until its event is in the spool. What comes again within a minute is added to the next event, so
-# that
-# a disk that drops something each second does not speak each second.
+# Losses are counted and reported as events `spool_loss`, which are durable too. A loss stays open until its event is
+# in the spool. A repeat within a minute is added to the next event.
 
 Queue: TypeAlias = Literal["events", "telemetry"]
 Reason: TypeAlias = Literal["full", "damaged", "missing"]
@@ -58,7 +55,7 @@ class SpoolLosses:
     def __init__(self, kept: Iterable[Mapping[str, Any]] = ()) -> None:
         """`kept` is what `open_losses` gave before a restart."""
         self._open: dict[tuple[Queue, Reason], SpoolLoss] = {}
-        self._told_at: dict[tuple[Queue, Reason], float] = {}  # monotonic
+        self._reported_at: dict[tuple[Queue, Reason], float] = {}  # monotonic
         self.totals: Counter[tuple[Queue, Reason]] = Counter()  # since this process began
         for entry in kept:
             loss = SpoolLoss(**entry)
@@ -84,14 +81,14 @@ class SpoolLosses:
         return [
             loss_event(node, loss)
             for key, loss in sorted(self._open.items())
-            if now - self._told_at.get(key, -_AGAIN_S) >= _AGAIN_S
+            if now - self._reported_at.get(key, -_AGAIN_S) >= _AGAIN_S
         ]
 
-    def told(self, events: Iterable[Event]) -> None:
+    def reported(self, events: Iterable[Event]) -> None:
         """Those of `due` are in the spool."""
         for event in events:
             key = next(key for key in self._open if key == (event.attributes["queue"], event.attributes["reason"]))
-            self._told_at[key] = time.monotonic()
+            self._reported_at[key] = time.monotonic()
             del self._open[key]
 
 

@@ -91,9 +91,11 @@ def counters_began_anew(device: Device | None, devices: int) -> Finding:
     return Finding("counter_reset", message, cause="driver", attributes=attributes, whole_node=device is None)
 
 
-def metric_event(one: TelemetryDevice, time: datetime, told: tuple[str, str, str], devices: int, origin: str) -> Event:
-    """A value is missing on a node, or there again; `told` is the kind, the value's name and the message."""
-    kind, name, message = told
+def metric_event(
+    one: TelemetryDevice, time: datetime, change: tuple[str, str, str], devices: int, origin: str
+) -> Event:
+    """A value is missing on a node, or there again; `change` is the kind, the value's name and the message."""
+    kind, name, message = change
     attributes: dict[str, Attribute] = {"metric": name} | ({"devices": devices} if devices else {})
     alone = devices == 1
     finding = Finding(kind, message, attributes=attributes, whole_node=not alone)

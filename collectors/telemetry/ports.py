@@ -181,7 +181,7 @@ class PortState:
 
     state: str  # up, down, waiting
     best_gb_per_s: float = 0.0
-    told_gb_per_s: float = 0.0  # what was told last; 0: nothing
+    reported_gb_per_s: float = 0.0  # what was told last; 0: nothing
 
 
 class LinkWatch:
@@ -224,12 +224,12 @@ class LinkWatch:
         seen.best_gb_per_s = max(seen.best_gb_per_s, gb_per_s)
         lanes = 4 if port.width == "1X" and not port.ethernet else 1
         could = max(seen.best_gb_per_s, gb_per_s * lanes)
-        if gb_per_s < could and seen.told_gb_per_s != gb_per_s:
-            seen.told_gb_per_s = gb_per_s
+        if gb_per_s < could and seen.reported_gb_per_s != gb_per_s:
+            seen.reported_gb_per_s = gb_per_s
             message = f"runs at {_rate_of(port)} and could do {could:g} Gb/s"
             yield self._event(port, time, ("link_degraded", ""), message, {"gb_per_s_capable": could})
-        elif gb_per_s >= could and seen.told_gb_per_s:
-            seen.told_gb_per_s = 0.0
+        elif gb_per_s >= could and seen.reported_gb_per_s:
+            seen.reported_gb_per_s = 0.0
             yield self._event(port, time, ("link_restored", ""), f"runs at {_rate_of(port)} again")
 
     def _event(

@@ -1,4 +1,4 @@
-"""What Prometheus records for Foreshock, by the table of metrics: the rules, and what their series mean.
+"""Recording rules of Prometheus for Foreshock, by the table of metrics: the rules, and what their series mean.
 
     foreshock:gpu_temp_c:max{exporter="dcgm", node="gpu-017", gpu="3"}     the highest of the last five minutes
 

@@ -1,4 +1,4 @@
-"""What every source of samples does with them: roll-ups of each hour, and events of what changed. Pure but for a timer.
+"""Samples of a source to roll-ups of each hour, and to events of what changed. Pure but for a timer.
 
 sampled = Sampled(origin, rollup_interval_s, state)
 events, rollups = sampled.take(samples, now)

@@ -1,4 +1,4 @@
-"""What a training program tells Foreshock, and what Foreshock asks of it. Needs nothing but Python."""
+"""Reports of a training program to Foreshock, and requests of Foreshock to save. Needs nothing but Python."""
 
 from foreshock_hook.hook import TrainingHook
 

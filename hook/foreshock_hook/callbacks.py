@@ -1,10 +1,10 @@
-"""The training hook as a callback of the Hugging Face Trainer or of Lightning; neither is imported unless asked for.
+"""The training hook as a callback of the Hugging Face Trainer or of Lightning, imported when its callback is made.
 
     trainer = transformers.Trainer(..., callbacks=[transformers_callback(TrainingHook("run-7", path))])
     trainer = lightning.Trainer(..., callbacks=[lightning_callback(TrainingHook("run-7", path))])
 
-Both tell of steps, evaluations, saves and the end. The Hugging Face Trainer says beforehand that it will save and tells
-when it has. Lightning tells when a save begins, not when it ends: its save lasts to the next batch or evaluation.
+Both report steps, evaluations, saves and the end. The Hugging Face Trainer announces a save and reports its end.
+Lightning reports when a save begins, not when it ends: its save lasts to the next batch or evaluation.
 """
 
 from __future__ import annotations  # trainers run on older Pythons than Foreshock
@@ -46,7 +46,7 @@ def transformers_callback(hook: TrainingHook) -> Any:
     base: Any = importlib.import_module("transformers").TrainerCallback
 
     class HookCallback(base):  # type: ignore[misc]  # of a package that may not be there
-        """Tells the hook what the Trainer does."""
+        """Reports what the Trainer does to the hook."""
 
         def __init__(self) -> None:
             self._stalls = _Stalls()
@@ -91,7 +91,7 @@ def lightning_callback(hook: TrainingHook) -> Any:
         base = importlib.import_module("pytorch_lightning").Callback
 
     class HookCallback(base):  # type: ignore[misc]  # of a package that may not be there
-        """Tells the hook what the Trainer does."""
+        """Reports what the Trainer does to the hook."""
 
         def __init__(self) -> None:
             self._stalls = _Stalls()

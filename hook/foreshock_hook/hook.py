@@ -55,8 +55,8 @@ if hasattr(os, "register_at_fork"):
 
 def rank_of_process() -> int:
     """This process's rank as its launcher tells it; 0 where none does."""
-    told = (os.environ.get(name, "") for name in RANK_VARIABLES)
-    return next((int(text) for text in told if text.isascii() and text.isdigit()), 0)
+    fields = (os.environ.get(name, "") for name in RANK_VARIABLES)
+    return next((int(text) for text in fields if text.isascii() and text.isdigit()), 0)
 
 
 class TrainingHook:
@@ -132,8 +132,8 @@ class TrainingHook:
         """A save in the background is safe now."""
         at = self._iteration if iteration is None else iteration
         stall_s = self._stalls.pop(at, None)
-        told = {} if stall_s is None else {"blocking_ms": round(stall_s * 1000, 3)}
-        self._tell("save", time.monotonic(), {"iteration": at, "async": True, **told})
+        fields = {} if stall_s is None else {"blocking_ms": round(stall_s * 1000, 3)}
+        self._tell("save", time.monotonic(), {"iteration": at, "async": True, **fields})
 
     @contextmanager
     def loading(self, iteration: int | None = None) -> Iterator[None]:
@@ -190,28 +190,28 @@ class TrainingHook:
         else:
             self._tell("error", time.monotonic(), {"error": kind.__name__, "message": str(error)[:500]})
 
-    def _begins(self, what: str, told: dict[str, object]) -> float:
+    def _begins(self, what: str, fields: dict[str, object]) -> float:
         """Write at once that something is begun; when that was."""
         now_s = time.monotonic()
-        self._tell(what, now_s, told)
+        self._tell(what, now_s, fields)
         return now_s
 
-    def _ends(self, what: str, began_s: float, told: dict[str, object]) -> None:
+    def _ends(self, what: str, began_s: float, fields: dict[str, object]) -> None:
         now_s = time.monotonic()
-        self._tell(what, now_s, {**told, "duration_ms": round((now_s - began_s) * 1000, 3)})
+        self._tell(what, now_s, {**fields, "duration_ms": round((now_s - began_s) * 1000, 3)})
         self._begin_s = self._goes_on()
 
     def _goes_on(self) -> float | None:
         """From when the next steps count: from here, but before the first step of all that is start-up."""
         return None if self._begin_s is None else time.monotonic()
 
-    def _tell(self, what: str, now_s: float, told: dict[str, object]) -> None:
+    def _tell(self, what: str, now_s: float, fields: dict[str, object]) -> None:
         """Write the steps so far, then this."""
         if self.off:
             return
         try:
             self._steps()
-            self._write(what, now_s, told)
+            self._write(what, now_s, fields)
         except Exception:  # noqa: BLE001 - as above
             self.lost += 1
 
@@ -220,15 +220,15 @@ class TrainingHook:
         if not self._count:
             return
         count, self._count = self._count, 0
-        told: dict[str, object] = {"iteration": self._iteration, "iterations": count}
+        fields: dict[str, object] = {"iteration": self._iteration, "iterations": count}
         if self._begin_s is not None:
-            told["elapsed_ms"] = round((self._end_s - self._begin_s) * 1000 / count, 6)
+            fields["elapsed_ms"] = round((self._end_s - self._begin_s) * 1000 / count, 6)
             if self._data_s:
-                told["data_ms"] = round(self._data_s * 1000 / count, 6)
+                fields["data_ms"] = round(self._data_s * 1000 / count, 6)
         self._data_s, self._begin_s, self._written_s = 0.0, self._end_s, self._end_s
-        self._write("step", self._end_s, told)
+        self._write("step", self._end_s, fields)
 
-    def _write(self, what: str, moment_s: float, told: dict[str, object]) -> None:
+    def _write(self, what: str, moment_s: float, fields: dict[str, object]) -> None:
         """One line, in one write: a reader sees it whole or not at all."""
         if self.off:
             return
@@ -243,7 +243,7 @@ class TrainingHook:
             "time": stamp.isoformat(timespec="microseconds").replace("+00:00", "Z"),
             "run": self._run,
             "what": what,
-            **told,
+            **fields,
             **lost,
             "rank": self._rank,
             "node": self._node,

@@ -1,14 +1,15 @@
-"""Tells a training program that Foreshock asks it to save: its node is likely to fail, or has a confirmed fault.
+"""Requests of Foreshock that a training program saves: its node is likely to fail, or has a confirmed fault.
 
     from foreshock_hook.save_request import SaveRequests
-    asks = SaveRequests("https://foreshock.example", "run-7", token_file="/etc/foreshock/trainer.token")
+    requests = SaveRequests("https://foreshock.example", "run-7", token_file="/etc/foreshock/trainer.token")
     ...
-    if asks.wanted():          # on rank 0, between two steps; tell the other ranks, so that all save
+    if requests.wanted():          # on rank 0, between two steps; tell the other ranks, so that all save
         save(i)
 
-It needs nothing but Python, as the training hook does. A thread asks `GET /runs/{run}/hints` now and then; `wanted()`
-waits for nothing, raises nothing, and is True once for each request. `hints` is what was asked last: a `swap` names its
-`spare`, a `requeue` the nodes to `exclude`. Without an answer nothing is wanted: `failures` counts those.
+It needs nothing but Python, as the training hook does. A thread reads `GET /runs/{run}/hints` every `every_s` seconds.
+`wanted()` returns at once, raises nothing, and is True once for each request. `hints` holds the newest answer: a `swap`
+names its `spare`, a `requeue` the nodes to `exclude`. While the server does not answer, nothing is requested:
+`failures` counts this.
 """
 
 from __future__ import annotations  # trainers run on older Pythons than Foreshock
@@ -26,7 +27,7 @@ _MOST_BYTES = 1_000_000
 
 
 class SaveRequests:
-    """Asks one server about one run. Of many ranks one is enough."""
+    """The requests of one server for one run. Of many ranks one is enough."""
 
     def __init__(
         self,
@@ -37,20 +38,20 @@ class SaveRequests:
         token_file: str | None = None,
         every_s: float = 10.0,
     ) -> None:
-        """Begin to ask.
+        """Start to read the requests.
 
         Args:
             server: its address, `http://` or `https://`.
             run: the run's name, as the scheduler knows the job.
             job: the job's id; by default Slurm's own, and all jobs of the run where there is none.
             token_file: a file with a token of the scope `read`; it is read anew each time.
-            every_s: how often to ask, seconds; a hint on a job stands for a quarter of an hour.
+            every_s: seconds between two reads; a hint on a job stands for a quarter of an hour.
         """
         self.hints: list[dict[str, Any]] = []
         self.failures = 0
         mine = job if job is not None else os.environ.get("SLURM_JOB_ID")
-        asked = "" if not mine else "?" + urllib.parse.urlencode({"job": mine})
-        self._url = f"{server.rstrip('/')}/api/v1/runs/{urllib.parse.quote(run, safe='')}/hints{asked}"
+        query = "" if not mine else "?" + urllib.parse.urlencode({"job": mine})
+        self._url = f"{server.rstrip('/')}/api/v1/runs/{urllib.parse.quote(run, safe='')}/hints{query}"
         if not self._url.startswith(("http://", "https://")):
             raise ValueError(f"{server!r} is no http:// or https:// address")
         self._token_file, self._every_s = token_file, every_s
@@ -60,14 +61,14 @@ class SaveRequests:
         self._thread.start()
 
     def wanted(self) -> bool:
-        """Whether a save has been asked for since the last time this was asked."""
+        """Whether a save was requested since the last call."""
         if not self._news.is_set():
             return False
         self._news.clear()
         return True
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop reading."""
         self._stop.set()
 
     def _run(self) -> None:
@@ -86,9 +87,9 @@ class SaveRequests:
         request = urllib.request.Request(self._url, headers=headers)  # noqa: S310 - http or https, as checked above
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
             hints = json.loads(answer.read(_MOST_BYTES))["items"]
-        asked = [hint for hint in hints if hint["action"] in ACTIONS]
-        new = {hint["id"] for hint in asked} - self._seen
-        self.hints = asked
+        requested = [hint for hint in hints if hint["action"] in ACTIONS]
+        new = {hint["id"] for hint in requested} - self._seen
+        self.hints = requested
         self._seen |= new
         if new:
             self._news.set()

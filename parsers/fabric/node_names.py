@@ -1,4 +1,4 @@
-"""What a log has told of its fabric so far: whose a GUID is, which switch has a LID, who stands at the end of a route.
+"""Names in a fabric, as its log reported them so far: GUIDs, LIDs of switches, the ends of routes.
 
     Discovered new port with GUID:0xb83fd203001000c0 LID range [30,30] of node: MF0;leaf04:MQM8700/U1
     -> guid_of(30) == "0xb83fd203001000c0"; place_of("0xb83fd203001000c0").switch == "leaf04"

@@ -171,7 +171,7 @@ class Traps:
     def __init__(self, names: NodeNames) -> None:
         self._names = names
         self._waiting: dict[int, Event] = {}  # state changes whose switch is still to be named, by LID
-        self._told: dict[int, list[Event]] = {}  # the last ones given without their notices, by LID
+        self._reported: dict[int, list[Event]] = {}  # the last ones given without their notices, by LID
         self._route: str | None = None
 
     def read(self, text: str, time: datetime | None, line: int) -> list[Event] | None:
@@ -206,16 +206,16 @@ class Traps:
 
     def _tell(self, lid: int, event: Event) -> None:
         """A state change goes out without its notice, which may still come."""
-        self._told[lid] = [*self._told.get(lid, [])[1 - MOST_UNNOTICED :], event]
-        if len(self._told) > MOST_SWITCHES:
-            del self._told[next(iter(self._told))]
+        self._reported[lid] = [*self._reported.get(lid, [])[1 - MOST_UNNOTICED :], event]
+        if len(self._reported) > MOST_SWITCHES:
+            del self._reported[next(iter(self._reported))]
 
-    def _is_told(self, lid: int, time: datetime | None, line: int) -> bool:
+    def _is_reported(self, lid: int, time: datetime | None, line: int) -> bool:
         """Whether a notice belongs to a state change that went out before it; each belongs to one."""
-        told = [event for event in self._told.pop(lid, []) if _near(event, time, line, NOTICE_LATE_S)]
-        if len(told) > 1:
-            self._told[lid] = told[1:]
-        return bool(told)
+        reported = [event for event in self._reported.pop(lid, []) if _near(event, time, line, NOTICE_LATE_S)]
+        if len(reported) > 1:
+            self._reported[lid] = reported[1:]
+        return bool(reported)
 
     def _named(self, event: Event) -> Event:
         """A state change with what the log has told of its switch by now."""
@@ -262,7 +262,7 @@ class Traps:
         trap = self._waiting.pop(lid, None)
         if trap is not None:
             return [self._named(trap)]
-        return [] if self._is_told(lid, time, line) else [self._named(_link_state(lid, time, line))]
+        return [] if self._is_reported(lid, time, line) else [self._named(_link_state(lid, time, line))]
 
     def _bad_key(self, match: re.Match[str], time: datetime | None, line: int) -> Event:
         """A packet refused for its key: who sent it, by LID."""

@@ -1,4 +1,6 @@
-"""Requests of the subnet manager that nobody answers: one event of the three or four records that tell of each.
+"""The subnet manager: its state, traps that it receives, and requests that no node answers.
+
+An unanswered request is one event of the three or four records that report it:
 
     log_send_error: ERR 5411: DR SMP Send completed with error (IB_TIMEOUT) -- dropping
                 Method 0x1, Attr 0x11, TID 0x4f90
@@ -10,7 +12,7 @@
         "method": "SubnGet", "switch": "leaf03"}, ...}
 
 The node is named by its directed route (the port numbers from the manager's own port on), by its LID where the request
-was routed, and by GUID where the log has told which switch stands at the end of that route. A silent node may be
+was routed, and by GUID where the log has named the switch that stands at the end of that route. A silent node may be
 well and a link on the way to it not.
 """
 
@@ -87,18 +89,18 @@ def _placed(event: Event, message: str, names: NodeNames) -> Event:
     lid = int(found["lid"]) if (found := _LID.search(message)) else None
     if lid:
         attributes["lid"] = lid
-    told = _GUID.search(message) or _BARE_GUID.search(message)
-    guid = canonical_guid(told["guid"]) if told else names.guid_of(lid or 0)
+    reported = _GUID.search(message) or _BARE_GUID.search(message)
+    guid = canonical_guid(reported["guid"]) if reported else names.guid_of(lid or 0)
     if guid is None:
         return replace(event, attributes=attributes)
     named = _PARENTHESES.search(message) or _NAME_FIRST.match(message)
     where = names.place_of(guid, named["name"] if named and canonical_guid(named["guid"]) == guid else None)
     if port is not None:
         kind = "port"
-    elif where.switch or (told and told.groupdict().get("what", "").lower() == "switch"):
+    elif where.switch or (reported and reported.groupdict().get("what", "").lower() == "switch"):
         kind = "switch"
     else:
-        kind = "hca" if told and told.groupdict().get("what", "").lower() == "node" else "port"
+        kind = "hca" if reported and reported.groupdict().get("what", "").lower() == "node" else "port"
     device = Device(type=kind, uuid=guid, port=port)
     return replace(event, node=where.host, device=device, attributes={**attributes, **where.attributes()})
 

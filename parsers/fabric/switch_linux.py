@@ -1,4 +1,6 @@
-"""SONiC: orchagent and teamd (links, PFC storms, the chip), xcvrd (optics), psud, thermalctld (environment), reboots.
+"""Linux systems of switches: SONiC and Cumulus.
+
+SONiC: orchagent and teamd (links, PFC storms, the chip), xcvrd (optics), psud, thermalctld (environment), reboots.
 
     May 23 09:17:30.561319 leaf01 NOTICE swss#orchagent: :- updatePortOperStatus: Port Ethernet8 oper state set from up
       to down                                                                                             (one line)

@@ -1,4 +1,4 @@
-"""What a network system is, and how an event of a switch is built: the switch is a device, a node is a host."""
+"""Network systems of switches and their events: the switch is a device, a node is a host."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,13 +30,13 @@ def switch_event(
     *,
     port: str | None = None,
     message: str = "",
-    **told_too: Attribute,
+    **more: Attribute,
 ) -> Event:
     """The event of a switch, or of one of its ports, judged by its kind.
 
     A port has no number that is the same everywhere: `uuid` is its switch and its name, so that no two are one device.
     """
-    attributes: dict[str, Attribute] = {"switch": switch, "name": port, **told_too}
+    attributes: dict[str, Attribute] = {"switch": switch, "name": port, **more}
     device = (
         Device(type="port", uuid=f"{switch}/{port}" if switch else port) if port else Device(type="switch", uuid=switch)
     )

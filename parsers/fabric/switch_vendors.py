@@ -1,4 +1,4 @@
-"""Systems that name their messages: Arista EOS, Cisco NX-OS, IOS and IOS-XR write %FACILITY-SEVERITY-MNEMONIC: text.
+"""Vendors' systems of switches: Junos, and those that write %FACILITY-SEVERITY-MNEMONIC (EOS, NX-OS, IOS, IOS-XR).
 
     2026 Jun 18 03:42:11 leaf07 %ETHPORT-5-IF_DOWN_LINK_FAILURE: Interface Ethernet1/48 is down (Link failure)
     -> {"kind": "link_down", "device": {"type": "port", "uuid": "leaf07/Ethernet1/48"},

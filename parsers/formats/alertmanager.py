@@ -56,7 +56,7 @@ class AlertmanagerParser(DocumentParser):
     def __init__(self, context: Context) -> None:
         super().__init__(self._alert, lists=("alerts",))
         self._node = context.node
-        self._told = ReportedStates()
+        self._reported = ReportedStates()
 
     def _alert(self, document: JsonDocument) -> Iterable[Event]:
         try:
@@ -64,7 +64,7 @@ class AlertmanagerParser(DocumentParser):
         except RecordError:  # it lies among alerts and is none
             return []
         fingerprint, start = document.value["fingerprint"], document.value["startsAt"]
-        if not self._told.changed((fingerprint, start), (event.kind,)):
+        if not self._reported.changed((fingerprint, start), (event.kind,)):
             return []
         return [replace(event, node=event.node or self._node, line=document.line)]
 

@@ -6,8 +6,8 @@ r"""A listing of a checkpoint directory, `find DIR -printf '%T@ %s %y %p\n'`: wh
         "attributes": {"run": "run-7", "iteration": 1000, "bytes": 1073741824, "files": 1, ...}, ...}
 
 One event a save, at the time of its last file; `duration_ms` is how much earlier its first file was written.
-A save that is not whole, or of which nothing tells that it is, is a `checkpoint_save_start` at the time of its first
-file: see `checkpoint_tree.py`.
+A save that is not whole, or of which nothing shows that it is, is a `checkpoint_save_start` at the time of its first
+file (`saves_of`).
 """
 
 import re
@@ -193,9 +193,9 @@ def _marked(group: _SaveGroup, tracker: CheckpointEntry | None) -> bool | None:
     if tracker is None:
         return None
     words = (tracker.text or "").strip()
-    told = int(words) if words.isascii() and words.isdigit() else iteration_in(words)
-    if told is not None and told <= group.iteration:
-        return told == group.iteration
+    fields = int(words) if words.isascii() and words.isdigit() else iteration_in(words)
+    if fields is not None and fields <= group.iteration:
+        return fields == group.iteration
     return tracker.mtime_s >= group.end_s - _COARSE_S
 
 
@@ -259,7 +259,7 @@ class CheckpointsParser:
 def event_of(save: CheckpointSave, run: str | None, node: str | None, line: int | None) -> Event:
     """The event of a save; its `run` counts only where nobody told another."""
     whole = save.whole is True
-    told: dict[str, Attribute] = {
+    fields: dict[str, Attribute] = {
         "run": run or save.run or None,
         "iteration": save.iteration,
         "bytes": save.size,
@@ -267,9 +267,9 @@ def event_of(save: CheckpointSave, run: str | None, node: str | None, line: int 
         "path": save.name[:200],
     }
     if whole:
-        told["duration_ms"] = round((save.end_s - save.begin_s) * 1000, 3)
+        fields["duration_ms"] = round((save.end_s - save.begin_s) * 1000, 3)
     if save.whole is None:
-        told["unsure"] = True
+        fields["unsure"] = True
     state = "is whole" if whole else "is not whole" if save.whole is False else "may be whole or not"
     return Event(
         time=datetime.fromtimestamp(save.end_s if whole else save.begin_s, UTC),
@@ -277,7 +277,7 @@ def event_of(save: CheckpointSave, run: str | None, node: str | None, line: int 
         source="checkpoints",
         kind="checkpoint_save" if whole else "checkpoint_save_start",
         message=f"{save.name} {state}: {save.files} files, {save.size} bytes"[:300],
-        attributes=told,
+        attributes=fields,
         line=line,
     )
 

@@ -136,29 +136,29 @@ class DlroverParser:
             yield self._error(record, "span_failed", f"{record.name}: {error.partition(chr(10))[0]}", error)
             return
         of_launcher = record.target.startswith("dlrover-")
-        if not of_launcher and (told_by := _TRAINER.get((record.name, record.type))):
-            kind, fields = told_by
+        if not of_launcher and (mapped := _TRAINER.get((record.name, record.type))):
+            kind, fields = mapped
             yield self._event(record, kind, f"{record.name} {record.type.lower()}", fields(record))
         elif record.name in ("exception", "exit_sig"):
             yield from self._ended(record)
         elif record.name == "process_restart":
             message = _words(content.get("errmsg")) or "training processes are restarted"
-            told = attributes(
+            values = attributes(
                 error="process_restart", restarts=content.get("restart_round"), pod=content.get("pod_name")
             )
-            yield self._event(record, "training_restart", message, told)
+            yield self._event(record, "training_restart", message, values)
         elif record.name == "pod_change" and (text_of(content, "to_state") or "").lower() in _FAILED:
-            told = attributes(state=content.get("to_state"), pod=content.get("pod_name"))
-            yield self._event(record, "pod_failed", f"pod {text_of(content, 'pod_name') or '?'} failed", told)
+            values = attributes(state=content.get("to_state"), pod=content.get("pod_name"))
+            yield self._event(record, "pod_failed", f"pod {text_of(content, 'pod_name') or '?'} failed", values)
         elif record.name in _STATES:
-            told = attributes(
+            values = attributes(
                 state=f"{record.name} {record.type.lower()}",
                 reason=content.get("reason"),
                 round=content.get("round_num"),
                 pod=content.get("pod_name"),
                 duration_ms=record.span_ms,
             )
-            yield self._event(record, "training_phase", f"{record.target} {record.name} {record.type.lower()}", told)
+            yield self._event(record, "training_phase", f"{record.target} {record.name} {record.type.lower()}", values)
 
     def _ended(self, record: _DlroverRecord) -> Iterator[Event]:
         """What DLRover's handler saw of the program's end: an exception, or a signal."""
@@ -177,14 +177,14 @@ class DlroverParser:
         yield self._error(record, match["name"] if match else "exception", last, last)
 
     def _error(self, record: _DlroverRecord, name: str, message: str, words: str) -> Event:
-        told = {**attributes(error=name, pid=whole_of(record.content.get("pid"))), **record.iteration()}
-        return self._event(record, "training_error", message, told, variant_of(name, words))
+        values = {**attributes(error=name, pid=whole_of(record.content.get("pid"))), **record.iteration()}
+        return self._event(record, "training_error", message, values, variant_of(name, words))
 
     def _event(
-        self, record: _DlroverRecord, kind: str, message: str, told: Mapping[str, Attribute], variant: str = ""
+        self, record: _DlroverRecord, kind: str, message: str, values: Mapping[str, Attribute], variant: str = ""
     ) -> Event:
         node = text_of(record.content, "node_name") or self._context.node
-        known = {"run": self._context.run, **told, "detector": "dlrover", "check": f"{record.target}#{record.name}"}
+        known = {"run": self._context.run, **values, "detector": "dlrover", "check": f"{record.target}#{record.name}"}
         event = Event(
             time=record.time,
             node=node,

@@ -3,7 +3,7 @@
     [Jul 23 2024 07:53:55] [ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id ...
     -> {"kind": "fabricmanager_nvswitch", "code": 20034, "device": {"type": "nvswitch", "port": 33, ...}, ...}
 
-The sentences are those of `kernel_messages/fabricmanager.py`: the same stand in a node's system log, which `auto`
+The sentences are those of `kernel_messages/families/nvswitch.py`: the same stand in a node's system log, which `auto`
 takes for a kernel log; this format reads both forms.
 """
 

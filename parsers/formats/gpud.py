@@ -1,4 +1,4 @@
-"""What gpud serves: the events and the health states of its components (`/v1/events`, `/v1/states`, `/v1/info`).
+"""gpud: the events and the health states of its components (`/v1/events`, `/v1/states`, `/v1/info`).
 
     [{"component": "accelerator-nvidia-error-xid", "events": [{"time": "2025-03-01T04:05:06Z", "name": "error_xid",
       "type": "Fatal", "message": "XID 79 (GPU has fallen off the bus) detected on GPU PCI:0000:0f:00 UUID:GPU-..."}]}]
@@ -67,7 +67,7 @@ class GpudParser(DocumentParser):
         data = _data(extra)
         message = text_of(record, "message") or ""
         actions = record_of(data, "suggested_actions_by_gpud") or record_of(record, "suggested_actions")
-        told = DetectorReport(
+        report = DetectorReport(
             source=_DETECTOR,
             detector=_DETECTOR,
             check=f"{component}/{name}",
@@ -88,7 +88,7 @@ class GpudParser(DocumentParser):
                 name=_hca(message),
             ),
         )
-        return [event_of(told)]
+        return [event_of(report)]
 
     def _state(self, record: Mapping[str, Any], component: str, name: str, line: int) -> list[Event]:
         health = text_of(record, "health") or ""
@@ -96,7 +96,7 @@ class GpudParser(DocumentParser):
         healthy = health == "Healthy"
         if not self._states.changed((component, name), None if healthy else (health, reason)):
             return []
-        told = DetectorReport(
+        report = DetectorReport(
             source=_DETECTOR,
             detector=_DETECTOR,
             check=component,
@@ -112,7 +112,7 @@ class GpudParser(DocumentParser):
             device=_device_of(record_of(record, "extra_info"), {}, reason),
             attributes=attributes(state=health.lower(), error=record.get("error"), name=_hca(reason)),
         )
-        return [event_of(told)]
+        return [event_of(report)]
 
 
 def _data(extra: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -84,19 +84,19 @@ class HookParser:
             raise ParseError(f"the training hook writes no {what[:40]!r}: is this Foreshock older than the hook?")
         if time is None:
             raise ParseError("a line of the training hook bears no time")
-        told = attributes(run=text_of(record, "run") or self._context.run, **{k: record.get(k) for k in _FIGURES})
-        at = "" if told.get("iteration") is None else f" {told['iteration']}"
+        fields = attributes(run=text_of(record, "run") or self._context.run, **{k: record.get(k) for k in _FIGURES})
+        at = "" if fields.get("iteration") is None else f" {fields['iteration']}"
         event = Event(
             time=time,
             node=text_of(record, "node") or self._context.node,
             source="hook",
             kind=kind,
             message=text_of(record, "message") or f"{what}{at}",
-            attributes=told,
+            attributes=fields,
             line=line,
         )
         if kind == "training_error":
-            return [with_kind_meaning(event, variant_of(str(told.get("error")), event.message))]
+            return [with_kind_meaning(event, variant_of(str(fields.get("error")), event.message))]
         return [with_kind_meaning(event) if kind == "training_phase" else event]
 
 

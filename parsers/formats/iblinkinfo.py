@@ -54,7 +54,7 @@ class IblinkinfoParser:
     def __init__(self, _context: Context) -> None:
         self._guid: str | None = None
         self._where = FabricNode()
-        self._told: set[_End] = set()
+        self._reported: set[_End] = set()
         self._before: tuple[_End, re.Match[str], re.Match[str]] | None = None
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
@@ -84,10 +84,10 @@ class IblinkinfoParser:
         waiting = link["state"] in _WAITING or link["physical"] == "LinkErrorRecovery"
         if not waiting and not could:
             return None
-        if (match["lid"], int(match["port"])) in self._told:
+        if (match["lid"], int(match["port"])) in self._reported:
             return None
-        if len(self._told) < MOST_ENDS:
-            self._told.add((match["peer_lid"], int(match["peer_port"])))
+        if len(self._reported) < MOST_ENDS:
+            self._reported.add((match["peer_lid"], int(match["peer_port"])))
         event = self._event("link_inactive" if waiting else "link_degraded", match, link)
         event = replace(event, attributes={**event.attributes, **could})
         return with_kind_meaning(event, "wider" if not waiting and _only_wider(link["width"], could) else "")

@@ -88,7 +88,7 @@ class IbnetdiscoverParser:
 
     def __init__(self, _context: Context) -> None:
         self._block: re.Match[str] | None = None
-        self._told: set[tuple[str, int]] = set()
+        self._reported: set[tuple[str, int]] = set()
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """The event of a cable, at the end that comes first.
@@ -134,11 +134,11 @@ class IbnetdiscoverParser:
         line: int,
     ) -> list[Event]:
         (guid, port), (_, peer_port) = ends
-        if ends[0] in self._told:
-            self._told.discard(ends[0])
+        if ends[0] in self._reported:
+            self._reported.discard(ends[0])
             return []
-        if len(self._told) < MOST_ENDS:
-            self._told.add(ends[1])
+        if len(self._reported) < MOST_ENDS:
+            self._reported.add(ends[1])
         where, peer = places
         attributes: dict[str, Attribute] = {**where.attributes(), "peer": peer.text, "peer_port": peer_port, **extra}
         device = Device(type="port", uuid=guid, port=port)

@@ -113,8 +113,8 @@ def _moment(value: Any, stamps: Stamps) -> datetime | None:
     return stamps.since_epoch(value / scale)
 
 
-# A line of interest holds one of these; a whole buffer may be searched for them. Beside the families' signs: what
-# `kernel_messages/gpu_names.py` learns from, and journald's message as an array of bytes, which hides all others.
+# A line of interest holds one of these; a whole buffer may be searched for them. Beside the families' signs: the lines
+# that `GpuNames` learns from, and journald's message as an array of bytes, which hides all others.
 _OWN_SIGNS = ("NVRM: loading NVIDIA UNIX", "NVRM: The NVIDIA GPU", "Xid (PCI:", '"MESSAGE":[')
 SIGNS: tuple[str, ...] = tuple(dict.fromkeys((*_OWN_SIGNS, *(sign for family in FAMILIES for sign in family.signs))))
 _SIGN = holds_any(SIGNS)

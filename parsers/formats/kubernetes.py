@@ -4,9 +4,8 @@
      "NodeNotReady", "lastTimestamp": "2025-03-01T04:05:06Z", "source": {"component": "node-controller"}, ...
     -> {"kind": "node_not_ready", "node": "gpu-017", "attributes": {"check": "NodeNotReady", "repeats": 3, ...}, ...}
 
-Events are of core/v1 or events.k8s.io/v1. What a detector on the node reports through them is told as it means it
-(`kubernetes_reports.py`). Of a pod's events only those that tell of its node count.
-What a node's own record tells is read by `kubernetes_nodes.py`, what jobs and their pods tell by `kubernetes_jobs.py`.
+Events are of core/v1 or events.k8s.io/v1. A detector's report in one is read as that detector means it. Of a
+pod's events only those about its node count. `parsers/reports/kubernetes_jobs.py` reads jobs and their pods.
 """
 
 import re
@@ -70,7 +69,7 @@ def reports(component: str, reason: str, message: str, severity: Severity, line:
     check = reason
     if detector == "eks-node-monitoring-agent" and (match := _EKS.match(message)):
         check, message = match["reason"], match["message"].strip()
-    told = DetectorReport(
+    report = DetectorReport(
         source=SOURCE,
         detector=detector,
         check=check,
@@ -83,15 +82,16 @@ def reports(component: str, reason: str, message: str, severity: Severity, line:
         quoted=message,
         attributes=_named(message),
     )
-    if severity == "info" and told.family is None and not _means_something(told):
+    if severity == "info" and report.family is None and not _means_something(report):
         return []
-    return [told]
+    return [report]
 
 
-def _means_something(told: DetectorReport) -> bool:
-    names = (*told.names, told.check)
+def _means_something(report: DetectorReport) -> bool:
+    names = (*report.names, report.check)
     return (
-        any(fault_named(table, *names) for table in (told.detector, *TABLES)) or kernel_fault(told.message) is not None
+        any(fault_named(table, *names) for table in (report.detector, *TABLES))
+        or kernel_fault(report.message) is not None
     )
 
 
@@ -190,7 +190,7 @@ class NodeReader:
         if not self._states.changed((node, kind), None if good else (status, reason, since, message)):
             return []
         ready = kind.endswith(_GOOD)
-        told = reports("", reason if ready else kind, message, "error" if ready else "warning", line)
+        report = reports("", reason if ready else kind, message, "error" if ready else "warning", line)
         time = moment_of(condition, "lastTransitionTime", "lastHeartbeatTime")
         extra = attributes(condition=kind, status=status, reason=reason)
         names = () if good else (kind,)  # whatever the reason
@@ -206,7 +206,7 @@ class NodeReader:
                 ),
                 tables=TABLES,
             )
-            for one in told
+            for one in report
         ]
 
     def _cordon(self, node: str, spec: Mapping[str, Any], line: int) -> Iterator[Event]:
@@ -215,10 +215,10 @@ class NodeReader:
         cordoned = spec.get("unschedulable") is True or bool(taint)
         if self._states.changed((node, _CORDON), ("cordoned",) if cordoned else None):
             check = "NodeNotSchedulable" if cordoned else "NodeSchedulable"
-            told = DetectorReport(
+            report = DetectorReport(
                 SOURCE, SOURCE, check, "info", line, f"{node} is {'cordoned' if cordoned else 'open again'}"
             )
-            yield event_of(replace(told, node=node, time=moment_of(taint, "timeAdded")))
+            yield event_of(replace(report, node=node, time=moment_of(taint, "timeAdded")))
 
     def _taints(self, node: str, spec: Mapping[str, Any], line: int) -> Iterator[Event]:
         """Taints put on at a known moment; one without is the node's nature."""
@@ -227,12 +227,12 @@ class NodeReader:
             if key is None or time is None or key.startswith(_MIRRORS):
                 continue
             if self._states.changed((node, "taint", key), (str(taint.get("value")), time.isoformat())):
-                told = DetectorReport(
+                report = DetectorReport(
                     SOURCE, SOURCE, "NodeTainted", "info", line, f"{node} is tainted {key}", node=node
                 )
                 yield event_of(
                     replace(
-                        told,
+                        report,
                         time=time,
                         attributes=attributes(taint=key, value=taint.get("value"), effect=taint.get("effect")),
                     )
@@ -247,7 +247,7 @@ class NodeReader:
                 continue
             bad = usable < there
             if self._states.changed((node, resource), (str(there), str(usable)) if bad else None):
-                told = DetectorReport(
+                report = DetectorReport(
                     source=SOURCE,
                     detector=resource.partition("/")[0],
                     check="DevicePluginUnhealthy",
@@ -259,7 +259,7 @@ class NodeReader:
                     device=Device("gpu"),
                     attributes=attributes(name=resource, count=there - usable),
                 )
-                yield event_of(told, tables=TABLES)
+                yield event_of(report, tables=TABLES)
 
 
 _SEVERITY: Mapping[str, Severity] = {"Normal": "info"}
@@ -276,7 +276,7 @@ class KubernetesParser(DocumentParser):
     def __init__(self, context: Context) -> None:
         super().__init__(self._read, lists=("items",))
         self._node = context.node
-        self._told = ReportedStates()
+        self._reported = ReportedStates()
         self._nodes = NodeReader()
         self._jobs = JobReader()
 
@@ -318,8 +318,8 @@ class KubernetesParser(DocumentParser):
         source = record_of(record, "source", "deprecatedSource")
         component = text_of(record, "reportingComponent", "reportingController") or text_of(source, "component") or ""
         severity = _SEVERITY.get(text_of(record, "type") or "", "warning")
-        told = reports(component, reason, message, severity, line)
-        if not told or not self._is_new(record, about, reason, message):
+        report = reports(component, reason, message, severity, line)
+        if not report or not self._is_new(record, about, reason, message):
             return []
         repeats = _repeats(record)
         first = moment_of(record, "firstTimestamp", "deprecatedFirstTimestamp", "eventTime")
@@ -335,7 +335,7 @@ class KubernetesParser(DocumentParser):
             event_of(
                 replace(one, time=time, node=node or self._node, attributes={**extra, **one.attributes}), tables=TABLES
             )
-            for one in told
+            for one in report
         ]
 
     def _is_new(self, record: Mapping[str, Any], about: Mapping[str, Any], reason: str, message: str) -> bool:
@@ -343,7 +343,7 @@ class KubernetesParser(DocumentParser):
         metadata = record_of(record, "metadata")
         identity = text_of(metadata, "uid", "name") or f"{about.get('name')} {reason} {message}"
         last = _last(record)
-        return self._told.changed((identity,), (last.isoformat() if last else "", str(_repeats(record))))
+        return self._reported.changed((identity,), (last.isoformat() if last else "", str(_repeats(record))))
 
 
 def _of_its_node(reason: str, message: str) -> bool:

@@ -42,7 +42,7 @@ class _GoodputJob:
 
     step: int | None = None
     since: float | None = None
-    told: int | None = None  # iterations that were told
+    reported: int | None = None  # iterations that were told
     open: dict[str, float] | None = None
     save: tuple[int, float] | None = None  # iteration, stall in ms
 
@@ -83,7 +83,7 @@ class MlGoodputParser(DocumentParser):
             if at is None or not key.endswith("_time"):
                 continue
             if key == "job_start_time":
-                job.step = job.since = job.told = job.open = job.save = None
+                job.step = job.since = job.reported = job.open = job.save = None
                 yield _event(base, "training_start", at)
             elif key == "job_end_time":
                 yield from _done(job, at, base)
@@ -98,14 +98,14 @@ class MlGoodputParser(DocumentParser):
                 name = _name_of(key, payload)
                 began = (job.open or {}).pop(name, None)
                 job.since = None if job.since is None else max(job.since, at)
-                yield from _stall(name, began, at, base, job.told)
+                yield from _stall(name, began, at, base, job.reported)
 
     def _step(self, job: _GoodputJob, step: int | None, at: float, base: Event) -> Iterator[Event]:
         if step is None:
             return
-        if job.step is not None and step > job.step and job.told != step:
+        if job.step is not None and step > job.step and job.reported != step:
             yield _iterations(job, step, at, base)
-        job.step, job.since, job.told = step, at, step
+        job.step, job.since, job.reported = step, at, step
 
     def _orbax(
         self, job: _GoodputJob, kind: str, payload: Mapping[str, Any], value: Mapping[str, Any], base: Event
@@ -117,8 +117,14 @@ class MlGoodputParser(DocumentParser):
             (_seconds(payload, f"{name}_start_time"), _seconds(payload, f"{name}_duration_secs")) for name in fields
         )
         began, lasted_s = next(((begin, length) for begin, length in known if length is not None), (None, None))
-        told = moment_of(value, "timestamp", "receiveTimestamp")
-        end = began + lasted_s if began is not None and lasted_s is not None else told.timestamp() if told else None
+        reported = moment_of(value, "timestamp", "receiveTimestamp")
+        end = (
+            began + lasted_s
+            if began is not None and lasted_s is not None
+            else reported.timestamp()
+            if reported
+            else None
+        )
         if end is None:
             return
         stall_ms = None if lasted_s is None else round(lasted_s * 1000, 3)
@@ -144,16 +150,16 @@ def _name_of(key: str, payload: Mapping[str, Any]) -> str:
 
 def _done(job: _GoodputJob, at: float, base: Event) -> Iterator[Event]:
     """The step that runs is done by now, for something else begins."""
-    if job.step is None or job.since is None or job.told == job.step + 1:
+    if job.step is None or job.since is None or job.reported == job.step + 1:
         return
     yield _iterations(job, job.step + 1, at, base)
-    job.told = job.step + 1
+    job.reported = job.step + 1
 
 
 def _iterations(job: _GoodputJob, done: int, at: float, base: Event) -> Event:
     """The iterations since the last that were told."""
-    told = job.step if job.told is None else job.told
-    count = max(1, done - (done - 1 if told is None else told))
+    reported = job.step if job.reported is None else job.reported
+    count = max(1, done - (done - 1 if reported is None else reported))
     elapsed = None if job.since is None else round((at - job.since) * 1000 / count, 3)
     return _event(base, "iteration", at, iteration=done, iterations=count, **attributes(elapsed_ms=elapsed))
 
@@ -179,9 +185,9 @@ def _safe(job: _GoodputJob, at: float, base: Event) -> Iterator[Event]:
         yield _event(base, "checkpoint_save", at, iteration=save[0], blocking_ms=save[1], **{"async": True})
 
 
-def _event(base: Event, kind: str, at: float, **told: Attribute) -> Event:
-    named = {**base.attributes, **told}
-    at_iteration = "" if told.get("iteration") is None else f" {told['iteration']}"
+def _event(base: Event, kind: str, at: float, **reported: Attribute) -> Event:
+    named = {**base.attributes, **reported}
+    at_iteration = "" if reported.get("iteration") is None else f" {reported['iteration']}"
     return Event(
         time=datetime.fromtimestamp(at, UTC),
         node=base.node,

@@ -150,8 +150,8 @@ def _json_message(message: str) -> str:
         fields = orjson.loads(message.encode("utf-8", errors="replace"))
     except orjson.JSONDecodeError:
         return ""
-    healthy, told = str(fields.get("healthy")).lower(), fields.get("message")
-    return told if healthy == "false" and isinstance(told, str) else ""
+    healthy, reported = str(fields.get("healthy")).lower(), fields.get("message")
+    return reported if healthy == "false" and isinstance(reported, str) else ""
 
 
 FORMAT = Format(

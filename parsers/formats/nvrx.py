@@ -32,7 +32,7 @@ class NvrxParser(DocumentParser):
     def __init__(self, context: Context) -> None:
         super().__init__(self._cycle)
         self._context = context
-        self._told = ReportedStates()
+        self._reported = ReportedStates()
 
     def _cycle(self, document: JsonDocument) -> Iterable[Event]:
         record = {_CAMEL.sub(lambda match: f"_{match[1].lower()}", key): value for key, value in document.value.items()}
@@ -56,7 +56,7 @@ class NvrxParser(DocumentParser):
         key = (job or "", str(attempt), str(cycle))
         for kind, field in (("cycle_start", "cycle_start_time"), ("cycle_end", "cycle_end_time")):
             time = moment_of(record, field)
-            if time is None or not self._told.changed((*key, kind), (time.isoformat(),)):
+            if time is None or not self._reported.changed((*key, kind), (time.isoformat(),)):
                 continue
             what = "begins" if kind == "cycle_start" else "ends"
             event = Event(

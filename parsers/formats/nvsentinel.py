@@ -52,7 +52,7 @@ class NvsentinelParser(DocumentParser):
         codes = record.get("errorcode")
         metadata = record_of(record, "metadata")
         device, more = device_of(records_of(record, "entitiesimpacted"), text_of(record, "componentclass"))
-        told = DetectorReport(
+        report = DetectorReport(
             source=_DETECTOR,
             detector=_DETECTOR,
             check=check,
@@ -70,7 +70,7 @@ class NvsentinelParser(DocumentParser):
             device=device,
             attributes={**attributes(agent=record.get("agent"), error_code=codes), **more},
         )
-        return [event_of(told)]
+        return [event_of(report)]
 
 
 def action_of(value: object) -> Action | None:

@@ -74,21 +74,21 @@ class RepeatCounter:
             seen.last = event
             seen.count += 1
             return []
-        told = self._forget(key) if seen is not None else []
+        reported = self._forget(key) if seen is not None else []
         if len(self._seen) >= MOST:
-            told += self._forget(next(iter(self._seen)))
+            reported += self._forget(next(iter(self._seen)))
         self._seen[key] = _RepeatCount(event)
-        return [*told, event]
+        return [*reported, event]
 
     def over(self, time: datetime | None, line: int) -> list[Event]:
         """The counts of those minutes that have ended, as of a line."""
-        told: list[Event] = []
+        reported: list[Event] = []
         while self._seen:
             key, seen = next(iter(self._seen.items()))
             if _within(seen.event, time, line):
                 break
-            told += self._forget(key)
-        return told
+            reported += self._forget(key)
+        return reported
 
     def flush(self) -> list[Event]:
         """The counts so far; their minutes go on."""
@@ -112,9 +112,9 @@ def _counted(seen: _RepeatCount) -> list[Event]:
 
 def _key(event: Event) -> Key:
     """What makes two events say the same: not which attribute was asked for, nor the words around it."""
-    told = event.attributes
+    reported = event.attributes
     names = ("error", "function", "path", "lid", "status", "seen_at_1", "seen_at_2", "subnet_initialization_error")
-    return (event.kind, event.node, event.device.key(), *(told.get(name) for name in names))
+    return (event.kind, event.node, event.device.key(), *(reported.get(name) for name in names))
 
 
 def _within(event: Event, time: datetime | None, line: int) -> bool:
@@ -185,7 +185,7 @@ class OpensmParser:
     def flush(self) -> Iterable[Event]:
         """What is held back: an open record, state changes whose switch nobody named, counts of repeats."""
         held = self._closed()
-        waiting = [event for late in (*self._traps.flush(), *self._timeouts.flush()) for event in self._told(late)]
+        waiting = [event for late in (*self._traps.flush(), *self._timeouts.flush()) for event in self._reported(late)]
         return [*held, *waiting, *self._repeats.flush()]
 
     def _begun(self, text: str, line: int) -> _OpensmRecord | None:
@@ -230,7 +230,7 @@ class OpensmParser:
     def _late(self, time: datetime | None, line: int) -> list[Event]:
         """What was held back until now, as of a line."""
         late = [*self._traps.late(time, line), *self._timeouts.late(time, line)]
-        return [*(event for held in late for event in self._told(held)), *self._repeats.over(time, line)]
+        return [*(event for held in late for event in self._reported(held)), *self._repeats.over(time, line)]
 
     def _read(self, record: _OpensmRecord) -> list[Event]:
         """The events of a whole record."""
@@ -245,9 +245,9 @@ class OpensmParser:
                 event = self._manager.read(text) or subnet_manager.decode_error(text, self._names)
                 event = event and replace(event, node=event.node or record.node)
             held = [replace(event, time=time, line=line)] if event else []
-        return [event for found in held for event in self._told(found)]
+        return [event for found in held for event in self._reported(found)]
 
-    def _told(self, event: Event) -> list[Event]:
+    def _reported(self, event: Event) -> list[Event]:
         """The event, but for one that only says again what was said."""
         if event.kind != "link_down":
             return self._repeats.admit(event)

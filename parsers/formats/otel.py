@@ -74,7 +74,7 @@ class _OtelSpan:
     end: datetime
     own: str
     parent: str
-    told: Mapping[str, Attribute]
+    fields: Mapping[str, Attribute]
     line: int
 
     @property
@@ -131,17 +131,17 @@ class OtelParser:
         name = text_of(record, "name")
         if name is None or start is None or end is None or end < start:
             return
-        told = {**above, **_attributes(record)}
+        fields = {**above, **_attributes(record)}
         what = _SPANS.get(_NAME.sub("_", name.lower()).strip("_").removeprefix("foreshock_"))
         span = _OtelSpan(
-            name, what, start, end, text_of(record, "spanId") or "", text_of(record, "parentSpanId") or "", told, line
+            name, what, start, end, text_of(record, "spanId") or "", text_of(record, "parentSpanId") or "", fields, line
         )
         yield from self._errors(record, span)
         if what is not None:
-            yield from self._told(span)
+            yield from self._span_events(span)
 
-    def _told(self, span: _OtelSpan) -> Iterator[Event]:
-        iteration = attributes(iteration=_first(span.told, _ITERATION))
+    def _span_events(self, span: _OtelSpan) -> Iterator[Event]:
+        iteration = attributes(iteration=_first(span.fields, _ITERATION))
         lasted = {**iteration, "duration_ms": span.lasted_ms}
         if span.what == "step":
             yield self._step(span, iteration)
@@ -164,18 +164,18 @@ class OtelParser:
 
     def _step(self, span: _OtelSpan, iteration: Mapping[str, Attribute]) -> Event:
         """An iteration, with the waits for data within it."""
-        count = whole_of(span.told.get("iterations")) or 1
+        count = whole_of(span.fields.get("iterations")) or 1
         waited = sum(wait.lasted_ms for wait in self._waits.pop(span.own, []))
-        told = attributes(
+        fields = attributes(
             iterations=count,
             elapsed_ms=round(span.lasted_ms / count, 6),
             data_ms=round(waited / count, 6) if waited else None,
         )
-        return self._event(span, "iteration", {**iteration, **told})
+        return self._event(span, "iteration", {**iteration, **fields})
 
     def _save(self, span: _OtelSpan, iteration: Mapping[str, Attribute]) -> Iterator[Event]:
         """A save, or what one that goes on in the background stalled."""
-        strategy = str(span.told.get("checkpoint_strategy", "")).lower().rpartition(".")[2]
+        strategy = str(span.fields.get("checkpoint_strategy", "")).lower().rpartition(".")[2]
         background = span.what == "save_async" or strategy == "async"
         mode = attributes(**{"async": True, "blocking_ms": span.lasted_ms}) if background else {}
         yield self._event(span, "checkpoint_save_start", {**iteration, **mode}, at=span.start)
@@ -187,36 +187,36 @@ class OtelParser:
     def _saved(self, span: _OtelSpan, iteration: Mapping[str, Attribute]) -> Event:
         """A save in the background is safe: that of its iteration, else the oldest one."""
         at = iteration.get("iteration")
-        begun = next((one for one in self._saves if at is not None and _first(one.told, _ITERATION) == at), None)
+        begun = next((one for one in self._saves if at is not None and _first(one.fields, _ITERATION) == at), None)
         begun = begun or (self._saves[0] if self._saves else None)
         if begun is None:
             return self._event(span, "checkpoint_save", {**iteration, "async": True})
         self._saves.remove(begun)
-        known = attributes(iteration=_first(begun.told, _ITERATION), blocking_ms=begun.lasted_ms)
+        known = attributes(iteration=_first(begun.fields, _ITERATION), blocking_ms=begun.lasted_ms)
         return self._event(span, "checkpoint_save", {**iteration, **known, "async": True})
 
     def _errors(self, record: Mapping[str, Any], span: _OtelSpan) -> Iterator[Event]:
         """Exceptions that ended a span."""
         failed = record_of(record, "status").get("code") in (2, "STATUS_CODE_ERROR")
         for event in records_of(record, "events") if failed else ():
-            told = _attributes(event)
-            name = text_of(told, "exception.type")
+            fields = _attributes(event)
+            name = text_of(fields, "exception.type")
             if text_of(event, "name") == "exception" and name is not None:
-                words = text_of(told, "exception.message") or name
+                words = text_of(fields, "exception.message") or name
                 at = _moment(event.get("timeUnixNano")) or span.end
                 found = self._event(span, "training_error", attributes(error=name), at=at)
                 yield with_kind_meaning(replace(found, message=words[:MAX_MESSAGE]), variant_of(name, words))
 
-    def _event(self, span: _OtelSpan, kind: str, told: Mapping[str, Attribute], at: datetime | None = None) -> Event:
-        run = self._context.run or _text(span.told, (*_RUN, "service.name"))
-        rank = attributes(rank=_first(span.told, ("rank", "foreshock.rank")))
+    def _event(self, span: _OtelSpan, kind: str, fields: Mapping[str, Attribute], at: datetime | None = None) -> Event:
+        run = self._context.run or _text(span.fields, (*_RUN, "service.name"))
+        rank = attributes(rank=_first(span.fields, ("rank", "foreshock.rank")))
         return Event(
             time=at or span.end,
-            node=_text(span.told, _NODE) or self._context.node,
+            node=_text(span.fields, _NODE) or self._context.node,
             source="otel",
             kind=kind,
             message=span.name[:MAX_MESSAGE],
-            attributes={**attributes(run=run), **told, **rank},
+            attributes={**attributes(run=run), **fields, **rank},
             line=span.line,
         )
 
@@ -232,12 +232,12 @@ def _attributes(record: Mapping[str, Any]) -> dict[str, Attribute]:
     return found
 
 
-def _first(told: Mapping[str, Attribute], keys: Iterable[str]) -> int | None:
-    return next((number for key in keys if (number := whole_of(told.get(key))) is not None), None)
+def _first(fields: Mapping[str, Attribute], keys: Iterable[str]) -> int | None:
+    return next((number for key in keys if (number := whole_of(fields.get(key))) is not None), None)
 
 
-def _text(told: Mapping[str, Attribute], keys: Iterable[str]) -> str | None:
-    return next((str(told[key]) for key in keys if told.get(key) not in (None, "")), None)
+def _text(fields: Mapping[str, Attribute], keys: Iterable[str]) -> str | None:
+    return next((str(fields[key]) for key in keys if fields.get(key) not in (None, "")), None)
 
 
 def _moment(value: object) -> datetime | None:

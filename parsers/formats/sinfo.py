@@ -49,7 +49,7 @@ class SinfoParser:
         self._columns: list[str] = []  # of a list whose columns are separated by blanks
         self._ended = False  # such a list has been read: what stands below it is something else
         self._taken: datetime | None = None
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """The nodes out of service that a line tells.
@@ -62,7 +62,7 @@ class SinfoParser:
             return []
         if columns := _blank_header(text):
             self._columns = columns
-            self._told.clear()
+            self._reported.clear()
             return []
         if self._columns and not text.strip():  # a list has no blank lines: it has ended
             self._columns, self._ended = [], True
@@ -76,7 +76,7 @@ class SinfoParser:
         rows = self._table.feed(text, line)
         if self._table.names is not names:
             self._columns = []
-            self._told.clear()
+            self._reported.clear()
         return [event for row in rows for event in self._nodes(row.fields, row.line)]
 
     def flush(self) -> Iterable[Event]:
@@ -105,9 +105,9 @@ class SinfoParser:
     def _fresh(self, nodes: Iterable[str], state: NodeState | None) -> list[str]:
         """The nodes that the list has not told in this state yet."""
         words = "+".join(state.flags) if state else ""
-        fresh = [node for node in dict.fromkeys(nodes) if (node, words) not in self._told]
-        if len(self._told) < MAX_NODES:
-            self._told.update((node, words) for node in fresh)
+        fresh = [node for node in dict.fromkeys(nodes) if (node, words) not in self._reported]
+        if len(self._reported) < MAX_NODES:
+            self._reported.update((node, words) for node in fresh)
         return fresh
 
 

@@ -131,29 +131,29 @@ class SqueueParser:
         return self._event(job, document.line) if job["job_id"] and job["state"] else []
 
     def _event(self, job: Mapping[str, str], line: int) -> list[Event]:
-        told = {key: value for key, value in job.items() if value not in NOTHING}
-        job_id, words = told.get("job_id"), told.get("state", "UNKNOWN").split()
-        if (array := told.get("array_job")) is not None:
-            job_id = f"{array}_{told.get('array_task', '[]')}"  # as sacct names it
+        fields = {key: value for key, value in job.items() if value not in NOTHING}
+        job_id, words = fields.get("job_id"), fields.get("state", "UNKNOWN").split()
+        if (array := fields.get("array_job")) is not None:
+            job_id = f"{array}_{fields.get('array_task', '[]')}"  # as sacct names it
         if job_id is None or not job_id.replace("_", "").replace("+", "").isdigit():
             return []  # tasks of an array that wait together are no jobs yet
         state = words[0].rstrip("+").upper()
-        submit, start, end = (self._time(told, key) for key in ("submit", "start", "end"))
+        submit, start, end = (self._time(fields, key) for key in ("submit", "start", "end"))
         start = None if state in _WAITS else start
         end = None if state in _WAITS | _RUNS else end
         attributes: dict[str, Attribute] = {
-            "run": told.get("name"),
+            "run": fields.get("name"),
             "job_id": job_id,
-            "name": told.get("name"),
+            "name": fields.get("name"),
             "state": state,
             "submit": None if submit is None else format_time(submit),
             "start": None if start is None else format_time(start),
             "end": None if end is None else format_time(end),
-            "nodes": whole_of(told.get("nodes", "").partition("-")[0]),
-            "node_list": "" if start is None else told.get("node_list", ""),
-            "exit_code": told.get("exit_code"),
+            "nodes": whole_of(fields.get("nodes", "").partition("-")[0]),
+            "node_list": "" if start is None else fields.get("node_list", ""),
+            "exit_code": fields.get("exit_code"),
         }
-        if (restarts := whole_of(told.get("restarts"))) is not None:
+        if (restarts := whole_of(fields.get("restarts"))) is not None:
             attributes["restarts"] = restarts
         severity, cause = STATES.get(state, ("info", "unknown"))
         return [
@@ -170,8 +170,8 @@ class SqueueParser:
             )
         ]
 
-    def _time(self, told: Mapping[str, str], key: str) -> datetime | None:
-        text = told.get(key)
+    def _time(self, fields: Mapping[str, str], key: str) -> datetime | None:
+        text = fields.get(key)
         if text is None:
             return None
         moment = self._stamps.iso(text)

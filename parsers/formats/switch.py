@@ -5,8 +5,8 @@
     -> {"kind": "link_down", "node": null, "device": {"type": "port", "uuid": "leaf01/Ethernet8"},
         "attributes": {"switch": "leaf01", "name": "Ethernet8"}, ...}
 
-The logs of all switches may be one stream; each system is a file under `switch_systems/`. A node is a host: a switch
-and its ports are devices. Several programs of a switch tell of the same change: it is one event, the first one's.
+The logs of all switches may be one stream; `parsers/fabric/switch_*.py` hold the systems. A node is a host: a switch
+and its ports are devices. Several programs of a switch report the same change: it is one event, of the first report.
 A port that was shut on purpose goes down as `info`.
 """
 
@@ -115,8 +115,8 @@ class SwitchHeadReader:
         if zone not in self._zoned and len(self._zoned) < MAX_ZONES:
             minutes = int(offset["hours"]) * 60 + int(offset["minutes"] or 0) if offset else 0
             shift = timedelta(minutes=-minutes if offset and offset["sign"] == "-" else minutes)
-            told = timezone(shift) if abs(shift) < timedelta(days=1) else UTC
-            self._zoned[zone] = Stamps(replace(self._context, zone=told))
+            shifted = timezone(shift) if abs(shift) < timedelta(days=1) else UTC
+            self._zoned[zone] = Stamps(replace(self._context, zone=shifted))
         return self._zoned.get(zone, self._stamps)
 
 

@@ -4,7 +4,7 @@
     -> {"kind": "iteration", "time": "2025-03-01T04:05:06Z",
         "attributes": {"run": "llm-70b", "iteration": 10, "total": 1000, "iterations": 10, "elapsed_ms": 3171.3, ...}}
 
-Each trainer's lines are in its file under `trainers/`, the endings under `training_errors/`. Old releases print no time
+`parsers/training/` holds each trainer's lines and the errors that end an attempt. Old releases print no time
 on many lines: it stays None. `iterations` is how many iterations the line covers (since the line before, or since the
 checkpoint loaded); `elapsed_ms` of each of them, from the times of both lines where the trainer prints none.
 """
@@ -112,7 +112,7 @@ class TrainingParser:
         self._stragglers = Stragglers()
         self._shape = ModelShape()
         self._seen: datetime | None = None
-        self._told: set[str] = set()  # what every rank repeats, since the last iteration
+        self._reported: set[str] = set()  # what every rank repeats, since the last iteration
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """The events of one line; a progress bar's parts, parted by carriage returns, are lines of their own.
@@ -140,9 +140,9 @@ class TrainingParser:
         node = found.node or self._context.node
         base = Event(time, node, "training", kind="", line=line, cause="unknown")
         for trainer in TRAINERS:
-            told = list(trainer.told(found.text))
-            if told and self._heeds(trainer, told):
-                for one in told:
+            reports = list(trainer.reports(found.text))
+            if reports and self._heeds(trainer, reports):
+                for one in reports:
                     yield from self._trainer(trainer, one, base)
                 return
         slow = self._stragglers.read(found.text)
@@ -154,17 +154,17 @@ class TrainingParser:
         if report and not (report.traceback and self._errors.ignored(line)):
             yield from self._report(report, found, base)
 
-    def _heeds(self, trainer: Trainer, told: list[TrainerReport]) -> bool:
+    def _heeds(self, trainer: Trainer, reports: list[TrainerReport]) -> bool:
         """Whether a trainer's line counts: one built upon another tells the same, and has the log once it spoke.
 
         Of the one below, saves count where the leader does not tell them to their end.
         """
         if trainer is self._leader:
-            self._saves = self._saves or (trainer.ends and any(one.what in _SAVES for one in told))
+            self._saves = self._saves or (trainer.ends and any(one.what in _SAVES for one in reports))
             return True
         if self._leader is not None and TRAINERS.index(self._leader) < TRAINERS.index(trainer):
-            return not self._saves and all(one.what in _SAVES for one in told)
-        leads = any(one.what in _LEADS for one in told)
+            return not self._saves and all(one.what in _SAVES for one in reports)
+        leads = any(one.what in _LEADS for one in reports)
         if leads:
             if self._leader is not None:
                 self._progress.forget()
@@ -172,18 +172,22 @@ class TrainingParser:
             self._leader, self._saves = trainer, False
         return leads or self._leader is None
 
-    def _trainer(self, trainer: Trainer, told: TrainerReport, base: Event) -> Iterator[Event]:
+    def _trainer(self, trainer: Trainer, report: TrainerReport, base: Event) -> Iterator[Event]:
         """The events of what a trainer's line tells."""
-        what, numbers, time = told.what, told.numbers, None if told.time is None else self._stamps.iso(told.time)
+        what, numbers, time = (
+            report.what,
+            report.numbers,
+            None if report.time is None else self._stamps.iso(report.time),
+        )
         base = replace(base, time=time or base.time)
         if what.endswith("_timer") and "duration_ms" not in numbers:
             return
         if what == "iteration":
-            yield from self._iteration(trainer, told, base)
+            yield from self._iteration(trainer, report, base)
         elif what in ("loading", "loaded", "load_timer", "saving", "scheduled", "saved", "save_timer"):
             yield from self._checkpoint(what, numbers, base)
         elif what in ("start", "end", "phase", "initialized"):
-            yield from self._phase(trainer, told, base)
+            yield from self._phase(trainer, report, base)
         elif what == "evaluated":
             yield from self._evaluated(numbers, base)
         elif what == "data_timer":
@@ -212,13 +216,13 @@ class TrainingParser:
         elif what in ("plan", "interval"):
             self._progress.plans(numbers)
 
-    def _iteration(self, trainer: Trainer, told: TrainerReport, base: Event) -> Iterator[Event]:
-        numbers, iteration = told.numbers, told.numbers.get("iteration")
+    def _iteration(self, trainer: Trainer, report: TrainerReport, base: Event) -> Iterator[Event]:
+        numbers, iteration = report.numbers, report.numbers.get("iteration")
         if not isinstance(iteration, int):
             iteration = self._progress.step_of(numbers.get("epoch"))
         if iteration is None:
             return
-        if told.cut:
+        if report.cut:
             raise ParseError(f"iteration {iteration} bears no elapsed time: the line may be cut short")
         if trainer.once and self._progress.repeats(iteration):
             if self._waiting is not None:  # another line of the same step
@@ -227,7 +231,7 @@ class TrainingParser:
         yield from self.flush()
         covered, elapsed_ms = self._progress.advance(iteration, base.time, numbers)
         self._errors.forget()
-        self._told.clear()
+        self._reported.clear()
         attributes: dict[str, Attribute] = {"iteration": iteration}
         total = numbers.get("total") or self._progress.total
         total = None if isinstance(total, int) and total < iteration else total  # of an epoch
@@ -250,8 +254,8 @@ class TrainingParser:
             return
         (iteration, covered, elapsed), self._worked = self._worked, None
         if not isinstance(elapsed, float) or wait > _WAIT_SHARE * elapsed:
-            told = {"iteration": iteration, "duration_ms": round(wait * covered, 3)}
-            yield self._event(base, "data_wait", f"waited for data up to iteration {iteration}", told)
+            report = {"iteration": iteration, "duration_ms": round(wait * covered, 3)}
+            yield self._event(base, "data_wait", f"waited for data up to iteration {iteration}", report)
 
     def _checkpoint(self, what: str, numbers: Mapping[str, Attribute], base: Event) -> Iterator[Event]:
         """A load or save; errors and an iteration that wait are told before it."""
@@ -278,26 +282,26 @@ class TrainingParser:
             self._evaluate_ms = None
         yield self._event(base, "evaluation", "validation", attributes)
 
-    def _phase(self, trainer: Trainer, told: TrainerReport, base: Event) -> Iterator[Event]:
+    def _phase(self, trainer: Trainer, report: TrainerReport, base: Event) -> Iterator[Event]:
         """A start, an end, a step of the startup: told once, however many ranks say so."""
-        kind = KINDS[told.what]
+        kind = KINDS[report.what]
         if trainer.once:
-            same = f"{kind} {told.words}" if kind == "training_phase" else kind
-            if same in self._told:
+            same = f"{kind} {report.words}" if kind == "training_phase" else kind
+            if same in self._reported:
                 return
-            self._told.add(same)
+            self._reported.add(same)
         yield from self.flush()
-        if told.what in ("start", "initialized"):
+        if report.what in ("start", "initialized"):
             self._errors.forget()  # an attempt that died before its first iteration was another one
-            self._progress.restart(base.time if told.what == "start" else None)
-        if told.what == "initialized":
+            self._progress.restart(base.time if report.what == "start" else None)
+        if report.what == "initialized":
             self._checkpoints.reset()
-        if told.what == "start" and isinstance(iteration := told.numbers.get("iteration"), int):
+        if report.what == "start" and isinstance(iteration := report.numbers.get("iteration"), int):
             self._progress.loaded(iteration)
-        more: Mapping[str, Attribute] = {"phase": told.words} if kind == "training_phase" else {}
-        if told.what == "end":
+        more: Mapping[str, Attribute] = {"phase": report.words} if kind == "training_phase" else {}
+        if report.what == "end":
             more = self._progress.unprinted()
-        event = self._event(base, kind, told.words, more)
+        event = self._event(base, kind, report.words, more)
         yield with_kind_meaning(event) if kind == "training_phase" else event
 
     def _report(self, report: ErrorReport, found: ProgramLine, base: Event) -> Iterator[Event]:
@@ -306,11 +310,11 @@ class TrainingParser:
         time = time or glog_time(report.glog, self._stamps, self._seen) or base.time
         # Whose log it is says nothing of where the error was: only a launcher's prefix or the error names a node.
         base = replace(base, time=time, node=report.node or found.node)
-        told = report.told(found.rank, found.local_rank)
-        event = with_kind_meaning(self._event(base, report.kind, report.message, told), report.variant)
+        attributes = report.event_attributes(found.rank, found.local_rank)
+        event = with_kind_meaning(self._event(base, report.kind, report.message, attributes), report.variant)
         held = self._checkpoints.held()
         if self._errors.add(report.key(), event):
-            self._told.clear()
+            self._reported.clear()
             waiting, self._waiting = self._waiting, None
             yield from [*([] if waiting is None else [waiting]), *held]
 

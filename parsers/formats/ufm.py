@@ -182,7 +182,7 @@ def _where(kind: str, named: str, guid: str, message: str) -> _UfmLocation:
     """What an entry speaks of: the ends that its message names, else its object."""
     if ends := _ENDS.search(message):
         return _link(ends)
-    attributes = _told(message)
+    attributes = _fields(message)
     uuid = f"0x{guid.lower()}" if guid else None
     if link := _GUIDS.search(named):
         attributes |= {"peer": f"0x{link['peer'].lower()}", "peer_port": int(link["peer_port"])}
@@ -209,7 +209,7 @@ def _where(kind: str, named: str, guid: str, message: str) -> _UfmLocation:
     )
 
 
-def _told(message: str) -> dict[str, Attribute]:
+def _fields(message: str) -> dict[str, Attribute]:
     """What a message names beside its object: a cable, a reason, the far end."""
     attributes: dict[str, Attribute] = {}
     if cable := _CABLE.search(message):

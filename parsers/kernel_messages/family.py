@@ -1,4 +1,4 @@
-"""What a family of kernel messages is: one driver's or subsystem's ways of telling a fault."""
+"""Families of kernel messages: the messages in which one driver or subsystem reports a fault."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -33,9 +33,9 @@ class MessageFamily:
     heads: frozenset[str] = frozenset()
 
 
-# A message that one pattern reads whole: what it looks like, and what its parts are called.
+# One message that one pattern reads whole; its named groups are the parts of the event.
 #
-#     Form("Kernel panic - not syncing", r"Kernel panic - not syncing: (?P<reason>.{0,400})", "kernel_panic")
+#     MessageForm("Kernel panic - not syncing", r"Kernel panic - not syncing: (?P<reason>.{0,400})", "kernel_panic")
 #
 # The pattern's named groups are the record: `pci` and `port` place the device, `driver` tells its type, every other
 # group is an attribute of its name. What a kind means stands in store/catalogs/kinds.csv.

@@ -94,8 +94,8 @@ def read_by_driver(event: Event, driver: int) -> Event:
 @cache
 def _mask(pattern: str) -> tuple[int, int]:
     """A bit pattern as the bits it asks for and their values; `-` asks for nothing."""
-    asked = int("".join("0" if bit == "-" else "1" for bit in pattern) or "0", 2)
-    return asked, int(pattern.replace("-", "0") or "0", 2)
+    mask = int("".join("0" if bit == "-" else "1" for bit in pattern) or "0", 2)
+    return mask, int(pattern.replace("-", "0") or "0", 2)
 
 
 def _fits(fault: NvlinkFault, intrinfo: int, driver: int | None) -> bool:
@@ -103,8 +103,8 @@ def _fits(fault: NvlinkFault, intrinfo: int, driver: int | None) -> bool:
     if driver is not None:
         layouts = layouts[1:] if driver >= SECOND_LAYOUT else layouts[:1]
     for pattern in layouts:
-        asked, value = _mask(pattern)
-        if asked and intrinfo & asked == value:
+        mask, value = _mask(pattern)
+        if mask and intrinfo & mask == value:
             return True
     return not fault.intrinfo_v1 and not fault.intrinfo_v2
 

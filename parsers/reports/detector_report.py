@@ -1,6 +1,6 @@
-"""What another detector tells of a fault, in our words: an Xid of gpud or NVSentinel is an Xid of the kernel log.
+"""Reports of other detectors as events: an Xid of gpud or NVSentinel is an Xid of the kernel log.
 
-    Told(detector="nvsentinel", check="SysLogsXIDError", codes=("79",), device=Device("gpu", pci="0000:0f:00.0"), ...)
+    DetectorReport(detector="nvsentinel", check="SysLogsXIDError", codes=("79",), ...)
     -> Event(kind="xid", code=79, severity="fatal", cause="hardware", action="reboot_node", ...,
              attributes={"detector": "nvsentinel", "check": "SysLogsXIDError"})
 
@@ -104,29 +104,29 @@ def fault_named(detector: str, *names: str) -> DetectorFault | None:
     return next((found for name in names if (found := _table().get((detector, name.lower())))), None)
 
 
-def event_of(told: DetectorReport, tables: tuple[str, ...] = ()) -> Event:
+def event_of(report: DetectorReport, tables: tuple[str, ...] = ()) -> Event:
     """The event of a report. `tables` are the detectors whose names it may use, beside its own."""
     base = Event(
-        time=told.time,
-        node=told.node,
-        source=told.source,
+        time=report.time,
+        node=report.node,
+        source=report.source,
         kind="health_event",
-        severity=told.severity,
+        severity=report.severity,
         cause="unknown",
-        action=told.action or _DEFAULT_ACTION[told.severity],
-        device=told.device,
-        message=(told.message or told.check)[:MAX_MESSAGE],
-        attributes={"detector": told.detector, "check": told.check, **told.attributes},
-        line=told.line,
+        action=report.action or _DEFAULT_ACTION[report.severity],
+        device=report.device,
+        message=(report.message or report.check)[:MAX_MESSAGE],
+        attributes={"detector": report.detector, "check": report.check, **report.attributes},
+        line=report.line,
     )
-    names = (*told.names, told.check)
-    meaning = next((found for table in (told.detector, *tables) if (found := fault_named(table, *names))), None)
-    if told.healthy:
+    names = (*report.names, report.check)
+    meaning = next((found for table in (report.detector, *tables) if (found := fault_named(table, *names))), None)
+    if report.healthy:
         return _healthy(base, meaning)
-    if told.quoted and (fault := kernel_fault(told.quoted)):
+    if report.quoted and (fault := kernel_fault(report.quoted)):
         return _quoting(base, fault)
-    if (code := _code_of(told)) is not None:
-        return _numbered(base, told, code)
+    if (code := _code_of(report)) is not None:
+        return _numbered(base, report, code)
     return base if meaning is None else _meaning(base, meaning)
 
 
@@ -147,21 +147,21 @@ def xid_in(text: str) -> int | None:
     return int(match["code"]) if match and int(match["code"]) else None
 
 
-def _code_of(told: DetectorReport) -> int | None:
+def _code_of(report: DetectorReport) -> int | None:
     """The number of an Xid or SXid."""
-    if told.family is None:
+    if report.family is None:
         return None
-    found = (_CODE.fullmatch(code.strip()) for code in told.codes)
+    found = (_CODE.fullmatch(code.strip()) for code in report.codes)
     number = next((int(match["code"]) for match in found if match), None)
-    return number or (xid_in(told.message) if told.family == "xid" else None)
+    return number or (xid_in(report.message) if report.family == "xid" else None)
 
 
-def _numbered(base: Event, told: DetectorReport, code: int) -> Event:
+def _numbered(base: Event, report: DetectorReport, code: int) -> Event:
     """An Xid or SXid, judged by our table; by the detector where the table does not know it, or too little."""
-    family = told.family or "xid"
+    family = report.family or "xid"
     if family == "sxid":
         fault = sxid(code)
-        printed = "fatal" if told.severity == "fatal" else "non-fatal"
+        printed = "fatal" if report.severity == "fatal" else "non-fatal"
         severity, action = judge_sxid(fault, printed) if fault else (base.severity, base.action)
     else:
         fault = xid(code)

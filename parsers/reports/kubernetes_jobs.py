@@ -5,7 +5,7 @@
     -> {"kind": "job", "attributes": {"run": "llm-70b", "job_id": "train/llm-70b", "state": "RUNNING", ...}}
 
 The run is the name of the job. Submitted = created, started = its last rank runs. Pods of one attempt may come in any
-order and are told again for every change, so attempts are told when the input pauses (`kubernetes_attempts.py`).
+order and are reported again for every change, so attempts are reported when the input pauses.
 """
 
 from collections import OrderedDict
@@ -167,8 +167,8 @@ def _submit(group: _AttemptGroup, created: datetime | None, workload: WorkloadRe
         return workload.requeued
     if workload.created is None:
         return created
-    told = next((one.first for one in group.own if one.first is not None), None)
-    first = created - (workload.start or workload.created) <= _AT_ONCE if told is None else told
+    fields = next((one.first for one in group.own if one.first is not None), None)
+    first = created - (workload.start or workload.created) <= _AT_ONCE if fields is None else fields
     return min(created, workload.created) if first else created
 
 
@@ -247,7 +247,7 @@ class JobReader:
 
     def __init__(self) -> None:
         self._runs: OrderedDict[tuple[str, str], _KubernetesRun] = OrderedDict()
-        self._told = ReportedStates()
+        self._reported = ReportedStates()
 
     def read(self, kind: str, record: Mapping[str, Any], line: int, *, deleted: bool = False) -> None:
         """Take in an object; `deleted` = it is gone, and this is how it was last."""
@@ -284,7 +284,7 @@ class JobReader:
         submit, start, end = (
             None if t is None else format_time(t) for t in (attempt.submit, attempt.start, attempt.end)
         )
-        told: dict[str, Attribute] = {
+        fields: dict[str, Attribute] = {
             "run": name,
             "job_id": job_id,
             "name": name,
@@ -297,7 +297,7 @@ class JobReader:
         }
         if submit is None and start is None:
             return []
-        if not self._told.changed((job_id, submit or start or ""), (str(told),)):
+        if not self._reported.changed((job_id, submit or start or ""), (str(fields),)):
             return []
         return [
             Event(
@@ -306,7 +306,7 @@ class JobReader:
                 source=SOURCE,
                 kind="job",
                 message=f"job {job_id} {attempt.state}",
-                attributes={**told, **attributes(namespace=namespace)},
+                attributes={**fields, **attributes(namespace=namespace)},
                 line=line,
             )
         ]

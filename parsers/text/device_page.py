@@ -86,9 +86,9 @@ class DeviceScrape:
 
     def see(self, place: SeriesDevice) -> None:
         """What the labels tell of the device; not every series tells all."""
-        known, told = self.device, place.device
-        if told.pci not in (None, known.pci) or told.uuid not in (None, known.uuid):
-            self.device = replace(known, pci=told.pci or known.pci, uuid=told.uuid or known.uuid)
+        known, reported = self.device, place.device
+        if reported.pci not in (None, known.pci) or reported.uuid not in (None, known.uuid):
+            self.device = replace(known, pci=reported.pci or known.pci, uuid=reported.uuid or known.uuid)
         if place.about:
             self.about.update(place.about)
 

@@ -100,20 +100,20 @@ class DocumentReader:
         if opened is not None:
             first = opened.unit_line or opened.line
             self._fail(first, "is cut short")
-            self._read(self._restart(opened.later, opened.indent), told=True)
+            self._read(self._restart(opened.later, opened.indent), reported=True)
             self._open = None
         return self._taken()
 
-    def _read(self, lines: list[tuple[int, str]], *, told: bool = False) -> None:
+    def _read(self, lines: list[tuple[int, str]], *, reported: bool = False) -> None:
         """Reads lines, and again those that stood in something broken. It costs one error, unless that is told."""
         queue, errors = deque(lines), len(self._errors)
         while queue:
             line, text = queue.popleft()
             rest = self._line(text, line)
             if rest is not None:
-                told, errors = True, errors if told else len(self._errors)
+                reported, errors = True, errors if reported else len(self._errors)
                 queue.extendleft(reversed(rest))
-        if told:
+        if reported:
             del self._errors[errors:]
 
     def _taken(self) -> tuple[list[JsonDocument], list[ParseError]]:

@@ -1,9 +1,9 @@
-"""What every parser is: lines in, events out, one line at a time, so that a file and a live tail are the same.
+"""Parsers: lines in, events out, one line at a time, so that a file and a live tail are read alike.
 
     parser = PARSERS["kernel"].make(Context(node="gpu-017"))
     for event in parse(parser, ["<3>NVRM: Xid (PCI:0000:0f:00): 79, GPU has fallen off the bus."]): ...
 
-A parser is pure: no SQL, no HTTP, no clock. What it must be told (year, zone, boot time) is in its `Context`.
+A parser is pure: no SQL, no HTTP, no clock. Its `Context` holds what a log does not say: year, zone, boot time.
 """
 
 import re
@@ -174,7 +174,7 @@ OnError = Callable[[int, ParseError], None]
 def parse(
     parser: Parser, lines: Iterable[str | bytes], on_error: OnError | None = None, file: str | None = None
 ) -> Iterator[Event]:
-    """Every event of the lines, in order. A broken line is told to `on_error` and skipped."""
+    """Every event of the lines, in order. A broken line goes to `on_error` and is skipped."""
     texts = (clean(raw) if isinstance(raw, bytes) else raw for raw in lines)
     yield from decode(parser, enumerate(texts, start=1), on_error, file)
 

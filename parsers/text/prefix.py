@@ -1,4 +1,4 @@
-"""What stands before a kernel message: time, host and tag, in every form that a reader of the kernel log prints.
+"""Prefixes of kernel messages: time, host and tag, in every form that a reader of the kernel log prints.
 
     11,8416,2122548539,-;NVRM: ...                                   /dev/kmsg
     [ 2122.548539] NVRM: ...                                         dmesg (-d, -r, -x, -T, --time-format too)

@@ -1,4 +1,4 @@
-"""The loads and saves of an attempt: told by several lines, one event each.
+"""Loads and saves of an attempt: one event each, of the several lines that report it.
 
     saving checkpoint at iteration 10 ...          -> checkpoint_save_start
       successfully saved checkpoint at iteration 10

@@ -1,4 +1,4 @@
-"""What a line tells of an attempt's end, and what reads such lines."""
+"""Error reports: what a line reports of an attempt's end, its cause, and the repeats by other ranks."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -91,7 +91,7 @@ def variant_of(name: str, message: str) -> str:
 #
 # The first rank's error is held while others may repeat it, and says how many did (`repeats`).
 
-# Errors told apart between two iterations.
+# Different errors between two iterations.
 MAX_ERRORS = 64
 # An error is held no longer than for these lines.
 MAX_LINES = 20_000
@@ -160,7 +160,7 @@ class ErrorReport:
         variant: of its kind in the table of kinds: it decides severity, cause and action.
         time: text of a time in the line, ISO 8601; `glog` where it is `MMDD clock` without a year.
         node: the host that the line names.
-        apart: told apart from others of the same name by this.
+        distinct_by: what else than its name makes it another error.
         traceback: it is the last line of one.
     """
 
@@ -172,14 +172,14 @@ class ErrorReport:
     glog: tuple[int, str, str] | None = None
     node: str | None = None
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
-    apart: str = ""
+    distinct_by: str = ""
     traceback: bool = False
 
     def key(self) -> str:
         """Equal for the same error told by many ranks."""
-        return f"{self.kind} {self.name} {self.variant} {self.apart}"
+        return f"{self.kind} {self.name} {self.variant} {self.distinct_by}"
 
-    def told(self, rank: int | None, local_rank: int | None) -> dict[str, Attribute]:
+    def event_attributes(self, rank: int | None, local_rank: int | None) -> dict[str, Attribute]:
         """The event's attributes; the ranks are those of the line's prefix, where the line itself names none."""
         names = {"training_error": "error", "training_phase": "phase"}
         found: dict[str, Attribute] = {names[self.kind]: self.name} if self.kind in names else {}
@@ -208,8 +208,8 @@ class RepeatedReport:
 
 def numbers(found: Mapping[str, str | None]) -> dict[str, Attribute]:
     """The groups of a match as attributes: whole numbers where they are."""
-    told: dict[str, Attribute] = {}
+    values: dict[str, Attribute] = {}
     for name, value in found.items():
         if value is not None:
-            told[name] = int(value) if value.lstrip("-").isdecimal() and len(value) < 16 else value
-    return told
+            values[name] = int(value) if value.lstrip("-").isdecimal() and len(value) < 16 else value
+    return values

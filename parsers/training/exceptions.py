@@ -1,10 +1,10 @@
-"""Python's tracebacks and C++'s last words.
+"""Exceptions of Python and C++, and failures that NCCL and PyTorch's watchdog of collectives report.
 
     torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.   -> OutOfMemoryError, application
       what():  CUDA error: uncorrectable ECC error encountered                -> c10_error, hardware
     Fatal Python error: Bus error                                             -> fatal_python_error
 
-A traceback is told by its last line, which names the error. Lines that merely mention one are left alone.
+The last line of a traceback names the error. Lines that merely mention an error give no event.
 """
 
 import re
@@ -72,30 +72,30 @@ def read_nccl(text: str) -> ErrorReport | None:
 
 def _watchdog(text: str, match: re.Match[str]) -> ErrorReport:
     message = text[match.start() :].strip()
-    told = {}
+    fields = {}
     for pattern in (_RANK, _WORK):
         if found := pattern.search(text):
-            told.update(numbers(found.groupdict()))
+            fields.update(numbers(found.groupdict()))
     name = "nccl_heartbeat" if "got stuck" in message or "Heartbeat" in message else "nccl_watchdog"
     glog = _GLOG.search(text)
     at = (int(glog["month"]), glog["day"], glog["clock"]) if glog and glog["month"] else None
-    return ErrorReport(name, message[:MAX_MESSAGE], variant=variant_of("", message), glog=at, attributes=told)
+    return ErrorReport(name, message[:MAX_MESSAGE], variant=variant_of("", message), glog=at, attributes=fields)
 
 
 def _warning(text: str, node: str | None) -> ErrorReport | None:
     message = text.strip()[:MAX_MESSAGE]
     if match := _COMPLETION.search(text):
         return ErrorReport(
-            "nccl_ib_completion", message, "training_error", "fabric", node=node, attributes=_told(match)
+            "nccl_ib_completion", message, "training_error", "fabric", node=node, attributes=_fields(match)
         )
     if match := _ASYNC.search(text):
         grave = match["event"] == "async fatal"
-        told = {"name": match["name"]} if match["name"] else {}
+        fields = {"name": match["name"]} if match["name"] else {}
         return ErrorReport(
-            "nccl_ib_async", message, variant="fabric" if grave else "fabric_event", node=node, attributes=told
+            "nccl_ib_async", message, variant="fabric" if grave else "fabric_event", node=node, attributes=fields
         )
     if match := _IBV.search(text):
-        return ErrorReport("nccl_ib_call", message, variant="fabric", node=node, attributes=_told(match))
+        return ErrorReport("nccl_ib_call", message, variant="fabric", node=node, attributes=_fields(match))
     if match := _CUDA.search(text):
         return ErrorReport("nccl_cuda", message, variant=variant_of("", match["what"]), node=node)
     if _SOCKET.search(text):
@@ -103,7 +103,7 @@ def _warning(text: str, node: str | None) -> ErrorReport | None:
     return None
 
 
-def _told(match: re.Match[str]) -> dict[str, str | int | float | bool | None]:
+def _fields(match: re.Match[str]) -> dict[str, str | int | float | bool | None]:
     return numbers(match.groupdict())
 
 

@@ -1,4 +1,4 @@
-"""NeMo on PyTorch Lightning, and Lightning's own bar.
+"""Trainers of frameworks: NeMo on PyTorch Lightning with Lightning's own bar, and the Hugging Face Trainer.
 
     Training epoch 0, iteration 9/99 | lr: 2e-06 | global_batch_size: 128 | global_step: 9 | reduced_train_loss: 10.2
       | train_step_timing in s: 12.22 | consumed_samples: 1280

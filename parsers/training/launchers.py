@@ -1,4 +1,4 @@
-"""How launchers tell that a task ended: DeepSpeed's, mpirun, pdsh, Lightning's.
+"""Launchers and their reports of a task's end: Slurm, torchrun, DeepSpeed's, mpirun, pdsh, Lightning's.
 
 [...] [ERROR] [launch.py:321:sigkill_handler] ['python', ...] exits with return code = 1        -> process_exit
 mpirun noticed that process rank 3 with PID 4711 on node gpu-017 exited on signal 9 (Killed).   -> task_killed
@@ -100,11 +100,11 @@ def _note(line: ProgramLine, match: re.Match[str]) -> None:
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def glog_time(told: tuple[int, str, str] | None, stamps: Stamps, seen: datetime | None) -> datetime | None:
+def glog_time(fields: tuple[int, str, str] | None, stamps: Stamps, seen: datetime | None) -> datetime | None:
     """The moment of a month, day and clock, nearest to the newest time that was `seen`; None where they tell none."""
-    if told is None or not 1 <= told[0] <= 12:
+    if fields is None or not 1 <= fields[0] <= 12:
         return None
-    month, day, clock = told
+    month, day, clock = fields
     if seen is not None:
         return stamps.nearest(month, day, clock, seen)
     return stamps.yearless(_MONTHS[month - 1], day, clock)
@@ -134,9 +134,9 @@ def read_launcher(text: str) -> ErrorReport | None:
     if match := _RETURNED.search(text) or _CHILD.search(text):
         return ErrorReport("process_exit", match[0], attributes=numbers(match.groupdict()))
     if match := _MPI.search(text) or _PDSH.search(text):
-        told = {name: value for name, value in match.groupdict().items() if name not in ("node", "what")}
+        fields = {name: value for name, value in match.groupdict().items() if name not in ("node", "what")}
         message = text.strip()[:MAX_MESSAGE]
-        return ErrorReport("task_killed", message, node=match["node"], attributes=numbers(told))
+        return ErrorReport("task_killed", message, node=match["node"], attributes=numbers(fields))
     return None
 
 
@@ -183,14 +183,14 @@ def read_slurm(text: str) -> ErrorReport | None:
     if match := _CANCELLED.search(text):
         why = next((name for words, name in _WHY.items() if (match["why"] or "").startswith(words)), "cancelled")
         variant = "host" if why == "node_failure" else "ended"
-        return ErrorReport(why, message, variant=variant, time=match["time"], apart=match["time"])
+        return ErrorReport(why, message, variant=variant, time=match["time"], distinct_by=match["time"])
     if match := _NOT_ENDING.search(text):
         return ErrorReport("not_ending", message, variant="host", time=match["time"], node=match["node"])
     if match := _NODE.search(text):
         return ErrorReport("node_failure", match["message"], variant="host", node=match["node"])
     if match := _KILLED.search(text):
-        told = {"task": match["task"], "exitcode": match["exitcode"]}
-        return ErrorReport("task_killed", message, node=match["node"], attributes=numbers(told))
+        fields = {"task": match["task"], "exitcode": match["exitcode"]}
+        return ErrorReport("task_killed", message, node=match["node"], attributes=numbers(fields))
     if _OOM.search(text):
         return ErrorReport("oom_kill", message, variant="application")
     return None
@@ -245,9 +245,15 @@ def read(text: str) -> ErrorReport | None:
     if match := _FAILED.search(text):
         return ErrorReport("process_exit", match[0], glog=_glog(text), attributes=numbers(match.groupdict()))
     if match := _RESTART.search(text):
-        told = numbers(match.groupdict())
+        fields = numbers(match.groupdict())
         return ErrorReport(
-            "restart", match[0], "training_restart", "", glog=_glog(text), attributes=told, apart=match["restarts_left"]
+            "restart",
+            match[0],
+            "training_restart",
+            "",
+            glog=_glog(text),
+            attributes=fields,
+            distinct_by=match["restarts_left"],
         )
     if match := _JOINED.search(text):
         return ErrorReport("joined", match[0], "training_restart", "membership", glog=_glog(text))
@@ -270,12 +276,12 @@ class RootCause:
         self._until = 0
         self._time: str | None = None
         self._host: str | None = None
-        self._told: dict[str, Attribute] = {}
+        self._fields: dict[str, Attribute] = {}
 
     def read(self, text: str, line: int) -> ErrorReport | None:
         """The failure, at the last line of its box."""
         if BOX_SIGNS[0] in text:
-            self._until, self._told, self._time, self._host = line + MAX_BOX, {}, None, None
+            self._until, self._fields, self._time, self._host = line + MAX_BOX, {}, None, None
             return None
         match = _FIELD.match(text) if line <= self._until else None
         if not match:
@@ -287,18 +293,18 @@ class RootCause:
             self._host = value
         elif name == "traceback":
             self._until = 0
-            what = value if value.startswith("Signal") else f"exit code {self._told.get('exitcode')}"
+            what = value if value.startswith("Signal") else f"exit code {self._fields.get('exitcode')}"
             return ErrorReport(
                 "worker_failed",
-                f"rank {self._told.get('rank')} failed first: {what}"[:MAX_MESSAGE],
+                f"rank {self._fields.get('rank')} failed first: {what}"[:MAX_MESSAGE],
                 time=self._time,
                 node=self._host,
-                attributes=self._told,
-                apart=self._host or "",
+                attributes=self._fields,
+                distinct_by=self._host or "",
             )
         elif two := _TWO.match(value):
             names = ("rank", "local_rank") if name == "rank" else ("exitcode", "pid")
-            self._told.update(zip(names, (int(two["first"]), int(two["second"])), strict=True))
+            self._fields.update(zip(names, (int(two["first"]), int(two["second"])), strict=True))
         return None
 
 

@@ -1,4 +1,4 @@
-"""torchtitan.
+"""Trainers that write their own training loop: torchtitan, Megatron-LM, DeepSpeed.
 
     [rank0]:[titan] 2025-06-04 08:51:58,557 - root - INFO - step: 10  loss: 10.7069  memory: 30.99GiB(32.62%)
       tps: 7,034  tflops: 407.35  mfu: 41.19%

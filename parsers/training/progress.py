@@ -1,4 +1,4 @@
-"""Where a training program is: its last iteration, so that the next line knows what it covers and how long it took."""
+"""Progress of a training program: its last iteration, its model's shape, and ranks that are slower than the others."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,16 +16,16 @@ class ModelShape:
     """The figures of the arguments that are being printed."""
 
     def __init__(self) -> None:
-        self._told: dict[str, Attribute] = {}
+        self._reported: dict[str, Attribute] = {}
 
     def add(self, numbers: Mapping[str, Attribute]) -> None:
         """An argument's line."""
-        self._told.update(numbers)
+        self._reported.update(numbers)
 
     def take(self) -> dict[str, Attribute] | None:
         """At the end of the arguments: all four figures, else None; the next ones are another start's."""
-        told, self._told = self._told, {}
-        return {name: told[name] for name in SHAPE} if all(name in told for name in SHAPE) else None
+        reported, self._reported = self._reported, {}
+        return {name: reported[name] for name in SHAPE} if all(name in reported for name in SHAPE) else None
 
 
 # Both times are whole seconds.
@@ -203,17 +203,17 @@ class Stragglers:
             yield from list(self._warned(match["ranks"]))[:MAX_RANKS]
             self._nodes.clear()
         elif (match := _TRIPS.search(text)) and float(match["most"]) > _SLOW * float(match["least"]):
-            yield self._told(int(match["rank"]))
+            yield self._reported(int(match["rank"]))
 
     def _warned(self, ranks: str) -> Iterator[dict[str, Attribute]]:
         named = list(_NAMED.finditer(ranks))
         for match in named:
             self._nodes[int(match["rank"])] = match["node"]
-            yield self._told(int(match["rank"]))
+            yield self._reported(int(match["rank"]))
         if not named:
             for number in _NUMBER.findall(ranks):
-                yield self._told(int(number))
+                yield self._reported(int(number))
 
-    def _told(self, rank: int) -> dict[str, Attribute]:
+    def _reported(self, rank: int) -> dict[str, Attribute]:
         node = self._nodes.get(rank)
         return {"rank": rank} if node is None else {"rank": rank, "node": node}

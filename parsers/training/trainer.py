@@ -1,4 +1,4 @@
-"""What a training program is to the parser: a table of patterns, each with what a line of that form tells.
+"""Trainers: each training program as a table of patterns, each with what a line of that form reports.
 
 Named groups of a pattern are numbers of the event: `iteration`, `total`, `duration_ms` ... `seconds` becomes
 `duration_ms`, as `only_ms` does; `next` is the iteration after the one meant. What the group `fields` holds is read by
@@ -93,17 +93,17 @@ class Trainer:
     once: bool = True
     ends: bool = True
 
-    def told(self, text: str) -> Iterator[TrainerReport]:
+    def reports(self, text: str) -> Iterator[TrainerReport]:
         """What a line tells; nothing where it is none of this trainer's."""
         if not any(sign in text for sign in self.signs):
             return
         for rule in self.rules:
             if match := rule.pattern.search(text):
-                yield self._told(rule.what, match)
+                yield self._report(rule.what, match)
                 if not rule.also:
                     return
 
-    def _told(self, what: What, match: re.Match[str]) -> TrainerReport:
+    def _report(self, what: What, match: re.Match[str]) -> TrainerReport:
         found = {name: value for name, value in match.groupdict().items() if value is not None}
         numbers: dict[str, Attribute] = {}
         for name, value in found.items():
@@ -128,16 +128,16 @@ class Trainer:
 
     def fields(self, text: str) -> dict[str, Attribute]:
         """The known numbers of an iteration line; one that is no number (a NaN loss) is left out."""
-        told: dict[str, Attribute] = {}
+        values: dict[str, Attribute] = {}
         if self.pair is None or not text:
-            return told
+            return values
         for match in self.pair.finditer(text):
             if known := self.names.get(match["name"].strip()):
                 name, factor = known
                 number = number_of(match["value"].replace(",", ""))
                 if number is not None and (factor or abs(number) < MAX_COUNT):
-                    told[name] = int(number) if factor == 0 else round(number * factor, 6)
-        return told
+                    values[name] = int(number) if factor == 0 else round(number * factor, 6)
+        return values
 
 
 def number_of(text: str) -> float | None:

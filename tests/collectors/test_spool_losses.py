@@ -245,7 +245,7 @@ def test_losses_of_a_minute_are_one_event() -> None:
     [event] = losses.due("n1")
     assert event.attributes["count"] == 7
     assert losses.due("n1") == [event]
-    losses.told([event])
+    losses.reported([event])
     losses.add("telemetry", "full", 1)
     assert losses.due("n1") == []
     assert [loss.count for loss in losses.open_losses()] == [1]

@@ -35,7 +35,7 @@ def test_a_trainer_has_a_log_in_the_fixtures(trainer: Trainer) -> None:
     """In which it tells of iterations, and every sign of it lets a line through."""
     logs = {"megatron": "megatron.log", "deepspeed": "deepspeed_engine.log"}
     text = (FIXTURES / logs.get(trainer.name, f"{trainer.name}.log")).read_text(encoding="utf-8")
-    found = {one.what for line in text.splitlines() for one in trainer.told(line)}
+    found = {one.what for line in text.splitlines() for one in trainer.reports(line)}
     assert "iteration" in found
     assert set(trainer.signs) <= set(LITERALS)
 

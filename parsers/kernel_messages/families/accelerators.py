@@ -1,11 +1,11 @@
-"""Intel Gaudi's driver: memory errors, a firmware that does not answer, resets.
+"""Accelerators of AMD, Huawei and Intel (Gaudi): memory errors, a firmware that does not answer, resets.
 
     habanalabs hl3: HBM0_MC0_DERR: ECC error detected. address: 0x1001. Syndrome: 0x3. wrapper id 2. block id 0x41.
     critical 1.
     -> Event(kind="habana_ecc", severity="fatal", device=Device("hpu", index=3), attributes={"unit": "HBM0_MC0_DERR",
     "critical": 1})
 
-Forms: the kernel's drivers/accel/habanalabs (common/device.c, gaudi2/gaudi2.c, gaudi/gaudi.c). The device is told by
+Forms: the kernel's drivers/accel/habanalabs (common/device.c, gaudi2/gaudi2.c, gaudi/gaudi.c). The device is named by
 its character device (hl3, accel3) or its PCI address.
 """
 

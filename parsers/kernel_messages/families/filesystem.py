@@ -1,4 +1,4 @@
-"""Filesystems on this node's disks: errors, shutdowns, and those that the kernel made read-only.
+"""Filesystems of disks and of the network: errors, shutdowns, servers that do not answer.
 
     EXT4-fs (dm-0): Remounting filesystem read-only
     -> Event(kind="fs_read_only", device=Device("disk"), attributes={"fs": "ext4", "name": "dm-0"})

@@ -1,4 +1,4 @@
-"""What the GPU driver says without an Xid: GPUs that are gone, found, not started, hanging; links that do not train.
+"""The GPU driver's messages without an Xid: GPUs that are gone, found, not started, hanging; links that do not train.
 
     NVRM: GPU 0000:91:00.0: GPU has fallen off the bus.
     -> Event(kind="gpu_lost", code=79, severity="fatal", device=Device("gpu", pci="0000:91:00.0"))
@@ -7,7 +7,7 @@
 
 Forms: NVIDIA/open-gpu-kernel-modules (osinit.c, nv.c, nv-pci.c, osapi.c, kernel_gsp.c, kernel_rc_watchdog.c,
 kernel_nvlink*.c) and the peer-memory module.
-A loss told over three lines names its GPU in the first: `gpu_names.py` remembers it.
+A loss reported over three lines names its GPU in the first: `GpuNames` of `decoder.py` remembers it.
 """
 
 import re

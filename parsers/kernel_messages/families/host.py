@@ -1,4 +1,4 @@
-"""Heat and power of the host: processors slowed down, critical temperatures, a failing management controller.
+"""The host: kernel panics and lockups, processors slowed down, critical temperatures, its management controller.
 
     mce: CPU12: Package temperature above threshold, cpu clock throttled (total events = 5)
     -> Event(kind="cpu_throttled", device=Device("cpu"),

@@ -1,4 +1,4 @@
-"""Memory and processor errors: EDAC by DIMM, machine checks, the firmware's reports (APEI), pages taken out of use.
+"""Memory: EDAC by DIMM, machine checks, the firmware's reports (APEI), offline pages, and memory that ran out.
 
     EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x5d8 offset:0x0 ...)
     -> Event(kind="edac", severity="warning", device=Device("dimm"),

@@ -1,4 +1,4 @@
-"""What NVIDIA's Fabric Manager says of the NVSwitches, in the system log or its own file.
+"""NVSwitches: SXids of their driver, and messages of NVIDIA's Fabric Manager in the system log or its own file.
 
     detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 33
     -> Event(kind="fabricmanager_nvswitch", code=20034, severity="fatal",

@@ -156,17 +156,22 @@ def merge(head: Event, later: Event) -> Event | None:
     kind = later.kind.removesuffix("_detail")
     if kind != head.kind or kind not in ("pcie_aer", "pcie_dpc"):
         return None
-    known, told = head.attributes, later.attributes
+    known, details = head.attributes, later.attributes
     if later.kind == "pcie_aer":
-        if "source" not in known or "layer" in known or "layer" not in told or told["severity"] != known["severity"]:
+        if (
+            "source" not in known
+            or "layer" in known
+            or "layer" not in details
+            or details["severity"] != known["severity"]
+        ):
             return None
         if later.device.pci not in (head.device.pci, _source(head)):
             return None
-        attributes = {**known, **told, "reported_by": head.device.pci}
+        attributes = {**known, **details, "reported_by": head.device.pci}
         return replace(head, device=later.device, message=later.message, attributes=attributes)
     if later.device.pci != head.device.pci:
         return None
-    added: dict[str, Attribute] = {key: value for key, value in told.items() if key not in known}
+    added: dict[str, Attribute] = {key: value for key, value in details.items() if key not in known}
     return replace(head, attributes={**known, **added}) if added else head
 
 

@@ -1,4 +1,4 @@
-"""A GPU driver's Xid message: which fault, on which GPU, of which process.
+"""Xid messages of the GPU driver, and those that other programs quote: which fault, on which GPU, of which process.
 
     NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, name=python, GPU has fallen off the bus.
     -> Event(kind="xid", code=79, severity="fatal", cause="hardware", action="reboot_node",
@@ -6,7 +6,7 @@
              attributes={"pid": 1234, "process": "python"})
 
 The driver's form (kernel_rc.c): `NVRM: Xid (PCI:%04x:%02x:%02x GPU-I:%02u GPU-CI:%02u): %d, pid=%s, name=%s, TEXT`,
-without the process where none is known. What the text says is read by `xid_fields.py`.
+without the process where none is known. Fields of the text become attributes.
 An unknown code stays an event, with cause `unknown`.
 An Xid that names the one before it (`caused by previous Xid 149`) is a consequence: `info`, with the other's cause.
 """
