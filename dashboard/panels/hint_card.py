@@ -1,4 +1,4 @@
-"""One hint as a card: what is asked, why, what it costs, who said yes, where the schedulers are, and the undo."""
+"""One hint as a card: what is asked, why, what it costs, who approved it, where the schedulers are, and the undo."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -72,12 +72,12 @@ def draw(site: Site, hint: HintJson, cluster: ClusterJson) -> None:
 
 
 def facts(hint: HintJson, now: datetime) -> list[str]:
-    """What stands between the reason and the evidence: job, cost, who said yes, schedulers; the unknown is left out."""
+    """What stands between the reason and the evidence: job, cost, who approved it, schedulers; the unknown is left out."""
     lines = [f"**Job:** {words.plain(hint.job)}{_spare(hint.evidence)}"] if hint.job else []
     cost = hint.evidence.get("cost")
     if isinstance(cost, Mapping) and (price := costs(cost)):
         lines.append(f"**Cost:** {price}")
-    lines.append(f"**Said yes:** {consent(hint, now)}")
+    lines.append(f"**Approved by:** {consent(hint, now)}")
     lines += [f"**{words.plain(one.scheduler)}:** {hold_state_text(one, now)}" for one in hint.placements]
     if hint.evidence.get("repair"):
         lines.append("**Repair:** it failed its test too often; `foreshock lemons --tickets` has its ticket")
@@ -99,7 +99,7 @@ def costs(cost: Mapping[str, Any]) -> str:
 
 
 def consent(hint: HintJson, now: datetime) -> str:
-    """Who let it be sent."""
+    """Who approved it."""
     yes = hint.evidence.get("approved")
     if isinstance(yes, Mapping):
         return f"{words.plain(str(yes.get('by') or 'somebody'))}, {words.when(_moment(yes.get('time')), now)} UTC"
@@ -107,7 +107,7 @@ def consent(hint: HintJson, now: datetime) -> str:
         quiet = hint.evidence.get("quiet")
         return "nobody yet, it waits for you" + (f" (quiet hours {words.plain(str(quiet))})" if quiet else "")
     if hint.state == "shadow":
-        return "nobody is asked: it is written down alone"
+        return "nobody (shadow mode)"
     return "the policy" + (f", version {words.plain(hint.policy)}" if hint.policy else "")
 
 

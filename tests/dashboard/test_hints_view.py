@@ -227,13 +227,13 @@ def test_a_card_tells_who_said_yes(drawn: Opened, api: Any) -> None:
     """A person by name, the policy by its version, or nobody yet."""
     said = {"approved": {"by": "alice", "time": "2025-03-29T03:09:00Z"}}
     given_hints(api, {"state": "sent", "evidence": said})
-    assert "**Said yes:** alice, 3 min ago · 03:09:00 UTC" in seen(drawn("hints"))
+    assert "**Approved by:** alice, 3 min ago · 03:09:00 UTC" in seen(drawn("hints"))
     given_hints(api, {"state": "confirmed", "policy": "ab12", "evidence": {}})
-    assert "**Said yes:** the policy, version ab12" in seen(drawn("hints"))
+    assert "**Approved by:** the policy, version ab12" in seen(drawn("hints"))
     given_hints(api, {"state": "proposed", "evidence": {"quiet": "22:00-06:00"}})
-    assert "**Said yes:** nobody yet, it waits for you (quiet hours 22:00-06:00)" in seen(drawn("hints"))
+    assert "**Approved by:** nobody yet, it waits for you (quiet hours 22:00-06:00)" in seen(drawn("hints"))
     given_hints(api, {"state": "shadow"})
-    assert "**Said yes:** nobody is asked: it is written down alone" in seen(drawn("hints"))
+    assert "**Approved by:** nobody (shadow mode)" in seen(drawn("hints"))
 
 
 @pytest.mark.parametrize(
