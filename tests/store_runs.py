@@ -14,7 +14,7 @@ from store.records.event import Event
 from store.records.job import Job
 from store.records.node import Node
 from store.records.outage import Outage
-from store.runs.ledgers import save_ledger
+from store.runs.ledgers import save_ledgers
 from store.runs.losses import Loss
 
 LATER = START + timedelta(days=100)
@@ -49,6 +49,6 @@ def keep(
         for run in sorted({job.run for job in jobs}):
             ledger = compute(connection, run, LATER)
             assert ledger is not None
-            save_ledger(connection, ledger)
+            save_ledgers(connection, [ledger])
             found[run] = list(ledger.losses)
     return found

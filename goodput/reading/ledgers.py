@@ -21,7 +21,7 @@ from goodput.reading.records import (
     run_names,
 )
 from goodput.timeline import to_ms
-from store.runs.ledgers import job_names
+from store.runs.jobs import run_names_of_jobs
 
 _NAMED = 1_000  # runs that are counted for a sentence
 
@@ -57,7 +57,7 @@ def _accounts(connection: sa.Connection, runs: Sequence[str], machines: NodeInve
 def no_such_run(connection: sa.Connection, run: str | None) -> str:
     """The sentence for a run that is not known: what is there instead, or how to get one."""
     # The events of a year are not searched for a sentence, unless nothing else names a run.
-    names = job_names(connection, "", _NAMED) or run_names(connection)
+    names = run_names_of_jobs(connection, "", _NAMED) or run_names(connection)
     if not names:
         return "the database knows no training run: ingest jobs.csv or a training log first"
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""

@@ -23,7 +23,7 @@ from store.records.event import Event
 from store.records.event_sources import NO_FAULT
 from store.records.job import Job
 from store.records.outage import Outage
-from store.runs.ledgers import jobs_of
+from store.runs.jobs import jobs_of_runs
 from store.tables import schema
 
 # The faults that may have ended attempts, of many runs at once: a short window each, one statement for a day's.
@@ -225,7 +225,7 @@ def read_run_jobs(
     connection: sa.Connection, runs: Sequence[str], until: datetime | None = None
 ) -> dict[str, list[Job]]:
     """The runs' jobs, cut where NVRx started their processes anew. It names its cycles by the job, or by the run."""
-    jobs = jobs_of(connection, runs)
+    jobs = jobs_of_runs(connection, runs)
     named = {run: {run, *(job.job_id for job in jobs.get(run, ()))} for run in runs}
     told = _cycle_events(connection, sorted(frozenset[str]().union(*named.values())), until)
     return {

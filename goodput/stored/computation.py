@@ -23,7 +23,8 @@ from goodput.reading.records import NodeInventory, is_run, read_inventory, read_
 from goodput.timeline import from_ms
 from store.database.connections import open_database, writing
 from store.events.ledger_intake import LATE, remove_news
-from store.runs.ledgers import StoredLedger, job_marks, log_marks, records_of, save_ledgers
+from store.runs.jobs import job_marks
+from store.runs.ledgers import StoredLedger, log_marks, records_of, save_ledgers
 from store.runs.losses import Loss
 from store.runs.run_logs import save_folded
 

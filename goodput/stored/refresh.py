@@ -9,7 +9,6 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import lru_cache
 from heapq import merge
 from itertools import groupby
 from multiprocessing import get_context
@@ -19,18 +18,15 @@ import sqlalchemy as sa
 
 from goodput.reading.records import NodeInventory, parts, read_inventory
 from goodput.stored.computation import FORM, ComputedLedger, keep_all, make_all, snapshot
-from goodput.wall_time.attempts import nodes_of
 from store.database.connections import open_database, writing
 from store.events.ledger_intake import LATE, LateReport, read_late, read_news, remove_news, runs_with_news
+from store.runs.jobs import job_marks, jobs_between, runs_of_job
 from store.runs.ledgers import (
     StoredLedger,
-    job_marks,
-    jobs_between,
     ledger_page,
     log_marks,
     read_ledger,
     records_of_all,
-    runs_of_job,
 )
 from store.runs.run_logs import folded_runs
 
@@ -62,11 +58,9 @@ def affected_runs(
     by_node: dict[str, list[LateReport]] = {}
     for one in late:
         by_node.setdefault(one.node, []).append(one)
-    hosts = lru_cache(maxsize=256)(nodes_of)  # attempts of a run mostly have the same nodes
-    for run, start, end, node_list in jobs_between(connection, since - NEAR, max(x.until for x in late) + NEAR):
+    for run, start, end, nodes in jobs_between(connection, since - NEAR, max(x.until for x in late) + NEAR):
         if run not in asked or run in found:
             continue
-        nodes = hosts(node_list)
         near = (one for node in by_node.keys() & nodes for one in by_node[node])
         if not nodes or any(one.until >= start and (end is None or one.since <= end + NEAR) for one in near):
             found.add(run)

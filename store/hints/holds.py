@@ -86,12 +86,6 @@ def orphan_holds(connection: sa.Connection, known: Iterable[str]) -> Mapping[str
     return {row[0]: row[1] for row in connection.execute(query.order_by(_TABLE.c.scheduler))}
 
 
-def nodes_held(connection: sa.Connection) -> frozenset[str]:
-    """The nodes that a scheduler holds for us, or may: ordered and not yet read back, confirmed, or being released."""
-    query = sa.select(_TABLE.c.node).where(_TABLE.c.state.in_(("asked", "confirmed")))
-    return frozenset(connection.execute(query).scalars())
-
-
 # The nodes that schedulers which are read back have come to hold for us lately, whatever has become of them since.
 
 _HOLDS = ("cordon", "drain")

@@ -10,13 +10,12 @@ The record rides in an `Event` of kind `outage` (as `sacctmgr show event -P` pri
 What a reason means is a table, not code: `catalogs/outage_reasons.csv`, first match wins.
 """
 
-import csv
 import re
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from importlib import resources
 
+from store.records.catalog_rows import rows
 from store.records.event import CAUSES, Cause, Event, RecordError, parse_time
 
 
@@ -46,12 +45,10 @@ class ReasonRule:
 @cache
 def reason_rules() -> tuple[ReasonRule, ...]:
     """The shipped table of outage reasons, in order."""
-    text = resources.files("store").joinpath("catalogs/outage_reasons.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     causes = dict(zip(CAUSES, CAUSES, strict=True))
     return tuple(
         ReasonRule(re.compile(row["pattern"], re.IGNORECASE), row["planned"] == "yes", causes[row["cause"]])  # type: ignore[index]  # a wrong word raises KeyError: the table's own test
-        for row in rows
+        for row in rows("outage_reasons")
     )
 
 

@@ -1,7 +1,9 @@
-"""Jobs that run at a moment, and the nodes that they have."""
+"""Jobs of a run, of a moment or of a window, and the nodes that they have."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -10,10 +12,13 @@ from store.records.hostlist import expand
 from store.records.job import Job
 from store.tables import schema
 
+_JOBS = schema.jobs
+_BATCH = 2_000
+
 
 def running_jobs(connection: sa.Connection, now: datetime) -> list[tuple[str, str, tuple[str, ...]]]:
     """(job, run, nodes) of each job that has started and not ended, by start; a broken node list names no nodes."""
-    jobs = schema.jobs.c
+    jobs = _JOBS.c
     query = sa.select(jobs.job_id, jobs.run, jobs.node_list).where(
         jobs.start <= now, sa.or_(jobs.end.is_(None), jobs.end > now)
     )
@@ -23,7 +28,7 @@ def running_jobs(connection: sa.Connection, now: datetime) -> list[tuple[str, st
 
 def busy_nodes(connection: sa.Connection, now: datetime, heard_within: timedelta) -> frozenset[str] | None:
     """The nodes that a job runs on; None where nobody tells of jobs: none runs, and none has ended within a while."""
-    jobs = schema.jobs.c
+    jobs = _JOBS.c
     lasting = sa.or_(jobs.end.is_(None), jobs.end > now)
     query = sa.select(jobs.node_list, lasting).where(
         jobs.start <= now, sa.or_(jobs.end.is_(None), jobs.end > now - heard_within)
@@ -38,10 +43,8 @@ def jobs_between(
     connection: sa.Connection, since: datetime, until: datetime
 ) -> list[tuple[str, datetime, datetime | None, tuple[str, ...]]]:
     """(run, start, end, nodes) of each job that ran within a window, by start."""
-    jobs = schema.jobs.c
-    query = sa.select(jobs.run, jobs.start, jobs.end, jobs.node_list).where(
-        jobs.start <= until, sa.or_(jobs.end.is_(None), jobs.end >= since)
-    )
+    jobs = _JOBS.c
+    query = sa.select(jobs.run, jobs.start, jobs.end, jobs.node_list).where(*_within(since, until))
     rows = connection.execute(query.order_by(jobs.start, jobs.job_id))
     return [(run, start, end, _nodes(node_list)) for run, start, end, node_list in rows]
 
@@ -54,11 +57,57 @@ def _nodes(node_list: str) -> tuple[str, ...]:
         return ()
 
 
-def read_jobs(connection: sa.Connection, run: str | None = None) -> list[Job]:
-    """Attempts in order of their start (or submit); all of them, or one run's."""
-    table = schema.jobs
-    query = sa.select(*(column for column in table.columns if column.name != "attempt"))
+def read_jobs(
+    connection: sa.Connection, run: str | None = None, window: tuple[datetime, datetime] | None = None
+) -> list[Job]:
+    """Attempts in order of their start (or submit): all, those of a run, those that ran at a moment of a window."""
+    query = _query()
     if run is not None:
-        query = query.where(table.c.run == run)
-    query = query.order_by(sa.func.coalesce(table.c.start, table.c.submit), table.c.job_id)
+        query = query.where(_JOBS.c.run == run)
+    if window is not None:
+        query = query.where(*_within(*window))
     return [Job(**row) for row in connection.execute(query).mappings()]
+
+
+def _query() -> sa.Select[Any]:
+    columns = [column for column in _JOBS.columns if column.name != "attempt"]
+    return sa.select(*columns).order_by(sa.func.coalesce(_JOBS.c.start, _JOBS.c.submit), _JOBS.c.job_id)
+
+
+def _within(since: datetime, until: datetime) -> tuple[sa.ColumnElement[bool], ...]:
+    """Whether a job ran at any moment of a closed window."""
+    return _JOBS.c.start <= until, _JOBS.c.end.is_(None) | (_JOBS.c.end >= since)
+
+
+def run_names_of_jobs(connection: sa.Connection, after: str, limit: int) -> list[str]:
+    """The runs that jobs name, sorted, those after a name."""
+    query = sa.select(_JOBS.c.run).where(_JOBS.c.run > after, _JOBS.c.run != "").distinct()
+    return list(connection.scalars(query.order_by(_JOBS.c.run).limit(limit)))
+
+
+def runs_of_job(connection: sa.Connection, job_id: str) -> set[str]:
+    """The runs of the jobs with a number."""
+    return set(connection.scalars(sa.select(_JOBS.c.run).where(_JOBS.c.job_id == job_id, _JOBS.c.run != "").distinct()))
+
+
+def jobs_of_runs(connection: sa.Connection, runs: Sequence[str]) -> dict[str, list[Job]]:
+    """The jobs of some runs, each run's in order of their start (or submit); a run without any is left out."""
+    found: dict[str, list[Job]] = {}
+    for part in parts_of(runs):
+        for row in connection.execute(_query().where(_JOBS.c.run.in_(part))):
+            found.setdefault(row.run, []).append(Job(**row._mapping))
+    return found
+
+
+def job_marks(connection: sa.Connection, runs: Sequence[str] | None = None) -> dict[str, str]:
+    """Of every run that jobs name (or of some), a text that changes when its jobs do."""
+    moments = [sa.func.max(column, type_=schema.UtcTime()) for column in (_JOBS.c.submit, _JOBS.c.start, _JOBS.c.end)]
+    counts = (sa.func.count(), sa.func.count(_JOBS.c.start), sa.func.count(_JOBS.c.end))
+    query = sa.select(_JOBS.c.run, *counts, *moments).where(_JOBS.c.run != "").group_by(_JOBS.c.run)
+    parts = [query] if runs is None else [query.where(_JOBS.c.run.in_(part)) for part in parts_of(runs)]
+    return {run: " ".join(map(str, marks)) for part in parts for run, *marks in connection.execute(part)}
+
+
+def parts_of(runs: Sequence[str]) -> list[Sequence[str]]:
+    """Names in parts that a statement can hold."""
+    return [runs[i : i + _BATCH] for i in range(0, len(runs), _BATCH)]

@@ -1,6 +1,6 @@
-"""Each run's goodput ledger as it was last computed, and what tells that a run has news since.
+"""The goodput ledger of each run as it was last computed, and the marks that show whether the run has news since.
 
-save_ledger(connection, StoredLedger("llm-70b", computed=now, until=end, records={"lines": 10}, content={...}))
+save_ledgers(connection, [StoredLedger("llm-70b", computed=now, until=end, records={"lines": 10}, content={...})])
 ledger = read_ledger(connection, "llm-70b")
 """
 
@@ -11,13 +11,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from store.records.job import Job
+from store.runs.jobs import parts_of
 from store.runs.losses import Loss, RunDay, write_losses
 from store.tables import schema
 from store.tables.bulk_rows import upsert
 
-_TABLE, _EVENTS, _JOBS = schema.ledgers, schema.events, schema.jobs
-_BATCH = 2_000
+_TABLE, _EVENTS = schema.ledgers, schema.events
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +35,11 @@ class StoredLedger:
     days: Sequence[RunDay] = field(default=(), compare=False)
 
 
-def save_ledger(connection: sa.Connection, ledger: StoredLedger) -> None:
-    """Write a run's ledger over the one before, and its interruptions and days over those before."""
-    save_ledgers(connection, [ledger])
-
-
 def save_ledgers(connection: sa.Connection, ledgers: Iterable[StoredLedger]) -> None:
-    """Write the ledgers of some runs; by their names, so that two writers cannot wait for each other."""
+    """Write the ledgers of some runs over those before, with their interruptions and days.
+
+    By their names, so that two writers cannot wait for each other.
+    """
     by_run = {ledger.run: ledger for ledger in ledgers}
     rows = [
         {
@@ -80,7 +77,7 @@ def records_of_all(connection: sa.Connection) -> dict[str, tuple[datetime, dict[
 def records_of(connection: sa.Connection, runs: Sequence[str]) -> dict[str, dict[str, Any]]:
     """What was there of some runs when their stored ledgers were made; a run without one is left out."""
     found: dict[str, dict[str, Any]] = {}
-    for part in _parts(runs):
+    for part in parts_of(runs):
         query = sa.select(_TABLE.c.run, _TABLE.c.ledger["records"]).where(_TABLE.c.run.in_(part))
         found |= {run: records or {} for run, records in connection.execute(query)}
     return found
@@ -95,50 +92,10 @@ def newest_accounts(connection: sa.Connection, limit: int) -> list[tuple[str, di
 def facts_of_runs(connection: sa.Connection, runs: Sequence[str]) -> dict[str, dict[str, Any]]:
     """What was noted of runs beside their accounts (`goodput/cluster/mfu.py`), of those that have it."""
     found: dict[str, dict[str, Any]] = {}
-    for part in _parts(runs):
+    for part in parts_of(runs):
         query = sa.select(_TABLE.c.run, _TABLE.c.ledger["facts"]).where(_TABLE.c.run.in_(part))
         found |= {run: facts for run, facts in connection.execute(query) if facts is not None}
     return found
-
-
-def job_names(connection: sa.Connection, after: str, limit: int) -> list[str]:
-    """The runs that jobs name, sorted, those after a name."""
-    query = sa.select(_JOBS.c.run).where(_JOBS.c.run > after, _JOBS.c.run != "").distinct()
-    return list(connection.scalars(query.order_by(_JOBS.c.run).limit(limit)))
-
-
-def runs_of_job(connection: sa.Connection, job_id: str) -> set[str]:
-    """The runs of the jobs with a number."""
-    return set(connection.scalars(sa.select(_JOBS.c.run).where(_JOBS.c.job_id == job_id, _JOBS.c.run != "").distinct()))
-
-
-def jobs_of(connection: sa.Connection, runs: Sequence[str]) -> dict[str, list[Job]]:
-    """The jobs of some runs, each run's in order of their start (or submit); a run without any is left out."""
-    found: dict[str, list[Job]] = {}
-    columns = [column for column in _JOBS.columns if column.name != "attempt"]
-    for part in _parts(runs):
-        query = sa.select(*columns).where(_JOBS.c.run.in_(part))
-        for row in connection.execute(query.order_by(sa.func.coalesce(_JOBS.c.start, _JOBS.c.submit), _JOBS.c.job_id)):
-            found.setdefault(row.run, []).append(Job(**row._mapping))
-    return found
-
-
-def jobs_between(
-    connection: sa.Connection, since: datetime, until: datetime
-) -> list[tuple[str, datetime, datetime | None, str]]:
-    """Run, start, end (None: not over) and hostlist of the named jobs that ran at some time between two moments."""
-    query = sa.select(_JOBS.c.run, _JOBS.c.start, _JOBS.c.end, _JOBS.c.node_list)
-    ran = (_JOBS.c.start <= until) & (_JOBS.c.end.is_(None) | (_JOBS.c.end >= since))
-    return [(*row,) for row in connection.execute(query.where(_JOBS.c.run != "", ran))]
-
-
-def job_marks(connection: sa.Connection, runs: Sequence[str] | None = None) -> dict[str, str]:
-    """Of every run that jobs name (or of some), a text that changes when its jobs do."""
-    moments = [sa.func.max(column, type_=schema.UtcTime()) for column in (_JOBS.c.submit, _JOBS.c.start, _JOBS.c.end)]
-    counts = (sa.func.count(), sa.func.count(_JOBS.c.start), sa.func.count(_JOBS.c.end))
-    query = sa.select(_JOBS.c.run, *counts, *moments).where(_JOBS.c.run != "").group_by(_JOBS.c.run)
-    parts = [query] if runs is None else [query.where(_JOBS.c.run.in_(part)) for part in _parts(runs)]
-    return {run: " ".join(map(str, marks)) for part in parts for run, *marks in connection.execute(part)}
 
 
 def log_marks(
@@ -157,10 +114,6 @@ def log_marks(
 def archives_taken(connection: sa.Connection) -> int:
     """How many files of archives were ingested: more of them may hold lines of any time."""
     return int(connection.scalar(sa.select(sa.func.count()).select_from(schema.ingested)) or 0)
-
-
-def _parts(runs: Sequence[str]) -> list[Sequence[str]]:
-    return [runs[i : i + _BATCH] for i in range(0, len(runs), _BATCH)]
 
 
 def _of(row: Any) -> StoredLedger:

@@ -7,7 +7,7 @@ from stored_run import END, at, store_run
 
 from goodput.stored.computation import compute
 from store.database.connections import writing
-from store.runs.ledgers import StoredLedger, save_ledger
+from store.runs.ledgers import StoredLedger, save_ledgers
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_a_ledger_stored_by_an_older_server_is_read_from_its_log(run_client: Tes
         ledger = compute(connection, "llm", at(END))
         assert ledger is not None
         content = {name: value for name, value in ledger.content.items() if name != "history"}
-        save_ledger(connection, StoredLedger("llm", ledger.computed, ledger.until, ledger.records, content))
+        save_ledgers(connection, [StoredLedger("llm", ledger.computed, ledger.until, ledger.records, content)])
     assert get(run_client, "advice/budget")["failures"] == 3
 
 

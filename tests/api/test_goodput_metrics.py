@@ -13,7 +13,7 @@ from real.programs import need
 
 from api.gauges.goodput import KEEP_S, RUNS, GoodputGauges
 from store.database.connections import writing
-from store.runs.ledgers import StoredLedger, save_ledger
+from store.runs.ledgers import StoredLedger, save_ledgers
 
 from .conftest import NOW, Clock
 from .test_goodput_route import fill
@@ -142,7 +142,7 @@ def test_only_the_newest_runs_have_series(client: TestClient, engine: sa.Engine,
         for n in range(RUNS + 5):
             clock.forward(minutes=1)
             content = {"account": {"goodput": 0.5, "buckets": {"productive": 1.0}}}
-            save_ledger(connection, StoredLedger(f"run-{n}", clock(), clock(), {}, content))
+            save_ledgers(connection, [StoredLedger(f"run-{n}", clock(), clock(), {}, content)])
     told = [name for name in shown(client) if name.startswith("foreshock_goodput_ratio")]
     assert len(told) == RUNS
     assert 'foreshock_goodput_ratio{run="run-4"}' not in told

@@ -16,7 +16,7 @@ from store.events.append import append_events, append_jobs, append_nodes
 from store.records.event import Device, Event
 from store.records.job import Job, LossKey
 from store.records.node import Node
-from store.runs.ledgers import save_ledger
+from store.runs.ledgers import save_ledgers
 
 from .conftest import NOW, QUIET
 
@@ -54,7 +54,7 @@ def fill(engine: sa.Engine, runs: int = 3) -> None:
             append_events(connection, [*lines, *([fault] if failed else [])], NOW)
             ledger = compute(connection, f"run-{i}", NOW)
             assert ledger is not None
-            save_ledger(connection, ledger)
+            save_ledgers(connection, [ledger])
 
 
 def get(client: TestClient, path: str, **asked: Any) -> dict[str, Any]:

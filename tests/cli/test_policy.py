@@ -19,7 +19,7 @@ from store.records.event import Event
 from store.records.job import Job
 from store.records.node import Node
 from store.records.outage import Outage
-from store.runs.ledgers import StoredLedger, save_ledger
+from store.runs.ledgers import StoredLedger, save_ledgers
 from store.runs.losses import Loss
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "policy.example.yaml"
@@ -164,7 +164,7 @@ def lost(url: str) -> None:
     with writing(engine).begin() as connection:
         append_nodes(connection, [Node(name, "s", "m", gpus=8) for name in "cd"])
         append_jobs(connection, jobs)
-        save_ledger(connection, StoredLedger("r", NOW, NOW, {}, {}, [loss]))
+        save_ledgers(connection, [StoredLedger("r", NOW, NOW, {}, {}, [loss])])
     engine.dispose()
 
 

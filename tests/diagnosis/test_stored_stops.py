@@ -11,7 +11,7 @@ from diagnosis.culprits.culprit import MOST, Culprit, rank
 from diagnosis.culprits.plausibility import read_topology
 from diagnosis.culprits.stop import LONGEST, Stoppage, ended, stop_of
 from diagnosis.incidents.incident import coalesce
-from diagnosis.incidents.incidents_table import jobs_between, update_incidents, with_blast_radius
+from diagnosis.incidents.incidents_table import update_incidents, with_blast_radius
 from store.database.connections import writing
 from store.events.append import (
     append_events,
@@ -26,6 +26,7 @@ from store.records.hostlist import hosts
 from store.records.job import Job
 from store.records.node import Node
 from store.records.outage import Outage
+from store.runs.jobs import read_jobs
 
 RECEIVED = at(100_000)
 
@@ -125,7 +126,7 @@ def test_jobs_of_a_window_are_those_that_ran_at_any_moment_of_it(any_engine: sa.
     told(any_engine, [], [job(0, 100, "FAILED"), job(100, 200, "FAILED", number=2), pending])
     with any_engine.begin() as connection:
         ran = [
-            [one.job_id for one in jobs_between(connection, at(since), at(until))]
+            [one.job_id for one in read_jobs(connection, window=(at(since), at(until)))]
             for since, until in ((0, 0), (100, 100), (101, 900), (201, 900))
         ]
     assert ran == [["1"], ["1", "2"], ["2"], []]

@@ -10,7 +10,6 @@ from store.hints.holds import (
     HOLD_STATES,
     SchedulerHold,
     holds_of,
-    nodes_held,
     open_holds,
     save_holds,
 )
@@ -45,10 +44,3 @@ def test_what_is_over_is_not_looked_at_again(any_engine: sa.Engine) -> None:
     with any_engine.connect() as connection:
         found = {placement.state for placement in open_holds(connection, "slurm")}
     assert found == {"asked", "confirmed", "foreign", "absent", "refused"}
-
-
-def test_nodes_that_are_held_or_may_be(any_engine: sa.Engine) -> None:
-    """An order whose answer was lost counts; what others hold, or what is let go, does not."""
-    save(any_engine, *(replace(ONE, hint=state, node=f"n-{state}", state=state) for state in HOLD_STATES))
-    with any_engine.connect() as connection:
-        assert nodes_held(connection) == {"n-asked", "n-confirmed"}

@@ -26,7 +26,7 @@ from store.database.connections import writing
 from store.events.append import append_jobs, append_outages
 from store.records.job import Job
 from store.records.outage import Outage
-from store.runs.ledgers import save_ledger
+from store.runs.ledgers import save_ledgers
 from store.tables import schema
 
 
@@ -80,7 +80,7 @@ def test_a_stored_history_is_read_instead_of_the_log(engine_of_run: sa.Engine) -
         made = read_history(connection, "llm")
         ledger = compute(connection, "llm", at(END))
         assert ledger is not None
-        save_ledger(connection, ledger)
+        save_ledgers(connection, [ledger])
         connection.execute(sa.delete(schema.events))
         connection.execute(sa.delete(schema.jobs))
         assert read_history(connection) == read_history(connection, "llm") == made
@@ -187,7 +187,7 @@ def test_times_between_failures_of_runs_and_of_the_cluster(engine_of_run: sa.Eng
         for run in ("llm", "wide"):
             ledger = compute(connection, run, at(END))
             assert ledger is not None
-            save_ledger(connection, ledger)
+            save_ledgers(connection, [ledger])
         assert mtbf_advice(connection)["runs"] == both["runs"]
 
 
