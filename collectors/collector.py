@@ -72,7 +72,7 @@ class CollectorTurn:
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """What sources must be told. Times in seconds; `zone` is for timestamps that bear none; `rules` are the site's.
+    """Settings of sources. Times in seconds; `zone` is for timestamps that bear none; `rules` are the site's.
 
     `interval_s` (between two looks), `timeout_s` (of one look) and `format` are one source's own, where the
     configuration gives them: None means as the source thinks best. Such a source's `node` may be its own too.

@@ -1,7 +1,10 @@
-"""The formats that Foreshock reads: one line here, one file beside it, one fixture pair.
+"""The formats that Foreshock reads: one line here, one file in `formats/`, one fixture pair.
 
-`auto` asks them in this order, so a form that another could be taken for comes first.
-A format is loaded when it is asked for: who reads one need not wait for all.
+    detect(["Nov 20 22:18:11 928774 [8EAC6C0] 0x02 -> SUBNET UP"])    "opensm"
+    make_parser("kernel", context, rules_file.current)                its parser, under a site's rules
+
+`auto` tries the formats in this order: a format whose lines the pattern of another finds too comes before that one.
+A format is loaded when it is first used. Rules may change while a log is followed: they hold from the next line on.
 """
 
 import importlib
@@ -13,6 +16,9 @@ from typing import TYPE_CHECKING
 from parsers.site_rules.rules import NO_RULES, RulesSource, SiteRules
 from parsers.text.parser import Context, Format, ParseError, Parser
 from store.records.event import Event
+
+if TYPE_CHECKING:
+    from parsers.site_rules.patterns import PatternMatcher
 
 # Each is the FORMAT of the module of its name.
 _NAMES = (
@@ -75,11 +81,6 @@ class _Formats(Mapping[str, Format]):
 
 PARSERS: Mapping[str, Format] = _Formats(_NAMES)
 
-
-# Which format a log is of, by what its lines say; and logs in which lines of several formats stand together.
-#
-# detect(["Nov 20 22:18:11 928774 [8EAC6C0] 0x02 -> SUBNET UP"]) -> "opensm"
-
 # How many lines to look at: a training log opens with some 1,500 lines of settings.
 SAMPLE_LINES = 4000
 # What a log of several formats is called; `make_parser` knows it.
@@ -98,7 +99,7 @@ def detect(sample_lines: Sequence[str]) -> str | None:
             in_document = True
         elif in_document and text[:1].isspace():  # a kernel message, say, that the document quotes
             continue
-        if PARSERS[name].shape == "table":  # its rows are of no form that could be told
+        if PARSERS[name].shape == "table":  # its rows are of no form that could be recognised
             return name
         hits[name] += 1
     if len(hits) > 1:
@@ -154,15 +155,6 @@ def _all(steps: Sequence[Callable[[], Iterable[Event]]]) -> list[Event]:
         raise broken
     return found
 
-
-# A parser under a site's rules: faults judged anew, patterns searched beside the format's own.
-#
-#     parser = make_parser("kernel", context, rules_file.current)
-#
-# Rules may change while a log is followed: the next line is read by the new ones.
-
-if TYPE_CHECKING:
-    from parsers.site_rules.patterns import PatternMatcher
 
 # The format whose lines are searched for patterns: the one that reads lines of any program.
 SEARCHED = "kernel"

@@ -71,7 +71,7 @@ class Notifier:
                 return
 
 
-# Everything that a sidecar is told.
+# Every setting of a sidecar.
 
 DEFAULT_PORT = 10871
 REQUEST_TIMEOUT_S = 10.0
@@ -311,7 +311,7 @@ class Sidecar:
                 self._saved = now
                 self.spool.save_positions()
         except SpoolFullError:
-            pass  # a loss is told when there is room for it
+            pass  # a loss is reported when there is room for it
         except OSError as error:
             if now - self._reported >= _REPORTED_S:  # a disk that stays full is no news each second
                 self._reported = now

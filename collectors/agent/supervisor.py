@@ -158,7 +158,7 @@ class SourceSpec:
     node: str | None = None
 
     def settings(self, common: SourceSettings) -> SourceSettings:
-        """What its collector is told: the sidecar's settings, and its own over them."""
+        """The settings of its collector: the sidecar's settings, and its own over them."""
         return replace(
             common,
             node=self.node or common.node,

@@ -223,7 +223,7 @@ def newest_moment(parts: Sequence[ArchivePart]) -> datetime | None:
 def _newest_or_none(path: Path) -> datetime | None:
     try:
         return newest_in(path)
-    except OSError:  # it is told of when the file is read
+    except OSError:  # it is reported when the file is read
         return None
 
 
@@ -254,7 +254,7 @@ def context_of(part: ArchivePart, newest: datetime | None, year: int | None = No
 
 
 def read_part(part: ArchivePart, context: Context, rules: SiteRules = NO_RULES) -> PartRecords:
-    """What a text file of an archive says. Never fails: what cannot be read is told of in the result."""
+    """What a text file of an archive says. Never fails: the result reports what cannot be read."""
     skips: list[str] = []
 
     def skip(line: int, error: ParseError) -> None:

@@ -160,7 +160,7 @@ class PathWatch:
 
 
 def reports_writes(place: bytes) -> bool:
-    """Whether the file system of a place tells of every write to it."""
+    """Whether the file system of a place reports every write to it."""
     buffer = ctypes.create_string_buffer(256)  # a struct statfs has 120 bytes; its first word is the type
     if _LIBC.statfs(place, buffer) != 0:
         return False

@@ -65,7 +65,7 @@ def format_of(path: Path) -> str | None:
 _LOG = logging.getLogger("foreshock.sidecar")
 # A row of these says the same wherever it stands: a table that is written anew repeats nothing.
 _TABLES = frozenset({"sacct", "sacctmgr"})
-# A file whose changes are heard of is looked at so often all the same: not every write is told.
+# A file whose changes are heard of is looked at so often all the same: not every write is reported.
 UNHEARD_S = 2.0
 # Files that were rotated unseen and are read at once; of more, the newest.
 _MOST_UNSEEN = 30

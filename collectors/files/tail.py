@@ -58,7 +58,7 @@ class LineSplitter:
         if not self._partial:
             data = data.lstrip(
                 b"\0"
-            )  # a writer that was not told of a truncation leaves a hole of these before its line
+            )  # a writer that does not know of a truncation leaves a hole of these before its line
         self._partial += data[: MAX_LINE - len(self._partial)]
 
     def _whole(self) -> tuple[int, bytes]:

@@ -224,7 +224,7 @@ class Shipper:
         wait_s = self._backoff.next_s()
         if answer.retry_after_s is None:
             return wait_s
-        # Every sidecar was told the same number: they must not come back in the same moment.
+        # Every sidecar got the same number: they must not come back in the same moment.
         return max(wait_s, answer.retry_after_s * random.uniform(1.0, 1.5))  # noqa: S311
 
     def _tell(self, text: str) -> None:

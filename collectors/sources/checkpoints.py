@@ -123,7 +123,7 @@ _QUIET_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class _SaveReport:
-    """What was last told of a save: `time_s` is its folder's own time then."""
+    """What was last reported of a save: `time_s` is its folder's own time then."""
 
     whole: bool
     begin_s: float
@@ -160,7 +160,7 @@ class CheckpointsCollector:
         return self._spec
 
     def open(self, position: Position | None) -> None:
-        """Take up what was told; the first look is at once.
+        """Take up what was reported; the first look is at once.
 
         Raises:
             SourceError: the directory cannot be listed.
@@ -250,6 +250,6 @@ def _mtime_s(place: str) -> float:
 
 
 def _kept(place: str, reported: _SaveReport) -> CheckpointEntry:
-    """What stands for a save that was told as whole: others are compared with its size."""
+    """What stands for a save that was reported as whole: others are compared with its size."""
     path = f"{place}/kept" if Path(place).is_dir() else place
     return CheckpointEntry(path, reported.end_s, reported.size)

@@ -146,7 +146,7 @@ class Command:
 
 
 def environment() -> dict[str, str]:
-    """What a program is told: where programs are, plain English, our zone."""
+    """The environment of a program: where programs are, plain English, our zone."""
     zone = {"TZ": os.environ["TZ"]} if "TZ" in os.environ else {}
     return {"PATH": PATH, "LC_ALL": "C.UTF-8", "HOME": "/", **zone}
 

@@ -54,7 +54,7 @@ class FilesCollector:
         self._folder: int | None = None
         self._files: dict[str, FileCollector] = {}
         self._saved: dict[str, Position] = {}  # of each file, as of its last turn
-        self._failed: dict[str, str] = {}  # files to be opened, and what was last told of each
+        self._failed: dict[str, str] = {}  # files to be opened, and what was last reported of each
         self._heard: dict[str, float] = {}
         self._turn_due: dict[str, float] = {}
         self._looked = self._look_due = 0.0
@@ -108,7 +108,7 @@ class FilesCollector:
                 self._look_due = min(self._look_due, self._looked + _LOOK_S)
 
     def _turn(self, path: str) -> CollectorTurn:
-        """One file's turn; a failure is told once, and the file is opened again after a while."""
+        """One file's turn; a failure is reported once, and the file is opened again after a while."""
         file, now = self._files[path], time.monotonic()
         try:
             if path in self._failed:

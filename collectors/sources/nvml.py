@@ -19,7 +19,7 @@ from store.records.event import Device, Event, canonical_pci, with_id
 from store.records.fault_catalog import with_kind_meaning
 from store.records.telemetry import Sample
 
-# What NVIDIA's management library tells of a GPU, by the names that a dcgm-exporter's page gives the same values.
+# What NVIDIA's management library reports of a GPU, by the names that a dcgm-exporter's page gives the same values.
 #
 #     read_gpu(pynvml, handle, place) -> {"gpu_temp_c": 61.0, "ecc_sbe": 4.0, "nvlink_replay_l3": 0.0, ...}
 #
@@ -93,7 +93,7 @@ _VALUES: Mapping[str, Read] = {
 
 
 def read_gpu(nvml: Any, gpu: Any) -> dict[str, float]:
-    """Everything that a GPU tells of itself.
+    """Everything that a GPU reports of itself.
 
     Raises:
         NVMLError_GpuIsLost: the driver no longer reaches it.

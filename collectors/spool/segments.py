@@ -280,7 +280,7 @@ class SegmentLog:
         return self._descriptor
 
     def _cut_torn_tail(self, number: int) -> None:
-        """What ends the newest segment and is no record was never told to be saved, or is read again."""
+        """What ends the newest segment and is no record was never reported as saved, or is read again."""
         good = 0
         for payload, end in self.read_segment(number, count=False):
             if payload is not None:

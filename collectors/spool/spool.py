@@ -102,7 +102,7 @@ class Spool:
         """What need not wait for an append: syncing, losses to tell. Call it each second where appends are not synced.
 
         Raises:
-            SpoolFullError: a loss has no room to be told yet.
+            SpoolFullError: a loss has no room to be reported yet.
             OSError: the disk is full or broken.
         """
         with self._lock:

@@ -40,7 +40,7 @@ _UNITS: Mapping[tuple[str, str], str] = {
 
 @dataclass(slots=True)
 class SpoolLoss:
-    """One kind of loss that no event has told yet; `count` is of items, bytes (damaged) or segments (missing)."""
+    """One kind of loss that no event has reported yet; `count` is of items, bytes (damaged) or segments (missing)."""
 
     queue: Queue
     reason: Reason
@@ -72,11 +72,11 @@ class SpoolLosses:
         loss.last = now
 
     def open_losses(self) -> list[SpoolLoss]:
-        """Those that no event has told yet."""
+        """Those that no event has reported yet."""
         return [self._open[key] for key in sorted(self._open)]
 
     def due(self, node: str) -> list[Event]:
-        """The events to save now: of each open loss, unless one of its kind was told within a minute."""
+        """The events to save now: of each open loss, unless one of its kind was reported within a minute."""
         now = time.monotonic()
         return [
             loss_event(node, loss)
@@ -183,7 +183,7 @@ class SpoolState:
     lost: Sequence[SpoolLoss]
 
     def write(self, path: Path, sync: bool) -> None:
-        """Write the file; with `sync`, or where it tells of losses, wait until the disk has it.
+        """Write the file; with `sync`, or where it reports losses, wait until the disk has it.
 
         Raises:
             OSError: the disk is full or broken; the old file stays, or is one whose checksum does not fit.

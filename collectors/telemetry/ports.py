@@ -177,11 +177,11 @@ _LINK_UP = 5
 
 @dataclass(slots=True)
 class PortState:
-    """A port as it was last told of."""
+    """A port as it was last reported."""
 
     state: str  # up, down, waiting
     best_gb_per_s: float = 0.0
-    reported_gb_per_s: float = 0.0  # what was told last; 0: nothing
+    reported_gb_per_s: float = 0.0  # what was reported last; 0: nothing
 
 
 class LinkWatch:

@@ -140,7 +140,7 @@ _ORDER = ("min", "max", "avg", "last", "changes")
 
 
 def hour_query(one: RecordingRule, node_label: str, nodes: Sequence[str], elapsed_s: int) -> str:
-    """Every statistic of a measure over the last `elapsed_s` of some nodes, told apart by the label `stat`.
+    """Every statistic of a measure over the last `elapsed_s` of some nodes, distinguished by the label `stat`.
 
     A mean is weighted by how many values went into each five minutes.
     """

@@ -9,7 +9,7 @@
 It needs nothing but Python: no server, no package beside this file, no thread. It never raises into the training and
 writes from one rank. Steps are put together and written once a second at most, one line a write, so that a killed
 program leaves whole lines; what is begun is written at once. A child made by fork stays silent.
-What it could not write is counted in `lost` and told by the next line that gets through.
+What it could not write is counted in `lost` and reported by the next line that gets through.
 """
 
 from __future__ import annotations  # trainers run on older Pythons than Foreshock
@@ -154,7 +154,7 @@ class TrainingHook:
 
     @contextmanager
     def waiting_for_data(self) -> Iterator[None]:
-        """The next batch is fetched: told with the steps, as part of their time."""
+        """The next batch is fetched: reported with the steps, as part of their time."""
         began_s = time.monotonic()
         yield
         self._data_s += time.monotonic() - began_s
@@ -178,7 +178,7 @@ class TrainingHook:
         self._file = None
 
     def __enter__(self) -> TrainingHook:
-        """The training, as a block: its end is told, and the error that ends it."""
+        """The training, as a block: its end is reported, and the error that ends it."""
         return self
 
     def __exit__(

@@ -167,11 +167,11 @@ class NodeNames:
                 return
 
     def guid_of(self, lid: int) -> str | None:
-        """The GUID that has a LID, where the log has told."""
+        """The GUID that has a LID, where the log has named it."""
         return self._guids.get(lid)
 
     def at_end_of(self, path: str) -> str | None:
-        """The GUID of the switch at the end of a route, where the log has told."""
+        """The GUID of the switch at the end of a route, where the log has named it."""
         return self._routes.get(path)
 
     def is_switch(self, guid: str) -> bool:

@@ -218,7 +218,7 @@ class Traps:
         return bool(reported)
 
     def _named(self, event: Event) -> Event:
-        """A state change with what the log has told of its switch by now."""
+        """A state change with what the log has reported of its switch by now."""
         guid = self._names.guid_of(_lid(event))
         where = self._names.place_of(guid)
         # It is a switch that speaks, whatever its description looks like.

@@ -149,7 +149,7 @@ _UP = re.compile(r"SUBNET UP\s*$", re.ASCII)
 
 
 class SubnetManager:
-    """What one manager's log has told of itself so far."""
+    """What one manager's log has reported of itself so far."""
 
     def __init__(self, names: NodeNames) -> None:
         self._names = names

@@ -51,7 +51,7 @@ _HCA = re.compile(r"(?:mlx[45]|hfi1|irdma|bnxt_re|efa|rdmap)_?[\w-]{1,30}", re.A
 
 
 class AlertmanagerParser(DocumentParser):
-    """Decodes alerts. Remembers which were told."""
+    """Decodes alerts. Remembers which were reported."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(self._alert, lists=("alerts",))

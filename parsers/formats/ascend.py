@@ -119,7 +119,7 @@ def _numbers(text: str) -> dict[str, int]:
 #     -> kinds npu_task_failed, hccl_link_timeout
 #
 # In a box of failed connections the other end stands first.
-# An error is told in many lines; those that only add registers, addresses or table heads give nothing.
+# An error is reported in many lines; those that only add registers, addresses or table heads give nothing.
 # Forms: the log lines in the tests of mind-cluster's fault diagnosis (Apache-2.0), public issue threads.
 
 _PLACE = re.compile(

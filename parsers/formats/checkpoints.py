@@ -257,7 +257,7 @@ class CheckpointsParser:
 
 
 def event_of(save: CheckpointSave, run: str | None, node: str | None, line: int | None) -> Event:
-    """The event of a save; its `run` counts only where nobody told another."""
+    """The event of a save; its `run` counts only where nobody reported another."""
     whole = save.whole is True
     fields: dict[str, Attribute] = {
         "run": run or save.run or None,

@@ -5,7 +5,7 @@
     -> {"kind": "xid", "code": 79, "device": {"type": "gpu", "pci": "0000:0f:00.0", "uuid": "GPU-..."}, ...}
 
 Schema: api/v1/types.go of leptonai/gpud. Its pages name no node: that comes from the reader.
-A state is told when it changes: a healthy one only after another.
+A state is reported when it changes: a healthy one only after another.
 """
 
 import re
@@ -38,7 +38,7 @@ _PCI = re.compile(
 )
 _SXID = re.compile(r"\bSXID[ :#]{0,3}(?P<code>\d{1,5})\b", re.IGNORECASE | re.ASCII)
 _HCA = re.compile(r"\b(?P<name>mlx5_(?:bond_)?\d{1,3})(?: port (?P<port>\d{1,3}))?\b", re.ASCII)
-# Names that its components bear; others (plugins, cpu, disk) are told apart by the fields beside them.
+# Names that its components bear; others (plugins, cpu, disk) are distinguished by the fields beside them.
 _COMPONENT = r"accelerator-[\w-]+|network-(?:latency|ethernet)|kernel-module|tailscale|containerd|nfs|fuse|library"
 
 

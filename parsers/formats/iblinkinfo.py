@@ -42,7 +42,7 @@ _COULD = re.compile(
 )
 # Not yet taken up by a subnet manager, as the tool abbreviates and as libibmad names it.
 _WAITING = frozenset({"Init", "Initialize", "Armed", "Arm"})
-# Ends that were told already. A link is at two ports; a fabric has some 50,000 LIDs of up to 64 ports in use.
+# Ends that were reported already. A link is at two ports; a fabric has some 50,000 LIDs of up to 64 ports in use.
 MOST_ENDS = 200_000
 
 _End = tuple[str, int]
@@ -73,7 +73,7 @@ class IblinkinfoParser:
         return []
 
     def flush(self) -> Iterable[Event]:
-        """Nothing is held that could still be told."""
+        """Nothing is held that could still be reported."""
         return []
 
     def _judged(self, match: re.Match[str], link: re.Match[str]) -> Event | None:

@@ -24,7 +24,7 @@ from parsers.text.parser import MAX_LINE, Context, Format, OnError, ParseError
 from store.records.event import Attribute, Device, Event
 from store.records.fault_catalog import with_kind_meaning
 
-# A link's other end is remembered until its own line comes, so that a cable is told once.
+# A link's other end is remembered until its own line comes, so that a cable is reported once.
 MOST_ENDS = 200_000
 
 _BLOCK = re.compile(r'(?P<type>Switch|Ca|Rt)\s+\d+\s+"(?P<id>[^"]+)"(?:[^#]*#\s*"(?P<name>[^"]*)")?')
@@ -40,7 +40,7 @@ Link = dict[str, str | int]
 def links(lines: Iterable[str], on_error: OnError | None = None) -> Iterator[Link]:
     """Every cable that the switches of a topology name, in the order of the text.
 
-    A broken row is told to `on_error` and skipped.
+    A broken row is reported to `on_error` and skipped.
     """
     switch: str | None = None
     for number, line in enumerate(lines, start=1):

@@ -62,7 +62,7 @@ _TASK = re.compile(r"\btask (?P<process>[\w./:-]{1,60}):(?P<pid>\d{1,10}) blocke
 
 
 def reports(component: str, reason: str, message: str, severity: Severity, line: int) -> list[DetectorReport]:
-    """What was reported; none for what tells of no fault and of no end of one."""
+    """What was reported; none for what reports neither a fault nor the end of one."""
     if _RECOMMENDED in message:
         return list(_of_nvsentinel(reason, message, severity, line))
     detector = next((name for part, name in _REPORTERS.items() if part in component), component or SOURCE)
@@ -265,13 +265,13 @@ class NodeReader:
 _SEVERITY: Mapping[str, Severity] = {"Normal": "info"}
 # What a watch, an exporter or CloudEvents put around an object.
 _WRAPPERS = ("object", "data", "event")
-# Reasons of pods that tell of their node; the last only where it is about accelerators.
+# Reasons of pods that report their node; the last only where it is about accelerators.
 _OF_PODS = frozenset({"Evicted", "TaintManagerEviction", "UnexpectedAdmissionError"})
 _RESOURCE = re.compile(r"\b(?:nvidia\.com|amd\.com|habana\.ai|huawei\.com|cambricon\.com)/[\w.-]{1,40}", re.ASCII)
 
 
 class KubernetesParser(DocumentParser):
-    """Decodes events and nodes. Remembers the states of nodes and which events were told."""
+    """Decodes events and nodes. Remembers the states of nodes and which events were reported."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(self._read, lists=("items",))
@@ -339,7 +339,7 @@ class KubernetesParser(DocumentParser):
         ]
 
     def _is_new(self, record: Mapping[str, Any], about: Mapping[str, Any], reason: str, message: str) -> bool:
-        """Whether this happening was not told: a watch prints an event again for every change of its record."""
+        """Whether this happening was not reported: a watch prints an event again for every change of its record."""
         metadata = record_of(record, "metadata")
         identity = text_of(metadata, "uid", "name") or f"{about.get('name')} {reason} {message}"
         last = _last(record)
@@ -347,7 +347,7 @@ class KubernetesParser(DocumentParser):
 
 
 def _of_its_node(reason: str, message: str) -> bool:
-    """Whether an event of a pod tells of the node that it is on."""
+    """Whether an event of a pod reports the node that it is on."""
     return reason in _OF_PODS and (reason != "UnexpectedAdmissionError" or _RESOURCE.search(message) is not None)
 
 

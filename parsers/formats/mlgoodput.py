@@ -42,7 +42,7 @@ class _GoodputJob:
 
     step: int | None = None
     since: float | None = None
-    reported: int | None = None  # iterations that were told
+    reported: int | None = None  # iterations that were reported
     open: dict[str, float] | None = None
     save: tuple[int, float] | None = None  # iteration, stall in ms
 
@@ -157,7 +157,7 @@ def _done(job: _GoodputJob, at: float, base: Event) -> Iterator[Event]:
 
 
 def _iterations(job: _GoodputJob, done: int, at: float, base: Event) -> Event:
-    """The iterations since the last that were told."""
+    """The iterations since the last that were reported."""
     reported = job.step if job.reported is None else job.reported
     count = max(1, done - (done - 1 if reported is None else reported))
     elapsed = None if job.since is None else round((at - job.since) * 1000 / count, 3)

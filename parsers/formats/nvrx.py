@@ -27,7 +27,7 @@ _FILE = "cycle_info"
 
 
 class NvrxParser(DocumentParser):
-    """Decodes cycles. Remembers which starts were told: a file's second writing tells the first one's again."""
+    """Decodes cycles. Remembers which starts were reported: a file's second writing repeats the first one's."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(self._cycle)

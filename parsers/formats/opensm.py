@@ -27,7 +27,7 @@ from parsers.text.prefix import PrefixReader
 from parsers.text.stamp import Stamps
 from store.records.event import Event
 
-# What a subnet manager repeats: told once, then counted.
+# What a subnet manager repeats: reported once, then counted.
 #
 # A duplicate GUID makes it write 370 records a second. The first is an event at once. Those of the next minute that say
 # the same of the same device are counted: one event at the minute's end (or when the source is quiet) bears their
@@ -38,7 +38,7 @@ from store.records.event import Event
 WINDOW_S = 60.0
 # Where times are unknown: what a duplicate GUID writes in a minute.
 WINDOW_LINES = 60 * 370
-# A manager that cannot reach anybody names every port: the oldest is told and forgotten.
+# A manager that cannot reach anybody names every port: the oldest is reported and forgotten.
 MOST = 4096
 KINDS = frozenset({"sm_error", "smp_timeout", "heavy_sweep"})
 
@@ -46,7 +46,7 @@ Key = tuple[object, ...]
 
 
 class _RepeatCount:
-    """One thing that was told, and its repeats so far."""
+    """One thing that was reported, and its repeats so far."""
 
     __slots__ = ("count", "event", "first", "last")
 
@@ -64,7 +64,7 @@ class RepeatCounter:
         self._seen: dict[Key, _RepeatCount] = {}
 
     def admit(self, event: Event) -> list[Event]:
-        """What is to be told now that an event has come."""
+        """What is to be reported now that an event has come."""
         if event.kind not in KINDS:
             return [event]
         key = _key(event)
@@ -140,7 +140,7 @@ _GOES_ON = re.compile(
 )
 # A box has seven lines, a report of a duplicate GUID three; dumps of packets are of no use here.
 MOST_LINES = 12
-# One link's loss is told by two functions of one sweep.
+# One link's loss is reported by two functions of one sweep.
 SAME_LOSS_S = 0.5
 
 

@@ -7,7 +7,7 @@
 
 There is no public convention of training spans; names are those of NVIDIA's one-logger (spans.py of
 NVIDIA/nv-one-logger) and what programs commonly call them: `_SPANS`. A span of data loading within an iteration is part
-of it (`data_ms`). A span is told when it ends: what a killed program had begun is not there.
+of it (`data_ms`). A span is reported when it ends: what a killed program had begun is not there.
 """
 
 import re

@@ -31,7 +31,7 @@ _TAKEN = re.compile(
     r"[MTWFS][a-z]{2} (?P<month>[A-Z][a-z]{2}) {1,2}(?P<day>\d{1,2}) (?P<clock>[\d:]{8}) (?P<year>\d{4}) {0,9}",
     re.ASCII,
 )
-# A node is told once a list: so many are remembered.
+# A node is reported once a list: so many are remembered.
 MAX_NODES = 200_000
 _COMMAND = "sinfo -N -o '%N|%T|%E|%H|%u'"
 
@@ -41,7 +41,7 @@ def _is_header(names: frozenset[str]) -> bool:
 
 
 class SinfoParser:
-    """Decodes the lines of a sinfo list. Holds which nodes of the list were told."""
+    """Decodes the lines of a sinfo list. Holds which nodes of the list were reported."""
 
     def __init__(self, context: Context) -> None:
         self._stamps = Stamps(context)
@@ -103,7 +103,7 @@ class SinfoParser:
         return node_events("sinfo", self._fresh(nodes, state), state, reason, line)
 
     def _fresh(self, nodes: Iterable[str], state: NodeState | None) -> list[str]:
-        """The nodes that the list has not told in this state yet."""
+        """The nodes that the list has not reported in this state yet."""
         words = "+".join(state.flags) if state else ""
         fresh = [node for node in dict.fromkeys(nodes) if (node, words) not in self._reported]
         if len(self._reported) < MAX_NODES:

@@ -9,8 +9,8 @@
 
     JOBID|NAME|STATE|SUBMIT_TIME|START_TIME|END_TIME|NODES|NODELIST       of squeue -o '%i|%j|%T|%V|%S|%e|%D|%N'
 
-The end of a job that runs is its time limit, and the start of one that waits is a plan: neither is told.
-`sacct` tells the same jobs to their end, under the same number and submit, and replaces what was told here.
+The end of a job that runs is its time limit, and the start of one that waits is a plan: neither is reported.
+`sacct` has the same jobs to their end, under the same number and submit, and replaces what was reported here.
 """
 
 import re

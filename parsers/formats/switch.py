@@ -160,9 +160,9 @@ def _sender(head: str, times: list[re.Match[str]]) -> str | None:
 # Tried in this order; the first that decodes a message has it.
 SYSTEMS: tuple[SwitchSystem, ...] = (MNEMONICS, SONIC, CUMULUS, JUNOS)
 
-# Programs of one switch tell of the same change within this time.
+# Programs of one switch report the same change within this time.
 SAME_CHANGE = timedelta(seconds=5)
-# The chip's driver tells of a change so long before the program that knows the port's name.
+# The chip's driver reports a change so long before the program that knows the port's name.
 NAMED_WITHIN = timedelta(seconds=1)
 NAMED_WITHIN_LINES = 50
 # Ports whose last change is remembered, and changes whose name is awaited; beyond, the oldest are let go.
@@ -199,7 +199,7 @@ class SwitchParser:
         return held
 
     def _change(self, event: Event) -> list[Event]:
-        """A change of state, unless it was told already; one whose port is not named yet waits."""
+        """A change of state, unless it was reported already; one whose port is not named yet waits."""
         if "logical_port" in event.attributes:
             self._unnamed.append(event)
             return [self._unnamed.pop(0)] if len(self._unnamed) > MAX_UNNAMED else []
@@ -212,7 +212,7 @@ class SwitchParser:
         return [] if before is not None and _same(before, event) else [event]
 
     def _named(self, event: Event) -> Event:
-        """The change with what the chip's driver told of it."""
+        """The change with what the chip's driver reported of it."""
         for place, held in enumerate(self._unnamed):
             if held.kind == event.kind and held.attributes.get("switch") == event.attributes.get("switch"):
                 del self._unnamed[place]
@@ -230,7 +230,7 @@ class SwitchParser:
 
 
 def _same(before: Event, event: Event) -> bool:
-    """Whether two tell of one change: the same state of a port, soon after."""
+    """Whether two report one change: the same state of a port, soon after."""
     if before.kind != event.kind:
         return False
     if before.time is None or event.time is None:

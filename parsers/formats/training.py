@@ -69,7 +69,7 @@ SIGNS = tuple(sign for reader in READERS for sign in reader.signs)
 
 
 def report_of(text: str) -> ErrorReport | None:
-    """What a line tells of an attempt's end, or None. The text is without launcher prefix and time."""
+    """What a line reports of an attempt's end, or None. The text is without launcher prefix and time."""
     for reader in READERS:
         if any(sign in text for sign in reader.signs) and (report := reader.read(text)):
             return report
@@ -258,7 +258,7 @@ class TrainingParser:
             yield self._event(base, "data_wait", f"waited for data up to iteration {iteration}", report)
 
     def _checkpoint(self, what: str, numbers: Mapping[str, Attribute], base: Event) -> Iterator[Event]:
-        """A load or save; errors and an iteration that wait are told before it."""
+        """A load or save; errors and an iteration that wait are reported before it."""
         held, self._waiting = self._waiting, None
         yield from [*([] if held is None else [held]), *self._errors.release()]
         iteration = numbers.get("iteration")
@@ -283,7 +283,7 @@ class TrainingParser:
         yield self._event(base, "evaluation", "validation", attributes)
 
     def _phase(self, trainer: Trainer, report: TrainerReport, base: Event) -> Iterator[Event]:
-        """A start, an end, a step of the startup: told once, however many ranks say so."""
+        """A start, an end, a step of the startup: reported once, however many ranks say so."""
         kind = KINDS[report.what]
         if trainer.once:
             same = f"{kind} {report.words}" if kind == "training_phase" else kind

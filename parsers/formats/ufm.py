@@ -93,7 +93,7 @@ class UfmParser:
         self._stamps = Stamps(context)
         self._part: list[str] = []
         self._part_line = 0
-        self._late: list[Event] = []  # told beside something broken: an error and an event cannot be given at once
+        self._late: list[Event] = []  # reported beside something broken: an error and an event cannot be given at once
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """The event of the entry whose head a line completes.

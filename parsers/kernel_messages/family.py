@@ -18,7 +18,7 @@ class MessageFamily:
             for all the signs: one that common lines hold too costs speed. At least four ASCII characters.
         decode: a message without its prefix (time, host, tag) to its event, without time, node and line;
             None for a message that tells no fault.
-        merge: where a fault is told by several messages: the held event of the first and the event of a later one,
+        merge: where a fault is reported by several messages: the held event of the first and the event of a later one,
             to the first enlarged by the later, or to None where they are two faults.
         heads: kinds that open such a record: they are held until their details have come. Empty: every kind of a
             family that merges.

@@ -18,7 +18,7 @@ from parsers.reports.reported_states import ReportedStates
 from parsers.text.json_fields import attributes, moment_of, record_of, records_of, text_of, whole_of
 from store.records.event import Attribute, Event, format_time
 
-# Starts of containers to attempts of a run: what Kubernetes' pods tell of a job that was started again and again.
+# Starts of containers to attempts of a run: what Kubernetes' pods report of a job that was started again and again.
 #
 # A start belongs to the attempt before it until one of that attempt failed, or until the same rank starts anew. An
 # attempt begins when its last rank runs, and ends when its first one fails; ranks that ran on belong to both.
@@ -243,7 +243,7 @@ class _KubernetesRun:
 
 
 class JobReader:
-    """Reads jobs and pods. Remembers them, and what was told of each attempt."""
+    """Reads jobs and pods. Remembers them, and what was reported of each attempt."""
 
     def __init__(self) -> None:
         self._runs: OrderedDict[tuple[str, str], _KubernetesRun] = OrderedDict()
@@ -324,7 +324,7 @@ def _run_of(kind: str, metadata: Mapping[str, Any]) -> str | None:
 
 
 def _workload(record: Mapping[str, Any], metadata: Mapping[str, Any], *, deleted: bool) -> WorkloadRecord:
-    """What a job's object tells of it."""
+    """What a job's object reports of it."""
     status, spec = record_of(record, "status"), record_of(record, "spec")
     held = {text_of(one, "type") or "": one for one in records_of(status, "conditions") if one.get("status") == "True"}
     ending = next((name for name in _ENDS if name in held), None)
@@ -355,7 +355,7 @@ def _size(spec: Mapping[str, Any]) -> int | None:
 
 
 def _merged(one: WorkloadRecord, other: WorkloadRecord) -> WorkloadRecord:
-    """What two objects tell of one job, say a Job and its Workload: the later word of each, the earliest creation."""
+    """What two objects report of one job, say a Job and its Workload: the later word of each, the earliest creation."""
     created = min((moment for moment in (one.created, other.created) if moment is not None), default=None)
     return WorkloadRecord(
         created,

@@ -89,7 +89,7 @@ def read_state(text: str) -> NodeState:
 
 @dataclass(frozen=True, slots=True)
 class NodeReason:
-    """Why a node was taken out, when and by whom; None for what is not told."""
+    """Why a node was taken out, when and by whom; None for what is not reported."""
 
     text: str | None = None
     time: datetime | None = None

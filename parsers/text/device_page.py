@@ -85,7 +85,7 @@ class DeviceScrape:
     unknown: set[str] = field(default_factory=set)
 
     def see(self, place: SeriesDevice) -> None:
-        """What the labels tell of the device; not every series tells all."""
+        """What the labels report of the device; not every series tells all."""
         known, reported = self.device, place.device
         if reported.pci not in (None, known.pci) or reported.uuid not in (None, known.uuid):
             self.device = replace(known, pci=reported.pci or known.pci, uuid=reported.uuid or known.uuid)

@@ -58,7 +58,7 @@ class _OpenDocument:
     stack: list[str] = field(default_factory=list)
     outer: int = 0  # depth of the elements of an outermost array; 0 for an object
     list_depth: int = 0  # depth of the elements of a named list that is open
-    listed: bool = False  # a named list was found: the document is told by its elements
+    listed: bool = False  # a named list was found: the document is reported by its elements
     header: Mapping[str, Any] = field(default_factory=dict)
     unit_line: int = 0  # where the innermost document or element began; 0 where none is open
     indent: int = 0
@@ -105,7 +105,7 @@ class DocumentReader:
         return self._taken()
 
     def _read(self, lines: list[tuple[int, str]], *, reported: bool = False) -> None:
-        """Reads lines, and again those that stood in something broken. It costs one error, unless that is told."""
+        """Reads lines, and again those that stood in something broken. It costs one error, unless that is reported."""
         queue, errors = deque(lines), len(self._errors)
         while queue:
             line, text = queue.popleft()
@@ -122,7 +122,7 @@ class DocumentReader:
         return found, errors
 
     def _line(self, text: str, line: int) -> list[tuple[int, str]] | None:
-        """Reads a line. Where something is broken it is told, and what is to be read again is returned."""
+        """Reads a line. Where something is broken it is reported, and what is to be read again is returned."""
         at = 0
         while at < len(text):
             opened = self._open

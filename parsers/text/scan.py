@@ -23,7 +23,7 @@ from parsers.text.parser import MAX_LINE, NEVER, FormatSigns, clean
 # Both find the same lines; docs/benchmarks.md has the table by which they were chosen.
 
 Block: TypeAlias = bytes | bytearray
-# Ascending places, each within a line of interest; a line may be told several times. The byte before the first one
+# Ascending places, each within a line of interest; a line may be reported several times. The byte before the first one
 # searched is the end of the line before.
 Search: TypeAlias = Callable[[Block, int, int], list[int]]
 

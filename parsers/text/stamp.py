@@ -41,11 +41,11 @@ class Stamps:
             return None
 
     def knows_year(self) -> bool:
-        """Whether a time without a year can be told at all."""
+        """Whether a time without a year can be read at all."""
         return self._context.year is not None or self._context.until is not None
 
     def since_boot(self, uptime_s: float) -> datetime | None:
-        """The moment of an uptime in seconds; None where nobody told when the host booted."""
+        """The moment of an uptime in seconds; None where nobody knows when the host booted."""
         boot = self._context.boot_time
         if boot is None or not 0 <= uptime_s < MAX_UPTIME_S:
             return None

@@ -31,7 +31,7 @@ _MAX_GPUS = 1024
 
 
 def nodes(lines: Iterable[str], on_error: OnError | None = None) -> Iterator[Node]:
-    """Every node of the table. A broken row is told to `on_error` and skipped.
+    """Every node of the table. A broken row is reported to `on_error` and skipped.
 
     Raises:
         ParseError: the first line names no column `node`.

@@ -27,7 +27,7 @@ class Checkpoints:
         self._save: Event | None = None
         self._saving: Event | None = None  # the last save that was begun
         self._loading: Event | None = None
-        self._done: Attribute = None  # iteration of the last save that was told to its end
+        self._done: Attribute = None  # iteration of the last save that was reported to its end
         self._scheduled: Attribute = None  # iteration of the save whose stall is still to come
         self._blocking: dict[Attribute, Attribute] = {}  # iteration of a save in the background: its stall
 

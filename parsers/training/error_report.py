@@ -7,7 +7,7 @@ from datetime import datetime
 
 from store.records.event import Attribute, Event
 
-# What the words of an error tell of its cause. Words that fit several causes tell none.
+# The words of an error show its cause. Words that fit several causes show none.
 #
 # CUDA error: uncorrectable ECC error encountered      -> hardware
 # [Errno 28] No space left on device                   -> storage
@@ -87,7 +87,7 @@ def variant_of(name: str, message: str) -> str:
     return "application" if name in _OWN else ""
 
 
-# The errors of an attempt, each told once: thousands of ranks repeat the same few.
+# The errors of an attempt, each reported once: thousands of ranks repeat the same few.
 #
 # The first rank's error is held while others may repeat it, and says how many did (`repeats`).
 
@@ -100,13 +100,13 @@ MAX_IGNORED = 200
 
 
 class AttemptErrors:
-    """Holds the errors since the last iteration, and knows which of them were told."""
+    """Holds the errors since the last iteration, and knows which of them were reported."""
 
     def __init__(self) -> None:
         self._held: dict[str, Event] = {}
         self._seen: set[str] = set()
         self._first = 0
-        self._ignored: list[int] = []  # lines that told of an exception that Python ignores
+        self._ignored: list[int] = []  # lines that reported an exception that Python ignores
 
     def ignore(self, line: int) -> None:
         """The next error of a traceback ends nothing: it was raised while an object was taken down."""
@@ -119,7 +119,7 @@ class AttemptErrors:
         return bool(self._ignored) and self._ignored.pop(0) > 0
 
     def add(self, key: str, event: Event) -> bool:
-        """Hold an error, or count it as one more of its kind. False where it was told before."""
+        """Hold an error, or count it as one more of its kind. False where it was reported before."""
         if (first := self._held.get(key)) is not None:
             repeats = first.attributes.get("repeats", 1)
             count = repeats + 1 if isinstance(repeats, int) else 2
@@ -139,7 +139,7 @@ class AttemptErrors:
         return bool(self._held) and line - self._first > MAX_LINES
 
     def release(self) -> list[Event]:
-        """The errors held, in their order; repeats of them that follow are told no more."""
+        """The errors held, in their order; repeats of them that follow are reported no more."""
         held, self._held, self._first = list(self._held.values()), {}, 0
         return held
 
@@ -176,7 +176,7 @@ class ErrorReport:
     traceback: bool = False
 
     def key(self) -> str:
-        """Equal for the same error told by many ranks."""
+        """Equal for the same error reported by many ranks."""
         return f"{self.kind} {self.name} {self.variant} {self.distinct_by}"
 
     def event_attributes(self, rank: int | None, local_rank: int | None) -> dict[str, Attribute]:

@@ -60,7 +60,7 @@ _SOCKET = re.compile(
 
 
 def read_nccl(text: str) -> ErrorReport | None:
-    """A watchdog's line, or a warning that tells of a fault."""
+    """A watchdog's line, or a warning that reports a fault."""
     if match := _WATCHDOG.search(text):
         return _watchdog(text, match)
     head, warned, said = text.partition(_WARN)

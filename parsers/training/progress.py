@@ -30,7 +30,7 @@ class ModelShape:
 
 # Both times are whole seconds.
 _TICK_MS = 1_000
-CLOCK = ("hours", "minutes", "second")  # what a bar's clock is told by
+CLOCK = ("hours", "minutes", "second")  # the units of a bar's clock
 NOTHING: Mapping[str, Attribute] = {}
 
 

@@ -78,7 +78,7 @@ class Trainer:
         pair: one name and value of an iteration line (groups `name`, `value`).
         names: what a printed name is as an attribute, and what its number is multiplied by (0: a whole number).
         needs: the attribute without which an iteration line that does not end as they do (`|`) is cut short.
-        waits: its iteration lines are told too by a trainer built upon it: they are held for one line.
+        waits: its iteration lines are reported too by a trainer built upon it: they are held for one line.
         once: every rank may print the same line.
         ends: it tells when a save is done; if not, what it is built upon does.
     """

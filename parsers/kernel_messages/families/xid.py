@@ -250,7 +250,7 @@ def _name_with_commas(rest: str, start: int) -> tuple[str, str] | None:
 XID = MessageFamily(name="xid", signs=("NVRM: Xid", "Xid (PCI:", "xid (", "XID (PCI:"), decode=decode_xid)
 
 
-# An Xid that Node Health Check hands on: the kernel has said it already, so it is told, but no fault of its own.
+# An Xid that Node Health Check hands on: the kernel has said it already, so it is reported, but no fault of its own.
 #
 #     gpu-066 | ERROR: nhc: Health check failed: check_gpu_xid: GPU Xid errors detected: NVRM: Xid (PCI:0002:00:00):
 # 119,
