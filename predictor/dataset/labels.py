@@ -27,7 +27,7 @@ from predictor.history.arrays import (
     every,
     to_ms,
 )
-from store.records.evidence import evidence_of
+from store.records.hint import evidence_of
 from store.tables import hint_tables, schema
 
 # A day to act at once, a week to plan a repair: the horizons that models are trained for.

@@ -28,8 +28,7 @@ from schedulers.policy.settings import Breaker, Budgets, Policy
 from store.hints.hint_log import ACTOR_POLICY
 from store.hints.stops import Trip
 from store.records.event import format_time
-from store.records.evidence import StateChange
-from store.records.hint import OPEN_STATES, Hint
+from store.records.hint import OPEN_STATES, Hint, StateChange
 from store.tables import schema
 
 # What a policy is held against: doing nothing, the habit of a cordon at every fatal Xid, itself without limits.

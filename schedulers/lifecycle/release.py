@@ -18,8 +18,7 @@ from schedulers.policy.facts import HOLDING, NodeFacts, acted
 from schedulers.policy.proposal import validity_of
 from schedulers.policy.settings import Policy, Release
 from store.hints.validations import Validation
-from store.records.evidence import ReleaseWait, RepairCase
-from store.records.hint import LIVE_STATES, Hint
+from store.records.hint import LIVE_STATES, Hint, ReleaseWait, RepairCase
 
 Step: TypeAlias = Literal["release", "test", "wait", "repair"]
 # The test asks to be called again later, as sysexits.h says it: the node is busy, a licence is out.

@@ -21,8 +21,7 @@ from schedulers.policy.proposal import RANK, Proposal, began_of, is_refused, is_
 from schedulers.policy.settings import Mode, Policy, quiet_now, version_of
 from store.hints.stops import Trip
 from store.records.event import format_time
-from store.records.evidence import Evidence, RefusedHold
-from store.records.hint import Hint, HintState
+from store.records.hint import Evidence, Hint, HintState, RefusedHold
 
 # Whether a scheduler holds a node for an approved hint is known from its holds and deliveries (`Inputs.still_held`).
 _TAKEN = ("shadow", "sent", "confirmed")

@@ -21,8 +21,7 @@ from schedulers.policy.proposal import is_opted_out, steps_for
 from schedulers.policy.settings import Mode, Policy, version_of
 from store.nodes.node_states import out_of_service
 from store.records.event import format_time
-from store.records.evidence import Evidence
-from store.records.hint import OPEN_STATES, Hint, HintAction, HintState
+from store.records.hint import OPEN_STATES, Evidence, Hint, HintAction, HintState
 from store.runs.jobs import running_jobs
 
 _DAY = timedelta(days=1)

@@ -18,8 +18,7 @@ from schedulers.policy.facts import HOLDING, Inputs, NodeFacts, Pair, closed_at
 from schedulers.policy.settings import Policy, Validity
 from schedulers.policy.thresholds import ActionThresholds, failure_gpu_h, steps
 from store.records.event import Action
-from store.records.evidence import Evidence, HintCost, HintWitness, JobOnNode
-from store.records.hint import Hint, HintAction
+from store.records.hint import Evidence, Hint, HintAction, HintCost, HintWitness, JobOnNode
 
 _HOUR = timedelta(hours=1)
 

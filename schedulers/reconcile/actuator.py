@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
-from store.records.evidence import Evidence
-from store.records.hint import HintAction
+from store.records.hint import Evidence, HintAction
 
 # done: carried out (observing will tell). foreign: another holds the node, nothing was touched. absent: no such node.
 # refused: never with this order. retry: later, perhaps.

@@ -18,8 +18,7 @@ from schedulers.reconcile.delivery import action_of
 from store.hints.outbox import deliveries_of
 from store.hints.stops import newest_trips
 from store.nodes.node_states import node_places
-from store.records.evidence import Evidence
-from store.records.hint import LIVE_STATES, Hint
+from store.records.hint import LIVE_STATES, Evidence, Hint
 
 
 def allowed_orders(

@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from schedulers.reconcile.actuator import Order
-from store.records.evidence import evidence_of
-from store.records.hint import LIVE_STATES, OPEN_STATES, HintAction
+from store.records.hint import LIVE_STATES, OPEN_STATES, HintAction, evidence_of
 
 # A hold whose hint ended longer ago is not looked for: each look is a call to the controller.
 RECENT = timedelta(days=14)

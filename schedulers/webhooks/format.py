@@ -10,7 +10,7 @@ from typing import Any
 
 from schedulers.webhooks.post import WebhookMessage
 from store.hints.outbox import Delivery
-from store.records.evidence import evidence_of
+from store.records.hint import evidence_of
 
 # In a chat `watch` would be a flood, and `avoid` nearly one.
 LOUD_ACTIONS = ("cordon", "drain", "requeue", "swap")

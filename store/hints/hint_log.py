@@ -8,8 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from store.records.evidence import StateChange
-from store.records.hint import OPEN_STATES, Hint, HintState, hint_of
+from store.records.hint import OPEN_STATES, Hint, HintState, StateChange, hint_of
 from store.tables import hint_tables, schema
 from store.tables.bulk_rows import insert_into, is_one_of
 from store.tables.pages import PageMark, ordered_page

@@ -18,8 +18,7 @@ from schedulers.policy.settings import Policy
 from store.database.connections import writing
 from store.events.append import append_jobs, append_links, append_nodes
 from store.hints.hint_log import save_hint
-from store.records.evidence import Evidence
-from store.records.hint import Hint
+from store.records.hint import Evidence, Hint
 from store.records.job import Job
 from store.records.node import Node
 from store.tables import schema

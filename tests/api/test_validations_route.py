@@ -18,8 +18,7 @@ from schedulers.policy.settings import Policy, Release
 from store.database.connections import writing
 from store.events.append import append_nodes
 from store.hints.hint_log import audit_page, change_state, close_hint, read_hint, save_hint
-from store.records.evidence import Evidence, ReleaseWait, RepairCase
-from store.records.hint import Hint
+from store.records.hint import Evidence, Hint, ReleaseWait, RepairCase
 from store.records.node import Node
 from store.tables import hint_tables
 from wire.hints import HindsightJson, HintJson, ValidationJson

@@ -16,8 +16,7 @@ from store.database.connections import open_database, writing
 from store.hints.hint_log import audit_page, read_hint, save_hint
 from store.hints.holds import SchedulerHold, save_holds
 from store.hints.outbox import DeliveryAttempt, log_attempt, queue_deliveries
-from store.records.evidence import Evidence
-from store.records.hint import Hint
+from store.records.hint import Evidence, Hint
 
 # The command takes the real time, so the hints here are of today.
 NOW = datetime.now(UTC)

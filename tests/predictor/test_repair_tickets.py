@@ -16,8 +16,7 @@ from store.events.append import append_events
 from store.hints.hint_log import save_hint
 from store.hints.validations import begin_validation, end_validation
 from store.records.event import Device, Event
-from store.records.evidence import Evidence, RepairCase
-from store.records.hint import Hint
+from store.records.hint import Evidence, Hint, RepairCase
 from store.tables import schema
 
 AT = day(100)
@@ -33,9 +32,7 @@ def fleet(any_engine: sa.Engine) -> sa.Engine:
     incidents(any_engine)
     reason = "=foreshock: xid 79"
     case = Evidence(repair=RepairCase(AT, 3, "row remap failed"))
-    hint = Hint(
-        "h1", "gpu-007", "cordon", "confirmed", reason, "foreshock", AT - 30 * HOUR, AT, Evidence(repair=repair)
-    )
+    hint = Hint("h1", "gpu-007", "cordon", "confirmed", reason, "foreshock", AT - 30 * HOUR, AT, case)
     before = Hint("h0", "gpu-007", "avoid", "expired", "risk", "foreshock", AT - 90 * HOUR, AT, case)
     with writing(any_engine).begin() as connection:
         for one in (hint, before):

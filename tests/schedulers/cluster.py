@@ -7,8 +7,7 @@ from typing import Any
 from schedulers.policy.facts import NodeFacts
 from store.nodes.node_states import FaultSign
 from store.records.event import Device
-from store.records.evidence import Evidence
-from store.records.hint import Hint
+from store.records.hint import Evidence, Hint
 from store.records.incident import Incident
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)

@@ -16,8 +16,7 @@ from store.database.connections import writing
 from store.events.append import append_jobs, append_nodes
 from store.hints.hint_log import audit_page, change_state, read_hints
 from store.hints.validations import report_validation, validations_of
-from store.records.evidence import RepairCase
-from store.records.hint import Hint
+from store.records.hint import Hint, RepairCase
 from store.records.job import Job
 from store.records.node import Node
 from store.tables import hint_tables, schema

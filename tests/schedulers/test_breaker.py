@@ -11,8 +11,7 @@ from schedulers.policy.decision import Decision, decide
 from schedulers.policy.facts import Inputs, NodeFacts
 from schedulers.policy.settings import Breaker, Budgets, Mode, Policy
 from store.hints.stops import Trip
-from store.records.evidence import Evidence, RefusedHold
-from store.records.hint import Hint
+from store.records.hint import Evidence, Hint, RefusedHold
 
 from .cluster import HOUR, NOW, fault, hint, nodes
 

@@ -11,8 +11,7 @@ from schedulers.policy.budget import HoldBudget
 from schedulers.policy.decision import Decision, decide
 from schedulers.policy.facts import Inputs, NodeFacts
 from schedulers.policy.settings import Breaker, Budgets, Mode, Policy
-from store.records.evidence import Evidence
-from store.records.hint import OPEN_STATES, Hint
+from store.records.hint import OPEN_STATES, Evidence, Hint
 
 from .cluster import NOW, fault, hint, nodes
 

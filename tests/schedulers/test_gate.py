@@ -13,7 +13,7 @@ from store.events.append import append_nodes
 from store.hints.hint_log import save_hint
 from store.hints.outbox import Delivery, queue_deliveries
 from store.hints.stops import note_trip, reset_trip
-from store.records.evidence import Evidence
+from store.records.hint import Evidence
 from store.records.node import Node
 
 from .cluster import NOW, hint

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from schedulers.policy.decision import Decision, decide
 from schedulers.policy.facts import HOLDING, Inputs, JobFacts, NodeFacts, Reporting
 from schedulers.policy.settings import Breaker, Budgets, Policy, Thresholds, Validity, version_of
-from store.records.evidence import JobOnNode
-from store.records.hint import Hint
+from store.records.hint import Hint, JobOnNode
 
 from .cluster import HOUR, NOW, PAIR, fault, hint, sick
 

@@ -24,8 +24,7 @@ from store.database.connections import writing
 from store.events.append import append_jobs, append_nodes, append_outages
 from store.hints.hint_log import change_state, close_hint, save_hint
 from store.hints.outcomes import HintOutcome, judged_hints
-from store.records.evidence import Evidence, RepairCase, StateChange
-from store.records.hint import Hint
+from store.records.hint import Evidence, Hint, RepairCase, StateChange
 from store.records.job import Job
 from store.records.node import Node
 from store.records.outage import Outage

@@ -10,8 +10,7 @@ from schedulers.policy.facts import NodeFacts, corroborated
 from schedulers.policy.job_hints import JobDecision, JobInputs, RunningJob, watch
 from schedulers.policy.settings import JobWatch, Mode, Policy, Validity
 from store.nodes.node_states import FaultSign
-from store.records.evidence import Evidence
-from store.records.hint import Hint
+from store.records.hint import Evidence, Hint
 
 from .cluster import HOUR, NOW, fault
 from .cluster import hint as node_hint

@@ -13,7 +13,7 @@ from schedulers.policy.facts import Inputs, NodeFacts
 from schedulers.policy.settings import Policy
 from store.database.connections import writing
 from store.hints.hint_log import approve_hint, audit_page, read_hint, recent_hints
-from store.records.evidence import StateChange
+from store.records.hint import StateChange
 
 from .cluster import HOUR, NOW, fault, hint
 from .receivers import put, state_of

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from schedulers.policy.decision import Decision, decide
 from schedulers.policy.facts import Inputs, NodeFacts, acted_within
 from schedulers.policy.settings import Breaker, Budgets, Policy, Thresholds
-from store.records.evidence import Evidence, StateChange
-from store.records.hint import Hint
+from store.records.hint import Evidence, Hint, StateChange
 
 from .cluster import HOUR, NOW, PAIR, fault, hint, nodes, sick
 

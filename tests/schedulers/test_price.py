@@ -8,8 +8,7 @@ from schedulers.policy.decision import decide
 from schedulers.policy.facts import Inputs, JobFacts, NodeFacts
 from schedulers.policy.proposal import price_of
 from schedulers.policy.settings import Policy, Validity
-from store.records.evidence import HintCost
-from store.records.hint import HintAction
+from store.records.hint import HintAction, HintCost
 
 from .cluster import NOW, fault
 

@@ -10,8 +10,7 @@ from schedulers.lifecycle.release import PUT_OFF, ReleaseInputs, ReleasePlan, is
 from schedulers.policy.facts import NodeFacts
 from schedulers.policy.settings import Policy, Release
 from store.hints.validations import Validation
-from store.records.evidence import ReleaseWait, RepairCase
-from store.records.hint import Hint
+from store.records.hint import Hint, ReleaseWait, RepairCase
 
 from .cluster import HOUR, NOW, fault, hint
 

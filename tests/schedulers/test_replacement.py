@@ -10,7 +10,7 @@ from schedulers.lifecycle.replacement import DeviceIdentity, MachineRecords, rea
 from store.database.connections import writing
 from store.events.append import append_events, append_nodes
 from store.records.event import Device, Event
-from store.records.evidence import Evidence
+from store.records.hint import Evidence
 from store.records.node import Node
 
 from .cluster import HOUR, NOW, hint

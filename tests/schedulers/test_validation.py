@@ -28,8 +28,7 @@ from store.hints.validations import (
     unfinished,
     validations_of,
 )
-from store.records.evidence import Evidence, ReleaseWait
-from store.records.hint import Hint
+from store.records.hint import Evidence, Hint, ReleaseWait
 
 from .cluster import HOUR, NOW, hint
 

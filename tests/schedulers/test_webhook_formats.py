@@ -21,8 +21,7 @@ from schedulers.webhooks.formats.template import TemplateError
 from schedulers.webhooks.settings import WebhookSettings
 from schedulers.webhooks.signature import SecretError
 from schedulers.webhooks.webhook import FORMATS, Webhook, format_of
-from store.records.evidence import Evidence
-from store.records.hint import Hint
+from store.records.hint import Evidence, Hint
 
 from .http_receiver import Receiver, receiving
 

@@ -18,8 +18,7 @@ from store.hints.hint_log import (
     recent_hints,
     save_hint,
 )
-from store.records.evidence import Evidence, StateChange, evidence_of
-from store.records.hint import HINT_ACTIONS, OPEN_STATES, Hint
+from store.records.hint import HINT_ACTIONS, OPEN_STATES, Evidence, Hint, StateChange, evidence_of
 from store.tables import schema
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)

@@ -18,7 +18,7 @@ from schedulers.webhooks.format import MessageFormat, no_failure
 from schedulers.webhooks.post import WebhookMessage
 from schedulers.webhooks.signature import key_of, signed_headers
 from store.hints.outbox import Delivery
-from store.records.evidence import evidence_of
+from store.records.hint import evidence_of
 
 FIELDS = (
     *("type", "timestamp", "webhook_id", "id", "node", "action", "state", "mode", "reason"),
