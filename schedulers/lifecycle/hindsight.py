@@ -22,9 +22,8 @@ import sqlalchemy as sa
 
 from schedulers.policy.facts import HOLDING, acted, closed_at
 from store.database.connections import writing
-from store.hints.hint_log import read_hints
 from store.hints.outcomes import HintOutcome, audited_states, judged_hints, save_outcomes, unjudged_hints
-from store.records.hint import OPEN_STATES, Hint
+from store.records.hint import Hint
 from store.records.outage import Outage
 from store.runs.jobs import jobs_between
 from store.runs.losses import Loss
@@ -328,9 +327,3 @@ def _node_days(connection: sa.Connection, since: datetime, until: datetime) -> f
         here = (min(end, went or end) - max(begin, came or begin)).total_seconds()
         days += nodes * max(0.0, here) / _DAY_S
     return days
-
-
-def repair_cases(connection: sa.Connection) -> list[Hint]:
-    """Open holds whose nodes failed their test too often: people are wanted."""
-    held = (hint for hint in read_hints(connection, states=OPEN_STATES) if hint.action in HOLDING)
-    return [hint for hint in held if hint.evidence.repair is not None]

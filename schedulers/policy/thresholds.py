@@ -48,12 +48,6 @@ def avoid_pays_from(costs: Costs, job_gpus: int, node_gpus: int) -> float:
     return _break_even(_avoided_gpu_h(costs, node_gpus), failure_gpu_h(costs, job_gpus) * costs.averted)
 
 
-def move_pays_from(costs: Costs, job_gpus: int, node_gpus: int, stall_s: float) -> float:
-    """The probability from which moving a running job off a node pays, when that stalls the job for so long."""
-    stall = job_gpus * stall_s / _HOUR_S
-    return _break_even(stall + _avoided_gpu_h(costs, node_gpus), failure_gpu_h(costs, job_gpus) * costs.averted)
-
-
 def save_pays_from(costs: Costs) -> float:
     """The probability from which a checkpoint now pays, of a job of any size."""
     return _break_even(costs.save_s, costs.lost_work_s)

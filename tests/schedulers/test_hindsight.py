@@ -16,7 +16,6 @@ from schedulers.lifecycle.hindsight import (
     hindsight,
     judge,
     judge_due,
-    repair_cases,
     tallies,
     wilson,
 )
@@ -24,7 +23,7 @@ from store.database.connections import writing
 from store.events.append import append_jobs, append_nodes, append_outages
 from store.hints.hint_log import change_state, close_hint, save_hint
 from store.hints.outcomes import HintOutcome, judged_hints
-from store.records.hint import Evidence, Hint, RepairCase, StateChange
+from store.records.hint import Evidence, Hint, StateChange
 from store.records.job import Job
 from store.records.node import Node
 from store.records.outage import Outage
@@ -212,7 +211,6 @@ def test_hints_are_judged_from_the_store_once_their_time_is_over(any_engine: sa.
         assert found["h1"].held_gpu_h == 160.0
         assert (found["h2"].right, found["h2"].saved_gpu_h) == (False, None)
         summary = hindsight(connection, NOW - timedelta(days=30), NOW)
-        assert repair_cases(connection) == []
     assert [(one.action, one.basis, one.judged, one.right) for one in summary.tallies] == [
         ("cordon", "shadow", 2, 1),
         ("cordon", "acted", 1, 0),
@@ -250,13 +248,3 @@ def test_an_empty_store_has_no_hindsight(engine: sa.Engine) -> None:
     with engine.connect() as connection:
         found = hindsight(connection, NOW - timedelta(days=30), NOW)
     assert (found.tallies, found.node_days, found.false_holds_per_1000_node_days) == ((), 0.0, None)
-
-
-def test_cases_for_repair_are_open_holds(engine: sa.Engine) -> None:
-    """Of those that have ended nothing is wanted."""
-    case = hint("a", state="confirmed", repair=RepairCase(NOW, 3))
-    put(engine, case)
-    put(engine, replace(case, id="h2", node="b", state="approved"), "released")
-    put(engine, hint("c", state="confirmed"))
-    with engine.connect() as connection:
-        assert [one.id for one in repair_cases(connection)] == ["h-a"]

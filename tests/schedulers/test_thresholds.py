@@ -11,7 +11,6 @@ from schedulers.policy.thresholds import (
     ActionThresholds,
     avoid_pays_from,
     failure_gpu_h,
-    move_pays_from,
     save_pays_from,
     steps,
 )
@@ -25,12 +24,6 @@ def test_a_soft_cordon_breaks_even_as_published(gpus: int, precision: float) -> 
     assert avoid_pays_from(COSTS, gpus, 8) == pytest.approx(precision, abs=0.0005)
     assert failure_gpu_h(COSTS, gpus) == gpus / 4
     assert avoid_pays_from(COSTS, gpus, 8) * failure_gpu_h(COSTS, gpus) == pytest.approx(17.6)
-
-
-@pytest.mark.parametrize(("gpus", "precision"), [(10_000, 0.14), (1_024, 0.20)])
-def test_moving_a_job_breaks_even_as_published(gpus: int, precision: float) -> None:
-    """FIELD C: with a stall of two minutes."""
-    assert move_pays_from(COSTS, gpus, 8, stall_s=120) == pytest.approx(precision, abs=0.005)
 
 
 def test_a_save_is_weighed_against_half_the_interval() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.records.evidence import (
+from store.records.hint import (
     Evidence,
     HintCost,
     HintWitness,
