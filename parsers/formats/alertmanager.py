@@ -16,7 +16,7 @@ from typing import Any
 
 from parsers.reports.detector_report import xid_in
 from parsers.reports.reported_states import ReportedStates
-from parsers.text.documents import DocumentParser, JsonDocument
+from parsers.text.documents import Document, DocumentParser
 from parsers.text.json_fields import MAX_MESSAGE, whole_of
 from parsers.text.parser import Context, Format
 from store.records.event import (
@@ -58,7 +58,7 @@ class AlertmanagerParser(DocumentParser):
         self._node = context.node
         self._reported = ReportedStates()
 
-    def _alert(self, document: JsonDocument) -> Iterable[Event]:
+    def _alert(self, document: Document) -> Iterable[Event]:
         try:
             event = alert_event(document.value)
         except RecordError:  # it lies among alerts and is none

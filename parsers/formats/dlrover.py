@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from parsers.text.documents import DocumentParser, JsonDocument, object_of
+from parsers.text.documents import Document, DocumentParser, object_of
 from parsers.text.json_fields import MAX_MESSAGE, attributes, plain, record_of, text_of, whole_of
 from parsers.text.parser import Context, Format, ParseError
 from parsers.text.stamp import Stamps
@@ -104,7 +104,7 @@ class DlroverParser:
         """
         return self._documents.flush()
 
-    def _document(self, document: JsonDocument) -> Iterable[Event]:
+    def _document(self, document: Document) -> Iterable[Event]:
         return self._read(document.value, document.line)
 
     def _read(self, found: Mapping[str, Any], line: int) -> list[Event]:

@@ -16,7 +16,7 @@ import orjson
 
 from parsers.reports.detector_report import DetectorReport, event_of, kernel_fault, xid_in
 from parsers.reports.reported_states import ReportedStates
-from parsers.text.documents import DocumentParser, JsonDocument
+from parsers.text.documents import Document, DocumentParser
 from parsers.text.json_fields import attributes, moment_of, record_of, text_of
 from parsers.text.parser import Context, Format
 from store.records.event import Action, Device, Event, Severity, canonical_pci
@@ -50,7 +50,7 @@ class GpudParser(DocumentParser):
         self._node = context.node
         self._states = ReportedStates()
 
-    def _read(self, document: JsonDocument) -> Iterable[Event]:
+    def _read(self, document: Document) -> Iterable[Event]:
         record = document.value
         component = text_of(record, "component") or text_of(document.header, "component")
         name = text_of(record, "name") or component

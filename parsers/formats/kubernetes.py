@@ -27,7 +27,7 @@ from parsers.reports.detector_report import (
 from parsers.reports.kubernetes_jobs import KINDS as JOB_KINDS
 from parsers.reports.kubernetes_jobs import JobReader
 from parsers.reports.reported_states import ReportedStates
-from parsers.text.documents import DocumentParser, JsonDocument
+from parsers.text.documents import Document, DocumentParser
 from parsers.text.json_fields import attributes, moment_of, record_of, records_of, text_of, whole_of
 from parsers.text.parser import Context, Format
 from store.records.event import Attribute, Device, Event, Severity, format_time
@@ -289,7 +289,7 @@ class KubernetesParser(DocumentParser):
         yield from self._jobs.flush()
         yield from super().flush()
 
-    def _read(self, document: JsonDocument) -> Iterable[Event]:
+    def _read(self, document: Document) -> Iterable[Event]:
         record: Mapping[str, Any] = document.value
         deleted = False
         while not record.keys() & {"involvedObject", "regarding", "status"} and (

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from parsers.text.documents import DocumentParser, JsonDocument
+from parsers.text.documents import Document, DocumentParser
 from parsers.text.json_fields import attributes, moment_of, record_of, text_of, whole_of
 from parsers.text.parser import Context, Format
 from store.records.event import Attribute, Event
@@ -55,7 +55,7 @@ class MlGoodputParser(DocumentParser):
         self._context = context
         self._jobs: OrderedDict[str, _GoodputJob] = OrderedDict()
 
-    def _entry(self, document: JsonDocument) -> Iterator[Event]:
+    def _entry(self, document: Document) -> Iterator[Event]:
         value = document.value
         payload = record_of(value, "jsonPayload", "json_payload", "payload") or value
         name = text_of(payload, "job_name") or self._context.run or ""

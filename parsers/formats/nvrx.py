@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from parsers.reports.reported_states import ReportedStates
-from parsers.text.documents import DocumentParser, JsonDocument
+from parsers.text.documents import Document, DocumentParser
 from parsers.text.json_fields import attributes, moment_of, text_of, whole_of
 from parsers.text.parser import Context, Format
 from store.records.event import Event
@@ -34,7 +34,7 @@ class NvrxParser(DocumentParser):
         self._context = context
         self._reported = ReportedStates()
 
-    def _cycle(self, document: JsonDocument) -> Iterable[Event]:
+    def _cycle(self, document: Document) -> Iterable[Event]:
         record = {_CAMEL.sub(lambda match: f"_{match[1].lower()}", key): value for key, value in document.value.items()}
         if "cycle_number" not in record and "cycle_start_time" not in record:
             return []

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from parsers.reports.detector_report import NVSENTINEL_ACTIONS, DetectorReport, event_of, family_of, place_of
-from parsers.text.documents import DocumentParser, JsonDocument
+from parsers.text.documents import Document, DocumentParser
 from parsers.text.json_fields import attributes, moment_of, record_of, records_of, text_of, whole_of
 from parsers.text.parser import Context, Format
 from store.records.event import Action, Attribute, Device, Event
@@ -43,7 +43,7 @@ class NvsentinelParser(DocumentParser):
         super().__init__(self._health_event, lists=("events",))
         self._node = context.node
 
-    def _health_event(self, document: JsonDocument) -> Iterable[Event]:
+    def _health_event(self, document: Document) -> Iterable[Event]:
         record = _unwrapped(document.value)
         check = text_of(record, "checkname")
         if check is None or not (record.keys() & {"isfatal", "ishealthy", "entitiesimpacted", "errorcode", "agent"}):

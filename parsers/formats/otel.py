@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from parsers.text.documents import DocumentParser, JsonDocument, object_of
+from parsers.text.documents import Document, DocumentParser, object_of
 from parsers.text.json_fields import (
     MAX_MESSAGE,
     attributes,
@@ -120,7 +120,7 @@ class OtelParser:
                 yield self._event(span, "data_wait", {"duration_ms": span.lasted_ms})
         yield from self._documents.flush()
 
-    def _document(self, document: JsonDocument) -> Iterable[Event]:
+    def _document(self, document: Document) -> Iterable[Event]:
         """A span out of a list over many lines: what stood before the list is of its resource."""
         resources = records_of(document.header, "resourceSpans")
         above = _attributes(record_of(resources[-1], "resource")) if resources else {}

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from parsers.reports.slurm import node_events, read_reason, read_state
-from parsers.text.documents import DocumentParser, JsonDocument
+from parsers.text.documents import Document, DocumentParser
 from parsers.text.parser import Context, Format, ParseError
 from parsers.text.stamp import Stamps
 from store.records.event import Event
@@ -112,7 +112,7 @@ class ScontrolParser:
             return
         node.reason_lines = (node.reason_lines + 1) % MAX_REASON_LINES
 
-    def _document(self, document: JsonDocument) -> list[Event]:
+    def _document(self, document: Document) -> list[Event]:
         """The event of one node of a JSON answer."""
         value = document.value
         name = value.get("name")

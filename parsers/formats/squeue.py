@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any
 
 from parsers.reports.slurm import NOTHING, STATES
-from parsers.text.documents import DocumentParser, JsonDocument
+from parsers.text.documents import Document, DocumentParser
 from parsers.text.json_fields import record_of, text_of, whole_of
 from parsers.text.parser import Context, Format, ParseError
 from parsers.text.stamp import Stamps
@@ -108,7 +108,7 @@ class SqueueParser:
         job, self._job = self._job, {}
         return self._event(job, self._line)
 
-    def _document(self, document: JsonDocument) -> Iterable[Event]:
+    def _document(self, document: Document) -> Iterable[Event]:
         """A job of --json: times are numbers of seconds, since 22.05 within an object."""
         found = document.value
         states = found.get("job_state")

@@ -36,7 +36,7 @@ _NOT_JSON = re.compile(r"NaN|Infinity")
 
 
 @dataclass(frozen=True, slots=True)
-class JsonDocument:
+class Document:
     """A document, or an element of a list.
 
     Attributes:
@@ -86,15 +86,15 @@ class DocumentReader:
         """`lists` are the keys whose arrays are given element by element."""
         self._lists = frozenset(f'"{key}"' for key in lists)
         self._open: _OpenDocument | None = None
-        self._found: list[JsonDocument] = []
+        self._found: list[Document] = []
         self._errors: list[ParseError] = []
 
-    def feed(self, text: str, line: int) -> tuple[list[JsonDocument], list[ParseError]]:
+    def feed(self, text: str, line: int) -> tuple[list[Document], list[ParseError]]:
         """What one line completes, and what it breaks."""
         self._read([(line, text)])
         return self._taken()
 
-    def flush(self) -> tuple[list[JsonDocument], list[ParseError]]:
+    def flush(self) -> tuple[list[Document], list[ParseError]]:
         """What is wrong with a document that nothing more will come of; what else stood in its lines."""
         opened, self._open = self._open, None
         if opened is not None:
@@ -116,7 +116,7 @@ class DocumentReader:
         if reported:
             del self._errors[errors:]
 
-    def _taken(self) -> tuple[list[JsonDocument], list[ParseError]]:
+    def _taken(self) -> tuple[list[Document], list[ParseError]]:
         found, self._found = self._found, []
         errors, self._errors = self._errors, []
         return found, errors
@@ -222,7 +222,7 @@ class DocumentReader:
         line, opened.unit_line, opened.parts, opened.later = opened.unit_line, 0, [], []
         value = object_of(whole)
         if value is not None:
-            self._found.append(JsonDocument(value, line, opened.header))
+            self._found.append(Document(value, line, opened.header))
         elif whole[0] == "{":
             self._fail(line, "is no valid JSON")
         return -1
@@ -245,7 +245,7 @@ def object_of(text: str) -> dict[str, Any] | None:
 class DocumentParser:
     """A parser whose records are JSON documents; what a document tells is for `decode` to say."""
 
-    def __init__(self, decode: Callable[[JsonDocument], Iterable[Event]], lists: Iterable[str] = ()) -> None:
+    def __init__(self, decode: Callable[[Document], Iterable[Event]], lists: Iterable[str] = ()) -> None:
         """`lists` as of DocumentReader."""
         self._decode = decode
         self._reader = DocumentReader(lists)
@@ -266,7 +266,7 @@ class DocumentParser:
         """
         yield from self._given(*self._reader.flush())
 
-    def _given(self, found: list[JsonDocument], errors: list[ParseError]) -> Iterator[Event]:
+    def _given(self, found: list[Document], errors: list[ParseError]) -> Iterator[Event]:
         for document in found:
             yield from self._decode(document)
         if errors:

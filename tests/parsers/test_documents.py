@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsers.text import documents
-from parsers.text.documents import DocumentParser, DocumentReader, JsonDocument
+from parsers.text.documents import Document, DocumentParser, DocumentReader
 from parsers.text.parser import ParseError, parse
 from store.records.event import Event
 
 LISTS = ("items", "events", "states")
 
 
-def read(text: str) -> tuple[list[JsonDocument], list[str]]:
+def read(text: str) -> tuple[list[Document], list[str]]:
     """Every document of a text, and what was said to be broken."""
     reader = DocumentReader(LISTS)
-    found: list[JsonDocument] = []
+    found: list[Document] = []
     errors: list[str] = []
     for line, part in enumerate(text.split("\n"), start=1):
         documents, broken = reader.feed(part, line)
@@ -169,7 +169,7 @@ def test_pieces_in_any_order_end(pieces: list[str]) -> None:
     assert {"end": 2} in [document.value for document in found]
 
 
-def told(document: JsonDocument) -> Sequence[Event]:
+def told(document: Document) -> Sequence[Event]:
     """An event that repeats a document's `a`."""
     return [Event(time=None, node=None, source="test", kind=str(document.value["a"]), line=document.line)]
 
