@@ -1,6 +1,11 @@
-"""Transactions that write: in turn where the database has one writer, again where it ended one for another's sake.
+"""Connections to SQLite and PostgreSQL: opening, migration, and transactions that write.
 
-transact(engine, lambda connection: append_events(connection, events, received))
+    engine = open_database("sqlite:///foreshock.db")     # WAL, one machine; or postgresql+psycopg://..., a cluster
+    migrate(engine)
+    transact(engine, lambda connection: append_events(connection, events, received))
+
+SQLite has one writer: writers of a process take turns. PostgreSQL may end a transaction for the sake of another:
+`transact` then runs it again.
 """
 
 import threading
@@ -19,10 +24,6 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-
-# Opening a database and bringing its schema up to date.
-#
-# `sqlite:///PATH` (WAL, one machine) or `postgresql+psycopg://...` (a cluster).
 
 BUSY_TIMEOUT_S = 30.0
 # A server process: 25 connections at most, so that three fit into PostgreSQL's own limit of 100. Who finds none free

@@ -1,7 +1,11 @@
-"""Marks: numbers that only grow, by which other processes see at the cost of one small read that there is news.
+"""Leases and marks, by which several API processes work on one database.
 
-bump(connection, FAULTS)      # in the transaction that makes the news
-read_marks(connection)        # {"faults": 7, "hints": 3}
+    acquire(engine, "loops", holder, now=None, ttl_s=3.5)     # one process at a time holds a lease; it lapses by itself
+    move_mark(connection, FAULTS)                             # in the transaction that makes the news
+    read_marks(connection)                                    # {"faults": 7, "hints": 3}: the numbers only grow
+
+The clock of the database alone decides when a lease lapses. A host with a wrong clock neither steals a lease nor loses
+its own. On SQLite that clock is the machine's, which all its processes share.
 """
 
 from collections.abc import Mapping
@@ -13,11 +17,6 @@ import sqlalchemy as sa
 from store.database.connections import writing
 from store.tables import schema
 from store.tables.bulk_rows import insert_into
-
-# Leases: of any number of API processes, one holds a lease at a time. A lease lapses by itself.
-#
-# When it does is judged by the database's clock alone: a host whose clock is hours wrong neither steals a lease nor
-# loses its own. On SQLite that clock is the machine's, which all its processes share.
 
 # SQLite's moment in microseconds since 1970, as `schema.UtcTime` keeps it; julianday's milliseconds are exact enough.
 _SQLITE_NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000"

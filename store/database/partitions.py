@@ -22,10 +22,7 @@ from functools import partial
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-# Changes of tables on PostgreSQL that keep nobody waiting: a short wait for the lock, then another try later.
-#
-# Whoever waits for a lock on a table keeps all who come after waiting too. So no wait is longer than `LOCK_TIMEOUT_MS`.
-
+# Whoever waits for a lock on a table keeps all who come after waiting too: no wait is longer than this.
 LOCK_TIMEOUT_MS = 200
 PAUSE_S = 0.5
 # lock_not_available, deadlock_detected. Source: PostgreSQL 15, appendix A.

@@ -1,6 +1,6 @@
-"""Pages of the tables in the order (time, id), for readers that come back for the next one.
+"""Windows of events and incidents as records, and pages of them in the order (time, id) as objects of an answer.
 
-Their rows are objects for an answer (`store/tables/pages.py`).
+Times are half-open: since <= time < until.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,6 @@ from store.records.incident import Incident, incident_of
 from store.tables import schema
 from store.tables.pages import TimeStretch, backwards, between, forwards, ordered_page
 from store.tables.schema import LONG, LONG_INCIDENT
-
-# Reads: windows of the tables as records. Times are half-open: since <= time < until.
 
 _FETCH = 5_000
 

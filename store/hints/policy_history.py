@@ -1,4 +1,4 @@
-"""Which rules of the site were in force when."""
+"""The policies and the site rules that were in force, each with its time."""
 
 from datetime import datetime
 from typing import Any
@@ -6,8 +6,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from store.tables import hint_tables, schema
-
-# Which policy was in force when.
 
 _POLICIES = hint_tables.policies
 

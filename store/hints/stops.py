@@ -1,4 +1,6 @@
-"""Trips of the breaker: each is in force until a person resets it.
+"""The kill switch and the breaker: both stop hints until a person acts.
+
+    set_kill_switch(connection, "holds", "maintenance of the fabric", now, "alice")     # the newest row counts
 
 note_trip(connection, ("leaf", "leaf-3"), "4 nodes ...", 4, now, "policy")    # once, while it is in force
 reset_trip(connection, seq, "drop", now, "alice")
@@ -13,10 +15,6 @@ import sqlalchemy as sa
 from store.database.coordination import HINTS, move_mark
 from store.tables import hint_tables, schema
 from store.tables.bulk_rows import insert_into
-
-# The kill switch as people set it, over the API or by hand: the newest row counts, none is ever changed.
-#
-# switch(connection, "holds", "maintenance of the fabric", now, "alice")
 
 _SWITCHES = hint_tables.switches
 

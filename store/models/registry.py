@@ -1,4 +1,4 @@
-"""Which model serves: every change of a role is written together with who made it, why and when."""
+"""The registry of models: their bytes, their roles, and the audit of each change of a role."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -10,8 +10,6 @@ import sqlalchemy as sa
 from store.records.score import ModelKind, ModelRole
 from store.tables import schema
 from store.tables.bulk_rows import upsert
-
-# A model as it is stored: its bytes and digest, what it was made of, how well it did, and what it is used for.
 
 MODEL_ROLES: tuple[ModelRole, ...] = get_args(ModelRole)
 
@@ -46,8 +44,6 @@ class StoredModel:
     profile: Mapping[str, Any] = field(default_factory=dict)
     checks: Mapping[str, Any] = field(default_factory=dict)
 
-
-# What is known of the models without loading them, and how the last training went.
 
 # The audit's subject of what concerns no single model.
 TRAINING = "training"

@@ -1,4 +1,4 @@
-"""One node's past: hints, telemetry and scores since a moment, each oldest first."""
+"""The past of one node: hints, telemetry and scores since a moment, and its days, pruned ones included."""
 
 from datetime import datetime
 from typing import Any
@@ -8,9 +8,7 @@ import sqlalchemy as sa
 from store.tables import hint_tables, schema
 from store.tables.day_totals import DayStart, summary
 
-# A node's days: how many events of each kind, and its telemetry; from what is still there and from what was pruned.
-#
-# A row is either there or in the days that it was summed up to, never in both; one statement sees one state of the two.
+# A row is either there or in the day that it was summed up to, never in both: one statement sees one state of the two.
 
 
 def event_days(

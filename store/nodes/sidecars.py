@@ -1,4 +1,4 @@
-"""What each node's sidecar last said of itself: written many at once, read a page at a time.
+"""The last report of each sidecar: written many at once, read a page at a time.
 
 write_sidecars(connection, [SidecarReport("gpu-017", now, now, "0.1.0", started, False, {...})])
 """
@@ -16,13 +16,12 @@ from store.tables import schema
 from store.tables.bulk_rows import upsert, upsert_last_seen
 from store.tables.pages import answer_rows
 
-# Which nodes are silent: in service, with a sidecar that reported before and does no more.
-#
-# A node without a sidecar is not among them: its events come when something happens, so that it is quiet says nothing.
-
 
 def silent_nodes(connection: sa.Connection, at: datetime, before: datetime) -> tuple[int, frozenset[str]]:
-    """How many nodes in service at a moment have a sidecar, and those of them not heard of since `before`."""
+    """How many nodes in service at a moment have a sidecar, and those of them not heard of since `before`.
+
+    A node without a sidecar is not among them: its events come when something happens.
+    """
     nodes = schema.nodes.c
     joined = schema.sidecars.join(schema.nodes, nodes.node == schema.sidecars.c.node)
     serving = sa.and_(

@@ -1,4 +1,7 @@
-"""The lines of a run's logs, as few columns as tell them: by COPY on PostgreSQL, at a third of the cost of rows.
+"""The logs of runs: the folded log as bytes with the number of its writes, and the stored lines as few columns.
+
+    before = read_folded(connection, ["llm-70b"]).get("llm-70b")
+    save_folded(connection, "llm-70b", before, text)     # False: another writer was quicker
 
 for source, received_us, (kind, time_us, attributes, file, number, id) in stored_lines(connection, run, sources, kinds):
 """
@@ -15,11 +18,6 @@ import zstandard
 
 from store.tables import schema
 from store.tables.bulk_rows import insert_into, sqlalchemy_error
-
-# Runs' folded logs as bytes, each with the number of times that it was written.
-#
-# kept = read_folded(connection, ["llm-70b"]).get("llm-70b")
-# save_folded(connection, "llm-70b", before=kept, text)     # False: somebody else was quicker
 
 _TABLE = schema.folded_logs
 _LEVEL = 3

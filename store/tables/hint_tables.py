@@ -1,4 +1,4 @@
-"""The tables of hints and of what becomes of them: `store/tables/schema.py` has them with the rest."""
+"""The tables of hints, deliveries, holds, stops, validations and outcomes; `metadata` here holds every table."""
 
 import sqlalchemy as sa
 

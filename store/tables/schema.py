@@ -7,8 +7,6 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-# What every table of the schema is declared in: how keys and indexes are called.
-
 metadata = sa.MetaData(naming_convention={"ix": "ix_%(table_name)s_%(column_0_N_name)s", "pk": "pk_%(table_name)s"})
 
 
@@ -56,8 +54,6 @@ class UtcTime(TypeDecorator[datetime]):
         return _EPOCH + timedelta(microseconds=value)
 
 
-# The tables of the runs' ledgers: `store/tables/schema.py` has them with the rest.
-
 ledgers = sa.Table(  # each run's goodput ledger as it was last computed
     "ledgers",
     metadata,
@@ -91,8 +87,6 @@ log_news = sa.Table(  # lines of runs' logs that no folded log has yet: a row a 
 )
 
 
-# What the stored ledgers come to by interruption and by day: `store/tables/schema.py` has these tables with the rest.
-
 interruptions = sa.Table(  # each bad end of an attempt, what it is put down to and what it cost
     "interruptions",
     metadata,
@@ -123,8 +117,6 @@ run_days = sa.Table(  # what of a run's UTC day went into a bucket
     sa.Index(None, "day"),
 )
 
-
-# The tables of the predictor's models: `store/tables/schema.py` has them with the rest.
 
 models = sa.Table(
     "models",

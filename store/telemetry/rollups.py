@@ -1,4 +1,4 @@
-"""What an archive's telemetry tells beyond the store's own columns, as a live source tells it of single devices.
+"""Roll-ups, measures of single devices and vanished GPUs of a telemetry file, by arithmetic over sorted columns.
 
     {"gpu:0": {"smart_5": [0, 8, 2.5, 8, 1], "fan_speed_ratio": [0.4, 0.4, 0.4, 0.4, 0]}, "gpu:1": ...}
 
@@ -17,10 +17,7 @@ import orjson
 
 from store.records.telemetry import COUNTER_EVENTS, COUNTERS, MAX_DEVICES, MAX_MEASURES, ROLLUP_S
 
-# The arithmetic of roll-ups and of vanished GPUs, over sorted columns.
-#
-# Samples come sorted by node, GPU and time. A group of rows is given by the positions at which groups begin.
-
+# Samples come sorted by node, GPU and time. A group of rows is given by the position at which it begins.
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
