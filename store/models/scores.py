@@ -1,4 +1,4 @@
-"""Writes of what the predictor makes: models and scores, idempotent, in the caller's transaction."""
+"""Scores of nodes and links: written by the predictor in the caller's transaction, read by time or by page."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -13,8 +13,6 @@ from store.records.score import Reason, Score
 from store.tables import schema
 from store.tables.bulk_rows import copy_text, escaped, insert_rows, upsert
 from store.tables.pages import answer_rows
-
-# The newest scores of links: how likely each is lost within a horizon; a scoring takes the place of the one before.
 
 _TABLE = schema.link_scores
 
@@ -50,27 +48,6 @@ def link_score_page(
         query = query.where(sa.or_(_TABLE.c.score < after[0], same))
     query = query.order_by(_TABLE.c.score.desc(), _TABLE.c.link).limit(limit)
     return [dict(row) for row in connection.execute(query).mappings()]
-
-
-# Reads of what the predictor made: the newest scores, a node's score over time, the models that make them.
-
-
-def latest_scores(connection: sa.Connection, at: datetime | None = None) -> dict[str, dict[int, Score]]:
-    """The newest scores by node and horizon (hours), of all time or of the moments up to `at`.
-
-    They are those of the newest scoring of each horizon: a node that was not scored then (it was out of service,
-    or is gone) has none, rather than an old one.
-    """
-    table = schema.scores
-    newest = sa.select(table.c.horizon_h, sa.func.max(table.c.time, type_=schema.UtcTime()).label("time"))
-    if at is not None:
-        newest = newest.where(table.c.time <= at)
-    last = newest.group_by(table.c.horizon_h).subquery()
-    query = sa.select(table).join(last, sa.and_(table.c.horizon_h == last.c.horizon_h, table.c.time == last.c.time))
-    found: dict[str, dict[int, Score]] = {}
-    for row in connection.execute(query.order_by(table.c.node, table.c.horizon_h)):
-        found.setdefault(row.node, {})[row.horizon_h] = score_of(row)
-    return found
 
 
 def score_history(connection: sa.Connection, node: str, since: datetime) -> list[Score]:

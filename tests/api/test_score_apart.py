@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from fleet_store import day, fill, fill_trained
+from newest_scores import latest_scores
 from real.programs import wait_for
 
 from api.loops.scoring import FleetScorer
 from predictor.live.scoring import score_nodes
 from predictor.model.forest import ModelError
-from store.models.scores import latest_scores
 
 AT = day(59)
 

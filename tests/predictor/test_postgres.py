@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 import sqlalchemy as sa
 from fleet_store import day, fill
+from newest_scores import latest_scores
 
 from predictor.dataset.dataset import build
 from predictor.history.store_reader import data_span
 from predictor.live.scoring import score_nodes
 from predictor.live.training import train
-from store.models.scores import latest_scores
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("postgresql")]
 

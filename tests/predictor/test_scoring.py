@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 from fleet_store import START, day, fill_trained, node, outage, put, rollup, sbe
+from newest_scores import latest_scores
 
 from predictor.dataset.matrix import FIXED, features_of, matrix
 from predictor.history.arrays import every, to_ms
@@ -16,7 +17,7 @@ from predictor.live.wording import ExplainedNode, PrecursorIndex, describe
 from predictor.model.forest import ModelError
 from store.database.connections import writing
 from store.models.registry import StoredModel, save_model, serving_model
-from store.models.scores import latest_scores, save_scores, score_history, scoring_times
+from store.models.scores import save_scores, score_history, scoring_times
 from store.records.event import Device, Event
 from store.records.score import Reason, Score
 from store.tables import schema

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from newest_scores import latest_scores
 
 from store.database.connections import writing
 from store.events.append import (
@@ -18,7 +19,7 @@ from store.events.append import (
     read_ingested,
 )
 from store.models.registry import StoredModel, newest_champion, save_model, serving_model
-from store.models.scores import latest_scores, save_scores, save_scores_in_blocks, score_history
+from store.models.scores import save_scores, save_scores_in_blocks, score_history
 from store.nodes.inventory import newest_run, recent_sources
 from store.nodes.node_history import node_scores
 from store.nodes.node_states import (
