@@ -1,4 +1,4 @@
-"""Lines of runs' logs on their way into the ledgers: each append leaves them here, in its own transaction.
+"""Intake of the ledgers: the new lines of runs' logs, left by each append in its own transaction.
 
 note_lines(connection, fresh_events, received)      # by whoever appends
 news = read_news(connection, ["llm-70b"])           # by whoever brings the runs' ledgers up to date, who then says
@@ -67,14 +67,14 @@ def note_lines(connection: sa.Connection, fresh: Sequence[Event], received: date
     if rows:
         connection.execute(sa.insert(_TABLE), rows)
     blaming = (event for event in fresh if event.severity != "info" and event.source not in NO_FAULT)
-    told = ((event.node, event.time) for event in blaming if event.node is not None and event.time is not None)
-    note_late(connection, told, received)
+    reports = ((event.node, event.time) for event in blaming if event.node is not None and event.time is not None)
+    note_late(connection, reports, received)
 
 
-def note_late(connection: sa.Connection, told: Iterable[tuple[str, datetime]], received: datetime) -> None:
-    """Keep which node told when of something that may be why attempts ended, where that comes long after."""
+def note_late(connection: sa.Connection, reports: Iterable[tuple[str, datetime]], received: datetime) -> None:
+    """Keep the (node, time) of faults and outages that are received long after: they may be why attempts ended."""
     spans: dict[str, tuple[datetime, datetime]] = {}
-    for node, moment in told:
+    for node, moment in reports:
         if moment < received - LATE:
             since, until = spans.get(node, (moment, moment))
             spans[node] = min(since, moment), max(until, moment)
@@ -99,8 +99,8 @@ def _packed(events: Sequence[Event]) -> bytes | None:
         return None
 
 
-def _compressed(told: Any) -> bytes:
-    return zstandard.ZstdCompressor(level=_LEVEL).compress(orjson.dumps(told))
+def _compressed(lines: Any) -> bytes:
+    return zstandard.ZstdCompressor(level=_LEVEL).compress(orjson.dumps(lines))
 
 
 def _us(moment: datetime) -> int:
@@ -134,17 +134,17 @@ def runs_with_news(connection: sa.Connection) -> set[str]:
 
 
 def read_late(connection: sa.Connection, but: Container[int] = ()) -> tuple[list[int], list[LateReport]]:
-    """The rows that tell that faults or outages came late, for `remove_news`; and what they tell.
+    """The rows of late faults and outages, for `remove_news`; and what they hold.
 
     Args:
         but: rows that are left out.
     """
     rows = [row for row in read_news(connection, [""]).get("", ()) if row.seq not in but]
-    return [row.seq for row in rows], [_late_of(told) for row in rows for told in row.lines or ()]
+    return [row.seq for row in rows], [_late_of(span) for row in rows for span in row.lines or ()]
 
 
-def _late_of(told: Any) -> LateReport:
-    node, since, until = told
+def _late_of(span: Any) -> LateReport:
+    node, since, until = span
     return LateReport(node, _EPOCH + int(since) * _US, _EPOCH + int(until) * _US)
 
 
