@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 import zstandard
 
-from api.edge.body import records
 from api.edge.problem import Problem
+from api.intake.entries import Rejected, events_of, records, sift
 from api.intake.heartbeat_record import read_heartbeat
-from api.intake.records import Rejected, events_of, sift, take_events, take_rollups
+from api.intake.records import take_events, take_rollups
 from api.routes.telemetry import read_rollup
 from api.server.state import State
 from store.events.append import MAX_AHEAD

@@ -5,9 +5,11 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import streamlit as st
+from streamlit.navigation.page import StreamlitPage
 
 from dashboard.client import ApiAddress, ApiClient, ApiProblem
 from dashboard.panels import page
@@ -35,8 +37,25 @@ LOGO = (
 ICON = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -4 41 41">{TREMOR}</svg>'
 
 
+# Every page in the order of the menu: its name in the address, its module in `dashboard/views/`, its icon.
+PAGES: dict[str, tuple[Callable[[Site], None], str]] = {
+    "cluster": (cluster.page, ":material/grid_view:"),
+    "node": (node.page, ":material/dns:"),
+    "goodput": (goodput.page, ":material/timelapse:"),
+    "hints": (hints.page, ":material/campaign:"),
+    "repair": (repair.page, ":material/build:"),
+    "models": (models.page, ":material/model_training:"),
+    "collection": (collection.page, ":material/sensors:"),
+}
+
+
+def _drawing(view: Callable[[Site], None], site: Callable[[], Site]) -> Callable[[], None]:
+    """A page's function as Streamlit calls it."""
+    return lambda: view(site())
+
+
 def arguments(argv: list[str]) -> argparse.Namespace:
-    """What `foreshock dashboard` hands over; the token comes in a file, so that no process list shows it."""
+    """The options of `foreshock dashboard`; the token comes in a file, so that no process list shows it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--server", required=True)
     parser.add_argument("--token-file", type=Path)
@@ -53,7 +72,7 @@ def client(server: str, token_file: Path | None) -> ApiClient:
     """The API's client.
 
     Raises:
-        Trouble: the token file cannot be read, or the address is none.
+        ApiProblem: the token file cannot be read, or the address is none.
     """
     try:
         return _client(server, token_file, token_file.stat().st_mtime if token_file else 0.0)
@@ -69,26 +88,16 @@ def main(argv: list[str]) -> None:
     given = arguments(argv)
     with page.troubles():
         api = client(given.server, given.token_file)
-        nodes = st.Page(lambda: node.page(Site(api, nodes)), title="Node", icon=":material/dns:", url_path="node")
-        site = Site(api, nodes)
-        pages = [
-            st.Page(
-                lambda: cluster.page(site),
-                title="Cluster",
-                icon=":material/grid_view:",
-                url_path="cluster",
-                default=True,
-            ),
-            nodes,
-            st.Page(lambda: goodput.page(site), title="Goodput", icon=":material/timelapse:", url_path="goodput"),
-            st.Page(lambda: hints.page(site), title="Hints", icon=":material/campaign:", url_path="hints"),
-            st.Page(lambda: repair.page(site), title="Repair", icon=":material/build:", url_path="repair"),
-            st.Page(lambda: models.page(site), title="Models", icon=":material/model_training:", url_path="models"),
-            st.Page(
-                lambda: collection.page(site), title="Collection", icon=":material/sensors:", url_path="collection"
-            ),
-        ]
-        chosen = st.navigation(pages, position="top")
+        pages: dict[str, StreamlitPage] = {}
+        for name, (view, icon) in PAGES.items():
+            pages[name] = st.Page(
+                _drawing(view, lambda: Site(api, pages["node"])),
+                title=name.capitalize(),
+                icon=icon,
+                url_path=name,
+                default=name == "cluster",
+            )
+        chosen = st.navigation(list(pages.values()), position="top")
         chosen.run()
         st.caption(f"served by {words.plain(given.server)}")
 

@@ -4,13 +4,11 @@ import asyncio
 import gzip
 import io
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-import orjson
 import zstandard
 from fastapi import Depends, Request
 from starlette.requests import ClientDisconnect
@@ -19,15 +17,6 @@ from api.edge.admission import AtEdge, Edge, write_slot
 from api.edge.problem import Problem
 from api.server.state import Server, State
 from wire.message import JsonBody, body_schema
-
-
-@dataclass(frozen=True, slots=True)
-class BodyEntry:
-    """One record of a body: its 1-based line (or place in the array), and its value or why there is none."""
-
-    line: int
-    value: Any = None
-    error: str | None = None
 
 
 @asynccontextmanager
@@ -146,77 +135,6 @@ def _identity(packed: bytes, _size: int) -> bytes:
 
 
 _UNPACK = {"gzip": _gunzip, "x-gzip": _gunzip, "zstd": _unzstd, "identity": _identity, "": _identity}
-
-
-def records(body: bytes) -> Iterator[BodyEntry]:
-    """The JSON values of a body: a JSON array, one JSON value a line (NDJSON), or one JSON object.
-
-    A line that is no JSON is an entry with an error.
-
-    Raises:
-        Problem: 400 when the body is an array that is broken: nothing in it can be told apart.
-    """
-    text = body.strip()
-    if text.startswith(b"["):
-        yield from _array(text)
-        return
-    single = _object(text)
-    if single is not None:
-        yield _entry(1, single, text)
-        return
-    for number, line in enumerate(body.split(b"\n"), start=1):
-        if line.strip():
-            yield _line(number, line)
-
-
-def _array(text: bytes) -> Iterator[BodyEntry]:
-    try:
-        values = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise Problem(400, f"the body is a broken JSON array: {error}; send one object a line instead") from error
-    text = text if b"\\u0000" in text else b""  # searched once, not for every record
-    for number, value in enumerate(values, start=1):
-        yield _entry(number, value, text)
-
-
-def _object(text: bytes) -> dict[str, Any] | None:
-    """The one object that a body is, written over several lines; None when it is anything else."""
-    if not text.startswith(b"{") or b"\n" not in text:
-        return None
-    try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _line(number: int, line: bytes) -> BodyEntry:
-    try:
-        value = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        return BodyEntry(number, error=f"no JSON: {error}")
-    return _entry(number, value, line)
-
-
-def _entry(number: int, value: Any, text: bytes) -> BodyEntry:
-    """The entry of a value that stood in a text."""
-    if b"\\u0000" not in text:
-        return BodyEntry(number, value)
-    try:
-        return BodyEntry(number, without_nul(value))
-    except RecursionError:
-        return BodyEntry(number, error="it is nested too deeply: flatten it")
-
-
-def without_nul(value: Any) -> Any:
-    """The value with NUL characters taken out: PostgreSQL refuses a whole batch for one."""
-    if isinstance(value, str):
-        return value.replace("\x00", "")
-    if isinstance(value, list):
-        return [without_nul(item) for item in value]
-    if isinstance(value, dict):
-        return {without_nul(key): without_nul(item) for key, item in value.items()}
-    return value
 
 
 # How request bodies appear in the published description.

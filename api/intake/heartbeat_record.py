@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from api.intake.records import check_name, check_time
+from api.intake.entries import check_name, check_time
 from store.nodes.sidecars import SidecarReport
 from store.records.event import RecordError
 from wire.sidecars import HeartbeatJson

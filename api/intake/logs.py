@@ -15,8 +15,7 @@ from typing import Any
 import orjson
 import re2
 
-from api.edge.body import BodyEntry, records, without_nul
-from api.intake.records import Rejected
+from api.intake.entries import BodyEntry, Rejected, records, without_nul
 from parsers.registry import MIXED, PARSERS, SAMPLE_LINES, make_parser
 from parsers.site_rules.rules import RulesSource
 from parsers.text.parser import MAX_LINE, Context, ParseError, Parser, clean, guarded

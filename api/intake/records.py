@@ -1,105 +1,23 @@
 """What comes in, into the store: whole requests, together with others; a bad record leaves the others alone."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from api.edge.body import BodyEntry, records
+from api.intake.entries import MAX_REJECTED_SHOWN, IntakeResult, Rejected
 from api.server.state import NewById, State
 from diagnosis.incidents.intake import put_faults
 from store.database.connections import transact, writing
 from store.database.partitions import ensure_days
 from store.events.append import append_events, append_outages, note_seen
-from store.events.event_json import MAX_MESSAGE, MAX_NAME, decode_events
-from store.records.event import Event, RecordError, from_wire, with_id
+from store.records.event import Event, with_id
 from store.records.outage import Outage
 from store.records.telemetry import Rollup
 from store.tables.bulk_rows import upsert_last_seen
 from store.telemetry.hours import append_rollups
-
-MAX_REJECTED_SHOWN = 100
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """A record that was left out, by its line, and why."""
-
-    line: int
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class IntakeResult:
-    """What became of a body: new records, known ones, and those left out (the first hundred are named)."""
-
-    accepted: int
-    known: int
-    rejected: Sequence[Rejected]
-
-
-def sift(entries: Iterable[BodyEntry], read: Callable[[Any], T]) -> tuple[list[T], list[Rejected]]:
-    """The entries that `read` takes, and the rest with the reason."""
-    good: list[T] = []
-    bad: list[Rejected] = []
-    for entry in entries:
-        if entry.error is not None:
-            bad.append(Rejected(entry.line, entry.error))
-            continue
-        try:
-            good.append(read(entry.value))
-        except RecordError as error:
-            bad.append(Rejected(entry.line, str(error)))
-    return good, bad
-
-
-def read_event(value: Any) -> Event:
-    """The event of a wire object.
-
-    Raises:
-        RecordError: it is no object, or a field does not fit.
-    """
-    if not isinstance(value, dict):
-        raise RecordError(f"a record is a JSON object, not {type(value).__name__}")
-    event = from_wire(value)
-    if event.kind == "telemetry":
-        raise RecordError("samples are no events: send roll-ups to POST /api/v1/telemetry")
-    names = {"id": event.id, "node": event.node, "source": event.source, "kind": event.kind, "run": event.run()}
-    for field, text in names.items():
-        check_name(field, text)
-    if len(event.message) > MAX_MESSAGE:
-        raise RecordError(f"'message' is over {MAX_MESSAGE} characters: cut it")
-    if event.time is not None:
-        check_time("time", event.time)
-    return event
-
-
-def check_name(field: str, text: str | None) -> None:
-    """Refuse a name that no index can hold."""
-    if text is not None and not 0 < len(text) <= MAX_NAME:
-        raise RecordError(f"{field!r} must have 1 to {MAX_NAME} characters")
-
-
-def check_time(field: str, moment: datetime) -> None:
-    """Refuse a year that no log bears: arithmetic around it would overflow."""
-    if not 1970 <= moment.year < 9999:
-        raise RecordError(f"{field!r} is in the year {moment.year}: use one between 1970 and 9998")
-
-
-def events_of(body: bytes) -> tuple[list[Event], list[Rejected]]:
-    """The events of a body: all at once where every record fits, else one by one, with the bad ones named.
-
-    Raises:
-        Problem: 400 when the body is an array that is broken.
-    """
-    fitting = decode_events(body)
-    return (fitting, []) if fitting is not None else sift(records(body), read_event)
 
 
 def take_events(state: State, events: Sequence[Event], rejected: Sequence[Rejected], resource: str) -> IntakeResult:

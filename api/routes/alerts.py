@@ -7,10 +7,11 @@ from fastapi import APIRouter, Response
 
 from api.answers.reply import reply
 from api.edge.auth import Ingester
-from api.edge.body import Body, BodyEntry, records
+from api.edge.body import Body
 from api.edge.openapi import answer
 from api.edge.problem import Problem
-from api.intake.records import Rejected, check_name, check_time, sift, take_events
+from api.intake.entries import BodyEntry, Rejected, check_name, check_time, records, sift
+from api.intake.records import take_events
 from api.server.state import Server, State
 from parsers.formats.alertmanager import alert_event
 from store.records.event import Event, parse_time

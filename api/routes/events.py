@@ -11,7 +11,8 @@ from api.answers.reply import listing, reply
 from api.edge.auth import Ingester, Reader
 from api.edge.body import Body, records_body
 from api.edge.openapi import answer
-from api.intake.records import events_of, take_events
+from api.intake.entries import events_of
+from api.intake.records import take_events
 from api.server.state import Server
 from store.events.event_pages import EventWindow, event_page
 from store.records.event import Device, Event, to_wire

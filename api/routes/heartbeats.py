@@ -8,11 +8,11 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.answers.reply import reply
 from api.edge.auth import Ingester
-from api.edge.body import Packed, records, records_body, unpack
+from api.edge.body import Packed, records_body, unpack
 from api.edge.openapi import answer
 from api.edge.problem import Problem
+from api.intake.entries import MAX_REJECTED_SHOWN, IntakeResult, records, sift
 from api.intake.heartbeat_record import read_heartbeat
-from api.intake.records import MAX_REJECTED_SHOWN, IntakeResult, sift
 from api.server.state import Server, State
 from wire.events import BatchResultJson
 

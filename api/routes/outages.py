@@ -6,9 +6,10 @@ from fastapi import APIRouter, Response
 
 from api.answers.reply import reply
 from api.edge.auth import Ingester
-from api.edge.body import Body, records, records_body
+from api.edge.body import Body, records_body
 from api.edge.openapi import answer
-from api.intake.records import check_name, check_time, sift, take_outages
+from api.intake.entries import check_name, check_time, records, sift
+from api.intake.records import take_outages
 from api.server.state import Server
 from store.records.event import RecordError, parse_time
 from store.records.outage import Outage, classify

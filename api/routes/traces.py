@@ -13,8 +13,9 @@ from api.edge.auth import Ingester
 from api.edge.body import Body
 from api.edge.openapi import answer
 from api.edge.problem import Problem
+from api.intake.entries import Rejected
 from api.intake.logs import fits
-from api.intake.records import Rejected, take_events
+from api.intake.records import take_events
 from api.server.state import Server
 from parsers.registry import PARSERS
 from parsers.text.parser import Context, guarded

@@ -72,7 +72,7 @@ def draw(site: Site, hint: HintJson, cluster: ClusterJson) -> None:
 
 
 def facts(hint: HintJson, now: datetime) -> list[str]:
-    """What stands between the reason and the evidence: job, cost, who approved it, schedulers; the unknown is left out."""
+    """The job, cost, approval and schedulers of a hint, between its reason and its evidence; unknown ones are absent."""
     lines = [f"**Job:** {words.plain(hint.job)}{_spare(hint.evidence)}"] if hint.job else []
     cost = hint.evidence.get("cost")
     if isinstance(cost, Mapping) and (price := costs(cost)):

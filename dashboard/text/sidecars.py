@@ -14,68 +14,60 @@ _FULL = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class CollectionFault:
+class Trouble:
     """What is wrong, and what to do about it. Plain text."""
 
     what: str
     do: str
 
 
-def faults(sidecar: SidecarJson) -> list[CollectionFault]:
+def faults(sidecar: SidecarJson) -> list[Trouble]:
     """Everything that is wrong with a node's collection, the gravest first."""
     report = sidecar.report
     return [*_losses(report), *_sources(report), *_spool(report.spool), *_clock(sidecar)]
 
 
-def _losses(report: HeartbeatJson) -> Iterator[CollectionFault]:
+def _losses(report: HeartbeatJson) -> Iterator[Trouble]:
     lost = report.lost
     if lost.events:
-        yield CollectionFault(
-            f"{words.many(lost.events, 'event')} given up", "give the spool more room: spool_max_bytes"
-        )
+        yield Trouble(f"{words.many(lost.events, 'event')} given up", "give the spool more room: spool_max_bytes")
     if lost.damaged_bytes:
-        yield CollectionFault(f"{size(lost.damaged_bytes)} of the spool unreadable", "look at the node's disk")
+        yield Trouble(f"{size(lost.damaged_bytes)} of the spool unreadable", "look at the node's disk")
     if report.rejected:
-        yield CollectionFault(
+        yield Trouble(
             f"{words.many(report.rejected, 'item')} refused by the server", "read rejected.jsonl in its spool"
         )
     if lost.records:
-        yield CollectionFault(
+        yield Trouble(
             f"{words.many(lost.records, 'log record')} overwritten before they were read",
             "enlarge the kernel's ring (log_buf_len), or find what floods it",
         )
     if lost.rollups:
-        yield CollectionFault(
-            f"{words.many(lost.rollups, 'hour')} of telemetry given up", "the server was away too long"
-        )
+        yield Trouble(f"{words.many(lost.rollups, 'hour')} of telemetry given up", "the server was away too long")
 
 
-def _sources(report: HeartbeatJson) -> Iterator[CollectionFault]:
+def _sources(report: HeartbeatJson) -> Iterator[Trouble]:
     for source in report.sources:
         if not source.up:
-            yield CollectionFault(f"cannot read {source.source}", "see the sidecar's own log on the node")
+            yield Trouble(f"cannot read {source.source}", "see the sidecar's own log on the node")
         elif source.blocked:
-            yield CollectionFault(
-                f"{source.source} waits for room in the spool", "see why the server takes nothing from it"
-            )
+            yield Trouble(f"{source.source} waits for room in the spool", "see why the server takes nothing from it")
 
 
-def _spool(spool: SpoolJson) -> Iterator[CollectionFault]:
+def _spool(spool: SpoolJson) -> Iterator[Trouble]:
     waiting = spool.events_bytes + spool.telemetry_bytes
     if spool.limit_bytes and waiting >= _FULL * spool.limit_bytes:
-        yield CollectionFault(
+        yield Trouble(
             f"{size(waiting)} wait for the server, the oldest {words.duration(spool.oldest_s)}",
             "see why the server takes nothing from it",
         )
 
 
-def _clock(sidecar: SidecarJson) -> Iterator[CollectionFault]:
+def _clock(sidecar: SidecarJson) -> Iterator[Trouble]:
     if sidecar.time is not None and abs(sidecar.time - sidecar.received) > _SKEW:
         off_s = (sidecar.time - sidecar.received).total_seconds()
         way = "ahead" if off_s > 0 else "behind"
-        yield CollectionFault(
-            f"its clock is {words.duration(abs(off_s))} {way}", "set it by NTP: faults are dated by it"
-        )
+        yield Trouble(f"its clock is {words.duration(abs(off_s))} {way}", "set it by NTP: faults are dated by it")
 
 
 def size(count: float) -> str:

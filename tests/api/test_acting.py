@@ -14,7 +14,7 @@ from real.patience import patience
 from real.programs import wait_for
 
 from api.app import create_app
-from api.loops.acting import make_acting
+from api.loops.turns import make_acting
 from api.server.settings import ApiSettings, Intervals
 from api.server.state import State
 from api.server.wakes import MarkWatch, Wakes

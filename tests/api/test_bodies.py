@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from api.app import create_app
-from api.edge.body import records, without_nul
 from api.edge.problem import Problem
-from api.intake.records import MAX_MESSAGE, MAX_NAME, MAX_REJECTED_SHOWN
+from api.intake.entries import MAX_MESSAGE, MAX_NAME, MAX_REJECTED_SHOWN, records, without_nul
 
 from .conftest import QUIET, Clock
 

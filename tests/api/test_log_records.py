@@ -6,7 +6,7 @@ import orjson
 import pytest
 from fastapi.testclient import TestClient
 
-from api.intake.records import MAX_NAME
+from api.intake.entries import MAX_NAME
 
 XID = "NVRM: Xid (PCI:0000:0f:00): 79, pid=1, name=python, GPU has fallen off the bus."
 LINE = f"2025-03-01T04:05:06.789000+00:00 gpu-017 kernel: {XID}"

@@ -9,11 +9,11 @@ from real.patience import patience
 from streamlit.testing.v1 import AppTest
 
 import dashboard
+from dashboard.app import PAGES
 from dashboard.panels import hint_card
 from dashboard.panels.page import Site
 
 APP = Path(dashboard.__file__).parent / "app.py"
-PAGES = ("cluster", "node", "goodput", "hints", "repair", "models", "collection")
 
 
 @pytest.fixture
@@ -48,6 +48,11 @@ def seen(app: AppTest) -> str:
     """All that stands on the page, without Markdown's escapes."""
     parts = [*app.markdown, *app.caption, *app.error, *app.warning, *app.info, *app.success, *app.subheader]
     return "\n".join(str(part.value) for part in parts).replace("\\", "")
+
+
+def test_the_registry_of_pages_is_the_folder() -> None:
+    """A page whose line is forgotten would be missing from the menu."""
+    assert PAGES.keys() == {path.stem for path in APP.parent.glob("views/*.py")} - {"__init__"}
 
 
 @pytest.mark.parametrize("page", PAGES)

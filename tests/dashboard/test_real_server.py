@@ -117,9 +117,9 @@ def test_every_answer_of_the_api_is_understood(server: str, connect: Any) -> Non
         "out": 1,
         "ok": 5,
     }
-    node, detail = client.node("gpu-003")
-    assert (node.state, detail.incidents[0].code, detail.telemetry[0].gpus_seen) == ("faulty", 79, 8)
-    assert [score.time for score in detail.scores] == [NOW - 3 * HOUR, NOW]
+    node = client.node("gpu-003")
+    assert (node.state, node.incidents[0].code, node.telemetry[0].gpus_seen) == ("faulty", 79, 8)
+    assert [score.time for score in node.scores] == [NOW - 3 * HOUR, NOW]
     assert client.nodes()[0].node == "gpu-005"
     assert client.events(1)[0].kind == "iteration"
     assert client.incidents(10)[0].node == "gpu-003"

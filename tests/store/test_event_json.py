@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.edge.body import records
-from api.intake.records import events_of, read_event, sift
+from api.intake.entries import events_of, read_event, records, sift
 from store.events.event_json import MAX_MESSAGE, MAX_NAME, decode_events
 from store.records.event import ACTIONS, CAUSES, SEVERITIES, Event
 

@@ -1,0 +1,175 @@
+"""The records of a request's body, each with its line: those that fit, and the rest with the reason.
+
+events, rejected = events_of(body)
+rollups, rejected = sift(records(body), read_rollup)
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+import orjson
+
+from api.edge.problem import Problem
+from store.events.event_json import MAX_MESSAGE, MAX_NAME, decode_events
+from store.records.event import Event, RecordError, from_wire
+
+MAX_REJECTED_SHOWN = 100
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class BodyEntry:
+    """One record of a body: its 1-based line (or place in the array), and its value or why there is none."""
+
+    line: int
+    value: Any = None
+    error: str | None = None
+
+
+def records(body: bytes) -> Iterator[BodyEntry]:
+    """The JSON values of a body: a JSON array, one JSON value a line (NDJSON), or one JSON object.
+
+    A line that is no JSON is an entry with an error.
+
+    Raises:
+        Problem: 400 when the body is an array that is broken: nothing in it can be told apart.
+    """
+    text = body.strip()
+    if text.startswith(b"["):
+        yield from _array(text)
+        return
+    single = _object(text)
+    if single is not None:
+        yield _entry(1, single, text)
+        return
+    for number, line in enumerate(body.split(b"\n"), start=1):
+        if line.strip():
+            yield _line(number, line)
+
+
+def _array(text: bytes) -> Iterator[BodyEntry]:
+    try:
+        values = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise Problem(400, f"the body is a broken JSON array: {error}; send one object a line instead") from error
+    text = text if b"\\u0000" in text else b""  # searched once, not for every record
+    for number, value in enumerate(values, start=1):
+        yield _entry(number, value, text)
+
+
+def _object(text: bytes) -> dict[str, Any] | None:
+    """The one object that a body is, written over several lines; None when it is anything else."""
+    if not text.startswith(b"{") or b"\n" not in text:
+        return None
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _line(number: int, line: bytes) -> BodyEntry:
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        return BodyEntry(number, error=f"no JSON: {error}")
+    return _entry(number, value, line)
+
+
+def _entry(number: int, value: Any, text: bytes) -> BodyEntry:
+    """The entry of a value that stood in a text."""
+    if b"\\u0000" not in text:
+        return BodyEntry(number, value)
+    try:
+        return BodyEntry(number, without_nul(value))
+    except RecursionError:
+        return BodyEntry(number, error="it is nested too deeply: flatten it")
+
+
+def without_nul(value: Any) -> Any:
+    """The value with NUL characters taken out: PostgreSQL refuses a whole batch for one."""
+    if isinstance(value, str):
+        return value.replace("\x00", "")
+    if isinstance(value, list):
+        return [without_nul(item) for item in value]
+    if isinstance(value, dict):
+        return {without_nul(key): without_nul(item) for key, item in value.items()}
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record that was left out, by its line, and why."""
+
+    line: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeResult:
+    """What became of a body: new records, known ones, and those left out (the first hundred are named)."""
+
+    accepted: int
+    known: int
+    rejected: Sequence[Rejected]
+
+
+def sift(entries: Iterable[BodyEntry], read: Callable[[Any], T]) -> tuple[list[T], list[Rejected]]:
+    """The entries that `read` takes, and the rest with the reason."""
+    good: list[T] = []
+    bad: list[Rejected] = []
+    for entry in entries:
+        if entry.error is not None:
+            bad.append(Rejected(entry.line, entry.error))
+            continue
+        try:
+            good.append(read(entry.value))
+        except RecordError as error:
+            bad.append(Rejected(entry.line, str(error)))
+    return good, bad
+
+
+def read_event(value: Any) -> Event:
+    """The event of a wire object.
+
+    Raises:
+        RecordError: it is no object, or a field does not fit.
+    """
+    if not isinstance(value, dict):
+        raise RecordError(f"a record is a JSON object, not {type(value).__name__}")
+    event = from_wire(value)
+    if event.kind == "telemetry":
+        raise RecordError("samples are no events: send roll-ups to POST /api/v1/telemetry")
+    names = {"id": event.id, "node": event.node, "source": event.source, "kind": event.kind, "run": event.run()}
+    for field, text in names.items():
+        check_name(field, text)
+    if len(event.message) > MAX_MESSAGE:
+        raise RecordError(f"'message' is over {MAX_MESSAGE} characters: cut it")
+    if event.time is not None:
+        check_time("time", event.time)
+    return event
+
+
+def check_name(field: str, text: str | None) -> None:
+    """Refuse a name that no index can hold."""
+    if text is not None and not 0 < len(text) <= MAX_NAME:
+        raise RecordError(f"{field!r} must have 1 to {MAX_NAME} characters")
+
+
+def check_time(field: str, moment: datetime) -> None:
+    """Refuse a year that no log bears: arithmetic around it would overflow."""
+    if not 1970 <= moment.year < 9999:
+        raise RecordError(f"{field!r} is in the year {moment.year}: use one between 1970 and 9998")
+
+
+def events_of(body: bytes) -> tuple[list[Event], list[Rejected]]:
+    """The events of a body: all at once where every record fits, else one by one, with the bad ones named.
+
+    Raises:
+        Problem: 400 when the body is an array that is broken.
+    """
+    fitting = decode_events(body)
+    return (fitting, []) if fitting is not None else sift(records(body), read_event)
