@@ -65,14 +65,14 @@ def test_a_server_that_hangs_is_an_outage_too(kubernetes_cluster: Cluster, tmp_p
 KILLED = """
 import os, sys
 from schedulers.kubernetes.actuator import Kubernetes
-from schedulers.kubernetes.client import Client
+from schedulers.kubernetes.client import KubernetesClient
 from schedulers.kubernetes.access import KubernetesSettings
 from schedulers.reconcile.actuator import Order
 from datetime import UTC, datetime, timedelta
 
 config, node, action, calls = sys.argv[1:]
 left = int(calls)
-call = Client.call
+call = KubernetesClient.call
 
 def dying(*words, **more):
     global left
@@ -83,7 +83,7 @@ def dying(*words, **more):
             os.kill(os.getpid(), 9)  # the server has it, nobody here knows
     return answer
 
-Client.call = dying
+KubernetesClient.call = dying
 actuator = Kubernetes(KubernetesSettings("sim", kubeconfig=config, identity="one"))
 until = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 actuator.carry_out([Order(node, "h1", action, "foreshock: xid 79 on gpu 0", until)])
