@@ -26,7 +26,7 @@ from store.hints.hint_log import save_hint
 from store.hints.policy_history import note_rules
 from store.models.scores import LinkScore, save_link_scores, save_scores
 from store.records.event import Device, Event
-from store.records.hint import Hint
+from store.records.hint import Evidence, Hint
 from store.records.job import Job
 from store.records.node import Node
 from store.records.outage import Outage
@@ -53,7 +53,8 @@ def fill(engine: sa.Engine) -> None:
         link = LinkScore("s/1", ("s/1", "n2"), 24, NOW, 0.2, (Reason("why", 0.05, ("e1",)),), "m")
         save_link_scores(connection, 24, [link])
         note_rules(connection, "v1", "faults: []", NOW)
-        save_hint(connection, Hint("h", "n2", "watch", "shadow", "r", "o", NOW, NOW + DAY, {"a": [1]}), NOW, {})
+        hint = Hint("h", "n2", "watch", "shadow", "r", "o", NOW, NOW + DAY, Evidence(score=0.5))
+        save_hint(connection, hint, NOW, {})
         row = {"id": "i", "node": "n2", "start": NOW, "end": NOW, "kind": "xid", "code": None, "severity": "fatal"}
         row |= {"cause": "hardware", "action": "none", "device": {"type": "gpu"}, "message": "m", "count": 2**40}
         connection.execute(schema.incidents.insert().values(**row, kinds={"xid:79": 2}, blast_radius=None))

@@ -31,7 +31,7 @@ def test_a_place_has_all_that_is_known_and_one_that_has_left_is_none(any_engine:
         )
         for ident, job in (("h", None), ("j", "job-1")):
             made = NOW if job else NOW - DAY
-            hint = Hint(ident, "a", "cordon", "confirmed", "foreshock: x", "foreshock", made, NOW + DAY, {}, job)
+            hint = Hint(ident, "a", "cordon", "confirmed", "foreshock: x", "foreshock", made, NOW + DAY, job=job)
             save_hint(connection, hint, NOW, {})
         row = {"node": "a", "time": NOW, "reasons": [], "model": "m"}
         connection.execute(schema.scores.insert(), [row | {"horizon_h": h, "score": h / 1000} for h in (24, 168)])
