@@ -111,7 +111,7 @@ _TAGS = [
     {"name": "scores", "description": "The probability of an unplanned outage, with reasons."},
     {"name": "runs", "description": "Where the training hours went."},
     {"name": "advice", "description": "What to do about it."},
-    {"name": "hints", "description": "What is asked of the scheduler, and every change of it."},
+    {"name": "hints", "description": "Requests to schedulers, and every change of them."},
     {"name": "rules", "description": "How the site reads faults."},
     {"name": "sidecars", "description": "What watches each node, and how it fares."},
     {"name": "health", "description": "For load balancers and init systems."},

@@ -17,7 +17,7 @@ from dashboard.panels.page import Site
 from dashboard.text import words
 from dashboard.views import cluster, collection, goodput, hints, models, node, repair
 
-# Streamlit leaves a sixth of the screen empty above the first line, and fades what is being asked again.
+# Streamlit leaves a sixth of the screen empty above the first line, and fades parts that are being redrawn.
 STYLE = """
 [data-testid="stMainBlockContainer"] { padding: 4rem 2.5rem 2rem 2.5rem; }
 [data-stale="true"] { opacity: 1 !important; transition: none !important; }

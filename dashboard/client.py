@@ -32,7 +32,7 @@ MAX_ITEMS = 20_000  # a limit on every loop: 12,500 nodes fit
 
 
 class ApiProblem(Exception):  # noqa: N818  # it is what the page shows, not what the programmer did wrong
-    """The API did not give what was asked; the message is one sentence with the remedy, fit to be shown."""
+    """The API refused or failed; the message is one sentence with the remedy, for the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +112,9 @@ class ApiClient:
         return self._get(ClusterGoodputJson, "goodput/cluster")
 
     def causes(self, by: str, since: datetime) -> CausesJson:
-        """What interruptions since a moment cost, by what they are put down to: the hundred costliest."""
-        asked = {"by": by, "since": since.isoformat(), "limit": "100"}
-        return self._get(CausesJson, "goodput/causes", asked)
+        """The cost of the interruptions since a moment by cause, node, device ...: the hundred costliest."""
+        params = {"by": by, "since": since.isoformat(), "limit": "100"}
+        return self._get(CausesJson, "goodput/causes", params)
 
     def checkpoint_advice(self, run: str) -> CheckpointAdviceJson:
         """How often the run should save, with the measured inputs."""
@@ -146,8 +146,8 @@ class ApiClient:
 
     def trips(self) -> list[TripJson]:
         """The breaker's trips that nobody has reset, newest first."""
-        asked = {"in_force": "true", "limit": str(PAGE)}
-        return list(self._page(TripJson, "breaker", asked).items)
+        params = {"in_force": "true", "limit": str(PAGE)}
+        return list(self._page(TripJson, "breaker", params).items)
 
     def reset(self, trip: int, backlog: str) -> None:
         """End a trip: what had called is to `drop`, or each to wait for a person (`review`); needs the scope `act`."""
@@ -166,7 +166,7 @@ class ApiClient:
         return self._get(HindsightJson, "hints/outcomes")
 
     def audit(self, limit: int) -> list[AuditJson]:
-        """Who asked for what, newest first; `limit` <= 1000."""
+        """The audit, newest first; `limit` <= 1000."""
         return list(self._page(AuditJson, "audit", {"limit": str(limit)}).items)
 
     def decide(self, hint: str, verb: str) -> None:

@@ -91,7 +91,7 @@ async def stay(request: Request) -> None:
 async def _turn(
     request: Request, _packed: Packed, _slot: Annotated[None, Depends(write_slot, scope="function")]
 ) -> None:
-    """A slot to write, asked for only when the body is there: who sends slowly holds none."""
+    """A slot to write, requested only when the body is there: a slow sender holds none."""
     await stay(request)
 
 
@@ -159,7 +159,7 @@ def records_body(example: dict[str, Any], text: str) -> dict[str, Any]:
 
 # A small JSON body of one form: read under the limits of all bodies, and only once the caller is known to be allowed.
 #
-# asked: Annotated[AckIn, Depends(json_of(AckIn))]
+# ack: Annotated[AckJson, Depends(json_of(AckJson))]
 
 M = TypeVar("M", bound=JsonBody)
 

@@ -67,11 +67,11 @@ def _runs(accounts: Iterable[tuple[str, dict[str, Any]]]) -> Iterable[Metric]:
     yield seconds
 
 
-def _cluster(told: dict[str, Any]) -> Iterable[Metric]:
+def _cluster(account: dict[str, Any]) -> Iterable[Metric]:
     spent = GaugeMetricFamily(
         "foreshock_cluster_gpu_seconds", f"GPU time of the last {DAYS} days (UTC) by level.", labels=["level"]
     )
-    for level, value in told["gpu_hours"].items():
+    for level, value in account["gpu_hours"].items():
         if value is not None:
             spent.add_metric([level], value * 3600)
     yield spent
@@ -80,13 +80,13 @@ def _cluster(told: dict[str, Any]) -> Iterable[Metric]:
     )
     factors = ("scheduling_goodput", "runtime_goodput", "program_goodput", "productive_of_existing")
     for factor in factors:
-        if told[factor] is not None:
-            ratios.add_metric([factor.removesuffix("_goodput")], told[factor])
+        if account[factor] is not None:
+            ratios.add_metric([factor.removesuffix("_goodput")], account[factor])
     yield ratios
     ettr = GaugeMetricFamily(
         "foreshock_cluster_ettr_ratio", "The least and the most that the ETTR may be.", labels=["bound"]
     )
-    for bound, value in (told["ettr"] or {}).items():
+    for bound, value in (account["ettr"] or {}).items():
         ettr.add_metric([bound], value)
     yield ettr
 

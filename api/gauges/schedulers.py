@@ -1,4 +1,4 @@
-"""What Prometheus sees of the schedulers that are read back: told by the process that acts, and by no other."""
+"""Gauges of the schedulers that are read back; only the process that acts has them."""
 
 import time
 from collections.abc import Iterable

@@ -35,7 +35,7 @@ def records(body: bytes) -> Iterator[BodyEntry]:
     A line that is no JSON is an entry with an error.
 
     Raises:
-        Problem: 400 when the body is an array that is broken: nothing in it can be told apart.
+        Problem: 400 when the body is an array that is broken: its records cannot be separated.
     """
     text = body.strip()
     if text.startswith(b"["):

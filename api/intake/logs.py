@@ -24,7 +24,7 @@ from parsers.text.scan import LineSelector, by_re2
 from store.events.event_json import MAX_NAME
 from store.records.event import Event, RecordError, parse_time
 
-# The JSON in which log shippers wrap lines, taken apart: text, host and time of each record.
+# The JSON in which log shippers wrap lines, unwrapped: text, host and time of each record.
 #
 # {"date": 1740801906.789, "host": "gpu-017", "log": "NVRM: Xid ..."}                       Fluent Bit, in every json
 # kind
@@ -149,12 +149,12 @@ def _time(value: Mapping[str, Any]) -> datetime | None:
         if isinstance(value.get(key), str) and value[key].isdigit():
             return _since_epoch(int(value[key][:18]) / 1e6)
     for key in _TIME:
-        told = value.get(key)
-        if isinstance(told, int | float) and not isinstance(told, bool):
-            return _since_epoch(told / 1000 if told > _MOST_SECONDS else told)
-        if isinstance(told, str):
+        found = value.get(key)
+        if isinstance(found, int | float) and not isinstance(found, bool):
+            return _since_epoch(found / 1000 if found > _MOST_SECONDS else found)
+        if isinstance(found, str):
             try:
-                return parse_time(told)
+                return parse_time(found)
             except RecordError:
                 continue
     return None
@@ -171,7 +171,7 @@ def _since_epoch(seconds: float) -> datetime | None:
 #
 # The same answers as `parsers.registry.recognise`, some forty times as fast: RE2 says which patterns may match, and
 # only
-# those are asked. What RE2 cannot read (a look-ahead) is always asked.
+# those are tried. What RE2 cannot read (a look-ahead) is always tried.
 
 _MAX_MEMORY_BYTES = 64 * 1024 * 1024
 
@@ -197,14 +197,14 @@ class Recogniser:
 
     def __call__(self, text: str) -> str | None:
         """The first format of the registry that recognises the line; None where none does."""
-        # RE2 knows ASCII's digits and blanks alone: a line that holds others is asked of every pattern.
+        # RE2 knows ASCII's digits and blanks alone: a line that holds others is tried with every pattern.
         if text.isascii():
             hits = self._set.Match(text) or ()
-            asked = sorted([self._in_set[hit] for hit in hits] + self._always)
+            tried = sorted([self._in_set[hit] for hit in hits] + self._always)
         else:
-            asked = list(range(len(self._entries)))
+            tried = list(range(len(self._entries)))
         return next(
-            (self._entries[place][0] for place in asked if self._entries[place][1].recognises.search(text)), None
+            (self._entries[place][0] for place in tried if self._entries[place][1].recognises.search(text)), None
         )
 
 
@@ -261,7 +261,7 @@ class LogDecoder:
     lines of interest are read.
     """
 
-    told: LogContext
+    given: LogContext
     now: datetime
     rules: RulesSource | None = None
     rejected: list[Rejected] = field(default_factory=list)
@@ -276,13 +276,13 @@ class LogDecoder:
 
     def _is_json(self, body: bytes) -> bool:
         """Whether the body's own lines are JSON of a format that is so written."""
-        name = self.told.format or format_of_lines(_sample(body))
+        name = self.given.format or format_of_lines(_sample(body))
         return name is not None and name in PARSERS and (PARSERS[name].shape == "document" or name in _JSON_LINES)
 
     def _plain(self, body: bytes) -> Iterator[Event]:
         """The events of plain lines."""
-        name = self.told.format or format_of_lines(_sample(body)) or DEFAULT_FORMAT
-        host = self.told.node
+        name = self.given.format or format_of_lines(_sample(body)) or DEFAULT_FORMAT
+        host = self.given.node
         parser = self._parser(host, name)
         for number, text in self._of_interest(name, body):
             yield from guarded(partial(parser.feed, text, number), number, self._reject)
@@ -308,12 +308,12 @@ class LogDecoder:
         recognise = recogniser()
         for entry in entries:
             try:
-                text, host, time = unwrapped(entry, self.told.node)
+                text, host, time = unwrapped(entry, self.given.node)
             except RecordError as error:
                 self.rejected.append(Rejected(entry.line, str(error)))
                 continue
             for part in text.split("\n"):
-                found = self.told.format or recognise(part[:MAX_LINE])
+                found = self.given.format or recognise(part[:MAX_LINE])
                 if found is not None:
                     format_of[host] = found
                 key = (host, format_of.get(host, DEFAULT_FORMAT))
@@ -329,7 +329,7 @@ class LogDecoder:
         return ((place + 1, text) for place, text in pick(body, 0, len(body)).texts)
 
     def _parser(self, host: str | None, name: str) -> Parser:
-        context = Context(node=host, year=self.now.year, until=self.now, run=self.told.run)
+        context = Context(node=host, year=self.now.year, until=self.now, run=self.given.run)
         return make_parser(name, context, self.rules)
 
     def _reject(self, line: int, error: ParseError) -> None:

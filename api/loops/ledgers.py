@@ -117,10 +117,10 @@ class LedgerTurns:
                     self._make([run], machines, keep_on)
 
     def _make_here(self, part: Sequence[str], machines: NodeInventory | None) -> None:
-        told = bring_up(self.engine, self.clock(), part, self._anew, machines)
-        if told.reason is not None:
-            raise UnsavedError(told.reason)
-        self._news |= told.unsaved.keys()  # another process was quicker, with what it knew
+        refreshed = bring_up(self.engine, self.clock(), part, self._anew, machines)
+        if refreshed.reason is not None:
+            raise UnsavedError(refreshed.reason)
+        self._news |= refreshed.unsaved.keys()  # another process was quicker, with what it knew
 
     def _forget(self) -> None:
         """Delete the news of late faults that every ledger has: whoever is stopped before then finds them again."""

@@ -60,7 +60,7 @@ class LeaseKeeper:
         self._thread = threading.Thread(target=self._run, name="loop-lease", daemon=True)
 
     def holds(self) -> bool:
-        """Whether the lease is surely ours; no database is asked."""
+        """Whether the lease is surely ours; without the database."""
         return self._clock() < self._until
 
     def wait(self, timeout_s: float) -> bool:
@@ -74,13 +74,13 @@ class LeaseKeeper:
 
     def renew(self) -> None:
         """Ask once. Without an answer, what is believed holds until its time is up."""
-        asked = self._clock()  # before the database takes the call: the lease is at least as long from here
+        began = self._clock()  # before the database takes the call: the lease is at least as long from here
         try:
             ours = self._ask()
         except SQLAlchemyError as error:
             _lease_log.warning("the lease cannot be renewed: %s", " ".join(str(error).split()))
         else:
-            self._until = asked + TTL_S - MARGIN_S if ours else float("-inf")
+            self._until = began + TTL_S - MARGIN_S if ours else float("-inf")
         if self.holds():
             self._held.set()
         elif not self._stop.is_set():

@@ -176,7 +176,7 @@ class Turns:
         _log.info("pruned %s", gone)
 
     def policy(self, keep_on: Callable[[], bool]) -> None:
-        """Bring the hints up to now, and have the schedulers told at once."""
+        """Bring the hints up to now, and wake the dispatch at once."""
         began = time.perf_counter()
         self._marks.served((FAULTS,))
         settings, wakes = self._state.settings, self._state.wakes

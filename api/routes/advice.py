@@ -153,13 +153,13 @@ class GainsQuery(BaseModel):
     response_model=dict[str, Any],
     responses=MISSING,
 )
-def get_gains(_who: Reader, server: Server, asked: Annotated[GainsQuery, Query()]) -> Response:
+def get_gains(_who: Reader, server: Server, query: Annotated[GainsQuery, Query()]) -> Response:
     """Detection, waiting, restart, saves, worst nodes, prediction: what each would gain, ranked, with intervals."""
-    predictor = predictor_from(asked.recall, asked.precision, asked.lead_s)
-    aims = Aims() if asked.detection_s is None else Aims(detection_s=asked.detection_s)
+    predictor = predictor_from(query.recall, query.precision, query.lead_s)
+    aims = Aims() if query.detection_s is None else Aims(detection_s=query.detection_s)
     with server.engine.connect() as connection:
         try:
-            return reply(gains_advice(connection, history_for(connection, asked.run, server), aims, predictor))
+            return reply(gains_advice(connection, history_for(connection, query.run, server), aims, predictor))
         except ValueError as error:
             raise Problem(404, str(error)) from error
 

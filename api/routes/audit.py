@@ -1,4 +1,4 @@
-"""`GET /audit`: who asked for what, when, and what came of it."""
+"""`GET /audit`: who did what to which hint, when, and the outcome."""
 
 from typing import Annotated
 
@@ -27,10 +27,10 @@ class AuditQuery(BaseModel):
 
 
 @router.get("/audit", operation_id="get_audit", summary="List the audit", responses=answer(Page[AuditJson]))
-def get_audit(_who: Reader, server: Server, asked: Annotated[AuditQuery, Query()]) -> Response:
+def get_audit(_who: Reader, server: Server, query: Annotated[AuditQuery, Query()]) -> Response:
     """Every change of every hint, the newest first."""
-    before = decode_seq(asked.cursor)
+    before = decode_seq(query.cursor)
     with server.engine.connect() as connection:
-        rows = audit_page(connection, asked.limit + 1, before, asked.hint)
-    kept = rows[: asked.limit]
-    return listing(kept, PageCursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(rows) > asked.limit else None)
+        rows = audit_page(connection, query.limit + 1, before, query.hint)
+    kept = rows[: query.limit]
+    return listing(kept, PageCursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(rows) > query.limit else None)

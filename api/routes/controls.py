@@ -40,13 +40,13 @@ Stop = Annotated[StopRequestJson, Depends(json_of(StopRequestJson))]
 @router.get(
     "/breaker", operation_id="get_breaker", summary="List the breaker's trips", responses=answer(Page[TripJson])
 )
-def get_breaker(_who: Reader, server: Server, asked: Annotated[TripQuery, Query()]) -> Response:
+def get_breaker(_who: Reader, server: Server, query: Annotated[TripQuery, Query()]) -> Response:
     """The trips, the newest first."""
-    before = decode_seq(asked.cursor)
+    before = decode_seq(query.cursor)
     with server.engine.connect() as connection:
-        trips = trips_page(connection, asked.limit + 1, before, asked.in_force)
-    kept = [asdict(trip) for trip in trips[: asked.limit]]
-    return listing(kept, PageCursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(trips) > asked.limit else None)
+        trips = trips_page(connection, query.limit + 1, before, query.in_force)
+    kept = [asdict(trip) for trip in trips[: query.limit]]
+    return listing(kept, PageCursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(trips) > query.limit else None)
 
 
 @router.post(
@@ -57,11 +57,11 @@ def get_breaker(_who: Reader, server: Server, asked: Annotated[TripQuery, Query(
     | {404: {"description": "No such trip."}, 409: {"description": "It was reset with the other word."}},
     openapi_extra=described(ResetJson, {"backlog": "review"}),
 )
-def post_reset(who: Actor, server: Server, seq: TripNumber, asked: Reset) -> Response:
+def post_reset(who: Actor, server: Server, seq: TripNumber, body: Reset) -> Response:
     """End a trip. Saying it again changes nothing."""
     try:
         with writing(server.engine).begin() as connection:
-            return reply(asdict(reset_breaker(connection, seq, asked.backlog, server.clock(), who)))
+            return reply(asdict(reset_breaker(connection, seq, body.backlog, server.clock(), who)))
     except RequestRefusedError as error:
         raise Problem(409 if error.known else 404, str(error)) from error
 
@@ -75,14 +75,14 @@ def get_stop(_who: Reader, server: Server) -> Response:
 @router.post(
     "/stop",
     operation_id="post_stop",
-    summary="Stop what is asked of schedulers",
+    summary="Stop hints",
     responses=answer(StopJson),
     openapi_extra=described(StopRequestJson, {"stop": "holds", "reason": "fabric work"}),
 )
-def post_stop(who: Actor, server: Server, asked: Stop) -> Response:
+def post_stop(who: Actor, server: Server, body: Stop) -> Response:
     """Stop, or let go on; answers what is stopped then, which a file or the setting may be, too."""
     with writing(server.engine).begin() as connection:
-        set_switch(connection, asked.stop, asked.reason.strip(), server.clock(), who)
+        set_switch(connection, body.stop, body.reason.strip(), server.clock(), who)
     return _stop(server)
 
 

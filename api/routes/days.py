@@ -30,12 +30,12 @@ class DaysQuery(BaseModel):
 
 @router.get("/nodes/{node}/days", operation_id="get_node_days", summary="A node by the day", responses=answer(DaysJson))
 def get_node_days(
-    _who: Reader, server: Server, node: Annotated[str, Path(max_length=255)], asked: Annotated[DaysQuery, Query()]
+    _who: Reader, server: Server, node: Annotated[str, Path(max_length=255)], query: Annotated[DaysQuery, Query()]
 ) -> Response:
     """How many events of each kind a node had on each day, and its telemetry; also of days that were pruned."""
     try:
-        until = _midnight(asked.until or server.clock(), is_end=True)
-        since = until - 30 * _DAY if asked.since is None else _midnight(asked.since)
+        until = _midnight(query.until or server.clock(), is_end=True)
+        since = until - 30 * _DAY if query.since is None else _midnight(query.since)
     except OverflowError as error:
         raise Problem(422, "since and until lie beyond the calendar") from error
     if not _DAY <= until - since <= MAX_DAYS * _DAY:

@@ -1,4 +1,4 @@
-"""`GET /hints/{id}/deliveries`, `POST /deliveries/{id}/replay`, `POST /hints/{id}/ack`: what schedulers were told."""
+"""Messages to schedulers: `GET /hints/{id}/deliveries`, `POST /deliveries/{id}/replay`, `POST /hints/{id}/ack`."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

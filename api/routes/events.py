@@ -64,16 +64,16 @@ class EventQuery(BaseModel):
 
 
 @router.get("/events", operation_id="get_events", summary="List events", responses=answer(Page[EventJson]))
-def get_events(_who: Reader, server: Server, asked: Annotated[EventQuery, Query()]) -> Response:
+def get_events(_who: Reader, server: Server, query: Annotated[EventQuery, Query()]) -> Response:
     """Events, newest last. With `since` from there on; without, the newest ones, and the cursor leads to older ones."""
-    cursor = decode(asked.cursor) if asked.cursor else None
-    newest = cursor.backwards if cursor else asked.since is None
+    cursor = decode(query.cursor) if query.cursor else None
+    newest = cursor.backwards if cursor else query.since is None
     mark = (cursor.time, cursor.id) if cursor else None
-    window = EventWindow(asked.since, asked.until, asked.node, asked.kind, after=mark)
+    window = EventWindow(query.since, query.until, query.node, query.kind, after=mark)
     # Each stretch of days by itself: the locks on hundreds of tables would add up in one transaction.
     with server.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        rows = event_page(connection, window, asked.limit + 1, newest, server.clock())
-    items, following = page_of(rows, asked.limit, newest, "time")
+        rows = event_page(connection, window, query.limit + 1, newest, server.clock())
+    items, following = page_of(rows, query.limit, newest, "time")
     return listing([_shown(row) for row in items], following)
 
 

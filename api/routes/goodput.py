@@ -34,22 +34,22 @@ class CausesQuery(BaseModel):
 
 
 @router.get("/causes", operation_id="get_goodput_causes", summary="Losses by cause", responses=answer(CausesJson))
-def get_causes(_who: Reader, server: Server, asked: Annotated[CausesQuery, Query()]) -> Response:
+def get_causes(_who: Reader, server: Server, query: Annotated[CausesQuery, Query()]) -> Response:
     """What the interruptions of runs cost, by what they are put down to, the costliest first."""
-    place = decode_seq(asked.cursor) or 0
-    window = (asked.since, asked.until)
+    place = decode_seq(query.cursor) or 0
+    window = (query.since, query.until)
     with server.engine.connect() as connection:
-        groups = read_groups(connection, asked.by, window, asked.limit + 1, place)
+        groups = read_groups(connection, query.by, window, query.limit + 1, place)
         total = read_total(connection, window)
-    more = len(groups) > asked.limit
+    more = len(groups) > query.limit
     return reply(
         {
-            "by": asked.by,
-            "since": asked.since,
-            "until": asked.until,
+            "by": query.by,
+            "since": query.since,
+            "until": query.until,
             "total": total_json([total]),
-            "items": [group_json(group, asked.by) for group in groups[: asked.limit]],
-            "next_cursor": PageCursor(NO_TIME, str(place + asked.limit)).encode() if more else None,
+            "items": [group_json(group, query.by) for group in groups[: query.limit]],
+            "next_cursor": PageCursor(NO_TIME, str(place + query.limit)).encode() if more else None,
         }
     )
 
@@ -69,14 +69,14 @@ class LossQuery(BaseModel):
     summary="Interruptions of all runs",
     responses=answer(Page[LossJson]),
 )
-def get_interruptions(_who: Reader, server: Server, asked: Annotated[LossQuery, Query()]) -> Response:
+def get_interruptions(_who: Reader, server: Server, query: Annotated[LossQuery, Query()]) -> Response:
     """Every run's interruptions, newest first, each with its incident."""
-    place = decode_seq(asked.cursor) or 0
+    place = decode_seq(query.cursor) or 0
     with server.engine.connect() as connection:
-        found = read_losses(connection, asked.since, asked.until, asked.limit + 1, place)
-    more = len(found) > asked.limit
-    cursor = PageCursor(NO_TIME, str(place + asked.limit)).encode() if more else None
-    return listing([loss_json(loss) for loss in found[: asked.limit]], cursor)
+        found = read_losses(connection, query.since, query.until, query.limit + 1, place)
+    more = len(found) > query.limit
+    cursor = PageCursor(NO_TIME, str(place + query.limit)).encode() if more else None
+    return listing([loss_json(loss) for loss in found[: query.limit]], cursor)
 
 
 class ClusterQuery(BaseModel):
@@ -92,10 +92,10 @@ class ClusterQuery(BaseModel):
     summary="The cluster's GPU-hours by level",
     responses=answer(ClusterGoodputJson),
 )
-def get_cluster_goodput(_who: Reader, server: Server, asked: Annotated[ClusterQuery, Query()]) -> Response:
+def get_cluster_goodput(_who: Reader, server: Server, query: Annotated[ClusterQuery, Query()]) -> Response:
     """From the GPU-hours that existed to those that were productive, day by day; whole UTC days, the last up to now."""
     try:
-        window = period(asked.since, asked.until, server.clock(), MOST_DAYS)
+        window = period(query.since, query.until, server.clock(), MOST_DAYS)
     except PeriodError as error:
         raise Problem(422, str(error)) from error
     with server.engine.connect() as connection:

@@ -29,8 +29,8 @@ class HindsightQuery(BaseModel):
     summary="Tell what came of hints",
     responses=answer(HindsightJson),
 )
-def get_hint_outcomes(_who: Reader, server: Server, asked: Annotated[HindsightQuery, Query()]) -> Response:
+def get_hint_outcomes(_who: Reader, server: Server, query: Annotated[HindsightQuery, Query()]) -> Response:
     """Judged 24 h after each hint was made, holds when they have ended: those of shadow mode above all."""
     now = server.clock()
     with server.engine.connect() as connection:
-        return reply(asdict(hindsight(connection, now - timedelta(days=asked.days), now)))
+        return reply(asdict(hindsight(connection, now - timedelta(days=query.days), now)))

@@ -1,4 +1,4 @@
-"""`GET /hints`, `POST /hints/{id}/approve|withdraw`: what is asked of the scheduler, and a person's word on it."""
+"""`GET /hints`, `POST /hints/{id}/approve|withdraw`: hints to schedulers, and operator actions on them."""
 
 from typing import Annotated, Literal
 
@@ -46,31 +46,31 @@ class HintQuery(BaseModel):
 
 
 @router.get("/hints", operation_id="get_hints", summary="List hints", responses=answer(Page[HintJson]))
-def get_hints(_who: Reader, server: Server, asked: Annotated[HintQuery, Query()]) -> Response:
+def get_hints(_who: Reader, server: Server, query: Annotated[HintQuery, Query()]) -> Response:
     """The newest hints, newest last; the cursor leads to older ones.
 
     With `since`: those that changed since then, ended ones too, each as it is now, in the order of the changes;
-    `next_cursor` is always there, and is the `since` of the next question. A change may be told twice, none is lost.
+    `next_cursor` is always there, and is the `since` of the next question. A change may come twice, none is lost.
     """
-    if asked.since is not None:
-        return _changes(server, asked, asked.since)
-    cursor = decode(asked.cursor) if asked.cursor else None
+    if query.since is not None:
+        return _changes(server, query, query.since)
+    cursor = decode(query.cursor) if query.cursor else None
     mark = (cursor.time, cursor.id) if cursor else None
-    states = None if asked.state is None else OPEN_STATES if asked.state == "open" else (asked.state,)
+    states = None if query.state is None else OPEN_STATES if query.state == "open" else (query.state,)
     with server.engine.connect() as connection:
-        rows = hint_page(connection, states, asked.node, mark, asked.limit + 1)
-        items, following = page_of(rows, asked.limit, newest=True, time="created")
+        rows = hint_page(connection, states, query.node, mark, query.limit + 1)
+        items, following = page_of(rows, query.limit, newest=True, time="created")
         items = with_holds(connection, items)
     return listing(items, following)
 
 
-def _changes(server: State, asked: HintQuery, since: str) -> Response:
-    if asked.state is not None or asked.node is not None or asked.cursor is not None:
+def _changes(server: State, query: HintQuery, since: str) -> Response:
+    if query.state is not None or query.node is not None or query.cursor is not None:
         raise Problem(422, "since tells every change, ends and all: leave state, node and cursor out")
     with server.engine.connect() as connection:
         moment = time_of(since)
         after = seq_before(connection, moment) if moment is not None else decode_seq(since)
-        page = changed_hints(connection, after or 0, asked.limit)
+        page = changed_hints(connection, after or 0, query.limit)
         items = with_holds(connection, [hint.to_row() for hint in page.hints])
     return listing(items, PageCursor(NO_TIME, str(page.seq)).encode())
 
@@ -99,7 +99,7 @@ def approve_hint(who: Actor, server: Server, hint: HintId) -> Response:
     responses=answer(HintJson) | {404: {"description": "No such hint."}, 409: {"description": "It has ended already."}},
 )
 def withdraw_hint(who: Actor, server: Server, hint: HintId) -> Response:
-    """End a hint; a scheduler that took it is told to release the node. Withdrawing it again changes nothing."""
+    """End a hint; a scheduler that took it is ordered to release the node. Withdrawing it again changes nothing."""
     try:
         with writing(server.engine).begin() as connection:
             withdrawn = withdraw(connection, hint, server.clock(), who)

@@ -31,13 +31,13 @@ class IncidentQuery(BaseModel):
 
 
 @router.get("/incidents", operation_id="get_incidents", summary="List incidents", responses=answer(Page[IncidentJson]))
-def get_incidents(_who: Reader, server: Server, asked: Annotated[IncidentQuery, Query()]) -> Response:
+def get_incidents(_who: Reader, server: Server, query: Annotated[IncidentQuery, Query()]) -> Response:
     """Incidents by their start, newest last. Without `since` the newest, and the cursor leads to older ones."""
-    cursor = decode(asked.cursor) if asked.cursor else None
-    newest = cursor.backwards if cursor else asked.since is None
+    cursor = decode(query.cursor) if query.cursor else None
+    newest = cursor.backwards if cursor else query.since is None
     mark = (cursor.time, cursor.id) if cursor else None
-    window = EventWindow(asked.since, asked.until, asked.node, after=mark)
+    window = EventWindow(query.since, query.until, query.node, after=mark)
     with server.engine.connect() as connection:
-        rows = incident_page(connection, window, asked.severity, asked.limit + 1, newest)
-    items, following = page_of(rows, asked.limit, newest, "start")
+        rows = incident_page(connection, window, query.severity, query.limit + 1, newest)
+    items, following = page_of(rows, query.limit, newest, "start")
     return listing([with_meaning(row) for row in items], following)

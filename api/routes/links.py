@@ -24,7 +24,7 @@ class LinkQuery(BaseModel):
 
 
 @router.get("/links", operation_id="get_links", summary="Scores of links", responses=answer(Page[LinkScoreJson]))
-def get_links(_who: Reader, server: Server, asked: Annotated[LinkQuery, Query()]) -> Response:
+def get_links(_who: Reader, server: Server, query: Annotated[LinkQuery, Query()]) -> Response:
     """The links of the last scoring, the likeliest to be lost first; none where `foreshock links` never ran."""
     with server.engine.connect() as connection:
-        return listing(link_score_page(connection, asked.horizon_h, asked.limit))
+        return listing(link_score_page(connection, query.horizon_h, query.limit))

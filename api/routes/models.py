@@ -23,11 +23,11 @@ class ModelQuery(BaseModel):
 
 
 @router.get("/models", operation_id="get_models", summary="List models", responses=answer(ModelsJson))
-def get_models(_who: Reader, server: Server, asked: Annotated[ModelQuery, Query()]) -> Response:
+def get_models(_who: Reader, server: Server, query: Annotated[ModelQuery, Query()]) -> Response:
     """Those that serve first, by horizon, then those on trial, then the newest of the others; all in one page."""
     control = server.settings.policy.control
     with server.engine.connect() as connection:
-        found, last = list_models(connection, asked.role), last_training(connection)
+        found, last = list_models(connection, query.role), last_training(connection)
     return reply(
         {
             "items": found,

@@ -1,4 +1,4 @@
-"""`GET /nodes/{node}/telemetry`: a node's roll-ups, hour by hour, with what is told of each device."""
+"""`GET /nodes/{node}/telemetry`: a node's roll-ups, hour by hour, with each device."""
 
 from typing import Annotated
 
@@ -42,15 +42,15 @@ def get_node_telemetry(
     _who: Reader,
     server: Server,
     node: Annotated[str, Path(max_length=255)],
-    asked: Annotated[NodeTelemetryQuery, Query()],
+    query: Annotated[NodeTelemetryQuery, Query()],
 ) -> Response:
     """Hours in order of time. An archive that was ingested tells nothing of single devices: `devices` is empty then."""
-    after = None if asked.cursor is None else decode(asked.cursor).time
-    window = TelemetryWindow(asked.since, asked.until, after, asked.device, asked.measure)
+    after = None if query.cursor is None else decode(query.cursor).time
+    window = TelemetryWindow(query.since, query.until, after, query.device, query.measure)
     with server.engine.connect() as connection:
         if "\x00" in node or not node_is_known(connection, node):
             raise Problem(404, f"no node {node!r} has been heard of")
-        rows = telemetry_page(connection, node, window, asked.limit + 1)
-    kept = rows[: asked.limit]
-    more = len(rows) > asked.limit
+        rows = telemetry_page(connection, node, window, query.limit + 1)
+    kept = rows[: query.limit]
+    more = len(rows) > query.limit
     return listing(kept, PageCursor(kept[-1]["time"], "").encode() if more else None)

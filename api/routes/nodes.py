@@ -38,18 +38,18 @@ class NodeQuery(BaseModel):
 
 
 @router.get("/nodes", operation_id="get_nodes", summary="List nodes", responses=answer(Page[NodeJson]))
-def get_nodes(_who: Reader, server: Server, asked: Annotated[NodeQuery, Query()]) -> Response:
+def get_nodes(_who: Reader, server: Server, query: Annotated[NodeQuery, Query()]) -> Response:
     """Nodes, the likeliest to fail first (`sort=node`: by name)."""
     page = NodePage(
-        by_score=asked.sort == "score",
-        state=asked.state,
-        after=decode(asked.cursor).id if asked.cursor else None,
-        limit=asked.limit + 1,
+        by_score=query.sort == "score",
+        state=query.state,
+        after=decode(query.cursor).id if query.cursor else None,
+        limit=query.limit + 1,
     )
     with server.engine.connect() as connection:
         found = node_objects(connection, server.settings, server.clock(), page)
-    kept = found[: asked.limit]
-    return listing(kept, PageCursor(NO_TIME, kept[-1]["node"]).encode() if len(found) > asked.limit else None)
+    kept = found[: query.limit]
+    return listing(kept, PageCursor(NO_TIME, kept[-1]["node"]).encode() if len(found) > query.limit else None)
 
 
 @router.get(

@@ -59,13 +59,13 @@ class PlacementQuery(PlacementFormat):
     summary="Where to place a job",
     responses=answer(PlacementAdviceJson, or_text=True),
 )
-def get_placement(_who: Reader, server: Server, asked: Annotated[PlacementQuery, Query()]) -> Response:
+def get_placement(_who: Reader, server: Server, query: Annotated[PlacementQuery, Query()]) -> Response:
     """Which nodes to avoid and which to prefer, of some (a hostlist) or of all in service."""
     try:
-        names = None if asked.nodes is None else expand(asked.nodes)
+        names = None if query.nodes is None else expand(query.nodes)
     except RecordError as error:
         raise Problem(422, f"nodes: {error}") from error
-    return _answer(server, names, JobNeed(asked.count, asked.gpus_per_node, asked.limit), asked)
+    return _answer(server, names, JobNeed(query.count, query.gpus_per_node, query.limit), query)
 
 
 @router.post(
@@ -81,11 +81,11 @@ def ask_placement(
     _who: Annotated[str, Depends(requires("read"))],
     server: Server,
     form: Annotated[PlacementFormat, Query()],
-    asked: Annotated[PlacementRequestJson, Depends(json_of(PlacementRequestJson))],
+    body: Annotated[PlacementRequestJson, Depends(json_of(PlacementRequestJson))],
     _slot: Annotated[None, Depends(read_slot, scope="function")],
 ) -> Response:
     """The same question with a list of nodes in the body. It changes nothing."""
-    return _answer(server, asked.nodes, JobNeed(asked.count, asked.gpus_per_node, form.limit), form)
+    return _answer(server, body.nodes, JobNeed(body.count, body.gpus_per_node, form.limit), form)
 
 
 def _answer(server: State, names: Sequence[str] | None, need: JobNeed, form: PlacementFormat) -> Response:
@@ -126,10 +126,10 @@ def _left_alone(connection: sa.Connection, policy: Policy, names: Sequence[str],
 
 
 def _object(candidates: Sequence[Candidate], found: PlacementAdvice, limit: int) -> dict[str, Any]:
-    told = candidates
+    shown = candidates
     if len(candidates) > limit:
-        told_of = {*list({**found.avoid, **dict.fromkeys(found.prefer)})[:limit]}
-        told = [one for one in candidates if one.place.node in told_of]
+        names = {*list({**found.avoid, **dict.fromkeys(found.prefer)})[:limit]}
+        shown = [one for one in candidates if one.place.node in names]
     return {
         "avoid": list(found.avoid),
         "avoid_hostlist": compress(found.avoid),
@@ -140,7 +140,7 @@ def _object(candidates: Sequence[Candidate], found: PlacementAdvice, limit: int)
         "leaves": found.leaves,
         "nvlink_domains": found.domains,
         "short": found.short,
-        "nodes": [_node(one, found.avoid.get(one.place.node)) for one in told],
+        "nodes": [_node(one, found.avoid.get(one.place.node)) for one in shown],
     }
 
 

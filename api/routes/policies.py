@@ -1,4 +1,4 @@
-"""`GET /policy`, `GET /policies`: what is asked of the scheduler when, now and before."""
+"""`GET /policy`, `GET /policies`: the policy in force, and earlier ones."""
 
 from typing import Annotated, Any
 
@@ -53,12 +53,12 @@ def get_policy(_who: Reader, server: Server) -> Response:
 
 
 @router.get("/policies", operation_id="get_policies", summary="List the policies", responses=answer(Page[PolicyJson]))
-def get_policies(_who: Reader, server: Server, asked: Annotated[PoliciesQuery, Query()]) -> Response:
+def get_policies(_who: Reader, server: Server, query: Annotated[PoliciesQuery, Query()]) -> Response:
     """Every policy that came into force, the newest first: that one holds."""
     with server.engine.connect() as connection:
-        rows = policies_page(connection, asked.limit + 1, decode_seq(asked.cursor))
+        rows = policies_page(connection, query.limit + 1, decode_seq(query.cursor))
     kept = [
         {"seq": row["seq"], "time": row["time"], "version": row["version"], "policy": orjson.loads(row["text"])}
-        for row in rows[: asked.limit]
+        for row in rows[: query.limit]
     ]
-    return listing(kept, PageCursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(rows) > asked.limit else None)
+    return listing(kept, PageCursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(rows) > query.limit else None)

@@ -26,9 +26,9 @@ class RulesQuery(BaseModel):
 
 
 @router.get("/rules", operation_id="get_rules", summary="List the rules", responses=answer(Page[RulesJson]))
-def get_rules(_who: Reader, server: Server, asked: Annotated[RulesQuery, Query()]) -> Response:
+def get_rules(_who: Reader, server: Server, query: Annotated[RulesQuery, Query()]) -> Response:
     """Every version of the site's rules that came into force, the newest first: that one holds."""
     with server.engine.connect() as connection:
-        rows = rules_page(connection, asked.limit + 1, decode_seq(asked.cursor))
-    kept = rows[: asked.limit]
-    return listing(kept, PageCursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(rows) > asked.limit else None)
+        rows = rules_page(connection, query.limit + 1, decode_seq(query.cursor))
+    kept = rows[: query.limit]
+    return listing(kept, PageCursor(NO_TIME, str(kept[-1]["seq"])).encode() if len(rows) > query.limit else None)

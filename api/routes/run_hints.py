@@ -1,4 +1,4 @@
-"""`GET /runs/{run}/hints`: what a run's jobs are asked to do now, for its trainer or controller to poll."""
+"""`GET /runs/{run}/hints`: the hints for a run's jobs, for its trainer or controller to poll."""
 
 from typing import Annotated
 
@@ -27,15 +27,15 @@ class RunHintQuery(BaseModel):
 @router.get(
     "/runs/{run:path}/hints",  # a run's name may have a slash
     operation_id="get_run_hints",
-    summary="Tell what a run is asked to do",
+    summary="List the hints for a run",
     responses=answer(Page[HintJson]),
 )
 def get_run_hints(
-    _who: Reader, server: Server, run: Annotated[str, Path(max_length=255)], asked: Annotated[RunHintQuery, Query()]
+    _who: Reader, server: Server, run: Annotated[str, Path(max_length=255)], query: Annotated[RunHintQuery, Query()]
 ) -> Response:
-    """The hints in force for a run's jobs, oldest first; a run that is not known is asked nothing."""
+    """The hints in force for a run's jobs, oldest first; an unknown run has none."""
     now = server.clock()
     with server.engine.connect() as connection:
         hints = read_job_hints(connection, now)
-    mine = [hint for hint in hints if hint.evidence.run == run and asked.job in (None, hint.job)]
+    mine = [hint for hint in hints if hint.evidence.run == run and query.job in (None, hint.job)]
     return listing([hint.to_row() for hint in mine if hint.state in LIVE_STATES and hint.valid_until > now], None)

@@ -31,15 +31,15 @@ class RunQuery(BaseModel):
 
 
 @router.get("/runs", operation_id="get_runs", summary="List training runs", responses=answer(Page[RunJson]))
-def get_runs(_who: Reader, server: Server, asked: Annotated[RunQuery, Query()]) -> Response:
+def get_runs(_who: Reader, server: Server, query: Annotated[RunQuery, Query()]) -> Response:
     """Training runs by name, each with its goodput so far; one whose ledger is not computed yet has nulls."""
-    after = decode(asked.cursor).id if asked.cursor else ""
+    after = decode(query.cursor).id if query.cursor else ""
     with server.engine.connect() as connection:
-        found = runs_after(connection, after, asked.limit + 1, server.clock())
-        kept = found[: asked.limit]
+        found = runs_after(connection, after, query.limit + 1, server.clock())
+        kept = found[: query.limit]
         states = newest_states(connection, [run for run, _ledger in kept])
         items = [_shown(run, ledger, states.get(run)) for run, ledger in kept]
-    return listing(items, PageCursor(NO_TIME, kept[-1][0]).encode() if len(found) > asked.limit else None)
+    return listing(items, PageCursor(NO_TIME, kept[-1][0]).encode() if len(found) > query.limit else None)
 
 
 def _shown(run: str, ledger: StoredLedger | None, state: str | None) -> dict[str, Any]:

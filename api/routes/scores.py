@@ -34,29 +34,29 @@ class ScoreQuery(BaseModel):
 
 
 @router.get("/scores", operation_id="get_scores", summary="List scores", responses=answer(Page[ScoreJson]))
-def get_scores(_who: Reader, server: Server, asked: Annotated[ScoreQuery, Query()]) -> Response:
+def get_scores(_who: Reader, server: Server, query: Annotated[ScoreQuery, Query()]) -> Response:
     """The scores of one moment, by node. The pages of one list are of one moment, even when a new scoring comes."""
-    cursor = decode(asked.cursor) if asked.cursor else None
-    if asked.model is not None:
-        return _said_by(asked.model, server, asked, cursor)
+    cursor = decode(query.cursor) if query.cursor else None
+    if query.model is not None:
+        return _said_by(query.model, server, query, cursor)
     with server.engine.connect() as connection:
-        moment = cursor.time if cursor else newest_scoring(connection, asked.horizon_h, asked.at or server.clock())
+        moment = cursor.time if cursor else newest_scoring(connection, query.horizon_h, query.at or server.clock())
         if moment is None:
             return listing([])
         after = cursor.id if cursor else ""
-        rows = score_page(connection, asked.horizon_h, moment, (asked.node, after), asked.limit + 1)
-    kept = rows[: asked.limit]
-    return listing(kept, PageCursor(moment, kept[-1]["node"]).encode() if len(rows) > asked.limit else None)
+        rows = score_page(connection, query.horizon_h, moment, (query.node, after), query.limit + 1)
+    kept = rows[: query.limit]
+    return listing(kept, PageCursor(moment, kept[-1]["node"]).encode() if len(rows) > query.limit else None)
 
 
-def _said_by(model: str, server: Server, asked: ScoreQuery, cursor: PageCursor | None) -> Response:
+def _said_by(model: str, server: Server, query: ScoreQuery, cursor: PageCursor | None) -> Response:
     """One page of a model's own newest scoring, of those that are kept to judge it."""
     with server.engine.connect() as connection:
-        said = newest_scoring_of(connection, model, cursor.time if cursor else asked.at or server.clock())
+        said = newest_scoring_of(connection, model, cursor.time if cursor else query.at or server.clock())
     if said is None:
         return listing([])
     after = cursor.id if cursor else ""
-    nodes = [node for node in sorted(said.scores) if node > after and asked.node in (None, node)]
+    nodes = [node for node in sorted(said.scores) if node > after and query.node in (None, node)]
     rows = [
         {
             "node": node,
@@ -66,6 +66,6 @@ def _said_by(model: str, server: Server, asked: ScoreQuery, cursor: PageCursor |
             "reasons": [],
             "model": model,
         }
-        for node in nodes[: asked.limit]
+        for node in nodes[: query.limit]
     ]
-    return listing(rows, PageCursor(said.time, nodes[asked.limit - 1]).encode() if len(nodes) > asked.limit else None)
+    return listing(rows, PageCursor(said.time, nodes[query.limit - 1]).encode() if len(nodes) > query.limit else None)

@@ -28,17 +28,17 @@ class SidecarQuery(BaseModel):
 
 
 @router.get("/sidecars", operation_id="get_sidecars", summary="List sidecars", responses=answer(Page[SidecarJson]))
-def get_sidecars(_who: Reader, server: Server, asked: Annotated[SidecarQuery, Query()]) -> Response:
+def get_sidecars(_who: Reader, server: Server, query: Annotated[SidecarQuery, Query()]) -> Response:
     """Each sidecar's last heartbeat, by node.
 
     `silent`: none for three of its intervals, by this server's clock. `troubled`: a source is down or blocked, or
     something was lost or refused since it started.
     """
-    after = decode(asked.cursor).id if asked.cursor else ""
+    after = decode(query.cursor).id if query.cursor else ""
     with server.engine.connect() as connection:
-        rows = sidecar_page(connection, server.wall(), asked.state, after, asked.limit + 1)
-    kept = rows[: asked.limit]
-    following = PageCursor(NO_TIME, kept[-1]["node"]).encode() if len(rows) > asked.limit else None
+        rows = sidecar_page(connection, server.wall(), query.state, after, query.limit + 1)
+    kept = rows[: query.limit]
+    following = PageCursor(NO_TIME, kept[-1]["node"]).encode() if len(rows) > query.limit else None
     return listing([_shown(row) for row in kept], following)
 
 

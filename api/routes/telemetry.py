@@ -96,7 +96,7 @@ def _number(name: str, value: Any) -> float | None:
 
 
 def _devices(value: Any) -> Mapping[str, Mapping[str, Sequence[float | None]]] | None:
-    """What is told of single devices, as it came; None where nothing is.
+    """The measures of single devices, as they came; None where there are none.
 
     Raises:
         RecordError: it is no object of objects of lists, or larger than a roll-up may be.

@@ -55,8 +55,8 @@ def post_traces(
     events = list(_decoded(body, run, rejects))
     taken = take_events(server, events, rejects, "traces")
     rejected = len(taken.rejected)
-    told = {"rejectedSpans": str(rejected), "errorMessage": taken.rejected[0].detail} if rejected else {}
-    return reply({"partialSuccess": told})
+    partial_success = {"rejectedSpans": str(rejected), "errorMessage": taken.rejected[0].detail} if rejected else {}
+    return reply({"partialSuccess": partial_success})
 
 
 def _decoded(body: bytes, run: str | None, rejects: list[Rejected]) -> Iterator[Event]:

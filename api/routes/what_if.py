@@ -41,21 +41,21 @@ class WhatIfQuery(BaseModel):
     response_model=dict[str, Any],
     responses=MISSING,
 )
-def get_what_if(_who: Reader, server: Server, asked: Annotated[WhatIfQuery, Query()]) -> Response:
+def get_what_if(_who: Reader, server: Server, query: Annotated[WhatIfQuery, Query()]) -> Response:
     """The stored failures of a run, replayed with other settings; the gain with its interval, and by the formula."""
     change = RunChange(
-        interval_s=asked.interval_s,
-        save_s=asked.save_s,
-        write_s=asked.write_s,
-        detection_s=asked.detection_s,
-        restart_s=asked.restart_s,
-        spares=asked.spares,
-        predictor=predictor_from(asked.recall, asked.precision, asked.lead_s),
-        move_s=asked.move_s,
+        interval_s=query.interval_s,
+        save_s=query.save_s,
+        write_s=query.write_s,
+        detection_s=query.detection_s,
+        restart_s=query.restart_s,
+        spares=query.spares,
+        predictor=predictor_from(query.recall, query.precision, query.lead_s),
+        move_s=query.move_s,
     )
     with server.engine.connect() as connection:
-        history = history_for(connection, asked.run, server)
+        history = history_for(connection, query.run, server)
         try:
-            return reply(what_if_advice(connection, history, change, asked.hold_top))
+            return reply(what_if_advice(connection, history, change, query.hold_top))
         except ValueError as error:
             raise Problem(404, str(error)) from error

@@ -4,7 +4,7 @@
     answer = joint.write(items, append)      # `append` is called with these and with those of others that wait
 
 The first that comes writes; whoever comes meanwhile waits, and the next one writes for all of them. Nobody is answered
-before the commit. What goes wrong with one request's items is told to that request alone.
+before the commit. An error of one request's items is reported to that request alone.
 """
 
 import threading

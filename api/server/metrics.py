@@ -25,7 +25,7 @@ from schedulers.policy.settings import PolicySource
 # One page of metrics for server processes that share a port: whichever is scraped asks the others.
 #
 #     siblings = Siblings(folder, number=0, count=2)
-#     siblings.answer(registry)          # from now on, the others are told
+#     siblings.answer(registry)          # from now on, the others answer too
 #     families = siblings.families()     # of all of them, with the label `process`
 #
 # Each process keeps its own series: a counter that starts again with its process is a reset of that series alone, which
@@ -90,10 +90,10 @@ class Siblings:
 def _answer(listener: socket.socket, registry: CollectorRegistry) -> None:
     while True:
         try:
-            asked, _ = listener.accept()
-            with asked:
-                asked.settimeout(_PATIENCE_S)
-                asked.sendall(orjson.dumps([_written(family) for family in registry.collect()]))
+            sibling, _ = listener.accept()
+            with sibling:
+                sibling.settimeout(_PATIENCE_S)
+                sibling.sendall(orjson.dumps([_written(family) for family in registry.collect()]))
         except OSError:  # who asked has given up; or no file descriptor is left, and one may be in a moment
             time.sleep(_PAUSE_S)
 

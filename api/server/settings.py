@@ -1,4 +1,4 @@
-"""What the server is told once, at its start; handed down as an argument."""
+"""Settings of the server, read once at its start and handed down as an argument."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -35,7 +35,7 @@ class Wakes:
         self.policy.set()
 
     def hints(self) -> None:
-        """What is to be asked of schedulers has changed."""
+        """The orders for schedulers have changed."""
         for event in (self.dispatch, *self.actuators.values()):
             event.set()
 

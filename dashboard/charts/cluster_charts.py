@@ -113,7 +113,7 @@ def losses(items: Sequence[LossGroupJson], in_gpus: bool) -> go.Figure:
 
 
 def name_of(item: LossGroupJson) -> str:
-    """What a loss is put down to, in plain words."""
+    """The cause of a loss, in plain words."""
     if item.unexplained:
         return "unexplained"
     return ledger_charts.CAUSES.get(item.name, item.name)

@@ -159,7 +159,7 @@ def _detail(detail: Any) -> str:
 
 
 def unmarked(reason: str) -> str:
-    """A reason without the mark that tells our reasons from others' in the scheduler."""
+    """A reason without the mark of Foreshock's reasons in the scheduler."""
     return reason.removeprefix(MARK).lstrip()
 
 

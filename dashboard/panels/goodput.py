@@ -11,7 +11,7 @@ from dashboard.text import words
 from wire.goodput import CausesJson, ClusterGoodputJson
 
 DAYS = 7
-# What losses are told apart by, in the words of the page.
+# The groupings of losses, in the words of the page.
 BY = {
     "cause": "Cause",
     "code": "What was seen",
@@ -25,34 +25,34 @@ BY = {
 
 @st.fragment
 def cluster_section(site: Site) -> None:
-    """The cluster's levels, then the losses by what they are put down to. An older server cannot tell them."""
+    """The cluster's levels, then the losses by cause. An older server has neither."""
     st.subheader(f"The whole cluster, the last {DAYS} days", anchor=False)
     try:
-        told = site.client.cluster_goodput()
-        _levels(told)
+        answer = site.client.cluster_goodput()
+        _levels(answer)
     except ApiProblem as trouble:
         st.caption(f"Not known. {words.plain(str(trouble))}")
         return
     st.subheader(
-        "What the interruptions of all runs are put down to",
+        "Losses of all runs by cause",
         anchor=False,
-        help="work done twice, noticing, waiting, starting and loading; the parts sum to all that was lost",
+        help="lost work, detection, waiting, startup and loading; the parts sum to all that was lost",
     )
-    by = st.segmented_control("Told apart by", list(BY), default="cause", format_func=lambda key: BY[key], key="by")
+    by = st.segmented_control("Group by", list(BY), default="cause", format_func=lambda key: BY[key], key="by")
     try:
-        _losses(site.client.causes(by or "cause", told.since), by or "cause")
+        _losses(site.client.causes(by or "cause", answer.since), by or "cause")
     except ApiProblem as trouble:
         st.caption(f"Not known. {words.plain(str(trouble))}")
 
 
-def headline(told: ClusterGoodputJson) -> str:
+def headline(answer: ClusterGoodputJson) -> str:
     """One sentence: how much counted, and which step down is the largest."""
-    share, of = told.productive_of_existing, "existed"
+    share, of = answer.productive_of_existing, "existed"
     if share is None:
-        share, of = told.runtime_goodput, "were held by jobs"
+        share, of = answer.runtime_goodput, "were held by jobs"
     if share is None:
         return "No run held a GPU in this time."
-    steps = [(name, -value) for name, kind, value in cluster_charts.steps(told) if kind == "relative" and value < 0]
+    steps = [(name, -value) for name, kind, value in cluster_charts.steps(answer) if kind == "relative" and value < 0]
     said = f"{words.share(share)} of the GPU-hours that {of} became training that counts."
     if not steps:
         return said
@@ -60,14 +60,14 @@ def headline(told: ClusterGoodputJson) -> str:
     return f"{said} The largest loss: {words.plain(name.lower())}, {hours:,.0f} GPU-hours."
 
 
-def _levels(told: ClusterGoodputJson) -> None:
-    st.markdown(headline(told))
+def _levels(answer: ClusterGoodputJson) -> None:
+    st.markdown(headline(answer))
     row = st.columns(4)
-    ettr = told.ettr
+    ettr = answer.ettr
     figures = (
-        ("Scheduling goodput", words.share(told.scheduling_goodput), "GPU-hours held by jobs, of those that existed"),
-        ("Runtime goodput", words.share(told.runtime_goodput), "GPU-hours that count, of those that jobs held"),
-        ("Program goodput (MFU)", words.share(told.program_goodput), "needs the model's shape, of logs or `shapes`"),
+        ("Scheduling goodput", words.share(answer.scheduling_goodput), "GPU-hours held by jobs, of those that existed"),
+        ("Runtime goodput", words.share(answer.runtime_goodput), "GPU-hours that count, of those that jobs held"),
+        ("Program goodput (MFU)", words.share(answer.program_goodput), "needs the model's shape, of logs or `shapes`"),
         (
             "ETTR",
             words.DASH if ettr is None else words.share(ettr.least),
@@ -77,22 +77,22 @@ def _levels(told: ClusterGoodputJson) -> None:
     )
     for place, (name, value, help_) in zip(row, figures, strict=True):
         place.metric(name, value, help=help_, border=True, height="stretch")
-    for doubt in told.doubts:
+    for doubt in answer.doubts:
         st.caption(words.plain(doubt))
     left, right = st.columns([3, 2], gap="medium")
     with left:
-        st.plotly_chart(cluster_charts.waterfall(told), key="waterfall", config=CONFIG)
+        st.plotly_chart(cluster_charts.waterfall(answer), key="waterfall", config=CONFIG)
     with right:
-        st.plotly_chart(cluster_charts.by_day(told.days), key="cluster_days", config=CONFIG)
+        st.plotly_chart(cluster_charts.by_day(answer.days), key="cluster_days", config=CONFIG)
 
 
-def _losses(told: CausesJson, by: str) -> None:
-    if not told.items:
+def _losses(answer: CausesJson, by: str) -> None:
+    if not answer.items:
         page.empty("No run was interrupted in this time.")
         return
-    in_gpus = told.total.lost_gpu_hours is not None
-    st.plotly_chart(cluster_charts.losses(told.items, in_gpus), key=f"losses_by_{by}", config=CONFIG)
-    whole = told.total.lost_gpu_hours if in_gpus else told.total.lost_s
+    in_gpus = answer.total.lost_gpu_hours is not None
+    st.plotly_chart(cluster_charts.losses(answer.items, in_gpus), key=f"losses_by_{by}", config=CONFIG)
+    whole = answer.total.lost_gpu_hours if in_gpus else answer.total.lost_s
     rows = [
         {
             "by": cluster_charts.name_of(item),
@@ -102,8 +102,8 @@ def _losses(told: CausesJson, by: str) -> None:
             "stops": item.interruptions,
             "runs": item.runs,
         }
-        for item in told.items
+        for item in answer.items
     ]
     frames.show(rows, f"table_by_{by}", {"by": BY[by], "gpu_hours": "GPU-hours"}, most=8)
-    if told.next_cursor:
+    if answer.next_cursor:
         st.caption(f"The {len(rows)} costliest.")

@@ -1,4 +1,4 @@
-"""One hint as a card: what is asked, why, what it costs, who approved it, where the schedulers are, and the undo."""
+"""One hint as a card: the request, its reason, cost, approval, the state at each scheduler, and the undo."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -30,7 +30,7 @@ CONFIRM = "It will be sent to the scheduler: {ask} ({node})."
 UNDO = {"shadow": "Withdraw", "proposed": "Withdraw", "approved": "Undo", "sent": "Undo", "confirmed": "Undo"}
 UNDONE = {
     "Withdraw": "Withdrawn: {action} {node}.",
-    "Undo": "Undone: {action} {node}. Where a scheduler has it, it is told to let go.",
+    "Undo": "Undone: {action} {node}. A scheduler that has it is ordered to release the node.",
 }
 # Evidence that has words of its own, or that the card says already.
 SAID = {
@@ -38,13 +38,13 @@ SAID = {
     *("approved", "cost", "quiet", "spare", "release", "repair", "call"),
 }
 PLACED = {
-    "asked": "asked, not read back yet",
+    "asked": "ordered, not read back yet",
     "confirmed": "has it",
-    "foreign": "held by another already, left alone",
-    "undone": "somebody undid it there",
-    "absent": "knows no such node",
+    "foreign": "already held by another, unchanged",
+    "undone": "a person removed it in the scheduler",
+    "absent": "has no such node",
     "refused": "refuses",
-    "released": "let go",
+    "released": "released",
 }
 
 
@@ -62,8 +62,8 @@ def draw(site: Site, hint: HintJson, cluster: ClusterJson) -> None:
         for line in facts(hint, cluster.now):
             st.markdown(line)
         st.caption(
-            f"asked {words.when(hint.created, cluster.now)} UTC by {words.plain(hint.owner or 'unknown')} · "
-            f"ends by itself {words.when(hint.valid_until, cluster.now)} UTC"
+            f"requested {words.when(hint.created, cluster.now)} UTC by {words.plain(hint.owner or 'unknown')} · "
+            f"expires {words.when(hint.valid_until, cluster.now)} UTC"
         )
         if hint.evidence:
             with st.expander("Evidence", key=f"evidence_{hint.id}", expanded=hint.state == "proposed"):
@@ -72,7 +72,7 @@ def draw(site: Site, hint: HintJson, cluster: ClusterJson) -> None:
 
 
 def facts(hint: HintJson, now: datetime) -> list[str]:
-    """The job, cost, approval and schedulers of a hint, between its reason and its evidence; unknown ones are absent."""
+    """The job, cost, approval and schedulers of a hint, between reason and evidence; unknown ones are absent."""
     lines = [f"**Job:** {words.plain(hint.job)}{_spare(hint.evidence)}"] if hint.job else []
     cost = hint.evidence.get("cost")
     if isinstance(cost, Mapping) and (price := costs(cost)):
@@ -87,11 +87,11 @@ def facts(hint: HintJson, now: datetime) -> list[str]:
 
 
 def costs(cost: Mapping[str, Any]) -> str:
-    """What the hint takes, and what a failure would: of what is known."""
+    """The GPU-hours that the hint holds and those that a failure would cost, where they are known."""
     taken, failure, run = cost.get("held_gpu_h"), cost.get("failure_gpu_h"), cost.get("run")
     said = []
     if isinstance(taken, int | float):
-        said.append(f"up to {words.count(float(taken))} GPU-hours of this node until it ends by itself")
+        said.append(f"up to {words.count(float(taken))} GPU-hours of this node until it expires")
     if isinstance(failure, int | float):
         whose = f"stops {words.plain(str(run))} and" if run else "under the largest job"
         said.append(f"a failure {whose} costs about {words.count(float(failure))} GPU-hours")
@@ -112,9 +112,9 @@ def consent(hint: HintJson, now: datetime) -> str:
 
 
 def hold_state_text(one: HoldJson, now: datetime) -> str:
-    """Where one scheduler is with it."""
+    """The state of the hint at one scheduler."""
     if one.action == "release" and one.state == "asked":
-        text = "told to let go, not read back yet"
+        text = "release ordered, not read back yet"
     else:
         text = PLACED.get(one.state, words.plain(one.state))
     seen = one.observed or one.asked
@@ -130,7 +130,7 @@ def evidence(found: Mapping[str, Any]) -> list[str]:
             f"**Risk within {words.plain(str(found.get('horizon_h', 24)))} h:** {words.risk(float(found['score']))}"
         )
     if found.get("held"):
-        lines.append(f"**Turned down from a cordon:** {words.plain(str(found['held']))}")
+        lines.append(f"**Lowered from a cordon:** {words.plain(str(found['held']))}")
     if found.get("incident"):
         lines.append(f"**Confirmed fault:** incident {words.plain(str(found['incident']))}")
     reasons = found.get("reasons") or ()
@@ -154,7 +154,7 @@ def _moment(text: Any) -> datetime | None:
 
 def _decisions(site: Site, hint: HintJson) -> None:
     """To approve takes a second press, so that no slip of the hand acts on a cluster; to undo takes one."""
-    if st.session_state.get("asked") == hint.id:
+    if st.session_state.get("confirming") == hint.id:
         ask = ASKS.get(hint.action) or words.plain(hint.action)
         st.warning(CONFIRM.format(ask=ask, node=words.plain(hint.node)))
         with st.container(horizontal=True):
@@ -172,13 +172,13 @@ def _decisions(site: Site, hint: HintJson) -> None:
 
 
 def _ask(hint: str | None) -> None:
-    st.session_state["asked"] = hint
+    st.session_state["confirming"] = hint
     st.session_state["outcome"] = None
 
 
 def _decide(site: Site, hint: HintJson, verb: str, said: str) -> None:
-    """Do it, and keep what came of it for the page to say."""
-    st.session_state["asked"] = None
+    """Send the request and store its outcome for the page."""
+    st.session_state["confirming"] = None
     try:
         site.client.decide(hint.id, verb)
     except ApiProblem as trouble:

@@ -1,4 +1,4 @@
-"""What holds hints back as a whole: the kill switch, the breaker's trips, and how much of the budget is used."""
+"""The kill switch, the breaker's trips and the used budget: what stops hints as a whole."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,13 +13,13 @@ from wire.cluster import ClusterJson
 from wire.policy import BudgetJson, StopJson, TripJson
 
 STOPS = {
-    "holds": "Stopped: nothing new is asked of any scheduler; releases go on.",
-    "all": "Stopped: hands off entirely, not even releases are sent.",
+    "holds": "Stopped: no new hints are sent; releases continue.",
+    "all": "Stopped: nothing is sent, not even releases.",
 }
 REASON = "stopped on the dashboard"
 BACKLOGS = {
-    "drop": ("Reset, forget the calls", "what called before calls no more; a new fault does"),
-    "review": ("Reset, review each", "each node that called waits for your approval"),
+    "drop": ("Reset, drop the requests", "earlier requests are dropped; a new fault makes a new one"),
+    "review": ("Reset, review each", "each request waits for your approval"),
 }
 
 
@@ -36,7 +36,7 @@ def draw(site: Site, cluster: ClusterJson) -> None:
     problem = site.client.policy().problem
     if problem:
         page.banner(
-            "warning", f"The policy's file does not hold, the one before stays in force: {words.plain(problem)}"
+            "warning", f"The policy file is refused, the previous policy stays in force: {words.plain(problem)}"
         )
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(used(site.client.budget(), cluster.mode), width="stretch")
@@ -56,7 +56,7 @@ def sources(stopped: StopJson, cluster: ClusterJson) -> list[str]:
 
 def used(budget: BudgetJson, mode: str | None) -> str:
     """How many nodes are held, of how many that may be."""
-    verb = "would be held" if mode == "shadow" else "held or asked for"
+    verb = "would be held" if mode == "shadow" else "held or requested"
     return (
         f"**{budget.held} of {budget.most}** nodes {verb} · **{budget.held_within_hour} of {budget.most_per_hour}** "
         "within the hour"
@@ -67,8 +67,8 @@ def _trips(site: Site, trips: Sequence[TripJson], cluster: ClusterJson) -> None:
     """One box for all: a large fault trips several groups at once."""
     with st.container(border=True, gap="small"):
         st.markdown(
-            f":material/bolt: **The breaker is open for {words.many(len(trips), 'group')}:** too many nodes called at "
-            "once, none of them is held; releases go on"
+            f":material/bolt: **The breaker is open for {words.many(len(trips), 'group')}:** too many hints at once: "
+            "none of these nodes is held; releases continue"
         )
         for trip in trips:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -87,10 +87,10 @@ def trip_text(trip: TripJson) -> str:
 
 def _switch(site: Site, stopped: StopJson) -> None:
     if any(one.source == "switch" for one in stopped.sources):
-        args = (partial(site.client.stop, "none", "resumed on the dashboard"), "Hints go on.")
-        st.button("Let hints go on", key="resume", on_click=_do, args=args)
+        args = (partial(site.client.stop, "none", "resumed on the dashboard"), "Hints are resumed.")
+        st.button("Resume hints", key="resume", on_click=_do, args=args)
     elif stopped.stop == "none":
-        args = (partial(site.client.stop, "holds", REASON), "Stopped. Nothing new is asked; releases go on.")
+        args = (partial(site.client.stop, "holds", REASON), "Stopped. No new hints are sent; releases continue.")
         st.button(
             ":material/dangerous: Stop all new hints",
             key="stop",
@@ -101,7 +101,7 @@ def _switch(site: Site, stopped: StopJson) -> None:
 
 
 def _do(act: Callable[[], None], said: str) -> None:
-    """Do it, and keep what came of it for the page to say."""
+    """Send the request and store its outcome for the page."""
     try:
         act()
     except ApiProblem as trouble:

@@ -81,7 +81,7 @@ def node_link(site: Site, name: str | None) -> None:
 
 
 def hint_line(hint: HintMarkJson) -> str:
-    """What is asked of the scheduler about a node, as Markdown."""
+    """The open hint of a node, as Markdown."""
     return f"hint: **{words.plain(hint.action)}** ({vocabulary.HINT_STATES.get(hint.state) or words.plain(hint.state)})"
 
 

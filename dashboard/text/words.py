@@ -13,7 +13,7 @@ from wire.nodes import ReasonJson
 
 # The words, colours and signs of the API's vocabulary: states, severities, actions, devices, hints.
 #
-# What kinds and codes of events mean is told by the API itself, from the catalogue.
+# The API itself explains kinds and codes of events, from the catalogue.
 
 # Worst first: the order of every list of nodes. The words follow a count.
 STATES = {
@@ -32,7 +32,7 @@ STATE_MEANINGS = {
     "silent": "no word from it for 15 minutes while others report: not the same as well",
     "ok": "nothing known against it",
 }
-# Readable on white and on black, and told apart without green and red alone.
+# Readable on white and on black, and distinct without green and red alone.
 STATE_COLOURS = {
     "faulty": "#d6403b",
     "out": "#8454a6",
@@ -86,17 +86,17 @@ HINT_TINTS: dict[str, Tint] = {
     "shadow": "gray",
 }
 HINT_STATES = {
-    "shadow": "written down, never sent",
+    "shadow": "recorded, never sent",
     "proposed": "waits for approval",
     "approved": "approved, about to be sent",
-    "sent": "the scheduler has been told",
+    "sent": "sent to the scheduler",
     "confirmed": "read back from the scheduler",
     "withdrawn": "taken back",
     "expired": "its time is over",
     "released": "the node is well again",
 }
 MODES = {
-    "shadow": "shadow: hints are written down, never sent to the scheduler",
+    "shadow": "shadow: hints are recorded, never sent to the scheduler",
     "approve": "approve: a hint goes to the scheduler once a person approves it",
     "act": "act: hints go to the scheduler by themselves, within the budgets",
 }

@@ -58,7 +58,7 @@ def _live(site: Site) -> None:
 
 
 def _nodes(site: Site) -> list[NodeJson]:
-    """Every node; those of a large cluster are asked for less often than the page is drawn."""
+    """Every node; a large cluster is requested less often than the page is drawn."""
     held: tuple[float, list[NodeJson]] | None = st.session_state.get("nodes")
     now = time.monotonic()
     if held is None or now - held[0] >= len(held[1]) / NODES_PER_S:
@@ -215,7 +215,7 @@ def _sources(cluster: ClusterJson) -> None:
     """Which sources speak: a silent source is a blind eye, not good news."""
     if cluster.sources:
         said = [f"{s.source} {words.ago(s.last_event, cluster.now)}" for s in cluster.sources]
-        st.caption("Last heard of: " + " · ".join(words.plain(text) for text in said))
+        st.caption("Last seen: " + " · ".join(words.plain(text) for text in said))
     counted = cluster.sidecars
     if counted is not None and counted.silent + counted.troubled:
         st.caption(

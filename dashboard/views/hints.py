@@ -1,4 +1,4 @@
-"""The Hints page: what is asked of the schedulers, why, what it costs, what holds it back, and a person's decisions."""
+"""The Hints page: open hints with reason, cost and approval, what stops them, their outcomes, and the audit."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,12 @@ from dashboard.text import words
 from wire.cluster import ClusterJson
 from wire.hints import HindsightJson, HintJson, TallyJson
 
-# Whether hints were right, once their time is over: what tells when to trust them with more.
+# Outcomes of hints, once their time is over: they show when hints deserve more trust.
 
 BASES = {
-    "shadow": "written down alone",
-    "control": "left alone by chance",
-    "asked": "asked, not carried out",
+    "shadow": "recorded only",
+    "control": "control group",
+    "asked": "requested, not carried out",
     "acted": "carried out",
 }
 HEADS = {"sure": "Surely (95 %)", "held": "Held, GPU-h", "saved": "Saved, GPU-h"}
@@ -55,7 +55,7 @@ def note(found: HindsightJson) -> str:
     """What the rows say together."""
     rate = found.false_holds_per_1000_node_days
     said = "" if rate is None else f"**{rate:.2g}** false holds per 1,000 node-days. "
-    return f"{said}A node that was held cannot show whether it would have failed: of those no share is told."
+    return f"{said}A held node cannot show whether it would have failed: held nodes have no share."
 
 
 SHOWN = 30
@@ -83,9 +83,7 @@ def _live(site: Site) -> None:
         if len(active) > SHOWN:
             st.caption(f"and {len(active) - SHOWN} more: `foreshock hints list` shows all")
         if not active:
-            panels.empty(
-                "Nothing is asked at present. A hint appears when a node's risk or a confirmed fault calls for one."
-            )
+            panels.empty("A hint appears when a node's risk or a confirmed fault requires one.")
         draw(site)
         _ended([h for h in hints if h.state not in OPEN], cluster)
         _audit(site, hints, cluster)
@@ -102,7 +100,7 @@ def headline(active: Sequence[HintJson], mode: str | None) -> tuple[str, str]:
     if waiting:
         return "warning", f"{words.many(waiting, 'hint')} {'waits' if waiting == 1 else 'wait'} for your approval."
     if not active:
-        return "success", "Nothing is asked of the scheduler."
+        return "success", "No hint is open."
     sent = sum(1 for hint in active if hint.state in ("approved", "sent", "confirmed"))
     text = (
         f"{words.many(len(active), 'open hint')}, {sent} with the scheduler"

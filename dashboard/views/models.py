@@ -45,7 +45,7 @@ def _live(site: Site) -> None:
         for model in serving:
             _serving(model, cluster)
         rest = [model for model in models.items if model.role != "champion"]
-        st.subheader("On trial, and before", anchor=False, help="a challenger's scores are seen by nobody")
+        st.subheader("On trial, and before", anchor=False, help="a challenger's scores are stored and not shown")
         if rest:
             frames.show([_row(model, cluster) for model in rest], "models", {"why": "Why"})
         else:

@@ -30,9 +30,9 @@ def page(site: Site) -> None:
                 "No node is known yet: start `foreshock sidecar` on one, or load an archive with `foreshock ingest`."
             )
             return
-        asked = st.query_params.get("node")
-        if asked and asked not in names:
-            st.warning(f"No node is called {words.plain(asked)}: choose one of the {len(names):,} below.")
+        requested = st.query_params.get("node")
+        if requested and requested not in names:
+            st.warning(f"No node is called {words.plain(requested)}: choose one of the {len(names):,} below.")
         chosen = st.selectbox("Node, the worst first", names, key="node", bind="query-params")
         _live(site, chosen or names[0])
 
@@ -67,7 +67,7 @@ def _facts(node: NodeJson, cluster: ClusterJson) -> None:
     row[0].metric("Risk, 24 h", words.risk(node.score_24h), border=True, height="stretch")
     row[1].metric("Risk, 7 days", words.risk(node.score_7d), border=True, height="stretch")
     row[2].metric(
-        "Last heard of",
+        "Last seen",
         words.ago(node.last_seen, cluster.now),
         help=words.utc(node.last_seen),
         border=True,
@@ -97,8 +97,8 @@ def _facts(node: NodeJson, cluster: ClusterJson) -> None:
         st.info(f"{panels.hint_line(node.hint)}; see the page Hints", icon=":material/campaign:")
     if node.control:
         st.caption(
-            "In the control group: what its score alone asks for is written down and not asked of the scheduler, to "
-            "see what comes. A confirmed fault is acted on as everywhere."
+            "In the control group: hints for its score alone are recorded and not sent, to measure what hints "
+            "prevent. A confirmed fault is handled as on every node."
         )
 
 
@@ -156,7 +156,7 @@ def _history(node: NodeDetailJson, cluster: ClusterJson) -> None:
             "Hints",
             "hints",
             own(frames.hint_rows(node.hints[::-1][:100], cluster.now)),
-            "Nothing was ever asked of the scheduler about it.",
+            "No hint was ever made for it.",
         ),
     )
     for title, key, rows, nothing in sections:

@@ -96,8 +96,8 @@ def numbers(part: PartJson | None) -> str:
     """By which numbers a vendor knows the part."""
     if part is None:
         return "No single part stands out: the faults are spread, or no source names a device."
-    told = {"PCI": part.pci, "UUID": part.uuid, "serial": part.serial, "far end": part.far_end}
-    known = [f"{name} {words.plain(value)}" for name, value in told.items() if value]
+    numbers_by_name = {"PCI": part.pci, "UUID": part.uuid, "serial": part.serial, "far end": part.far_end}
+    known = [f"{name} {words.plain(value)}" for name, value in numbers_by_name.items() if value]
     share = f", bad on {part.days} of the {part.of_days} days with a fault" if part.days and part.of_days else ""
     return f"**{words.plain(part.words)}**{share}" + (f" ({', '.join(known)})" if known else "")
 

@@ -67,7 +67,7 @@ def test_every_open_state_and_action_has_words() -> None:
 @pytest.mark.parametrize(
     ("states", "mode", "says"),
     [
-        ([], "act", ("success", "Nothing is asked of the scheduler.")),
+        ([], "act", ("success", "No hint is open.")),
         (["proposed"], "approve", ("warning", "1 hint waits for your approval.")),
         (["proposed", "proposed", "sent"], "approve", ("warning", "2 hints wait for your approval.")),
         (["shadow"], "shadow", ("info", "1 open hint; in shadow mode none is sent.")),
@@ -185,7 +185,7 @@ def test_hints_that_are_over_are_folded_away_and_bounded(drawn: Opened, api: Any
     assert [e.label for e in shown.expander] == ["Hints that are over (120)"]
     ended = next(frame.value for frame in shown.dataframe if "node" in frame.value)
     assert list(ended["node"]) == [f"n{i}" for i in range(119, 19, -1)]
-    assert "Nothing is asked at present." in seen(shown)
+    assert "A hint appears when a node's risk" in seen(shown)
 
 
 def test_a_hint_without_reason_owner_or_times_is_still_a_card(drawn: Opened, api: Any) -> None:
@@ -193,7 +193,7 @@ def test_a_hint_without_reason_owner_or_times_is_still_a_card(drawn: Opened, api
     given_hints(api, {"reason": "", "owner": None, "created": None, "valid_until": None, "evidence": {}})
     said = seen(drawn("hints"))
     assert "no reason recorded" in said
-    assert "asked – UTC by unknown · ends by itself – UTC" in said
+    assert "requested – UTC by unknown · expires – UTC" in said
 
 
 def test_the_mark_for_the_scheduler_is_not_read_to_people(drawn: Opened, api: Any) -> None:
@@ -239,11 +239,10 @@ def test_a_card_tells_who_said_yes(drawn: Opened, api: Any) -> None:
 @pytest.mark.parametrize(
     ("cost", "says"),
     [
-        ({"held_gpu_h": 192.0}, "up to 192 GPU-hours of this node until it ends by itself"),
+        ({"held_gpu_h": 192.0}, "up to 192 GPU-hours of this node until it expires"),
         (
             {"held_gpu_h": 192.0, "failure_gpu_h": 2500.0, "run": "llm"},
-            "up to 192 GPU-hours of this node until it ends by itself; a failure stops llm and costs about 2,500 "
-            "GPU-hours",
+            "up to 192 GPU-hours of this node until it expires; a failure stops llm and costs about 2,500 GPU-hours",
         ),
         ({"failure_gpu_h": 128.0}, "a failure under the largest job costs about 128 GPU-hours"),
         ({"held_gpu_h": None}, ""),
@@ -261,8 +260,8 @@ def test_a_card_tells_where_each_scheduler_is(drawn: Opened, api: Any) -> None:
     slurm = {"scheduler": "slurm", "state": "foreign", "observed": "2025-03-29T03:11:00Z", "detail": "by root: dimm"}
     given_hints(api, {"state": "confirmed", "placements": [asked, slurm, {"scheduler": "new", "state": "odd"}]})
     said = seen(drawn("hints"))
-    assert "**k8s:** told to let go, not read back yet, 2 min ago · 03:10:00 UTC" in said
-    assert "**slurm:** held by another already, left alone, 1 min ago · 03:11:00 UTC (by root: dimm)" in said
+    assert "**k8s:** release ordered, not read back yet, 2 min ago · 03:10:00 UTC" in said
+    assert "**slurm:** already held by another, unchanged, 1 min ago · 03:11:00 UTC (by root: dimm)" in said
     assert "**new:** odd" in said
 
 
@@ -271,7 +270,7 @@ def test_every_state_of_a_placement_has_words() -> None:
     assert set(hint_card.PLACED) == set(HOLD_STATES)
     assert (
         hint_card.hold_state_text(HoldJson(scheduler="s", state="asked", action="cordon"), NOW)
-        == "asked, not read back yet"
+        == "ordered, not read back yet"
     )
 
 
@@ -285,7 +284,7 @@ def test_a_hint_on_a_job_names_the_job_and_the_spare(drawn: Opened, api: Any) ->
 
 def test_the_budget_that_is_used_is_told(drawn: Opened) -> None:
     """Before one approves another hold."""
-    assert "**2 of 8** nodes held or asked for · **1 of 4** within the hour" in seen(drawn("hints"))
+    assert "**2 of 8** nodes held or requested · **1 of 4** within the hour" in seen(drawn("hints"))
     assert hint_controls.used(BudgetJson(held=1, most=8, held_within_hour=1, most_per_hour=4), "shadow").startswith(
         "**1 of 8** nodes would be held"
     )
@@ -298,7 +297,7 @@ def test_one_press_stops_all_new_hints(drawn: Opened, api: Any) -> None:
     api.answers["stop"] = {"stop": "holds", "sources": [by]}
     shown.button(key="stop").click().run()
     assert api.said == [("stop", {"stop": "holds", "reason": "stopped on the dashboard"})]
-    assert "Stopped: nothing new is asked of any scheduler; releases go on." in shown.error[0].value
+    assert "Stopped: no new hints are sent; releases continue." in shown.error[0].value
     assert "ann, 1 min ago · 03:11:00 UTC: driver · the button below lifts it" in seen(shown)
     assert "stop" not in keys_of(shown)
     shown.button(key="resume").click().run()
@@ -310,7 +309,7 @@ def test_what_a_file_stops_no_button_lifts(drawn: Opened, api: Any) -> None:
     by = {"source": "file", "stop": "all", "reason": "/etc/foreshock/stop", "by": None, "time": None}
     api.answers["stop"] = {"stop": "all", "sources": [by]}
     shown = drawn("hints")
-    assert "hands off entirely" in shown.error[0].value
+    assert "nothing is sent, not even releases" in shown.error[0].value
     assert "the file: /etc/foreshock/stop · remove the file" in seen(shown)
     assert not {"stop", "resume"} & set(keys_of(shown))
 
@@ -346,7 +345,7 @@ def test_what_came_of_hints_is_a_table(drawn: Opened) -> None:
         frame.value for frame in shown.dataframe if "Surely (95 %)" in frame.value.columns or "sure" in frame.value
     )
     assert list(table["asked"]) == ["avoid", "cordon"]
-    assert list(table["became"]) == ["written down alone", "carried out"]
+    assert list(table["became"]) == ["recorded only", "carried out"]
     assert list(table["right"]) == ["6 (15 %)", words.DASH]
     assert list(table["sure"]) == ["7 % to 29 %", words.DASH]
     assert list(table["saved"]) == ["2,500", words.DASH]
@@ -363,7 +362,7 @@ def test_a_policy_file_that_does_not_hold_is_said(drawn: Opened, api: Any) -> No
     """An operator who changed it must not think that it is in force."""
     api.answers["policy"] = {"version": "a", "problem": "/etc/p.yaml, line 3: unknown key 'budget'"}
     said = seen(drawn("hints"))
-    assert "The policy's file does not hold, the one before stays in force: /etc/p.yaml, line 3" in said
+    assert "The policy file is refused, the previous policy stays in force: /etc/p.yaml, line 3" in said
 
 
 @pytest.mark.parametrize(

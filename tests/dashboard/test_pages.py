@@ -111,7 +111,7 @@ def test_the_cluster_page_says_why_a_node_is_to_be_looked_at(app: AppTest) -> No
     )
     assert "hint: **cordon** (waits for approval)" in said
     assert "**83 %** risk in 24 h" in said
-    assert "Last heard of: kernel 40 s ago" in said
+    assert "Last seen: kernel 40 s ago" in said
 
 
 def test_the_tables_of_the_cluster_page_hold_incidents_and_events(app: AppTest, api: Any) -> None:
@@ -227,7 +227,7 @@ def test_a_hint_waits_for_approval_with_its_evidence(opened: Any, api: Any) -> N
     assert "1 hint waits for your approval." in said
     assert "**cordon**: place no new work on it" in said
     assert "Xid 79: GPU has fallen off the bus" in said
-    assert "asked 4 min ago" in said
+    assert "requested 4 min ago" in said
 
 
 def posts(api: Any) -> list[str]:
