@@ -47,18 +47,22 @@ def predictor_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def predictor_from(told: Mapping[str, Any]) -> Predictor | None:
+def predictor_from(options: Mapping[str, Any]) -> Predictor | None:
     """The predictor that the options describe; None where they say nothing of one."""
-    recall, precision = told.get("recall"), told.get("precision")
+    recall, precision = options.get("recall"), options.get("precision")
     if (recall is None) != (precision is None):
         raise Failure("--recall and --precision belong together: give both, or neither")
     if recall is None or precision is None:
-        more = [f"--{name.replace('_', '-')}" for name in ("lead_s", "window_s", "save_on_warning_s") if told.get(name)]
+        more = [
+            f"--{name.replace('_', '-')}" for name in ("lead_s", "window_s", "save_on_warning_s") if options.get(name)
+        ]
         if more:
             raise Failure(f"{more[0]} tells more of a predictor: give its --recall and --precision too")
         return None
     try:
-        return Predictor(recall, precision, told["lead_s"], told.get("save_on_warning_s"), told.get("window_s", 0.0))
+        return Predictor(
+            recall, precision, options["lead_s"], options.get("save_on_warning_s"), options.get("window_s", 0.0)
+        )
     except ValueError as error:
         raise Failure(f"--recall, --precision, --window-s: {error}") from error
 
@@ -76,11 +80,11 @@ def advise() -> None:
 @click.option("--save-on-warning-s", type=_SECONDS, help="Stall of a save upon a warning; without it as any save's.")
 @click.option("--registered-model", is_flag=True, help="Recall and precision of the registered model's hold-out.")
 @JSON_OPTION
-def checkpoint(url: str, run: str | None, registered_model: bool, as_json: bool, **told: Any) -> None:
+def checkpoint(url: str, run: str | None, registered_model: bool, as_json: bool, **options: Any) -> None:
     """The checkpoint interval that loses least, from measured failures, save stalls and restarts."""
     from goodput.advice.reading import checkpoint_advice, predictor_of
 
-    predictor = predictor_from(told)
+    predictor = predictor_from(options)
     if predictor is not None and registered_model:
         raise Failure("--registered-model has its own recall and precision: give it, or --recall and --precision")
     with reading(url) as connection:
@@ -111,10 +115,10 @@ def _print_kinds(found: Mapping[str, Any]) -> None:
         ("background", "saves in the background"),
         ("memory", "saves to memory, disk saves beside them"),
     ):
-        told = found[kind]
-        limit = told["break_even_stall_s"]
+        advice = found[kind]
+        limit = advice["break_even_stall_s"]
         pays = "pay at no stall" if limit is None else f"pay below a stall of {limit:.3g} s"
-        gain = f"at {told['stall_s']:g} s every {span(told['interval_s'])} {100 * told['gain']:+.2f} points"
+        gain = f"at {advice['stall_s']:g} s every {span(advice['interval_s'])} {100 * advice['gain']:+.2f} points"
         click.echo(f"{words} {pays}; {gain}")
     plan = found["prediction"]
     if plan is None:
@@ -128,8 +132,10 @@ def _print_kinds(found: Mapping[str, Any]) -> None:
         click.echo(f"warnings are no reason to save: {plan['why']}")
 
 
-def _range(told: Mapping[str, Any]) -> str:
-    return f"{span(told['interval_shortest_s'])} to {span(told['interval_longest_s'])} within the rate's 95 % interval"
+def _range(advice: Mapping[str, Any]) -> str:
+    return (
+        f"{span(advice['interval_shortest_s'])} to {span(advice['interval_longest_s'])} within the rate's 95 % interval"
+    )
 
 
 @advise.command()
@@ -144,19 +150,19 @@ def spares(url: str, run: str | None, confidence: float, as_json: bool) -> None:
     from goodput.advice.reading import spares_advice
 
     with reading(url) as connection:
-        told = spares_advice(connection, confidence, run)
+        advice = spares_advice(connection, confidence, run)
     if as_json:
-        print_json(told)
+        print_json(advice)
         return
     who = f"run {run!r}" if run else "the cluster"
     click.echo(
-        f"{who}: keep {told['spares']} spare nodes for {told['inputs']['nodes']} "
-        f"({told['spares_low']} to {told['spares_high']} within the rate's 95 % interval)"
+        f"{who}: keep {advice['spares']} spare nodes for {advice['inputs']['nodes']} "
+        f"({advice['spares_low']} to {advice['spares_high']} within the rate's 95 % interval)"
     )
-    click.echo(f"{told['expected_down']:.2f} nodes are down on average; this covers {confidence:.1%} of the time")
+    click.echo(f"{advice['expected_down']:.2f} nodes are down on average; this covers {confidence:.1%} of the time")
     click.echo()
-    print_table(told["curve"], ["nodes", "spares", "low", "high"])
-    _print_basis(told, ["formula", "source"], "outages per node-day")
+    print_table(advice["curve"], ["nodes", "spares", "low", "high"])
+    _print_basis(advice, ["formula", "source"], "outages per node-day")
 
 
 @advise.command()
@@ -169,24 +175,29 @@ def budget(url: str, run: str | None, target: float, as_json: bool) -> None:
     from goodput.advice.reading import budget_advice, read_history
 
     with reading(url) as connection:
-        told = budget_advice(read_history(connection, run), target)
+        advice = budget_advice(read_history(connection, run), target)
     if as_json:
-        print_json(told)
+        print_json(advice)
         return
-    most = "" if told["allowed_high_s"] is None else f" to {span(told['allowed_high_s'])}"
+    most = "" if advice["allowed_high_s"] is None else f" to {span(advice['allowed_high_s'])}"
     click.echo(
-        f"{told['run']}: a goodput of {target:.1%} on {told['nodes']} nodes allows {span(told['allowed_s'])} a failure "
-        f"({span(told['allowed_low_s'])}{most} within the rate's 95 % interval)"
+        f"{advice['run']}: a goodput of {target:.1%} on {advice['nodes']} nodes "
+        f"allows {span(advice['allowed_s'])} a failure "
+        f"({span(advice['allowed_low_s'])}{most} within the rate's 95 % interval)"
     )
-    sure = "" if told["spent_low_s"] is None else f" ({span(told['spent_low_s'])} to {span(told['spent_high_s'])})"
-    click.echo(f"now a failure costs {span(told['spent_s'])}{sure}: the target is {'met' if told['met'] else 'missed'}")
+    sure = (
+        "" if advice["spent_low_s"] is None else f" ({span(advice['spent_low_s'])} to {span(advice['spent_high_s'])})"
+    )
+    click.echo(
+        f"now a failure costs {span(advice['spent_s'])}{sure}: the target is {'met' if advice['met'] else 'missed'}"
+    )
     click.echo()
-    print_table([{"part": part, "time": span(s)} for part, s in told["parts_s"].items()], ["part", "time"])
+    print_table([{"part": part, "time": span(s)} for part, s in advice["parts_s"].items()], ["part", "time"])
     click.echo()
-    rows = [{"nodes": row["nodes"], "allowed": span(row["allowed_s"])} for row in told["at_scale"]]
+    rows = [{"nodes": row["nodes"], "allowed": span(row["allowed_s"])} for row in advice["at_scale"]]
     print_table(rows, ["nodes", "allowed"])
-    told["inputs"] = {name: told[name] for name in ("nodes", "failures", "node_days")}
-    _print_basis(told, ["formula", "source"], "failures per node-day")
+    advice["inputs"] = {name: advice[name] for name in ("nodes", "failures", "node_days")}
+    _print_basis(advice, ["formula", "source"], "failures per node-day")
 
 
 @advise.command()
@@ -199,12 +210,12 @@ def budget(url: str, run: str | None, target: float, as_json: bool) -> None:
 )
 @click.option("--worst", type=click.IntRange(1), default=_AIMS.worst, show_default=True, help="Nodes taken out.")
 @JSON_OPTION
-def gains(url: str, run: str | None, as_json: bool, **told: Any) -> None:
+def gains(url: str, run: str | None, as_json: bool, **options: Any) -> None:
     """What each change would gain, ranked: detection, waiting, restart, saves, the worst nodes, prediction."""
     from goodput.advice.reading import gains_advice, read_history
 
-    aims = Aims(detection_s=told["detection_s"], restart_s=told["restart_s"], worst=told["worst"])
-    predictor = predictor_from(told)
+    aims = Aims(detection_s=options["detection_s"], restart_s=options["restart_s"], worst=options["worst"])
+    predictor = predictor_from(options)
     with reading(url) as connection:
         found = gains_advice(connection, read_history(connection, run), aims, predictor)
     if as_json:
@@ -232,18 +243,18 @@ def mtbf(url: str, as_json: bool) -> None:
     from goodput.advice.reading import mtbf_advice
 
     with reading(url) as connection:
-        told = mtbf_advice(connection)
+        advice = mtbf_advice(connection)
     if as_json:
-        print_json(told)
+        print_json(advice)
         return
     columns = ["component", "failures", "per_1000_node_days", "low", "high", "mtbf_h", "mtbf_low_h", "mtbf_high_h"]
     for part, words in (("runs", "stops of the runs"), ("cluster", "unplanned outages of the cluster")):
-        if told[part] is not None:
-            nodes, days = told[part]["nodes"], told[part]["node_days"]
+        if advice[part] is not None:
+            nodes, days = advice[part]["nodes"], advice[part]["node_days"]
             click.echo(f"{words}, {days:.4g} node-days; hours between two on {nodes} nodes")
-            print_table(told[part]["components"], columns)
+            print_table(advice[part]["components"], columns)
             click.echo()
-    law = told["scale_law"]
+    law = advice["scale_law"]
     if law is None:
         click.echo("the law with scale: runs of at least two sizes and a failure are needed")
     else:
@@ -252,17 +263,17 @@ def mtbf(url: str, as_json: bool) -> None:
         click.echo(
             f"failures grow with nodes to the power {exponent}: {verdict} MTBF ~ 1 / N (p = {law['p_value']:.2g})"
         )
-    click.echo(f"formula: {told['formula']}")
-    click.echo(f"source: {told['source']}")
+    click.echo(f"formula: {advice['formula']}")
+    click.echo(f"source: {advice['source']}")
 
 
-def _print_basis(told: Mapping[str, Any], notes: Sequence[str], rate_name: str) -> None:
+def _print_basis(advice: Mapping[str, Any], notes: Sequence[str], rate_name: str) -> None:
     """The inputs, the rate with its interval, the formula and its source."""
     click.echo()
-    rows = [{"input": name, "value": value} for name, value in told["inputs"].items()]
-    rows.append({"input": rate_name, "value": told["rate_per_node_day"]})
-    rows.append({"input": "  lowest, 95 %", "value": told["rate_low"]})
-    rows.append({"input": "  highest, 95 %", "value": told["rate_high"]})
+    rows = [{"input": name, "value": value} for name, value in advice["inputs"].items()]
+    rows.append({"input": rate_name, "value": advice["rate_per_node_day"]})
+    rows.append({"input": "  lowest, 95 %", "value": advice["rate_low"]})
+    rows.append({"input": "  highest, 95 %", "value": advice["rate_high"]})
     print_table(rows, ["input", "value"])
     for name in notes:
-        click.echo(f"{name.replace('_', ' ')}: {told[name]}")
+        click.echo(f"{name.replace('_', ' ')}: {advice[name]}")

@@ -73,7 +73,7 @@ def consume(url: str, queue: str, port: int | None, file: Path | None, **given: 
     writer = HeartbeatWriter(state.heartbeats, state.engine, state.metrics.failures.labels("heartbeats").inc)
     writer.start()
     try:
-        asyncio.run(_until_told(consumer, queue, access))
+        asyncio.run(_until_reported(consumer, queue, access))
     except Exception as error:
         raise Failure(f"cannot consume from {_shown(queue)}: {type(error).__name__}: {error}") from error
     finally:
@@ -81,7 +81,7 @@ def consume(url: str, queue: str, port: int | None, file: Path | None, **given: 
         state.engine.dispose()
 
 
-async def _until_told(consumer: Consumer, queue: str, access: ServerAccess) -> None:
+async def _until_reported(consumer: Consumer, queue: str, access: ServerAccess) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

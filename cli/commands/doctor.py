@@ -123,12 +123,12 @@ def server(url: str) -> Check:
 def doctor(db_url: str | None, server_url: str | None, as_json: bool) -> None:
     """Check this installation and say what is wrong. Exit 3 if anything is."""
     found = [*installation(), *sources()]
-    asked: list[tuple[Callable[[str], Check], str | None]] = [
+    requested: list[tuple[Callable[[str], Check], str | None]] = [
         (database, db_url),
         (models, db_url),
         (server, server_url),
     ]
-    found += [check(url) for check, url in asked if url is not None]
+    found += [check(url) for check, url in requested if url is not None]
     rows = [asdict(check) for check in found]
     if as_json:
         print_json(rows)

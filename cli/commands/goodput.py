@@ -98,15 +98,15 @@ def within(losses: Sequence[Loss], since: datetime | None, until: datetime | Non
 
 
 def print_by(
-    connection: sa.Connection, ledgers: Sequence[Ledger], by: LossKey, asked: LedgerOptions, as_json: bool
+    connection: sa.Connection, ledgers: Sequence[Ledger], by: LossKey, requested: LedgerOptions, as_json: bool
 ) -> None:
     """What interruptions cost by what they are put down to, the costliest first; the total is of all of them."""
     from goodput.cluster.losses import group_json, losses_of, total_json
     from store.runs.losses import grouped
 
     every = [loss for ledger in ledgers for loss in losses_of(connection, ledger)]
-    groups = grouped(within(every, asked.since, asked.until), by)
-    rows = [group_json(group, by) for group in groups[: asked.limit]]
+    groups = grouped(within(every, requested.since, requested.until), by)
+    rows = [group_json(group, by) for group in groups[: requested.limit]]
     total = total_json(groups)
     if as_json:
         print_json({"by": by, "total": total, "items": rows})
@@ -134,7 +134,9 @@ def _by_row(row: Mapping[str, Any], by: LossKey, total: Mapping[str, Any]) -> di
     }
 
 
-def window_of(connection: sa.Connection, ledgers: Sequence[Ledger], asked: LedgerOptions) -> tuple[datetime, datetime]:
+def window_of(
+    connection: sa.Connection, ledgers: Sequence[Ledger], requested: LedgerOptions
+) -> tuple[datetime, datetime]:
     """The period asked for, as of the newest record.
 
     Raises:
@@ -149,22 +151,24 @@ def window_of(connection: sa.Connection, ledgers: Sequence[Ledger], asked: Ledge
     if now is None:
         raise Failure("no run has a date: there is no period to account")
     try:
-        return period(asked.since, asked.until, now)
+        return period(requested.since, requested.until, now)
     except PeriodError as error:
         raise Failure(f"--since, --until: {error}") from error
 
 
-def print_cluster(connection: sa.Connection, ledgers: Sequence[Ledger], asked: LedgerOptions, as_json: bool) -> None:
+def print_cluster(
+    connection: sa.Connection, ledgers: Sequence[Ledger], requested: LedgerOptions, as_json: bool
+) -> None:
     """The cluster's GPU-hours, level by level."""
     from goodput.cluster.account import cluster_json, fresh_runs
 
-    window = window_of(connection, ledgers, asked)
-    told = cluster_json(connection, window, fresh_runs(connection, ledgers, window, asked.shapes))
+    window = window_of(connection, ledgers, requested)
+    reported = cluster_json(connection, window, fresh_runs(connection, ledgers, window, requested.shapes))
     if as_json:
-        print_json(told)
+        print_json(reported)
         return
-    click.echo(f"the cluster from {told['since'][:16]}Z to {told['until'][:16]}Z")
-    existing = told["gpu_hours"]["existing"]
+    click.echo(f"the cluster from {reported['since'][:16]}Z to {reported['until'][:16]}Z")
+    existing = reported["gpu_hours"]["existing"]
     print_table(
         [
             {
@@ -173,27 +177,27 @@ def print_cluster(connection: sa.Connection, ledgers: Sequence[Ledger], asked: L
                 "share": None if hours is None or not existing else f"{hours / existing:.1%}",
             }
             for name in _LEVELS
-            for hours in (told["gpu_hours"][name],)
+            for hours in (reported["gpu_hours"][name],)
         ],
         ["level", "gpu_hours", "share"],
     )
     click.echo()
-    print_table(_ratio_rows(told), ["ratio", "value"])
-    for doubt in told["doubts"]:
+    print_table(_ratio_rows(reported), ["ratio", "value"])
+    for doubt in reported["doubts"]:
         click.echo(f"note: {doubt}")
-    for one in told["runs"]:
+    for one in reported["runs"]:
         said = f"MFU {one['mfu']:.1%}" if one["mfu"] is not None else f"no MFU: {', '.join(one['missing'])} not known"
         click.echo(f"{one['run']}: {said}")
 
 
-def _ratio_rows(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _ratio_rows(reported: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Google's factors and Meta's ratio, as percentages."""
-    ettr = told["ettr"]
+    ettr = reported["ettr"]
     rows = {
-        "scheduling goodput (allocated / existing)": _percent(told["scheduling_goodput"]),
-        "runtime goodput (productive / allocated)": _percent(told["runtime_goodput"]),
-        "program goodput (MFU)": _percent(told["program_goodput"]),
-        "ML productivity goodput (their product)": _percent(told["ml_productivity_goodput"]),
+        "scheduling goodput (allocated / existing)": _percent(reported["scheduling_goodput"]),
+        "runtime goodput (productive / allocated)": _percent(reported["runtime_goodput"]),
+        "program goodput (MFU)": _percent(reported["program_goodput"]),
+        "ML productivity goodput (their product)": _percent(reported["ml_productivity_goodput"]),
         "ETTR (Meta)": None if ettr is None else " to ".join(sorted({f"{ettr[k]:.2%}" for k in ("least", "most")})),
     }
     return [{"ratio": name, "value": value} for name, value in rows.items()]
@@ -203,7 +207,7 @@ def _percent(value: float | None) -> str | None:
     return None if value is None else f"{value:.2%}"
 
 
-def write_report(connection: sa.Connection, ledgers: Sequence[Ledger], path: Path, asked: LedgerOptions) -> None:
+def write_report(connection: sa.Connection, ledgers: Sequence[Ledger], path: Path, requested: LedgerOptions) -> None:
     """The report of the period as one HTML page.
 
     Raises:
@@ -211,8 +215,8 @@ def write_report(connection: sa.Connection, ledgers: Sequence[Ledger], path: Pat
     """
     from goodput.cluster.report import report_html
 
-    window = window_of(connection, ledgers, asked)
-    text = report_html(connection, ledgers, window, asked.shapes)
+    window = window_of(connection, ledgers, requested)
+    text = report_html(connection, ledgers, window, requested.shapes)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -245,23 +249,23 @@ def goodput(url: str, as_json: bool, **given: Any) -> None:
     """Split each run's wall time into buckets that sum to it exactly, and price each interruption."""
     from goodput.reading.ledgers import no_such_run, read_ledgers
 
-    asked = LedgerOptions.of(given)
+    requested = LedgerOptions.of(given)
     engine = open_store(url)
-    if asked.until is None and not (asked.html or asked.by or asked.cluster):
-        _print_all(_stored(engine, asked.run), as_json)
+    if requested.until is None and not (requested.html or requested.by or requested.cluster):
+        _print_all(_stored(engine, requested.run), as_json)
         return
     with engine.begin() as connection:
-        ledgers = read_ledgers(connection, asked.run, asked.until)
+        ledgers = read_ledgers(connection, requested.run, requested.until)
         if not ledgers:
-            raise Failure(no_such_run(connection, asked.run))
-        if asked.html is not None:
-            write_report(connection, ledgers, asked.html, asked)
+            raise Failure(no_such_run(connection, requested.run))
+        if requested.html is not None:
+            write_report(connection, ledgers, requested.html, requested)
             return
-        if asked.by is not None:
-            print_by(connection, ledgers, asked.by, asked, as_json)
+        if requested.by is not None:
+            print_by(connection, ledgers, requested.by, requested, as_json)
             return
-        if asked.cluster:
-            print_cluster(connection, ledgers, asked, as_json)
+        if requested.cluster:
+            print_cluster(connection, ledgers, requested, as_json)
             return
     _print_all([(ledger.to_json(), ledger.attempts) for ledger in ledgers], as_json)
 
@@ -271,10 +275,10 @@ def _stored(engine: sa.Engine, run: str | None) -> list[tuple[Mapping[str, Any],
     from goodput.reading.ledgers import no_such_run
     from goodput.stored.refresh import read_all, refresh
 
-    told = refresh(engine, real_clock(), run)
-    if told.reason is not None:
-        click.echo(f"the ledgers were made, but not stored for the next time: {told.reason}", err=True)
-    found = [(one.content["account"], int(one.content["attempts"])) for one in read_all(engine, told, run)]
+    reported = refresh(engine, real_clock(), run)
+    if reported.reason is not None:
+        click.echo(f"the ledgers were made, but not stored for the next time: {reported.reason}", err=True)
+    found = [(one.content["account"], int(one.content["attempts"])) for one in read_all(engine, reported, run)]
     if not found:
         with engine.connect() as connection:
             raise Failure(no_such_run(connection, run))
@@ -283,38 +287,43 @@ def _stored(engine: sa.Engine, run: str | None) -> list[tuple[Mapping[str, Any],
 
 def _print_all(ledgers: Sequence[tuple[Mapping[str, Any], int]], as_json: bool) -> None:
     if as_json:
-        print_json([told for told, _attempts in ledgers])
+        print_json([reported for reported, _attempts in ledgers])
         return
-    for i, (told, attempts) in enumerate(ledgers):
+    for i, (reported, attempts) in enumerate(ledgers):
         if i:
             click.echo()
-        _print_ledger(told, attempts)
+        _print_ledger(reported, attempts)
 
 
-def _print_ledger(told: Mapping[str, Any], attempts: int) -> None:
+def _print_ledger(reported: Mapping[str, Any], attempts: int) -> None:
     """One run for people: its span, its buckets, its interruptions."""
-    share = "unknown" if told["goodput"] is None else f"{told['goodput']:.2%}"
-    when = "no date known" if told["start"] is None else f"{told['start']} to {told['end']}"
-    click.echo(f"{told['run']}: goodput {share} of {span(told['wall_s'])} ({when})")
-    click.echo(f"{told['nodes'] or '?'} nodes, {told['gpus'] or '?'} GPUs, {attempts} attempts")
-    wall = told["wall_s"] or 1
+    share = "unknown" if reported["goodput"] is None else f"{reported['goodput']:.2%}"
+    when = "no date known" if reported["start"] is None else f"{reported['start']} to {reported['end']}"
+    click.echo(f"{reported['run']}: goodput {share} of {span(reported['wall_s'])} ({when})")
+    click.echo(f"{reported['nodes'] or '?'} nodes, {reported['gpus'] or '?'} GPUs, {attempts} attempts")
+    wall = reported["wall_s"] or 1
     shares = [
         {"bucket": bucket, "time": span(seconds), "share": f"{seconds / wall:.2%}"}
-        for bucket, seconds in told["buckets"].items()
+        for bucket, seconds in reported["buckets"].items()
         if seconds
     ]
     print_table(shares, ["bucket", "time", "share"])
-    if told["interruptions"]:
+    if reported["interruptions"]:
         click.echo()
-        print_table([_interruption_row(one) for one in told["interruptions"]], ["time", "cause", "culprit", "lost"])
+        print_table([_interruption_row(one) for one in reported["interruptions"]], ["time", "cause", "culprit", "lost"])
 
 
-def _interruption_row(told: Mapping[str, Any]) -> dict[str, Any]:
-    culprit = told["culprit"]
+def _interruption_row(reported: Mapping[str, Any]) -> dict[str, Any]:
+    culprit = reported["culprit"]
     name = None
     if culprit is not None:
         port = None if culprit["port"] is None else f"port {culprit['port']}"
         code = culprit["kind"] if culprit["code"] is None else f"{culprit['kind']} {culprit['code']}"
         where = culprit["pci"] or culprit["uuid"] or culprit["index"]
         name = " ".join(str(x) for x in (culprit["node"], culprit["type"], where, port, f"({code})") if x is not None)
-    return {"time": told["time"][:19] + "Z", "cause": told["cause"], "culprit": name, "lost": span(told["lost_s"])}
+    return {
+        "time": reported["time"][:19] + "Z",
+        "cause": reported["cause"],
+        "culprit": name,
+        "lost": span(reported["lost_s"]),
+    }

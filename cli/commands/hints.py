@@ -238,13 +238,13 @@ def _print(found: Hindsight, days: float) -> None:
 
 
 def _test_row(tally: HintTally) -> dict[str, object]:
-    told = None if tally.precision is None else f"{tally.precision:.0%} ({tally.low:.0%} to {tally.high:.0%})"
+    reported = None if tally.precision is None else f"{tally.precision:.0%} ({tally.low:.0%} to {tally.high:.0%})"
     return {
         "action": tally.action,
         "basis": tally.basis,
         "judged": tally.judged,
         "right": tally.right,
-        "precision": told,
+        "precision": reported,
         "lead": None if tally.lead_s is None else f"{tally.lead_s / 3600:.1f} h",
         "held GPU-h": None if tally.unknown_held == tally.judged else f"{tally.held_gpu_h:.1f}",
         "saved GPU-h": None if tally.unknown_saved == tally.judged else f"{tally.saved_gpu_h:.1f}",

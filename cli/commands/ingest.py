@@ -77,7 +77,7 @@ class Summary:
 def ingest_archive(
     engine: sa.Engine,
     archive: Path,
-    told: ArchiveOptions | None = None,
+    reported: ArchiveOptions | None = None,
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
     received: datetime | None = None,
@@ -85,7 +85,7 @@ def ingest_archive(
     """Load an archive into a migrated database.
 
     Args:
-        told: what the archive does not say of itself.
+        reported: what the archive does not say of itself.
         workers: processes that read; 1 reads in this one.
         progress: told of bytes done of bytes in all.
         received: when the archive was taken in; None is now. A replay says when it would have been.
@@ -106,7 +106,7 @@ def ingest_archive(
     worth = sum(part.size for part in parts) >= WORTH_WORKERS_BYTES
     with _executor(workers if worth else 1) as executor:
         digests = list(in_order(executor, digest, parts))
-        tasks = _plan(digests, taken_before, newest_moment(parts), told or ArchiveOptions())
+        tasks = _plan(digests, taken_before, newest_moment(parts), reported or ArchiveOptions())
         _count_known(writer, digests, taken_before)
         done, whole = 0, sum(task.digest.part.size for task in tasks)
         for taken in in_order(executor, take, tasks):
@@ -136,7 +136,10 @@ def _executor(workers: int) -> Iterator[Executor | None]:
 
 
 def _plan(
-    digests: Sequence[Digest], known: dict[tuple[str, str], IngestedFile], newest: datetime | None, told: ArchiveOptions
+    digests: Sequence[Digest],
+    known: dict[tuple[str, str], IngestedFile],
+    newest: datetime | None,
+    reported: ArchiveOptions,
 ) -> list[FileTask]:
     """The files to read: new ones, telemetry in order of time, with the few before each that it follows on."""
     from cli.archive.parts import FileTask
@@ -149,11 +152,11 @@ def _plan(
     new = [d for d in plain if (d.part.relative, d.sha256) not in known]
     # Jobs first: an incident tells how many nodes the job on its node had.
     new.sort(key=lambda d: d.part.name not in ("nodes", "topology", "jobs"))
-    tasks = [FileTask(d, context_of(d.part, newest, told.year), rules=told.rules) for d in new]
+    tasks = [FileTask(d, context_of(d.part, newest, reported.year), rules=reported.rules) for d in new]
     fresh = [(d.part.relative, d.sha256) not in known for d in telemetry]
     for place, item in enumerate(telemetry):
         if any(fresh[place : place + 1 + CARRY_FILES]):
-            tasks.append(FileTask(item, context_of(item.part, newest, told.year), only_carry=not fresh[place]))
+            tasks.append(FileTask(item, context_of(item.part, newest, reported.year), only_carry=not fresh[place]))
     return tasks
 
 
@@ -185,7 +188,7 @@ def _troubles(taken: FileRecords) -> Iterator[FileProblem]:
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes that read [default: one a core].")
 @RULES_OPTION
 @JSON_OPTION
-def ingest(archive: Path, url: str, workers: int | None, as_json: bool, **told: Any) -> None:
+def ingest(archive: Path, url: str, workers: int | None, as_json: bool, **reported: Any) -> None:
     """Load a cluster archive: a folder of nodes.csv, kernel/, fabric/, telemetry/, training/, jobs.csv, outages.csv.
 
     A file that was taken before is passed over, so that an ingest that was broken off goes on where it was.
@@ -195,7 +198,7 @@ def ingest(archive: Path, url: str, workers: int | None, as_json: bool, **told: 
         engine = open_store(url, create=True)
         with _bar() as progress:
             summary = ingest_archive(
-                engine, archive, _archive_options(**told), workers or len(os.sched_getaffinity(0)), progress
+                engine, archive, _archive_options(**reported), workers or len(os.sched_getaffinity(0)), progress
             )
     except ArchiveError as error:
         raise Failure(str(error)) from error

@@ -53,5 +53,5 @@ def _wire(score: LinkScore) -> dict[str, Any]:
 
 
 def _row(score: LinkScore) -> dict[str, object]:
-    told = "; ".join(reason.text for reason in score.reasons[:-1]) or score.reasons[-1].text
-    return {"link": score.link, "ends": " - ".join(score.ends), "score": score.score, "reasons": told}
+    reported = "; ".join(reason.text for reason in score.reasons[:-1]) or score.reasons[-1].text
+    return {"link": score.link, "ends": " - ".join(score.ends), "score": score.score, "reasons": reported}

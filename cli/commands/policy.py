@@ -142,7 +142,7 @@ def dry_run(file: Path, url: str, as_json: bool, **given: Any) -> None:
     from cli.config.policy_trial import TrialSpan, read_scores, try_policy
 
     found = read_policy_file(file)
-    asked = TrialSpan(
+    requested = TrialSpan(
         _moment(given["since"], "--since"),
         _moment(given["until"], "--until"),
         timedelta(minutes=given["step_min"]),
@@ -151,7 +151,7 @@ def dry_run(file: Path, url: str, as_json: bool, **given: Any) -> None:
     engine = open_store(url)
     try:
         with engine.connect() as connection:
-            report = try_policy(connection, found, asked)
+            report = try_policy(connection, found, requested)
     finally:
         engine.dispose()
     if as_json:

@@ -28,7 +28,7 @@ _SECONDS = click.FloatRange(0)
 )
 @click.option("--move-s", type=_SECONDS, help="What moving off a node in time costs; without it a save and a start.")
 @JSON_OPTION
-def what_if(url: str, run: str | None, hold_top: float | None, as_json: bool, **told: Any) -> None:
+def what_if(url: str, run: str | None, hold_top: float | None, as_json: bool, **reported: Any) -> None:
     """Replay a run's stored history with another interval, detection, restart, spares or hint policy.
 
     The failures strike when they struck. The gain is told as replayed, with its interval, and by the formula.
@@ -37,11 +37,11 @@ def what_if(url: str, run: str | None, hold_top: float | None, as_json: bool, **
     from goodput.advice.reading import read_history, what_if_advice
     from goodput.advice.what_if import RunChange
 
-    predictor = predictor_from(told)
+    predictor = predictor_from(reported)
     if predictor is not None and hold_top is not None:
         raise Failure("--hold-top goes by the stored scores, --recall by a share: give one of them")
     names = ("interval_s", "save_s", "write_s", "detection_s", "restart_s", "spares", "move_s")
-    given = {name: told[name] for name in names}
+    given = {name: reported[name] for name in names}
     if predictor is None and hold_top is None and all(value is None for value in given.values()):
         raise Failure("nothing would be otherwise: give --interval-s, --detection-s, --spares or another change")
     with reading(url) as connection:

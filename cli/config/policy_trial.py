@@ -53,38 +53,38 @@ class TrialSpan:
     scores: ScoreHistory | None = None
 
 
-def try_policy(connection: sa.Connection, policy: Policy, asked: TrialSpan) -> dict[str, Any]:
+def try_policy(connection: sa.Connection, policy: Policy, requested: TrialSpan) -> dict[str, Any]:
     """The report, as JSON.
 
     Raises:
         Failure: the database has no records, or the span is empty.
     """
-    span = _span(connection, asked)
+    span = _span(connection, requested)
     fleet = [
         NodeService(node.node, node.gpus or policy.costs.node_gpus, node.in_service_since, node.in_service_until)
         for node in read_nodes(connection)
     ]
-    _check_scores(asked.scores, span, fleet)
+    _check_scores(requested.scores, span, fleet)
     outages = read_outages(connection, span.until)
     contenders = _contenders(policy)
-    found = replay_side_by_side(connection, list(contenders.values()), policy, span, scores=asked.scores)
+    found = replay_side_by_side(connection, list(contenders.values()), policy, span, scores=requested.scores)
     lived = dict(zip(contenders, found, strict=True))
     measures = {name: measure(one, outages, fleet) for name, one in lived.items()}
-    mine, asked_by_it = measures[THIS], lived[THIS]
+    mine, requested_by_it = measures[THIS], lived[THIS]
     return {
         "version": version_of(policy),
         "since": format_time(span.since),
         "until": format_time(span.until),
-        "moments": asked_by_it.moments,
+        "moments": requested_by_it.moments,
         "nodes": len(fleet),
         "node_days": mine.node_days,
         "outages": mine.outages,
         "by_action": dict(mine.by_action),
         "table": [row for name in contenders for row in _trial_rows(name, measures[name])],
         "savings": _savings(connection, lived, (outages, fleet), measures, policy),
-        "held_back": _refused_holds(asked_by_it),
-        "trips": [{"time": format_time(trip.time), "why": trip.why} for trip in asked_by_it.trips],
-        "episodes": [_episode(one) for one in asked_by_it.episodes],
+        "held_back": _refused_holds(requested_by_it),
+        "trips": [{"time": format_time(trip.time), "why": trip.why} for trip in requested_by_it.trips],
+        "episodes": [_episode(one) for one in requested_by_it.episodes],
     }
 
 
@@ -102,7 +102,7 @@ def _contenders(policy: Policy) -> dict[str, Contender]:
 def _savings(
     connection: sa.Connection,
     lived: Mapping[str, ReplayResult],
-    told: tuple[Sequence[Outage], Sequence[NodeService]],
+    reported: tuple[Sequence[Outage], Sequence[NodeService]],
     measures: Mapping[str, PolicyMeasures],
     policy: Policy,
 ) -> list[dict[str, Any]] | None:
@@ -114,7 +114,7 @@ def _savings(
         JobPlacement(run, start, end, frozenset(nodes))
         for run, start, end, nodes in jobs_between(connection, span.since, span.until)
     ]
-    outages, fleet = told
+    outages, fleet = reported
     ground = ReplayHistory(read_losses(connection, span.since, span.until), jobs, outages, fleet)
     return [
         {
@@ -146,25 +146,25 @@ def _check_scores(scores: ScoreHistory | None, span: ReplaySpan, fleet: Sequence
         raise Failure(f"--scores: they go from {first} to {last}, outside of the span: name --since and --until")
 
 
-def _span(connection: sa.Connection, asked: TrialSpan) -> ReplaySpan:
-    until = asked.until
+def _span(connection: sa.Connection, requested: TrialSpan) -> ReplaySpan:
+    until = requested.until
     if until is None:
         until = newest_time(connection)
         if until is None:
             raise Failure("the database has no records: load some with `foreshock ingest`, or name --until")
-    since = asked.since
+    since = requested.since
     if since is None:
-        since = until - _DAYS if asked.scores is None else asked.scores.moments[0]
+        since = until - _DAYS if requested.scores is None else requested.scores.moments[0]
     if since >= until:
         raise Failure(f"--since {format_time(since)} is not before --until {format_time(until)}")
-    return ReplaySpan(since, until, asked.step)
+    return ReplaySpan(since, until, requested.step)
 
 
 def _trial_rows(name: str, found: PolicyMeasures) -> list[dict[str, Any]]:
     """A row for soft hints that change where work goes, and one for holds."""
     return [
-        {"policy": name, "asked": asked, **_kind(kind)}
-        for asked, kind in (("avoid", found.avoids), ("cordon, drain", found.holds))
+        {"policy": name, "asked": requested, **_kind(kind)}
+        for requested, kind in (("avoid", found.avoids), ("cordon, drain", found.holds))
     ]
 
 

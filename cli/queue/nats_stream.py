@@ -72,11 +72,11 @@ async def ensure_stream(stream: Any, settings: StreamSettings) -> None:
         await stream.add_consumer(settings.name, consumer)
 
 
-async def _there(asked: Any) -> bool:
+async def _there(requested: Any) -> bool:
     from nats.js.errors import NotFoundError
 
     try:
-        await asked
+        await requested
     except NotFoundError:
         return False
     return True

@@ -100,14 +100,14 @@ class RunHistory:
         return {**asdict(self), "stops": [list(astuple(stop)) for stop in self.stops], "saves_s": list(self.saves_s)}
 
 
-def from_json(told: Mapping[str, Any] | None) -> RunHistory | None:
+def from_json(reported: Mapping[str, Any] | None) -> RunHistory | None:
     """The history that `to_json` told; None where there is none, or another version of this program wrote it."""
-    if told is None:
+    if reported is None:
         return None
     try:
         # A stop of another length or by names is another version's.
-        stops = tuple(RunStop(*(stop if isinstance(stop, list) else ())) for stop in told["stops"])
-        return RunHistory(**{**told, "stops": stops, "saves_s": tuple(told["saves_s"])})
+        stops = tuple(RunStop(*(stop if isinstance(stop, list) else ())) for stop in reported["stops"])
+        return RunHistory(**{**reported, "stops": stops, "saves_s": tuple(reported["saves_s"])})
     except (KeyError, TypeError):
         return None
 

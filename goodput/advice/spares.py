@@ -90,7 +90,7 @@ def advise(inputs: SparesInputs, confidence: float = 0.99) -> SparesAdvice:
     def needed(nodes: int) -> SparesAt:
         return SparesAt(nodes, *(binomial_quantile(confidence, nodes, share) for share in (usual, least, most)))
 
-    asked = needed(inputs.nodes)
+    requested = needed(inputs.nodes)
     return SparesAdvice(
         inputs=inputs,
         confidence=confidence,
@@ -98,10 +98,10 @@ def advise(inputs: SparesInputs, confidence: float = 0.99) -> SparesAdvice:
         rate_low=low,
         rate_high=high,
         expected_down=inputs.nodes * usual,
-        spares=asked.spares,
-        spares_low=asked.low,
-        spares_high=asked.high,
-        curve=tuple(asked if nodes == inputs.nodes else needed(nodes) for nodes in sorted({*SCALES, inputs.nodes})),
+        spares=requested.spares,
+        spares_low=requested.low,
+        spares_high=requested.high,
+        curve=tuple(requested if nodes == inputs.nodes else needed(nodes) for nodes in sorted({*SCALES, inputs.nodes})),
     )
 
 

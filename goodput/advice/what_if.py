@@ -151,10 +151,10 @@ class WhatIf:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        told = asdict(self)
+        reported = asdict(self)
         for name in ("replayed", "analytic"):
-            told[name]["gain"] = getattr(self, name).gain
-        return told
+            reported[name]["gain"] = getattr(self, name).gain
+        return reported
 
 
 def what_if(history: RunHistory, change: RunChange, repairs_s: Mapping[int, float] | None = None) -> WhatIf:

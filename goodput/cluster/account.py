@@ -67,7 +67,7 @@ def stored_runs(connection: sa.Connection, window: tuple[datetime, datetime], sh
     """What the runs spent by their stored ledgers."""
     sums = productive_gpu_ms(connection, *window)
     productive = {run: gpu_ms for run, gpu_ms in sums.items() if gpu_ms is not None}
-    facts = {run: facts_from_json(told) for run, told in facts_of_runs(connection, sorted(sums)).items()}
+    facts = {run: facts_from_json(reported) for run, reported in facts_of_runs(connection, sorted(sums)).items()}
     shaped = (run for run in sorted(facts) if facts[run].shape is not None or shape_of(run, shapes) is not None)
     mfus = [mfu_json(run, facts[run], shapes) for run in shaped]
     return RunTotals(day_sums(connection, *window), productive, mfus)

@@ -71,10 +71,10 @@ class RunFacts:
     shape: Shape | None = None  # as the log tells it
 
 
-def facts_from_json(told: Mapping[str, Any]) -> RunFacts:
+def facts_from_json(reported: Mapping[str, Any]) -> RunFacts:
     """The facts that `asdict` made plain."""
-    shape = told.get("shape")
-    return RunFacts(**{**told, "shape": None if shape is None else Shape(**shape)})
+    shape = reported.get("shape")
+    return RunFacts(**{**reported, "shape": None if shape is None else Shape(**shape)})
 
 
 def facts_from(ledger: Ledger, jobs: Sequence[Job], models: Mapping[str, str | None]) -> RunFacts:

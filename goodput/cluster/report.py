@@ -85,13 +85,13 @@ def _span(period: Period) -> str:
 def verdict(report: PeriodReport) -> str:
     """Two or three sentences that an owner may take away."""
     account, before = report.now.account, report.before.account
-    told, was = account["productive_of_existing"], before["productive_of_existing"]
-    if told is not None:
-        said = f"{percent(told)} of the GPU-hours that existed became training that counts"
+    reported, was = account["productive_of_existing"], before["productive_of_existing"]
+    if reported is not None:
+        said = f"{percent(reported)} of the GPU-hours that existed became training that counts"
     else:
-        told, was = account["runtime_goodput"], before["runtime_goodput"]
-        said = f"{percent(told)} of the GPU-hours that jobs held became training that counts"
-    said += "" if told is None or was is None else f", against {percent(was)} in the time before"
+        reported, was = account["runtime_goodput"], before["runtime_goodput"]
+        said = f"{percent(reported)} of the GPU-hours that jobs held became training that counts"
+    said += "" if reported is None or was is None else f", against {percent(was)} in the time before"
     lost, groups = report.lost(report.now), grouped(report.now.losses, "cause")
     if not groups:
         return f"{said}. No run was interrupted."
@@ -150,10 +150,10 @@ def _ratios(now: Mapping[str, Any], before: Mapping[str, Any]) -> str:
     return _table(["", "now", "before"], rows) + said
 
 
-def _ettr(told: Mapping[str, float] | None) -> str:
-    if told is None:
+def _ettr(reported: Mapping[str, float] | None) -> str:
+    if reported is None:
         return "-"
-    least, most = percent(told["least"]), percent(told["most"])
+    least, most = percent(reported["least"]), percent(reported["most"])
     return least if least == most else f"{least} to {most}"
 
 

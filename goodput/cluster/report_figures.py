@@ -317,10 +317,10 @@ def _stack(day: Mapping[str, Any]) -> list[tuple[str, float]]:
     held = {name: amount for name, amount in day["buckets"].items() if amount > 0 and name != "waiting"}
     order = [name for name in BUCKETS if name in held] + sorted(set(held) - set(BUCKETS))
     stack = [(name, held[name]) for name in order]
-    told = day["gpu_hours"]
-    if told["idle"] is not None and told["idle"] > 0:
-        stack.append(("idle", told["idle"]))
-    out = (told["out_planned"] or 0) + (told["out_unplanned"] or 0)
+    reported = day["gpu_hours"]
+    if reported["idle"] is not None and reported["idle"] > 0:
+        stack.append(("idle", reported["idle"]))
+    out = (reported["out_planned"] or 0) + (reported["out_unplanned"] or 0)
     return [*stack, ("out", out)] if out > 0 else stack
 
 

@@ -52,9 +52,9 @@ def parse_shape(text: str) -> Shape:
     return Shape(**found)
 
 
-def shape_from_figures(told: Mapping[str, object]) -> Shape | None:
+def shape_from_figures(reported: Mapping[str, object]) -> Shape | None:
     """The shape that four figures of these names tell; None where one is missing or no sane whole number."""
-    figures = [told.get(field.name) for field in fields(Shape)]
+    figures = [reported.get(field.name) for field in fields(Shape)]
     sane = [one for one in figures if isinstance(one, int) and not isinstance(one, bool) and 0 < one < 10**9]
     return Shape(*sane) if len(sane) == len(figures) else None
 

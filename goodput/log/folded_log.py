@@ -103,21 +103,21 @@ class Chapter:
         taken = len(carried) > 1 and carried[0].span_ms is not None
         return samples_of(known)[1 if taken else 0 :]
 
-    def fold(self, line: TrainingLine, limit_ms: float, asked: Sequence[int], cuts_ms: Sequence[int]) -> None:
+    def fold(self, line: TrainingLine, limit_ms: float, requested: Sequence[int], cuts_ms: Sequence[int]) -> None:
         """Take a line in; the one before it joins the stretch before that, where all three tell nothing else.
 
         The first and the last line of a start of the program, and those beside others, so stay as they are.
 
         Args:
             limit_ms: an iteration that took longer is not plain.
-            asked: iterations of which the ledger asks when they ended, sorted.
+            requested: iterations of which the ledger asks when they ended, sorted.
             cuts_ms: moments at which one job's lines may end and another's begin, sorted.
         """
         previous, self.previous = self.previous, line
         plain = previous is not None and _follows(previous, line, limit_ms)
         if plain and self.grows:
             before = self.lines[-2]
-            if not (_is_requested(before, self.lines[-1], asked) or _within(cuts_ms, before, line)):
+            if not (_is_requested(before, self.lines[-1], requested) or _within(cuts_ms, before, line)):
                 self._join(limit_ms)
         self.grows = plain and bool(self.lines)
         self.lines.append(line)
@@ -150,11 +150,11 @@ def _follows(previous: TrainingLine, line: TrainingLine, limit_ms: float) -> boo
     return line == TrainingLine("iteration", time_ms, iteration, line.iterations, span_ms)
 
 
-def _is_requested(before: TrainingLine, line: TrainingLine, asked: Sequence[int]) -> bool:
+def _is_requested(before: TrainingLine, line: TrainingLine, requested: Sequence[int]) -> bool:
     """Whether one of the iterations that are asked for is told by a line, or is the last one before it."""
-    if not asked or before.iteration is None or line.iteration is None:
+    if not requested or before.iteration is None or line.iteration is None:
         return False
-    return bisect_left(asked, before.iteration) < bisect_right(asked, line.iteration)
+    return bisect_left(requested, before.iteration) < bisect_right(requested, line.iteration)
 
 
 def _within(moments_ms: Sequence[int], before: TrainingLine, after: TrainingLine) -> bool:
@@ -273,8 +273,8 @@ def with_rows(log: FoldedLog, rows: Iterable[LogRow], cuts_ms: Sequence[int] = (
     if not forwards(log.tail, last.end_ms):
         raise StaleError
     lines = [row.line for row in log.tail]
-    asked = _loaded_in(last.carry, lines) | _kept_in(lines)
-    if any(chapter.hides(number) for number in asked for chapter in log.chapters):
+    requested = _loaded_in(last.carry, lines) | _kept_in(lines)
+    if any(chapter.hides(number) for number in requested for chapter in log.chapters):
         raise StaleError
     if len(log.tail) > TAIL + TAIL // 2:
         _fold_tail(log, log.pace().iteration_ms, cuts_ms)
@@ -327,19 +327,19 @@ def _loaded_in(before: Sequence[TrainingLine], lines: Sequence[TrainingLine]) ->
     Args:
         before: the lines just before, of which the same was asked when they came.
     """
-    asked: set[int] = set()
+    requested: set[int] = set()
     last: int | None = None
     for place, line in enumerate([*before, *lines], start=-len(before)):
         if line.kind in ("checkpoint_load", "training_start"):
             last = None
             if line.kind == "checkpoint_load" and line.iteration is not None and place >= 0:
-                asked.add(line.iteration)
+                requested.add(line.iteration)
         elif (line.kind == "iteration" or line.tells_end_of_work) and line.iteration is not None:
             resumed = line.iteration - line.iterations
             if place >= 0 and (last is None or resumed < last):
-                asked.add(resumed)
+                requested.add(resumed)
             last = line.iteration
-    return asked
+    return requested
 
 
 def _fold_tail(log: FoldedLog, usual_ms: float | None, cuts_ms: Sequence[int]) -> None:
@@ -350,7 +350,7 @@ def _fold_tail(log: FoldedLog, usual_ms: float | None, cuts_ms: Sequence[int]) -
     lines = [row.line for row in log.tail]
     # A start without a time may be accounted after starts that the log tells later.
     log.loaded = sorted({*log.loaded, *_loaded_in(chapter.carry, lines)})
-    asked = sorted({*log.loaded, *_kept_in(lines)})
+    requested = sorted({*log.loaded, *_kept_in(lines)})
     done = log.tail[:-TAIL]
     while done:
         if chapter.count >= CHAPTER:
@@ -358,7 +358,7 @@ def _fold_tail(log: FoldedLog, usual_ms: float | None, cuts_ms: Sequence[int]) -
             log.chapters.append(chapter)
         part, done = done[: CHAPTER - chapter.count], done[CHAPTER - chapter.count :]
         for line in [row.line for row in part]:
-            chapter.fold(line, limit, asked, cuts_ms)
+            chapter.fold(line, limit, requested, cuts_ms)
         chapter.note([row.line for row in part], log.windows)
         chapter.close(part, key(part[-1]))
     log.tail = log.tail[-TAIL:]

@@ -68,7 +68,7 @@ def with_saves(
     if not any(line.kind == "iteration" for line in log):
         return _by_time([*log, *_inferred(saves, starts_ms)])
     work = _Work.of(log)
-    told = {line.iteration for line in log if line.kind == "checkpoint_save"}
+    reported = {line.iteration for line in log if line.kind == "checkpoint_save"}
     nameless = sorted(
         line.time_ms
         for line in log
@@ -77,7 +77,7 @@ def with_saves(
     begun = {line.iteration for line in log if line.kind == "checkpoint_save_start"}
     added = []
     for save in saves:
-        if save.iteration in told or _reported_then(nameless, save):
+        if save.iteration in reported or _reported_then(nameless, save):
             continue
         if save.finished:
             added.append(_line_of(save, work))
@@ -102,8 +102,8 @@ class _Work:
     @classmethod
     def of(cls, log: Sequence[TrainingLine]) -> "_Work":
         dated = [line for line in log if line.kind == "iteration" and line.time_ms is not None]
-        told = sorted((x.time_ms or 0, math.inf if x.begin_ms is None else x.begin_ms) for x in dated)
-        return cls([time for time, _begin in told], _least_from([begin for _time, begin in told]))
+        reported = sorted((x.time_ms or 0, math.inf if x.begin_ms is None else x.begin_ms) for x in dated)
+        return cls([time for time, _begin in reported], _least_from([begin for _time, begin in reported]))
 
 
 def _least_from(values: Sequence[float]) -> list[float]:

@@ -103,9 +103,9 @@ def _words(kind: str, attributes: Mapping[str, Attribute]) -> str:
     if names is None:
         return ""
     return " ".join(
-        f"{name} {told}" if len(names) > 1 else str(told)
+        f"{name} {reported}" if len(names) > 1 else str(reported)
         for name in names
-        if (told := attributes.get(name)) is not None
+        if (reported := attributes.get(name)) is not None
     )
 
 
@@ -179,9 +179,9 @@ def work_lines(lines: Sequence[TrainingLine]) -> list[TrainingLine]:
         if line.kind in _BESIDE:
             continue
         if line.kind == "data_wait" and last is not None and line.iteration is not None:
-            told = found[last]
-            if line.iteration == told.iteration:
-                found[last] = replace(told, data_ms=line.duration_ms)
+            reported = found[last]
+            if line.iteration == reported.iteration:
+                found[last] = replace(reported, data_ms=line.duration_ms)
                 continue
         if line.kind == "checkpoint_save_start":
             begun[line.iteration] = len(found)
@@ -210,8 +210,10 @@ def with_reported_ends(lines: Iterable[TrainingLine]) -> list[TrainingLine]:
 
 def shape_in(lines: Sequence[TrainingLine]) -> Shape | None:
     """The model's shape as the newest arguments in the log tell it; None where none do."""
-    told = (line.words for line in reversed(lines) if line.kind == "training_phase" and line.words.startswith("batch="))
-    return next((parse_shape(words) for words in told), None)
+    reported = (
+        line.words for line in reversed(lines) if line.kind == "training_phase" and line.words.startswith("batch=")
+    )
+    return next((parse_shape(words) for words in reported), None)
 
 
 def known_at(lines: Sequence[TrainingLine], until_ms: int) -> list[TrainingLine]:
@@ -362,11 +364,11 @@ ORDERS: tuple[Callable[[LogRow], Key], ...] = (
 
 
 def row_of(
-    told: tuple[str, int, Mapping[str, Any], str | None, int | None, str],
+    reported: tuple[str, int, Mapping[str, Any], str | None, int | None, str],
     received_us: int,
 ) -> LogRow:
     """The row of a stored event: its kind, time in microseconds, attributes, file, line number and id."""
-    kind, stored_us, attributes, file, number, name = told
+    kind, stored_us, attributes, file, number, name = reported
     undated = stored_us == received_us or attributes.get("time_assumed")
     line = line_of(kind, None if undated else stored_us // 1000, attributes)
     return LogRow(line, received_us // 1000, file or "", number or 0, stored_us, name)

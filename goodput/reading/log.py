@@ -45,16 +45,19 @@ def encode(log: FoldedLog) -> bytes:
 
 def decode(text: bytes) -> FoldedLog | None:
     """The folded log of a text; None where another version wrote it."""
-    told = orjson.loads(text)
-    if told.get("form") != [FORM, *_LINE]:
+    reported = orjson.loads(text)
+    if reported.get("form") != [FORM, *_LINE]:
         return None
     low, high = MedianWindow().low, MedianWindow().high
     windows = [
-        MedianWindow(low if one[0] is None else one[0], high if one[1] is None else one[1]) for one in told["windows"]
+        MedianWindow(low if one[0] is None else one[0], high if one[1] is None else one[1])
+        for one in reported["windows"]
     ]
-    tail = [LogRow(line, *place) for line, place in zip(_lines(told["tail"][0]), told["tail"][1], strict=True)]
-    chapters = [_chapter_of(one) for one in told["chapters"]]
-    return FoldedLog(told["order"], (windows[0], windows[1]), chapters, tail, told["source"], told.get("loaded", []))
+    tail = [LogRow(line, *place) for line, place in zip(_lines(reported["tail"][0]), reported["tail"][1], strict=True)]
+    chapters = [_chapter_of(one) for one in reported["chapters"]]
+    return FoldedLog(
+        reported["order"], (windows[0], windows[1]), chapters, tail, reported["source"], reported.get("loaded", [])
+    )
 
 
 def _chapter(chapter: Chapter) -> dict[str, Any]:
@@ -68,18 +71,18 @@ def _chapter(chapter: Chapter) -> dict[str, Any]:
     }
 
 
-def _chapter_of(told: dict[str, Any]) -> Chapter:
+def _chapter_of(reported: dict[str, Any]) -> Chapter:
     figures = [
         FigureCounts(below, above, dict(zip(values, counts, strict=True)))
-        for below, above, values, counts in told["figures"]
+        for below, above, values, counts in reported["figures"]
     ]
-    plain = {name: told[name] for name in _PLAIN}
+    plain = {name: reported[name] for name in _PLAIN}
     plain["end"] = None if plain["end"] is None else tuple(plain["end"])
-    previous = _lines(told["previous"])
+    previous = _lines(reported["previous"])
     return Chapter(
         **plain,
-        lines=_lines(told["lines"]),
-        carry=_lines(told["carry"]),
+        lines=_lines(reported["lines"]),
+        carry=_lines(reported["carry"]),
         previous=previous[0] if previous else None,
         figures=(figures[0], figures[1], figures[2]),
     )
@@ -233,11 +236,11 @@ def read_rows(connection: sa.Connection, run: str, since_us: int | None = None) 
     """The lines of each source of a run, stored for a time at or after `since_us`; in no order."""
     found: dict[str, list[LogRow]] = {}
     since = None if since_us is None else from_ms(since_us // 1000)
-    for source, received_us, told in stored_lines(connection, run, sorted(_READ), KINDS, since):
-        if since_us is not None and told[1] < since_us:
+    for source, received_us, reported in stored_lines(connection, run, sorted(_READ), KINDS, since):
+        if since_us is not None and reported[1] < since_us:
             continue
-        if source == CHECKPOINTS or not _of_another_rank(told[2]):
-            found.setdefault(source, []).append(row_of(told, received_us))
+        if source == CHECKPOINTS or not _of_another_rank(reported[2]):
+            found.setdefault(source, []).append(row_of(reported, received_us))
     return found
 
 

@@ -227,9 +227,9 @@ def read_run_jobs(
     """The runs' jobs, cut where NVRx started their processes anew. It names its cycles by the job, or by the run."""
     jobs = jobs_of_runs(connection, runs)
     named = {run: {run, *(job.job_id for job in jobs.get(run, ()))} for run in runs}
-    told = _cycle_events(connection, sorted(frozenset[str]().union(*named.values())), until)
+    report_words = _cycle_events(connection, sorted(frozenset[str]().union(*named.values())), until)
     return {
-        run: with_cycles(jobs.get(run, []), cycles_of([event for name in own for event in told.get(name, ())]))
+        run: with_cycles(jobs.get(run, []), cycles_of([event for name in own for event in report_words.get(name, ())]))
         for run, own in named.items()
     }
 

@@ -88,7 +88,7 @@ def make_all(
         records, log = found[run]
         lines, until = _reach(connection, ledger, log, before.get(run, {}))
         until = until or now
-        told = {
+        reported = {
             "lines": lines,
             "jobs": marks.get(run),
             "form": FORM,
@@ -98,7 +98,7 @@ def make_all(
         }
         content = {**_content(ledger), "facts": asdict(facts_from(ledger, records.jobs, machines.models))}
         made[run] = ComputedLedger(
-            StoredLedger(run, now, until, told, content, losses.get(run, ()), days_of(ledger)), log
+            StoredLedger(run, now, until, reported, content, losses.get(run, ()), days_of(ledger)), log
         )
     return made
 

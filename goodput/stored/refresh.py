@@ -53,13 +53,13 @@ def affected_runs(
     if not late:
         return set()
     since = min(one.since for one in late)
-    asked = {run for run, end in until.items() if end >= since - LATE}
-    found = {run for run in asked if run not in with_jobs}
+    requested = {run for run, end in until.items() if end >= since - LATE}
+    found = {run for run in requested if run not in with_jobs}
     by_node: dict[str, list[LateReport]] = {}
     for one in late:
         by_node.setdefault(one.node, []).append(one)
     for run, start, end, nodes in jobs_between(connection, since - NEAR, max(x.until for x in late) + NEAR):
-        if run not in asked or run in found:
+        if run not in requested or run in found:
             continue
         near = (one for node in by_node.keys() & nodes for one in by_node[node])
         if not nodes or any(one.until >= start and (end is None or one.since <= end + NEAR) for one in near):
@@ -139,17 +139,17 @@ def refresh(engine: sa.Engine, now: datetime, run: str | None = None, workers: i
     # What is folded is read and written in a moment, however long the log.
     weight = {name: stale.runs[name] if name in whole else 0 for name in runs}
     if count < 2 or sum(weight.values()) < _ALONE_LINES or engine.url.database in (None, "", ":memory:"):
-        told = bring_up(engine, now, runs, stale.anew)
+        reported = bring_up(engine, now, runs, stale.anew)
     else:
         shares = _shares(weight, count)
         url = engine.url.render_as_string(hide_password=False)
         with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
             shared = [pool.submit(_in_subprocess, url, now, share, stale.anew) for share in shares]
-            told = _joined([one.result() for one in shared])
+            reported = _joined([one.result() for one in shared])
     # Only now: whoever is stopped on the way finds again that faults came late.
-    if run is None and not told.unsaved and told.reason is None:
-        told.reason = _forget(engine, stale.late)
-    return told
+    if run is None and not reported.unsaved and reported.reason is None:
+        reported.reason = _forget(engine, stale.late)
+    return reported
 
 
 def _shares(weight: Mapping[str, int], count: int) -> list[list[str]]:
@@ -234,17 +234,17 @@ def _words(error: sa.exc.DBAPIError) -> str:
     return str(error.orig).strip().splitlines()[0]
 
 
-def _joined(told: Sequence[RefreshReport]) -> RefreshReport:
-    unsaved = {run: ledger for one in told for run, ledger in one.unsaved.items()}
-    reason = next((one.reason for one in told if one.reason is not None), None)
-    return RefreshReport(sum(one.made for one in told), unsaved, reason)
+def _joined(reported: Sequence[RefreshReport]) -> RefreshReport:
+    unsaved = {run: ledger for one in reported for run, ledger in one.unsaved.items()}
+    reason = next((one.reason for one in reported if one.reason is not None), None)
+    return RefreshReport(sum(one.made for one in reported), unsaved, reason)
 
 
-def read_all(engine: sa.Engine, told: RefreshReport, run: str | None = None) -> Iterator[StoredLedger]:
+def read_all(engine: sa.Engine, reported: RefreshReport, run: str | None = None) -> Iterator[StoredLedger]:
     """The ledgers by run, as they are stored or, where they could not be, as they were made."""
     with engine.connect() as connection:
         stored = _pages(connection) if run is None else iter([one] if (one := read_ledger(connection, run)) else [])
-        made = (one for name, one in sorted(told.unsaved.items()) if run is None or name == run)
+        made = (one for name, one in sorted(reported.unsaved.items()) if run is None or name == run)
         # What could not be stored is newer than what is.
         for _name, same in groupby(merge(made, stored, key=lambda one: one.run), key=lambda one: one.run):
             yield next(same)

@@ -135,8 +135,8 @@ def _of_words(fault: Event) -> Cause:
 
 def _failed_task(window_ms: tuple[int, int], evidence: BlameEvidence) -> InterruptionCulprit | None:
     """The node whose task failed, if the launcher names one alone: when all are killed, none of them is to blame."""
-    told = evidence.between(*window_ms)
-    named = {event.node for event in told if event.kind == "training_error" and event.node}
+    reported = evidence.between(*window_ms)
+    named = {event.node for event in reported if event.kind == "training_error" and event.node}
     return InterruptionCulprit(named.pop(), Device(type="node"), "training_error", None) if len(named) == 1 else None
 
 

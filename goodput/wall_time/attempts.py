@@ -260,12 +260,12 @@ def _first_phase(begin_ms: int | None, since_ms: int | None, phases: Sequence[tu
     """The first step of the startup that led to a session; a step that repeats was another startup, that failed."""
     if begin_ms is None:
         return None
-    first, told = begin_ms, set[str]()
+    first, reported = begin_ms, set[str]()
     for place in range(bisect_right(phases, begin_ms, key=lambda phase: phase[0]) - 1, -1, -1):
         time, words = phases[place]
-        if words in told or time < begin_ms - _STARTUP_MS or (since_ms is not None and time <= since_ms):
+        if words in reported or time < begin_ms - _STARTUP_MS or (since_ms is not None and time <= since_ms):
             break
-        told.add(words)
+        reported.add(words)
         first = time
     return first
 

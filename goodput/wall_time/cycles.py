@@ -46,10 +46,10 @@ def cycles_of(events: Sequence[Event]) -> list[Cycle]:
     return sorted(cycles, key=lambda cycle: (cycle.start, cycle.attempt, cycle.number))
 
 
-def _key(told: Mapping[str, Attribute]) -> tuple[str, int, int]:
-    attempt, cycle = told.get("attempt"), told.get("cycle")
+def _key(reported: Mapping[str, Attribute]) -> tuple[str, int, int]:
+    attempt, cycle = reported.get("attempt"), reported.get("cycle")
     return (
-        str(told.get("job") or told.get("run") or ""),
+        str(reported.get("job") or reported.get("run") or ""),
         attempt if isinstance(attempt, int) else 0,
         cycle if isinstance(cycle, int) else 0,
     )

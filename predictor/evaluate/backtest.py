@@ -194,18 +194,18 @@ def run_backtest(
         if not population.fleet.names:
             raise NoDataError(f"the database knows no {subjects.noun}: run `foreshock ingest` first")
         learned = sample(population, planned.learn, settings.horizon_h)
-        asked = rows_at(population, planned.test)
+        requested = rows_at(population, planned.test)
         both = dataset(
-            connection, population, joined(learned.rows, asked), subjects.history, run, _half_of(progress, 0)
+            connection, population, joined(learned.rows, requested), subjects.history, run, _half_of(progress, 0)
         )
         learn_values, values = both.values[: len(learned.rows)], both.values[len(learned.rows) :]
-        judging = Dataset(both.fleet, both.outages, asked, both.features, values)
+        judging = Dataset(both.fleet, both.outages, requested, both.features, values)
         check_features(learn_values, _unscored(learned), both.features)
-        first = from_ms(int(min(learned.rows.time_ms.min(initial=asked.time_ms[0]), asked.time_ms[0])))
+        first = from_ms(int(min(learned.rows.time_ms.min(initial=requested.time_ms[0]), requested.time_ms[0])))
         skewed = check_readings(
             asof_features(connection, subjects.history),
             lambda: asof_features(connection, subjects.history, first),
-            *(values, asked, both.features),
+            *(values, requested, both.features),
         )
     lesson = _FoldData(learned, learn_values, both.features, settings, subjects.baselines)
     scores, served = _score_folds(lesson, judging, planned, run or InProcess(), _half_of(progress, 1))
@@ -241,12 +241,12 @@ def _unscored(learned: TrainingSample) -> Judged:
 
 def _judge(
     population: Population,
-    asked: tuple[Dataset, Mapping[str, Floats]],
+    requested: tuple[Dataset, Mapping[str, Floats]],
     scores: Floats,
     settings: BacktestSettings,
     folds: list[Fold],
 ) -> Backtest:
-    judging, ranks = asked
+    judging, ranks = requested
     rows = judging.rows
     labels = label(population.fleet, population.outages, rows, settings.horizon_h, population.end_ms)
     judged = Judged(rows.time_ms, rows.node, scores, labels)
@@ -259,10 +259,10 @@ def _score_folds(
 ) -> tuple[Floats, dict[Fold, dict[str, Any]]]:
     """The score of every test row, from a model that learned before its fold; and what served in each that could."""
     scores, time_ms = np.full(len(judging.rows), np.nan), judging.rows.time_ms
-    asked = [(time_ms >= to_ms(fold.test_start)) & (time_ms < to_ms(fold.test_end)) for fold in planned.folds]
-    items = [(fold, judging.values[rows]) for fold, rows in zip(planned.folds, asked, strict=True)]
+    requested = [(time_ms >= to_ms(fold.test_start)) & (time_ms < to_ms(fold.test_end)) for fold in planned.folds]
+    items = [(fold, judging.values[rows]) for fold, rows in zip(planned.folds, requested, strict=True)]
     found = run.map(partial(_score_fold, lesson), items, progress)
-    for rows, of_fold in zip(asked, found, strict=True):
+    for rows, of_fold in zip(requested, found, strict=True):
         if of_fold is not None:
             scores[rows] = of_fold[0]
     served = {fold: of_fold[1] for fold, of_fold in zip(planned.folds, found, strict=True) if of_fold is not None}
@@ -271,15 +271,15 @@ def _score_folds(
     return scores, served
 
 
-def _score_fold(lesson: _FoldData, asked: tuple[Fold, Grid]) -> tuple[Floats, dict[str, Any]] | None:
+def _score_fold(lesson: _FoldData, requested: tuple[Fold, Grid]) -> tuple[Floats, dict[str, Any]] | None:
     """The scores of a fold's rows, (rows, features), and what gave them; None where there is too little to learn."""
-    fold, values = asked
+    fold, values = requested
     try:
         learned = _fit(lesson, fold)
     except TooFewPositivesError:
         return None
-    told = {"kind": learned.kind, "why": learned.why, "settings": asdict(learned.settings)}
-    return learned.forest.probability(values), told
+    reported = {"kind": learned.kind, "why": learned.why, "settings": asdict(learned.settings)}
+    return learned.forest.probability(values), reported
 
 
 def _fit(lesson: _FoldData, fold: Fold) -> ModelChoice:

@@ -107,11 +107,11 @@ def _difference(
     """The first feature that differs, and how."""
     position = {feature.name: i for i, feature in enumerate(features)}
     for at in _sample(rows):
-        names, asked = compute_asof(rows.only(at))
+        names, requested = compute_asof(rows.only(at))
         for column, name in enumerate(names):
             if name not in position:
                 continue
-            was, again = values[at, position[name]], asked[:, column]
+            was, again = values[at, position[name]], requested[:, column]
             same = np.isclose(again, was, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)
             for row in np.flatnonzero(~same)[:1]:
                 moment = format_time(from_ms(int(rows.time_ms[at[row]])))

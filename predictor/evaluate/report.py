@@ -42,12 +42,12 @@ def _lines(judged: Judged) -> dict[str, Points]:
     positive = judged.labels.positive
     precision, recall, _ = precision_recall_curve(positive, judged.scores, drop_intermediate=True)
     # Without recall a precision says nothing, least of all the 1 that scikit-learn ends with.
-    told = np.flatnonzero(recall > 0)[::-1]
+    reported = np.flatnonzero(recall > 0)[::-1]
     false, right, _ = roc_curve(positive, judged.scores)
     total = float(positive.sum())
     top = [(share, float(flagged_share(judged, share)[positive].sum() / total)) for share in SHARES]
     return {
-        "precision_recall": _thinned(recall[told], precision[told]),
+        "precision_recall": _thinned(recall[reported], precision[reported]),
         "roc": _thinned(false, right),
         "recall_at_top": top,
     }
@@ -147,8 +147,8 @@ def recall_at_top_plot(report: Mapping[str, Any], lines: Mapping[str, Any]) -> s
 def reliability_plot(report: Mapping[str, Any]) -> str:
     """What was said against what came, on logarithmic axes; the counts stand beside the dots."""
     parts = report["reliability"]
-    told = [part["score"] for part in parts] + [part["observed"] for part in parts if part["observed"]]
-    low, high = max(min(told, default=0.001), 1e-5) / 2, min(max(told, default=0.1) * 2, 1.0)
+    reported = [part["score"] for part in parts] + [part["observed"] for part in parts if part["observed"]]
+    low, high = max(min(reported, default=0.001), 1e-5) / 2, min(max(reported, default=0.1) * 2, 1.0)
     plot = Plot(Axis("said (mean score)", low, high, True, percent), Axis("came", low, high, True, percent))
     marks = [plot.line([(low, low), (high, high)], "c4 dash")]
     for part in parts:

@@ -110,10 +110,10 @@ def against_truth(judged: Judged, truth: Truth, report: dict[str, Any]) -> dict[
     kind = np.array([*truth.kind, "unknown"])[match]
     visible = np.append(truth.visible, False)[match]
     begun = np.append(truth.warning_ms, 2**62)[match] <= judged.time_ms[hit]
-    told = {name: _share_visible(truth, name) for name in sorted(set(truth.kind))}
-    predictable = [name for name, share in told.items() if KNOWN_CLASSES.get(name, share >= PREDICTABLE_SHARE)]
+    reported = {name: _share_visible(truth, name) for name in sorted(set(truth.kind))}
+    predictable = [name for name, share in reported.items() if KNOWN_CLASSES.get(name, share >= PREDICTABLE_SHARE)]
     return {
-        "classes": {name: {"share_with_precursor": share, **part(kind == name)} for name, share in told.items()},
+        "classes": {name: {"share_with_precursor": share, **part(kind == name)} for name, share in reported.items()},
         "predictable": {"classes": predictable, **part(np.isin(kind, predictable))},
         "with_precursor": part(visible),
         "precursor_begun": part(begun),

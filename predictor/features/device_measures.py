@@ -110,12 +110,12 @@ def _of_measure(name: str, series: Series, rows: Rows, subjects: int) -> dict[st
     now = rows.time_ms[row] + 1  # an hour that ends at the very moment has ended
     end = line.before(part, now)
     begun = line.before(part, np.full(len(part), line.base_ms, dtype=np.int64))
-    told = end > begun
+    reported = end > begun
     last, high = series.last[line.order].astype(np.float64), series.high[line.order]
     newest = np.maximum(end - 1, 0)
 
     def most(values: Floats) -> Floats:
-        return largest_of_row(np.where(told, values, np.nan), row, len(rows), NAN)
+        return largest_of_row(np.where(reported, values, np.nan), row, len(rows), NAN)
 
     found = {f"{name}.last": most(last[newest])}
     found[f"{name}.high_7d"] = most(largest_within(high, line.before(part, now - 7 * DAY_MS), end))

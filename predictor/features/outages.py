@@ -94,21 +94,21 @@ def _hazards(history: History, rows: Rows, unplanned: OutageLog, own: Floats) ->
     }
 
 
-def _service_days(history: History, group: Ints, asked: Ints, at: Ints) -> Floats:
+def _service_days(history: History, group: Ints, requested: Ints, at: Ints) -> Floats:
     """How many days all nodes of a group have been watched in service before a moment: ends that came are known."""
     fleet, kept = history.fleet, group >= 0
     since = np.maximum(fleet.since_ms, history.start_ms)[kept]
     ended = kept & (fleet.until_ms < FAR_FUTURE_MS)
     until = np.maximum(fleet.until_ms, history.start_ms)[ended]
-    served = _elapsed(group[kept], since, asked, at) - _elapsed(group[ended], until, asked, at)
+    served = _elapsed(group[kept], since, requested, at) - _elapsed(group[ended], until, requested, at)
     return np.maximum(served / DAY_MS, 0.0)
 
 
-def _elapsed(groups: Ints, times_ms: Ints, asked: Ints, at: Ints) -> Floats:
+def _elapsed(groups: Ints, times_ms: Ints, requested: Ints, at: Ints) -> Floats:
     """The sum of (t - time) over the entries of a group before t; exact, as all are whole numbers."""
     line = WindowIndex.of(groups, times_ms)
     running = np.concatenate([[0], np.cumsum(line.times_ms - line.base_ms)])
-    first, end = line.within(asked, at, EVER_MS)
+    first, end = line.within(requested, at, EVER_MS)
     elapsed: Ints = (end - first) * (at - line.base_ms) - (running[end] - running[first])
     return elapsed.astype(np.float64)
 

@@ -219,9 +219,9 @@ def compute(history: History, rows: Rows) -> dict[str, Floats]:
     # An hour that ends at the very moment has ended: the windows are (t - w, t].
     now = rows.time_ms + 1
     usual, day, end = (line.before(rows.node, now - back) for back in (USUAL_MS, DAY_MS, 0))
-    asked = _TelemetryWindows(telemetry, usual, day, end)
-    found = _levels(asked) | _gaps(asked, rows) | _missing_gpus(asked, rows, history.fleet.gpus)
-    return found | _above_leaf(history, rows, asked) | above_job(found, history.jobs, rows, job_hours(history))
+    requested = _TelemetryWindows(telemetry, usual, day, end)
+    found = _levels(requested) | _gaps(requested, rows) | _missing_gpus(requested, rows, history.fleet.gpus)
+    return found | _above_leaf(history, rows, requested) | above_job(found, history.jobs, rows, job_hours(history))
 
 
 def _sums(values: NDArray[np.float32], windows: Sequence[tuple[Ints, Ints]]) -> list[_SumAndCount]:
@@ -236,73 +236,73 @@ def _running(whole: Ints) -> Ints:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(whole)])
 
 
-def _levels(asked: _TelemetryWindows) -> dict[str, Floats]:
+def _levels(requested: _TelemetryWindows) -> dict[str, Floats]:
     """Temperature, power and load of the last 24 hours, and against the node's own week before."""
     return {
-        "gpu_temp_max_c": asked.high("gpu_temp_max_c"),
-        "gpu_temp_mean_c": asked.mean("gpu_temp_mean_c"),
-        "gpu_temp_trend_c": asked.trend("gpu_temp_mean_c"),
-        "gpu_temp_spread_c": asked.mean("gpu_temp_spread_c"),
-        "gpu_temp_spread_trend_c": asked.trend("gpu_temp_spread_c"),
-        "memory_temp_max_c": asked.high("memory_temp_max_c"),
-        "power_mean_w": asked.mean("power_mean_w"),
-        "power_trend_w": asked.trend("power_mean_w"),
-        "power_max_w": asked.high("power_max_w"),
-        "gpu_util_mean": asked.mean("gpu_util_mean"),
-        "sm_clock_min_mhz": asked.mean("sm_clock_min_mhz"),
+        "gpu_temp_max_c": requested.high("gpu_temp_max_c"),
+        "gpu_temp_mean_c": requested.mean("gpu_temp_mean_c"),
+        "gpu_temp_trend_c": requested.trend("gpu_temp_mean_c"),
+        "gpu_temp_spread_c": requested.mean("gpu_temp_spread_c"),
+        "gpu_temp_spread_trend_c": requested.trend("gpu_temp_spread_c"),
+        "memory_temp_max_c": requested.high("memory_temp_max_c"),
+        "power_mean_w": requested.mean("power_mean_w"),
+        "power_trend_w": requested.trend("power_mean_w"),
+        "power_max_w": requested.high("power_max_w"),
+        "gpu_util_mean": requested.mean("gpu_util_mean"),
+        "sm_clock_min_mhz": requested.mean("sm_clock_min_mhz"),
     }
 
 
-def _above_leaf(history: History, rows: Rows, asked: _TelemetryWindows) -> dict[str, Floats]:
+def _above_leaf(history: History, rows: Rows, requested: _TelemetryWindows) -> dict[str, Floats]:
     """The node's last day less that of the leaf's other nodes."""
     telemetry, leaf = history.telemetry, history.fleet.leaf
     # Nodes of no known leaf are each other's peers.
     line = WindowIndex.of(leaf[telemetry.node] + 1, telemetry.time_ms)
-    asked_leaf = line.within(leaf[rows.node] + 1, rows.time_ms + 1, DAY_MS)
+    requested_leaf = line.within(leaf[rows.node] + 1, rows.time_ms + 1, DAY_MS)
     found = {}
     for measured, name in _PEERED:
-        own_total, own_count = asked.sums(measured)
-        ((total, count),) = _sums(telemetry.column(measured)[line.order], [asked_leaf])
+        own_total, own_count = requested.sums(measured)
+        ((total, count),) = _sums(telemetry.column(measured)[line.order], [requested_leaf])
         with np.errstate(invalid="ignore", divide="ignore"):
             others = np.where(count > own_count, (total - own_total) / (count - own_count), np.nan)
-        found[name] = asked.mean(measured) - others
+        found[name] = requested.mean(measured) - others
     return found
 
 
-def _gaps(asked: _TelemetryWindows, rows: Rows) -> dict[str, Floats]:
+def _gaps(requested: _TelemetryWindows, rows: Rows) -> dict[str, Floats]:
     """The share of listened-to hours without a roll-up, and of samples below the node's usual number.
 
     A node that gave no telemetry in the 8 days before has none to miss: NaN.
     """
-    telemetry, now = asked.telemetry, rows.time_ms + 1
-    watched = asked.end > asked.usual
+    telemetry, now = requested.telemetry, rows.time_ms + 1
+    watched = requested.end > requested.usual
     found = {}
     for name, window, first in (
-        ("telemetry_gap_24h", DAY_MS, asked.day),
-        ("telemetry_gap_7d", WEEK_MS, asked.end),
+        ("telemetry_gap_24h", DAY_MS, requested.day),
+        ("telemetry_gap_7d", WEEK_MS, requested.end),
     ):
         if window == WEEK_MS:
             line = WindowIndex.of(telemetry.node, telemetry.time_ms)
             first = line.before(rows.node, now - WEEK_MS)
         lit = np.searchsorted(telemetry.lit_ms, now) - np.searchsorted(telemetry.lit_ms, now - window)
-        gap = np.maximum(lit - (asked.end - first), 0) / (window / HOUR_MS)
+        gap = np.maximum(lit - (requested.end - first), 0) / (window / HOUR_MS)
         found[name] = np.where(watched, gap, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found["samples_lost_24h"] = 1.0 - asked.mean("samples") / asked.mean("samples", before=True)
+        found["samples_lost_24h"] = 1.0 - requested.mean("samples") / requested.mean("samples", before=True)
     return found
 
 
-def _missing_gpus(asked: _TelemetryWindows, rows: Rows, gpus: Floats) -> dict[str, Floats]:
+def _missing_gpus(requested: _TelemetryWindows, rows: Rows, gpus: Floats) -> dict[str, Floats]:
     """GPUs that a node should have and telemetry did not show: in the newest hour, and on average over 24 hours."""
-    telemetry = asked.telemetry
+    telemetry = requested.telemetry
     seen = telemetry.column("gpus_seen")
-    most = largest_within(seen, asked.usual, asked.end)
+    most = largest_within(seen, requested.usual, requested.end)
     expected = np.fmax(gpus[rows.node], most)
     # The newest hour is the last that has ended; a node that did not report in it shows nothing at all.
-    fresh = telemetry.time_ms[np.maximum(asked.end - 1, 0)] if len(seen) else np.zeros(len(rows), dtype=np.int64)
-    told = (asked.end > asked.usual) & (fresh == rows.time_ms // HOUR_MS * HOUR_MS)
-    newest = np.where(told, seen[np.maximum(asked.end - 1, 0)] if len(seen) else np.nan, np.nan)
+    fresh = telemetry.time_ms[np.maximum(requested.end - 1, 0)] if len(seen) else np.zeros(len(rows), dtype=np.int64)
+    reported = (requested.end > requested.usual) & (fresh == rows.time_ms // HOUR_MS * HOUR_MS)
+    newest = np.where(reported, seen[np.maximum(requested.end - 1, 0)] if len(seen) else np.nan, np.nan)
     return {
         "gpus_missing": np.where(np.isnan(most), np.nan, np.maximum(expected - newest, 0.0)),
-        "gpus_missing_24h": np.where(np.isnan(most), np.nan, np.maximum(expected - asked.mean("gpus_seen"), 0.0)),
+        "gpus_missing_24h": np.where(np.isnan(most), np.nan, np.maximum(expected - requested.mean("gpus_seen"), 0.0)),
     }

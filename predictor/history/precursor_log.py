@@ -41,8 +41,8 @@ def _reported_by_several(family: Ints, source: Ints) -> Ints:
     if not len(family):
         return np.empty(0, dtype=np.int64)
     sources = int(source.max()) + 1
-    told = np.bincount((family + 1) * sources + source, minlength=(int(family.max()) + 2) * sources)
-    several: Ints = (told.reshape(-1, sources) > 0).sum(axis=1) > 1
+    reported = np.bincount((family + 1) * sources + source, minlength=(int(family.max()) + 2) * sources)
+    several: Ints = (reported.reshape(-1, sources) > 0).sum(axis=1) > 1
     return np.flatnonzero(several[family + 1])
 
 

@@ -327,8 +327,8 @@ def read_rollups(
         query = query.where(is_one_of(connection, table.c.node, only))
     nodes, ends, cells = [_NOTHING], [_NOTHING], [np.empty((0, len(TELEMETRY_COLUMNS)), dtype=np.float32)]
     for part in connection.execute(query.execution_options(yield_per=_FETCH)).partitions():
-        told, times, *columns = zip(*part, strict=True)
-        nodes.append(np.array([names.setdefault(name, len(names)) for name in told], dtype=np.int64))
+        reported, times, *columns = zip(*part, strict=True)
+        nodes.append(np.array([names.setdefault(name, len(names)) for name in reported], dtype=np.int64))
         ends.append((np.array(times, dtype=np.int64) // HOUR_MS + 1) * HOUR_MS)
         cells.append(np.array(columns, dtype=np.float32).T)
     return Telemetry(np.concatenate(nodes), np.concatenate(ends), np.concatenate(cells), _NOTHING)

@@ -61,15 +61,15 @@ def score_links(engine: sa.Engine, at: datetime, horizon_h: int = 24) -> LinkSco
         if not moments or not population.fleet.names:
             raise NoDataError("no link is known, or too little of their past: ingest the fabric's log and topology")
         drawn = sample(population, moments, horizon_h)
-        asked = rows_at(population, [at])
-        data = dataset(connection, population, joined(drawn.rows, asked), link_history)
+        requested = rows_at(population, [at])
+        data = dataset(connection, population, joined(drawn.rows, requested), link_history)
         learned = len(drawn.rows)
         model = learn(TrainingSet(data.values[:learned], data.features, drawn, horizon_h, LINKS.baselines))
         now = data.values[learned:]
         explained = explain(model.forest, now, data.features, references(now, data.features))
-        case = _LinkCase(data, asked, link_history(connection, at, at), read_cabling(connection))
+        case = _LinkCase(data, requested, link_history(connection, at, at), read_cabling(connection))
     ident = f"links-{model.kind}-{horizon_h}h-{digest(to_bytes(model.forest))[:12]}"
-    scores = [_score(case, population, explained, row, (at, horizon_h, ident)) for row in range(len(asked))]
+    scores = [_score(case, population, explained, row, (at, horizon_h, ident)) for row in range(len(requested))]
     scores.sort(key=lambda score: (-score.score, score.link))
     with writing(engine).begin() as connection:
         save_link_scores(connection, horizon_h, scores)
@@ -81,7 +81,7 @@ class _LinkCase:
     """What reasons are worded from."""
 
     data: Dataset
-    asked: Rows
+    rows: Rows
     history: History
     cabling: Cabling
 
@@ -89,11 +89,11 @@ class _LinkCase:
 def _score(
     case: _LinkCase, population: Population, explained: Explanation, row: int, about: tuple[datetime, int, str]
 ) -> LinkScore:
-    link = int(case.asked.node[row])
+    link = int(case.rows.node[row])
     name = population.fleet.names[link]
     at, horizon_h, model = about
     features = dict(
-        zip(case.data.names, case.data.values[len(case.data.rows) - len(case.asked) + row].tolist(), strict=True)
+        zip(case.data.names, case.data.values[len(case.data.rows) - len(case.rows) + row].tolist(), strict=True)
     )
     reasons = [_reason(case, link, group, by, features) for group, by in explained.strongest(row)]
     reasons.append(Reason(_REST, explained.rest(row)))
@@ -121,7 +121,7 @@ def _reason(case: _LinkCase, link: int, group: str, by: float, features: Mapping
 
 def _mine(case: _LinkCase, link: int, family: str | None) -> Ints:
     """The link's events of 28 days: of a family, or all that are serious."""
-    events, at_ms = case.history.precursors, int(case.asked.time_ms[0])
+    events, at_ms = case.history.precursors, int(case.rows.time_ms[0])
     kept = events.serious if family is None else events.family == FAMILY_INDEX[family]
     return np.flatnonzero((events.node == link) & kept & (events.time_ms >= at_ms - 28 * DAY_MS))
 
@@ -134,7 +134,7 @@ def _counted(case: _LinkCase, mine: Ints, noun: str) -> str:
     """How many in the window that tells most, and how long ago the last was."""
     if not len(mine):
         return f"no {noun} in 28 days"
-    age_ms = int(case.asked.time_ms[0]) - case.history.precursors.time_ms[mine]
+    age_ms = int(case.rows.time_ms[0]) - case.history.precursors.time_ms[mine]
     held = np.array([(age_ms <= window * DAY_MS).sum() for window in WINDOWS_D])
     window = int(summary_window(held))
     text = f"{held[window]} {noun}{'' if held[window] == 1 else 's'} in {span(WINDOWS_D[window])}"

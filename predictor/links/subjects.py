@@ -159,10 +159,10 @@ def _known(connection: sa.Connection) -> tuple[Cabling, FleetArrays, int | None]
     cabling, span = read_cabling(connection), data_span(connection)
     if span is not None:
         since = from_ms(to_ms(span[1]) - LOSS_WINDOW_MS)
-        told = (
+        reported = (
             event_rows(connection).where(schema.events.c.kind.in_(_KINDS), schema.events.c.time >= since).subquery().c
         )
-        for row in connection.execute(sa.select(told[0], told[7], told[8]).distinct()):
+        for row in connection.execute(sa.select(reported[0], reported[7], reported[8]).distinct()):
             cabling.link(*row)
     return cabling, _fleet(connection, cabling), None if span is None else to_ms(span[0])
 
@@ -178,9 +178,9 @@ def _precursors(
         query = query.where(time >= from_ms(window_ms[0]))
     if window_ms[1] < FAR_FUTURE_MS:
         query = query.where(time < from_ms(window_ms[1]))
-    told = ((cabling.link(row[0], row[7], row[8]), *row[1:]) for row in connection.execute(query))
+    reported = ((cabling.link(row[0], row[7], row[8]), *row[1:]) for row in connection.execute(query))
     log = PrecursorLog()
-    log.take(row for row in told if row[0] is not None)
+    log.take(row for row in reported if row[0] is not None)
     return log.precursors(fleet, *window_ms)
 
 

@@ -159,14 +159,14 @@ class LiveHistory:
         history = replace(hourly.history, fleet=fleet, precursors=precursors, outages=outages)
         everybody = every(len(fleet.names), [at])
         kept = at_risk(fleet, outages, everybody)
-        rows, told = everybody.only(kept), features_of(history)
-        place = {feature.name: i for i, feature in enumerate(told)}
-        values = np.empty((len(rows), len(told)), dtype=np.float32, order="F")
+        rows, reported = everybody.only(kept), features_of(history)
+        place = {feature.name: i for i, feature in enumerate(reported)}
+        values = np.empty((len(rows), len(reported)), dtype=np.float32, order="F")
         values[:, [place[name] for name in hourly.names]] = hourly.values[kept]
         for maker in EVENTFUL:
             for name, column in maker.compute(history, rows).items():
                 values[:, place[name]] = column
-        return FleetSnapshot(history, rows, told, values)
+        return FleetSnapshot(history, rows, reported, values)
 
     def _read_events(self, connection: sa.Connection, at_ms: int) -> None:
         """Take what has come since the last time."""

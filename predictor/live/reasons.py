@@ -117,7 +117,7 @@ def _moves(forest: Forest, rows: Grid, reference: Grid, group_of: Ints, groups: 
     found = np.zeros((groups, len(rows)))
     columns = np.ascontiguousarray(rows.T)
     differs = ~((columns == reference[:, None]) | (np.isnan(columns) & np.isnan(reference)[:, None]))
-    for asked, trees in _trees_by_groups(forest, group_of).items():
+    for requested, trees in _trees_by_groups(forest, group_of).items():
         used = np.unique(np.concatenate([forest.feature[splits] for _, splits in trees]))
         changed = np.flatnonzero(differs[used].any(axis=0))
         if not len(changed):
@@ -125,11 +125,11 @@ def _moves(forest: Forest, rows: Grid, reference: Grid, group_of: Ints, groups: 
         # The reference is one more row, so that it is asked in the very same way.
         part = np.empty((len(columns), len(changed) + 1), dtype=np.float32)
         part[used, :-1], part[used, -1] = columns[used][:, changed], reference[used]
-        moved = np.zeros((len(asked), len(changed)))
+        moved = np.zeros((len(requested), len(changed)))
         for tree, splits in trees:
-            killed = [forest.killed(splits[group_of[forest.feature[splits]] == group], part) for group in asked]
+            killed = [forest.killed(splits[group_of[forest.feature[splits]] == group], part) for group in requested]
             moved += _tree_moves(forest, tree, killed)
-        for group, by in zip(asked, moved, strict=True):
+        for group, by in zip(requested, moved, strict=True):
             found[group, changed] += by
     return found
 

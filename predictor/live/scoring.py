@@ -90,11 +90,13 @@ class Scorer:
             raise ModelError("there is no model yet: run `foreshock train` first")
         self._forests = {model.id: self._forests.get(model.id) or _load(model) for model in models}
         with _garbage_collection_paused():
-            asked = self._ask(at, {name for model in models for name in model.features})
-            return self._save(_scores(asked, [(model, self._explain(model, asked)) for model in models]), models, at)
+            requested = self._ask(at, {name for model in models for name in model.features})
+            return self._save(
+                _scores(requested, [(model, self._explain(model, requested)) for model in models]), models, at
+            )
 
-    def _explain(self, model: StoredModel, asked: _ScoringRows) -> Explanation:
-        known = _columns_of_model(model, asked)
+    def _explain(self, model: StoredModel, requested: _ScoringRows) -> Explanation:
+        known = _columns_of_model(model, requested)
         return explain(self._forests[model.id], known.rows, known.features, references(known.rows, known.features))
 
     def _ask(self, at: datetime, wanted: set[str]) -> _ScoringRows:
@@ -133,12 +135,12 @@ def _load(model: StoredModel) -> Forest:
     return forest
 
 
-def _columns_of_model(model: StoredModel, asked: _ScoringRows) -> _ScoringRows:
+def _columns_of_model(model: StoredModel, requested: _ScoringRows) -> _ScoringRows:
     """The columns that a model learned from; one that is not told any more is unknown."""
-    by_name = {feature.name: feature for feature in asked.features}
+    by_name = {feature.name: feature for feature in requested.features}
     names = tuple(by_name)
     features = tuple(by_name.get(name) or Feature(name, name.partition(".")[0], None) for name in model.features)
-    return replace(asked, features=features, rows=aligned(asked.rows, names, model.features))
+    return replace(requested, features=features, rows=aligned(requested.rows, names, model.features))
 
 
 def _outage_events(connection: sa.Connection, at: datetime) -> dict[str, tuple[str, ...]]:
@@ -171,17 +173,17 @@ def _garbage_collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _scores(asked: _ScoringRows, explained: Sequence[tuple[StoredModel, Explanation]]) -> Iterator[Score]:
+def _scores(requested: _ScoringRows, explained: Sequence[tuple[StoredModel, Explanation]]) -> Iterator[Score]:
     """The scores of each model in turn; what a group says of a node is said once for all of them."""
     strongest = [one.all_strongest() for _, one in explained]
     wanted = dict.fromkeys((row, group) for rows in strongest for row, groups in enumerate(rows) for group, _ in groups)
-    said = asked.said(wanted)
-    names = [asked.names[node] for node in asked.nodes.tolist()]
+    said = requested.said(wanted)
+    names = [requested.names[node] for node in requested.nodes.tolist()]
     floor = np.zeros(len(names))
     for (model, one), rows in zip(explained, strongest, strict=True):
         floor = np.maximum(one.probability, floor)
         for row, (name, groups, value) in enumerate(zip(names, rows, floor.tolist(), strict=True)):
-            yield Score(name, asked.at, model.horizon_h, value, _reasons(groups, row, value, said), model.id)
+            yield Score(name, requested.at, model.horizon_h, value, _reasons(groups, row, value, said), model.id)
 
 
 def _reasons(

@@ -67,9 +67,9 @@ def score_beside(engine: sa.Engine, now: datetime, settings: TrialSettings | Non
     found = []
     for model in models:
         scores = from_bytes(model.blob, model.sha256).probability(aligned(values, names, model.features))
-        told = dict(zip(nodes, scores.tolist(), strict=True))
+        reported = dict(zip(nodes, scores.tolist(), strict=True))
         counts = spread(model.profile, values, names) if model.profile else {}
-        found.append(Scoring(model.id, model.horizon_h, now, told, counts))
+        found.append(Scoring(model.id, model.horizon_h, now, reported, counts))
     with writing(engine).begin() as connection:
         for scoring in found:
             save_scoring(connection, scoring)
@@ -128,10 +128,10 @@ class _TrialCase:
             scores.append(np.array([[one[name] for name in names] for one in here]).reshape(len(here), -1))
         if not rows:
             return []
-        asked = Rows(*(np.concatenate(part) for part in zip(*rows, strict=True)))
-        labels = self.labels(asked)
+        requested = Rows(*(np.concatenate(part) for part in zip(*rows, strict=True)))
+        labels = self.labels(requested)
         both = np.concatenate(scores, axis=1)
-        found = [Judged(asked.time_ms, asked.node, one, labels) for one in both]
+        found = [Judged(requested.time_ms, requested.node, one, labels) for one in both]
         return [one.only(one.known) for one in found]
 
 
@@ -163,10 +163,10 @@ def checks(court: _TrialCase, model: StoredModel) -> dict[str, Any]:
     """Whether a model's scores come true, and whether the nodes still look as they did when it learned."""
     settings = court.settings
     said = court.said(model, court.now - timedelta(days=settings.calibration_days))
-    told = court.judged([said])
+    reported = court.judged([said])
     come = {"state": "unknown"}
-    if told:
-        come = calibration(told[0].node, told[0].scores, told[0].labels.positive)
+    if reported:
+        come = calibration(reported[0].node, reported[0].scores, reported[0].labels.positive)
     recent = [one.spread for moment, one in said.items() if moment > court.now - _DRIFT_OVER and one.spread]
     looks: dict[str, Any] = {"state": "unknown", "alarms": []}
     if recent and model.profile and len(recent) * timedelta(hours=settings.every_h) >= _LEAST_SHARE * _DRIFT_OVER:

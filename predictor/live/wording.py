@@ -69,10 +69,10 @@ class PrecursorIndex:
     def of(cls, events: Precursors, nodes: int, at_ms: int) -> "PrecursorIndex":
         """Those of the 28 days before a moment."""
         recent = events.time_ms >= at_ms - WINDOWS_D[-1] * DAY_MS
-        told = np.flatnonzero(recent & (events.family >= 0))
+        reported = np.flatnonzero(recent & (events.family >= 0))
         opens = np.flatnonzero(recent & incidents(events))
-        at = np.concatenate([told, opens])
-        family = np.concatenate([events.family[told], np.full(len(opens), INCIDENTS, dtype=np.int64)])
+        at = np.concatenate([reported, opens])
+        family = np.concatenate([events.family[reported], np.full(len(opens), INCIDENTS, dtype=np.int64)])
         # By family, of which there are few: events stand by node and time already.
         order = np.argsort(family.astype(np.uint8), kind="stable")
         at, family = at[order], family[order]
@@ -167,10 +167,10 @@ def describe_all(
     wanted: Collection[tuple[int, str]], signs: PrecursorIndex, subject: Callable[[int], ExplainedNode], nodes: Ints
 ) -> dict[tuple[int, str], Sentence]:
     """What groups of features say of rows, whose nodes are given; events are counted for all of them at once."""
-    told = [(row, group) for row, group in wanted if group in _NUMBER and group not in _WORDS]
-    number = np.array([_NUMBER[group] for _, group in told], dtype=np.int64)
-    at = nodes[np.array([row for row, _ in told], dtype=np.int64)]
-    found = dict(zip(told, map(_precursors, number.tolist(), signs.told(number, at)), strict=True))
+    reported = [(row, group) for row, group in wanted if group in _NUMBER and group not in _WORDS]
+    number = np.array([_NUMBER[group] for _, group in reported], dtype=np.int64)
+    at = nodes[np.array([row for row, _ in reported], dtype=np.int64)]
+    found = dict(zip(reported, map(_precursors, number.tolist(), signs.told(number, at)), strict=True))
     return found | {one: describe(one[1], subject(one[0])) for one in wanted if one not in found}
 
 
@@ -185,16 +185,16 @@ def _of_events(number: int, subject: ExplainedNode) -> Sentence:
     return _precursors(number, subject.signs.told(np.array([number]), np.array([subject.node]))[0])
 
 
-def _precursors(number: int, told: FamilySummary | None) -> Sentence:
+def _precursors(number: int, reported: FamilySummary | None) -> Sentence:
     noun = NUMBERED[number].noun
-    if told is None:
+    if reported is None:
         return f"no {noun} in 28 days", ()
-    if told.device and told.share >= _DOMINANT:
-        place = f" on {told.device}"
+    if reported.device and reported.share >= _DOMINANT:
+        place = f" on {reported.device}"
     else:
-        place = f" on {told.named} devices" if told.named > 1 else ""
-    text = f"{told.amount} {noun}{'' if told.amount == 1 else 's'}{place} in {span(told.window_d)}"
-    return text, _newest(told.ids)
+        place = f" on {reported.named} devices" if reported.named > 1 else ""
+    text = f"{reported.amount} {noun}{'' if reported.amount == 1 else 's'}{place} in {span(reported.window_d)}"
+    return text, _newest(reported.ids)
 
 
 def _newest(ids: NDArray[np.object_]) -> tuple[str, ...]:

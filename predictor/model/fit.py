@@ -308,10 +308,10 @@ def blocks(features: Sequence[Feature], columns: Ints) -> list[list[int]]:
     to hold (`measure.suffix`) are one block, since counters of one device mean more together, and with them the model
     and age of what they measure: makers count differently (docs/prediction.md).
     """
-    asked = [features[column] for column in columns.tolist()]
-    measures = [is_measure(feature) for feature in asked]
+    requested = [features[column] for column in columns.tolist()]
+    measures = [is_measure(feature) for feature in requested]
     found: dict[str, list[int]] = {}
-    for position, (feature, measure) in enumerate(zip(asked, measures, strict=True)):
+    for position, (feature, measure) in enumerate(zip(requested, measures, strict=True)):
         together = measure or (any(measures) and feature.group in _MEANT_BY)
         found.setdefault("" if together else feature.group, []).append(position)
     return list(found.values())

@@ -197,13 +197,13 @@ def tickets(connection: sa.Connection, report: RepairList) -> list[dict[str, Any
 
 
 def _why(case: Hint | None, lemon: Lemon | None) -> str:
-    told = []
+    reported = []
     repair = None if case is None else case.evidence.repair
     if repair is not None:
-        told.append(f"failed its test {repair.tries} times: {repair.detail or 'no word why'}")
+        reported.append(f"failed its test {repair.tries} times: {repair.detail or 'no word why'}")
     if lemon is not None:
-        told.append(f"fails at {lemon.times_fleet:.0f} times the fleet's rate")
-    return "; ".join(told)
+        reported.append(f"fails at {lemon.times_fleet:.0f} times the fleet's rate")
+    return "; ".join(reported)
 
 
 def _faults(
@@ -233,8 +233,8 @@ def _ticket_part(connection: sa.Connection, lemon: Lemon | None, faults: Sequenc
 def _numbers(connection: sa.Connection, fault: Incident) -> tuple[str | None, str | None]:
     """The uuid and serial number that the event told which began an incident: it bears the same id."""
     table = schema.events
-    told = connection.scalar(sa.select(table.c.attributes).where(table.c.id == fault.id)) or {}
-    uuid, serial = fault.device.uuid or told.get("uuid"), told.get("serial")
+    reported = connection.scalar(sa.select(table.c.attributes).where(table.c.id == fault.id)) or {}
+    uuid, serial = fault.device.uuid or reported.get("uuid"), reported.get("serial")
     return (None if uuid is None else str(uuid)), (None if serial is None else str(serial))
 
 
@@ -243,20 +243,20 @@ def _codes_summary(faults: Sequence[Incident]) -> dict[str, Any]:
     kinds: dict[str, list[Incident]] = {}
     for one in faults:
         kinds.setdefault(one.kind if one.code is None else f"{one.kind} {one.code}", []).append(one)
-    told = [
+    reported = [
         {"what": what, "count": len(ones), "first": format_time(ones[0].start), "last": format_time(ones[-1].start)}
         for what, ones in sorted(kinds.items(), key=lambda item: (-len(item[1]), item[0]))
     ]
     ends = (faults[0].start, faults[-1].start) if faults else ()
     times = dict(zip(("first_seen", "last_seen"), map(format_time, ends), strict=False))
-    return {"first_seen": None, "last_seen": None, **times, "faults": told}
+    return {"first_seen": None, "last_seen": None, **times, "faults": reported}
 
 
 def _hint(hint: Hint) -> dict[str, Any]:
     closed = hint.evidence.closed
     ended = (None, None) if closed is None else (format_time(closed.time), closed.by)
-    told = {"id": hint.id, "action": hint.action, "state": hint.state, "made": format_time(hint.created)}
-    return {**told, "ended": ended[0], "by": ended[1], "reason": hint.reason}
+    reported = {"id": hint.id, "action": hint.action, "state": hint.state, "made": format_time(hint.created)}
+    return {**reported, "ended": ended[0], "by": ended[1], "reason": hint.reason}
 
 
 def _test(test: Validation) -> dict[str, Any]:

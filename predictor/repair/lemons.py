@@ -60,28 +60,28 @@ class RepairReason:
 
 
 def reasons_of(
-    told: NodeFindings,
+    reported: NodeFindings,
     standing: Mapping[str, FleetComparison],
     single: SingleJobs | None,
     outage_ids: Mapping[tuple[str, datetime], str],
 ) -> Iterator[RepairReason]:
     """Every signal that says something, the gravest kind first."""
-    if told.recurrences:
-        yield _recurrence(told)
-    if told.outages:
-        last = told.outages[-1]
+    if reported.recurrences:
+        yield _recurrence(reported)
+    if reported.outages:
+        last = reported.outages[-1]
         text = (
-            f"{_many(len(told.outages), 'unplanned outage')} in {WINDOW_D} days, "
+            f"{_many(len(reported.outages), 'unplanned outage')} in {WINDOW_D} days, "
             f"the last on {_day(last.start)} ({last.reason or 'no reason given'}); {_fleet_words(standing['failures'])}"
         )
-        yield RepairReason("failures", text, events=_events(told.outages, outage_ids))
+        yield RepairReason("failures", text, events=_events(reported.outages, outage_ids))
     if standing["failures_90d"].count > standing["failures"].count:
         failures = standing["failures_90d"]
         text = f"{_many(failures.count, 'failure')} in {MEMORY_D} days; {_fleet_words(failures)}"
-        bad = [absence for absence in told.repairs if absence.failed]
+        bad = [absence for absence in reported.repairs if absence.failed]
         yield RepairReason("failures_90d", text, events=_events(bad, outage_ids))
-    yield from _of_jobs(told, standing, single)
-    yield from _of_faults(told, standing)
+    yield from _of_jobs(reported, standing, single)
+    yield from _of_faults(reported, standing)
 
 
 def _events(outages: Sequence[Downtime], ids: Mapping[tuple[str, datetime], str]) -> tuple[str, ...]:
@@ -89,26 +89,26 @@ def _events(outages: Sequence[Downtime], ids: Mapping[tuple[str, datetime], str]
     return tuple(ids[key] for key in keys if key in ids)[-MAX_IDS:]
 
 
-def _recurrence(told: NodeFindings) -> RepairReason:
-    _before, ended, again = told.recurrences[-1]
-    times = f", and {len(told.recurrences) - 1} more times like this" if len(told.recurrences) > 1 else ""
+def _recurrence(reported: NodeFindings) -> RepairReason:
+    _before, ended, again = reported.recurrences[-1]
+    times = f", and {len(reported.recurrences) - 1} more times like this" if len(reported.recurrences) > 1 else ""
     return RepairReason(
         "recurrences",
         f"{again.what} of {again.device.words(again.name)} came back on {_day(again.start)}, after the repair that "
         f"ended on {_day(ended)}{times}",
-        incidents=_ids([fault for pair in told.recurrences for fault in (pair[0], pair[2])]),
+        incidents=_ids([fault for pair in reported.recurrences for fault in (pair[0], pair[2])]),
     )
 
 
 def _of_jobs(
-    told: NodeFindings, standing: Mapping[str, FleetComparison], single: SingleJobs | None
+    reported: NodeFindings, standing: Mapping[str, FleetComparison], single: SingleJobs | None
 ) -> Iterator[RepairReason]:
-    if told.stopped:
-        runs = ", ".join(sorted({job.run for job in told.stopped})[:3])
+    if reported.stopped:
+        runs = ", ".join(sorted({job.run for job in reported.stopped})[:3])
         yield RepairReason(
             "multi_node_job_failures",
-            f"{_many(len(told.stopped), 'job')} on several nodes failed as it broke ({runs})",
-            jobs=tuple(job.job_id for job in told.stopped[-MAX_IDS:]),
+            f"{_many(len(reported.stopped), 'job')} on several nodes failed as it broke ({runs})",
+            jobs=tuple(job.job_id for job in reported.stopped[-MAX_IDS:]),
         )
     if single is not None and single.failed:
         yield RepairReason(
@@ -119,39 +119,41 @@ def _of_jobs(
         )
 
 
-def _of_faults(told: NodeFindings, standing: Mapping[str, FleetComparison]) -> Iterator[RepairReason]:
-    if told.faults:
+def _of_faults(reported: NodeFindings, standing: Mapping[str, FleetComparison]) -> Iterator[RepairReason]:
+    if reported.faults:
         yield RepairReason(
             "fault_days",
-            f"hardware faults on {standing['fault_days'].count} of {WINDOW_D} days: {_code_words(told.faults)}; "
+            f"hardware faults on {standing['fault_days'].count} of {WINDOW_D} days: {_code_words(reported.faults)}; "
             f"{_fleet_words(standing['fault_days'])}",
-            incidents=_ids(told.faults),
+            incidents=_ids(reported.faults),
         )
-    if told.flaps:
+    if reported.flaps:
         yield RepairReason(
             "flap_days",
-            f"lost a link {_times(len(told.flaps))}, on {standing['flap_days'].count} of {WINDOW_D} days; "
+            f"lost a link {_times(len(reported.flaps))}, on {standing['flap_days'].count} of {WINDOW_D} days; "
             f"{_fleet_words(standing['flap_days'])}",
-            incidents=_ids(told.flaps),
+            incidents=_ids(reported.flaps),
         )
-    if told.signs:
-        yield RepairReason("hardware_xids", f"lesser Xids: {_code_words(told.signs)}", incidents=_ids(told.signs))
+    if reported.signs:
+        yield RepairReason(
+            "hardware_xids", f"lesser Xids: {_code_words(reported.signs)}", incidents=_ids(reported.signs)
+        )
 
 
 _DIAGNOSIS = "the vendor's diagnosis (NVIDIA: `dcgmi diag -r 4`)"
 
 
-def next_step(part: FaultyPart | None, told: NodeFindings) -> str:
+def next_step(part: FaultyPart | None, reported: NodeFindings) -> str:
     """What to do with the node."""
     if part is None:
-        if told.flaps and not told.faults and len(told.flaps) > len(told.outages):
+        if reported.flaps and not reported.faults and len(reported.flaps) > len(reported.outages):
             return "Clean and reseat the optics and cables of its links at both ends; exchange what flaps again."
         return (
             f"No single part stands out: take it out and test the whole machine ({_DIAGNOSIS}, memory, links, power); "
             "return it only if it passes."
         )
     where = part.words
-    again = any(fault.part == part.faults[0].part for _, _, fault in told.recurrences)
+    again = any(fault.part == part.faults[0].part for _, _, fault in reported.recurrences)
     if part.device.type in ("port", "hca", "switch"):
         if again:
             return f"Exchange optic and cable of {where}: it failed again after a repair."
@@ -251,11 +253,12 @@ def repair_list(connection: sa.Connection, at: datetime) -> RepairList:
     shown = order[:MOST]
     earlier = earlier_faults(connection, records, shown)
     for name in shown:
-        add_memory(counts.told[name], earlier.get(name, ()))
-    parts = identified(connection, {name: culprit_of(counts.told[name]) for name in shown})
+        add_memory(counts.findings[name], earlier.get(name, ()))
+    parts = identified(connection, {name: culprit_of(counts.findings[name]) for name in shown})
     ids = outage_ids(connection, shown, records.since, at)
     items = tuple(
-        _lemon(_LemonCase(records, counts.told[name], standings[name], parts.get(name), ids), name) for name in shown
+        _lemon(_LemonCase(records, counts.findings[name], standings[name], parts.get(name), ids), name)
+        for name in shown
     )
     return RepairList(
         at, len(counts.names), {name: _fleet_means(found) for name, found in judged.items()}, len(order), items
@@ -312,18 +315,18 @@ class _LemonCase:
     """All that is known of one listed node."""
 
     records: RepairRecords
-    told: NodeFindings
+    findings: NodeFindings
     standings: Mapping[str, FleetComparison]
     part: FaultyPart | None
     outage_ids: Mapping[tuple[str, datetime], str]
 
 
 def _lemon(case: _LemonCase, name: str) -> Lemon:
-    told = case.told
+    reported = case.findings
     probability, multiple = _gravity(case.standings)
-    moments = [absence.start for absence in told.outages]
-    moments += [fault.start for fault in (*told.faults, *told.flaps, *told.signs)]
-    lines = reasons_of(told, case.standings, case.records.single.get(name), case.outage_ids)
+    moments = [absence.start for absence in reported.outages]
+    moments += [fault.start for fault in (*reported.faults, *reported.flaps, *reported.signs)]
+    lines = reasons_of(reported, case.standings, case.records.single.get(name), case.outage_ids)
     return Lemon(
         node=name,
         place=case.records.nodes[name],
@@ -331,40 +334,41 @@ def _lemon(case: _LemonCase, name: str) -> Lemon:
         times_fleet=multiple,
         signals=_signals(case),
         part=case.part,
-        codes=_code_counts(told),
+        codes=_code_counts(reported),
         first_seen=min(moments, default=case.records.at),
         last_seen=max(moments, default=case.records.at),
         lines=tuple(lines),
-        repairs=tuple(_repair(absence, told) for absence in told.repairs),
-        next_step=next_step(case.part, told),
+        repairs=tuple(_repair(absence, reported) for absence in reported.repairs),
+        next_step=next_step(case.part, reported),
     )
 
 
 def _signals(case: _LemonCase) -> dict[str, int | None]:
     """The counts by name: Meta's seven first. Which jobs were told to exclude a node is in no source."""
-    told, standing, jobs = case.told, case.standings, case.records.jobs is not None
+    reported, standing, jobs = case.findings, case.standings, case.records.jobs is not None
     return {
-        "outages": len(told.outages),
-        "hardware_xids": sum(fault.kind == "xid" for fault in (*told.faults, *told.flaps, *told.signs)),
-        "multi_node_job_failures": len(told.stopped) if jobs else None,
+        "outages": len(reported.outages),
+        "hardware_xids": sum(fault.kind == "xid" for fault in (*reported.faults, *reported.flaps, *reported.signs)),
+        "multi_node_job_failures": len(reported.stopped) if jobs else None,
         "single_node_job_failures": standing["single_job_failures"].count if jobs else None,
         "excluded_jobs": None,
         "fault_days": standing["fault_days"].count,
         "flap_days": standing["flap_days"].count,
-        "recurrences": len(told.recurrences),
+        "recurrences": len(reported.recurrences),
         "failures_90d": standing["failures_90d"].count,
     }
 
 
-def _code_counts(told: NodeFindings) -> dict[str, int]:
+def _code_counts(reported: NodeFindings) -> dict[str, int]:
     codes: dict[str, int] = {}
-    for fault in (*told.faults, *told.flaps, *told.signs):
+    for fault in (*reported.faults, *reported.flaps, *reported.signs):
         codes[fault.what] = codes.get(fault.what, 0) + 1
     return dict(sorted(codes.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _repair(absence: Downtime, told: NodeFindings) -> Repair:
+def _repair(absence: Downtime, reported: NodeFindings) -> Repair:
     came_back = any(
-        absence.end is not None and before.start <= absence.end <= again.start for before, _, again in told.recurrences
+        absence.end is not None and before.start <= absence.end <= again.start
+        for before, _, again in reported.recurrences
     )
     return Repair(absence.start, absence.end, absence.reason, absence.planned, came_back)

@@ -71,23 +71,23 @@ class NodeFindings:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Every node's counts and exposures of the judged signals; `told` is what they were counted from."""
+    """Every node's counts and exposures of the judged signals; `findings` is what they were counted from."""
 
     names: tuple[str, ...]
-    told: Mapping[str, NodeFindings]
+    findings: Mapping[str, NodeFindings]
     count: Mapping[str, Ints]
     exposure: Mapping[str, Floats]
 
 
 def count(records: RepairRecords) -> Counts:
     """Count everything, as of `records.at`."""
-    told = {name: _findings(records, name) for name in records.nodes}
-    _blame(records, told)
+    reported = {name: _findings(records, name) for name in records.nodes}
+    _blame(records, reported)
     names = tuple(records.nodes)
     counts = {signal.name: np.zeros(len(names), dtype=np.int64) for signal in JUDGED}
     exposure = {signal.name: np.zeros(len(names)) for signal in JUDGED}
     for i, name in enumerate(names):
-        one, single = told[name], records.single.get(name)
+        one, single = reported[name], records.single.get(name)
         counts["failures"][i] = len(one.outages) + len({job.end for job in one.alone})
         counts["failures_90d"][i] = one.failures_90d + len({job.end for job in one.alone})
         counts["fault_days"][i] = _days(one.faults, records.at)
@@ -97,7 +97,7 @@ def count(records: RepairRecords) -> Counts:
         exposure["failures_90d"][i] = _served_days(records, name, records.since)
         exposure["single_job_failures"][i] = single.ended if single else 0
     exposure["fault_days"] = exposure["flap_days"] = exposure["failures"]
-    return Counts(names, told, counts, exposure)
+    return Counts(names, reported, counts, exposure)
 
 
 def _findings(records: RepairRecords, name: str) -> NodeFindings:
@@ -115,21 +115,22 @@ def _findings(records: RepairRecords, name: str) -> NodeFindings:
     )
 
 
-def add_memory(told: NodeFindings, earlier: Sequence[NodeFault]) -> None:
+def add_memory(reported: NodeFindings, earlier: Sequence[NodeFault]) -> None:
     """Add what earlier faults say of a node: which part it was before, and what came back after a repair."""
     serious = sorted(
-        [*(fault for fault in earlier if fault.serious), *told.faults, *told.flaps], key=lambda fault: fault.start
+        [*(fault for fault in earlier if fault.serious), *reported.faults, *reported.flaps],
+        key=lambda fault: fault.start,
     )
-    told.remembered = [fault for fault in serious if fault.family != "link_flap"]
-    ends = sorted(absence.end for absence in told.repairs if absence.failed and absence.end is not None)
-    recent = {fault.id for fault in (*told.faults, *told.flaps)}
+    reported.remembered = [fault for fault in serious if fault.family != "link_flap"]
+    ends = sorted(absence.end for absence in reported.repairs if absence.failed and absence.end is not None)
+    recent = {fault.id for fault in (*reported.faults, *reported.flaps)}
     last: dict[tuple[str, str], NodeFault] = {}
     for fault in serious:
         before = last.get((fault.part, fault.what))
         if before is not None and fault.id in recent:
             ended = ends[bisect_left(ends, before.start) : bisect_left(ends, fault.start)]
             if ended:
-                told.recurrences.append((before, ended[-1], fault))
+                reported.recurrences.append((before, ended[-1], fault))
         last[fault.part, fault.what] = fault
 
 
@@ -149,10 +150,10 @@ def _served_days(records: RepairRecords, name: str, first: datetime) -> float:
     return max((end - begin - out) / _DAY, 0.0)
 
 
-def _blame(records: RepairRecords, told: Mapping[str, NodeFindings]) -> None:
+def _blame(records: RepairRecords, reported: Mapping[str, NodeFindings]) -> None:
     """Give every failed job of several nodes to the nodes of it that broke just then."""
-    breaks = [(a.start, name, True) for name, one in told.items() for a in one.outages]
-    breaks += [(f.start, name, False) for name, one in told.items() for f in (*one.faults, *one.flaps)]
+    breaks = [(a.start, name, True) for name, one in reported.items() for a in one.outages]
+    breaks += [(f.start, name, False) for name, one in reported.items() for f in (*one.faults, *one.flaps)]
     breaks.sort(key=lambda entry: entry[0])
     starts = [entry[0] for entry in breaks]
     kept: dict[str, frozenset[str]] = {}
@@ -164,9 +165,9 @@ def _blame(records: RepairRecords, told: Mapping[str, NodeFindings]) -> None:
         blamed = {name for _, name, _ in near if name in hosts}
         out = {name for _, name, outage in near if outage}
         for name in blamed:
-            told[name].stopped.append(job)
+            reported[name].stopped.append(job)
             if name not in out:
-                told[name].alone.append(job)
+                reported[name].alone.append(job)
 
 
 # A part stands out when it was bad on this share of the days on which any was, and more than once.
@@ -194,9 +195,11 @@ class FaultyPart:
         return self.device.words(self.name) + (f" ({self.far_end})" if self.far_end else "")
 
 
-def culprit_of(told: NodeFindings) -> FaultyPart | None:
+def culprit_of(reported: NodeFindings) -> FaultyPart | None:
     """The part that gave most of a node's serious faults, of the window or else of the longer memory; None for none."""
-    return _dominant(told.faults) or _dominant([*told.faults, *told.flaps]) or _dominant(told.remembered)
+    return (
+        _dominant(reported.faults) or _dominant([*reported.faults, *reported.flaps]) or _dominant(reported.remembered)
+    )
 
 
 def _dominant(faults: Sequence[NodeFault]) -> FaultyPart | None:
@@ -221,9 +224,9 @@ def identified(connection: sa.Connection, parts: Mapping[str, FaultyPart | None]
     cables = _cables(connection, [node for node, part in known.items() if part.device.type in ("port", "hca")])
     found = {}
     for node, part in known.items():
-        told = [about[fault.id] for fault in reversed(part.faults) if fault.id in about]
-        serials = (one[key] for one in told for key in _SERIALS if one.get(key))
-        uuids = (one["uuid"] for one in told if one.get("uuid"))
+        reported = [about[fault.id] for fault in reversed(part.faults) if fault.id in about]
+        serials = (one[key] for one in reported for key in _SERIALS if one.get(key))
+        uuids = (one["uuid"] for one in reported if one.get("uuid"))
         found[node] = replace(
             part,
             serial=next((str(serial) for serial in serials), None),
