@@ -200,6 +200,6 @@ def test_no_payload_is_over_the_limit(length: int) -> None:
     """Counted in bytes as sent: the standard asks for under 20 kB."""
     import orjson
 
-    document = payload(hint("a", text="ü" * length), "cordon", "act", NOW)
+    document = payload(hint("a", other={"text": "ü" * length}), "cordon", "act", NOW)
     assert len(orjson.dumps(document)) <= MAX_PAYLOAD_BYTES
     assert ("left_out" in document["data"]["evidence"]) == (2 * length > MAX_PAYLOAD_BYTES - 400)
