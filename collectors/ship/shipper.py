@@ -164,7 +164,7 @@ class Shipper:
         """Ship one batch; False where nothing waits.
 
         Raises:
-            NotTakenError: the batch stays where it is.
+            DeliveryRefusedError: the batch stays where it is.
         """
         if self._next is not None:
             self._client.close()

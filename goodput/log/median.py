@@ -81,7 +81,7 @@ def median_of(figures: FigureCounts) -> float | None:
     """The middle figure (mean of two); None of none.
 
     Raises:
-        OutsideError: it is not among those that are kept.
+        OutsideWindowError: it is not among those that are kept.
     """
     held = sum(figures.inside.values())
     count = figures.below + held + figures.above

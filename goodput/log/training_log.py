@@ -316,7 +316,7 @@ def pace_from(free: FigureCounts, after_save: FigureCounts, prints: FigureCounts
     """The same of figures that were kept.
 
     Raises:
-        OutsideError: a median is not among what was kept one by one.
+        OutsideWindowError: a median is not among what was kept one by one.
     """
     few = free.count * FEW < after_save.count
     return IterationPace(median_of(joined([free, after_save]) if few else free), median_of(prints))

@@ -171,7 +171,7 @@ def store_in_subprocess(url: sa.URL, run: str, now: datetime, keep_on: Callable[
     """Compute and store a run's ledger, and wait until that is done or nobody wants it any more.
 
     Raises:
-        ApartError: it could not be done.
+        LedgerProcessError: it could not be done.
     """
     given = (url.render_as_string(hide_password=False), run, now, anew)
     process = multiprocessing.get_context("spawn").Process(target=_store, args=given, daemon=True)

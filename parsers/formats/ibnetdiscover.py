@@ -1,8 +1,8 @@
 """The fabric's topology, as `ibnetdiscover` prints it: which switch port is cabled to which peer.
 
-    Switch      40 "S-b83fd20300100080"         # "MF0;leaf03:MQM8700/U1" enhanced port 0 lid 21 lmc 0
-    [1] "H-b83fd20300200100"[1](b83fd20300200101)               # "gpu017 mlx5_0" lid 4 4xHDR
-    [39]        "S-b83fd2030010fa00"[3]         # "MF0;spine01:MQM8700/U1" lid 3 4xHDR
+    Switch	40 "S-b83fd20300100080"		# "MF0;leaf03:MQM8700/U1" enhanced port 0 lid 21 lmc 0
+    [1]	"H-b83fd20300200100"[1](b83fd20300200101) 		# "gpu017 mlx5_0" lid 4 4xHDR
+    [39]	"S-b83fd2030010fa00"[3]		# "MF0;spine01:MQM8700/U1" lid 3 4xHDR
 
 gives for the second line as a link (`links`, what an archive's topology is loaded by) and as an event (`FORMAT`):
 
