@@ -153,7 +153,7 @@ def test_a_spool_that_is_full_makes_the_log_wait_and_loses_nothing(
     assert until(lambda: sum(path.stat().st_size for path in spool.glob("events/*.seg")) > 20_000)
     with log.open("a") as file:
         file.write("".join(map(xid, range(300, 900))))
-    time.sleep(1)
+    time.sleep(1)  # time enough to read on, were there room
     held = sum(path.stat().st_size for path in spool.glob("events/*.seg"))
     recorder.start()
     assert until(lambda: len(recorder.events) >= 900)
