@@ -97,7 +97,9 @@ def _fields(
 
 def metrics(page: str) -> Iterator[str]:
     """Every metric of a page by name and type, with its label names."""
-    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
+    found = re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE)
+    # prometheus_client writes them or not, by a switch of the whole process.
+    kinds = {name: kind for name, kind in found if not name.endswith("_created")}
     labels: dict[str, set[str]] = {name: set() for name in kinds}
     for name, inside in re.findall(r"^(\w+)\{(.*?)\} ", page, re.MULTILINE):
         family = next((f for f in (name, re.sub(r"_(bucket|sum|count|created)$", "", name)) if f in labels), name)

@@ -76,8 +76,8 @@ def test_losses_by_each_of_them_sum_to_the_same_total(any_client: TestClient, an
     assert names == ["xid:79", "xid:80"]
     assert get(any_client, CAUSES, by="leaf")["items"][0]["leaf"] == "leaf-0"
     schemas = any_client.get("/openapi.json").json()["components"]["schemas"]
-    assert set(told) == set(schemas["CausesOut"]["properties"])
-    assert set(schemas["GroupOut"]["required"]) <= set(told["items"][0])
+    assert set(told) == set(schemas["CausesJson"]["properties"])
+    assert set(schemas["LossGroupJson"]["required"]) <= set(told["items"][0])
 
 
 def test_a_list_comes_in_pages_and_windows(client: TestClient, engine: sa.Engine) -> None:
@@ -101,7 +101,7 @@ def test_every_interruption_is_listed_with_what_it_is_put_down_to(client: TestCl
     assert second["next_cursor"] is None
     assert (items[0]["device"], items[0]["driver"], items[0]["lost_gpu_hours"]) == ("gpu 0", "550", 8.0)
     schemas = client.get("/openapi.json").json()["components"]["schemas"]
-    assert set(schemas["LossOut"]["required"]) == set(items[0])
+    assert set(schemas["LossJson"]["required"]) == set(items[0])
 
 
 def test_the_cluster_s_levels_by_day(any_client: TestClient, any_engine: sa.Engine) -> None:
@@ -116,7 +116,7 @@ def test_the_cluster_s_levels_by_day(any_client: TestClient, any_engine: sa.Engi
     assert [day["gpu_hours"]["productive"] for day in told["days"]] == [8.0, 0.0]
     assert told["doubts"] == []
     schemas = any_client.get("/openapi.json").json()["components"]["schemas"]
-    assert set(schemas["ClusterGoodputOut"]["required"]) == set(told)
+    assert set(schemas["ClusterGoodputJson"]["required"]) == set(told)
 
 
 def test_with_a_run_s_shape_there_is_program_goodput(any_engine: sa.Engine) -> None:

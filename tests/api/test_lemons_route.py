@@ -41,8 +41,8 @@ def test_the_list_comes_with_evidence(any_client: TestClient, any_engine: sa.Eng
     assert item["node"] == "gpu-000"
     assert item["evidence"][0]["text"].startswith("6 unplanned outages in 28 days")
     schemas = any_client.get("/openapi.json").json()["components"]["schemas"]
-    assert set(schemas["LemonOut"]["required"]) == set(item)
-    assert set(schemas["RepairListOut"]["properties"]) == set(body)
+    assert set(schemas["LemonJson"]["required"]) == set(item)
+    assert set(schemas["RepairListJson"]["properties"]) == set(body)
 
 
 def test_what_has_not_changed_is_not_sent_again(client: TestClient, engine: sa.Engine) -> None:
