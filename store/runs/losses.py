@@ -1,7 +1,7 @@
 """What the runs' interruptions and days came to, by row: written with each ledger, summed in the database.
 
-    write_losses(connection, {"llm-70b": (losses, days)})
-    read_groups(connection, "node", (since, until), 101)
+write_losses(connection, {"llm-70b": (losses, days)})
+read_groups(connection, "node", (since, until), 101)
 """
 
 from collections.abc import Iterable, Mapping, Sequence
