@@ -15,7 +15,19 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import pytest  # noqa: E402  # the starters say by its means what is not installed
 
-from benchmarks import archive, cordon, http_ingest, latency, ledger, load, predict, reads, scan, sidecar  # noqa: E402
+from benchmarks import (  # noqa: E402
+    archive,
+    cordon,
+    http_ingest,
+    latency,
+    ledger,
+    load,
+    predict,
+    reads,
+    scan,
+    sidecar,
+    start,
+)  # fmt: skip
 from benchmarks.result import Result, unmeasured  # noqa: E402
 
 Measure = Callable[[Path], "Result | Iterable[Result]"]
@@ -30,6 +42,7 @@ BENCHMARKS: dict[str, tuple[str, str, Measure]] = {
     "rescore": (predict.WHAT, predict.BUDGET, predict.measure),
     "ledger": (ledger.WHAT, ledger.BUDGET, ledger.measure),
     "reads": (reads.WHAT, reads.BUDGET, reads.measure),
+    "start": (start.WHAT, start.BUDGET, start.measure),
 }
 PAGE = ROOT / "docs/benchmarks.md"
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from cli.console.errors import Failure
-from collectors.agent.sidecar import DEFAULT_PORT
+from collectors.agent.configuration import DEFAULT_PORT
 from collectors.collector import SourceError
 from collectors.registry import forms
 from collectors.ship.transport import Compress

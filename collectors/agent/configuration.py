@@ -14,6 +14,8 @@ _LOG = logging.getLogger("foreshock.sidecar")
 _LOOK_S = 5.0
 
 Settings = TypeVar("Settings")
+# Of the sidecar's own metrics page.
+DEFAULT_PORT = 10871
 
 
 class ConfigError(Exception):

@@ -20,7 +20,7 @@ from typing import get_args
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from collectors.agent.configuration import Configuration
+from collectors.agent.configuration import DEFAULT_PORT, Configuration
 from collectors.agent.supervisor import Sources, SourceSpec
 from collectors.collector import SourceSettings
 from collectors.metrics import SidecarMetrics, TextFile
@@ -73,7 +73,6 @@ class Notifier:
 
 # Every setting of a sidecar.
 
-DEFAULT_PORT = 10871
 REQUEST_TIMEOUT_S = 10.0
 
 
