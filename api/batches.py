@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import zstandard
 
+from api.edge.auth import Caller
 from api.edge.problem import Problem
 from api.intake.entries import Rejected, events_of, records, sift
 from api.intake.heartbeat_record import read_heartbeat
@@ -25,6 +26,8 @@ from store.records.event import Event
 from store.records.telemetry import Rollup
 
 KINDS = ("events", "telemetry", "heartbeats")
+# Who may publish is what the queue itself decides.
+_QUEUE = Caller("queue", frozenset(("ingest:fleet",)))
 
 
 class NoBatchError(ValueError):
@@ -125,7 +128,7 @@ def _read_batch(state: State, number: int, batch: QueueBatch, read: _Read) -> No
 
 def _sort(batch: QueueBatch, read: _Read, now: datetime) -> Sequence[Rejected]:
     if batch.kind == "events":
-        events, rejected = events_of(batch.body)
+        events, rejected = events_of(batch.body, _QUEUE)
         read.events += events
     elif batch.kind == "telemetry":
         latest = max(now, datetime.now(UTC)) + MAX_AHEAD

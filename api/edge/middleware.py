@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.edge.admission import retry_after
-from api.edge.auth import bearer, requires
+from api.edge.auth import Caller, bearer, requires
 from api.edge.body import bounded_body, stay, unpack
 from api.edge.problem import answer, problem
 from api.server.metrics import Metrics
@@ -115,8 +115,8 @@ class _Watch:
 # description and for everything that is not exactly their address; tests hold both ways against each other.
 
 _ingester = requires("ingest")
-PackedRoute = Callable[[str, State, bytes, Request], Awaitable[Response]]
-BodyRoute = Callable[[str, State, bytes], Response]
+PackedRoute = Callable[[Caller, State, bytes, Request], Awaitable[Response]]
+BodyRoute = Callable[[Caller, State, bytes], Response]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +155,9 @@ def packed_route(operation_id: str, route: PackedRoute) -> LeanRoute:
 
     async def serve(request: Request) -> Response:
         app = request.scope["app"].state
-        who = await _ingester(request, app.foreshock, app.edge, await bearer(request))
+        caller = await _ingester(request, app.foreshock, app.edge, await bearer(request))
         async with bounded_body(request, app.foreshock, app.edge) as packed:
-            return await route(who, app.foreshock, packed, request)
+            return await route(caller, app.foreshock, packed, request)
 
     return LeanRoute(operation_id, serve)
 
@@ -168,10 +168,10 @@ def body_route(operation_id: str, route: BodyRoute) -> LeanRoute:
     async def serve(request: Request) -> Response:
         app = request.scope["app"].state
         state: State = app.foreshock
-        who = await _ingester(request, state, app.edge, await bearer(request))
+        caller = await _ingester(request, state, app.edge, await bearer(request))
         async with bounded_body(request, state, app.edge) as packed, app.edge.writes.held():
             await stay(request)
-            return await run_in_threadpool(lambda: route(who, state, unpack(request, state, packed)))
+            return await run_in_threadpool(lambda: route(caller, state, unpack(request, state, packed)))
 
     return LeanRoute(operation_id, serve)
 

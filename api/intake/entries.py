@@ -1,6 +1,6 @@
 """The records of a request's body, each with its line: those that fit, and the rest with the reason.
 
-events, rejected = events_of(body)
+events, rejected = events_of(body, caller)
 rollups, rejected = sift(records(body), read_rollup)
 """
 
@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 
 import orjson
 
+from api.edge.auth import Caller
 from api.edge.problem import Problem
 from store.events.event_json import MAX_MESSAGE, MAX_NAME, decode_events
 from store.records.event import Event, RecordError, from_wire
+from store.records.event_sources import FLEET_SOURCES, WORK
 
 MAX_REJECTED_SHOWN = 100
 
@@ -165,11 +167,61 @@ def check_time(field: str, moment: datetime) -> None:
         raise RecordError(f"{field!r} is in the year {moment.year}: use one between 1970 and 9998")
 
 
-def events_of(body: bytes) -> tuple[list[Event], list[Rejected]]:
+def events_of(body: bytes, caller: Caller) -> tuple[list[Event], list[Rejected]]:
     """The events of a body: all at once where every record fits, else one by one, with the bad ones named.
 
     Raises:
         Problem: 400 when the body is an array that is broken.
     """
     fitting = decode_events(body)
-    return (fitting, []) if fitting is not None else sift(records(body), read_event)
+    if fitting is not None and all(is_own(caller, event) for event in fitting):
+        return fitting, []
+    return sift(records(body), lambda value: own_event(caller, read_event(value)))
+
+
+def is_own(caller: Caller, event: Event) -> bool:
+    """Whether a caller may report an event.
+
+    A node speaks for itself: its kernel, devices, exporters and programs. What a program says of its work may name no
+    node. Fabric, switches, schedulers and alerts speak of others, and take the scope ingest:fleet.
+    """
+    if caller.may("ingest:fleet") and caller.nodes.is_every:
+        return True
+    if event.node is None:
+        return event.source in WORK or caller.speaks_for(None)
+    return caller.speaks_for(event.node) and (event.source not in FLEET_SOURCES or caller.may("ingest:fleet"))
+
+
+def own_event(caller: Caller, event: Event) -> Event:
+    """The event, where a caller may report it.
+
+    Raises:
+        RecordError: it speaks of another node, or of the fleet.
+    """
+    if is_own(caller, event):
+        return event
+    if event.node is not None:
+        check_own(caller, event.node)
+    what = f"source {event.source}" if event.node is not None else "an event without a node"
+    raise RecordError(f"{what} speaks of the fleet: token {caller.name!r} lacks the scope ingest:fleet")
+
+
+def own_events(caller: Caller, events: Iterable[Event], rejected: list[Rejected]) -> list[Event]:
+    """The events that a caller may report; the others are rejected, by their lines."""
+    found: list[Event] = []
+    for event in events:
+        try:
+            found.append(own_event(caller, event))
+        except RecordError as error:
+            rejected.append(Rejected(event.line or 0, str(error)))
+    return found
+
+
+def check_own(caller: Caller, node: str) -> None:
+    """Refuse a node that the caller does not speak for.
+
+    Raises:
+        RecordError: it does not.
+    """
+    if not caller.speaks_for(node):
+        raise RecordError(f"token {caller.name!r} does not speak for node {node[:80]!r}, but for {caller.nodes.text!r}")

@@ -6,11 +6,11 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from api.answers.reply import reply
-from api.edge.auth import Ingester
+from api.edge.auth import FleetIngester
 from api.edge.body import Body
 from api.edge.openapi import answer
 from api.edge.problem import Problem
-from api.intake.entries import BodyEntry, Rejected, check_name, check_time, records, sift
+from api.intake.entries import BodyEntry, Rejected, check_name, check_time, own_event, records, sift
 from api.intake.records import take_events
 from api.server.state import Server, State
 from parsers.formats.alertmanager import alert_event
@@ -49,7 +49,7 @@ _BODY: dict[str, Any] = {
     responses=answer(BatchResultJson),
     openapi_extra=_BODY,
 )
-def post_alerts(_who: Ingester, server: Server, body: Body) -> Response:
+def post_alerts(caller: FleetIngester, server: Server, body: Body) -> Response:
     """Take a notification; the same alert again changes nothing. `line` of a rejected one is its place in `alerts`."""
     events: list[Event] = []
     rejected: list[Rejected] = []
@@ -58,7 +58,7 @@ def post_alerts(_who: Ingester, server: Server, body: Body) -> Response:
         if not isinstance(alerts, list):
             raise Problem(422, "this is no notification of Alertmanager (version 4): 'alerts' is missing")
         _note_truncated(server, entry.value.get("truncatedAlerts"))
-        good, bad = sift(records_of(alerts), read_alert)
+        good, bad = sift(records_of(alerts), lambda value: own_event(caller, read_alert(value)))
         events += good
         rejected += bad
     return reply(take_events(server, events, rejected, "alerts"))

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from api.answers.node_states import NO_TIME
 from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode_seq
 from api.answers.reply import listing, reply
-from api.edge.auth import Actor, Reader
+from api.edge.auth import Reader, Resetter, Stopper
 from api.edge.body import described, json_of
 from api.edge.openapi import answer
 from api.edge.problem import Problem
@@ -57,11 +57,11 @@ def get_breaker(_who: Reader, server: Server, query: Annotated[TripQuery, Query(
     | {404: {"description": "No such trip."}, 409: {"description": "It was reset with the other word."}},
     openapi_extra=described(ResetJson, {"backlog": "review"}),
 )
-def post_reset(who: Actor, server: Server, seq: TripNumber, body: Reset) -> Response:
+def post_reset(who: Resetter, server: Server, seq: TripNumber, body: Reset) -> Response:
     """End a trip. Saying it again changes nothing."""
     try:
         with writing(server.engine).begin() as connection:
-            return reply(asdict(reset_breaker(connection, seq, body.backlog, server.clock(), who)))
+            return reply(asdict(reset_breaker(connection, seq, body.backlog, server.clock(), who.name)))
     except RequestRefusedError as error:
         raise Problem(409 if error.known else 404, str(error)) from error
 
@@ -79,10 +79,10 @@ def get_stop(_who: Reader, server: Server) -> Response:
     responses=answer(StopJson),
     openapi_extra=described(StopRequestJson, {"stop": "holds", "reason": "fabric work"}),
 )
-def post_stop(who: Actor, server: Server, body: Stop) -> Response:
+def post_stop(who: Stopper, server: Server, body: Stop) -> Response:
     """Stop, or let go on; answers what is stopped then, which a file or the setting may be, too."""
     with writing(server.engine).begin() as connection:
-        set_switch(connection, body.stop, body.reason.strip(), server.clock(), who)
+        set_switch(connection, body.stop, body.reason.strip(), server.clock(), who.name)
     return _stop(server)
 
 

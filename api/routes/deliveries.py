@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Response
 
 from api.answers.reply import listing, reply
-from api.edge.auth import Actor, Reader
+from api.edge.auth import Approver, Reader, Reporter
 from api.edge.body import described, json_of
 from api.edge.openapi import answer
 from api.edge.problem import Problem
@@ -46,11 +46,11 @@ def get_deliveries(_who: Reader, server: Server, hint: HintId) -> Response:
     responses=answer(DeliveryJson)
     | {404: {"description": "No such delivery."}, 409: {"description": "Its hint has ended or was raised."}},
 )
-def replay_delivery(who: Actor, server: Server, delivery: DeliveryId) -> Response:
+def replay_delivery(who: Approver, server: Server, delivery: DeliveryId) -> Response:
     """Owe a delivery again, under the same webhook-id: it is made within seconds. A release may always be."""
     try:
         with writing(server.engine).begin() as connection:
-            made = redeliver(connection, delivery, server.clock(), who, server.settings.mode)
+            made = redeliver(connection, delivery, server.clock(), who.name, server.settings.mode)
             log = [one for one in attempts_of(connection, made.hint) if one.delivery == made.id]
     except RequestRefusedError as error:
         raise Problem(409 if error.known else 404, str(error)) from error
@@ -66,7 +66,7 @@ def replay_delivery(who: Actor, server: Server, delivery: DeliveryId) -> Respons
     openapi_extra=described(AckJson, {"scheduler": "volcano", "result": "confirmed"}),
 )
 def ack_hint(
-    _who: Actor, server: Server, hint: HintId, said: Annotated[AckJson, Depends(json_of(AckJson))]
+    _who: Reporter, server: Server, hint: HintId, said: Annotated[AckJson, Depends(json_of(AckJson))]
 ) -> Response:
     """For a scheduler that pulls: it took the hint, did it, let go of the node, or will not. Twice is once."""
     try:

@@ -46,9 +46,9 @@ _EXAMPLE = to_wire(
     responses=answer(BatchResultJson),
     openapi_extra=records_body(_EXAMPLE, "Records of `foreshock parse`, with `id` where the sender made one."),
 )
-def post_events(_who: Ingester, server: Server, body: Body) -> Response:
+def post_events(caller: Ingester, server: Server, body: Body) -> Response:
     """Append events; sending one again changes nothing. A bad record is named and leaves the others alone."""
-    events, rejected = events_of(body)
+    events, rejected = events_of(body, caller)
     return reply(take_events(server, events, rejected, "events"))
 
 

@@ -7,13 +7,14 @@ from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from api.answers.reply import reply
-from api.edge.auth import Ingester
+from api.edge.auth import Caller, Ingester
 from api.edge.body import Packed, records_body, unpack
 from api.edge.openapi import answer
 from api.edge.problem import Problem
-from api.intake.entries import MAX_REJECTED_SHOWN, IntakeResult, records, sift
+from api.intake.entries import MAX_REJECTED_SHOWN, IntakeResult, check_own, records, sift
 from api.intake.heartbeat_record import read_heartbeat
 from api.server.state import Server, State
+from store.nodes.sidecars import SidecarReport
 from wire.events import BatchResultJson
 
 router = APIRouter(tags=["sidecars"])
@@ -52,16 +53,22 @@ _EXAMPLE: dict[str, Any] = {
     responses=answer(BatchResultJson),
     openapi_extra=records_body(_EXAMPLE, "Counts are totals since `started`. The newest of each node is kept."),
 )
-async def post_heartbeats(_who: Ingester, server: Server, packed: Packed, request: Request) -> Response:
+async def post_heartbeats(caller: Ingester, server: Server, packed: Packed, request: Request) -> Response:
     """Note that nodes are alive, and how their sidecars fare; written within a second or two."""
-    take = partial(_take, request, server, packed)
+    take = partial(_take, caller, request, server, packed)
     return take() if len(packed) <= _SMALL_BYTES else await run_in_threadpool(take)
 
 
-def _take(request: Request, server: State, packed: bytes) -> Response:
+def _take(caller: Caller, request: Request, server: State, packed: bytes) -> Response:
     now = server.wall()
-    reports, rejected = sift(records(unpack(request, server, packed)), lambda value: read_heartbeat(value, now))
+    entries = records(unpack(request, server, packed))
+    reports, rejected = sift(entries, lambda value: _own(caller, read_heartbeat(value, now)))
     server.metrics.rejected.labels("heartbeats").inc(len(rejected))
     if server.heartbeats.put(reports):
         raise Problem(503, "too many heartbeats wait for the database: try again", {"Retry-After": "5"})
     return reply(IntakeResult(len(reports), 0, rejected[:MAX_REJECTED_SHOWN]))
+
+
+def _own(caller: Caller, report: SidecarReport) -> SidecarReport:
+    check_own(caller, report.node)
+    return report

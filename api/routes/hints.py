@@ -17,7 +17,7 @@ from api.answers.paging import (
     time_of,
 )
 from api.answers.reply import listing, reply
-from api.edge.auth import Actor, Reader
+from api.edge.auth import Approver, Reader
 from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.server.state import Server, State
@@ -82,11 +82,11 @@ def _changes(server: State, query: HintQuery, since: str) -> Response:
     responses=answer(HintJson)
     | {404: {"description": "No such hint."}, 409: {"description": "It cannot be approved any more."}},
 )
-def approve_hint(who: Actor, server: Server, hint: HintId) -> Response:
+def approve_hint(who: Approver, server: Server, hint: HintId) -> Response:
     """Let a proposed hint be sent. Approving it again changes nothing."""
     try:
         with writing(server.engine).begin() as connection:
-            approved = approve(connection, hint, server.clock(), who, server.settings.mode)
+            approved = approve(connection, hint, server.clock(), who.name, server.settings.mode)
             return reply(with_holds(connection, [approved.to_row()])[0])
     except RequestRefusedError as error:
         raise _problem(error) from error
@@ -98,11 +98,11 @@ def approve_hint(who: Actor, server: Server, hint: HintId) -> Response:
     summary="Withdraw a hint",
     responses=answer(HintJson) | {404: {"description": "No such hint."}, 409: {"description": "It has ended already."}},
 )
-def withdraw_hint(who: Actor, server: Server, hint: HintId) -> Response:
+def withdraw_hint(who: Approver, server: Server, hint: HintId) -> Response:
     """End a hint; a scheduler that took it is ordered to release the node. Withdrawing it again changes nothing."""
     try:
         with writing(server.engine).begin() as connection:
-            withdrawn = withdraw(connection, hint, server.clock(), who)
+            withdrawn = withdraw(connection, hint, server.clock(), who.name)
             return reply(with_holds(connection, [withdrawn.to_row()])[0])
     except RequestRefusedError as error:
         raise _problem(error) from error

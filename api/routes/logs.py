@@ -10,6 +10,7 @@ from api.edge.auth import Ingester
 from api.edge.body import Body
 from api.edge.openapi import answer
 from api.edge.problem import Problem
+from api.intake.entries import own_events
 from api.intake.logs import LogContext, LogDecoder
 from api.intake.records import take_events
 from api.server.state import Server
@@ -41,7 +42,7 @@ _BODY: dict[str, Any] = {
     openapi_extra=_BODY,
 )
 def post_logs(
-    _who: Ingester,
+    caller: Ingester,
     server: Server,
     body: Body,
     format: Annotated[Name | Literal["auto"], Query(description="A format's name; `auto` finds out.")] = "auto",  # noqa: A002
@@ -53,5 +54,5 @@ def post_logs(
     if format not in ("auto", *known):
         raise Problem(422, f"no log format {format!r}: use auto or one of {', '.join(known)}")
     decoder = LogDecoder(LogContext(None if format == "auto" else format, node, run), server.clock(), server.rules)
-    events = decoder.decode(body)
+    events = own_events(caller, decoder.decode(body), decoder.rejected)
     return reply(take_events(server, events, decoder.rejected, "logs"))

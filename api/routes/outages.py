@@ -5,10 +5,10 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from api.answers.reply import reply
-from api.edge.auth import Ingester
+from api.edge.auth import Caller, FleetIngester
 from api.edge.body import Body, records_body
 from api.edge.openapi import answer
-from api.intake.entries import check_name, check_time, records, sift
+from api.intake.entries import check_name, check_own, check_time, records, sift
 from api.intake.records import take_outages
 from api.server.state import Server
 from store.records.event import RecordError, parse_time
@@ -34,10 +34,15 @@ _EXAMPLE = {
     responses=answer(BatchResultJson),
     openapi_extra=records_body(_EXAMPLE, "One outage each; `end` is null while it lasts."),
 )
-def post_outages(_who: Ingester, server: Server, body: Body) -> Response:
+def post_outages(caller: FleetIngester, server: Server, body: Body) -> Response:
     """Store outages; a later record of the same node and start closes or corrects the earlier one."""
-    outages, rejected = sift(records(body), read_outage)
+    outages, rejected = sift(records(body), lambda value: _own(caller, read_outage(value)))
     return reply(take_outages(server, outages, rejected))
+
+
+def _own(caller: Caller, outage: Outage) -> Outage:
+    check_own(caller, outage.node)
+    return outage
 
 
 def read_outage(value: Any) -> Outage:

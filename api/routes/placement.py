@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from api.answers.node_states import HORIZONS_H, present
 from api.answers.reply import reply
 from api.edge.admission import read_slot
-from api.edge.auth import Reader, requires
+from api.edge.auth import Caller, Reader, requires
 from api.edge.body import described, json_of
 from api.edge.openapi import answer
 from api.edge.problem import Problem
@@ -78,7 +78,7 @@ def get_placement(_who: Reader, server: Server, query: Annotated[PlacementQuery,
     ),
 )
 def ask_placement(
-    _who: Annotated[str, Depends(requires("read"))],
+    _who: Annotated[Caller, Depends(requires("read"))],
     server: Server,
     form: Annotated[PlacementFormat, Query()],
     body: Annotated[PlacementRequestJson, Depends(json_of(PlacementRequestJson))],

@@ -10,10 +10,10 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from api.answers.reply import reply
-from api.edge.auth import Ingester
+from api.edge.auth import Caller, Ingester
 from api.edge.body import Body, records_body
 from api.edge.openapi import answer
-from api.intake.entries import check_name, check_time, records, sift
+from api.intake.entries import check_name, check_own, check_time, records, sift
 from api.intake.records import take_rollups
 from api.server.state import Server
 from store.events.append import MAX_AHEAD
@@ -47,15 +47,20 @@ _MAX_COUNT = 2**31 - 1
     responses=answer(BatchResultJson),
     openapi_extra=records_body(_EXAMPLE, "One node over one hour each; null = nobody measured it."),
 )
-def post_telemetry(_who: Ingester, server: Server, body: Body) -> Response:
+def post_telemetry(caller: Ingester, server: Server, body: Body) -> Response:
     """Store roll-ups. What a later one of the same node and hour tells replaces what was there of it; the rest stays.
 
     `devices` holds of each device and measure its minimum, maximum, mean, last value, and how often it changed.
     """
     # Clocks are wrong: an hour of 2999 would stay the newest of the whole store.
     latest = max(server.clock(), datetime.now(UTC)) + MAX_AHEAD
-    rollups, rejected = sift(records(body), lambda value: read_rollup(value, latest))
+    rollups, rejected = sift(records(body), lambda value: _own(caller, read_rollup(value, latest)))
     return reply(take_rollups(server, rollups, rejected))
+
+
+def _own(caller: Caller, rollup: Rollup) -> Rollup:
+    check_own(caller, rollup.node)
+    return rollup
 
 
 def read_rollup(value: Any, latest: datetime) -> Rollup:

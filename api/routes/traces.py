@@ -13,7 +13,7 @@ from api.edge.auth import Ingester
 from api.edge.body import Body
 from api.edge.openapi import answer
 from api.edge.problem import Problem
-from api.intake.entries import Rejected
+from api.intake.entries import Rejected, own_events
 from api.intake.logs import fits
 from api.intake.records import take_events
 from api.server.state import Server
@@ -42,7 +42,7 @@ _BODY: dict[str, Any] = {
     openapi_extra=_BODY,
 )
 def post_traces(
-    _who: Ingester,
+    caller: Ingester,
     server: Server,
     request: Request,
     body: Body,
@@ -52,7 +52,7 @@ def post_traces(
     if "protobuf" in request.headers.get("content-type", ""):
         raise Problem(415, "spans come in JSON here: set `encoding: json` in the collector's otlphttp exporter")
     rejects: list[Rejected] = []
-    events = list(_decoded(body, run, rejects))
+    events = own_events(caller, _decoded(body, run, rejects), rejects)
     taken = take_events(server, events, rejects, "traces")
     rejected = len(taken.rejected)
     partial_success = {"rejectedSpans": str(rejected), "errorMessage": taken.rejected[0].detail} if rejected else {}

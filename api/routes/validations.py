@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Response
 
 from api.answers.reply import listing, reply
-from api.edge.auth import Actor, Reader
+from api.edge.auth import Reader, Reporter
 from api.edge.body import described, json_of
 from api.edge.openapi import answer
 from api.edge.problem import Problem
@@ -48,11 +48,11 @@ def get_validations(_who: Reader, server: Server, hint: HintId) -> Response:
     | {404: {"description": "No such hint."}, 409: {"description": "It has ended, or holds no node."}},
     openapi_extra=described(ValidationReportJson, {"passed": False, "detail": "nccl-tests: 12 GB/s"}),
 )
-def post_validation(who: Actor, server: Server, hint: HintId, said: Reported) -> Response:
+def post_validation(who: Reporter, server: Server, hint: HintId, said: Reported) -> Response:
     """It counts as a test of the server's own does: passed, the node is released once its healthy time is over."""
     try:
         with writing(server.engine).begin() as connection:
-            row = report_test(connection, hint, (said.passed, said.detail), server.clock(), who)
+            row = report_test(connection, hint, (said.passed, said.detail), server.clock(), who.name)
     except RequestRefusedError as error:
         raise Problem(409 if error.known else 404, str(error)) from error
     return reply(asdict(row))

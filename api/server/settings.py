@@ -1,6 +1,6 @@
 """Settings of the server, read once at its start and handed down as an argument."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
@@ -10,11 +10,35 @@ from predictor.live.trial_settings import TrialSettings
 from schedulers.policy.settings import ActuatorSettings, Mode, Policy, PolicySource
 from schedulers.webhooks.settings import WebhookSettings
 from store.database.retention import RetentionPeriods
+from store.records.hostlist import EVERY_NODE, NodePattern
 
-Scope: TypeAlias = Literal["ingest", "read", "act"]
+# ingest        events, telemetry and heartbeats of the nodes that the token speaks for
+# ingest:fleet  the same, and what concerns the fleet: outages, alerts, topology, what names no node
+# read          every answer
+# act:approve   approve and withdraw hints, deliver them again; act:stop: stop and let go on; act:reset: the breaker
+# report        what a scheduler or a test system reports of a hint: taken, passed, failed
+# join          give a sidecar a token of its own
+Scope: TypeAlias = Literal["ingest", "ingest:fleet", "read", "act:approve", "act:stop", "act:reset", "report", "join"]
 # Each request at work has a thread of its own, of 40; probes, metrics and people's actions need some, too.
 MOST_SLOTS = 32
 SCOPES: tuple[Scope, ...] = get_args(Scope)
+# What a configuration may write in place of several.
+SCOPE_GROUPS: Mapping[str, tuple[Scope, ...]] = {"act": ("act:approve", "act:stop", "act:reset", "report")}
+
+
+def expand_scopes(words: Iterable[str]) -> frozenset[Scope]:
+    """The scopes of some words, each a scope or a group of them.
+
+    Raises:
+        ValueError: a word is neither.
+    """
+    found: set[Scope] = set()
+    for word in words:
+        group = SCOPE_GROUPS.get(word) or tuple(scope for scope in SCOPES if scope == word)
+        if not group:
+            raise ValueError(word)
+        found.update(group)
+    return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +48,7 @@ class Token:
     name: str
     sha256: str = field(repr=False)
     scopes: frozenset[Scope]
+    nodes: NodePattern = EVERY_NODE  # of which nodes it may speak
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from api.edge.auth import hash_token
-from api.server.settings import MOST_SLOTS, SCOPES, ApiSettings, RequestLimits, Token
+from api.server.settings import MOST_SLOTS, SCOPE_GROUPS, SCOPES, ApiSettings, RequestLimits, Token, expand_scopes
 from cli.config.fill import check_keys, convert, fill, listed, mapping
 from cli.config.policy_source import PolicyFiles
 from cli.config.policy_table import POLICY_KEYS, check_policy_file, policy_of, read_yaml
@@ -31,7 +31,9 @@ from schedulers.webhooks.settings import WebhookSettings
 from schedulers.webhooks.signature import SecretError
 from schedulers.webhooks.webhook import Webhook
 from store.database.retention import MINIMUM, RetentionPeriods, too_short
+from store.records.event import RecordError
 from store.records.hint import HINT_ACTIONS
+from store.records.hostlist import EVERY_NODE, NodePattern
 
 _PREFIX = "FORESHOCK_"
 _SERVER = (
@@ -174,16 +176,32 @@ def _check_limits(limits: RequestLimits, place: str) -> None:
 
 def _token(item: Any, place: str) -> Token:
     table = mapping(item, place)
-    check_keys(table, ("name", "sha256", "scopes"), place)
+    check_keys(table, ("name", "sha256", "scopes", "node"), place)
     name, digest = table.get("name"), str(table.get("sha256") or "").lower()
     scopes = listed(table.get("scopes"), f"{place}, scopes")
     if not isinstance(name, str) or not name:
         raise Failure(f"{place}: a token needs a name, which the audit shows")
     if not _SHA256.fullmatch(digest):
         raise Failure(f"{place}, sha256: expected 64 hex digits: printf %s TOKEN | sha256sum")
-    if not scopes or any(scope not in SCOPES for scope in scopes):
-        raise Failure(f"{place}, scopes: expected one or more of {', '.join(SCOPES)}")
-    return Token(name, digest, frozenset(scopes))
+    expected = f"{place}, scopes: expected one or more of {', '.join((*SCOPES, *SCOPE_GROUPS))}"
+    if not scopes or not all(isinstance(scope, str) for scope in scopes):
+        raise Failure(expected)
+    try:
+        return Token(name, digest, expand_scopes(scopes), _nodes(table.get("node"), place))
+    except ValueError as error:
+        raise Failure(expected) from error
+
+
+def _nodes(value: Any, place: str) -> NodePattern:
+    """Of which nodes a token may speak; every node, where nothing is said."""
+    if value is None:
+        return EVERY_NODE
+    if not isinstance(value, str):
+        raise Failure(f'{place}, node: expected a text: gpu-017, gpu-[001-064] or "gpu-*"')
+    try:
+        return NodePattern.of(value)
+    except RecordError as error:
+        raise Failure(f"{place}, node: {error}") from error
 
 
 def _environment_token(environ: Mapping[str, str]) -> list[Token]:

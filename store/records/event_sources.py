@@ -40,5 +40,9 @@ WORK = _sources("iterations", "saves", "starts")
 DETECTORS = _sources("detector", "alerts")
 # Sources that report no faults of the machine.
 NO_FAULT = WORK | _sources("scheduler", "self")
+# Sources that speak of the fabric, of switches, or of many nodes: not one node's word alone.
+FLEET_SOURCES = _sources("scheduler", "alerts") | {
+    *("iblinkinfo", "ibnetdiscover", "ibqueryerrors", "kubernetes", "opensm", "switch", "ufm"),
+}
 # Sources that say nothing new of a node's health.
 NO_SIGN = NO_FAULT | _sources("alerts")

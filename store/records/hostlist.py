@@ -10,6 +10,8 @@ Jobs keep the short text (`store/records/job.py`); whoever needs the hosts expan
 import itertools
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import translate
 from functools import lru_cache
 
 from store.records.event import RecordError
@@ -117,3 +119,46 @@ def hosts(node_list: str) -> frozenset[str]:
         return frozenset(expand(node_list))
     except RecordError:
         return frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class NodePattern:
+    """Some nodes, by a text: names and hostlists (`gpu-[001-064]`), and names with `*` and `?`, separated by commas."""
+
+    text: str
+    _names: frozenset[str]
+    _patterns: tuple[re.Pattern[str], ...]
+
+    @classmethod
+    def of(cls, text: str) -> "NodePattern":
+        """The pattern of a text.
+
+        Raises:
+            RecordError: it is empty, a hostlist is broken, or an item has both brackets and `*` or `?`.
+        """
+        items = _items(text)
+        if not items:
+            raise RecordError("a node pattern is empty: write names, or * for every node")
+        wild = [item for item in items if "*" in item or "?" in item]
+        for item in wild:
+            if "[" in item or "]" in item:
+                raise RecordError(f"node pattern {item[:60]!r}: brackets do not go together with * and ?")
+        names = expand(",".join(item for item in items if item not in wild))
+        return cls(text, frozenset(names), tuple(re.compile(translate(item)) for item in wild))
+
+    def matches(self, node: str) -> bool:
+        """Whether a node is one of them."""
+        return node in self._names or any(pattern.match(node) for pattern in self._patterns)
+
+    @property
+    def is_every(self) -> bool:
+        """Whether it is every node."""
+        return self.text == "*"
+
+    @property
+    def only(self) -> str | None:
+        """The one node that it names; None where there may be more."""
+        return next(iter(self._names)) if len(self._names) == 1 and not self._patterns else None
+
+
+EVERY_NODE = NodePattern.of("*")
