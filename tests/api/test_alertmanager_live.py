@@ -83,5 +83,5 @@ def token_config(folder: Path) -> str:
     """A configuration whose one token may send and read."""
     digest = hashlib.sha256(TOKEN.encode()).hexdigest()
     path = folder / "foreshock.yaml"
-    path.write_text(f"tokens: [{{name: alerts, sha256: {digest}, scopes: [ingest, read]}}]\n", encoding="utf-8")
+    path.write_text(f"tokens: [{{name: alerts, sha256: {digest}, scopes: ['ingest:fleet', read]}}]\n", encoding="utf-8")
     return str(path)

@@ -9,13 +9,13 @@ from fastapi.testclient import TestClient
 
 from api.app import create_app
 from api.edge.auth import find, hash_token
-from api.server.settings import Token
+from api.server.settings import Token, expand_scopes
 
 from .conftest import QUIET, Clock
 
 TOKENS = (
     Token("sidecars", hash_token("ingest-secret"), frozenset({"ingest"})),
-    Token("people", hash_token("people-secret"), frozenset({"read", "act"})),
+    Token("people", hash_token("people-secret"), expand_scopes({"read", "act"})),
 )
 
 

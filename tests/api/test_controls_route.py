@@ -11,7 +11,7 @@ from wire_check import check_answer
 
 from api.app import create_app
 from api.edge.auth import hash_token
-from api.server.settings import Token
+from api.server.settings import Token, expand_scopes
 from schedulers.policy.settings import Policy
 from store.database.connections import writing
 from store.hints.hint_log import audit_page
@@ -32,7 +32,7 @@ def stop_file(tmp_path: Path) -> Path:
 def client(engine: sa.Engine, clock: Clock, stop_file: Path) -> Iterator[TestClient]:
     """A server with two tokens."""
     tokens = (
-        Token("alice", hash_token("alice-secret"), frozenset({"read", "act"})),
+        Token("alice", hash_token("alice-secret"), expand_scopes({"read", "act"})),
         Token("reader", hash_token("reader-secret"), frozenset({"read"})),
     )
     settings = replace(QUIET, tokens=tokens, policy=Policy(mode="act", stop_file=stop_file))

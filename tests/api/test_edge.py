@@ -29,7 +29,7 @@ from .conftest import QUIET, Clock
 SECRET = {"authorization": "Bearer secret-of-the-sidecars"}
 TOKENS = (
     Token("sidecars", hash_token("secret-of-the-sidecars"), frozenset({"ingest"})),
-    Token("alerts", hash_token("secret-of-alertmanager"), frozenset({"ingest"})),
+    Token("alerts", hash_token("secret-of-alertmanager"), frozenset({"ingest:fleet"})),
 )
 NOTICE = {"version": "4", "alerts": []}
 

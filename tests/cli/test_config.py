@@ -45,7 +45,7 @@ def test_the_example_shows_every_key_and_the_defaults() -> None:
     assert replace(settings, tokens=(), webhooks=()) == ApiSettings()
     assert [(token.name, sorted(token.scopes)) for token in settings.tokens] == [
         ("sidecars", ["ingest"]),
-        ("dashboard", ["act", "read"]),
+        ("dashboard", ["act:approve", "act:reset", "act:stop", "read", "report"]),
     ]
     (webhook,) = settings.webhooks
     assert (webhook.name, webhook.send_shadow, webhook.timeout_s) == ("ops", False, 15.0)
@@ -155,7 +155,10 @@ def test_a_webhook_secret_may_lie_in_a_file(tmp_path: Path) -> None:
         ("tokens: {}", ["expected a list"]),
         ("tokens: [{name: a, sha256: abc, scopes: [read]}]", ["tokens[0]", "64 hex digits"]),
         ("tokens: [{sha256: abc, scopes: [read]}]", ["needs a name"]),
-        (f"tokens: [{{name: a, sha256: {'a' * 64}, scopes: [all]}}]", ["ingest, read, act"]),
+        (
+            f"tokens: [{{name: a, sha256: {'a' * 64}, scopes: [all]}}]",
+            ["ingest, ingest:fleet, read, act:approve", "join, act"],
+        ),
         (f"tokens: [{{name: a, sha256: {'a' * 64}}}]", ["scopes"]),
         (f"tokens: [{{name: a, sha256: {'a' * 64}, scopes: [read], scope: read}}]", ["'scope'", "'scopes'"]),
         ("schedulers: [{kind: smoke}]", ["schedulers[0], kind", "webhook"]),

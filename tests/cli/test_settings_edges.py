@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.server.settings import ApiSettings
+from api.server.settings import SCOPES, ApiSettings
 from cli.commands.db import db
 from cli.commands.hints import hints
 from cli.commands.serve import serve
@@ -64,7 +64,10 @@ def refused(tmp_path: Path, text: str, **environ: str) -> str:
         (f"schedulers: [{{kind: webhook, name: a, url: 'x.example', secret: {SECRET}}}]", ["url", "http://"]),
         ("tokens: [{name: 5, sha256: x, scopes: [read]}]", ["tokens[0]", "needs a name"]),
         (f"tokens: [{{name: a, sha256: {'a' * 64}, scopes: read}}]", ["tokens[0], scopes", "list"]),
-        (f"tokens: [{{name: a, sha256: {'a' * 64}, scopes: [[read]]}}]", ["ingest, read, act"]),
+        (
+            f"tokens: [{{name: a, sha256: {'a' * 64}, scopes: [[read]]}}]",
+            ["ingest:fleet, read", "join, act"],
+        ),
         (f"tokens: [{{name: a, sha256: {'g' * 64}, scopes: [read]}}]", ["64 hex digits"]),
         ("thresholds: {checkpoint: 1.5}", ["<= 1"]),
         ("thresholds: {avoid: 0}", ["watch <= avoid"]),
@@ -116,7 +119,7 @@ def test_a_token_of_the_environment_joins_those_of_the_file(tmp_path: Path) -> N
     settings = load_settings(tmp_path / "f.yaml", {"FORESHOCK_TOKEN": "x" * 16})
     assert [(token.name, sorted(token.scopes)) for token in settings.tokens] == [
         ("a", ["read"]),
-        ("environment", ["act", "ingest", "read"]),
+        ("environment", sorted(SCOPES)),
     ]
     assert settings.tokens[0].sha256 == "a" * 64
     clash = f"tokens: [{{name: environment, sha256: {digest}, scopes: [read]}}]"

@@ -15,7 +15,7 @@ from real.patience import patience
 from streamlit.testing.v1 import AppTest
 
 from api.app import create_app
-from api.server.settings import ApiSettings, Intervals, Token
+from api.server.settings import ApiSettings, Intervals, Token, expand_scopes
 from cli.commands.dashboard import DashboardAddress, running
 from cli.processes.children import free_port
 from dashboard.client import ApiProblem
@@ -40,7 +40,7 @@ HOUR = timedelta(hours=1)
 SETTINGS = ApiSettings(
     tokens=(
         Token("eye", hashlib.sha256(b"look").hexdigest(), frozenset({"read"})),
-        Token("hand", hashlib.sha256(b"touch").hexdigest(), frozenset({"read", "act"})),
+        Token("hand", hashlib.sha256(b"touch").hexdigest(), expand_scopes({"read", "act"})),
     ),
     policy=Policy(mode="approve", control=Control(percent=0.0)),
     intervals=Intervals(score_s=0, policy_s=0, dispatch_s=0),
