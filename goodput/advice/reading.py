@@ -26,6 +26,7 @@ from goodput.reading.ledgers import NoRecordsError, no_such_run, read_ledgers
 from goodput.timeline import DAY_S
 from store.events.event_pages import newest_time
 from store.models.registry import newest_champion
+from store.nodes.known_nodes import is_counted
 from store.runs.jobs import read_jobs
 from store.runs.ledgers import StoredLedger, ledger_page, read_ledger
 from store.tables import schema
@@ -85,9 +86,9 @@ class Service:
 def read_service(connection: sa.Connection) -> Service | None:
     """What nodes and outages tell of the cluster; None where no node or no time is known."""
     spans = connection.execute(
-        sa.select(_NODES.c.in_service_since, _NODES.c.in_service_until, sa.func.count()).group_by(
-            _NODES.c.in_service_since, _NODES.c.in_service_until
-        )
+        sa.select(_NODES.c.in_service_since, _NODES.c.in_service_until, sa.func.count())
+        .where(is_counted(_NODES.c.node))
+        .group_by(_NODES.c.in_service_since, _NODES.c.in_service_until)
     ).all()
     outages = _unplanned(connection)
     since, until = _observed(connection, outages)

@@ -56,6 +56,7 @@ from predictor.history.store_reader import (
     stride_of,
 )
 from store.database.connections import open_database
+from store.nodes.known_nodes import is_counted
 from store.tables import schema
 
 # A fleet in parts, each of whole leaves, so that features can be made by many workers with little memory each.
@@ -186,11 +187,12 @@ def _shared(connection: sa.Connection, first_ms: int, last_ms: int) -> tuple[Fle
 def _lit_hours(connection: sa.Connection, first_hour: int, end_hour: int) -> tuple[Ints, bool]:
     """The fleet's lit hours, counted by the database; and whether temperature or power were told at all."""
     table = schema.telemetry
+    known = sa.select(schema.nodes.c.node).where(is_counted(schema.nodes.c.node))
     compared = sa.func.count(table.c.gpu_temp_mean_c) + sa.func.count(table.c.power_mean_w)
     query = (
         sa.select(milliseconds(connection, table.c.time), sa.func.count(), compared)
         .where(table.c.time >= from_ms(first_hour * HOUR_MS), table.c.time < from_ms(end_hour * HOUR_MS))
-        .where(table.c.samples > 0, table.c.node.in_(sa.select(schema.nodes.c.node)))
+        .where(table.c.samples > 0, table.c.node.in_(known))
         .group_by(table.c.time)
     )
     counted = np.array(connection.execute(query).all(), dtype=np.int64).reshape(-1, 3)

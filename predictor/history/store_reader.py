@@ -35,6 +35,7 @@ from predictor.history.arrays import (
     to_ms,
 )
 from predictor.history.precursor_log import ColumnBuffer, PrecursorLog, milliseconds, precursor_query
+from store.nodes.known_nodes import is_counted
 from store.records.event import RecordError
 from store.records.hostlist import expand
 from store.records.telemetry import COUNTERS, GAUGES
@@ -227,11 +228,11 @@ def read_history(connection: sa.Connection, first: datetime, last: datetime) -> 
 
 
 def read_fleet(connection: sa.Connection) -> FleetArrays:
-    """Every known node, by name."""
+    """Every node that counts, by name."""
     table = schema.nodes
     since, until = (milliseconds(connection, table.c[name]) for name in ("in_service_since", "in_service_until"))
     query = sa.select(table.c.node, table.c.leaf, table.c.rack, table.c.gpus, table.c.gpu_model, since, until)
-    rows = connection.execute(query.order_by(table.c.node)).all()
+    rows = connection.execute(query.where(is_counted(table.c.node)).order_by(table.c.node)).all()
     names, leaf, rack, gpus, model, begun, ended = zip(*rows, strict=True) if rows else ((),) * 7
     return FleetArrays(
         names=names,

@@ -107,7 +107,7 @@ def _calls(inputs: Inputs, calls: HoldCalls, window_s: float) -> Iterator[tuple[
     """Who calls or has called within the window: the node, its fault's name, since when."""
     known = {facts.node: facts for facts in inputs.nodes}
     for hint in acted_within(inputs.hints, inputs.now, window_s):
-        if hint.node in known:
+        if hint.node in known and hint.id not in inputs.costless:
             yield known[hint.node], hint.evidence.code, acted(hint)
     for node, since in calls.since.items():
         if since >= inputs.now - timedelta(seconds=window_s):

@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from schedulers.policy.facts import Inputs, NodeFacts, acted_within, holds
 from schedulers.policy.settings import Budgets, Policy
 from store.hints.hint_log import recent_hints
-from store.hints.holds import nodes_still_held
+from store.hints.holds import costless_hints, nodes_still_held
+from store.nodes.known_nodes import is_counted
 from store.records.hint import Hint
 from store.tables import schema
 
@@ -83,12 +84,13 @@ def cap(nodes: int, policy: Policy) -> int:
 
 def held_within_hour(inputs: Inputs, policy: Policy) -> int:
     """How many nodes we have taken to hold within the hour, whatever has become of them."""
-    return len({hint.node for hint in _acted(inputs.hints, inputs.now, policy)})
+    return len({hint.node for hint in _acted(inputs, policy)})
 
 
 def held_nodes(inputs: Inputs, policy: Policy) -> frozenset[str]:
     """The nodes that we hold, by open hints or because a scheduler has not let go yet."""
-    return inputs.still_held | {hint.node for hint in inputs.hints if holds(hint) and _counts(hint, policy)}
+    open_hints = (hint for hint in inputs.hints if hint.id not in inputs.costless)
+    return inputs.still_held | {hint.node for hint in open_hints if holds(hint) and _counts(hint, policy)}
 
 
 def spares(nodes: Sequence[NodeFacts], held: frozenset[str]) -> int | None:
@@ -126,8 +128,9 @@ def _most(limits: Budgets, kind: str) -> int:
     return found
 
 
-def _acted(hints: Sequence[Hint], now: datetime, policy: Policy) -> list[Hint]:
-    return [hint for hint in acted_within(hints, now, _HOUR_S) if _counts(hint, policy)]
+def _acted(inputs: Inputs, policy: Policy) -> list[Hint]:
+    acted = acted_within(inputs.hints, inputs.now, _HOUR_S)
+    return [hint for hint in acted if _counts(hint, policy) and hint.id not in inputs.costless]
 
 
 def _counts(hint: Hint, policy: Policy) -> bool:
@@ -144,7 +147,7 @@ _HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """Nodes that we hold (in shadow mode: would hold), and how many we may; nodes that are known."""
+    """Nodes that we hold (in shadow mode: would hold), and how many we may; nodes that count."""
 
     held: int
     most: int
@@ -155,8 +158,11 @@ class Holdings:
 
 def holdings(connection: sa.Connection, policy: Policy, now: datetime) -> Holdings:
     """What is held as of a moment, by the count that the policy goes by."""
-    nodes = connection.scalar(sa.select(sa.func.count()).select_from(schema.nodes)) or 0
+    known = sa.select(sa.func.count()).select_from(schema.nodes).where(is_counted(schema.nodes.c.node))
+    nodes = connection.scalar(known) or 0
     hints = tuple(recent_hints(connection, now, _HOUR))
-    inputs = Inputs(now, (), hints, still_held=nodes_still_held(connection, now))
+    inputs = Inputs(
+        now, (), hints, still_held=nodes_still_held(connection, now), costless=costless_hints(connection, now - _HOUR)
+    )
     held, hour = len(held_nodes(inputs, policy)), held_within_hour(inputs, policy)
     return Holdings(held, cap(nodes, policy), hour, policy.budgets.per_hour, nodes)

@@ -117,6 +117,15 @@ def _incident_or_score(proposal: Proposal) -> str:
     return proposal.evidence.incident or "score"
 
 
+# What a hint waits for in place of quiet hours.
+NO_INVENTORY = "nobody has named the nodes of this cluster"
+
+
+def _waiting(proposal: Proposal) -> Proposal:
+    """The proposal where every node has only named itself: a person decides, until there is an inventory."""
+    return replace(proposal, evidence=replace(proposal.evidence, quiet=NO_INVENTORY))
+
+
 OWNER = "foreshock"
 _STATE: dict[Mode, HintState] = {"shadow": "shadow", "approve": "proposed", "act": "approved"}
 
@@ -160,7 +169,7 @@ def change_of(
     if hint.state == "shadow" and state != "shadow":
         return anew, "out of the shadow"
     if hint.state == "proposed" and state == "approved" and hint.evidence.quiet is not None:
-        return anew, "after quiet hours"
+        return anew, "after quiet hours" if hint.evidence.quiet != NO_INVENTORY else "the inventory is known"
     if hint.state == "approved" and state == "proposed" and proposal.evidence.review and not hint.evidence.review:
         return replace(hint, state=state, evidence=replace(hint.evidence, review=True), policy=version), "for review"
     return _amended(proposal, hint, now, policy)
@@ -188,8 +197,8 @@ def _state(proposal: Proposal, now: datetime, policy: Policy) -> tuple[HintState
     """The state of a new hint, and the quiet hours that make a hold wait for a person."""
     if proposal.is_control:
         return "shadow", None
-    if policy.mode == "act" and proposal.evidence.review:
-        return "proposed", None
+    if policy.mode == "act" and (proposal.evidence.review or proposal.evidence.quiet is not None):
+        return "proposed", proposal.evidence.quiet
     if policy.mode == "act" and proposal.holds:
         quiet = quiet_now(policy.quiet_hours, now)
         return ("approved", None) if quiet is None else ("proposed", quiet)
@@ -230,6 +239,8 @@ def decide(inputs: Inputs, policy: Policy) -> Decision:
     ]
     well = {hint.node for hint in released}
     granted, tripped = within_limits(proposals, inputs, policy)
+    if inputs.is_claimed:
+        granted = [_waiting(proposal) for proposal in granted]
     changes = (change_of(proposal, open_hints, inputs.now, policy) for proposal in granted if proposal.node not in well)
     changed = [
         change

@@ -13,8 +13,9 @@ from schedulers.policy.kill_switch import effective_stop
 from schedulers.policy.settings import Policy
 from store.hints.control_group import ControlGroup
 from store.hints.hint_log import recent_hints
-from store.hints.holds import nodes_still_held
+from store.hints.holds import costless_hints, nodes_still_held
 from store.hints.stops import newest_trips
+from store.nodes.known_nodes import is_given
 from store.nodes.node_states import (
     fault_signs,
     last_repairs,
@@ -105,6 +106,8 @@ def gather(
         trips=newest_trips(connection),
         largest_job_gpus=_largest(seen.jobs),
         reporting=Reporting(expected, expected - len(silent)) if expected else None,
+        is_claimed=not is_given(connection),
+        costless=costless_hints(connection, now - window),
     )
 
 

@@ -116,6 +116,8 @@ class Inputs:
     `hints`: those open, still valid, or made within the hour. `still_held`: nodes that a scheduler may still hold for
     us though their hint has ended. `trips`: the breaker's newest of each group. `stop`: what the kill switch stops.
     `largest_job_gpus`: of the jobs that run; None: none is known. `reporting`: None where no node has a sidecar.
+    `nodes`: those that count: of the inventory, or where nobody gives one (`is_claimed`) all that speak. `costless`:
+    ids of hints that hold nothing, for no scheduler knows their node, nor the inventory.
     """
 
     now: datetime
@@ -126,6 +128,8 @@ class Inputs:
     stop: Stop = "none"
     largest_job_gpus: int | None = None
     reporting: Reporting | None = None
+    is_claimed: bool = False
+    costless: frozenset[str] = frozenset()
 
     def open_by_node(self) -> Mapping[str, Hint]:
         """Each node's open hint."""

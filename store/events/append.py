@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from store.events.event_rows import COLUMNS, copy_new, sqlite_rows
 from store.events.ledger_intake import note_late, note_lines
+from store.nodes.known_nodes import ARCHIVE, add_known
 from store.records.event import Event, RecordError, format_time, with_id
 from store.records.job import Job, job_from_event
 from store.records.node import Node
@@ -161,8 +162,10 @@ def append_jobs(connection: sa.Connection, jobs: Iterable[Job]) -> None:
 
 
 def append_nodes(connection: sa.Connection, nodes: Iterable[Node]) -> None:
-    """Append nodes; what is known of one already is replaced, `last_seen` kept."""
-    upsert(connection, schema.nodes, [asdict(node) for node in nodes])
+    """Append nodes of a nodes.csv, which makes them known; what is known of one already is replaced, but `last_seen`."""
+    rows = [asdict(node) for node in nodes]
+    upsert(connection, schema.nodes, rows)
+    add_known(connection, ARCHIVE, [row["node"] for row in rows])
 
 
 def append_links(connection: sa.Connection, links: Iterable[Mapping[str, Any]]) -> None:

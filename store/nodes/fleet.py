@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from store.hints.holds import absent_hints
+from store.nodes.known_nodes import is_counted
 from store.records.hint import LIVE_STATES, OPEN_STATES
 from store.tables import hint_tables, schema
 from store.tables.bulk_rows import is_one_of
@@ -21,9 +23,9 @@ from store.tables.pages import answer_rows
 #     fleet = Fleet(now, faulty_since=now - DAY, watch=0.1, silent_before=None, scored={24: moment, 168: None})
 #     node_page(connection, fleet, NodePage(by_score=True, state="faulty", limit=100))
 #
-# A node's state is the first that applies: out (an outage is open), cordoned (by a live hint of ours), faulty (a fatal
-# hardware incident that no outage has ended), at_risk (its risk of 24 h is at the threshold), silent (not heard of),
-# ok.
+# A node's state is the first that applies: unknown (the inventory does not have it), out (an outage is open), cordoned
+# (by a live hint of ours that a scheduler may hold), faulty (a fatal hardware incident that no outage has ended),
+# at_risk (its risk of 24 h is at the threshold), silent (not heard of), ok.
 
 DAY_H, WEEK_H = 24, 168
 _HOLDS = ("cordon", "drain")  # what keeps work off its node, once it is sent or about to be
@@ -106,8 +108,9 @@ def node_states(fleet: FleetQuery, node: str | None = None) -> sa.Select[Any]:
     """Each node (or one) with its state and its score of 24 h; `rank` is what the list by risk is sorted by."""
     nodes = schema.nodes
     out, faulty, hints, day = _out(fleet), _faulty(fleet), _open_hints(), scores_of(fleet, DAY_H)
-    holding = hints.c.action.in_(_HOLDS) & hints.c.state.in_(LIVE_STATES)
+    holding = hints.c.action.in_(_HOLDS) & hints.c.state.in_(LIVE_STATES) & hints.c.id.not_in(absent_hints())
     judged = [
+        (sa.not_(is_counted(nodes.c.node)), "unknown"),
         (out.c.node.is_not(None), "out"),
         (holding, "cordoned"),
         (faulty.c.node.is_not(None), "faulty"),
@@ -194,9 +197,9 @@ class SchedulableNode(NamedTuple):
 def schedulable_nodes(
     connection: sa.Connection, fleet: FleetQuery, names: Sequence[str] | None = None
 ) -> list[SchedulableNode]:
-    """Every node in service by name, or those of some that are."""
+    """Every node in service that counts, by name, or those of some that do."""
     nodes = schema.nodes.c
-    query = node_states(fleet).add_columns(nodes.nvlink_domain)
+    query = node_states(fleet).add_columns(nodes.nvlink_domain).where(is_counted(nodes.node))
     query = query.where(sa.or_(nodes.in_service_until.is_(None), nodes.in_service_until > fleet.now))
     if names is not None:
         query = query.where(is_one_of(connection, nodes.node, names))

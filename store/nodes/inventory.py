@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from store.nodes.known_nodes import is_counted
 from store.records.node import Node
 from store.records.outage import Outage
 from store.tables import schema
@@ -46,7 +47,7 @@ def service_spans(connection: sa.Connection) -> list[ServiceSpan]:
     since, until = _NODES.c.in_service_since, _NODES.c.in_service_until
     known = sa.func.count(_NODES.c.gpus)
     query = sa.select(since, until, sa.func.count(), sa.func.coalesce(sa.func.sum(_NODES.c.gpus), 0), known)
-    rows = connection.execute(query.group_by(since, until))
+    rows = connection.execute(query.where(is_counted(_NODES.c.node)).group_by(since, until))
     return [ServiceSpan(begin, end, nodes, int(gpus), nodes - told) for begin, end, nodes, gpus, told in rows]
 
 

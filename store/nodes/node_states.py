@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
+from store.nodes.known_nodes import is_counted
 from store.records.event import Cause, Severity, parse_time
 from store.records.incident import Incident, incident_of
 from store.tables import schema
@@ -18,10 +19,10 @@ from store.tables.pages import backwards, between
 
 
 def node_places(connection: sa.Connection, among_nodes: Sequence[str] | None = None) -> Sequence[Any]:
-    """Every node's (name, rack, leaf, driver, NVLink domain, GPUs), by name: they are many and asked for often."""
+    """Of every node that counts (name, rack, leaf, driver, NVLink domain, GPUs), by name: they are many."""
     nodes = schema.nodes.c
     columns = (nodes.node, nodes.rack, nodes.leaf, nodes.driver, nodes.nvlink_domain, nodes.gpus)
-    query = sa.select(*columns).order_by(nodes.node)
+    query = sa.select(*columns).where(is_counted(nodes.node)).order_by(nodes.node)
     if among_nodes is not None:
         query = query.where(is_one_of(connection, nodes.node, among_nodes))
     return connection.execute(query).all()
@@ -144,9 +145,10 @@ def out_of_service(connection: sa.Connection, now: datetime) -> set[str]:
 
 
 def last_reports(connection: sa.Connection, at: datetime, window: timedelta) -> datetime | None:
-    """When any node was last heard of within a window before a moment; None: nobody reports."""
+    """When any node that counts was last heard of within a window before a moment; None: nobody reports."""
     column = schema.nodes.c.last_seen
     query = sa.select(sa.func.max(column, type_=schema.UtcTime())).where(column > at - window, column <= at)
+    query = query.where(is_counted(schema.nodes.c.node))
     newest: datetime | None = connection.scalar(query)
     return newest
 

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
+from store.nodes.known_nodes import is_counted
 from store.records.node import SidecarState
 from store.tables import schema
 from store.tables.bulk_rows import upsert, upsert_last_seen
@@ -20,13 +21,14 @@ from store.tables.pages import answer_rows
 def silent_nodes(connection: sa.Connection, at: datetime, before: datetime) -> tuple[int, frozenset[str]]:
     """How many nodes in service at a moment have a sidecar, and those of them not heard of since `before`.
 
-    A node without a sidecar is not among them: its events come when something happens.
+    A node without a sidecar is not among them: its events come when something happens. Nor is one that does not count.
     """
     nodes = schema.nodes.c
     joined = schema.sidecars.join(schema.nodes, nodes.node == schema.sidecars.c.node)
     serving = sa.and_(
         sa.or_(nodes.in_service_since.is_(None), nodes.in_service_since <= at),
         sa.or_(nodes.in_service_until.is_(None), nodes.in_service_until > at),
+        is_counted(nodes.node),
     )
     expected = connection.scalar(sa.select(sa.func.count()).select_from(joined).where(serving))
     quiet = sa.or_(nodes.last_seen.is_(None), nodes.last_seen < before)

@@ -15,6 +15,7 @@ from fnmatch import translate
 from functools import lru_cache
 
 from store.records.event import RecordError
+from store.records.node_name import is_node_name
 
 # More hosts than any cluster has: a broken list must not eat the memory.
 MAX_HOSTS = 200_000
@@ -23,7 +24,6 @@ NO_HOSTS = frozenset({"", "(null)", "none", "none assigned", "n/a", "unknown"})
 
 _PART = re.compile(r"[^\[\],]+|\[([^\[\]]*)\]", re.ASCII)
 _NUMBERED = re.compile(r"([A-Za-z0-9._-]*?)(\d{1,12})", re.ASCII)
-_PLAIN = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _RANGE = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?", re.ASCII)
 
 
@@ -87,15 +87,15 @@ def _numbers(inside: str, item: str, room: int) -> list[str]:
 def compress(names: Iterable[str]) -> str:
     """The short way to write names, sorted: `gpu-001 gpu-002 gpu-003 login1` is `gpu-[001-003],login1`.
 
-    A name that Slurm could not read in a list (of more than letters, digits, `.`, `_` and `-`) is left out.
+    What is no node's name (`store/records/node_name.py`) is left out: Slurm could read it as an option, or as `ALL`.
     """
     alone: list[str] = []
     numbered: dict[tuple[str, int], list[int]] = {}
-    for name in set(names):
+    for name in filter(is_node_name, set(names)):
         match = _NUMBERED.fullmatch(name)
         if match is not None:
             numbered.setdefault((match[1], len(match[2])), []).append(int(match[2]))
-        elif _PLAIN.fullmatch(name):
+        else:
             alone.append(name)
     parts = [(prefix, _write(prefix, width, sorted(numbers))) for (prefix, width), numbers in numbered.items()]
     return ",".join(text for _key, text in sorted([*parts, *((name, name) for name in alone)]))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-NodeState: TypeAlias = Literal["ok", "at_risk", "faulty", "out", "cordoned", "silent"]
+NodeState: TypeAlias = Literal["ok", "at_risk", "faulty", "out", "cordoned", "silent", "unknown"]
 SidecarState: TypeAlias = Literal["ok", "troubled", "silent"]
 
 

@@ -190,6 +190,15 @@ nodes = sa.Table(
     sa.Column("nvlink_domain", sa.Text),  # nodes that share NVLink switches, as an NVL72's do
 )
 
+inventory = sa.Table(  # which nodes there are, by whose word; what a node says of itself is no such word
+    "inventory",
+    metadata,
+    sa.Column("node", sa.Text, primary_key=True),
+    # operator, archive (nodes.csv), topology, token (issued for exactly this node), scheduler:NAME
+    sa.Column("known_by", sa.Text, primary_key=True),
+    sa.Index(None, "known_by", "node"),
+)
+
 events = sa.Table(
     "events",
     metadata,

@@ -12,6 +12,7 @@ from store.database.connections import writing
 from store.events.append import append_nodes
 from store.hints.holds import SchedulerHold, save_holds
 from store.records.node import Node
+from store.tables.bulk_rows import upsert_last_seen
 
 from .cluster import NOW, hint
 from .receivers import put
@@ -54,20 +55,46 @@ def test_the_tightest_of_number_and_share_is_told(any_engine: sa.Engine, nodes: 
 )
 def test_holds_of_ours_alone_are_counted(engine: sa.Engine, told: dict[str, Any], held: int, hour: int) -> None:
     """Cordons and drains that stand; within the hour those that were begun, whatever became of them."""
-    put(engine, hint("a", **told))
+    put(engine, hint("n00", **told))
     found = used(engine)
     assert (found.held, found.held_within_hour, found.nodes) == (held, hour, 40)
 
 
 def test_a_shadow_counts_where_all_are_shadows(engine: sa.Engine) -> None:
     """What would be held."""
-    put(engine, hint("a", state="shadow"))
+    put(engine, hint("n00", state="shadow"))
     assert used(engine, replace(ACT, mode="shadow")).held == 1
 
 
 def test_what_a_scheduler_has_not_let_go_of_is_still_held(engine: sa.Engine) -> None:
     """Though its hint has ended."""
-    put(engine, hint("a", state="released"))
+    put(engine, hint("n00", state="released"))
     with writing(engine).begin() as connection:
-        save_holds(connection, [SchedulerHold("h-a", "slurm", "a", "release", "asked", 1, NOW)])
+        save_holds(connection, [SchedulerHold("h-n00", "slurm", "n00", "release", "asked", 1, NOW)])
     assert used(engine).held == 1
+
+
+def test_a_hint_on_a_node_that_the_inventory_does_not_know_costs_nothing(any_engine: sa.Engine) -> None:
+    """A ghost takes no other node's place in the budget, nor in the hour."""
+    put(any_engine, hint("ghost", hours_ago=0.5))
+    found = used(any_engine)
+    assert (found.held, found.held_within_hour) == (0, 0)
+
+
+@pytest.mark.parametrize(("states", "held"), [(["absent"], 0), (["absent", "absent"], 0), (["absent", "confirmed"], 1)])
+def test_a_hold_that_no_scheduler_knows_costs_nothing(any_engine: sa.Engine, states: list[str], held: int) -> None:
+    """One that any of them has is held."""
+    put(any_engine, hint("n00", hours_ago=0.5))
+    holds = [SchedulerHold("h-n00", f"s{i}", "n00", "cordon", state, 1, NOW) for i, state in enumerate(states)]  # type: ignore[arg-type]
+    with writing(any_engine).begin() as connection:
+        save_holds(connection, holds)
+    found = used(any_engine)
+    assert (found.held, found.held_within_hour) == (held, held)
+
+
+def test_nodes_that_only_name_themselves_lift_no_share(any_engine: sa.Engine) -> None:
+    """Twenty thousand names in heartbeats and events leave ten per cent of forty where it was."""
+    with writing(any_engine).begin() as connection:
+        upsert_last_seen(connection, {f"made-up-{i}": NOW for i in range(20_000)})
+    found = used(any_engine)
+    assert (found.most, found.nodes) == (4, 40)

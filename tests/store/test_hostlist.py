@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from store.records.event import RecordError
 from store.records.hostlist import MAX_HOSTS, compress, expand
+from store.records.node_name import is_node_name
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,8 @@ def test_a_range_written_out_reads_back(first: int, count: int, width: int) -> N
         (["n09", "n10", "n09"], "n[09-10]"),
         (["a1b", "7", "8"], "[7-8],a1b"),
         (["good1", "bad,name", "bad[1]", "bad name", "b\n", ""], "good1"),
+        (["gpu-001", "-rf", "--all", "ALL", "all", "All", "DEFAULT", "none", "-1", "GPU-001"], "GPU-001,gpu-001"),
+        (["a.b", "a..b", ".a", "a.", "a-", "-a-1", "/etc/passwd", "$(id)", "`id`", "a;b", "a\x00b"], "a.b"),
     ],
 )
 def test_names_are_written_the_short_way(names: list[str], text: str) -> None:
@@ -90,5 +93,15 @@ def test_names_are_written_the_short_way(names: list[str], text: str) -> None:
 
 @given(st.sets(st.from_regex(r"[a-c]{0,2}-?[0-9]{1,4}|[a-z]{1,3}", fullmatch=True), max_size=40))
 def test_what_is_written_reads_back(names: set[str]) -> None:
-    """Exactly those names."""
-    assert set(expand(compress(names))) == names
+    """Exactly those names that may be a node's."""
+    assert set(expand(compress(names))) == {name for name in names if is_node_name(name)}
+
+
+@given(
+    st.sets(st.one_of(st.text(max_size=12), st.from_regex(r"-{0,2}(all|ALL|Default|none|rf)[0-9]?", fullmatch=True)))
+)
+def test_nothing_in_a_written_list_is_an_option_or_a_keyword(names: set[str]) -> None:
+    """Whatever the names are: Slurm reads the list as names of nodes, or not at all."""
+    written = compress(names)
+    assert not written.startswith("-")
+    assert all(is_node_name(name) for name in expand(written))

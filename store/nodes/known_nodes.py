@@ -1,0 +1,96 @@
+"""Which nodes there are, and by whose word: the inventory.
+
+    replace_known(connection, "scheduler:slurm", names)      # a scheduler that was read back; others keep theirs
+    add_known(connection, ARCHIVE, names)                    # nodes.csv
+    query.where(is_counted(schema.nodes.c.node))             # quorum, percentages, placement, spares
+
+What a node says of itself (events, heartbeats, telemetry, alerts) makes a row in `nodes`, and nothing here: whoever may
+send could otherwise invent a thousand nodes. Where nobody at all gives an inventory, every node counts that speaks, and
+no node is held without a person's yes (`is_given`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import sqlalchemy as sa
+
+from store.database.coordination import move_mark
+from store.tables import schema
+from store.tables.bulk_rows import insert_rows, is_one_of
+
+OPERATOR, ARCHIVE, TOPOLOGY, TOKEN = "operator", "archive", "topology", "token"
+SCHEDULER = "scheduler:"  # begins the word for a scheduler, before its name
+# The mark that moves when the inventory changes.
+INVENTORY = "inventory"
+_TABLE = schema.inventory
+
+
+def is_given(connection: sa.Connection) -> bool:
+    """Whether anybody says which nodes there are. Tokens alone do not: each speaks for one node."""
+    return bool(connection.scalar(sa.select(_given())))
+
+
+def _given() -> sa.ColumnElement[bool]:
+    return sa.exists(sa.select(sa.literal(1)).select_from(_TABLE).where(_TABLE.c.known_by != TOKEN))
+
+
+def is_counted(node: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    """Whether a node counts: the inventory knows it, or nobody gives one."""
+    return sa.or_(sa.not_(_given()), node.in_(sa.select(_TABLE.c.node)))
+
+
+def counts(connection: sa.Connection, node: str) -> bool:
+    """Whether one node counts."""
+    return bool(connection.scalar(sa.select(is_counted(sa.literal(node, sa.Text)))))
+
+
+def known_names(connection: sa.Connection, by: str | None = None) -> frozenset[str]:
+    """Every name of the inventory, or those by one word."""
+    query = sa.select(_TABLE.c.node).distinct()
+    return frozenset(connection.scalars(query if by is None else query.where(_TABLE.c.known_by == by)))
+
+
+def knowers(connection: sa.Connection, nodes: Sequence[str]) -> Mapping[str, str]:
+    """By whose word each of some nodes is known: the strongest; a node that is not known is not in it."""
+    query = sa.select(_TABLE.c.node, _TABLE.c.known_by).where(is_one_of(connection, _TABLE.c.node, nodes))
+    found: dict[str, str] = {}
+    for node, word in sorted(connection.execute(query), key=lambda row: _strength(row[1])):
+        found.setdefault(node, word)
+    return found
+
+
+def count_known(connection: sa.Connection) -> Mapping[str, int]:
+    """How many nodes are known by each word."""
+    query = sa.select(_TABLE.c.known_by, sa.func.count()).group_by(_TABLE.c.known_by).order_by(_TABLE.c.known_by)
+    return {word: int(count) for word, count in connection.execute(query)}
+
+
+def count_unknown(connection: sa.Connection) -> int:
+    """How many nodes speak that the inventory does not know."""
+    nodes = schema.nodes.c.node
+    return int(connection.scalar(sa.select(sa.func.count(nodes)).where(sa.not_(is_counted(nodes)))) or 0)
+
+
+def add_known(connection: sa.Connection, by: str, names: Iterable[str]) -> None:
+    """Note that nodes are known by a word; those that are so already stay."""
+    new = set(names) - known_names(connection, by)
+    if new:
+        insert_rows(connection, _TABLE, ("node", "known_by"), [(name, by) for name in sorted(new)])
+        move_mark(connection, INVENTORY)
+
+
+def replace_known(connection: sa.Connection, by: str, names: Iterable[str]) -> bool:
+    """Note that exactly these nodes are known by a word; says whether that changes anything."""
+    wanted, were = frozenset(names), known_names(connection, by)
+    if wanted == were:
+        return False
+    if gone := were - wanted:
+        connection.execute(sa.delete(_TABLE).where(_TABLE.c.known_by == by, is_one_of(connection, _TABLE.c.node, gone)))
+    insert_rows(connection, _TABLE, ("node", "known_by"), [(name, by) for name in sorted(wanted - were)])
+    move_mark(connection, INVENTORY)
+    return True
+
+
+def _strength(word: str) -> int:
+    """The place of a word among the others: an operator's first."""
+    order = (OPERATOR, SCHEDULER, TOPOLOGY, ARCHIVE, TOKEN)
+    return next((place for place, name in enumerate(order) if word.startswith(name)), len(order))
