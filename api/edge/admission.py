@@ -138,25 +138,32 @@ class Slots:
             Problem: 503, there was none in time.
         """
         began = asyncio.get_running_loop().time()
-        if self._free.locked():
-            await self._wait()
+        free = self._free  # of the limit as it is now: another one has slots of its own
+        if free.locked():
+            await self._wait(free)
         else:
-            await self._free.acquire()
+            await free.acquire()
         self.metrics.slot_wait.labels(self.kind).observe(asyncio.get_running_loop().time() - began)
         self.metrics.in_flight.labels(self.kind).inc()
         try:
             yield
         finally:
             self.metrics.in_flight.labels(self.kind).dec()
-            self._free.release()
+            free.release()
 
-    async def _wait(self) -> None:
+    def resize(self, limit: int, wait_s: float) -> None:
+        """From now on so many, who wait so long; those at work end as they are."""
+        self.wait_s = wait_s
+        if limit != self.limit:
+            self.limit, self._free = limit, asyncio.Semaphore(limit)
+
+    async def _wait(self, free: asyncio.Semaphore) -> None:
         if self.waiting >= self.limit * WAITING_PER_SLOT:
             raise self._refusal()
         self.waiting += 1
         try:
             async with asyncio.timeout(self.wait_s):
-                await self._free.acquire()
+                await free.acquire()
         except TimeoutError:
             raise self._refusal() from None
         finally:
@@ -212,13 +219,21 @@ _MOST_BEHIND_S = 2.5
 class Edge:
     """One server's edge. Writes, reads and probes have slots of their own: none can starve another."""
 
-    limiter: RateLimiter | None
+    limiter: RateLimiter
     writes: Slots
     reads: Slots
     probes: Slots
     metrics: Metrics
     bodies: BodyRoom
     pace: LoopPace = field(default_factory=LoopPace)
+
+    def follow(self, settings: ApiSettings) -> None:
+        """The limits of other settings, from now on."""
+        limits = settings.limits
+        self.limiter.limits = limits
+        self.writes.resize(limits.max_writes, limits.slot_wait_s)
+        self.reads.resize(limits.max_reads, limits.slot_wait_s)
+        self.bodies.limit_bytes = max(limits.bodies_bytes, settings.body_limit_bytes)
 
     def keep_pace(self) -> None:
         """Let a request pass while the event loop is in time.
@@ -238,8 +253,6 @@ class Edge:
         Raises:
             Problem: 429, it sends too much; 503 at /alerts, for Alertmanager takes a 429 as final.
         """
-        if self.limiter is None:
-            return
         request.state.caller = caller
         wait_s, of_what = self.limiter.wait_s(caller)
         if wait_s > 0:
@@ -251,15 +264,15 @@ class Edge:
     def charge(self, request: Request, body_bytes: int) -> None:
         """Count a body that was read."""
         caller = getattr(request.state, "caller", None)
-        if self.limiter is not None and caller is not None:
+        if caller is not None:
             self.limiter.charge(caller, body_bytes)
 
 
 def make_edge(settings: ApiSettings, metrics: Metrics) -> Edge:
-    """The edge that the settings ask for. Without tokens only this machine can call: nobody is limited."""
+    """The edge that the settings ask for. Without tokens only this machine can call, and no rate is looked at."""
     limits = settings.limits
     return Edge(
-        RateLimiter(limits) if settings.tokens else None,
+        RateLimiter(limits),
         Slots("write", limits.max_writes, limits.slot_wait_s, metrics),
         Slots("read", limits.max_reads, limits.slot_wait_s, metrics),
         Slots("probe", _PROBES, _PROBE_WAIT_S, metrics),

@@ -10,13 +10,14 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.loops.turns import Turns
+from api.loops.turns import ActuatorTurns, Turns
+from api.server.settings import ApiSettings
 from api.server.state import State
 from api.server.wakes import WATCH_S
 from store.database.connections import open_apart
@@ -126,6 +127,8 @@ INCIDENTS_S = 0.25
 _AFTER_FAILURE_S = 1.0
 # The next three days' tables are made ahead of them.
 DAYS_S = 3600.0
+# The hash of the audit's newest row is logged so often.
+AUDIT_S = 3600.0
 PRUNE_S = 86_400.0
 _log = logging.getLogger(__name__)
 
@@ -153,7 +156,8 @@ class LoopRunner:
         self._state = state
         self._loops = tuple(loop for loop in loops if loop.interval_s > 0)
         self._stop = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._running: list[tuple[Loop, threading.Thread]] = []
+        self._over: set[int] = set()  # by identity: loops that end before the others do
         # Its own connection: requests that hold all of the pool's shall not cost the lease.
         self._apart = open_apart(state.engine)
         holder = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -167,31 +171,58 @@ class LoopRunner:
         if any(loop.leased for loop in self._loops):
             self.keeper.start()
         for loop in self._loops:
-            thread = threading.Thread(target=self._run, args=(loop,), name=f"loop-{loop.name}", daemon=True)
-            thread.start()
-            self._threads.append(thread)
+            self._begin(loop)
+
+    def _begin(self, loop: Loop) -> None:
+        thread = threading.Thread(target=self._run, args=(loop,), name=f"loop-{loop.name}", daemon=True)
+        thread.start()
+        self._running.append((loop, thread))
+
+    def exchange(self, prefix: str, loops: Sequence[Loop]) -> None:
+        """End the loops whose names begin so, wait for their last turns, and only then begin others in their place.
+
+        Two of one scheduler at a time would work against each other. A turn that hangs is waited for.
+        """
+        ending = [(loop, thread) for loop, thread in self._running if loop.name.startswith(prefix)]
+        self._over |= {id(loop) for loop, _ in ending}
+        for loop, _ in ending:
+            if loop.wake is not None:
+                loop.wake.set()
+        for _, thread in ending:
+            thread.join()
+        self._over -= {id(loop) for loop, _ in ending}  # an identity may come again
+        self._running = [each for each in self._running if each not in ending]
+        for loop in loops:
+            if loop.interval_s > 0 and not self._stop.is_set():
+                self._begin(loop)
 
     def stop(self) -> None:
         """Ask every loop to end, wait a little, and give the lease back."""
         self._stop.set()
         self.keeper.interrupt()
-        for loop in self._loops:
+        running = tuple(self._running)
+        for loop, _ in running:
             if loop.wake is not None:
                 loop.wake.set()
         deadline = time.monotonic() + _JOIN_S
-        for thread in self._threads:
+        for _, thread in running:
             thread.join(max(0.0, deadline - time.monotonic()))
         self.keeper.stop()
         self._apart.dispose()
 
+    def _is_over(self, loop: Loop) -> bool:
+        return self._stop.is_set() or id(loop) in self._over
+
     def _run(self, loop: Loop) -> None:
-        while not self._stop.is_set():
+        while not self._is_over(loop):
             if loop.leased and not self.keeper.wait(_WAIT_S):
                 continue
             if loop.wake is not None:
                 loop.wake.clear()
             if not self.turn(loop):
                 self._stop.wait(_AFTER_FAILURE_S)
+            if self._is_over(loop):  # a wake that said so may have been cleared above
+                break
             (self._stop if loop.wake is None else loop.wake).wait(loop.interval_s)
         loop.end()
 
@@ -201,7 +232,7 @@ class LoopRunner:
         try:
             if self._may(loop):
                 metrics.turns.labels(loop.name).inc()
-                loop.turn(lambda: not self._stop.is_set() and self._may(loop))
+                loop.turn(lambda: not self._is_over(loop) and self._may(loop))
                 metrics.success.labels(loop.name).set(time.time())
                 metrics.failing.discard(loop.name)
         except Exception:  # noqa: BLE001  # a loop outlives whatever a turn meets
@@ -215,26 +246,27 @@ class LoopRunner:
         return not loop.leased or self.keeper.holds()
 
 
+SCHEDULER_LOOP = "scheduler-"
+
+
 def make_loops(state: State) -> LoopRunner:
-    """The server's loops, not started."""
+    """The server's loops, not started. Those of schedulers follow the settings."""
     turns = Turns(state, random.Random().random)  # noqa: S311  # jitter, no secret
-    every = state.settings.intervals
-    return LoopRunner(
+    every, source = state.settings.intervals, state.started.source
+    runner = LoopRunner(
         state,
         (
             Loop("score", every.score_s, turns.score),
             *([Loop("days", DAYS_S, turns.days)] if state.engine.dialect.name == "postgresql" else []),
-            *([Loop("prune", PRUNE_S, turns.prune)] if state.settings.keep != RetentionPeriods() else []),
+            *([Loop("prune", PRUNE_S, turns.prune)] if source or state.settings.keep != RetentionPeriods() else []),
             Loop("policy", every.policy_s, turns.policy, wake=state.wakes.policy),
-            *([Loop("watch", WATCH_S, turns.watch)] if every.policy_s > 0 or turns.acting else []),
+            *([Loop("watch", WATCH_S, turns.watch)] if source or every.policy_s > 0 or turns.acting else []),
+            Loop("audit", AUDIT_S, turns.audit),
             *([Loop("policies", RULES_S, turns.policies)] if every.policy_s > 0 else []),
             *([Loop("tests", TESTS_S, turns.tests)] if every.policy_s > 0 else []),
             *([Loop("hindsight", HINDSIGHT_S, turns.hindsight)] if every.policy_s > 0 else []),
             Loop("dispatch", every.dispatch_s, turns.dispatch, wake=state.wakes.dispatch),
-            *(
-                Loop(f"scheduler-{one.name}", every.observe_s, one.turn, wake=one.wake, end=one.close)
-                for one in turns.acting
-            ),
+            *_scheduler_loops(turns.acting, every.observe_s),
             Loop("ledgers", every.ledgers_s, turns.ledgers),
             Loop("models", every.models_s, turns.models),
             Loop("lemons", every.lemons_s, turns.lemons, leased=False),
@@ -242,3 +274,23 @@ def make_loops(state: State) -> LoopRunner:
             *([Loop("rules", RULES_S, turns.rules)] if state.settings.rules else []),
         ),
     )
+    _follow_schedulers(runner, turns, state)
+    return runner
+
+
+def _scheduler_loops(acting: Sequence[ActuatorTurns], observe_s: float) -> list[Loop]:
+    return [Loop(f"{SCHEDULER_LOOP}{one.name}", observe_s, one.turn, wake=one.wake, end=one.close) for one in acting]
+
+
+def _follow_schedulers(runner: LoopRunner, turns: Turns, state: State) -> None:
+    """Have the loops of schedulers made anew where the settings name others, or name them otherwise."""
+    known = state.settings.actuators
+
+    def follow(settings: ApiSettings) -> None:
+        nonlocal known
+        if settings.actuators != known:
+            known = settings.actuators
+            runner.exchange(SCHEDULER_LOOP, _scheduler_loops(turns.renew_acting(), settings.intervals.observe_s))
+        state.wakes.hints()
+
+    state.followers.append(follow)

@@ -4,7 +4,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -23,9 +23,12 @@ from schedulers.policy.decision import Decision
 from schedulers.policy.kill_switch import effective_stop
 from schedulers.policy.settings import Release, canonical, version_of
 from schedulers.reconcile.actuator import Actuator, SchedulerAwayError
+from schedulers.reconcile.delivery import HintReceiver
 from schedulers.reconcile.dispatch import Dispatch, run_dispatch
 from schedulers.reconcile.turn import TurnContext, run_actuator
 from schedulers.registry import SCHEDULERS, make_actuator
+from schedulers.webhooks.settings import WebhookSettings
+from store.database.audit_chain import audit_head
 from store.database.connections import writing
 from store.database.coordination import FAULTS
 from store.database.partitions import KEEP_AHEAD, ensure_days
@@ -65,6 +68,11 @@ class ActuatorTurns:
     def name(self) -> str:
         """As configured."""
         return self._acting.actuator.name
+
+    @property
+    def gauges(self) -> SchedulerGauges:
+        """Where it tells how it goes; one for all."""
+        return self._gauges
 
     def turn(self, keep_on: Callable[[], bool]) -> None:
         """Bring the scheduler to where the hints want it, unless it is away and its time has not come."""
@@ -109,13 +117,13 @@ class ActuatorTurns:
         self._away_since, self._wait_s, self._not_before = None, FIRST_S, float("-inf")
 
 
-def make_acting(state: State) -> tuple[ActuatorTurns, ...]:
-    """The turns of every scheduler that the settings name."""
+def make_acting(state: State, gauges: SchedulerGauges | None = None) -> tuple[ActuatorTurns, ...]:
+    """The turns of every scheduler that the settings name. `gauges` are those of before, where there were some."""
     actuators: list[Actuator] = [make_actuator(settings) for settings in state.settings.actuators]
     if not actuators:
         return ()
     names, lock = tuple(actuator.name for actuator in actuators), threading.Lock()
-    gauges = SchedulerGauges(state.metrics.registry)
+    gauges = SchedulerGauges(state.metrics.registry) if gauges is None else gauges
     return tuple(
         ActuatorTurns(
             TurnContext(state.engine, actuator, names, lambda: state.settings.policy, state.clock, lock),
@@ -124,6 +132,10 @@ def make_acting(state: State) -> tuple[ActuatorTurns, ...]:
         )
         for actuator in actuators
     )
+
+
+def _receivers(webhooks: Sequence[WebhookSettings]) -> tuple[HintReceiver, ...]:
+    return tuple(SCHEDULERS["webhook"](webhook) for webhook in webhooks)
 
 
 class Turns:
@@ -139,10 +151,18 @@ class Turns:
         self._marks = MarkWatch(state.engine, state.wakes)
         self.acting = make_acting(state)
         self._tests = Validator(state.engine, state.clock, lambda outcome: state.metrics.tests.labels(outcome).inc())
-        self._schedulers = tuple(SCHEDULERS["webhook"](webhook) for webhook in state.settings.webhooks)
+        self._gauges = self.acting[0].gauges if self.acting else None
+        self._webhooks = state.settings.webhooks
         self._dispatch = Dispatch(
-            state.engine, self._schedulers, state.settings.mode, jitter, wall=lambda: datetime.now(UTC)
+            *(state.engine, _receivers(self._webhooks), state.settings.mode, jitter), wall=lambda: datetime.now(UTC)
         )
+
+    def renew_acting(self) -> tuple[ActuatorTurns, ...]:
+        """The turns of the schedulers as the settings name them now."""
+        self.acting = make_acting(self._state, self._gauges)
+        if self.acting:
+            self._gauges = self.acting[0].gauges
+        return self.acting
 
     def score(self, _keep_on: Callable[[], bool]) -> None:
         """Score every node, if there is a model and something has changed since the last time."""
@@ -192,6 +212,12 @@ class Turns:
     def watch(self, _keep_on: Callable[[], bool]) -> None:
         """See what other processes have changed."""
         self._marks.turn()
+
+    def audit(self, _keep_on: Callable[[], bool]) -> None:
+        """Log the head of the audit's chain: logs that are kept elsewhere are an anchor for it."""
+        with self._state.engine.connect() as connection:
+            head = audit_head(connection)
+        _log.info("audit: the newest row is at place %d, its hash is %s", head.position, head.hash)
 
     def tests(self, keep_on: Callable[[], bool]) -> None:
         """Run the tests of held nodes that may be released, until none runs."""
@@ -250,7 +276,11 @@ class Turns:
 
     def dispatch(self, keep_on: Callable[[], bool]) -> None:
         """Send what is owed."""
-        policy = self._state.settings.policy
+        settings = self._state.settings
+        policy = settings.policy
+        if settings.webhooks != self._webhooks:
+            self._webhooks = settings.webhooks
+            self._dispatch = replace(self._dispatch, schedulers=_receivers(self._webhooks))
         means = replace(self._dispatch, mode=policy.mode, stop=lambda connection: effective_stop(connection, policy))
         for outcome in run_dispatch(means, self._state.clock(), keep_on):
             self._state.metrics.deliveries.labels(outcome.result).inc()

@@ -18,9 +18,11 @@ import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from api.server.settings import SettingsSource
 from parsers.registry import PARSERS
 from parsers.site_rules.rules import RulesFile
 from schedulers.policy.settings import PolicySource
+from store.visible_text import visible_exposition
 
 # One page of metrics for server processes that share a port: whichever is scraped asks the others.
 #
@@ -202,7 +204,7 @@ class Metrics:
     def page(self) -> bytes:
         """All of it as Prometheus reads it; where several processes share a port, that of each with its label."""
         own = self.registry if self.siblings is None else _Families(self.siblings, self.registry)
-        return generate_latest(own) + generate_latest(self.database)
+        return visible_exposition(generate_latest(own) + generate_latest(self.database))
 
     def share(self, siblings: Siblings) -> None:
         """Be one of several processes behind a port."""
@@ -213,6 +215,27 @@ class Metrics:
         """Show how many changes of the rules file were refused."""
         gauge = Gauge("foreshock_rules_errors", "Changes of the rules file that were refused.", registry=self.registry)
         gauge.set_function(lambda: float(rules.errors))
+
+    def watch_settings(self, settings: SettingsSource) -> None:
+        """Show how many reloads of the configuration were refused, and since when the one in force is."""
+        refused = Gauge(
+            "foreshock_configuration_errors",
+            "Reloads of the configuration, and renewed certificates, that were refused.",
+            registry=self.registry,
+        )
+        refused.set_function(lambda: float(settings.errors))
+        stale = Gauge(
+            "foreshock_configuration_stale",
+            "1 while the configuration's files do not hold: older ones are in force.",
+            registry=self.registry,
+        )
+        stale.set_function(lambda: float(settings.problem is not None))
+        loaded = Gauge(
+            "foreshock_configuration_loaded_timestamp_seconds",
+            "When the configuration in force was read.",
+            registry=self.registry,
+        )
+        loaded.set_function(lambda: settings.loaded.timestamp())
 
     def watch_policy(self, policy: PolicySource) -> None:
         """Show how many changes of the policy were refused, and whether the one that stands in its file is in force."""

@@ -1,9 +1,10 @@
-"""Settings of the server, read once at its start and handed down as an argument."""
+"""Settings of the server, handed down as an argument; read again while it runs (`SettingsSource`)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, Protocol, TypeAlias, get_args
 
 from goodput.formulas.shape import Shape
 from predictor.live.trial_settings import TrialSettings
@@ -52,6 +53,16 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """Files in PEM of the server's own TLS; without a certificate it serves plain HTTP."""
+
+    certificate: Path | None = None  # with its chain
+    key: Path | None = None  # None: it stands in the certificate's file
+    client_ca: Path | None = None  # the authorities that sign clients' certificates
+    client: Literal["none", "optional", "required"] = "none"  # whether a client shows one
+
+
+@dataclass(frozen=True, slots=True)
 class Intervals:
     """Seconds between two turns of each background loop; 0 switches a loop off."""
 
@@ -81,6 +92,7 @@ class RequestLimits:
     slot_wait_s: float = 2.0  # how long a request waits for one of those
     body_s: float = 60.0  # a body that is not there by then is given up
     answer_s: float = 60.0  # an answer that is not there by then is a 503
+    work_s: float = 20.0  # processor seconds that the records of one body may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +113,7 @@ class ApiSettings:
     tokens: tuple[Token, ...] = ()
     policy: Policy = field(default_factory=Policy)  # at the start
     policy_source: PolicySource | None = field(default=None, compare=False)  # and from then on; None: it stays
+    source: "SettingsSource | None" = field(default=None, compare=False)  # all of them, as they are now
     webhooks: tuple[WebhookSettings, ...] = ()
     actuators: tuple[ActuatorSettings, ...] = ()  # schedulers that are read back: Slurm, Kubernetes
     intervals: Intervals = field(default_factory=Intervals)
@@ -114,9 +127,41 @@ class ApiSettings:
     rules: Path | None = None  # the site's own reading of faults
     shapes: Mapping[str, Shape] = field(default_factory=dict)  # of runs' models, by a pattern of their names: for MFU
     processes: int = 1  # that share the port and the work; more than one on PostgreSQL alone
+    tls: TlsSettings = field(default_factory=TlsSettings)
     silent_after_s: float = 900.0  # a node not heard of for this long is silent, while others report
 
     @property
     def mode(self) -> Mode:
         """shadow, approve or act."""
         return self.policy.mode
+
+
+class SettingsSource(Protocol):
+    """The settings in force, and whether newer ones were refused."""
+
+    @property
+    def place(self) -> str:
+        """The file, for messages."""
+
+    @property
+    def version(self) -> str:
+        """Twelve hex digits of what is in force."""
+
+    @property
+    def loaded(self) -> datetime:
+        """When it came into force."""
+
+    @property
+    def errors(self) -> int:
+        """Reloads that were refused."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why the file as it is now is not in force; None while it is."""
+
+    @property
+    def restart(self) -> tuple[str, ...]:
+        """The keys whose change waits for a restart."""
+
+    def current(self) -> ApiSettings:
+        """The settings in force."""

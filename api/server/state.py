@@ -86,11 +86,19 @@ class State:
         default_factory=lambda: JointWrites(5_000, is_away)
     )
     joint_rollups: JointWrites[Rollup, None] = field(default_factory=lambda: JointWrites(500, is_away))
+    followers: list[Callable[[ApiSettings], None]] = field(default_factory=list)
+
+    def reloaded(self, settings: ApiSettings) -> None:
+        """Tell those who hold what they were made of that it has changed. Called by one thread at a time."""
+        for follow in self.followers:
+            follow(settings)
 
     @property
     def settings(self) -> ApiSettings:
-        """The settings as they are now: those of the start, with the policy in force."""
+        """The settings as they are now: those of the start, with the policy in force; or what was reloaded since."""
         started = self.started
+        if started.source is not None:
+            return started.source.current()
         policy = started.policy if started.policy_source is None else started.policy_source.current()
         return started if policy is started.policy else replace(started, policy=policy)
 

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION
+from cli.console.output import DB_OPTION, print_text
 from cli.console.store import open_store
 from cli.processes.servers import MEMBER, MOST_PROCESSES, Member, Minded, listen, shown
 from cli.replay.clock import read_clock, real_clock
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from api.server.settings import ApiSettings
+    from cli.config.settings_file import Hangups, SettingsFile
+    from cli.processes.tls import ServerTls
 
 DEFAULT_PORT = 10870
 _SHUTDOWN_S = 5
@@ -66,26 +68,35 @@ def serve(
 ) -> None:
     """Serve the API and run its background loops."""
     from cli.config.server import is_loopback, load_settings
+    from cli.config.settings_file import Hangups
 
-    settings = load_settings(file, os.environ)
-    if not settings.tokens and not is_loopback(host):
-        raise Failure(
-            f"--host {host} is open to others and no token is configured: "
-            "add `tokens` to the --config file, or set FORESHOCK_TOKEN_FILE"
-        )
-    clock, count = _clock(replay_clock), processes or settings.processes
+    hangups = Hangups()
+    signal.signal(signal.SIGHUP, hangups)  # from the first moment on: by itself it would be our end
+
+    def read() -> ApiSettings:
+        found = load_settings(file, os.environ)
+        if not found.tokens and not is_loopback(host):
+            raise Failure(
+                f"--host {host} is open to others and no token is configured: "
+                "add `tokens` to the --config file, or set FORESHOCK_TOKEN_FILE"
+            )
+        return found
+
+    settings = read()
+    started = _Start(settings, read, file, hangups, _clock(replay_clock))
+    count = processes or settings.processes
     if (place := os.environ.pop(MEMBER, None)) is not None:
-        _serve_one(settings, open_store(url), clock, Member.read(place))
+        _serve_one(started, open_store(url), Member.read(place))
     elif count > 1:
         _check_shareable(url, count)
         open_store(url, create=True).dispose()
         listener = listen(host, port, _BACKLOG)
-        address = shown(listener)
+        address = shown(listener, settings.tls.certificate is not None)
         # The database's password is nobody's who lists the processes.
         minded = Minded(listener, count, _handed_on(host, file, replay_clock), {"FORESHOCK_DB": url})
-        minded.run(lambda: click.echo(f"API {address}"))
+        minded.run(lambda: print_text(f"API {address}"))
     else:
-        _serve_one(settings, open_store(url, create=True), clock, (host, port))
+        _serve_one(started, open_store(url, create=True), (host, port))
 
 
 def _check_shareable(url: str, count: int) -> None:
@@ -109,21 +120,44 @@ def share_of(settings: ApiSettings, count: int) -> ApiSettings:
     return replace(settings, limits=shared)
 
 
-def _serve_one(
-    settings: ApiSettings, engine: sa.Engine, clock: Callable[[], datetime], place: Member | tuple[str, int]
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """What a process is started with: its settings, how they are read again, and what counts the signals for that."""
+
+    settings: ApiSettings
+    read: Callable[[], ApiSettings]
+    file: Path | None
+    hangups: Hangups
+    clock: Callable[[], datetime]
+
+
+def _followed(start: _Start, count: int) -> tuple[SettingsFile, ServerTls | None, ApiSettings]:
+    """The settings of one of `count` processes, which a SIGHUP reads again; and its TLS."""
+    from cli.config.settings_file import SettingsFile
+    from cli.processes.tls import ServerTls
+
+    settings = share_of(start.settings, count)
+    try:
+        tls = None if settings.tls.certificate is None else ServerTls(settings.tls)
+    except Failure as error:
+        raise Failure(f"{start.file or 'the environment'}, {error.message}") from error
+    source = SettingsFile(settings, lambda: share_of(start.read(), count), start.file, tls)
+    return source, tls, replace(settings, source=source)
+
+
+def _serve_one(start: _Start, engine: sa.Engine, place: Member | tuple[str, int]) -> None:
     """Serve in this process, at an address or as one of several, until a signal."""
     import uvicorn
 
     from api.app import create_app
     from api.server.metrics import Siblings
+    from cli.config.settings_file import Reloader
     from cli.processes.http_server import PatientProtocol, Server
 
     member = place if isinstance(place, Member) else None
-    if member is not None:
-        settings = share_of(settings, member.count)
+    source, tls, settings = _followed(start, 1 if member is None else member.count)
     try:
-        app = create_app(settings, engine, clock, wall=real_clock)
+        app = create_app(settings, engine, start.clock, wall=real_clock)
     except RulesError as error:
         raise Failure(str(error)) from error
     sockets = None
@@ -136,7 +170,9 @@ def _serve_one(
         host=host,
         port=port,
         http=PatientProtocol,
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls,
         log_level="warning",
+        log_config=None,  # as every command logs
         timeout_graceful_shutdown=_SHUTDOWN_S,
         timeout_keep_alive=_KEEP_ALIVE_S,
         limit_concurrency=_most_connections(),
@@ -147,7 +183,7 @@ def _serve_one(
     _tune()
     # The server ends in good order on a signal and then raises it again: that, too, shall be a good end.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), Reloader(source, start.hangups, app.state.foreshock.reloaded):
         try:
             Server(config, member).run(sockets)
         except SystemExit as error:

@@ -1,6 +1,8 @@
 """The policy of a file: its keys and values, each checked for its name, its type and what it contradicts."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ from schedulers.policy.settings import Policy, QuietHoursError, Validity, read_q
 
 POLICY_KEYS = tuple(f.name for f in fields(Policy))
 FORM = 1
+_KEY_PART = re.compile(r"\[\d{1,6}\]|[^\[\]]+")
+_UNKNOWN = re.compile(r"unknown key '([^']*)'")
 
 
 def policy_of(table: Mapping[str, Any], place: str) -> Policy:
@@ -53,6 +57,48 @@ def read_yaml(file: Path) -> Mapping[str, Any]:
         raise Failure(f"cannot read {file}: {error.strerror}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise Failure(f"{file} is no YAML: {' '.join(str(error).split())}") from error
+
+
+@contextmanager
+def located(file: Path | None) -> Iterator[None]:
+    """A Failure that begins with `FILE, KEY, KEY:` is raised as `FILE:LINE, KEY, KEY:`, so that it is found at once."""
+    try:
+        yield
+    except Failure as error:
+        line = None if file is None else _line_of(file, error.message)
+        if line is None:
+            raise
+        raise Failure(f"{file}:{line}{error.message.removeprefix(str(file))}") from error
+
+
+def _line_of(file: Path, message: str) -> int | None:
+    """The line of the last key that a message names, as far as they are there."""
+    keys, _, told = message.removeprefix(str(file)).partition(": ")
+    unknown = _UNKNOWN.match(told)
+    if not message.startswith((f"{file}, ", f"{file}: unknown key")):
+        return None
+    words = [word for key in keys.removeprefix(", ").split(", ") for word in _KEY_PART.findall(key)]
+    try:
+        node = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return None
+    line = None
+    for word in [*words, *([unknown[1]] if unknown else [])]:
+        found = _below(node, word)
+        if found is None:
+            break
+        mark, node = found
+        line = mark.start_mark.line + 1
+    return line
+
+
+def _below(node: Any, word: str) -> tuple[Any, Any] | None:
+    """What bears the line of a key (or of an item, `[2]`) of a node, and the node that it leads to."""
+    if isinstance(node, yaml.MappingNode):
+        return next(((key, value) for key, value in node.value if key.value == word), None)
+    if isinstance(node, yaml.SequenceNode) and word.startswith("[") and int(word[1:-1]) < len(node.value):
+        return node.value[int(word[1:-1])], node.value[int(word[1:-1])]
+    return None
 
 
 def _check_numbers(policy: Policy, place: str) -> None:

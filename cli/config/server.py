@@ -1,7 +1,7 @@
 """The server's configuration: defaults, overridden by a YAML file, overridden by the environment.
 
-Read once, but for the policy, which is followed (`cli/config/policy_source.py`): it may stand in the same file, or in
-its own.
+Read at the start and on SIGHUP (`cli/config/settings_file.py`). The policy is followed by itself
+(`cli/config/policy_source.py`): it may stand in the same file, or in its own.
 
 `deploy/foreshock.example.yaml` shows every key. A scalar key `budgets: {nodes: 8}` is `FORESHOCK_BUDGETS__NODES` in the
 environment; the secret `FORESHOCK_TOKEN` (a token with every scope) may lie in a file: `FORESHOCK_TOKEN_FILE`.
@@ -18,10 +18,19 @@ from urllib.parse import urlsplit
 import yaml
 
 from api.edge.auth import hash_token
-from api.server.settings import MOST_SLOTS, SCOPE_GROUPS, SCOPES, ApiSettings, RequestLimits, Token, expand_scopes
+from api.server.settings import (
+    MOST_SLOTS,
+    SCOPE_GROUPS,
+    SCOPES,
+    ApiSettings,
+    RequestLimits,
+    TlsSettings,
+    Token,
+    expand_scopes,
+)
 from cli.config.fill import check_keys, convert, fill, listed, mapping
 from cli.config.policy_source import PolicyFiles
-from cli.config.policy_table import POLICY_KEYS, check_policy_file, policy_of, read_yaml
+from cli.config.policy_table import POLICY_KEYS, check_policy_file, located, policy_of, read_yaml
 from cli.console.errors import Failure
 from cli.processes.servers import MOST_PROCESSES
 from goodput.formulas.shape import Shape
@@ -37,7 +46,7 @@ from store.records.hostlist import EVERY_NODE, NodePattern
 
 _PREFIX = "FORESHOCK_"
 _SERVER = (
-    *("intervals", "limits", "keep", "training", "trial"),
+    *("intervals", "limits", "keep", "training", "trial", "tls"),
     *("body_limit_bytes", "rules", "silent_after_s", "processes"),
 )
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -50,15 +59,25 @@ def load_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings:
     Raises:
         Failure: the file cannot be read, or holds an unknown key or a value that does not fit; names file and key.
     """
+    with located(file):
+        settings = _read_settings(file, environ)
+    if file is None:
+        return settings
+    source = PolicyFiles(lambda: read_policy(file, environ))
+    return replace(settings, policy=source.current(), policy_source=source)
+
+
+def _read_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings:
+    """All but the policy of a file."""
     place = "the defaults" if file is None else str(file)
     table = _table(file)
     _overlay(table, environ)
-    source = PolicyFiles(lambda: read_policy(file, environ)) if file is not None else None
-    policy = policy_of(table, place) if source is None else source.current()
+    policy = policy_of(table, place) if file is None else Policy()
     hints = get_type_hints(ApiSettings)
     server = {key: convert(hints[key], table[key], f"{place}, {key}") for key in _SERVER if key in table}
     _check_limits(server.get("limits", RequestLimits()), place)
     _check_keep(server.get("keep", RetentionPeriods()), place)
+    _check_tls(server.get("tls", TlsSettings()), place)
     if not 1 <= server.get("processes", 1) <= MOST_PROCESSES:
         raise Failure(f"{place}, processes: expected 1 to {MOST_PROCESSES}")
     tokens = [_token(item, f"{place}, tokens[{i}]") for i, item in enumerate(listed(table.get("tokens"), place))]
@@ -71,7 +90,6 @@ def load_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings:
     shapes = _shapes(table.get("shapes"), f"{place}, shapes")
     given = ApiSettings(
         policy=policy,
-        policy_source=source,
         tokens=tuple(tokens),
         webhooks=webhooks,
         actuators=actuators,
@@ -87,6 +105,15 @@ def read_policy(file: Path | None, environ: Mapping[str, str]) -> tuple[Policy, 
     Raises:
         Failure: a file cannot be read, the policy does not hold, or stands in both files; names file and key.
     """
+    with located(file):
+        table, place, files = _policy_table(file)
+    with located(files[-1] if files else None):
+        _overlay(table, environ)
+        return policy_of(table, place), files
+
+
+def _policy_table(file: Path | None) -> tuple[dict[str, Any], str, list[Path]]:
+    """The keys and values that the policy stands in, what to call their place, and the files."""
     table, place = _table(file), "the defaults" if file is None else str(file)
     files = [] if file is None else [file]
     if (named := table.get("policy")) is not None:
@@ -97,9 +124,9 @@ def read_policy(file: Path | None, environ: Mapping[str, str]) -> tuple[Policy, 
             raise Failure(f"{place}, {twice}: stands beside `policy: {named}`: move it into that file")
         table, place = dict(read_yaml(own)), str(own)
         files.append(own)
-        check_policy_file(table, place)
-    _overlay(table, environ)
-    return policy_of(table, place), files
+        with located(own):
+            check_policy_file(table, place)
+    return table, place, files
 
 
 def _table(file: Path | None) -> dict[str, Any]:
@@ -165,6 +192,13 @@ def _check_keep(keep: RetentionPeriods, place: str) -> None:
     name = too_short(keep)
     if name is not None:
         raise Failure(f"{place}, keep, {name}: at least {getattr(MINIMUM, name)}, or the model is blind")
+
+
+def _check_tls(tls: TlsSettings, place: str) -> None:
+    if tls.certificate is None and tls != TlsSettings():
+        raise Failure(f"{place}, tls: certificate is missing: without it the server speaks plain HTTP")
+    if (tls.client == "none") != (tls.client_ca is None):
+        raise Failure(f"{place}, tls: client_ca and `client: optional` or `client: required` go together")
 
 
 def _check_limits(limits: RequestLimits, place: str) -> None:

@@ -10,11 +10,12 @@ import select
 import socket
 from typing import Any
 
-import click
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from cli.console.output import print_text
 from cli.processes.servers import Member, shown
+from cli.processes.tls import EXTENSION, extension_of
 
 # A connection without a whole request for so long is closed: each holds a file descriptor.
 HEADERS_S = 20.0
@@ -29,10 +30,12 @@ class PatientProtocol(HttpToolsProtocol):
     _between = True  # no request has begun since the last one was whole
     _unfinished = True  # headers are on their way
     _header_bytes = 0
+    _tls: dict[str, Any] | None = None  # of the connection: read once, handed to each of its requests
 
     def connection_made(self, transport: Any) -> None:
         """A client is there: its first request is to follow."""
         super().connection_made(transport)
+        self._tls = extension_of(transport.get_extra_info)
         self._expect()
 
     def data_received(self, data: bytes) -> None:
@@ -57,6 +60,8 @@ class PatientProtocol(HttpToolsProtocol):
         """A request begins."""
         self._between, self._unfinished = False, True
         super().on_message_begin()
+        if self._tls is not None:
+            self.scope["extensions"] = {EXTENSION: self._tls}
 
     def on_headers_complete(self) -> None:
         """Its headers are there: its turn comes, unless nobody waits for the answer any more."""
@@ -115,4 +120,4 @@ class Server(uvicorn.Server):
         if self.started and self._member is not None:
             self._member.say_ready()
         elif self.started and self.servers:
-            click.echo(f"API {shown(self.servers[0].sockets[0])}")
+            print_text(f"API {shown(self.servers[0].sockets[0], self.config.ssl is not None)}")

@@ -4,7 +4,7 @@
     minded.run(ready)            # until SIGTERM or Ctrl-C
 
 A process that ends by itself is started again. The parent serves nothing: it waits for SIGTERM, then has every process
-end in order. Should the parent be killed, the kernel asks the others to end.
+end in order. Should the parent be killed, the kernel asks the others to end. SIGHUP it passes on.
 """
 
 import os
@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import click
+from types import FrameType
 
 from cli.console.errors import Failure
+from cli.console.output import print_text
 from cli.processes.children import end_with_parent
 
 MOST_PROCESSES = 64
@@ -108,6 +108,7 @@ class Minded:
             Failure: one did not come up at the start; its own words are on standard error.
         """
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, self._pass_on)
         said = False
         with tempfile.TemporaryDirectory(prefix="foreshock-serve-") as folder:
             try:
@@ -121,9 +122,15 @@ class Minded:
             except KeyboardInterrupt:
                 pass
             finally:
-                for number in (signal.SIGTERM, signal.SIGINT):
+                for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                     signal.signal(number, signal.SIG_IGN)  # once is enough
                 self._stop()
+
+    def _pass_on(self, number: int, _frame: FrameType | None) -> None:
+        """A signal that is every process's: each reads its configuration again."""
+        for place in self._places:
+            if place.process is not None:
+                place.process.send_signal(number)
 
     def _start_due(self, folder: Path) -> None:
         for place in self._places:
@@ -140,7 +147,7 @@ class Minded:
             env={**os.environ, **self.environment, MEMBER: member.text()},
             pass_fds=(self.listener.fileno(), ready),
             process_group=0,  # Ctrl-C reaches the parent alone, which then stops them
-            preexec_fn=end_with_parent,
+            preexec_fn=_begin,
         )
         os.close(ready)
         self._selector.register(heard, selectors.EVENT_READ, place)
@@ -163,7 +170,7 @@ class Minded:
         place.process = None
         if not begun:
             raise Failure(f"process {place.number} of {self.count} did not start ({ended}): the line above says why")
-        click.echo(f"process {place.number} ended ({ended}) and is started again in {place.wait_s:g} s", err=True)
+        print_text(f"process {place.number} ended ({ended}) and is started again in {place.wait_s:g} s", err=True)
         place.due, place.wait_s = time.monotonic() + place.wait_s, min(_MOST_WAIT_S, 2 * place.wait_s)
 
     def _stop(self) -> None:
@@ -182,6 +189,12 @@ class Minded:
         for key in list(self._selector.get_map().values()):
             os.close(key.fd)
         self._selector.close()
+
+
+def _begin() -> None:
+    """Between fork and exec. A SIGHUP that comes before the process has its own answer to it shall not end it."""
+    end_with_parent()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _ended(process: subprocess.Popen[bytes] | None) -> str:
@@ -209,7 +222,8 @@ def listen(host: str, port: int, backlog: int) -> socket.socket:
         raise Failure(f"cannot serve on {host}, port {port}: {error.strerror}") from error
 
 
-def shown(listener: socket.socket) -> str:
-    """The URL of what listens there."""
+def shown(listener: socket.socket, secure: bool = False) -> str:
+    """The URL of what listens there, `secure` with TLS."""
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if secure else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

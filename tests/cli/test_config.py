@@ -78,7 +78,7 @@ def test_shapes_of_models_are_read_by_the_names_of_their_runs(tmp_path: Path) ->
     text = "shapes: {'llm*': {batch: 8, layers: 2, seq: 16, hidden: 4}}"
     assert load(tmp_path, text).shapes == {"llm*": Shape(batch=8, layers=2, seq=16, hidden=4)}
     figures = "layers: 1, seq: 1, hidden: 1"
-    assert "f.yaml, shapes, llm: batch, layers" in refused(tmp_path, f"shapes: {{llm: {{batch: 0, {figures}}}}}")
+    assert "f.yaml:1, shapes, llm: batch, layers" in refused(tmp_path, f"shapes: {{llm: {{batch: 0, {figures}}}}}")
     assert "a key is missing" in refused(tmp_path, "shapes: {llm: {batch: 1}}")
     assert "unknown key 'heads'" in refused(tmp_path, f"shapes: {{llm: {{heads: 2, {figures}}}}}")
 
@@ -138,8 +138,8 @@ def test_a_webhook_secret_may_lie_in_a_file(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("budget: {}", ["f.yaml", "'budget'", "'budgets'"]),
-        ("budgets: {node: 3}", ["f.yaml, budgets", "'node'", "'nodes'"]),
-        ("budgets: {nodes: many}", ["f.yaml, budgets, nodes", "whole number", "'many'"]),
+        ("budgets: {node: 3}", ["f.yaml:1, budgets", "'node'", "'nodes'"]),
+        ("budgets: {nodes: many}", ["f.yaml:1, budgets, nodes", "whole number", "'many'"]),
         ("budgets: {nodes: -1}", ["not negative"]),
         ("budgets: {nodes: true}", ["whole number"]),
         ("budgets: 7", ["expected keys and values"]),

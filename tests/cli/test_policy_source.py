@@ -110,13 +110,13 @@ def test_the_environment_stays_on_top_of_a_changed_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("server", "own", "words"),
     [
-        ("policy: p.yaml\nmode: act\n", "version: 1\n", ["server.yaml, mode", "move it into that file"]),
+        ("policy: p.yaml\nmode: act\n", "version: 1\n", ["server.yaml:2, mode", "move it into that file"]),
         ("policy: p.yaml\n", "mode: act\n", ["p.yaml", "version: 1"]),
-        ("policy: p.yaml\n", "version: 2\n", ["p.yaml, version", "form 1"]),
+        ("policy: p.yaml\n", "version: 2\n", ["p.yaml:1, version", "form 1"]),
         ("policy: p.yaml\n", "version: 1\ntokens: []\n", ["p.yaml", "'tokens'"]),
         ("policy: p.yaml\n", "version: 1\nmode: x: y\n", ["p.yaml", "line 2"]),
         ("policy: p.yaml\n", None, ["cannot read", "p.yaml"]),
-        ("policy: 7\n", None, ["server.yaml, policy", "text"]),
+        ("policy: 7\n", None, ["server.yaml:1, policy", "text"]),
     ],
 )
 def test_a_policy_that_does_not_hold_stops_the_start(
