@@ -14,11 +14,13 @@ from typing import Any
 
 import click
 
-from cli.console.errors import Failure
+from cli.console.errors import Failure, indented, print_traceback
+from cli.console.output import log_to_stderr
 
 # name: module under `cli` that holds a click command or group of the same name (with - for _).
 COMMANDS = {
     "advise": "cli.commands.advise",
+    "audit": "cli.commands.audit",
     "backtest": "cli.commands.backtest",
     "consume": "cli.commands.consume",
     "dashboard": "cli.commands.dashboard",
@@ -66,12 +68,12 @@ class LazyGroup(click.Group):
 
     def make_context(self, *args: Any, **more: Any) -> click.Context:
         """As click does; here `--help` of the group is printed."""
-        with _reader_gone():
+        with _reader_gone(), _visible_errors():
             return super().make_context(*args, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
         """As click does; here the subcommand runs."""
-        with _reader_gone(), _package_needed(ctx):
+        with _reader_gone(), _visible_errors(), _package_needed(ctx):
             return super().invoke(ctx)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
@@ -117,6 +119,16 @@ def _package_needed(ctx: click.Context) -> Iterator[None]:
 
 
 @contextmanager
+def _visible_errors() -> Iterator[None]:
+    """Click repeats what a wrong argument was: nothing in it acts on the terminal."""
+    try:
+        yield
+    except click.ClickException as error:
+        error.message = indented(error.message)
+        raise
+
+
+@contextmanager
 def _reader_gone() -> Iterator[None]:
     """A broken pipe under a name that click does not know."""
     try:
@@ -133,6 +145,8 @@ def foreshock() -> None:
 
 def main() -> None:
     """The console entry point: exit 0 done, 2 bad usage or input, 3 a failed check."""
+    sys.excepthook = print_traceback
+    log_to_stderr()
     try:
         foreshock.main()
     except (ReaderGoneError, BrokenPipeError):

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from collectors.collector import CollectorTurn
 from collectors.spool.segments import write_atomically
+from store.visible_text import visible_exposition
 
 # The figures of each source, plain numbers until somebody asks: a turn counts, and a scrape shows.
 
@@ -172,7 +173,7 @@ class SidecarMetrics:
 
     def page(self, process: bool = True) -> bytes:
         """Everything as Prometheus reads it."""
-        return generate_latest(self.registry) + (generate_latest(self.process) if process else b"")
+        return visible_exposition(generate_latest(self.registry) + (generate_latest(self.process) if process else b""))
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"{_PREFIX}_{name}", text, labels, registry=self.registry)

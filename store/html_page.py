@@ -1,10 +1,10 @@
 """A page that stands alone: its style, tables, sections. No scripts, nothing from elsewhere, light and dark."""
 
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Any
 
 from store import svg_plot
+from store.visible_text import html_text
 
 _STYLE = (
     ":root{--ink:#1f2428;--dim:#59636e;--line:#e3e6ea;--paper:#fff;--c0:#d6403b;--c1:#2f6fb5;--c2:#c98500;--c3:#2e8b57;"
@@ -27,7 +27,7 @@ _STYLE = (
 def page(title: str, sections: Iterable[str], style: str = "") -> str:
     """A whole HTML page; `style` is what its own marks need beyond the common style sheet."""
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html_text(title)}</title>'
         f"<style>{_STYLE}{svg_plot.STYLE}{style}</style></head>\n<body>{''.join(sections)}</body></html>\n"
     )
 
@@ -38,12 +38,12 @@ def figure(value: Any) -> str:
         return "-"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return escape(str(value))
+    return html_text(str(value))
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """An HTML table."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in header)
+    head = "".join(f"<th>{html_text(name)}</th>" for name in header)
     lines = "\n".join("<tr>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><tr>{head}</tr>\n{lines}</table>\n"
 
@@ -58,4 +58,4 @@ def _cell(value: Any) -> str:
 
 def section(title: str, said: str, *parts: str) -> str:
     """A heading, a sentence for an operator, and what it speaks of (HTML)."""
-    return f"<h2>{escape(title)}</h2><p>{escape(said)}</p>{''.join(parts)}\n"
+    return f"<h2>{html_text(title)}</h2><p>{html_text(said)}</p>{''.join(parts)}\n"

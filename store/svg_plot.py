@@ -7,7 +7,8 @@ the page's style sheet, or from others that a page brings along. The reports of 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
+
+from store.visible_text import html_text
 
 WIDTH, HEIGHT = 470, 300
 LEFT, RIGHT, TOP, BOTTOM = 58, 22, 12, 44
@@ -83,7 +84,7 @@ class Plot:
     def dot(self, point: Point, colour: str, title: str = "") -> str:
         """A dot that says something when pointed at."""
         x, y = self._x(point[0]), self._y(point[1])
-        return f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"><title>{escape(title)}</title></circle>'
+        return f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"><title>{html_text(title)}</title></circle>'
 
     def whisker(self, x: float, interval: Sequence[float] | None, colour: str) -> str:
         """How sure a value is."""
@@ -102,18 +103,18 @@ class Plot:
         low, high = self._y(up[0]), self._y(up[1])
         return (
             f'<rect class="{colour}" x="{left:.1f}" y="{high:.1f}" width="{max(right - left, 0.5):.1f}" '
-            f'height="{max(low - high, 0.0):.1f}"><title>{escape(title)}</title></rect>'
+            f'height="{max(low - high, 0.0):.1f}"><title>{html_text(title)}</title></rect>'
         )
 
     def note(self, point: Point, text: str, anchor: str = "middle", shift: Point = (0.0, 7.0)) -> str:
         """A few words at a point; `shift` is in pixels, rightwards and upwards."""
         x, y = self._x(point[0]) + shift[0], self._y(point[1]) - shift[1]
-        return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+        return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html_text(text)}</text>'
 
     def drawn(self, label: str, marks: Iterable[str]) -> str:
         """The whole plot; `label` is what a screen reader says."""
         return (
-            f'<svg viewBox="0 0 {self.width} {self.height}"{self._wide()} role="img" aria-label="{escape(label)}">'
+            f'<svg viewBox="0 0 {self.width} {self.height}"{self._wide()} role="img" aria-label="{html_text(label)}">'
             f"{self._frame()}{''.join(marks)}</svg>"
         )
 
@@ -124,19 +125,20 @@ class Plot:
         bottom, right = self.height - BOTTOM, self.width - RIGHT
         parts = []
         for value in self.across.ticks():
-            x, text = self._x(value), escape(self.across.write(value))
+            x, text = self._x(value), html_text(self.across.write(value))
             parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}"/>')
             parts.append(f'<text x="{x:.1f}" y="{bottom + 15}" text-anchor="middle">{text}</text>')
         for value in self.up.ticks():
-            y, text = self._y(value), escape(self.up.write(value))
+            y, text = self._y(value), html_text(self.up.write(value))
             parts.append(f'<line class="grid" x1="{self.left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
             parts.append(f'<text x="{self.left - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
         middle = (TOP + bottom) / 2
         parts.append(f'<path class="frame" d="M{self.left} {TOP}V{bottom}H{right}"/>')
         parts.append(
             f'<text x="{(self.left + right) / 2}" y="{self.height - 8}" text-anchor="middle">'
-            f"{escape(self.across.title)}</text>"
-            f'<text transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">{escape(self.up.title)}</text>'
+            f"{html_text(self.across.title)}</text>"
+            f'<text transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">'
+            f"{html_text(self.up.title)}</text>"
         )
         return "".join(parts)
 
@@ -145,7 +147,7 @@ def legend(names: Sequence[tuple[str, str]]) -> str:
     """Names beside their colours, as (name, class)."""
     parts = [
         f'<span><svg class="key" viewBox="0 0 22 8"><polyline class="{colour}" points="1,4 21,4"/></svg>'
-        f"{escape(name)}</span>"
+        f"{html_text(name)}</span>"
         for name, colour in names
     ]
     return f'<p class="legend">{"".join(parts)}</p>'

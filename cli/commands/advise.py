@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, span
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text, span
 from cli.console.store import open_store
 from goodput.formulas.checkpoint_interval import Aims, Predictor
 
@@ -96,11 +96,11 @@ def checkpoint(url: str, run: str | None, registered_model: bool, as_json: bool,
     if as_json:
         print_json(found)
         return
-    click.echo(f"{found['run']}: save every {span(found['interval_s'])} ({_range(found)})")
+    print_text(f"{found['run']}: save every {span(found['interval_s'])} ({_range(found)})")
     now = found["inputs"]["interval_s"]
     if now is not None and found["goodput_now"] is not None:
-        click.echo(f"now every {span(now)}: goodput expected {found['goodput_now']:.2%}")
-    click.echo(
+        print_text(f"now every {span(now)}: goodput expected {found['goodput_now']:.2%}")
+    print_text(
         f"then: goodput expected {found['goodput_advised']:.2%} "
         f"({found['goodput_low']:.2%} to {found['goodput_high']:.2%})"
     )
@@ -119,17 +119,17 @@ def _print_kinds(found: Mapping[str, Any]) -> None:
         limit = advice["break_even_stall_s"]
         pays = "pay at no stall" if limit is None else f"pay below a stall of {limit:.3g} s"
         gain = f"at {advice['stall_s']:g} s every {span(advice['interval_s'])} {100 * advice['gain']:+.2f} points"
-        click.echo(f"{words} {pays}; {gain}")
+        print_text(f"{words} {pays}; {gain}")
     plan = found["prediction"]
     if plan is None:
         return
     if plan["use_warnings"]:
-        click.echo(
+        print_text(
             f"with warnings: save every {span(plan['interval_s'])}, and upon a warning from "
             f"{span(plan['trust_after_s'])} after a save on: {100 * plan['gain']:+.2f} points"
         )
     else:
-        click.echo(f"warnings are no reason to save: {plan['why']}")
+        print_text(f"warnings are no reason to save: {plan['why']}")
 
 
 def _range(advice: Mapping[str, Any]) -> str:
@@ -155,12 +155,12 @@ def spares(url: str, run: str | None, confidence: float, as_json: bool) -> None:
         print_json(advice)
         return
     who = f"run {run!r}" if run else "the cluster"
-    click.echo(
+    print_text(
         f"{who}: keep {advice['spares']} spare nodes for {advice['inputs']['nodes']} "
         f"({advice['spares_low']} to {advice['spares_high']} within the rate's 95 % interval)"
     )
-    click.echo(f"{advice['expected_down']:.2f} nodes are down on average; this covers {confidence:.1%} of the time")
-    click.echo()
+    print_text(f"{advice['expected_down']:.2f} nodes are down on average; this covers {confidence:.1%} of the time")
+    print_text()
     print_table(advice["curve"], ["nodes", "spares", "low", "high"])
     _print_basis(advice, ["formula", "source"], "outages per node-day")
 
@@ -180,7 +180,7 @@ def budget(url: str, run: str | None, target: float, as_json: bool) -> None:
         print_json(advice)
         return
     most = "" if advice["allowed_high_s"] is None else f" to {span(advice['allowed_high_s'])}"
-    click.echo(
+    print_text(
         f"{advice['run']}: a goodput of {target:.1%} on {advice['nodes']} nodes "
         f"allows {span(advice['allowed_s'])} a failure "
         f"({span(advice['allowed_low_s'])}{most} within the rate's 95 % interval)"
@@ -188,12 +188,12 @@ def budget(url: str, run: str | None, target: float, as_json: bool) -> None:
     sure = (
         "" if advice["spent_low_s"] is None else f" ({span(advice['spent_low_s'])} to {span(advice['spent_high_s'])})"
     )
-    click.echo(
+    print_text(
         f"now a failure costs {span(advice['spent_s'])}{sure}: the target is {'met' if advice['met'] else 'missed'}"
     )
-    click.echo()
+    print_text()
     print_table([{"part": part, "time": span(s)} for part, s in advice["parts_s"].items()], ["part", "time"])
-    click.echo()
+    print_text()
     rows = [{"nodes": row["nodes"], "allowed": span(row["allowed_s"])} for row in advice["at_scale"]]
     print_table(rows, ["nodes", "allowed"])
     advice["inputs"] = {name: advice[name] for name in ("nodes", "failures", "node_days")}
@@ -222,17 +222,17 @@ def gains(url: str, run: str | None, as_json: bool, **options: Any) -> None:
         print_json(found)
         return
     inputs = found["inputs"]
-    click.echo(
+    print_text(
         f"{found['run']}: goodput {inputs['goodput_measured']:.2%}, by the formula {inputs['goodput_model']:.2%}"
     )
-    click.echo("each change alone, in points of goodput with its 95 % interval; together they gain less than their sum")
-    click.echo()
+    print_text("each change alone, in points of goodput with its 95 % interval; together they gain less than their sum")
+    print_text()
     for gain in found["gains"]:
-        click.echo(gain["says"])
-    click.echo()
+        print_text(gain["says"])
+    print_text()
     print_table([{"input": name, "value": value} for name, value in inputs.items()], ["input", "value"])
-    click.echo(f"formula: {found['formula']}")
-    click.echo(f"source: {found['source']}")
+    print_text(f"formula: {found['formula']}")
+    print_text(f"source: {found['source']}")
 
 
 @advise.command()
@@ -251,29 +251,29 @@ def mtbf(url: str, as_json: bool) -> None:
     for part, words in (("runs", "stops of the runs"), ("cluster", "unplanned outages of the cluster")):
         if advice[part] is not None:
             nodes, days = advice[part]["nodes"], advice[part]["node_days"]
-            click.echo(f"{words}, {days:.4g} node-days; hours between two on {nodes} nodes")
+            print_text(f"{words}, {days:.4g} node-days; hours between two on {nodes} nodes")
             print_table(advice[part]["components"], columns)
-            click.echo()
+            print_text()
     law = advice["scale_law"]
     if law is None:
-        click.echo("the law with scale: runs of at least two sizes and a failure are needed")
+        print_text("the law with scale: runs of at least two sizes and a failure are needed")
     else:
         verdict = "agrees with" if law["holds"] else "speaks against"
         exponent = f"{law['exponent']:.2f} ({law['low']:.2f} to {law['high']:.2f})"
-        click.echo(
+        print_text(
             f"failures grow with nodes to the power {exponent}: {verdict} MTBF ~ 1 / N (p = {law['p_value']:.2g})"
         )
-    click.echo(f"formula: {advice['formula']}")
-    click.echo(f"source: {advice['source']}")
+    print_text(f"formula: {advice['formula']}")
+    print_text(f"source: {advice['source']}")
 
 
 def _print_basis(advice: Mapping[str, Any], notes: Sequence[str], rate_name: str) -> None:
     """The inputs, the rate with its interval, the formula and its source."""
-    click.echo()
+    print_text()
     rows = [{"input": name, "value": value} for name, value in advice["inputs"].items()]
     rows.append({"input": rate_name, "value": advice["rate_per_node_day"]})
     rows.append({"input": "  lowest, 95 %", "value": advice["rate_low"]})
     rows.append({"input": "  highest, 95 %", "value": advice["rate_high"]})
     print_table(rows, ["input", "value"])
     for name in notes:
-        click.echo(f"{name.replace('_', ' ')}: {advice[name]}")
+        print_text(f"{name.replace('_', ' ')}: {advice[name]}")

@@ -13,7 +13,7 @@ import click
 
 from cli.commands.predict import Moment
 from cli.console.errors import CheckFailed, Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from cli.console.store import open_store
 from cli.processes.workers import worker_options
 from predictor.dataset.folds import BacktestSettings, NoDataError
@@ -145,6 +145,7 @@ def _write_scores(found: "Backtest", path: Path) -> None:
     import numpy as np
 
     from predictor.history.arrays import from_ms
+    from store.visible_text import csv_value
 
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
@@ -152,12 +153,12 @@ def _write_scores(found: "Backtest", path: Path) -> None:
         judged = found.judged
         for row in np.flatnonzero(np.isfinite(judged.scores)):
             moment = format_time(from_ms(int(judged.time_ms[row])))
-            writer.writerow((moment, found.nodes[judged.node[row]], f"{judged.scores[row]:.8g}"))
+            writer.writerow((moment, csv_value(found.nodes[judged.node[row]]), f"{judged.scores[row]:.8g}"))
 
 
 def _print_report(report: dict[str, Any]) -> None:
     """The figures for people: the model beside what needs no learning."""
-    click.echo(
+    print_text(
         f"{report['rows']} rows of {report['nodes']} nodes, {report['positives']} followed by an unplanned outage "
         f"within {report['horizon_h']} h; {len(report['folds'])} folds, purge {report['purge_h']} h"
     )
@@ -174,4 +175,4 @@ def _print_report(report: dict[str, Any]) -> None:
     lead = report["lead_time_h"]
     values = (report["lift"], report["false_cordons_per_1000_node_days"], *lead.values())
     lift, false, p10, p50, p90 = ("unknown" if value is None else f"{value:.3g}" for value in values)
-    click.echo(f"Lift {lift}; {false} false cordons per 1000 node-days; lead time p10/p50/p90 {p10}/{p50}/{p90} h")
+    print_text(f"Lift {lift}; {false} false cordons per 1000 node-days; lead time p10/p50/p90 {p10}/{p50}/{p90} h")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION
+from cli.console.output import DB_OPTION, print_text
 from cli.console.store import open_store
 from cli.queue.nats_stream import StreamSettings
 from cli.replay.clock import real_clock
@@ -85,7 +85,7 @@ async def _until_reported(consumer: Consumer, queue: str, access: ServerAccess) 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    click.echo(f"Consuming from {_shown(queue)}")
+    print_text(f"Consuming from {_shown(queue)}")
     await consumer.run(queue, access, stop)
 
 

@@ -15,6 +15,7 @@ from types import FrameType
 import click
 
 from cli.console.errors import Failure
+from cli.console.output import print_text
 from cli.processes.children import free_port
 
 START_S = 60.0
@@ -153,12 +154,12 @@ def dashboard(server: str, port: int, host: str, token_file: Path | None) -> Non
     if importlib.util.find_spec("streamlit") is None:
         raise Failure("`foreshock dashboard` needs the package streamlit: install foreshock[dashboard]")
     if host not in ("127.0.0.1", "localhost", "::1"):
-        click.echo(
+        print_text(
             f"Whoever reaches {host}:{port} sees the cluster and acts with this token: "
             "put a proxy that asks for a login in front.",
             err=True,
         )
     place = DashboardAddress(server, host, port or free_port(host=host), token_file.resolve() if token_file else None)
     with _stopping_on_signals(), running(place) as child:
-        click.echo(f"Dashboard {place.url}")
+        print_text(f"Dashboard {place.url}")
         raise Failure(f"Streamlit ended by itself with status {child.wait()}: see its message above")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from cli.console.store import open_store, said, shown
 from store.records.event import RecordError, format_time, parse_time
 
@@ -43,7 +43,7 @@ def migrate_command(url: str) -> None:
         raise Failure(f"cannot migrate {shown(url)}: {said_of}; run it again, it goes on where it was") from error
     after = newest_revision()
     engine.dispose()
-    click.echo(f"the schema is at {after}" + ("" if before == after else f"; it was at {before or 'nothing'}"))
+    print_text(f"the schema is at {after}" + ("" if before == after else f"; it was at {before or 'nothing'}"))
 
 
 @db.command("prune")
@@ -53,6 +53,7 @@ def migrate_command(url: str) -> None:
 @click.option("--telemetry-days", type=int, help="Of telemetry by the hour; too few for what looks back are refused.")
 @click.option("--scores-days", type=int, help="Of scores; too few for what looks back are refused.")
 @click.option("--deliveries-days", type=int, help="Of the delivery log; too few for what looks back are refused.")
+@click.option("--audit-days", type=int, help="Of the audit, which --keep-days leaves alone; at least 400.")
 @click.option("--dry-run", is_flag=True, help="Only say how many rows would go.")
 @JSON_OPTION
 def prune_command(url: str, keep_days: int | None, dry_run: bool, as_json: bool, **days: int | None) -> None:
@@ -80,7 +81,8 @@ def prune_command(url: str, keep_days: int | None, dry_run: bool, as_json: bool,
 def _keep(keep_days: int | None, days: Mapping[str, int | None]) -> RetentionPeriods:
     from store.database.retention import MINIMUM, RetentionPeriods, too_short
 
-    keep = RetentionPeriods(**{name: keep_days if count is None else count for name, count in days.items()})
+    alike = dict.fromkeys((name for name in days if name != "audit_days"), keep_days)
+    keep = RetentionPeriods(**{name: alike.get(name) if count is None else count for name, count in days.items()})
     if keep == RetentionPeriods():
         options = ", ".join(f"--{name.replace('_', '-')}" for name in days)
         raise click.UsageError(f"say what to keep: --keep-days, {options}")
@@ -162,12 +164,13 @@ def status_command(url: str, as_json: bool) -> None:
     columns = ("table", "rows", "bytes", "partitions", "oldest", "newest")
     print_table([_shown(row) for row in status["tables"]], columns)
     waiting, lead = status["intake"], status["leases"]
-    click.echo(f"\nrevision {status['revision']}, {status['bytes']} bytes")
-    click.echo(
+    print_text()
+    print_text(f"revision {status['revision']}, {status['bytes']} bytes")
+    print_text(
         f"{waiting['events']} events wait to be counted in incidents, {waiting['set_aside']} batches are set aside"
     )
     for lease in lead:
-        click.echo(f"lease {lease['name']}: {lease['holder']}" + ("" if lease["is_held"] else " (lapsed)"))
+        print_text(f"lease {lease['name']}: {lease['holder']}" + ("" if lease["is_held"] else " (lapsed)"))
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from cli.console.errors import Failure
+from cli.console.output import print_text
 from cli.console.store import open_store
 from cli.processes.children import Children, free_port
 from cli.replay.clock import ReplayClock, real_clock
@@ -96,7 +97,7 @@ def _stopping() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        click.echo("stopped", err=True)
+        print_text("stopped", err=True)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
@@ -146,15 +147,15 @@ def _history(settings: DemoSettings, engine: sa.Engine, directory: Path) -> tupl
         _step("training on them", lambda: train(engine, until=stretch.start))
         _step("scoring the nodes", lambda: score_nodes(engine, stretch.start))
     except (ModelError, NoDataError) as error:
-        click.echo(f"not done: {error}; the demo goes on without scores", err=True)
+        print_text(f"not done: {error}; the demo goes on without scores", err=True)
     return cluster, stretch
 
 
 def _step(words: str, work: Callable[[], T]) -> T:
     began = time.monotonic()
-    click.echo(f"{words} ... ", nl=False, err=True)
+    print_text(f"{words} ... ", nl=False, err=True)
     result = work()
-    click.echo(f"{time.monotonic() - began:.1f} s", err=True)
+    print_text(f"{time.monotonic() - began:.1f} s", err=True)
     return result
 
 
@@ -168,14 +169,14 @@ def _start(settings: DemoSettings, url: str, clock: ReplayClock, sources: list[s
     children.start("API", ["serve", "--db", url, "--port", str(port), "--replay-clock", str(clock)], pace)
     children.start("dashboard", ["dashboard", "--server", api, "--port", str(dashboard_port)])
     children.wait_for(f"{api}/livez", _PATIENCE_S)
-    click.echo(f"API {api}")
+    print_text(f"API {api}")
     follow = [argument for source in ["kmsg", *sources] for argument in ("--source", source)]
     spool = ["--spool", str(children.directory / "spool"), "--port", "0", "--scrape-interval", str(_TURN_S)]
     node = ["--node", socket.gethostname()]
     often = {"FORESHOCK_ROLLUP_INTERVAL_S": str(_TURN_S)}
     children.start("sidecar", ["sidecar", "--server", api, *node, *follow, *spool], often)
     children.wait_for(f"{page}/_stcore/health", _PATIENCE_S)
-    click.echo(f"Dashboard {page}")
+    print_text(f"Dashboard {page}")
     if settings.browser and os.isatty(1):
         webbrowser.open(page)
 
@@ -189,5 +190,5 @@ def _replay(feed: Feeder, clock: ReplayClock, children: Children) -> None:
         children.check()
         if not over and moment >= clock.end:
             over = True
-            click.echo("the replay is over; everything stays up until Ctrl-C", err=True)
+            print_text("the replay is over; everything stays up until Ctrl-C", err=True)
         time.sleep(_TICK_S)

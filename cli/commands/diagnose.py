@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from cli.console.store import open_store
 from store.records.event import RecordError, format_time, parse_time
 
@@ -43,14 +43,14 @@ def diagnose(url: str, run: str | None, at: str | None, as_json: bool) -> None:
         print_json([culprit.to_json() for culprit in culprits])
         return
     subject = "the cluster" if stop.run is None else stop.run
-    click.echo(f"{subject}: last progress {_clock(format_time(stop.last_work))}, end {_clock(format_time(stop.end))}")
+    print_text(f"{subject}: last progress {_clock(format_time(stop.last_work))}, end {_clock(format_time(stop.end))}")
     if not culprits:
-        click.echo("no incident, no outage on its nodes in that time: nothing is known of the machine's part")
+        print_text("no incident, no outage on its nodes in that time: nothing is known of the machine's part")
         return
     print_table([_row(culprit) for culprit in culprits], ["rank", "node", "device", "score", "time", "reason"])
     events = culprits[0].events
     if events:
-        click.echo(f"evidence for the first: events {', '.join(events)}")
+        print_text(f"evidence for the first: events {', '.join(events)}")
 
 
 def _row(culprit: Culprit) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 import click
 
-from cli.console.output import JSON_OPTION, print_json
+from cli.console.output import JSON_OPTION, print_json, print_text
 from parsers.registry import PARSERS
 
 
@@ -21,5 +21,5 @@ def formats(as_json: bool) -> None:
         return
     widest = max(len(name) for name, _entry in entries)
     for name, entry in entries:
-        click.echo(f"{name:{widest}}  {entry.description}")
-        click.echo(f"    {entry.sample}")
+        print_text(f"{name:{widest}}  {entry.description}")
+        print_text(f"    {entry.sample}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, span
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text, span
 from cli.console.store import open_store
 from cli.replay.clock import real_clock
 from goodput.formulas.shape import Shape, ShapeError, parse_shape
@@ -112,16 +112,16 @@ def print_by(
         print_json({"by": by, "total": total, "items": rows})
         return
     if not rows:
-        click.echo("no interruption in that time")
+        print_text("no interruption in that time")
         return
     hours = total["lost_gpu_hours"]
-    click.echo(
+    print_text(
         f"{total['interruptions']} interruptions cost {span(total['lost_s'])} of wall time"
         + ("" if hours is None else f", {hours:,.1f} GPU-hours")
     )
     print_table([_by_row(row, by, total) for row in rows], [by, "gpu_hours", "share", "time", "stops"])
     if len(groups) > len(rows):
-        click.echo(f"and {len(groups) - len(rows)} more: --limit")
+        print_text(f"and {len(groups) - len(rows)} more: --limit")
 
 
 def _by_row(row: Mapping[str, Any], by: LossKey, total: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def print_cluster(
     if as_json:
         print_json(reported)
         return
-    click.echo(f"the cluster from {reported['since'][:16]}Z to {reported['until'][:16]}Z")
+    print_text(f"the cluster from {reported['since'][:16]}Z to {reported['until'][:16]}Z")
     existing = reported["gpu_hours"]["existing"]
     print_table(
         [
@@ -181,13 +181,13 @@ def print_cluster(
         ],
         ["level", "gpu_hours", "share"],
     )
-    click.echo()
+    print_text()
     print_table(_ratio_rows(reported), ["ratio", "value"])
     for doubt in reported["doubts"]:
-        click.echo(f"note: {doubt}")
+        print_text(f"note: {doubt}")
     for one in reported["runs"]:
         said = f"MFU {one['mfu']:.1%}" if one["mfu"] is not None else f"no MFU: {', '.join(one['missing'])} not known"
-        click.echo(f"{one['run']}: {said}")
+        print_text(f"{one['run']}: {said}")
 
 
 def _ratio_rows(reported: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -277,7 +277,7 @@ def _stored(engine: sa.Engine, run: str | None) -> list[tuple[Mapping[str, Any],
 
     reported = refresh(engine, real_clock(), run)
     if reported.reason is not None:
-        click.echo(f"the ledgers were made, but not stored for the next time: {reported.reason}", err=True)
+        print_text(f"the ledgers were made, but not stored for the next time: {reported.reason}", err=True)
     found = [(one.content["account"], int(one.content["attempts"])) for one in read_all(engine, reported, run)]
     if not found:
         with engine.connect() as connection:
@@ -291,7 +291,7 @@ def _print_all(ledgers: Sequence[tuple[Mapping[str, Any], int]], as_json: bool) 
         return
     for i, (reported, attempts) in enumerate(ledgers):
         if i:
-            click.echo()
+            print_text()
         _print_ledger(reported, attempts)
 
 
@@ -299,8 +299,8 @@ def _print_ledger(reported: Mapping[str, Any], attempts: int) -> None:
     """One run for people: its span, its buckets, its interruptions."""
     share = "unknown" if reported["goodput"] is None else f"{reported['goodput']:.2%}"
     when = "no date known" if reported["start"] is None else f"{reported['start']} to {reported['end']}"
-    click.echo(f"{reported['run']}: goodput {share} of {span(reported['wall_s'])} ({when})")
-    click.echo(f"{reported['nodes'] or '?'} nodes, {reported['gpus'] or '?'} GPUs, {attempts} attempts")
+    print_text(f"{reported['run']}: goodput {share} of {span(reported['wall_s'])} ({when})")
+    print_text(f"{reported['nodes'] or '?'} nodes, {reported['gpus'] or '?'} GPUs, {attempts} attempts")
     wall = reported["wall_s"] or 1
     shares = [
         {"bucket": bucket, "time": span(seconds), "share": f"{seconds / wall:.2%}"}
@@ -309,7 +309,7 @@ def _print_ledger(reported: Mapping[str, Any], attempts: int) -> None:
     ]
     print_table(shares, ["bucket", "time", "share"])
     if reported["interruptions"]:
-        click.echo()
+        print_text()
         print_table([_interruption_row(one) for one in reported["interruptions"]], ["time", "cause", "culprit", "lost"])
 
 

@@ -15,6 +15,7 @@ import click
 import orjson
 
 from cli.console.errors import CheckFailed, Failure
+from cli.console.output import print_text
 from schedulers.reconcile.actuator import Order, SchedulerAwayError
 from schedulers.slurm.actuator import Slurm
 from schedulers.slurm.commands import SlurmSettings
@@ -50,12 +51,12 @@ def health(
     try:
         found = judge(_hints(name, server, token_file, ca_file, timeout_s), name, datetime.now(UTC))
     except (OSError, HTTPException, ValueError) as error:
-        click.echo(f"foreshock: nothing is known of {name}: {error}", err=True)
+        print_text(f"foreshock: nothing is known of {name}: {error}", err=True)
         return
     if drain:
         _settle(name, found, SlurmSettings(timeout_s=timeout_s, soft="mark"))
     if found.open is not None:
-        click.echo(f"ERROR:  foreshock:  {found.open.reason.removeprefix('foreshock:').strip()} id={found.open.hint}")
+        print_text(f"ERROR:  foreshock:  {found.open.reason.removeprefix('foreshock:').strip()} id={found.open.hint}")
         click.get_current_context().exit(CheckFailed.exit_code)
 
 
@@ -87,9 +88,9 @@ def _settle(name: str, found: NodeHints, settings: SlurmSettings) -> None:
         orders = [found.open] if found.open is not None else _releases(name, found, slurm)
         for report in slurm.carry_out(orders):
             if report.result != "done":
-                click.echo(f"foreshock: {name} in Slurm: {report.result}: {report.detail}", err=True)
+                print_text(f"foreshock: {name} in Slurm: {report.result}: {report.detail}", err=True)
     except SchedulerAwayError as error:
-        click.echo(f"foreshock: Slurm does not answer: {error}", err=True)
+        print_text(f"foreshock: Slurm does not answer: {error}", err=True)
 
 
 def _releases(name: str, found: NodeHints, slurm: Slurm) -> list[Order]:

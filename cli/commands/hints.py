@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import click
 
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, person, print_json, print_table
+from cli.console.output import DB_OPTION, JSON_OPTION, person, print_json, print_table, print_text
 from cli.console.store import open_store
 from store.records.event import format_time
 from store.records.hint import OPEN_STATES, Hint, HintState
@@ -46,7 +46,7 @@ def stop_command(url: str, everything: bool, reason: str) -> None:
     stop = _carry_out_control(
         url, lambda connection, now: set_switch(connection, "all" if everything else "holds", reason, now, person())
     ).stop
-    click.echo(f"stopped: {stop}; `foreshock hints resume` lets it go on")
+    print_text(f"stopped: {stop}; `foreshock hints resume` lets it go on")
 
 
 @click.command("resume")
@@ -57,7 +57,7 @@ def resume_command(url: str, reason: str) -> None:
     from schedulers.lifecycle.operator_actions import set_switch
 
     _carry_out_control(url, lambda connection, now: set_switch(connection, "none", reason, now, person()))
-    click.echo("the switch stops nothing any more; a stop file, or `stop` in the policy, still does where there is one")
+    print_text("the switch stops nothing any more; a stop file, or `stop` in the policy, still does where there is one")
 
 
 @click.group("breaker")
@@ -82,7 +82,7 @@ def list_trips(url: str, everything: bool, as_json: bool) -> None:
     elif found:
         print_table(found, _CONTROL_COLUMNS)
     else:
-        click.echo("the breaker has never tripped" if everything else "the breaker has not tripped")
+        print_text("the breaker has never tripped" if everything else "the breaker has not tripped")
 
 
 @breaker_group.command("reset")
@@ -99,7 +99,7 @@ def reset_command(seq: int, url: str, backlog: Backlog) -> None:
     from schedulers.lifecycle.operator_actions import reset_breaker
 
     trip = _carry_out_control(url, lambda connection, now: reset_breaker(connection, seq, backlog, now, person()))
-    click.echo(f"trip {trip.seq} of {trip.kind} {trip.name} is reset; backlog: {trip.backlog}")
+    print_text(f"trip {trip.seq} of {trip.kind} {trip.name} is reset; backlog: {trip.backlog}")
 
 
 def _carry_out_control(url: str, word: Callable[[sa.Connection, datetime], T]) -> T:
@@ -150,9 +150,9 @@ def deliveries_command(ident: str | None, url: str, limit: int, as_json: bool) -
     if rows:
         print_table(rows, _DELIVERY_COLUMNS)
     else:
-        click.echo("no attempts")
+        print_text("no attempts")
     for one in owed:
-        click.echo(f"owed to {one.scheduler}: {one.id}, due {format_time(one.due)}")
+        print_text(f"owed to {one.scheduler}: {one.id}, due {format_time(one.due)}")
 
 
 @click.command("replay")
@@ -172,7 +172,7 @@ def replay_command(delivery: str, url: str) -> None:
         raise Failure(str(error)) from error
     finally:
         engine.dispose()
-    click.echo(f"{made.id} is owed to {made.scheduler} again")
+    print_text(f"{made.id} is owed to {made.scheduler} again")
 
 
 # `foreshock hints validated|outcomes`: what a test said of a held node, and whether hints were right.
@@ -201,7 +201,7 @@ def validated_command(node: str, url: str, passed: bool | None, detail: str) -> 
     finally:
         engine.dispose()
     after = "it is released once its healthy time is over" if passed else "it stays held"
-    click.echo(f"hint {row.hint} of node {node}: its test has {'passed' if passed else 'failed'}; {after}")
+    print_text(f"hint {row.hint} of node {node}: its test has {'passed' if passed else 'failed'}; {after}")
 
 
 @click.command("outcomes")
@@ -226,15 +226,16 @@ def outcomes_command(url: str, days: float, as_json: bool) -> None:
 
 def _print(found: Hindsight, days: float) -> None:
     if not found.tallies:
-        click.echo(f"no hint of the last {days:g} days has been judged: that is done 24 h after it was made")
+        print_text(f"no hint of the last {days:g} days has been judged: that is done 24 h after it was made")
         return
     print_table([_test_row(tally) for tally in found.tallies], _TEST_COLUMNS)
     if found.false_holds_per_1000_node_days is not None:
-        click.echo(
-            f"\n{found.false_holds_per_1000_node_days:.3g} false holds per 1000 node-days, over {found.node_days:.0f}"
+        print_text()
+        print_text(
+            f"{found.false_holds_per_1000_node_days:.3g} false holds per 1000 node-days, over {found.node_days:.0f}"
         )
     if any(tally.basis == "acted" for tally in found.tallies):
-        click.echo("acted: a held node cannot show whether it would have failed; it counts for no precision")
+        print_text("acted: a held node cannot show whether it would have failed; it counts for no precision")
 
 
 def _test_row(tally: HintTally) -> dict[str, object]:
@@ -287,7 +288,7 @@ def list_command(url: str, state: str, node: str | None, as_json: bool) -> None:
     elif found:
         print_table([{**row, "schedulers": _hold_states(placed.get(str(row["id"]), ()))} for row in found], _COLUMNS)
     else:
-        click.echo("no hints" if state == "all" else f"no hints ({state}); --state all shows those that have ended")
+        print_text("no hints" if state == "all" else f"no hints ({state}); --state all shows those that have ended")
 
 
 @hints.command("approve")
@@ -337,7 +338,7 @@ def _carry_out(url: str, verdict: Callable[[sa.Connection, datetime], list[Hint]
 
 def _say(changed: list[Hint]) -> None:
     for hint in changed:
-        click.echo(f"hint {hint.id} of node {hint.node} ({hint.action}) is {hint.state}")
+        print_text(f"hint {hint.id} of node {hint.node} ({hint.action}) is {hint.state}")
 
 
 def _hint_row(hint: Hint, placements: Sequence[SchedulerHold]) -> dict[str, object]:

@@ -18,7 +18,7 @@ import click
 
 from cli.commands.rules import RULES_OPTION, open_rules
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from cli.console.store import open_store
 from collectors.files.archive import ArchiveError, context_of, find_parts, newest_moment
 from parsers.site_rules.rules import NO_RULES, SiteRules
@@ -233,9 +233,9 @@ def _bar() -> Iterator[Callable[[int, int], None] | None]:
 def _tell(troubles: Sequence[FileProblem]) -> None:
     """Each broken file and each with skipped lines, on stderr."""
     for trouble in troubles[:_MOST_TOLD]:
-        click.echo(f"{'Broken' if trouble.broken else 'Skipped'}: {trouble.file}: {trouble.detail}", err=True)
+        print_text(f"{'Broken' if trouble.broken else 'Skipped'}: {trouble.file}: {trouble.detail}", err=True)
     if len(troubles) > _MOST_TOLD:
-        click.echo(f"... and {len(troubles) - _MOST_TOLD} files more: --json lists them all", err=True)
+        print_text(f"... and {len(troubles) - _MOST_TOLD} files more: --json lists them all", err=True)
 
 
 def _as_json(archive: Path, summary: Summary) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def _print(summary: Summary) -> None:
     rows = [{"part": name, **asdict(tally)} for name, tally in summary.parts.items()]
     print_table(rows, ("part", "files", "broken", "records", "new", "known", "skipped"))
     total = summary.total()
-    click.echo(
+    print_text(
         f"{total.records} records ({total.new} new, {total.known} known, {total.skipped} skipped) "
         f"of {total.files} files ({total.broken} broken); {summary.incidents} incidents; {summary.wall_s:.1f} s"
     )

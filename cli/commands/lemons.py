@@ -9,7 +9,7 @@ import click
 import orjson
 
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from cli.console.store import open_store
 from store.records.event import RecordError, parse_time
 
@@ -74,17 +74,18 @@ def _print(report: RepairList) -> None:
     from predictor.repair.records import WINDOW_D
 
     if not report.items:
-        click.echo(f"no node of {report.nodes} stands out in the {WINDOW_D} days before {report.at:%Y-%m-%d %H:%M}Z")
+        print_text(f"no node of {report.nodes} stands out in the {WINDOW_D} days before {report.at:%Y-%m-%d %H:%M}Z")
         return
-    click.echo(
+    print_text(
         f"{report.found} of {report.nodes} nodes for repair, as of {report.at:%Y-%m-%d %H:%M}Z: they fail at {TIMES:g} "
         f"times the fleet's rate or more, but for at most {FALSE_SHARE:.0%} of the list"
     )
     print_table([_row(lemon) for lemon in report.items], ["node", "sure", "rate", "outages", "part", "next step"])
     for lemon in report.items:
-        click.echo(f"\n{lemon.node}:")
+        print_text()
+        print_text(f"{lemon.node}:")
         for line in lemon.lines:
-            click.echo(f"  {line.text}")
+            print_text(f"  {line.text}")
 
 
 def _row(lemon: Lemon) -> dict[str, object]:

@@ -9,7 +9,7 @@ import click
 
 from cli.commands.predict import Moment
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from cli.console.store import open_store
 from predictor.dataset.folds import NoDataError
 from store.records.event import format_time
@@ -43,7 +43,7 @@ def links(url: str, at: datetime | None, horizon_h: int, top: int, as_json: bool
         print_json([{**_wire(score), "why": found.why} for score in found.scores])
         return
     print_table([_row(score) for score in found.scores[:top]], ["link", "ends", "score", "reasons"])
-    click.echo(found.why)
+    print_text(found.why)
 
 
 def _wire(score: LinkScore) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import click
 
 from cli.commands.predict import Moment
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from cli.console.store import open_store
 from cli.processes.workers import BACKGROUND_OPTION
 from predictor.live.trial_settings import TrialSettings
@@ -45,12 +45,13 @@ def list_command(url: str, role: str | None, as_json: bool) -> None:
         print_json([_wire(model) for model in found])
         return
     if not found:
-        click.echo("no model yet: run `foreshock train`" if role is None else f"no model is {role}")
+        print_text("no model yet: run `foreshock train`" if role is None else f"no model is {role}")
         return
     print_table([_row(model) for model in found], _COLUMNS)
     if last is not None:
         why = f": {last.detail['why']}" if last.detail.get("why") else ""
-        click.echo(f"\nthe server's last training, {format_time(last.time)}: {last.outcome}{why}")
+        print_text()
+        print_text(f"the server's last training, {format_time(last.time)}: {last.outcome}{why}")
 
 
 @models.command("show")
@@ -73,11 +74,11 @@ def show_command(ident: str, url: str, as_json: bool) -> None:
         return
     for name, value in shown.items():
         if isinstance(value, dict):
-            click.echo(f"{name}:")
+            print_text(f"{name}:")
             for inner, one in value.items():
-                click.echo(f"  {inner}: {one}")
+                print_text(f"  {inner}: {one}")
         else:
-            click.echo(f"{name}: {value}")
+            print_text(f"{name}: {value}")
 
 
 @models.command("promote")
@@ -90,7 +91,7 @@ def promote_command(ident: str, url: str, why: str) -> None:
     from store.models.registry import give_role
 
     _carry_out(url, lambda connection, now: give_role(connection, ident, "champion", why, user_name(), now))
-    click.echo(f"model {ident} is the champion")
+    print_text(f"model {ident} is the champion")
 
 
 @models.command("retire")
@@ -103,7 +104,7 @@ def retire_command(ident: str, url: str, why: str) -> None:
     from store.models.registry import retire
 
     _carry_out(url, lambda connection, now: retire(connection, ident, why, user_name(), now))
-    click.echo(f"model {ident} is out of use")
+    print_text(f"model {ident} is out of use")
 
 
 @models.command("judge")
@@ -138,7 +139,7 @@ def judge_command(url: str, at: datetime | None, background: int | None, as_json
     if as_json:
         print_json({"scored": count, "verdicts": found})
         return
-    click.echo(f"{count} models scored" if count else "no scoring is due")
+    print_text(f"{count} models scored" if count else "no scoring is due")
     if found:
         print_table(found, ("model", "outcome", "why"))
 

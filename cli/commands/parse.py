@@ -15,7 +15,7 @@ import click
 
 from cli.archive.log_input import OpenLog
 from cli.console.errors import Failure
-from cli.console.output import print_line
+from cli.console.output import print_line, print_text
 from parsers.registry import PARSERS, make_parser
 from parsers.site_rules.rules import RulesSource
 from parsers.text.lines import ReadError
@@ -55,7 +55,7 @@ class Skipped:
         """Once at the end, on stderr."""
         if self.count:
             noun = "line" if self.count == 1 else "lines"
-            click.echo(f"{self.count} {noun} of {name} skipped: first at line {self.first_line}: {self.why}", err=True)
+            print_text(f"{self.count} {noun} of {name} skipped: first at line {self.first_line}: {self.why}", err=True)
 
 
 @click.command()
@@ -123,7 +123,7 @@ def _parse_file(format_name: str, name: str, context: Context, rules: RulesSourc
         failures.append(ReadError(f"cannot read {label}: {error.strerror or error}"))
     skipped.tell(label)
     for failure in failures:
-        click.echo(f"Error: {failure}", err=True)
+        print_text(f"Error: {failure}", err=True)
     return not failures
 
 

@@ -11,7 +11,7 @@ import orjson
 
 from cli.config.policy_table import check_policy_file, policy_of, read_yaml
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from cli.console.store import open_store
 from schedulers.policy.settings import Policy, canonical, version_of
 from schedulers.policy.thresholds import steps
@@ -60,7 +60,7 @@ def check(file: Path, as_json: bool) -> None:
         whole = orjson.loads(canonical(found))
         print_json({"file": str(file), "version": version_of(found), "policy": whole, "thresholds": rows})
         return
-    click.echo(f"{file} holds: version {version_of(found)}, mode {found.mode}")
+    print_text(f"{file} holds: version {version_of(found)}, mode {found.mode}")
     print_table(rows, ("job_gpus", "watch", "avoid", "checkpoint"))
 
 
@@ -162,22 +162,22 @@ def dry_run(file: Path, url: str, as_json: bool, **given: Any) -> None:
 
 def _print_trial(file: Path, report: Mapping[str, Any]) -> None:
     """The report for people."""
-    click.echo(
+    print_text(
         f"{file}, version {report['version']}: {report['since']} to {report['until']}, {report['moments']} decisions"
     )
-    click.echo(f"{report['nodes']} nodes, {report['node_days']:.0f} node-days, {report['outages']} unplanned outages")
+    print_text(f"{report['nodes']} nodes, {report['node_days']:.0f} node-days, {report['outages']} unplanned outages")
     print_table(report["table"], ("policy", "asked", "count", "right", "false", "caught", "held_gpu_h", "lead_h_p50"))
     if report["savings"] is None:
-        click.echo("what it would have saved is not known: `foreshock goodput --db URL` makes the runs' ledgers first")
+        print_text("what it would have saved is not known: `foreshock goodput --db URL` makes the runs' ledgers first")
     else:
         first = report["savings"][0]
         unknown = f", {first['unknown']} of them of unknown size" if first["unknown"] else ""
-        click.echo(f"{first['interruptions']} interruptions cost {first['lost_gpu_h']:,.0f} GPU-hours{unknown}")
+        print_text(f"{first['interruptions']} interruptions cost {first['lost_gpu_h']:,.0f} GPU-hours{unknown}")
         print_table(report["savings"], _SAVINGS)
     for row in report["held_back"]:
-        click.echo(f"held back: {row['count']} by {row['limit']}, as {row['example']}")
+        print_text(f"held back: {row['count']} by {row['limit']}, as {row['example']}")
     for trip in report["trips"]:
-        click.echo(f"tripped: {trip['time']} {trip['why']}")
+        print_text(f"tripped: {trip['time']} {trip['why']}")
 
 
 def _moment(text: str | None, option: str) -> datetime | None:

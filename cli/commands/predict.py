@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from cli.console.store import open_store
 from cli.processes.workers import BACKGROUND_OPTION, worker_options
 from predictor.dataset.folds import NoDataError
@@ -92,7 +92,7 @@ def train(url: str, until: datetime | None, as_json: bool, background: int | Non
     columns = ["model", "horizon_h", "role", "trained_until", "rows", "positives", "prevalence"]
     print_table(rows, [*columns, "holdout_roc_auc", "holdout_average_precision"])
     for row in rows:
-        click.echo(f"{row['model']}: {row['why']}")
+        print_text(f"{row['model']}: {row['why']}")
 
 
 def _row(model: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def score(url: str, at: datetime | None, top: int, as_json: bool) -> None:
         moment = at or _just_after(span[1])
         model = serving_model(connection, HORIZONS_H[0], moment)
     if model is not None and model.trained_until > moment:
-        click.echo(f"Note: model {model.id} learned until {format_time(model.trained_until)}, after --at", err=True)
+        print_text(f"Note: model {model.id} learned until {format_time(model.trained_until)}, after --at", err=True)
     try:
         scores = score_nodes(engine, moment)
     except ModelError as error:

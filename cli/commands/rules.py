@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from parsers.site_rules.rules import RulesError, RulesFile, RulesSource, SiteRules
 
 RULES_OPTION = click.option(
@@ -48,9 +48,9 @@ def check(file: Path, url: str | None, days: int, as_json: bool) -> None:
         counts = {"faults": len(found.faults), "patterns": len(found.patterns)}
         print_json({"file": str(file), "version": found.version, **counts, "changes": changes})
         return
-    click.echo(f"{file} holds: version {found.version}, {len(found.faults)} faults, {len(found.patterns)} patterns")
+    print_text(f"{file} holds: version {found.version}, {len(found.faults)} faults, {len(found.patterns)} patterns")
     if url is not None:
-        click.echo(f"events of the last {days} days that it judges otherwise: {sum(row['events'] for row in changes)}")
+        print_text(f"events of the last {days} days that it judges otherwise: {sum(row['events'] for row in changes)}")
         print_table(changes[:_MOST_SHOWN], ("kind", "code", "was", "becomes", "events"))
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from cli.console.errors import Failure
+from cli.console.output import LogFormatter
 from collectors.agent.configuration import DEFAULT_PORT
 from collectors.collector import SourceError
 from collectors.registry import forms
@@ -91,14 +92,16 @@ def sidecar(file: Path | None, **options: Any) -> None:
 def _logging() -> Iterator[None]:
     """What the sidecar says goes to standard error, where the service manager keeps it."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    handler.setFormatter(LogFormatter())
     logger = logging.getLogger("foreshock.sidecar")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
+    logger.propagate = False  # not a second time, by the handler of every command
     try:
         yield
     finally:
         logger.removeHandler(handler)
+        logger.propagate = True
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from cli.console.errors import Failure
-from cli.console.output import JSON_OPTION, print_json, print_table
+from cli.console.output import JSON_OPTION, print_json, print_table, print_text
 from store.records.event import RecordError, parse_time
 
 _START = "2025-01-01T00:00:00Z"
@@ -77,11 +77,11 @@ def simulate(directory: Path, as_json: bool, **chosen: Any) -> None:
         print_json({"archive": str(directory / "archive"), "truth": str(directory / "truth"), "oracle": hidden})
         return
     visible = sum(failure.visible for failure in cluster.outages)
-    click.echo(
+    print_text(
         f"{directory / 'archive'}: {settings.nodes} nodes, {settings.days} days, "
         f"{len(cluster.outages)} unplanned outages, {visible} of them with a precursor."
     )
-    click.echo("The oracle, who reads the hidden state, reaches:")
+    print_text("The oracle, who reads the hidden state, reaches:")
     print_table([_row(horizon, figures) for horizon, figures in hidden["horizons"].items()], _COLUMNS)
 
 

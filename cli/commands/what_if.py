@@ -6,7 +6,7 @@ import click
 
 from cli.commands.advise import RUN_OPTION, predictor_options
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 
 _SECONDS = click.FloatRange(0)
 
@@ -51,17 +51,17 @@ def what_if(url: str, run: str | None, hold_top: float | None, as_json: bool, **
         print_json(found)
         return
     replayed = found["replayed"]
-    click.echo(
+    print_text(
         f"{found['run']}: goodput {replayed['as_was']:.2%} replayed as it was (measured {found['measured']:.2%}), "
         f"{replayed['changed']:.2%} with the change"
     )
     sure = f"{100 * replayed['low']:+.2f} to {100 * replayed['high']:+.2f}"
-    click.echo(
+    print_text(
         f"gain: {100 * replayed['gain']:+.2f} points ({sure}); by the formula {100 * found['analytic']['gain']:+.2f}"
     )
-    click.echo(f"failures that stop the run: {found['stops_then']:.3g} instead of {found['stops']}")
-    click.echo()
+    print_text(f"failures that stop the run: {found['stops_then']:.3g} instead of {found['stops']}")
+    print_text()
     rows = [{"way": way, **found[way]} for way in ("replayed", "analytic")]
     print_table(rows, ["way", "as_was", "changed", "gain", "low", "high"])
-    click.echo(f"formula: {found['formula']}")
-    click.echo(f"source: {found['source']}")
+    print_text(f"formula: {found['formula']}")
+    print_text(f"source: {found['source']}")

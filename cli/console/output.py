@@ -1,12 +1,19 @@
-"""How commands print: JSON for programs, an aligned table for people."""
+"""How commands print: JSON for programs, an aligned table for people. Nothing else of `cli` writes to the terminal.
+
+Names and messages come from logs and requests of others: a control character in one is printed as an escape.
+"""
 
 import getpass
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 import orjson
+
+from cli.console.errors import indented
+from store.visible_text import visible, visible_json
 
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 DB_OPTION = click.option(
@@ -18,14 +25,19 @@ DB_OPTION = click.option(
 )
 
 
+def print_text(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """One line for people; a line break in it is that of a name or message, and printed as an escape."""
+    click.echo(visible(text), err=err, nl=nl)
+
+
 def print_json(value: Any) -> None:
     """One JSON document, indented, on stdout."""
-    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY))
+    click.echo(visible_json(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY)))
 
 
 def print_line(value: Any) -> None:
     """One JSON document on one line."""
-    sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE))
+    sys.stdout.buffer.write(visible_json(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)))
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
@@ -34,13 +46,13 @@ def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> No
     cells += [[_cell(row.get(name)) for name in columns] for row in rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     for line in cells:
-        click.echo("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+        print_text("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else visible(str(value))
 
 
 def span(seconds: float) -> str:
@@ -59,3 +71,29 @@ def person() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return "cli"
+
+
+class LogFormatter(logging.Formatter):
+    """Log lines, one a message. The lines of a traceback are indented: none of them can pass for a message."""
+
+    def __init__(self) -> None:
+        super().__init__("%(levelname)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging calls it so
+        """A message on one line."""
+        return visible(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802  # logging calls it so
+        """A traceback."""
+        return "    " + indented(super().formatException(ei))
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802  # logging calls it so
+        """A stack."""
+        return "    " + indented(super().formatStack(stack_info))
+
+
+def log_to_stderr() -> None:
+    """What no command has taken over, warnings and errors, is logged on standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter())
+    logging.getLogger().addHandler(handler)

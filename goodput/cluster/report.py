@@ -5,7 +5,6 @@ For an operator and for an owner: plain words, plots, no scripts, nothing from e
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from html import escape
 from typing import Any
 
 import sqlalchemy as sa
@@ -32,6 +31,7 @@ from goodput.log.median import median
 from goodput.timeline import DAY_S
 from store.html_page import page, section
 from store.runs.losses import LossGroup, LossKey, grouped
+from store.visible_text import html_text
 
 MOST_NODES, MOST_CODES = 15, 12
 
@@ -71,10 +71,10 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]], text: Sequence[
 
 def _head(report: PeriodReport) -> str:
     now = report.now
-    doubts = "".join(f'<p class="doubt">{escape(doubt)}</p>' for doubt in now.account["doubts"])
+    doubts = "".join(f'<p class="doubt">{html_text(doubt)}</p>' for doubt in now.account["doubts"])
     return (
         f"<h1>Where the GPU-hours went</h1><p>{_span(now)}; compared with {_span(report.before)}</p>"
-        f'<p class="verdict">{escape(verdict(report))}</p>{doubts}'
+        f'<p class="verdict">{html_text(verdict(report))}</p>{doubts}'
     )
 
 
@@ -123,7 +123,7 @@ def _levels(report: PeriodReport) -> str:
             amount or 0.0, whole or now["gpu_hours"]["allocated"] or 0.0, "#8d949c" if good < 0 else "#3a9d74"
         )
         moved = "-" if name == "existing" else plots.change(share, had, good)
-        rows.append([f"{indent}{escape(words)}", bar, hours(amount), percent(share), moved])
+        rows.append([f"{indent}{html_text(words)}", bar, hours(amount), percent(share), moved])
     said = (
         "From the GPU-hours that existed down to those that became training that counts. Each step down is a different "
         "person's to climb: out of service the hardware team's, no job the scheduler's, the rest the training team's."
@@ -140,7 +140,7 @@ def _ratios(now: Mapping[str, Any], before: Mapping[str, Any]) -> str:
         "program_goodput": "Program goodput: the model's arithmetic, of the GPUs' peak (MFU)",
         "ml_productivity_goodput": "ML productivity goodput (Google): the three multiplied",
     }
-    rows = [[escape(words), percent(now[name]), percent(before[name])] for name, words in names.items()]
+    rows = [[html_text(words), percent(now[name]), percent(before[name])] for name, words in names.items()]
     rows.append(["Effective training time ratio (Meta)", _ettr(now["ettr"]), _ettr(before["ettr"])])
     said = ""
     if now["program_goodput"] is None:
@@ -182,7 +182,7 @@ def _run_row(share: RunShare) -> list[str]:
     named = "-" if worst is None else f"{BUCKETS.get(worst, (worst,))[0].lower()}, {hours(losses[worst])}"
     useful = share.buckets.get("productive", 0.0) / share.whole if share.whole else None
     amount = hours(share.whole) if share.sized else f"{hours(share.whole)} h, GPUs not known"
-    return [escape(share.run), plots.stacked(share.buckets, share.whole), amount, percent(useful), escape(named)]
+    return [html_text(share.run), plots.stacked(share.buckets, share.whole), amount, percent(useful), html_text(named)]
 
 
 def _causes(report: PeriodReport) -> str:
@@ -215,7 +215,9 @@ def _pareto(report: PeriodReport, by: LossKey, more: Any) -> list[list[str]]:
         cost = report.cost(group)
         colour = CAUSE_COLOURS.get(group.key[0] or "unknown", "#d6403b") if by == "cause" else "#d6403b"
         bar = plots.plain_bar(cost, most, "#5c6470" if group.unexplained else colour)
-        rows.append([escape(_name(group, by)), bar, hours(cost), percent(cost / lost if lost else None), *more(group)])
+        rows.append(
+            [html_text(_name(group, by)), bar, hours(cost), percent(cost / lost if lost else None), *more(group)]
+        )
     rest = groups[MOST_CODES:]
     if rest:
         cost = sum(report.cost(group) for group in rest)
@@ -242,7 +244,7 @@ def _nodes(report: PeriodReport) -> str:
         codes = [code.key[0] or "-" for code in grouped(own, "code")]
         cells = [group.key[0] or "-", ", ".join(codes[:3]), own[0].leaf or "-", own[0].driver or "-"]
         figures = [hours(report.cost(group)), f"{group.interruptions:,}", f"{before:,}"]
-        rows.append([escape(cells[0]), *figures, *(escape(cell) for cell in cells[1:])])
+        rows.append([html_text(cells[0]), *figures, *(html_text(cell) for cell in cells[1:])])
     said = "What the interruptions that each node or switch caused have cost. Several stops in a row: have it repaired."
     header = ["node", report.unit, "stops", "stops before", "what was seen", "leaf", "driver"]
     return section("The costliest nodes", said, _table(header, rows, (4, 5, 6)))
@@ -264,7 +266,13 @@ def _saves(report: PeriodReport) -> str:
     for save in report.saves:
         by_run.setdefault(save.run, []).append(save.stall_s)
     rows = [
-        [escape(run), f"{len(stalls):,}", f"{median(stalls) or 0:.1f}", f"{max(stalls):.1f}", hours(sum(stalls) / 3600)]
+        [
+            html_text(run),
+            f"{len(stalls):,}",
+            f"{median(stalls) or 0:.1f}",
+            f"{max(stalls):.1f}",
+            hours(sum(stalls) / 3600),
+        ]
         for run, stalls in sorted(by_run.items(), key=lambda item: -sum(item[1]))[: plots.MOST_RUNS]
     ]
     said = "How long training stood still for each save. A cloud that rises: the storage slows down."
@@ -275,7 +283,7 @@ def _saves(report: PeriodReport) -> str:
 
 
 def _words() -> str:
-    terms = "".join(f"<dt>{escape(name)}</dt><dd>{escape(meaning)}</dd>" for name, meaning, _ in BUCKETS.values())
+    terms = "".join(f"<dt>{html_text(name)}</dt><dd>{html_text(meaning)}</dd>" for name, meaning, _ in BUCKETS.values())
     said = (
         "Google's ML productivity goodput is scheduling x runtime x program goodput (arXiv 2502.06982). Meta's "
         "effective training time ratio holds against a run only waiting, noticing, starting, loading and work done "

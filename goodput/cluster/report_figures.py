@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from html import escape
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +15,7 @@ from goodput.timeline import DAY_MS, HOUR_MS, from_ms, to_ms
 from store.records.event import parse_time
 from store.runs.losses import Loss, LossGroup, grouped
 from store.svg_plot import Axis, Plot
+from store.visible_text import html_text
 
 # What a report tells, gathered: a period and the one of the same length before it.
 
@@ -234,7 +234,7 @@ MOST_RUNS, MOST_DOTS = 12, 2_000
 
 def keys(names: Iterable[tuple[str, str]]) -> str:
     """Names beside their colours."""
-    parts = [f'<span><b style="background:{colour}"></b>{escape(name)}</span>' for name, colour in names]
+    parts = [f'<span><b style="background:{colour}"></b>{html_text(name)}</span>' for name, colour in names]
     return f'<p class="keys">{"".join(parts)}</p>'
 
 
@@ -250,7 +250,7 @@ def stacked(parts: Mapping[str, float], whole: float) -> str:
     order = [name for name in BUCKETS if name in parts] + sorted(set(parts) - set(BUCKETS))
     cells = [
         f'<i style="width:{100 * parts[name] / whole:.3f}%;background:{bucket_colour(name)}" '
-        f'title="{escape(bucket_name(name))}: {hours(parts[name])}"></i>'
+        f'title="{html_text(bucket_name(name))}: {hours(parts[name])}"></i>'
         for name in order
         if parts[name] > 0 and whole > 0
     ]

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from predictor.model.skill import Judged, first_flags, flagged_share
 from store.html_page import figure, page, section, table
 from store.records.event import parse_time
 from store.svg_plot import Axis, Plot, Point, legend
+from store.visible_text import html_text
 
 # The lines that a report draws: precision over recall, recall over false alarms, recall over the share flagged.
 
@@ -257,12 +257,12 @@ def _headline(report: Mapping[str, Any]) -> str:
         ("lead time, hours (p10 / p50 / p90)", " / ".join(figure(lead[p]) for p in ("p10", "p50", "p90"))),
     ]
     title = f"<h1>Backtest: unplanned outages within {report['horizon_h']} h</h1>"
-    doubts = "".join(f'<p class="doubt">{escape(doubt)}</p>' for doubt in report["doubts"])
+    doubts = "".join(f'<p class="doubt">{html_text(doubt)}</p>' for doubt in report["doubts"])
     note = (
         f"Judged as it would have been at the time: {report['purge_h']} h lie between the last moment learned from and "
         "the first one judged. Small figures below a value are its 95 % interval, drawn by node."
     )
-    said = f'<p class="verdict">{escape(verdict(report))}</p>'
+    said = f'<p class="verdict">{html_text(verdict(report))}</p>'
     return f"{title}{said}{doubts}<p>{note}</p>{table(('figure', 'value'), rows)}"
 
 

@@ -5,8 +5,6 @@
 `--rma` is what a vendor gets about a part; a ticket is what a technician gets about a node, with what was tried on it.
 """
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -25,6 +23,7 @@ from store.records.hint import OPEN_STATES, Hint
 from store.records.incident import Incident, incident_of
 from store.tables import schema
 from store.tables.bulk_rows import is_one_of
+from store.visible_text import csv_text
 
 # The repair list for programs, and the table that a vendor gets with the parts that are sent back.
 
@@ -32,8 +31,6 @@ RMA_COLUMNS = (
     *("node", "rack", "part", "pci", "index", "port", "uuid", "serial", "name", "gpu_model", "driver"),
     *("first_seen", "last_seen", "codes", "outages_28d", "recurrences", "repairs_90d", "next_step", "evidence"),
 )
-# A spreadsheet takes a cell that begins so for a formula; log lines may begin with anything.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def report_json(report: RepairList) -> dict[str, Any]:
@@ -146,18 +143,7 @@ def _rma(lemon: Lemon) -> dict[str, Any]:
 
 def rma_csv(report: RepairList) -> str:
     """The rows as RFC 4180 text with a header."""
-    out = io.StringIO()
-    table = csv.writer(out)
-    table.writerow(RMA_COLUMNS)
-    for row in rma_rows(report):
-        table.writerow([cell(row[name]) for name in RMA_COLUMNS])
-    return out.getvalue()
-
-
-def cell(value: object) -> str:
-    """A value as a cell that no spreadsheet takes for a formula."""
-    text = "" if value is None else str(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return csv_text([RMA_COLUMNS, *([row[name] for name in RMA_COLUMNS] for row in rma_rows(report))])
 
 
 TICKET_COLUMNS = (
@@ -271,9 +257,7 @@ def _test(test: Validation) -> dict[str, Any]:
 
 def tickets_csv(found: Sequence[Mapping[str, Any]]) -> str:
     """The tickets as RFC 4180 text with a header; lists become sentences."""
-    out = io.StringIO()
-    table = csv.writer(out)
-    table.writerow(TICKET_COLUMNS)
+    rows: list[Sequence[Any]] = [TICKET_COLUMNS]
     for ticket in found:
         words = {
             "faults": "; ".join(
@@ -284,8 +268,8 @@ def tickets_csv(found: Sequence[Mapping[str, Any]]) -> str:
             ),
             "tests": "; ".join(map(_words, ticket["tests"])),
         }
-        table.writerow([cell({**ticket, **words}[name]) for name in TICKET_COLUMNS])
-    return out.getvalue()
+        rows.append([{**ticket, **words}[name] for name in TICKET_COLUMNS])
+    return csv_text(rows)
 
 
 def _words(test: Mapping[str, Any]) -> str:
