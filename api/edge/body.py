@@ -1,21 +1,19 @@
 """Request bodies: read under a limit, unpacked, split into records that can fail one by one."""
 
 import asyncio
-import gzip
-import io
-import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-import zstandard
 from fastapi import Depends, Request
 from starlette.requests import ClientDisconnect
 
 from api.edge.admission import AtEdge, Edge, write_slot
 from api.edge.problem import Problem
+from api.edge.work_budget import worked
 from api.server.state import Server, State
+from parsers.text.packed import PackedError, unzipped, unzstd
 from wire.message import JsonBody, body_schema
 
 
@@ -67,15 +65,32 @@ Packed = Annotated[bytes, Depends(_packed, scope="function")]
 
 def unpack(request: Request, server: State, packed: bytes) -> bytes:
     """The body unpacked, still under the limit. Not async: it may take a while."""
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
     limit = server.settings.body_limit_bytes
-    try:
-        unpacked = _UNPACK[encoding](packed, limit + 1)
-    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
-        raise Problem(400, f"the body is no {encoding}: {error}") from error
-    if len(unpacked) > limit:
+    found = unpacked_within(request, packed, limit)
+    if found is None:
         raise _too_large(limit)
-    return unpacked
+    return found
+
+
+def unpacked_within(request: Request, packed: bytes, limit: int) -> bytes | None:
+    """The body unpacked; None where it is over a limit.
+
+    Raises:
+        Problem: 400, it is not packed as it says; 413 or 503, it takes too much work.
+    """
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    take_apart = _UNPACK[encoding]
+    if take_apart is None:
+        return packed if len(packed) <= limit else None
+    found = bytearray()
+    try:
+        for piece in worked(take_apart(packed)):
+            found += piece
+            if len(found) > limit:
+                return None
+    except PackedError as error:
+        raise Problem(400, f"the body is no {encoding}: {error}") from error
+    return bytes(found)
 
 
 async def stay(request: Request) -> None:
@@ -106,35 +121,25 @@ def _too_large(limit: int) -> Problem:
     return Problem(413, f"the body is over {limit} bytes, unpacked: send it in parts")
 
 
-def _gunzip(packed: bytes, size: int) -> bytes:
-    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
-        return stream.read(size)
+# Of one body. A sender packs it as one; files put together are a few.
+MOST_PARTS = 10_000
 
 
-def _unzstd(packed: bytes, size: int) -> bytes:
-    unpacker = zstandard.ZstdDecompressor(max_window_size=2**27)
-    with unpacker.stream_reader(io.BytesIO(packed), read_across_frames=True) as stream:
-        found = stream.read(size)
-    if len(found) < size:
-        _check_whole(unpacker, packed)
-    return found
+def _gunzip(packed: bytes) -> Iterator[bytes]:
+    return unzipped([packed], MOST_PARTS, padded=False)
 
 
-def _check_whole(unpacker: zstandard.ZstdDecompressor, packed: bytes) -> None:
-    """A reader takes a stream that is cut short for its end, and so would lose records in silence."""
-    while packed:
-        frame = unpacker.decompressobj()
-        frame.decompress(packed)
-        if not frame.eof:
-            raise zstandard.ZstdError("it is cut short")
-        packed = frame.unused_data
+def _unzstd(packed: bytes) -> Iterator[bytes]:
+    return unzstd([packed], MOST_PARTS)
 
 
-def _identity(packed: bytes, _size: int) -> bytes:
-    return packed
-
-
-_UNPACK = {"gzip": _gunzip, "x-gzip": _gunzip, "zstd": _unzstd, "identity": _identity, "": _identity}
+_UNPACK: Mapping[str, Callable[[bytes], Iterator[bytes]] | None] = {
+    "gzip": _gunzip,
+    "x-gzip": _gunzip,
+    "zstd": _unzstd,
+    "identity": None,
+    "": None,
+}
 
 
 # How request bodies appear in the published description.

@@ -13,22 +13,28 @@ import orjson
 
 from api.edge.auth import Caller
 from api.edge.problem import Problem
-from store.events.event_json import MAX_MESSAGE, MAX_NAME, decode_events
+from api.edge.work_budget import MOST_RECORDS, check_containers, check_lines, limited, too_many_records
+from store.events.event_json import MAX_MESSAGE, MAX_NAME, check_size, decode_events
 from store.records.event import Event, RecordError, from_wire
 from store.records.event_sources import FLEET_SOURCES, WORK
 
 MAX_REJECTED_SHOWN = 100
+_NUL = b"\\u0000"
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class BodyEntry:
-    """One record of a body: its 1-based line (or place in the array), and its value or why there is none."""
+    """One record of a body: its 1-based line (or place in the array), and its value or why there is none.
+
+    `text` is the line where it is no JSON: there may be several objects in it.
+    """
 
     line: int
     value: Any = None
     error: str | None = None
+    text: bytes = b""
 
 
 def records(body: bytes) -> Iterator[BodyEntry]:
@@ -37,16 +43,19 @@ def records(body: bytes) -> Iterator[BodyEntry]:
     A line that is no JSON is an entry with an error.
 
     Raises:
-        Problem: 400 when the body is an array that is broken: its records cannot be separated.
+        Problem: 400 when the body is an array that is broken: its records cannot be separated. 413 when it has more
+            lines, objects and lists than any real one.
     """
+    check_containers(body)
     text = body.strip()
     if text.startswith(b"["):
         yield from _array(text)
         return
     single = _object(text)
     if single is not None:
-        yield _entry(1, single, text)
+        yield _entry(1, single, _NUL in text)
         return
+    check_lines(body)
     for number, line in enumerate(body.split(b"\n"), start=1):
         if line.strip():
             yield _line(number, line)
@@ -57,9 +66,9 @@ def _array(text: bytes) -> Iterator[BodyEntry]:
         values = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise Problem(400, f"the body is a broken JSON array: {error}; send one object a line instead") from error
-    text = text if b"\\u0000" in text else b""  # searched once, not for every record
+    has_nul = _NUL in text  # searched once, not for every record
     for number, value in enumerate(values, start=1):
-        yield _entry(number, value, text)
+        yield _entry(number, value, has_nul)
 
 
 def _object(text: bytes) -> dict[str, Any] | None:
@@ -77,16 +86,14 @@ def _line(number: int, line: bytes) -> BodyEntry:
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        return BodyEntry(number, error=f"no JSON: {error}")
-    return _entry(number, value, line)
+        return BodyEntry(number, error=f"no JSON: {error}", text=line)
+    return _entry(number, value, _NUL in line)
 
 
-def _entry(number: int, value: Any, text: bytes) -> BodyEntry:
-    """The entry of a value that stood in a text."""
-    if b"\\u0000" not in text:
-        return BodyEntry(number, value)
+def _entry(number: int, value: Any, has_nul: bool) -> BodyEntry:
+    """The entry of a value; `has_nul` says whether a NUL stood in the text that it comes from."""
     try:
-        return BodyEntry(number, without_nul(value))
+        return BodyEntry(number, without_nul(value) if has_nul else value)
     except RecursionError:
         return BodyEntry(number, error="it is nested too deeply: flatten it")
 
@@ -120,10 +127,14 @@ class IntakeResult:
 
 
 def sift(entries: Iterable[BodyEntry], read: Callable[[Any], T]) -> tuple[list[T], list[Rejected]]:
-    """The entries that `read` takes, and the rest with the reason."""
+    """The entries that `read` takes, and the rest with the reason; at most MOST_RECORDS.
+
+    Raises:
+        Problem: 413, there are more, or they take too much work; 503, nobody waits for them any more.
+    """
     good: list[T] = []
     bad: list[Rejected] = []
-    for entry in entries:
+    for entry in limited(entries):
         if entry.error is not None:
             bad.append(Rejected(entry.line, entry.error))
             continue
@@ -152,6 +163,7 @@ def read_event(value: Any) -> Event:
         raise RecordError(f"'message' is over {MAX_MESSAGE} characters: cut it")
     if event.time is not None:
         check_time("time", event.time)
+    check_size(event)
     return event
 
 
@@ -171,9 +183,12 @@ def events_of(body: bytes, caller: Caller) -> tuple[list[Event], list[Rejected]]
     """The events of a body: all at once where every record fits, else one by one, with the bad ones named.
 
     Raises:
-        Problem: 400 when the body is an array that is broken.
+        Problem: 400 when the body is an array that is broken; 413 when it has too many records.
     """
+    check_containers(body)
     fitting = decode_events(body)
+    if fitting is not None and len(fitting) > MOST_RECORDS:
+        raise too_many_records()
     if fitting is not None and all(is_own(caller, event) for event in fitting):
         return fitting, []
     return sift(records(body), lambda value: own_event(caller, read_event(value)))

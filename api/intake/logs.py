@@ -15,13 +15,23 @@ from typing import Any
 import orjson
 import re2
 
+from api.edge.problem import Problem
+from api.edge.work_budget import (
+    MOST_HOSTS,
+    MOST_LINES,
+    MOST_RECORDS,
+    check_containers,
+    check_lines,
+    too_many_records,
+    worked,
+)
 from api.intake.entries import BodyEntry, Rejected, records, without_nul
 from parsers.registry import MIXED, PARSERS, SAMPLE_LINES, make_parser
 from parsers.site_rules.rules import RulesSource
-from parsers.text.parser import MAX_LINE, Context, ParseError, Parser, clean, guarded
+from parsers.text.parser import MAX_LINE, Context, Parser, clean, guarded
 from parsers.text.re2_pattern import options
 from parsers.text.scan import LineSelector, by_re2
-from store.events.event_json import MAX_NAME
+from store.events.event_json import MAX_NAME, check_size
 from store.records.event import Event, RecordError, parse_time
 
 # The JSON in which log shippers wrap lines, unwrapped: text, host and time of each record.
@@ -50,13 +60,14 @@ def wrapped_records(body: bytes) -> Iterable[BodyEntry] | None:
     text = body.lstrip()
     if not text.startswith(_JSON_START):
         return None
+    check_containers(body)
     if text.startswith(b"["):
         try:
             values = orjson.loads(text)
         except orjson.JSONDecodeError:
             return None
         return records(body) if all(isinstance(value, dict) for value in values) else None
-    return (inner for entry in records(body) for outer in _apart(entry, body) for inner in _inside(outer))
+    return (inner for entry in records(body) for outer in _apart(entry) for inner in _inside(outer))
 
 
 def bears_lines(body: bytes) -> bool:
@@ -65,6 +76,9 @@ def bears_lines(body: bytes) -> bool:
     Other JSON is what a program wrote itself: spans, jobs, lines that are objects.
     """
     text = body.lstrip()
+    if not text.startswith(_JSON_START):
+        return b"}{" in text
+    check_containers(body)
     for part in (text, text.split(b"\n", 1)[0]):
         try:
             value = orjson.loads(part)
@@ -76,21 +90,20 @@ def bears_lines(body: bytes) -> bool:
     return b"}{" in text
 
 
-def _apart(entry: BodyEntry, body: bytes) -> Iterator[BodyEntry]:
+def _apart(entry: BodyEntry) -> Iterator[BodyEntry]:
     """The objects that stand one behind the other in a line (Fluent Bit's json_stream); the entry where they do not."""
-    if entry.error is None:
+    if b"}{" not in entry.text:
         yield entry
         return
-    line = body.split(b"\n")[entry.line - 1].decode("utf-8", errors="replace").strip() if b"}{" in body else ""
-    place, found = 0, []
+    line, place = entry.text.decode("utf-8", errors="replace").strip(), 0
     while place < len(line):
         try:
             value, place = _LOOSE.raw_decode(line, place)
+            value = without_nul(value)
         except (ValueError, RecursionError):
-            found.append(entry)  # what is broken hides what follows it, not what went before
-            break
-        found.append(BodyEntry(entry.line, without_nul(value)))
-    yield from found or [entry]
+            yield BodyEntry(entry.line, error=entry.error)  # what is broken hides what follows it, not what went before
+            return
+        yield BodyEntry(entry.line, value)
 
 
 def _inside(entry: BodyEntry) -> Iterator[BodyEntry]:
@@ -231,6 +244,8 @@ def format_of_lines(lines: Sequence[str]) -> str | None:
 
 
 DEFAULT_FORMAT = "kernel"
+# Real lines are short: so many bytes hold far more than a format's first.
+_SAMPLE_BYTES = 4 * 1024 * 1024
 # Formats of lines, not of documents, whose lines may be JSON.
 _JSON_LINES = frozenset({"hook", "dlrover", "squeue", "scontrol", "sinfo"})
 
@@ -267,12 +282,30 @@ class LogDecoder:
     rejected: list[Rejected] = field(default_factory=list)
 
     def decode(self, body: bytes) -> list[Event]:
-        """The events of a body; what cannot be read is in `rejected`."""
+        """The events of a body; what cannot be read is in `rejected`.
+
+        Raises:
+            Problem: 413, it has too many lines, records or events, or takes too much work; 503, nobody waits for it.
+        """
+        check_lines(body)
         wrapped = None if self._is_json(body) and not bears_lines(body) else wrapped_records(body)
         events = self._plain(body) if wrapped is None else self._records(wrapped)
-        found = [self._stamped(event) for event in events if fits(event)]
+        found: list[Event] = []
+        for event in events:
+            if self._fits(event):
+                found.append(self._stamped(event))
+            if len(found) > MOST_RECORDS:
+                raise too_many_records()
         self.rejected.sort(key=lambda refused: refused.line)
         return found
+
+    def _fits(self, event: Event) -> bool:
+        try:
+            check_size(event)
+        except RecordError as error:
+            self._reject(event.line or 0, error)
+            return False
+        return fits(event)
 
     def _is_json(self, body: bytes) -> bool:
         """Whether the body's own lines are JSON of a format that is so written."""
@@ -284,7 +317,7 @@ class LogDecoder:
         name = self.given.format or format_of_lines(_sample(body)) or DEFAULT_FORMAT
         host = self.given.node
         parser = self._parser(host, name)
-        for number, text in self._of_interest(name, body):
+        for number, text in worked(self._of_interest(name, body)):
             yield from guarded(partial(parser.feed, text, number), number, self._reject)
         for event in guarded(parser.flush, 0, self._reject):
             yield _with_host_and_time(event, host, None)
@@ -294,7 +327,7 @@ class LogDecoder:
         for (host, name), lines in self._grouped(entries).items():
             parser = self._parser(host, name)
             body = "\n".join([line.text for line in lines]).encode()
-            for number, text in self._of_interest(name, body):
+            for number, text in worked(self._of_interest(name, body)):
                 line = lines[number - 1]
                 for event in guarded(partial(parser.feed, text, line.entry), line.entry, self._reject):
                     yield _with_host_and_time(event, host, line.time)
@@ -306,19 +339,32 @@ class LogDecoder:
         groups: dict[tuple[str | None, str], list[_LogLine]] = {}
         format_of: dict[str | None, str] = {}
         recognise = recogniser()
-        for entry in entries:
+        for host, line in worked(self._lines(entries)):
+            found = self.given.format or recognise(line.text[:MAX_LINE])
+            if found is not None and (host in format_of or len(format_of) < MOST_HOSTS):
+                format_of[host] = found
+            key = (host, format_of.get(host, DEFAULT_FORMAT))
+            if key not in groups and len(groups) >= MOST_HOSTS:
+                raise Problem(413, f"the body speaks of more than {MOST_HOSTS} hosts: send it in parts")
+            groups.setdefault(key, []).append(line)
+        return groups
+
+    def _lines(self, entries: Iterable[BodyEntry]) -> Iterator[tuple[str | None, _LogLine]]:
+        """The lines of JSON records, each with its host."""
+        lines = 0
+        for number, entry in enumerate(entries):
+            if number >= MOST_RECORDS:
+                raise too_many_records()
             try:
                 text, host, time = unwrapped(entry, self.given.node)
             except RecordError as error:
-                self.rejected.append(Rejected(entry.line, str(error)))
+                self._reject(entry.line, error)
                 continue
+            lines += text.count("\n") + 1
+            if lines > MOST_LINES:
+                raise Problem(413, f"the records have more than {MOST_LINES} lines: send them in parts")
             for part in text.split("\n"):
-                found = self.given.format or recognise(part[:MAX_LINE])
-                if found is not None:
-                    format_of[host] = found
-                key = (host, format_of.get(host, DEFAULT_FORMAT))
-                groups.setdefault(key, []).append(_LogLine(entry.line, part, time))
-        return groups
+                yield host, _LogLine(entry.line, part, time)
 
     def _of_interest(self, name: str, body: bytes) -> Iterable[tuple[int, str]]:
         """The lines that the format has to read, with their 1-based numbers."""
@@ -332,7 +378,9 @@ class LogDecoder:
         context = Context(node=host, year=self.now.year, until=self.now, run=self.given.run)
         return make_parser(name, context, self.rules)
 
-    def _reject(self, line: int, error: ParseError) -> None:
+    def _reject(self, line: int, error: ValueError) -> None:
+        if len(self.rejected) >= MOST_RECORDS:
+            raise too_many_records()
         self.rejected.append(Rejected(line, str(error)))
 
     def _stamped(self, event: Event) -> Event:
@@ -342,7 +390,7 @@ class LogDecoder:
 
 def _sample(body: bytes) -> list[str]:
     """The lines that tell a body's format."""
-    return [clean(raw) for raw in body.split(b"\n", SAMPLE_LINES)[:SAMPLE_LINES]]
+    return [clean(raw) for raw in body[:_SAMPLE_BYTES].split(b"\n", SAMPLE_LINES)[:SAMPLE_LINES]]
 
 
 @cache

@@ -1,6 +1,7 @@
 """`POST /alerts`: what Alertmanager's webhook (version 4) sends, as events of source `alertmanager`."""
 
 import logging
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -10,7 +11,7 @@ from api.edge.auth import FleetIngester
 from api.edge.body import Body
 from api.edge.openapi import answer
 from api.edge.problem import Problem
-from api.intake.entries import BodyEntry, Rejected, check_name, check_time, own_event, records, sift
+from api.intake.entries import BodyEntry, check_name, check_time, own_event, records, sift
 from api.intake.records import take_events
 from api.server.state import Server, State
 from parsers.formats.alertmanager import alert_event
@@ -51,29 +52,31 @@ _BODY: dict[str, Any] = {
 )
 def post_alerts(caller: FleetIngester, server: Server, body: Body) -> Response:
     """Take a notification; the same alert again changes nothing. `line` of a rejected one is its place in `alerts`."""
-    events: list[Event] = []
-    rejected: list[Rejected] = []
-    for entry in records(body):
-        alerts = entry.value.get("alerts") if isinstance(entry.value, dict) else None
-        if not isinstance(alerts, list):
-            raise Problem(422, "this is no notification of Alertmanager (version 4): 'alerts' is missing")
-        _note_truncated(server, entry.value.get("truncatedAlerts"))
-        good, bad = sift(records_of(alerts), lambda value: own_event(caller, read_alert(value)))
-        events += good
-        rejected += bad
+    truncated: list[int] = []
+    alerts = _alerts(records(body), truncated)
+    events, rejected = sift(alerts, lambda value: own_event(caller, read_alert(value)))
+    _note_truncated(server, sum(truncated))
     return reply(take_events(server, events, rejected, "alerts"))
 
 
-def _note_truncated(server: State, count: Any) -> None:
+def _alerts(notifications: Iterable[BodyEntry], truncated: list[int]) -> Iterator[BodyEntry]:
+    """The alerts of notifications with their places; how many each left out is added to `truncated`."""
+    for entry in notifications:
+        alerts = entry.value.get("alerts") if isinstance(entry.value, dict) else None
+        if not isinstance(alerts, list):
+            raise Problem(422, "this is no notification of Alertmanager (version 4): 'alerts' is missing")
+        count = entry.value.get("truncatedAlerts")
+        if isinstance(count, int):
+            truncated.append(max(0, count))
+        for place, alert in enumerate(alerts, start=1):
+            yield BodyEntry(place, alert)
+
+
+def _note_truncated(server: State, count: int) -> None:
     """Alertmanager leaves out what is beyond its `max_alerts`: nobody else will tell of it."""
-    if isinstance(count, int) and count > 0:
+    if count:
         server.metrics.rejected.labels("alerts").inc(count)
         _log.warning("Alertmanager left out %d alerts of a notification: raise max_alerts of its webhook", count)
-
-
-def records_of(alerts: list[Any]) -> list[BodyEntry]:
-    """The alerts with their places."""
-    return [BodyEntry(place, alert) for place, alert in enumerate(alerts, start=1)]
 
 
 def read_alert(value: Any) -> Event:

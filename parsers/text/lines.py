@@ -5,24 +5,15 @@
 A line longer than MAX_LINE is cut there. A compressed stream that ends early gives all that was whole, then an error.
 """
 
-import zlib
 from collections.abc import Iterator
 from typing import Protocol
 
-import zstandard
-
+from parsers.text.packed import GZIP, ZSTD, CutShortError, PackedError, unzipped, unzstd
 from parsers.text.parser import MAX_LINE
 
 CHUNK_BYTES = 1024 * 1024
-# What one chunk of input may become at once: a decompression bomb is read piece by piece.
-MAX_OUTPUT_BYTES = 4 * 1024 * 1024
-# zstd gives all that its input holds, at most 128 KiB for four bytes: so it is given little at once.
-ZSTD_PIECE_BYTES = 1024
-
-_GZIP = b"\x1f\x8b"
-_ZSTD = b"\x28\xb5\x2f\xfd"
 # How a packed stream begins.
-PACKED = (_GZIP, _ZSTD)
+PACKED = (GZIP, ZSTD)
 
 
 class ReadError(ValueError):
@@ -86,17 +77,19 @@ def plain(stream: ByteSource, name: str) -> Iterator[bytes]:
     """The stream's content, decompressed."""
     try:
         first = stream.read1(CHUNK_BYTES)
-        while first and len(first) < len(_ZSTD) and (more := stream.read1(CHUNK_BYTES)):
+        while first and len(first) < len(ZSTD) and (more := stream.read1(CHUNK_BYTES)):
             first += more
-        if first.startswith(_GZIP):
-            yield from _unzipped(_chunks(first, stream), name)
-        elif first.startswith(_ZSTD):
-            yield from _unzstd(_chunks(first, stream), name)
+        if first.startswith(GZIP):
+            yield from unzipped(_chunks(first, stream))
+        elif first.startswith(ZSTD):
+            yield from unzstd(_chunks(first, stream))
         else:
             yield from _chunks(first, stream)
     except OSError as error:
         raise ReadError(f"cannot read {name}: {error.strerror or error}") from error
-    except (zlib.error, zstandard.ZstdError) as error:
+    except CutShortError:
+        raise ReadError(f"{name} is cut short: its packed data end early; what was whole was read") from None
+    except PackedError as error:
         raise ReadError(f"{name} is damaged: {error}; what was whole before it was read") from error
 
 
@@ -105,44 +98,3 @@ def _chunks(first: bytes, stream: ByteSource) -> Iterator[bytes]:
     while chunk:
         yield chunk
         chunk = stream.read1(CHUNK_BYTES)
-
-
-def _unzipped(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """The content of gzip members one after another; other bytes after the last are padding."""
-    member = zlib.decompressobj(wbits=31)
-    for chunk in chunks:
-        data = chunk
-        while data:
-            if member.eof:
-                if not data.startswith(_GZIP[:1]):
-                    return
-                member = zlib.decompressobj(wbits=31)
-            yield member.decompress(data, MAX_OUTPUT_BYTES)
-            data = member.unused_data if member.eof else member.unconsumed_tail
-    if not member.eof:
-        raise ReadError(f"{name} is cut short: its gzip data ends early; what was whole was read")
-
-
-def _unzstd(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """The content of zstd frames one after another."""
-    frame = zstandard.ZstdDecompressor().decompressobj()
-    for chunk in chunks:
-        out, size = [], 0
-        for at in range(0, len(chunk), ZSTD_PIECE_BYTES):
-            data = chunk[at : at + ZSTD_PIECE_BYTES]
-            while data:
-                if frame.eof:
-                    frame = zstandard.ZstdDecompressor().decompressobj()
-                try:
-                    out.append(frame.decompress(data))
-                except zstandard.ZstdError:
-                    yield b"".join(out)
-                    raise
-                size += len(out[-1])
-                data = frame.unused_data if frame.eof else b""
-                if size >= MAX_OUTPUT_BYTES:
-                    yield b"".join(out)
-                    out, size = [], 0
-        yield b"".join(out)
-    if not frame.eof:
-        raise ReadError(f"{name} is cut short: its zstd data ends early; what was whole was read")

@@ -7,7 +7,7 @@ does not fit. The caller then reads the records one by one and names the bad one
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -15,11 +15,15 @@ from typing import Any
 
 import msgspec
 
-from store.records.event import Event
+from store.records.event import Event, RecordError
 
 # Indexed text: PostgreSQL takes 2,704 bytes of an index entry at most.
 MAX_NAME = 255
 MAX_MESSAGE = 64 * 1024
+# Of one event: all its attributes together, as text; a device's names; a file's.
+MAX_ATTRIBUTES = 256
+MAX_ATTRIBUTE_CHARS = 64 * 1024
+MAX_FILE = 4096
 
 _ONE = msgspec.json.Decoder(Event)
 _MANY = msgspec.json.Decoder(list[Event])
@@ -63,7 +67,8 @@ def _fit(events: list[Event], body: bytes) -> bool:
     if dated and not 1970 <= min(dated).year <= max(dated).year < 9998:
         return False
     # A larger integer is a float to one of two readers.
-    integers = {value for each in attributes for value in each.values() if value.__class__ is int}
+    values = [value for each in attributes for value in each.values()]
+    integers = {value for value in values if value.__class__ is int}
     different = set(kinds)
     return (
         "telemetry" not in different
@@ -72,9 +77,44 @@ def _fit(events: list[Event], body: bytes) -> bool:
         and ("run" not in keys or _are_names({run for each in attributes if isinstance(run := each.get("run"), str)}))
         and max(map(len, messages)) <= MAX_MESSAGE
         and "" not in {device.type for device in devices}
+        and _are_small(events, attributes, keys.union(value for value in values if value.__class__ is str))
         and _are_integers(integers.union(codes, lines))
         and _are_integers({device.index for device in devices} | {device.port for device in devices})
     )
+
+
+def check_size(event: Event) -> None:
+    """Refuse an event that is larger than any real one.
+
+    Raises:
+        RecordError: the message names the field.
+    """
+    if len(event.attributes) > MAX_ATTRIBUTES:
+        raise RecordError(f"'attributes' has {len(event.attributes)} keys: {MAX_ATTRIBUTES} are the most")
+    if (count := _chars(event.attributes)) > MAX_ATTRIBUTE_CHARS:
+        raise RecordError(f"'attributes' has {count} characters: {MAX_ATTRIBUTE_CHARS} are the most, cut them")
+    for field, text in (("type", event.device.type), ("pci", event.device.pci), ("uuid", event.device.uuid)):
+        if text is not None and len(text) > MAX_NAME:
+            raise RecordError(f"'device' has a {field!r} of over {MAX_NAME} characters: cut it")
+    if event.file is not None and len(event.file) > MAX_FILE:
+        raise RecordError(f"'file' is over {MAX_FILE} characters: cut it")
+
+
+def _chars(attributes: Mapping[str, Any]) -> int:
+    return sum(map(len, attributes)) + sum([len(value) for value in attributes.values() if value.__class__ is str])
+
+
+def _are_small(events: list[Event], columns: Sequence[Mapping[str, Any]], texts: Iterable[str]) -> bool:
+    """Whether `check_size` lets all pass; the attributes are added up only where they could be too many."""
+    widest, longest = max(map(len, columns)), max(map(len, texts), default=0)
+    if widest > MAX_ATTRIBUTES:
+        return False
+    if 2 * widest * longest > MAX_ATTRIBUTE_CHARS and max(map(_chars, columns)) > MAX_ATTRIBUTE_CHARS:
+        return False
+    devices = {event.device for event in events}
+    names = {name for device in devices for name in (device.type, device.pci, device.uuid) if name}
+    files = {event.file for event in events if event.file}
+    return max(map(len, names), default=0) <= MAX_NAME and max(map(len, files), default=0) <= MAX_FILE
 
 
 def _are_names(texts: Collection[Any]) -> bool:
