@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from api.answers.node_states import present
 from api.edge.admission import ProbeSlot
+from api.gauges.audit import audit_gauges
 from api.gauges.goodput import GoodputGauges
 from api.gauges.hints import hindsight_gauges, limit_gauges
 from api.gauges.left_schedulers import left_behind_gauge
@@ -63,6 +64,7 @@ class StoreCollector:
                 hints = Counter((hint.action, hint.state) for hint in read_hints(connection, states=OPEN_STATES))
                 judged = tuple(hindsight_gauges(connection, now))
                 left = tuple(left_behind_gauge(connection, self._state.settings))
+                chain = tuple(audit_gauges(connection))
                 limits = tuple(limit_gauges(connection, self._state.settings.policy))
                 goodput = self._goodput.families(connection, now, dict(self._state.settings.shapes))
         except SQLAlchemyError:
@@ -76,6 +78,7 @@ class StoreCollector:
         yield _hints(hints)
         yield from limits
         yield from left
+        yield from chain
         yield from _intake(waiting, self._state.clock())
         yield from judged
         yield from model_gauges(models, last)

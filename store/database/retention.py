@@ -8,18 +8,19 @@ audit stay, and so do ledgers and what nodes' sidecars said: they are small, and
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
+from store.database.audit_chain import cut_audit
 from store.database.connections import writing
 from store.database.partitions import LOCK, BusyError, Partition, partitions, with_lock_timeout
 from store.tables import hint_tables, schema
 from store.tables.day_totals import DAYS, adding, summary
 
 # Rows a step. Scores have no index by time alone, so that each step looks at all of them: fewer and larger steps.
-_STEP_ROWS = {"events": 20_000, "telemetry": 20_000, "scores": 200_000, "deliveries": 20_000}
+_STEP_ROWS = {"events": 20_000, "telemetry": 20_000, "scores": 200_000, "deliveries": 20_000, "audit": 20_000}
 _log = logging.getLogger(__name__)
 
 
@@ -31,6 +32,7 @@ class RetentionPeriods:
     telemetry_days: int | None = None
     scores_days: int | None = None
     deliveries_days: int | None = None  # the log of attempts to hand hints over; what is owed is no part of it
+    audit_days: int | None = None  # what goes leaves a row in the audit's chain that says up to where
 
     def before(self, now: datetime) -> dict[str, datetime]:
         """Of each table that is not kept for ever: what is older than this goes."""
@@ -41,8 +43,8 @@ class RetentionPeriods:
 # The model looks back 28 days at events and 8 at telemetry (`predictor/history/arrays.py`; a test compares), and a day
 # is to
 # spare for late ones. A day of scores is what a node's state and its hints rest on.
-# Releases are sent for a week.
-MINIMUM = RetentionPeriods(events_days=29, telemetry_days=9, scores_days=2, deliveries_days=8)
+# Releases are sent for a week. A model learns from a year by default, and must know by the audit which nodes we held.
+MINIMUM = RetentionPeriods(events_days=29, telemetry_days=9, scores_days=2, deliveries_days=8, audit_days=400)
 
 
 def too_short(keep: RetentionPeriods) -> str | None:
@@ -73,7 +75,7 @@ def prune(
     Events that are still to be counted in an incident stay for now.
 
     Args:
-        before: of `events`, `telemetry`, `scores`, `deliveries`: the first moment that stays.
+        before: of `events`, `telemetry`, `scores`, `deliveries`, `audit`: the first moment that stays.
         keep_on: asked before each step.
     """
     return {name: _Pruning(engine, name, moment, keep_on).run() for name, moment in before.items()}
@@ -157,6 +159,8 @@ class _Pruning:
         return gone
 
     def _step(self, connection: sa.Connection, table: sa.Table) -> int:
+        if self.name == "audit":
+            return cut_audit(connection, self.before, datetime.now(UTC), _STEP_ROWS[self.name])
         rows = sa.select(table.c.time).where(table.c.time < self.before).order_by(table.c.time)
         last = connection.scalar(rows.offset(_STEP_ROWS[self.name] - 1).limit(1))
         end = self.before if last is None else min(self.before, last + timedelta(microseconds=1))

@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from store.database.audit_chain import AuditEntry, append_audit
 from store.records.hint import OPEN_STATES, Hint, HintState, StateChange, hint_of
 from store.tables import hint_tables, schema
 from store.tables.bulk_rows import insert_into, is_one_of
@@ -237,13 +238,11 @@ def note(connection: sa.Connection, now: datetime, actor: str, hint: Hint, detai
 
 def note_all(connection: sa.Connection, now: datetime, said: Iterable[tuple[str, Hint, Mapping[str, Any]]]) -> None:
     """Add the audit rows of many hints at once: who, of which hint, what."""
-    rows = [
-        {"time": now, "actor": actor, "action": hint.state, "subject": hint.id}
-        | {"detail": {"node": hint.node, **({} if hint.policy is None else {"policy": hint.policy}), **detail}}
+    found = (
+        (actor, hint, {"node": hint.node, **({} if hint.policy is None else {"policy": hint.policy}), **detail})
         for actor, hint, detail in said
-    ]
-    if rows:
-        connection.execute(schema.audit.insert(), rows)
+    )
+    append_audit(connection, (AuditEntry(now, actor, hint.state, hint.id, detail) for actor, hint, detail in found))
 
 
 def audit_page(connection: sa.Connection, limit: int, before: int | None, subject: str | None) -> list[dict[str, Any]]:

@@ -1,20 +1,25 @@
-"""The policies and the site rules that were in force, each with its time."""
+"""The policies and the site rules that were in force, each with its time; each change is in the audit, too."""
 
+import hashlib
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
+from store.database.audit_chain import AuditEntry, append_audit
 from store.tables import hint_tables, schema
 
+ACTOR_CONFIGURATION = "configuration"
 _POLICIES = hint_tables.policies
 
 
 def note_policy(connection: sa.Connection, version: str, text: str, now: datetime) -> bool:
     """Write down that a policy is in force, unless it was already; whether it is another than before."""
-    if newest_policy(connection) == version:
+    was = newest_policy(connection)
+    if was == version:
         return False
     connection.execute(_POLICIES.insert().values(time=now, version=version, text=text))
+    _note(connection, now, "policy", {"version": version, "was": was, "sha256": _digest(text)})
     return True
 
 
@@ -41,7 +46,17 @@ def note_rules(connection: sa.Connection, version: str, text: str, now: datetime
     if newest == version:
         return False
     connection.execute(_RULES.insert().values(time=now, version=version, text=text))
+    _note(connection, now, "rules", {"version": version, "was": newest, "sha256": _digest(text)})
     return True
+
+
+def _note(connection: sa.Connection, now: datetime, subject: str, detail: dict[str, Any]) -> None:
+    append_audit(connection, [AuditEntry(now, ACTOR_CONFIGURATION, "in force", subject, detail)])
+
+
+def _digest(text: str) -> str:
+    """By which the text that stands in its own table can be checked."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def rules_page(connection: sa.Connection, limit: int, before: int | None = None) -> list[dict[str, Any]]:

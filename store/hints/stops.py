@@ -12,8 +12,9 @@ from typing import Any, Literal, TypeAlias
 
 import sqlalchemy as sa
 
+from store.database.audit_chain import AuditEntry, append_audit
 from store.database.coordination import HINTS, move_mark
-from store.tables import hint_tables, schema
+from store.tables import hint_tables
 from store.tables.bulk_rows import insert_into
 
 _SWITCHES = hint_tables.switches
@@ -44,8 +45,7 @@ def set_kill_switch(connection: sa.Connection, stop: str, reason: str, now: date
     row = {"time": now, "actor": who, "stop": stop, "reason": reason}
     connection.execute(_SWITCHES.insert().values(**row))
     detail = {"stop": stop, "was": "none" if last is None else last.stop, "reason": reason}
-    entry = {"time": now, "actor": who, "action": "stop" if stop != "none" else "resume", "subject": "switch"}
-    connection.execute(schema.audit.insert().values(**entry, detail=detail))
+    append_audit(connection, [AuditEntry(now, who, "stop" if stop != "none" else "resume", "switch", detail)])
     move_mark(connection, HINTS)
     return KillSwitch(**connection.execute(_newest()).mappings().one())
 
@@ -133,5 +133,4 @@ def _read(connection: sa.Connection, query: sa.Select[Any]) -> list[Trip]:
 
 
 def _note(connection: sa.Connection, now: datetime, who: str, action: str, detail: dict[str, Any]) -> None:
-    row = {"time": now, "actor": who, "action": action, "subject": "breaker"}
-    connection.execute(schema.audit.insert().values(**row, detail=detail))
+    append_audit(connection, [AuditEntry(now, who, action, "breaker", detail)])

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import sqlalchemy as sa
 
+from store.database.audit_chain import AuditEntry, append_audit
 from store.records.score import ModelKind, ModelRole
 from store.tables import schema
 from store.tables.bulk_rows import upsert
@@ -223,8 +224,7 @@ def note_audit(
 ) -> None:
     """Add an audit row on (action, subject)."""
     action, subject = what
-    row = {"time": now, "actor": by, "action": action, "subject": subject, "detail": dict(detail)}
-    connection.execute(schema.audit.insert().values(**row))
+    append_audit(connection, [AuditEntry(now, by, action, subject, detail)])
 
 
 def save_checks(connection: sa.Connection, ident: str, checks: Mapping[str, Any]) -> None:

@@ -73,6 +73,25 @@ placements = sa.Table(  # what a scheduler that is read back holds for a hint
     sa.Index(None, "state", "due"),
 )
 
+scheduler_looks = sa.Table(  # over which time a scheduler that is read back was looked at, without a long gap
+    "scheduler_looks",
+    metadata,
+    sa.Column("scheduler", sa.Text, primary_key=True),
+    sa.Column("since", UtcTime, nullable=False),
+    sa.Column("seen", UtcTime, nullable=False),
+)
+
+scheduler_nodes = sa.Table(  # what it said of each node then; written when that changes
+    "scheduler_nodes",
+    metadata,
+    sa.Column("scheduler", sa.Text, primary_key=True),
+    sa.Column("node", sa.Text, primary_key=True),
+    sa.Column("is_out", sa.Boolean, nullable=False),  # down, or kept from work by others than us
+    sa.Column("up_since", UtcTime),  # it responds; null while it does not
+    sa.Column("back", UtcTime),  # when it was last seen to be out no more
+    sa.Index(None, "node"),
+)
+
 trips = sa.Table(  # of the breaker: one is in force until a person resets it
     "trips",
     metadata,

@@ -12,6 +12,8 @@ metadata = sa.MetaData(naming_convention={"ix": "ix_%(table_name)s_%(column_0_N_
 
 # Which rows the partial indexes hold: a query must say the same in the same words for its database to use one.
 
+# Tokens that nobody has ended.
+LIVE = sa.text("revoked IS NULL")
 # Events of a training run: most events name none.
 NAMED = sa.text("run IS NOT NULL")
 # Incidents that lasted long, which are few.
@@ -199,6 +201,26 @@ inventory = sa.Table(  # which nodes there are, by whose word; what a node says 
     sa.Index(None, "known_by", "node"),
 )
 
+tokens = sa.Table(  # those that `foreshock token new` and enrolment gave out; a row is ended, never deleted
+    "tokens",
+    metadata,
+    sa.Column("sha256", sa.Text, primary_key=True),  # of its text, which nobody keeps
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("scopes", sa.JSON, nullable=False),
+    sa.Column("node", sa.Text, nullable=False),  # pattern of the nodes that it speaks for
+    sa.Column("created", UtcTime, nullable=False),
+    sa.Column("created_by", sa.Text, nullable=False),
+    sa.Column("expires", UtcTime),
+    sa.Column("uses", sa.Integer),  # how many nodes a join token may enrol; null: as many as its pattern names
+    sa.Column("used", sa.Integer, nullable=False),
+    sa.Column("last_used", UtcTime),
+    sa.Column("revoked", UtcTime),
+    sa.Column("revoked_by", sa.Text),
+    sa.Column("changed", sa.BigInteger, nullable=False),  # counts the changes of all: servers read on from the last
+    sa.Index("ix_tokens_live", "name", unique=True, postgresql_where=LIVE, sqlite_where=LIVE),
+    sa.Index(None, "changed"),
+)
+
 events = sa.Table(
     "events",
     metadata,
@@ -383,6 +405,7 @@ sidecars = sa.Table(  # what each node's sidecar last said of itself
     sa.Column("started", UtcTime, nullable=False),
     sa.Column("troubled", sa.Boolean, nullable=False),  # a source is down or blocked, or something was lost
     sa.Column("report", sa.JSON, nullable=False),
+    sa.Column("unbroken_since", UtcTime),  # since when no heartbeat was long in coming
     sa.Index(None, "received"),
 )
 
@@ -419,7 +442,7 @@ telemetry_days = sa.Table(  # a node's day of telemetry: what stays of its hours
 )
 
 
-audit = sa.Table(  # who asked for what, when, and what came of it; never updated
+audit = sa.Table(  # who asked for what, when, and what came of it; never updated once it is committed
     "audit",
     metadata,
     sa.Column("seq", sa.Integer, primary_key=True, autoincrement=True),
@@ -428,7 +451,10 @@ audit = sa.Table(  # who asked for what, when, and what came of it; never update
     sa.Column("action", sa.Text, nullable=False),
     sa.Column("subject", sa.Text, nullable=False),
     sa.Column("detail", sa.JSON, nullable=False),
+    sa.Column("position", sa.BigInteger),  # in the chain (store/database/audit_chain.py), counted from 1
+    sa.Column("hash", sa.Text),  # SHA-256 of this row and of the hash of the one before
     sa.Index(None, "subject", "seq"),
+    sa.Index(None, "position", unique=True),
 )
 
 
