@@ -83,7 +83,10 @@ class IncidentJson(JsonObject, frozen=True, kw_only=True):
 
 
 class AuditJson(JsonObject, frozen=True, kw_only=True):
-    """One row of the audit: who did what to which hint, when, and the outcome."""
+    """One row of the audit: who did what to which hint, when, and the outcome.
+
+    `position`: its place in the hash chain, from 1. `hash`: SHA-256 of it and of the row before (docs/audit.md).
+    """
 
     seq: int = 0
     time: Time
@@ -91,6 +94,8 @@ class AuditJson(JsonObject, frozen=True, kw_only=True):
     action: str = ""
     subject: str = ""
     detail: Annotated[Any, Meta(extra_json_schema={"type": "object"})] = None
+    position: int | None = None
+    hash: str | None = None
 
 
 class RulesJson(JsonObject, frozen=True, kw_only=True):
