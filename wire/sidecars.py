@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta
 
 from store.records.node import SidecarState
-from wire.message import Always, JsonObject, Sometimes, Time, example, one_of
+from wire.message import Always, JsonBody, JsonObject, Sometimes, Text, Time, example, one_of
 
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 ShortText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=1000)]
@@ -80,3 +80,18 @@ class SidecarCountsJson(JsonObject, frozen=True, kw_only=True):
     known: int = 0
     silent: int = 0
     troubled: int = 0
+
+
+class EnrollmentJson(JsonBody, frozen=True, kw_only=True):
+    """The node that wants a token of its own."""
+
+    node: Annotated[Text, example("gpu-017")]
+
+
+class EnrolledJson(JsonObject, frozen=True, kw_only=True):
+    """A node's own token; its text is told this once."""
+
+    name: Annotated[str, example("gpu-017")]
+    node: Annotated[str, example("gpu-017")]
+    scopes: Annotated[tuple[str, ...], example(["ingest"])]
+    token: Annotated[str, example("fsk_...")]

@@ -150,6 +150,16 @@ class NodePattern:
         """Whether a node is one of them."""
         return node in self._names or any(pattern.match(node) for pattern in self._patterns)
 
+    @classmethod
+    def exactly(cls, names: Iterable[str]) -> "NodePattern":
+        """These nodes and no others; what is no name of a node is left out."""
+        kept = frozenset(filter(is_node_name, names))
+        return cls(",".join(sorted(kept)), kept, ())
+
+    def lists(self, node: str) -> bool:
+        """Whether it names a node, and not only fits it."""
+        return node in self._names
+
     @property
     def is_every(self) -> bool:
         """Whether it is every node."""
