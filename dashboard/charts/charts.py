@@ -122,7 +122,7 @@ def reasons(found: Sequence[ReasonJson]) -> go.Figure:
 def _wrap(text: str, width: int = 44) -> str:
     """Lines of at most `width`, for an axis label; `<` would be read as a tag."""
     lines = [""]
-    for word in text.replace("&", "&amp;").replace("<", "&lt;").split():
+    for word in words.shown(text).replace("&", "&amp;").replace("<", "&lt;").split():
         if lines[-1] and len(lines[-1]) + len(word) >= width:
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}".strip()

@@ -1,7 +1,6 @@
 """The figures of the whole cluster's goodput: from the GPU-hours that existed to those that counted, and the losses."""
 
 from collections.abc import Sequence
-from html import escape
 
 import plotly.graph_objects as go
 
@@ -44,7 +43,7 @@ def waterfall(level: GoodputLevelJson) -> go.Figure:
     whole = next((value for _, kind, value in parts if kind == "total" and value > 0), 1.0)
     figure = go.Figure(
         go.Waterfall(
-            x=[escape(name) for name, _, _ in parts],
+            x=[words.drawn(name) for name, _, _ in parts],
             measure=["absolute" if kind == "total" else "relative" for _, kind, _ in parts],
             y=[value for _, _, value in parts],
             text=[words.share(abs(value) / whole) for _, _, value in parts],
@@ -98,7 +97,7 @@ def losses(items: Sequence[LossGroupJson], in_gpus: bool) -> go.Figure:
     figure = go.Figure(
         go.Bar(
             x=values,
-            y=[escape(name_of(item)) for item in shown],
+            y=[words.drawn(name_of(item)) for item in shown],
             orientation="h",
             marker_color=[_GREY if item.unexplained else _RED for item in shown],
             text=[f"{value:,.1f}" for value in values],

@@ -30,7 +30,7 @@ def cells(nodes: Sequence[NodeJson]) -> list[Cell]:
     if len(nodes) > MAX_CELLS:
         return [_rack_cell(i, name, members) for i, (name, members) in enumerate(racks.items())]
     return [
-        Cell(row, column, _safe(name), node.node, node.state, _node_hover(node))
+        Cell(row, column, words.drawn(name), node.node, node.state, _node_hover(node))
         for column, (name, members) in enumerate(racks.items())
         for row, node in enumerate(members)
     ]
@@ -48,11 +48,11 @@ def _racks(nodes: Sequence[NodeJson]) -> dict[str, list[NodeJson]]:
 
 def _node_hover(node: NodeJson) -> str:
     lines = [
-        f"<b>{_safe(node.node)}</b>: {_safe(words.state(node.state))}",
+        f"<b>{words.drawn(node.node)}</b>: {words.drawn(words.state(node.state))}",
         f"risk {words.risk(node.score_24h)} within 24 h, {words.risk(node.score_7d)} within 7 days",
     ]
-    lines += [_safe(reason.text) for reason in node.reasons if not words.is_rest(reason)][:2]
-    place = ", ".join(_safe(part) for part in (node.rack, node.leaf) if part)
+    lines += [words.drawn(reason.text) for reason in node.reasons if not words.is_rest(reason)][:2]
+    place = ", ".join(words.drawn(part) for part in (node.rack, node.leaf) if part)
     return "<br>".join([*lines, place] if place else lines)
 
 
@@ -61,12 +61,6 @@ def _rack_cell(i: int, name: str, members: Sequence[NodeJson]) -> Cell:
     worst = next((state for state, n in counts.items() if n), "silent")
     said = ", ".join(f"{n} {words.state(state)}" for state, n in counts.items() if n)
     riskiest = max(members, key=lambda n: n.score_24h or 0.0)
-    hover = (
-        f"<b>{_safe(name)}</b>: {said}<br>riskiest {_safe(riskiest.node)}, {words.risk(riskiest.score_24h)} within 24 h"
-    )
+    risk = f"{words.drawn(riskiest.node)}, {words.risk(riskiest.score_24h)} within 24 h"
+    hover = f"<b>{words.drawn(name)}</b>: {said}<br>riskiest {risk}"
     return Cell(i // WIDTH, i % WIDTH, "", riskiest.node, worst, hover)
-
-
-def _safe(text: str) -> str:
-    """Names and reasons come from outside: Plotly reads some tags in hover text."""
-    return text[:120].replace("&", "&amp;").replace("<", "&lt;")

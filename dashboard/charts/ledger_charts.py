@@ -58,19 +58,19 @@ def wall_time(ledger: LedgerJson) -> go.Figure:
     """The run's whole wall time as one bar, split into its buckets."""
     figure = go.Figure()
     for name, seconds in in_order(ledger.buckets):
-        part = seconds / ledger.wall_s
+        part, drawn = seconds / ledger.wall_s, words.drawn(bucket(name).name)
         figure.add_trace(
             go.Bar(
                 x=[part * 100],
                 y=[""],
                 orientation="h",
-                name=bucket(name).name,
+                name=drawn,
                 marker_color=bucket(name).colour,
                 text=[f"{part * 100:.1f} %" if part >= 0.04 else ""],
                 textposition="inside",
                 insidetextanchor="middle",
                 textfont_color="white",
-                hovertemplate=f"{bucket(name).name}: {words.duration(seconds)}, {part * 100:.2f} %<extra></extra>",
+                hovertemplate=f"{drawn}: {words.duration(seconds)}, {part * 100:.2f} %<extra></extra>",
             )
         )
     figure.update_xaxes(range=[0, 100], ticksuffix=" %", fixedrange=True)
@@ -115,7 +115,7 @@ def _bars(names: list[str], values: list[float], colours: list[str], unit: str) 
     figure = go.Figure(
         go.Bar(
             x=values,
-            y=names,
+            y=[words.drawn(name) for name in names],
             orientation="h",
             marker_color=colours,
             text=[f"{value:,.1f}" for value in values],

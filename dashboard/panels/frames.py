@@ -9,6 +9,7 @@ import streamlit as st
 from dashboard.charts import ledger_charts
 from dashboard.text import words
 from dashboard.text import words as vocabulary
+from store.visible_text import csv_value
 from wire.events import AuditJson, EventJson, IncidentJson
 from wire.goodput import InterruptionJson
 from wire.hints import HintJson
@@ -169,6 +170,13 @@ def worst_first(nodes: Sequence[NodeJson]) -> list[NodeJson]:
     return sorted(nodes, key=lambda n: (rank.get(n.state, len(rank) - 2), -(n.score_24h or 0.0), n.node))
 
 
+def _cell(value: Any) -> Any:
+    """A value as a cell: a person may save the table as CSV and open it in a spreadsheet, which runs formulas."""
+    if isinstance(value, list):
+        return [_cell(item) for item in value]
+    return csv_value(value)
+
+
 def show(
     rows: Sequence[Row],
     key: str,
@@ -195,7 +203,7 @@ def show(
             "Severity", options=list(vocabulary.SEVERITY_COLOURS), color=list(vocabulary.SEVERITY_COLOURS.values())
         )
     st.dataframe(
-        list(rows),
+        [{name: _cell(value) for name, value in row.items()} for row in rows],
         hide_index=True,
         column_config=configured,
         key=key,

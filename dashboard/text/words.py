@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
+from store.visible_text import visible
 from wire.cluster import ClusterJson
 from wire.events import DeviceJson, EventJson, IncidentJson
 from wire.nodes import ReasonJson
@@ -105,11 +106,25 @@ MODES = {
 DASH = "–"
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&])")
+# What Streamlit's page makes of text after its escapes are read: links of bare addresses, its logo. A blank ends that.
+_BARE_LINK = re.compile(
+    r"(?<=https:)(?=//)|(?<=http:)(?=//)|(?<=www)(?=\.)|(?<=[-.\w+])(?=@[-\w]+\.)|(?<=:)(?=streamlit:)", re.IGNORECASE
+)
 
 
 def plain(text: str) -> str:
-    """Text from outside, safe inside Markdown: no link, image or markup of a log line comes to life."""
-    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+    """Text from outside, safe inside Markdown: no link, image, formula or markup of a log line comes to life."""
+    return _MARKDOWN.sub(r"\\\1", _BARE_LINK.sub(" ", shown(text)))
+
+
+def shown(text: str) -> str:
+    """Text from outside for a place that knows no markup, as a table's cell: what is hidden in it is seen."""
+    return visible(" ".join(text.split()))
+
+
+def drawn(text: str) -> str:
+    """Text from outside in a figure: Plotly reads some tags in hover text, names of ticks and labels."""
+    return shown(text)[:120].replace("&", "&amp;").replace("<", "&lt;")
 
 
 def utc(moment: datetime | None) -> str:

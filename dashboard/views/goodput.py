@@ -29,7 +29,7 @@ def page(site: Site) -> None:
             )
             return
         names = [run.run for run in runs]
-        chosen = st.selectbox("Run, the newest first", names, key="run", bind="query-params")
+        chosen = st.selectbox("Run, the newest first", names, key="run", bind="query-params", format_func=words.shown)
         _live(site, chosen or names[0])
 
 

@@ -33,7 +33,7 @@ def page(site: Site) -> None:
         requested = st.query_params.get("node")
         if requested and requested not in names:
             st.warning(f"No node is called {words.plain(requested)}: choose one of the {len(names):,} below.")
-        chosen = st.selectbox("Node, the worst first", names, key="node", bind="query-params")
+        chosen = st.selectbox("Node, the worst first", names, key="node", bind="query-params", format_func=words.shown)
         _live(site, chosen or names[0])
 
 
@@ -82,7 +82,7 @@ def _facts(node: NodeJson, cluster: ClusterJson) -> None:
     )
     row[4].metric(
         "Rack",
-        node.rack or words.DASH,
+        words.shown(node.rack or words.DASH),
         help=f"leaf switch {words.plain(node.leaf or 'unknown')}",
         border=True,
         height="stretch",

@@ -13,6 +13,7 @@ from typing import Any
 
 from schedulers.kubernetes.client import MERGE_PATCH, ApiError, KubernetesClient
 from schedulers.reconcile.actuator import SchedulerAwayError
+from store.visible_text import visible
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ class EventRecorder:
 
     def tell(self, subject: EventSubject, reason: str, message: str, is_warning: bool = False) -> str:
         """Write an Event, or count it; why it could not be, else nothing."""
-        key = (subject, reason, message[:_MOST_MESSAGE])
+        key = (subject, reason, visible(message)[:_MOST_MESSAGE])
         try:
             with self._lock:
                 known = self._told.get(key)

@@ -26,6 +26,7 @@ from schedulers.kubernetes.node import (
 )
 from schedulers.reconcile.actuator import Order
 from store.records.event import format_time
+from store.visible_text import visible
 
 Patch = list[dict[str, Any]]
 _EFFECTS: Mapping[str, str] = {"avoid": "PreferNoSchedule", "cordon": "NoSchedule", "drain": "NoSchedule"}
@@ -90,7 +91,7 @@ def _hold(node: KubernetesNode, order: Order, settings: KubernetesSettings, mark
     wanted = {
         "action": order.action,
         "hint": order.hint,
-        "reason": order.reason[:_MOST_REASON],
+        "reason": visible(order.reason)[:_MOST_REASON],
         "valid-until": format_time(order.valid_until),
     }
     if cordons:
@@ -180,7 +181,7 @@ def _drop_annotations(node: KubernetesNode, settings: KubernetesSettings, names:
 def _condition(node: KubernetesNode, order: Order, now: datetime, risky: bool) -> dict[str, Any] | None:
     """The patch of the status, which is merged by the conditions' types; None where it says so already."""
     was = node.condition(CONDITION)
-    message = f"{order.reason[:_MOST_REASON]} until={format_time(order.valid_until)} id={order.hint}"
+    message = f"{visible(order.reason)[:_MOST_REASON]} until={format_time(order.valid_until)} id={order.hint}"
     status, reason = ("True", "ForeshockWatches") if risky else ("False", "ForeshockReleased")
     if was is not None and (was.status, was.message) == (status, message):
         return None

@@ -59,7 +59,8 @@ def _forbidden(order: JobOrder, settings: SlurmSettings) -> str | None:
 def _swap(order: JobOrder, job: str, commands: SlurmCommands) -> OrderReport:
     """Write into the job's AdminComment which node to leave for which; what stood there stays."""
     spare = order.spare if order.spare is not None and is_name(order.spare) else "none"
-    mark = f"[foreshock: swap node={order.node} spare={spare} id={order.hint}]"
+    node = order.node if is_name(order.node) else "unknown"
+    mark = f"[foreshock: swap node={node} spare={spare} id={order.hint}]"
     was = re.search(r" AdminComment=(.*?) (?= Comment=| Extra=| StdErr=| SystemComment=)", f"{job} ")
     old = was[1] if was else ""
     if mark in old:

@@ -3,6 +3,7 @@
 A hint in words for people is a title, and lines of a name and a text. Each format escapes them in its own way.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +12,7 @@ from typing import Any
 from schedulers.webhooks.post import WebhookMessage
 from store.hints.outbox import Delivery
 from store.records.hint import evidence_of
+from store.visible_text import visible
 
 # In a chat `watch` would be a flood, and `avoid` nearly one.
 LOUD_ACTIONS = ("cordon", "drain", "requeue", "swap")
@@ -50,18 +52,27 @@ def any_secret(_secret: str) -> None:
     """Of formats whose secrets have no form of their own."""
 
 
+# What a chat makes of bare text: a link of an address, a mention of a name.
+_LIVE = re.compile(r"(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=@)(?=\w)", re.IGNORECASE)
+
+
+def chat_text(value: object) -> str:
+    """Text from outside in a message for people: on one line, with nothing hidden, no bare link and no mention."""
+    return _LIVE.sub(" ", visible(" ".join(str(value).split())))
+
+
 _DONE = {"withdrawn": "withdrawn", "expired": "lapsed", "released": "the node is well"}
 
 
 def title(data: Mapping[str, Any]) -> str:
     """One line: `cordon gpu-017`, `approve? cordon gpu-017`, `released gpu-017`."""
-    node = str(data["node"])
+    node = chat_text(data["node"])
     if data["action"] == "release":
         return f"over: {node} ({_DONE.get(str(data.get('state')), 'ended')})"
     if data.get("state") == "proposed":
-        return f"approve? {data.get('asks', data['action'])} {node}"
+        return f"approve? {chat_text(data.get('asks', data['action']))} {node}"
     shadow = "shadow: " if data.get("mode") == "shadow" else ""
-    return f"{shadow}{data['action']} {node}"
+    return f"{shadow}{chat_text(data['action'])} {node}"
 
 
 def lines(data: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -77,4 +88,4 @@ def lines(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if data.get("state") == "proposed":
         found.append(("to approve", f"foreshock hints approve {data.get('id')}"))
-    return [(name, " ".join(str(text).split())[:500]) for name, text in found if text]
+    return [(name, chat_text(text)[:500]) for name, text in found if text]

@@ -13,6 +13,7 @@ from schedulers.webhooks.format import MessageFormat, no_failure
 from schedulers.webhooks.post import WebhookMessage
 from schedulers.webhooks.signature import key_of, signed_headers
 from store.hints.outbox import Delivery
+from store.visible_text import visible_json
 
 SOURCE = "/foreshock/hints"
 SCHEMA = "urn:foreshock:hint:1"  # an absolute URI, as the specification asks
@@ -32,7 +33,7 @@ def write(delivery: Delivery, secrets: Sequence[str], now: datetime) -> WebhookM
         "datacontenttype": "application/json",
         "data": document["data"],
     }
-    body = orjson.dumps(event)
+    body = visible_json(orjson.dumps(event))
     headers = signed_headers(secrets, delivery.id, int(now.timestamp()), body)
     return WebhookMessage(body, "application/cloudevents+json; charset=utf-8", headers)
 

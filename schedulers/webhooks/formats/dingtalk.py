@@ -20,7 +20,20 @@ from store.hints.outbox import Delivery
 _TOO_MANY = (130101, 410100)
 # Markdown that would make a link, a picture or a mention of what a log wrote.
 _PLAIN = str.maketrans(
-    {"[": "［", "]": "］", "<": "＜", ">": "＞", "*": "∗", "`": "'", "#": "＃", "@": "＠", "_": "＿"}
+    {
+        "[": "［",
+        "]": "］",
+        "<": "＜",
+        ">": "＞",
+        "*": "∗",
+        "`": "'",
+        "#": "＃",
+        "@": "＠",
+        "_": "＿",
+        "!": "！",
+        "~": "～",
+        "|": "｜",
+    }
 )
 
 
@@ -29,7 +42,7 @@ def write(delivery: Delivery, secrets: Sequence[str], now: datetime) -> WebhookM
     data = delivery.payload["data"]
     said = "\n".join(f"- **{name}**: {text.translate(_PLAIN)}" for name, text in lines(data))
     text = f"#### {title(data).translate(_PLAIN)}\n\n{said}"
-    body = orjson.dumps({"msgtype": "markdown", "markdown": {"title": title(data), "text": text}})
+    body = orjson.dumps({"msgtype": "markdown", "markdown": {"title": title(data).translate(_PLAIN), "text": text}})
     if not secrets:
         return WebhookMessage(body)
     timestamp_ms = int(now.timestamp() * 1000)

@@ -13,14 +13,16 @@ from typing import Any
 
 import orjson
 
-from schedulers.webhooks.format import LOUD_ACTIONS, AnswerFailure, MessageFormat, lines, title
+from schedulers.webhooks.format import LOUD_ACTIONS, AnswerFailure, MessageFormat, chat_text, lines, title
 from schedulers.webhooks.post import WebhookMessage
 from schedulers.webhooks.signature import SecretError
 from store.hints.outbox import Delivery
+from store.visible_text import visible_json
 
 SEVERITIES = {"drain": "critical", "cordon": "error", "swap": "error", "requeue": "error", "avoid": "warning"}
 _ROUTING_KEY_CHARACTERS = 32
 _MOST_SUMMARY = 1024
+_TRIGGER = {"event_action": "trigger", "client": "Foreshock"}
 
 
 def write(delivery: Delivery, secrets: Sequence[str], _now: datetime) -> WebhookMessage:
@@ -29,17 +31,17 @@ def write(delivery: Delivery, secrets: Sequence[str], _now: datetime) -> Webhook
     event: dict[str, Any] = {"routing_key": secrets[-1], "dedup_key": data["id"]}
     if data["action"] == "release":
         return WebhookMessage(orjson.dumps(event | {"event_action": "resolve"}))
-    reason = str(data.get("reason", ""))
+    reason = chat_text(data.get("reason", ""))
     asked = {
         "summary": f"{title(data)}: {reason}"[:_MOST_SUMMARY],
-        "source": data["node"],
+        "source": chat_text(data["node"]),
         "severity": SEVERITIES.get(data.get("asks", data["action"]), "info"),
         "timestamp": delivery.payload["timestamp"],
         "component": "node",
         "class": data["action"],
         "custom_details": dict(lines(data)),
     }
-    return WebhookMessage(orjson.dumps(event | {"event_action": "trigger", "client": "Foreshock", "payload": asked}))
+    return WebhookMessage(visible_json(orjson.dumps(event | _TRIGGER | {"payload": asked})))
 
 
 def failure(body: bytes) -> AnswerFailure | None:

@@ -16,6 +16,7 @@ from store.hints.outbox import Delivery
 
 _MOST_HEADER = 150  # characters of a header block
 _MOST_TEXT = 3000  # of a section
+_MARKS = str.maketrans({"`": "'", "*": "∗", "_": "＿", "~": "∼"})
 
 
 def write(delivery: Delivery, _secrets: Sequence[str], _now: datetime) -> WebhookMessage:
@@ -31,7 +32,7 @@ def write(delivery: Delivery, _secrets: Sequence[str], _now: datetime) -> Webhoo
 
 def _plain(text: str) -> str:
     """Text that is no link, mention or channel: logs write into it."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("`", "'").replace("*", "∗")
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").translate(_MARKS)
 
 
 def failure(body: bytes) -> AnswerFailure | None:

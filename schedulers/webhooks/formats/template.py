@@ -19,6 +19,7 @@ from schedulers.webhooks.post import WebhookMessage
 from schedulers.webhooks.signature import key_of, signed_headers
 from store.hints.outbox import Delivery
 from store.records.hint import evidence_of
+from store.visible_text import visible_json
 
 FIELDS = (
     *("type", "timestamp", "webhook_id", "id", "node", "action", "state", "mode", "reason"),
@@ -62,12 +63,12 @@ def _values(ident: str, document: Mapping[str, Any]) -> dict[str, str]:
     found |= {"type": document["type"], "timestamp": document.get("timestamp"), "webhook_id": ident}
     found["score"] = evidence_of(data.get("evidence") or {}).score
     inside = {name: _inside(value) for name, value in found.items()}
-    return inside | {"document": orjson.dumps(document).decode()}
+    return inside | {"document": visible_json(orjson.dumps(document)).decode()}
 
 
 def _inside(value: Any) -> str:
     """A value for the inside of a JSON string; what is not known is empty."""
-    return "" if value is None else orjson.dumps(str(value)).decode()[1:-1]
+    return "" if value is None else visible_json(orjson.dumps(str(value))).decode()[1:-1]
 
 
 def _try_out(template: string.Template, path: Path) -> None:
