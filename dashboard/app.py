@@ -6,6 +6,7 @@
 import argparse
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import streamlit as st
@@ -58,26 +59,31 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     """The options of `foreshock dashboard`; the token comes in a file, so that no process list shows it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--server", required=True)
-    parser.add_argument("--token-file", type=Path)
+    for name in ("--token-file", "--ca-file", "--cert-file", "--key-file"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--insecure-http", action="store_true")
     return parser.parse_args(argv)
 
 
 @st.cache_resource(show_spinner=False, on_release=ApiClient.close)
-def _client(server: str, token_file: Path | None, _changed: float) -> ApiClient:
-    """One connection pool for every session; a token file that changes makes a new one."""
-    return ApiClient(ApiAddress(server, token_file.read_text(encoding="utf-8").strip() if token_file else None))
+def _client(address: ApiAddress, token_file: Path | None, _changed: tuple[float, ...]) -> ApiClient:
+    """One connection pool for every session; a token or certificate that changes makes a new one."""
+    token = token_file.read_text(encoding="utf-8").strip() if token_file else None
+    return ApiClient(replace(address, token=token))
 
 
-def client(server: str, token_file: Path | None) -> ApiClient:
-    """The API's client.
+def client(address: ApiAddress, token_file: Path | None = None) -> ApiClient:
+    """The API's client, with the token of a file.
 
     Raises:
-        ApiProblem: the token file cannot be read, or the address is none.
+        ApiProblem: a file cannot be read, or the address is none.
     """
+    files = [file for file in (token_file, address.ca_file, address.cert_file, address.key_file) if file is not None]
     try:
-        return _client(server, token_file, token_file.stat().st_mtime if token_file else 0.0)
+        return _client(address, token_file, tuple(file.stat().st_mtime for file in files))
     except (OSError, UnicodeDecodeError) as error:
-        raise ApiProblem(f"The token file {token_file} cannot be read ({error}): correct --token-file.") from error
+        named = ", ".join(map(str, files))
+        raise ApiProblem(f"The token file {named} cannot be read ({error}): correct --token-file.") from error
 
 
 def main(argv: list[str]) -> None:
@@ -87,7 +93,8 @@ def main(argv: list[str]) -> None:
     st.logo(LOGO, size="large")
     given = arguments(argv)
     with page.troubles():
-        api = client(given.server, given.token_file)
+        files = (given.ca_file, given.cert_file, given.key_file)
+        api = client(ApiAddress(given.server, None, *files, given.insecure_http), given.token_file)
         pages: dict[str, StreamlitPage] = {}
         for name, (view, icon) in PAGES.items():
             pages[name] = st.Page(

@@ -4,14 +4,17 @@ client = Client(Address("http://127.0.0.1:10870", token))
 client.cluster().states  # {"ok": 61, "at_risk": 2, "faulty": 1}
 """
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
 import httpx2
 
+from wire.address import INSECURE_OPTION, clear_text
 from wire.advice import CheckpointAdviceJson, GainsAdviceJson, SparesAdviceJson
 from wire.cluster import ClusterJson
 from wire.events import AuditJson, EventJson, IncidentJson
@@ -37,10 +40,34 @@ class ApiProblem(Exception):  # noqa: N818  # it is what the page shows, not wha
 
 @dataclass(frozen=True, slots=True)
 class ApiAddress:
-    """Where the API is, and the token that it wants (None on loopback without tokens)."""
+    """Where the API is, and the token that it wants (None on loopback without tokens).
+
+    `ca_file` is whom to trust in place of the system's authorities; `cert_file` and `key_file` are shown to the server.
+    """
 
     server: str
     token: str | None = None
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    insecure_http: bool = False  # the token may go in clear text: something else encrypts the way
+
+    def trust(self) -> ssl.SSLContext:
+        """What certifies the server, and our own certificate where there is one.
+
+        Raises:
+            ApiProblem: a file cannot be used.
+        """
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.cert_file is not None:
+                context.load_cert_chain(self.cert_file, self.key_file)
+        except OSError as error:  # ssl.SSLError is one
+            files = " ".join(str(file) for file in (self.ca_file, self.cert_file, self.key_file) if file is not None)
+            raise ApiProblem(
+                f"A certificate cannot be used ({files}: {error}): correct --ca-file, --cert-file and --key-file."
+            ) from error
+        return context
 
 
 class ApiClient:
@@ -50,13 +77,21 @@ class ApiClient:
         self.server = address.server.rstrip("/")
         if address.token and not (address.token.isascii() and address.token.isprintable()):
             raise ApiProblem("The token is none: it holds a line break or a letter beyond ASCII. Correct --token-file.")
+        if address.token and not address.insecure_http and (why := clear_text(self.server)) is not None:
+            raise ApiProblem(f"{why[0].upper()}{why[1:]}; or {INSECURE_OPTION}, where a mesh encrypts the way.")
         headers = {"Authorization": f"Bearer {address.token}"} if address.token else {}
         try:
             url = httpx2.URL(f"{self.server}/api/v1/")
             # A proxy of the environment leads nowhere from this machine to itself.
             trusting = url.host not in ("127.0.0.1", "localhost", "::1")
+            trust = address.trust() if url.scheme == "https" and transport is None else True
             self._http = httpx2.Client(
-                base_url=url, headers=headers, timeout=TIMEOUT_S, transport=transport, trust_env=trusting
+                base_url=url,
+                headers=headers,
+                timeout=TIMEOUT_S,
+                transport=transport,
+                trust_env=trusting,
+                verify=trust,
             )
         except httpx2.InvalidURL as error:
             raise ApiProblem(

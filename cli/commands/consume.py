@@ -30,6 +30,9 @@ _STOP_S = 5.0
 @click.option("--nats", "queue", required=True, envvar="FORESHOCK_NATS", help="nats://[USER:PASSWORD@]HOST:4222")
 @click.option("--token-file", type=click.Path(path_type=Path), help="Credentials file of NATS, or a token.")
 @click.option("--ca-file", type=click.Path(path_type=Path), help="Whom to trust; default: as the system does.")
+@click.option("--cert-file", type=click.Path(path_type=Path), help="File with a client certificate (and its key).")
+@click.option("--key-file", type=click.Path(path_type=Path), help="File with the client certificate's key.")
+@click.option("--insecure-http", is_flag=True, help="Send the token without TLS too: a mesh or tunnel encrypts it.")
 @click.option("--stream", default="foreshock", show_default=True, help="Made where it is not there.")
 @click.option("--durable", default="store", show_default=True, help="Consumers of one name share the work.")
 @click.option("--batch", default=100, show_default=True, type=click.IntRange(1, 10_000), help="Messages a transaction.")
@@ -66,11 +69,14 @@ def consume(url: str, queue: str, port: int | None, file: Path | None, **given: 
         ack_wait_s=float(str(given["ack_wait_s"])),
         batch=int(str(given["batch"])),
     )
-    access = ServerAccess(token_file=_path(given["token_file"]), ca_file=_path(given["ca_file"]))
+    files = {name: _path(given[name]) for name in ("token_file", "ca_file", "cert_file", "key_file")}
+    access = ServerAccess(**files, insecure_http=bool(given["insecure_http"]))
     consumer = Consumer(state, wanted)
     if port is not None:
         start_http_server(port, addr="127.0.0.1", registry=state.metrics.registry)
-    writer = HeartbeatWriter(state.heartbeats, state.engine, state.metrics.failures.labels("heartbeats").inc)
+    state.names.refresh_at_start()
+    failed = state.metrics.failures.labels("heartbeats").inc
+    writer = HeartbeatWriter(state.heartbeats, state.engine, failed, state.names)
     writer.start()
     try:
         asyncio.run(_until_reported(consumer, queue, access))

@@ -17,6 +17,7 @@ import click
 from cli.console.errors import Failure
 from cli.console.output import print_text
 from cli.processes.children import free_port
+from wire.address import INSECURE_OPTION, clear_text
 
 START_S = 60.0
 STOP_S = 5.0
@@ -31,6 +32,18 @@ class DashboardAddress:
     host: str = "127.0.0.1"
     port: int = 8501
     token_file: Path | None = None
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    insecure_http: bool = False
+
+    @property
+    def handed_on(self) -> list[str]:
+        """What the child is told of the API; the token stays in its file."""
+        files = {name: getattr(self, name) for name in ("token_file", "ca_file", "cert_file", "key_file")}
+        named = {f"--{name.replace('_', '-')}": str(file.resolve()) for name, file in files.items() if file is not None}
+        given = [word for pair in named.items() for word in pair]
+        return ["--server", self.server, *given, *(["--insecure-http"] if self.insecure_http else [])]
 
     @property
     def url(self) -> str:
@@ -56,9 +69,8 @@ def command(place: DashboardAddress) -> list[str]:
         "logger.level": "warning",
     }
     flags = [f"--{name}={value}" for name, value in settings.items()]
-    handed = ["--server", place.server, *(["--token-file", str(place.token_file)] if place.token_file else [])]
     app = str(Path(spec.origin).with_name("app.py"))
-    return [sys.executable, "-m", "streamlit", "run", app, *flags, "--", *handed]
+    return [sys.executable, "-m", "streamlit", "run", app, *flags, "--", *place.handed_on]
 
 
 @contextmanager
@@ -137,6 +149,9 @@ def _stopping_on_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
 @click.command()
 @click.option("--server", required=True, envvar="FORESHOCK_SERVER", help="The API: http://HOST:PORT.")
 @click.option("--port", default=8501, show_default=True, help="Port of the dashboard; 0 takes any free one.")
@@ -144,13 +159,22 @@ def _stopping_on_signals() -> Iterator[None]:
 @click.option(
     "--token-file",
     envvar="FORESHOCK_TOKEN_FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_FILE,
     help="File with the API token: scope `read`, and `act` to approve and withdraw hints.",
 )
-def dashboard(server: str, port: int, host: str, token_file: Path | None) -> None:
+@click.option("--ca-file", envvar="FORESHOCK_CA_FILE", type=_FILE, help="Authorities to trust for https.")
+@click.option("--cert-file", envvar="FORESHOCK_CERT_FILE", type=_FILE, help="Client certificate (and key) in PEM.")
+@click.option("--key-file", envvar="FORESHOCK_KEY_FILE", type=_FILE, help="The client certificate's key.")
+@click.option(
+    "--insecure-http", is_flag=True, envvar="FORESHOCK_INSECURE_HTTP", help="Send the token over http:// too."
+)
+def dashboard(server: str, port: int, host: str, insecure_http: bool, **files: Path | None) -> None:
     """Show the cluster in a browser: what fails, what will, where the hours went, what is asked of the scheduler."""
     if not server.startswith(("http://", "https://")):
         raise Failure(f"--server {server!r} is no address: write http://HOST:PORT")
+    why = None if files["token_file"] is None or insecure_http else clear_text(server)
+    if why is not None:
+        raise Failure(f"--server: {why}; or {INSECURE_OPTION}, where a mesh or tunnel encrypts the way")
     if importlib.util.find_spec("streamlit") is None:
         raise Failure("`foreshock dashboard` needs the package streamlit: install foreshock[dashboard]")
     if host not in ("127.0.0.1", "localhost", "::1"):
@@ -159,7 +183,7 @@ def dashboard(server: str, port: int, host: str, token_file: Path | None) -> Non
             "put a proxy that asks for a login in front.",
             err=True,
         )
-    place = DashboardAddress(server, host, port or free_port(host=host), token_file.resolve() if token_file else None)
+    place = DashboardAddress(server, host, port or free_port(host=host), insecure_http=insecure_http, **files)
     with _stopping_on_signals(), running(place) as child:
         print_text(f"Dashboard {place.url}")
         raise Failure(f"Streamlit ended by itself with status {child.wait()}: see its message above")

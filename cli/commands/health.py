@@ -16,10 +16,12 @@ import orjson
 
 from cli.console.errors import CheckFailed, Failure
 from cli.console.output import print_text
+from collectors.ship.transport import ServerAccess
 from schedulers.reconcile.actuator import Order, SchedulerAwayError
 from schedulers.slurm.actuator import Slurm
 from schedulers.slurm.commands import SlurmSettings
 from schedulers.slurm.health import NodeHints, judge
+from wire.address import INSECURE_OPTION, token_opener
 
 _PATH = click.Path(path_type=Path)
 # slurmd ends its HealthCheckProgram after 60 s.
@@ -33,23 +35,31 @@ _MOST_HINTS = 50
 @click.option("--server", envvar="FORESHOCK_SERVER", required=True, help="The server, such as https://foreshock:18200.")
 @click.option("--token-file", type=_PATH, envvar="FORESHOCK_TOKEN_FILE", help="File with a token of scope `read`.")
 @click.option("--ca-file", type=_PATH, envvar="FORESHOCK_CA_FILE", help="Authorities to trust for https.")
+@click.option("--cert-file", type=_PATH, envvar="FORESHOCK_CERT_FILE", help="Client certificate (and key) in PEM.")
+@click.option("--key-file", type=_PATH, envvar="FORESHOCK_KEY_FILE", help="The client certificate's key.")
+@click.option(
+    "--insecure-http", is_flag=True, envvar="FORESHOCK_INSECURE_HTTP", help="Send the token over http:// too."
+)
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.1, _MOST_S), default=10.0, show_default=True)
 @click.option("--drain", is_flag=True, help="Drain it in Slurm (SLURM_CONF), and take our drain off once it is over.")
 def health(
     node: str | None,
     server: str,
-    token_file: Path | None,
-    ca_file: Path | None,
     timeout_s: float,
     drain: bool,
+    insecure_http: bool,
+    **files: Path | None,
 ) -> None:
     """Whether NODE (SLURMD_NODENAME) is to take no work: prints why and exits 3, else 0.
 
     A server or scheduler that does not answer is no fault of the node: exit 0, and a word on stderr.
     """
     name = node or os.uname().nodename.partition(".")[0]
+    access = ServerAccess(**files, timeout_s=timeout_s, insecure_http=insecure_http)
+    if (why := access.refusal(server)) is not None:
+        raise Failure(f"--server: {why}; or {INSECURE_OPTION}, where a mesh or tunnel encrypts the way")
     try:
-        found = judge(_hints(name, server, token_file, ca_file, timeout_s), name, datetime.now(UTC))
+        found = judge(_hints(name, server, access), name, datetime.now(UTC))
     except (OSError, HTTPException, ValueError) as error:
         print_text(f"foreshock: nothing is known of {name}: {error}", err=True)
         return
@@ -60,7 +70,7 @@ def health(
         click.get_current_context().exit(CheckFailed.exit_code)
 
 
-def _hints(name: str, server: str, token_file: Path | None, ca_file: Path | None, timeout_s: float) -> object:
+def _hints(name: str, server: str, access: ServerAccess) -> object:
     """The items that the server tells of a node.
 
     Raises:
@@ -71,10 +81,12 @@ def _hints(name: str, server: str, token_file: Path | None, ca_file: Path | None
         raise Failure(f"--server {server}: expected an address such as https://foreshock:18200")
     query = urllib.parse.urlencode({"node": name, "limit": _MOST_HINTS})
     request = urllib.request.Request(f"{server.rstrip('/')}/api/v1/hints?{query}")  # noqa: S310 - http or https
-    if token_file is not None:
-        request.add_header("Authorization", f"Bearer {token_file.read_text(encoding='utf-8').strip()}")
-    context = ssl.create_default_context(cafile=ca_file) if server.startswith("https://") else None
-    with urllib.request.urlopen(request, timeout=timeout_s, context=context) as reply:  # noqa: S310
+    if access.token_file is not None:
+        request.add_header("Authorization", f"Bearer {access.token_file.read_text(encoding='utf-8').strip()}")
+    context = ssl.create_default_context(cafile=access.ca_file) if server.startswith("https://") else None
+    if context is not None and access.cert_file is not None:
+        context.load_cert_chain(access.cert_file, access.key_file)
+    with token_opener(context).open(request, timeout=access.timeout_s) as reply:
         answer = orjson.loads(reply.read(_MOST_BYTES))
     return answer.get("items") if isinstance(answer, dict) else None
 

@@ -23,6 +23,7 @@ from cli.processes.servers import MEMBER, MOST_PROCESSES, Member, Minded, listen
 from cli.replay.clock import read_clock, real_clock
 from parsers.site_rules.rules import RulesError
 from store.records.event import RecordError
+from wire.address import is_loopback
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -67,7 +68,7 @@ def serve(
     replay_clock: str | None,
 ) -> None:
     """Serve the API and run its background loops."""
-    from cli.config.server import is_loopback, load_settings
+    from cli.config.server import load_settings
     from cli.config.settings_file import Hangups
 
     hangups = Hangups()

@@ -14,6 +14,7 @@ from collectors.agent.sidecar import SidecarSettings
 from collectors.agent.supervisor import SourceSpec
 from collectors.registry import forms
 from collectors.ship.transport import Compress
+from wire.address import INSECURE_OPTION
 
 _TEXTS = ("node", "listen", "zone")
 _PATHS = ("token_file", "ca_file", "cert_file", "key_file", "spool", "rules", "textfile")
@@ -28,11 +29,13 @@ _NUMBERS = (
 )
 _WHOLE = frozenset({"port", "spool_max_bytes"})
 _POSITIVE = frozenset({"scrape_interval_s", "heartbeat_interval_s", "turn_limit_s", "spool_max_bytes"})
+_YES, _NO = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 _WORDS: Mapping[str, Sequence[str]] = {
     "compress": get_args(Compress),
     "log_level": ("debug", "info", "warning", "error"),
 }
-KEYS = ("server", "source", *_TEXTS, *_PATHS, *_NUMBERS, *_WORDS, "spool_fsync")
+_FLAGS = ("insecure_http",)
+KEYS = ("server", "source", *_TEXTS, *_PATHS, *_NUMBERS, *_WORDS, *_FLAGS, "spool_fsync")
 _SOURCE_KEYS = ("source", *(each.name for each in fields(SourceSpec) if each.name != "spec"))
 
 
@@ -91,7 +94,7 @@ def settings_from(options: Mapping[str, Any], file: File, environ: Mapping[str, 
         if name.startswith("FORESHOCK_") and (key := name[10:].lower()) in KEYS:
             values[key] = (text, name)
     for key, value in options.items():
-        if value not in (None, ()):
+        if value not in (None, ()) and value is not False:  # a flag that was not given
             values[key] = (value, "--" + key.removesuffix("_s").replace("_", "-"))
     chosen: dict[str, Any] = {"node": socket.gethostname(), "spool": _spool(environ), "sources": ()}
     for key, (value, place) in values.items():
@@ -108,10 +111,24 @@ def settings_from(options: Mapping[str, Any], file: File, environ: Mapping[str, 
     if not chosen.get("server"):
         raise Failure("--server is missing: give the API's address, as in --server http://127.0.0.1:10870")
     chosen["zone"] = _zone(chosen.get("zone"), environ)
-    return SidecarSettings(**chosen)
+    settings = SidecarSettings(**chosen)
+    _check_way(settings, values["server"][1])
+    return settings
+
+
+def _check_way(settings: SidecarSettings, place: str) -> None:
+    """No token goes over http:// beyond this machine. What a queue asks for is known when it is reached."""
+    for url in settings.servers:
+        why = None if url.startswith("nats://") else settings.access.refusal(url)
+        if why is not None:
+            raise Failure(f"{place}: {why}; or {INSECURE_OPTION}, where a mesh or tunnel encrypts the way")
 
 
 def _typed(key: str, value: Any, place: str) -> Any:
+    if key in _FLAGS:
+        if str(value).lower() not in _YES | _NO:
+            raise Failure(f"{place}: {key} is {value!r}: write true or false")
+        return str(value).lower() in _YES
     if key in _NUMBERS:
         return _number(key, value, place)
     if not isinstance(value, str | Path | int | float) or isinstance(value, bool) or not str(value):
@@ -145,8 +162,8 @@ def _servers(value: Any, place: str) -> tuple[str, ...]:
     if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
         raise Failure(f"{place}: server is {value!r}: write an address, or a list of them")
     for url in found:
-        if not url.startswith(("http://", "https://", "nats://")):
-            raise Failure(f"{place}: {url!r} is no address: it begins with http:// or https:// (or nats://)")
+        if not url.startswith(("http://", "https://", "nats://", "tls://")):
+            raise Failure(f"{place}: {url!r} is no address: it begins with http:// or https:// (or nats://, tls://)")
     return tuple(found)
 
 

@@ -88,6 +88,7 @@ class SidecarSettings:
     ca_file: Path | None = None
     cert_file: Path | None = None
     key_file: Path | None = None
+    insecure_http: bool = False
     compress: Compress = "zstd"
     listen: str = "127.0.0.1"
     port: int = DEFAULT_PORT
@@ -112,7 +113,7 @@ class SidecarSettings:
     def access(self) -> ServerAccess:
         """How they are talked to."""
         files = (self.ca_file, self.cert_file, self.key_file)
-        return ServerAccess(self.token_file, REQUEST_TIMEOUT_S, *files, self.compress)
+        return ServerAccess(self.token_file, REQUEST_TIMEOUT_S, *files, self.compress, self.insecure_http)
 
     def list_sources(self) -> tuple[SourceSpec, ...]:
         """What is read."""
@@ -256,7 +257,7 @@ class Sidecar:
         self.shipper = Shipper(self.spool, self._servers(settings), rejected, self.metrics, settings.linger_s)
         say = partial(report, settings.node, self.metrics, self.spool)
         self.heart = HeartbeatSender(say, self._servers(settings), settings.heartbeat_interval_s)
-        self.heart.beats = lambda taken: self.metrics.heartbeats.labels("taken" if taken else "failed").inc()
+        self.heart.beats = self.metrics.beaten
         self._saved = self._wrote = time.monotonic()
         self._reported = float("-inf")
         self._textfile_failed = False

@@ -12,11 +12,14 @@ import ssl
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import orjson
 
 from collectors.ship.transport import ServerAccess, ServerAnswer, batch_id, packed
+from wire.address import clear_text
 
 PREFIX = "foreshock"
 KINDS = ("events", "telemetry", "heartbeats")
@@ -116,23 +119,59 @@ async def connect(url: str, access: ServerAccess, **options: Any) -> Any:
     """A connection; without `options` one that does not mend itself: whoever posts again makes a new one.
 
     Raises:
-        Exception: nats-py's own, OSError, ValueError: no server, not allowed, a file that cannot be read.
+        Exception: nats-py's own, OSError, ValueError: no server, not allowed, a file that cannot be read, a secret
+            that would go in clear text.
     """
-    import nats  # an extra: only who has such an address needs it
+    from nats.aio.client import Client  # an extra: only who has such an address needs it
 
     async def quiet(_error: Exception) -> None:
         """What goes wrong comes back from the call; nats-py would print it as well."""
 
+    client = Client()
+    url, secrets = _secrets_of(url, access)
     settings: dict[str, Any] = {"allow_reconnect": False, "error_cb": quiet, "connect_timeout": access.timeout_s}
-    if access.ca_file is not None or access.cert_file is not None:
+    if access.ca_file is not None or access.cert_file is not None or url.startswith("tls://"):
         settings["tls"] = ssl.create_default_context(cafile=access.ca_file)
         if access.cert_file is not None:
             settings["tls"].load_cert_chain(access.cert_file, access.key_file)
+    if access.token_file is not None and "token" not in secrets:
+        settings["user_credentials"] = str(access.token_file)
+    # Asked for when the server has said whether it wants TLS: nats-py goes on without, where it does not.
+    settings |= {name: partial(_secret, client, access, secret) for name, secret in secrets.items()}
+    await client.connect(url, **{**settings, **options})
+    return client
+
+
+def _secrets_of(url: str, access: ServerAccess) -> tuple[str, dict[str, str]]:
+    """The address without them, and what nats-py would send as it stands: token, user and password.
+
+    A credentials file is none of those: its key signs what the server says, and stays here.
+    """
+    parts = urlsplit(url)
+    secrets = {}
     if access.token_file is not None:
-        secret = access.token_file.read_text(encoding="utf-8")
-        named = "BEGIN NATS USER JWT" in secret
-        settings |= {"user_credentials": str(access.token_file)} if named else {"token": secret.strip()}
-    return await nats.connect(url, **{**settings, **options})
+        text = access.token_file.read_text(encoding="utf-8")
+        if "BEGIN NATS USER JWT" not in text:
+            secrets["token"] = text.strip()
+    elif parts.username is not None and parts.password is None:
+        secrets["token"] = unquote(parts.username)
+    if parts.username is not None and parts.password is not None:
+        secrets |= {"user": unquote(parts.username), "password": unquote(parts.password)}
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), secrets
+
+
+def _secret(client: Any, access: ServerAccess, secret: str) -> str:
+    """The secret, once the connection is one that may carry it.
+
+    Raises:
+        ConnectionRefusedError: it would go in clear text.
+    """
+    said, server = client._server_info, client._current_server
+    is_safe = access.insecure_http or said.get("tls_required")
+    why = None if is_safe else clear_text(f"nats://{server.uri.netloc}")
+    if why is not None:
+        raise ConnectionRefusedError(f"{why}: the NATS server asks for no TLS")
+    return secret
 
 
 def _answer(error: Exception) -> ServerAnswer:

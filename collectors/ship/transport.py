@@ -21,6 +21,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from wire.address import clear_text
+
 # How long to wait before the next try: longer each time, never the same for two nodes.
 
 
@@ -69,6 +71,11 @@ class ServerAccess:
     cert_file: Path | None = None
     key_file: Path | None = None
     compress: Compress = "zstd"
+    insecure_http: bool = False  # the token may go in clear text: something else encrypts the way
+
+    def refusal(self, url: str) -> str | None:
+        """Why our token may not go to an address; None where it may, or there is none."""
+        return None if self.token_file is None or self.insecure_http else clear_text(url)
 
 
 class ServerClient(Protocol):
@@ -90,6 +97,7 @@ class Transport:
         self._address = (parts.hostname or "", parts.port or (443 if self._secure else 80))
         self._prefix = parts.path.rstrip("/")
         self._access = access
+        self._refusal = access.refusal(server)
         self._compress: Compress = access.compress
         self._connection: HTTPConnection | None = None
         self._tls: tuple[object, ssl.SSLContext] | None = None
@@ -104,6 +112,8 @@ class Transport:
 
     def post(self, path: str, items: Sequence[Any]) -> ServerAnswer:
         """Send items as a JSON array. Never raises: a server that is away is an answer too."""
+        if self._refusal is not None:
+            return ServerAnswer(0, self._refusal)
         body = orjson.dumps(items)
         headers = {"Content-Type": "application/json", "Foreshock-Batch": batch_id(body)}
         try:
@@ -245,7 +255,7 @@ class Servers:
         access: ServerAccess,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`urls` in any order: http(s)://, or nats:// where a queue stands in front of the server."""
+        """`urls` in any order: http(s)://, or nats:// (tls://) where a queue stands in front of the server."""
         self._addresses = [_ServerAddress(make_client(url, access)) for url in in_order(urls, node)]
         self._clock = clock
 
@@ -283,7 +293,7 @@ def in_order(urls: Sequence[str], node: str) -> list[str]:
 
 def make_client(url: str, access: ServerAccess) -> ServerClient:
     """The client that an address asks for by its scheme."""
-    if url.startswith("nats://"):
+    if url.startswith(("nats://", "tls://")):
         # Loaded where it is asked for: its packages are an extra.
         client: ServerClient = importlib.import_module("collectors.ship.nats_transport").NatsTransport(url, access)
         return client

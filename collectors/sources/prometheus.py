@@ -27,6 +27,7 @@ from collectors.telemetry.prometheus_rules import STEP_S, Hour, RecordingRule, h
 from store.records.event import Device, Event
 from store.records.fault_catalog import counter
 from store.records.telemetry import ROLLUP_S
+from wire.address import clear_text, token_opener
 
 # Questions to Prometheus' HTTP API, which Mimir and Thanos answer too: instant queries and ranges.
 #
@@ -101,7 +102,7 @@ class PrometheusClient:
             request.add_header("X-Scope-OrgID", self._access.tenant)
         if self._access.token_file:
             request.add_header("Authorization", f"Bearer {self._access.token_file.read_text().strip()}")
-        with urllib.request.urlopen(request, timeout=self._access.timeout_s) as answer:  # noqa: S310
+        with token_opener().open(request, timeout=self._access.timeout_s) as answer:
             body = answer.read(_MOST_BYTES + 1)
         if len(body) > _MOST_BYTES:
             raise ValueError(f"the answer is over {_MOST_BYTES} bytes")
@@ -116,6 +117,7 @@ _MOST_BEHIND_S = 24 * 3600
 # A step is asked for this much later: rules are evaluated, and remote writes arrive, after their time.
 _DELAY_S = 60.0
 _EVENTS = 5000  # of one turn
+_OPTIONS = ("tenant", "token_file", "node_label", "delay_s", "insecure_http")
 
 
 class PrometheusCollector:
@@ -128,11 +130,16 @@ class PrometheusCollector:
             SourceError: it is no http or https URL, or an option is not known.
         """
         self._spec = f"prometheus:{rest}"
-        url, options = split_options(self._spec, rest, ("tenant", "token_file", "node_label", "delay_s"))
+        url, options = split_options(
+            self._spec, rest, ("tenant", "token_file", "node_label", "delay_s", "insecure_http")
+        )
         if not url.startswith(("http://", "https://")):
             raise SourceError(f"{self._spec}: give the server's address, as in prometheus:http://127.0.0.1:9090")
         first = {name: values[0] for name, values in options.items()}
         token = Path(first["token_file"]) if "token_file" in first else None
+        why = None if token is None or first.get("insecure_http") == "true" else clear_text(url)
+        if why is not None:
+            raise SourceError(f"{self._spec}: {why}; or #insecure_http=true, where a mesh or tunnel encrypts the way")
         self._client = PrometheusClient(PrometheusAccess(url, first.get("tenant"), token, settings.timeout_s or 60.0))
         self._url = url
         self.wake = Wake()

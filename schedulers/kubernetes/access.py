@@ -19,6 +19,8 @@ from typing import Any
 
 import yaml
 
+from wire.address import clear_text
+
 _POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _EXEC_TIMEOUT_S = 60.0
 _EXEC_EARLY_S = 60.0  # a token is asked for anew so long before it ends
@@ -97,6 +99,9 @@ def of_kubeconfig(path: Path, context: str | None) -> ClusterAccess:
         if key in user:
             raise AccessError(f"{path}: user {chosen['user']!r} has {key}, which is not supported: {remedy}")
     url, name = str(cluster["server"]).rstrip("/"), cluster.get("tls-server-name")
+    bears_token = any(user.get(key) for key in ("token", "tokenFile", "exec"))
+    if bears_token and (why := clear_text(url)) is not None:
+        raise AccessError(f"{path}: cluster {chosen.get('cluster')!r}: {why}")
     return ClusterAccess(url, _trust(cluster, user, path), chosen.get("namespace"), name, _token(cluster, user, path))
 
 
