@@ -163,7 +163,7 @@ def pages() -> dict[str, str]:
         engine = open_database(f"sqlite:///{folder}/x.db")
         migrate(engine)
         app = create_app(ApiSettings(), engine, lambda: datetime(2025, 3, 1, tzinfo=UTC))
-        page = TestClient(app).get("/metrics").text
+        page = TestClient(app, base_url="http://127.0.0.1:10870").get("/metrics").text
         made = {
             "commands.txt": commands(),
             "openapi.txt": operations(app.openapi()),

@@ -33,10 +33,19 @@ class HintMarkJson(JsonObject, frozen=True, kw_only=True):
     state: Annotated[str, one_of(HintState)]
 
 
+class ApprovalJson(JsonObject, frozen=True, kw_only=True):
+    """One person's approval of a hint that needs two."""
+
+    by: Annotated[str, example("person:alice@example.com")]
+    person: Annotated[str, example("person:alice@example.com")]
+    time: Time
+
+
 class HintJson(JsonObject, frozen=True, kw_only=True):
     """A request to a scheduler. `evidence.control`: it is only recorded, because the node is in the control group.
 
     `job`: the job that it concerns, beside the node. `policy`: the version of the policy that last requested it.
+    `approvals` and `approvals_needed`: of a proposed one, where the configuration has large approvals take two people.
     """
 
     id: str
@@ -51,6 +60,8 @@ class HintJson(JsonObject, frozen=True, kw_only=True):
     job: Sometimes[str | None] = None
     policy: Sometimes[str | None] = None
     placements: Sometimes[tuple[HoldJson, ...]] = ()
+    approvals: Sometimes[tuple[ApprovalJson, ...]] = ()
+    approvals_needed: Sometimes[int] = 1
 
 
 class ValidationJson(JsonObject, frozen=True, kw_only=True):

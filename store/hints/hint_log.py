@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from store.database.audit_chain import AuditEntry, append_audit
-from store.records.hint import OPEN_STATES, Hint, HintState, StateChange, hint_of
+from store.records.hint import OPEN_STATES, Approval, Hint, HintState, StateChange, hint_of
 from store.tables import hint_tables, schema
 from store.tables.bulk_rows import insert_into, is_one_of
 from store.tables.pages import PageMark, ordered_page
@@ -94,6 +94,11 @@ def read_hint(connection: sa.Connection, ident: str) -> Hint | None:
     """The hint of an id."""
     row = connection.execute(sa.select(_HINTS).where(_HINTS.c.id == ident)).mappings().first()
     return None if row is None else hint_of(row)
+
+
+def lock_hint(connection: sa.Connection, ident: str) -> None:
+    """Have everybody who would change a hint wait for the end of this transaction. SQLite has one writer anyway."""
+    connection.execute(sa.select(_HINTS.c.id).where(_HINTS.c.id == ident).with_for_update())
 
 
 def read_hints(connection: sa.Connection, states: Sequence[str] | None = None, node: str | None = None) -> list[Hint]:
@@ -199,6 +204,15 @@ def approve_hint(connection: sa.Connection, hint: Hint, now: datetime, actor: st
     current = _read_again(connection, approved)
     evidence = replace(current.evidence, approved=StateChange(actor, now))
     return _save_evidence(connection, replace(current, evidence=evidence))
+
+
+def add_approval(connection: sa.Connection, hint: Hint, given: Approval) -> Hint:
+    """Write down one person's approval of a hint that needs another's, too: it stays proposed."""
+    current = _read_again(connection, hint)
+    approvals = (*(current.evidence.approvals or ()), given)
+    approved = _save_evidence(connection, replace(current, evidence=replace(current.evidence, approvals=approvals)))
+    note(connection, given.time, given.by, approved, {"hint": hint.action, "approval": f"{len(approvals)} of 2"})
+    return approved
 
 
 def _read_again(connection: sa.Connection, hint: Hint) -> Hint:

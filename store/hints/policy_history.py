@@ -1,6 +1,8 @@
 """The policies and the site rules that were in force, each with its time; each change is in the audit, too."""
 
 import hashlib
+import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -27,6 +29,13 @@ def newest_policy(connection: sa.Connection) -> str | None:
     """The version that came into force last."""
     version: str | None = connection.scalar(sa.select(_POLICIES.c.version).order_by(_POLICIES.c.seq.desc()).limit(1))
     return version
+
+
+def newest_policy_keys(connection: sa.Connection) -> Mapping[str, Any]:
+    """The keys of the policy that came into force last; none where no server has run yet."""
+    newest = sa.select(_POLICIES.c.text).order_by(_POLICIES.c.seq.desc()).limit(1)
+    text: str | None = connection.scalar(newest)
+    return {} if text is None else dict(json.loads(text))
 
 
 def policies_page(connection: sa.Connection, limit: int, before: int | None = None) -> list[dict[str, Any]]:

@@ -46,6 +46,16 @@ class StateChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Approval:
+    """One person's yes to a hint that needs another's, too: as the audit names them, who it is, to what, and when."""
+
+    by: str
+    person: str
+    action: str
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class HintWitness:
     """One of two independent detectors that saw a node fail."""
 
@@ -106,7 +116,7 @@ class Evidence:
     `score`, `horizon_h`, `reasons`, `threshold`: the risk, and the threshold that it passed. `what`, `spare` to
     `job_nodes`: of a hint on a job. `code`: of the fault, for the breaker. `held`: why a hold became an `avoid`.
     `acted`: when the hint was made or escalated. `quiet`: the quiet hours that it waits for. `control`: written down
-    only. `review`: a person decides, whatever the mode.
+    only. `review`: a person decides, whatever the mode. `approvals`: of people, while it still needs another's.
     """
 
     score: float | None = None
@@ -133,6 +143,7 @@ class Evidence:
     quiet: str | None = None
     release: ReleaseWait | None = None
     repair: RepairCase | None = None
+    approvals: tuple[Approval, ...] | None = None
     approved: StateChange | None = None
     closed: StateChange | None = None
     other: Mapping[str, Any] = field(default_factory=dict)
@@ -265,6 +276,7 @@ _READERS: Mapping[str, _Reader] = {
     "quiet": _text,
     "release": _part(ReleaseWait, since=_moment, waits=_text),
     "repair": _part(RepairCase, since=_moment, tries=_whole, detail=_text),
+    "approvals": _list_of(_part(Approval, by=_text, person=_text, action=_text, time=_moment)),
     "approved": _CHANGE,
     "closed": _CHANGE,
 }
