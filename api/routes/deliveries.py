@@ -11,13 +11,13 @@ from api.edge.auth import Approver, Reader, Reporter
 from api.edge.body import described, json_of
 from api.edge.openapi import answer
 from api.edge.problem import Problem
-from api.routes.hints import HintId
+from api.routes.hints import HintId, check_own_hint
 from api.server.state import Server
 from schedulers.lifecycle.operator_actions import RequestRefusedError, acknowledge, redeliver
 from schedulers.reconcile.delivery import action_of
 from store.database.connections import writing
 from store.hints.hint_log import read_hint
-from store.hints.outbox import Delivery, DeliveryAttempt, attempts_of, delivery_history
+from store.hints.outbox import Delivery, DeliveryAttempt, attempts_of, delivery_history, read_delivery
 from wire.hints import AckJson, DeliveryJson, HintJson
 from wire.message import Page
 
@@ -50,6 +50,9 @@ def replay_delivery(who: Approver, server: Server, delivery: DeliveryId) -> Resp
     """Owe a delivery again, under the same webhook-id: it is made within seconds. A release may always be."""
     try:
         with writing(server.engine).begin() as connection:
+            owed = read_delivery(connection, delivery)
+            if owed is not None:
+                check_own_hint(connection, who, owed.hint)
             made = redeliver(connection, delivery, server.clock(), who.name, server.settings.mode)
             log = [one for one in attempts_of(connection, made.hint) if one.delivery == made.id]
     except RequestRefusedError as error:
@@ -66,11 +69,12 @@ def replay_delivery(who: Approver, server: Server, delivery: DeliveryId) -> Resp
     openapi_extra=described(AckJson, {"scheduler": "volcano", "result": "confirmed"}),
 )
 def ack_hint(
-    _who: Reporter, server: Server, hint: HintId, said: Annotated[AckJson, Depends(json_of(AckJson))]
+    who: Reporter, server: Server, hint: HintId, said: Annotated[AckJson, Depends(json_of(AckJson))]
 ) -> Response:
     """For a scheduler that pulls: it took the hint, did it, let go of the node, or will not. Twice is once."""
     try:
         with writing(server.engine).begin() as connection:
+            check_own_hint(connection, who, hint)
             moved = acknowledge(connection, hint, said.result, said.scheduler, server.clock(), said.detail)
     except RequestRefusedError as error:
         raise Problem(409 if error.known else 404, str(error)) from error

@@ -10,7 +10,7 @@ from api.edge.auth import Reader, Reporter
 from api.edge.body import described, json_of
 from api.edge.openapi import answer
 from api.edge.problem import Problem
-from api.routes.hints import HintId
+from api.routes.hints import HintId, check_own_hint
 from api.server.state import Server
 from schedulers.lifecycle.operator_actions import RequestRefusedError, report_test
 from store.database.connections import writing
@@ -52,6 +52,7 @@ def post_validation(who: Reporter, server: Server, hint: HintId, said: Reported)
     """It counts as a test of the server's own does: passed, the node is released once its healthy time is over."""
     try:
         with writing(server.engine).begin() as connection:
+            check_own_hint(connection, who, hint)
             row = report_test(connection, hint, (said.passed, said.detail), server.clock(), who.name)
     except RequestRefusedError as error:
         raise Problem(409 if error.known else 404, str(error)) from error
