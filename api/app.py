@@ -124,7 +124,8 @@ def _lifespan(state: State, edge: Edge) -> Callable[[FastAPI], AbstractAsyncCont
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         loops = make_loops(state)
-        writer = HeartbeatWriter(state.heartbeats, state.engine, state.metrics.failures.labels("heartbeats").inc)
+        failed = state.metrics.failures.labels("heartbeats").inc
+        writer = HeartbeatWriter(state.heartbeats, state.engine, failed, state.names)
         pace = asyncio.create_task(edge.pace.run())
         loops.start()
         writer.start()
@@ -161,6 +162,7 @@ def create_app(
     if settings.policy_source is not None:
         state.metrics.watch_policy(settings.policy_source)
     state.metrics.database.register(metrics.StoreCollector(state))
+    state.names.refresh_at_start()
     edge = make_edge(settings, state.metrics)
     app = FastAPI(
         title="Foreshock",

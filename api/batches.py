@@ -6,7 +6,7 @@ Nothing here is acknowledged: whoever calls does that once it has returned. Doin
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,11 +18,13 @@ from api.edge.problem import Problem
 from api.intake.entries import Rejected, events_of, records, sift
 from api.intake.heartbeat_record import read_heartbeat
 from api.intake.records import take_events, take_rollups
-from api.routes.telemetry import read_rollup
+from api.routes.heartbeats import own_report
+from api.routes.telemetry import own_rollup, read_rollup
 from api.server.state import State
 from store.events.append import MAX_AHEAD
 from store.nodes.sidecars import SidecarReport
 from store.records.event import Event
+from store.records.node_name import NodeNames
 from store.records.telemetry import Rollup
 
 KINDS = ("events", "telemetry", "heartbeats")
@@ -118,7 +120,7 @@ def take_batches(state: State, batches: Sequence[QueueBatch]) -> list[Refused]:
 def _read_batch(state: State, number: int, batch: QueueBatch, read: _Read) -> None:
     now = state.clock()
     try:
-        rejected = _sort(batch, read, now)
+        rejected = _sort(batch, read, now, state.names.now)
     except Problem as problem:
         raise NoBatchError(str(problem.detail)) from problem
     if rejected:
@@ -126,15 +128,16 @@ def _read_batch(state: State, number: int, batch: QueueBatch, read: _Read) -> No
         read.refused += [Refused(number, values[entry.line - 1], entry.detail) for entry in rejected]
 
 
-def _sort(batch: QueueBatch, read: _Read, now: datetime) -> Sequence[Rejected]:
+def _sort(batch: QueueBatch, read: _Read, now: datetime, names: NodeNames) -> Sequence[Rejected]:
+    caller = replace(_QUEUE, names=names)
     if batch.kind == "events":
-        events, rejected = events_of(batch.body, _QUEUE)
+        events, rejected = events_of(batch.body, caller)
         read.events += events
     elif batch.kind == "telemetry":
         latest = max(now, datetime.now(UTC)) + MAX_AHEAD
-        rollups, rejected = sift(records(batch.body), lambda value: read_rollup(value, latest))
+        rollups, rejected = sift(records(batch.body), lambda value: own_rollup(caller, read_rollup(value, latest)))
         read.rollups += rollups
     else:
-        reports, rejected = sift(records(batch.body), lambda value: read_heartbeat(value, now))
+        reports, rejected = sift(records(batch.body), lambda value: own_report(caller, read_heartbeat(value, now)))
         read.reports += reports
     return rejected

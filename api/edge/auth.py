@@ -9,7 +9,7 @@ does not speak for is refused by itself, and counted.
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -20,6 +20,7 @@ from api.edge.problem import Problem
 from api.server.settings import SCOPES, Scope, Token
 from api.server.state import Server
 from store.records.hostlist import EVERY_NODE, NodePattern
+from store.records.node_name import NodeNames
 
 bearer = HTTPBearer(auto_error=False, description="A token of the server's configuration.")
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
@@ -27,11 +28,15 @@ Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sends a request: the name that the audit shows, what it may do, and of which nodes it may speak."""
+    """Who sends a request: the name that the audit shows, what it may do, and of which nodes it may speak.
+
+    `names`: those of the inventory, by which the nodes that it speaks of are known.
+    """
 
     name: str
     scopes: frozenset[Scope]
     nodes: NodePattern = EVERY_NODE
+    names: NodeNames = field(default_factory=NodeNames, repr=False, compare=False)
 
     def may(self, scope: Scope) -> bool:
         """Whether it has a scope; who may report for the fleet may report for nodes."""
@@ -68,7 +73,7 @@ def requires(scope: Scope) -> Callable[..., Awaitable[Caller]]:
         tokens = server.settings.tokens
         if not tokens:
             _refuse_foreign_page(request)
-            return ANONYMOUS
+            return replace(ANONYMOUS, names=server.names.now)
         token = find(tokens, credentials.credentials) if credentials else None
         edge.admit(request, f"token:{token.name}" if token else f"address:{_address(request)}")
         if token is None:
@@ -78,7 +83,7 @@ def requires(scope: Scope) -> Callable[..., Awaitable[Caller]]:
         if not caller.may(scope):
             challenge = f'Bearer realm="foreshock", error="insufficient_scope", scope="{scope}"'
             raise Problem(403, f"token {token.name!r} lacks the scope {scope}", {"WWW-Authenticate": challenge})
-        return caller
+        return replace(caller, names=server.names.now)
 
     return check
 

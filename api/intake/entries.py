@@ -5,7 +5,7 @@ rollups, rejected = sift(records(body), read_rollup)
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -189,9 +189,22 @@ def events_of(body: bytes, caller: Caller) -> tuple[list[Event], list[Rejected]]
     fitting = decode_events(body)
     if fitting is not None and len(fitting) > MOST_RECORDS:
         raise too_many_records()
-    if fitting is not None and all(is_own(caller, event) for event in fitting):
-        return fitting, []
+    named = None if fitting is None else _named(caller, fitting)
+    if named is not None and all(is_own(caller, event) for event in named):
+        return named, []
     return sift(records(body), lambda value: own_event(caller, read_event(value)))
+
+
+def _named(caller: Caller, events: list[Event]) -> list[Event] | None:
+    """The events, each of its node by the name that the inventory has; None where a name is no node's."""
+    canonical = caller.names.canonical
+    try:
+        names = {node: canonical(node) for node in {event.node for event in events} if node is not None}
+    except RecordError:
+        return None
+    if all(node == name for node, name in names.items()):
+        return events
+    return [event if event.node is None else replace(event, node=names[event.node]) for event in events]
 
 
 def is_own(caller: Caller, event: Event) -> bool:
@@ -208,15 +221,18 @@ def is_own(caller: Caller, event: Event) -> bool:
 
 
 def own_event(caller: Caller, event: Event) -> Event:
-    """The event, where a caller may report it.
+    """The event, where a caller may report it, of its node by the name that the inventory has.
 
     Raises:
-        RecordError: it speaks of another node, or of the fleet.
+        RecordError: its node is no node's name; it speaks of another node, or of the fleet.
     """
+    if event.node is not None:
+        name = caller.names.canonical(event.node)
+        event = event if name == event.node else replace(event, node=name)
     if is_own(caller, event):
         return event
     if event.node is not None:
-        check_own(caller, event.node)
+        own_node(caller, event.node)
     what = f"source {event.source}" if event.node is not None else "an event without a node"
     raise RecordError(f"{what} speaks of the fleet: token {caller.name!r} lacks the scope ingest:fleet")
 
@@ -232,11 +248,13 @@ def own_events(caller: Caller, events: Iterable[Event], rejected: list[Rejected]
     return found
 
 
-def check_own(caller: Caller, node: str) -> None:
-    """Refuse a node that the caller does not speak for.
+def own_node(caller: Caller, node: str) -> str:
+    """The name that the inventory has for a node that the caller speaks for.
 
     Raises:
-        RecordError: it does not.
+        RecordError: it is no node's name, or the caller does not speak for the node.
     """
-    if not caller.speaks_for(node):
-        raise RecordError(f"token {caller.name!r} does not speak for node {node[:80]!r}, but for {caller.nodes.text!r}")
+    name = caller.names.canonical(node)
+    if not caller.speaks_for(name):
+        raise RecordError(f"token {caller.name!r} does not speak for node {name[:80]!r}, but for {caller.nodes.text!r}")
+    return name

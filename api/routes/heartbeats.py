@@ -1,5 +1,6 @@
 """`POST /heartbeats`: what each sidecar says of itself, once a minute."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ from api.edge.auth import Caller, Ingester
 from api.edge.body import Packed, records_body, unpack
 from api.edge.openapi import answer
 from api.edge.problem import Problem
-from api.intake.entries import MAX_REJECTED_SHOWN, IntakeResult, check_own, records, sift
+from api.intake.entries import MAX_REJECTED_SHOWN, IntakeResult, own_node, records, sift
 from api.intake.heartbeat_record import read_heartbeat
 from api.server.state import Server, State
 from store.nodes.sidecars import SidecarReport
@@ -62,13 +63,18 @@ async def post_heartbeats(caller: Ingester, server: Server, packed: Packed, requ
 def _take(caller: Caller, request: Request, server: State, packed: bytes) -> Response:
     now = server.wall()
     entries = records(unpack(request, server, packed))
-    reports, rejected = sift(entries, lambda value: _own(caller, read_heartbeat(value, now)))
+    reports, rejected = sift(entries, lambda value: own_report(caller, read_heartbeat(value, now)))
     server.metrics.rejected.labels("heartbeats").inc(len(rejected))
     if server.heartbeats.put(reports):
         raise Problem(503, "too many heartbeats wait for the database: try again", {"Retry-After": "5"})
     return reply(IntakeResult(len(reports), 0, rejected[:MAX_REJECTED_SHOWN]))
 
 
-def _own(caller: Caller, report: SidecarReport) -> SidecarReport:
-    check_own(caller, report.node)
-    return report
+def own_report(caller: Caller, report: SidecarReport) -> SidecarReport:
+    """The report, of its node by the name that the inventory has.
+
+    Raises:
+        RecordError: its node is no node's name, or another's than the caller speaks for.
+    """
+    node = own_node(caller, report.node)
+    return report if node == report.node else replace(report, node=node, report={**report.report, "node": node})

@@ -1,5 +1,6 @@
 """`POST /outages`: nodes out of service, as a scheduler or a ticket system tells it."""
 
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -8,7 +9,7 @@ from api.answers.reply import reply
 from api.edge.auth import Caller, FleetIngester
 from api.edge.body import Body, records_body
 from api.edge.openapi import answer
-from api.intake.entries import check_name, check_own, check_time, records, sift
+from api.intake.entries import check_name, check_time, own_node, records, sift
 from api.intake.records import take_outages
 from api.server.state import Server
 from store.records.event import RecordError, parse_time
@@ -41,8 +42,8 @@ def post_outages(caller: FleetIngester, server: Server, body: Body) -> Response:
 
 
 def _own(caller: Caller, outage: Outage) -> Outage:
-    check_own(caller, outage.node)
-    return outage
+    node = own_node(caller, outage.node)
+    return outage if node == outage.node else replace(outage, node=node)
 
 
 def read_outage(value: Any) -> Outage:

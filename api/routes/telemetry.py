@@ -13,7 +13,7 @@ from api.answers.reply import reply
 from api.edge.auth import Caller, Ingester
 from api.edge.body import Body, records_body
 from api.edge.openapi import answer
-from api.intake.entries import check_name, check_own, check_time, records, sift
+from api.intake.entries import check_name, check_time, own_node, records, sift
 from api.intake.records import take_rollups
 from api.server.state import Server
 from store.events.append import MAX_AHEAD
@@ -54,13 +54,18 @@ def post_telemetry(caller: Ingester, server: Server, body: Body) -> Response:
     """
     # Clocks are wrong: an hour of 2999 would stay the newest of the whole store.
     latest = max(server.clock(), datetime.now(UTC)) + MAX_AHEAD
-    rollups, rejected = sift(records(body), lambda value: _own(caller, read_rollup(value, latest)))
+    rollups, rejected = sift(records(body), lambda value: own_rollup(caller, read_rollup(value, latest)))
     return reply(take_rollups(server, rollups, rejected))
 
 
-def _own(caller: Caller, rollup: Rollup) -> Rollup:
-    check_own(caller, rollup.node)
-    return rollup
+def own_rollup(caller: Caller, rollup: Rollup) -> Rollup:
+    """The roll-up, of its node by the name that the inventory has.
+
+    Raises:
+        RecordError: its node is no node's name, or another's than the caller speaks for.
+    """
+    node = own_node(caller, rollup.node)
+    return rollup if node == rollup.node else replace(rollup, node=node)
 
 
 def read_rollup(value: Any, latest: datetime) -> Rollup:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
+from api.server.names_in_use import NamesInUse
 from store.database.connections import writing
 from store.nodes.sidecars import SidecarReport, write_sidecars
 
@@ -60,9 +61,12 @@ class Heartbeats:
 class HeartbeatWriter:
     """The thread that writes heartbeats: every process writes its own, under no lease."""
 
-    def __init__(self, heartbeats: Heartbeats, engine: sa.Engine, failed: Callable[[], None]) -> None:
-        """`failed` is called for each writing that fails."""
+    def __init__(
+        self, heartbeats: Heartbeats, engine: sa.Engine, failed: Callable[[], None], names: NamesInUse
+    ) -> None:
+        """`failed` is called for each writing that fails; the names of nodes are kept up to date beside it."""
         self._heartbeats = heartbeats
+        self._names = names
         self._engine = engine
         self._failed = failed
         self._stop = threading.Event()
@@ -82,6 +86,7 @@ class HeartbeatWriter:
         while True:
             self._stop.wait(WRITE_EVERY_S)
             try:
+                self._names.refresh()
                 self._heartbeats.write(self._engine)
                 down = False
             except Exception as error:  # noqa: BLE001  # the thread outlives whatever the database does

@@ -107,6 +107,18 @@ class TrainingSchedule:
 
 
 @dataclass(frozen=True, slots=True)
+class InventorySettings:
+    """The nodes that an operator names, and what else they are called. `nodes`: a hostlist; schedulers that are read
+    back, topology and nodes.csv add theirs. `domains`: whose FQDNs are short names; none: any.
+    """
+
+    nodes: str = ""
+    aliases: Mapping[str, str] = field(default_factory=dict)  # another name: the node's
+    domains: tuple[str, ...] = ()
+    fold_case: bool = False  # capital letters make no other node
+
+
+@dataclass(frozen=True, slots=True)
 class ApiSettings:
     """The server's settings. Without tokens every caller may do all: for loopback alone."""
 
@@ -128,6 +140,7 @@ class ApiSettings:
     shapes: Mapping[str, Shape] = field(default_factory=dict)  # of runs' models, by a pattern of their names: for MFU
     processes: int = 1  # that share the port and the work; more than one on PostgreSQL alone
     tls: TlsSettings = field(default_factory=TlsSettings)
+    inventory: InventorySettings = field(default_factory=InventorySettings)
     silent_after_s: float = 900.0  # a node not heard of for this long is silent, while others report
 
     @property

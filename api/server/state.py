@@ -14,6 +14,7 @@ from fastapi import Depends, Request
 from api.server.heartbeats import Heartbeats
 from api.server.joint_writes import JointWrites
 from api.server.metrics import Metrics
+from api.server.names_in_use import NamesInUse
 from api.server.settings import ApiSettings
 from api.server.wakes import Wakes
 from parsers.site_rules.rules import RulesSource, no_rules
@@ -86,7 +87,11 @@ class State:
         default_factory=lambda: JointWrites(5_000, is_away)
     )
     joint_rollups: JointWrites[Rollup, None] = field(default_factory=lambda: JointWrites(500, is_away))
+    names: NamesInUse = field(init=False)
     followers: list[Callable[[ApiSettings], None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", NamesInUse(self.engine, lambda: self.settings.inventory))
 
     def reloaded(self, settings: ApiSettings) -> None:
         """Tell those who hold what they were made of that it has changed. Called by one thread at a time."""

@@ -93,6 +93,8 @@ def convert(kind: Any, value: Any, place: str) -> Any:
         return None if value is None else convert(str, value, place)
     if kind == tuple[str, ...]:
         return _words(value, place)
+    if kind == Mapping[str, str]:
+        return {key: convert(str, found, f"{place}, {key}") for key, found in mapping(value, place).items()}
     if kind is float and type(value) in (int, float):
         value = float(value)
     if type(value) is kind and (kind in (str, bool) or 0 <= value < math.inf):

@@ -23,6 +23,7 @@ from api.server.settings import (
     SCOPE_GROUPS,
     SCOPES,
     ApiSettings,
+    InventorySettings,
     RequestLimits,
     TlsSettings,
     Token,
@@ -42,11 +43,12 @@ from schedulers.webhooks.webhook import Webhook
 from store.database.retention import MINIMUM, RetentionPeriods, too_short
 from store.records.event import RecordError
 from store.records.hint import HINT_ACTIONS
-from store.records.hostlist import EVERY_NODE, NodePattern
+from store.records.hostlist import EVERY_NODE, NodePattern, expand
+from store.records.node_name import check_node_name
 
 _PREFIX = "FORESHOCK_"
 _SERVER = (
-    *("intervals", "limits", "keep", "training", "trial", "tls"),
+    *("intervals", "limits", "keep", "training", "trial", "tls", "inventory"),
     *("body_limit_bytes", "rules", "silent_after_s", "processes"),
 )
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -78,6 +80,7 @@ def _read_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings
     _check_limits(server.get("limits", RequestLimits()), place)
     _check_keep(server.get("keep", RetentionPeriods()), place)
     _check_tls(server.get("tls", TlsSettings()), place)
+    _check_inventory(server.get("inventory", InventorySettings()), place)
     if not 1 <= server.get("processes", 1) <= MOST_PROCESSES:
         raise Failure(f"{place}, processes: expected 1 to {MOST_PROCESSES}")
     tokens = [_token(item, f"{place}, tokens[{i}]") for i, item in enumerate(listed(table.get("tokens"), place))]
@@ -186,6 +189,14 @@ def _scalars() -> list[tuple[str, ...]]:
             inner = getattr(hints[name], "__dataclass_fields__", None)
             found += [(name, key) for key in inner] if inner else [(name,)]
     return found
+
+
+def _check_inventory(inventory: InventorySettings, place: str) -> None:
+    try:
+        for name in (*expand(inventory.nodes), *inventory.aliases.values()):
+            check_node_name(name)
+    except RecordError as error:
+        raise Failure(f"{place}, inventory: {error}") from error
 
 
 def _check_keep(keep: RetentionPeriods, place: str) -> None:

@@ -162,7 +162,7 @@ def append_jobs(connection: sa.Connection, jobs: Iterable[Job]) -> None:
 
 
 def append_nodes(connection: sa.Connection, nodes: Iterable[Node]) -> None:
-    """Append nodes of a nodes.csv, which makes them known; what is known of one already is replaced, but `last_seen`."""
+    """Append nodes of a nodes.csv, which names them; what is known of one already is replaced, but `last_seen`."""
     rows = [asdict(node) for node in nodes]
     upsert(connection, schema.nodes, rows)
     add_known(connection, ARCHIVE, [row["node"] for row in rows])

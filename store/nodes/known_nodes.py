@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from store.database.coordination import move_mark
 from store.tables import schema
-from store.tables.bulk_rows import insert_rows, is_one_of
+from store.tables.bulk_rows import insert_into, insert_rows, is_one_of
 
 OPERATOR, ARCHIVE, TOPOLOGY, TOKEN = "operator", "archive", "topology", "token"
 SCHEDULER = "scheduler:"  # begins the word for a scheduler, before its name
@@ -76,6 +76,14 @@ def add_known(connection: sa.Connection, by: str, names: Iterable[str]) -> None:
     if new:
         insert_rows(connection, _TABLE, ("node", "known_by"), [(name, by) for name in sorted(new)])
         move_mark(connection, INVENTORY)
+
+
+def append_named(connection: sa.Connection, names: Iterable[str]) -> None:
+    """Rows of `nodes` for those that were not heard of yet: an operator names them, so they count."""
+    have = frozenset(connection.scalars(sa.select(schema.nodes.c.node)))
+    new = [{"node": name} for name in sorted(set(names) - have)]
+    if new:
+        connection.execute(insert_into(connection, schema.nodes).on_conflict_do_nothing(), new)
 
 
 def replace_known(connection: sa.Connection, by: str, names: Iterable[str]) -> bool:

@@ -53,7 +53,17 @@ def test_the_example_shows_every_key_and_the_defaults() -> None:
     assert shown.keys() == {
         *("mode", "thresholds", "budgets", "breaker", "control", "validity", "training", "trial"),
         *("release", "job_watch", "stop"),
-        *("schedulers", "tokens", "intervals", "keep", "limits", "body_limit_bytes", "silent_after_s", "processes"),
+        *(
+            "schedulers",
+            "tokens",
+            "intervals",
+            "keep",
+            "limits",
+            "body_limit_bytes",
+            "silent_after_s",
+            "processes",
+            "inventory",
+        ),
     }
 
 

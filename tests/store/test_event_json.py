@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.edge.auth import ANONYMOUS
 from api.intake.entries import events_of, read_event, records, sift
 from store.events.event_json import MAX_MESSAGE, MAX_NAME, decode_events
 from store.records.event import ACTIONS, CAUSES, SEVERITIES, Event
@@ -95,7 +96,7 @@ def test_what_the_careful_reader_refuses_the_fast_one_does_not_take(changes: dic
         bad = json.dumps(RECORD | changes).encode()
     assert slowly(bad + b"\n")[1] == 1
     assert decode_events(lines + b"\n" + bad) is None
-    events, rejected = events_of(lines + b"\n" + bad)
+    events, rejected = events_of(lines + b"\n" + bad, ANONYMOUS)
     assert ([event.code for event in events], [entry.line for entry in rejected]) == ([79, 31], [3])
 
 
@@ -116,7 +117,7 @@ def test_what_both_would_read_otherwise_is_left_to_the_careful_one(text: bytes) 
     """NUL characters, times of more digits than a microsecond has, integers that one of them makes a float."""
     body = b'[{"node": null, "time": null, "source": "s", "kind": "k", %s}]' % text
     assert decode_events(body) is None
-    assert len(events_of(body)[0]) == 1
+    assert len(events_of(body, ANONYMOUS)[0]) == 1
 
 
 def test_a_time_among_the_attributes_stands_for_no_other() -> None:
