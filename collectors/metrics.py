@@ -13,6 +13,8 @@ from prometheus_client.registry import Collector
 
 from collectors.collector import CollectorTurn
 from collectors.spool.segments import write_atomically
+from parsers.trust import REFUSAL_REASONS
+from store.records.source_trust import Trust
 from store.visible_text import visible_exposition
 
 # The figures of each source, plain numbers until somebody asks: a turn counts, and a scrape shows.
@@ -47,6 +49,8 @@ class SourceMetrics:
         self.stalled = 0
         self.last_event_s = 0.0  # Unix time
         self.totals = {"lines": 0, "events": 0, "errors": 0, "lost": 0, "failures": 0}
+        self.trust: Trust | None = None  # set by whoever starts it
+        self.refused: dict[str, int] = dict.fromkeys(REFUSAL_REASONS, 0)
 
     def count(self, collected: CollectorTurn) -> None:
         """Add one turn."""
@@ -56,6 +60,8 @@ class SourceMetrics:
         self.totals["events"] += len(collected.events)
         self.totals["errors"] += collected.errors
         self.totals["lost"] += collected.lost
+        for reason, lines in collected.refused.items():
+            self.refused[reason] += lines
 
     def failed(self) -> None:
         """It could not be read."""
@@ -90,6 +96,16 @@ class SourceFigures(Collector):
             for source in sources:
                 counter.add_metric((source.spec,), source.totals[key])
             yield counter
+        words = "Lines that speak of what their log's writer may not tell."
+        refused = CounterMetricFamily(f"{_PREFIX}_refused_lines", words, labels=("source", "reason"))
+        trust = GaugeMetricFamily(f"{_PREFIX}_source_trust", "1: whose word the source is.", labels=("source", "trust"))
+        for source in sources:
+            for reason, lines in source.refused.items():
+                refused.add_metric((source.spec, reason), lines)
+            if source.trust is not None:
+                trust.add_metric((source.spec, source.trust), 1.0)
+        yield refused
+        yield trust
 
     def describe(self) -> list[Metric]:
         """Nothing to look at when it is registered."""
@@ -136,6 +152,11 @@ class SidecarMetrics:
             buckets=_LATENCY_S,
         )
         self.last_shipped = self._gauge("last_shipped_timestamp_seconds", "When the server last took something.")
+        self.last_contact = self._gauge(
+            "last_contact_timestamp_seconds",
+            "When the server last accepted something, a heartbeat too; at first, when the sidecar started.",
+        )
+        self.last_contact.set(self.started_at)
         self.heartbeats = self._counter("heartbeats", "Reports of its own state to the server.", "result")
         self.reload_failures = self._counter("config_reload_failures", "Changed configurations that were refused.")
         self.reload_successful = self._gauge(
@@ -161,6 +182,17 @@ class SidecarMetrics:
     def forget(self, spec: str) -> None:
         """Show no figures of a source that is no longer read."""
         self.sources.pop(spec, None)
+
+    def beaten(self, taken: bool) -> None:
+        """A heartbeat was taken, or not."""
+        self.heartbeats.labels("taken" if taken else "failed").inc()
+        if taken:
+            self.last_contact.set_to_current_time()
+
+    def delivered(self) -> None:
+        """The server took events or roll-ups."""
+        self.last_shipped.set_to_current_time()
+        self.last_contact.set_to_current_time()
 
     def reloaded(self) -> None:
         """The configuration in force is the newest one."""

@@ -201,7 +201,7 @@ class Shipper:
         for index, detail in refused:
             self._park(queue, items[index], detail)
         self._metrics.shipped.labels(queue).inc(len(items) - len(refused))
-        self._metrics.last_shipped.set_to_current_time()
+        self._metrics.delivered()
 
     def _halves(self, queue: Queue, items: Sequence[Any]) -> None:
         middle = len(items) // 2

@@ -124,7 +124,7 @@ def shown(text: str) -> str:
 
 def drawn(text: str) -> str:
     """Text from outside in a figure: Plotly reads some tags in hover text, names of ticks and labels."""
-    return shown(text)[:120].replace("&", "&amp;").replace("<", "&lt;")
+    return shown(text)[:120].replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def utc(moment: datetime | None) -> str:
