@@ -117,7 +117,7 @@ class SidecarSettings:
 
     def list_sources(self) -> tuple[SourceSpec, ...]:
         """What is read."""
-        return tuple(SourceSpec(source) if isinstance(source, str) else source for source in self.sources)
+        return tuple(SourceSpec.of(source) if isinstance(source, str) else source for source in self.sources)
 
     def for_sources(self, rules: RulesSource | None) -> SourceSettings:
         """What the sources must know of it."""
