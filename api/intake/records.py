@@ -13,7 +13,7 @@ from diagnosis.incidents.intake import put_faults
 from store.database.connections import transact, writing
 from store.database.partitions import ensure_days
 from store.events.append import append_events, append_outages, note_seen
-from store.records.event import Event, with_id
+from store.records.event import Event, bound_id, owner_of, with_id
 from store.records.outage import Outage
 from store.records.telemetry import Rollup
 from store.tables.bulk_rows import upsert_last_seen
@@ -36,7 +36,17 @@ def _append(state: State, events: Sequence[Event]) -> Sequence[Event]:
     own = [with_id(event) for event in events]
     new = state.joint_events.write(own, partial(_append_all, state))
     # Of two requests with the same event at the same moment one has it new.
-    return [event for event in (new.pop(name, None) for name in {event.id: None for event in own}) if event is not None]
+    return [event for event in (_popped(new, event) for event in own) if event is not None]
+
+
+def _popped(new: NewById, event: Event) -> Event | None:
+    """The event as it was stored, where it was new: another node's event may have had its id."""
+    owner = owner_of(event.node, event.run())
+    for name in (event.id, bound_id(event.id or "", owner)):
+        stored = new.get(name)
+        if stored is not None and owner_of(stored.node, stored.run()) == owner:
+            return new.pop(name)
+    return None
 
 
 def _append_all(state: State, events: Sequence[Event]) -> NewById:

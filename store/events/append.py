@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
-from store.events.event_rows import COLUMNS, copy_new, sqlite_rows
+from store.events.event_rows import COLUMNS, Owners, copy_new, new_ones, owners_by_id, sqlite_rows
 from store.events.ledger_intake import note_late, note_lines
 from store.nodes.known_nodes import ARCHIVE, add_known
-from store.records.event import Event, RecordError, format_time, with_id
+from store.records.event import BOUND, Event, RecordError, format_time, owner_of, with_bound_id, with_id
 from store.records.job import Job, job_from_event
 from store.records.node import Node
 from store.records.outage import Outage, outage_from_event
@@ -57,6 +57,7 @@ def append_events(
     unique: dict[str, Event] = {}
     undated: set[str] = set()
     for event in map(with_id, events):
+        event = _apart(event, unique)
         name = event.id or ""
         unique[name] = event
         if event.time is None or event.time > latest:
@@ -69,6 +70,20 @@ def append_events(
     if note_nodes:
         note_seen(connection, fresh, received)
     return AppendResult(new=tuple(fresh), known=len(unique) - len(fresh))
+
+
+def _apart(event: Event, others: Mapping[str, Event]) -> Event:
+    """The event, under another id where one of another node or run has its own, or where no sender can have made it.
+
+    Senders choose ids. One node's must not make another's later event a known one, which is lost.
+    """
+    ident = event.id or ""
+    other = others.get(ident)
+    if ident.startswith(BOUND) or (
+        other is not None and owner_of(other.node, other.run()) != owner_of(event.node, event.run())
+    ):
+        return with_bound_id(event)
+    return event
 
 
 def _dated(event: Event, received: datetime) -> Event:
@@ -88,14 +103,18 @@ def _insert_new(
     if connection.dialect.name == "postgresql":
         return copy_new(connection, events, received, undated)
     # SQLite has one writer at a time: what is not there now will not be there in a moment.
-    known = set(connection.exec_driver_sql(_KNOWN, (orjson.dumps([event.id for event in events]).decode(),)).scalars())
-    fresh = [event for event in events if event.id not in known] if known else events
+
+    def look(asked: Sequence[Event]) -> Owners:
+        ids = orjson.dumps([event.id for event in asked]).decode()
+        return owners_by_id(connection.exec_driver_sql(_KNOWN, (ids,)))
+
+    fresh = new_ones(events, look)
     if fresh:
         connection.exec_driver_sql(_INSERT, list(sqlite_rows(fresh, received)))
     return fresh
 
 
-_KNOWN = "SELECT id FROM events WHERE id IN (SELECT value FROM json_each(?))"
+_KNOWN = "SELECT id, node, run FROM events WHERE id IN (SELECT value FROM json_each(?))"
 _INSERT = (
     f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608  # our own names
     " ON CONFLICT DO NOTHING"

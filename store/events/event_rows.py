@@ -1,11 +1,11 @@
 """Events as rows of the table `events`: tuples for SQLite's executemany, text for PostgreSQL's COPY."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import repeat
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import orjson
@@ -13,7 +13,7 @@ import psycopg
 import sqlalchemy as sa
 from psycopg import errors
 
-from store.records.event import Event
+from store.records.event import Event, owner_of, with_bound_id
 from store.tables.bulk_rows import escaped, sqlalchemy_error
 
 COLUMNS = (
@@ -119,6 +119,44 @@ def _json(attributes: Mapping[str, Any]) -> str:
         return json.dumps(dict(attributes))
 
 
+# Whose event has an id already: an id that another node's event has is no reason to leave one out.
+
+Owners: TypeAlias = Mapping[str, set[str]]
+
+
+def owners_by_id(rows: Iterable[Sequence[Any]]) -> dict[str, set[str]]:
+    """The owners of stored ids, of rows of id, node and run."""
+    found: dict[str, set[str]] = {}
+    for ident, node, run in rows:
+        found.setdefault(ident, set()).add(owner_of(node, run))
+    return found
+
+
+def new_ones(
+    events: Sequence[Event],
+    look: Callable[[Sequence[Event]], Owners],
+    note: Callable[[Event, Event], None] = lambda _event, _bound: None,
+) -> Sequence[Event]:
+    """The events that are not there; one whose id another owner's event has comes with an id of its own.
+
+    Args:
+        look: the stored owners of the ids of some events.
+        note: told of each event that gets another id.
+    """
+    owners = look(events)
+    if not owners:
+        return events
+    fresh = [event for event in events if event.id not in owners]
+    clashing = []
+    for event in events:
+        taken = owners.get(event.id or "")
+        if taken is not None and owner_of(event.node, event.run()) not in taken:
+            clashing.append(with_bound_id(event))
+            note(event, clashing[-1])
+    there = look(clashing) if clashing else {}
+    return fresh + [event for event in clashing if event.id not in there]
+
+
 # Events into PostgreSQL by COPY, in the caller's transaction: at a fifth of the cost of INSERT.
 #
 # fresh = copy_new(connection, events, received, undated={"2f1c..."})
@@ -134,14 +172,15 @@ _NAMES = ", ".join(COLUMNS)
 # Constant bounds, so that the plan holds the days between them alone; found by id, one row after another, since a plan
 # that reads the days from end to end would cost more with every event of the day.
 _KNOWN = """
-SELECT i.id FROM json_array_elements_text(%(ids)s::json) AS i (id) CROSS JOIN LATERAL (
-    SELECT 1 FROM events e WHERE e.id = i.id AND e.time BETWEEN %(first)s AND %(last)s LIMIT 1
+SELECT i.id, found.node, found.run FROM json_array_elements_text(%(ids)s::json) AS i (id) CROSS JOIN LATERAL (
+    SELECT e.node, e.run FROM events e WHERE e.id = i.id AND e.time BETWEEN %(first)s AND %(last)s LIMIT 8
 ) AS found"""
 # The same for a batch that spans many days: of each row, the days around its own time alone.
 _KNOWN_AROUND = """
-SELECT i.id FROM unnest(%(ids)s::text[], %(times)s::timestamptz[]) AS i (id, time) CROSS JOIN LATERAL (
-    SELECT 1 FROM events e WHERE e.id = i.id AND e.time BETWEEN %(first)s AND %(last)s
-    AND e.time BETWEEN i.time - interval '1 day' AND i.time + interval '1 day' LIMIT 1
+SELECT i.id, found.node, found.run
+FROM unnest(%(ids)s::text[], %(times)s::timestamptz[]) AS i (id, time) CROSS JOIN LATERAL (
+    SELECT e.node, e.run FROM events e WHERE e.id = i.id AND e.time BETWEEN %(first)s AND %(last)s
+    AND e.time BETWEEN i.time - interval '1 day' AND i.time + interval '1 day' LIMIT 8
 ) AS found"""
 _FEW_DAYS = timedelta(days=2)
 
@@ -160,17 +199,28 @@ def copy_new(
         with driver.cursor() as cursor:
             if undated:
                 cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
-            known = {
-                name
-                for part in _parts(events)
-                for name in _known(cursor, [event for event in part if event.id not in undated])
-            }
-            if undated:
-                known |= _known_undated(cursor, undated, received)
-            fresh = [event for event in events if event.id not in known] if known else list(events)
+            timeless = set(undated)
+
+            def look(asked: Sequence[Event]) -> Owners:
+                """Those that bear no time are at the moment of their receipt."""
+                dated = [event for event in asked if event.id not in timeless]
+                found = owners_by_id(row for part in _parts(dated) for row in _known(cursor, part))
+                without = [event.id for event in asked if event.id in timeless]
+                return found | owners_by_id(_known_undated(cursor, without, received)) if without else found
+
+            def note(event: Event, bound: Event) -> None:
+                timeless.update({bound.id or ""} if event.id in timeless else ())
+
             # In one order, so that two writers of the same events cannot wait for each other.
-            fresh.sort(key=_order)
-            return [event for part in _parts(fresh) for event in _copied(cursor, part, received)]
+            fresh = sorted(new_ones(events, look, note), key=_order)
+            added = [event for part in _parts(fresh) for event in _copied(cursor, part, received)]
+            if len(added) < len(fresh):  # another writer was quicker: with the same events, or with their ids alone
+                names = {event.id for event in added}
+                rest = new_ones([event for event in fresh if event.id not in names], look, note)
+                added += [
+                    event for part in _parts(sorted(rest, key=_order)) for event in _copied(cursor, part, received)
+                ]
+            return added
     except psycopg.Error as error:
         raise sqlalchemy_error("COPY events", error) from error
 
@@ -183,11 +233,11 @@ def _order(event: Event) -> tuple[datetime | None, str | None]:
     return event.time, event.id
 
 
-def _known(cursor: psycopg.Cursor[Any], events: Sequence[Event]) -> set[str]:
-    """The ids that are there, near the time of their event."""
+def _known(cursor: psycopg.Cursor[Any], events: Sequence[Event]) -> Sequence[Sequence[Any]]:
+    """The ids that are there, near the time of their event, each with node and run."""
     times = [event.time for event in events if event.time is not None]
     if not times:
-        return set()
+        return []
     first, last = min(times), max(times)
     # In the order of the index, whose pages are then at hand.
     events = sorted(events, key=attrgetter("id"))
@@ -198,14 +248,16 @@ def _known(cursor: psycopg.Cursor[Any], events: Sequence[Event]) -> set[str]:
         cursor.execute(_KNOWN, {**asked, "ids": _json_list(ids)}, prepare=False)
     else:
         cursor.execute(_KNOWN_AROUND, {**asked, "ids": ids, "times": [event.time for event in events]}, prepare=False)
-    return {row[0] for row in cursor}
+    return cursor.fetchall()
 
 
-def _known_undated(cursor: psycopg.Cursor[Any], ids: Collection[str], received: datetime) -> set[str]:
-    """The ids that are there, of records received within the last thirty days."""
-    asked = {"ids": _json_list(sorted(ids)), "first": received - KNOWN_FOR, "last": received + _SLACK}
+def _known_undated(
+    cursor: psycopg.Cursor[Any], ids: Sequence[str | None], received: datetime
+) -> Sequence[Sequence[Any]]:
+    """The ids that are there, of records received within the last thirty days, each with node and run."""
+    asked = {"ids": _json_list(ids), "first": received - KNOWN_FOR, "last": received + _SLACK}
     cursor.execute(_KNOWN, asked, prepare=False)
-    return {row[0] for row in cursor}
+    return cursor.fetchall()
 
 
 def _json_list(ids: Sequence[str | None]) -> str:

@@ -161,6 +161,25 @@ def with_id(event: Event, origin: str = "") -> Event:
     return event if event.id else replace(event, id=event_id(event, origin))
 
 
+# Begins the ids that the store makes for events whose own was taken by another node's; no sender can have one.
+BOUND = "~"
+
+
+def owner_of(node: str | None, run: str | None) -> str:
+    """Whose events share an id: a node's, or those of a run that name no node."""
+    return node if node is not None else f"\0{run or ''}"
+
+
+def bound_id(ident: str, owner: str) -> str:
+    """The id of an event whose own another owner's event has: no other owner can come to the same."""
+    return BOUND + hashlib.blake2b(f"{owner}\0{ident}".encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+def with_bound_id(event: Event) -> Event:
+    """The event with an id that is its owner's alone."""
+    return replace(event, id=bound_id(event.id or "", owner_of(event.node, event.run())))
+
+
 def format_time(moment: datetime) -> str:
     """RFC 3339 in UTC with microseconds: 2025-03-01T04:05:06.789000Z."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

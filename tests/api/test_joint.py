@@ -160,7 +160,7 @@ def test_of_the_same_event_sent_by_many_at_once_one_is_new(any_engine: sa.Engine
     """Each sender is told of its own events; the counts of all sum to what is stored."""
     state = State(ApiSettings(), any_engine, lambda: NOW)
     sent = [
-        [Event(NOW, f"n{node}", "kernel", "xid", 79, "fatal", id=f"e{(node + step) % 40}") for step in range(5)]
+        [Event(NOW, "n1", "kernel", "xid", 79, "fatal", id=f"e{(node + step) % 40}") for step in range(5)]
         for node in range(40)
     ]
     with ThreadPoolExecutor(8) as pool:
