@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -14,8 +15,9 @@ from api.edge.problem import Problem
 from api.intake.entries import BodyEntry, check_name, check_time, own_event, records, sift
 from api.intake.records import take_events
 from api.server.state import Server, State
-from parsers.formats.alertmanager import alert_event
-from store.records.event import Event, parse_time
+from parsers.formats.alertmanager import alert_event, is_host
+from store.records.event import Event, RecordError, parse_time
+from store.records.node_name import NodeNames
 from wire.events import BatchResultJson
 
 router = APIRouter(tags=["events"])
@@ -54,7 +56,7 @@ def post_alerts(caller: FleetIngester, server: Server, body: Body) -> Response:
     """Take a notification; the same alert again changes nothing. `line` of a rejected one is its place in `alerts`."""
     truncated: list[int] = []
     alerts = _alerts(records(body), truncated)
-    events, rejected = sift(alerts, lambda value: own_event(caller, read_alert(value)))
+    events, rejected = sift(alerts, lambda value: own_event(caller, read_alert(value, caller.names)))
     _note_truncated(server, sum(truncated))
     return reply(take_events(server, events, rejected, "alerts"))
 
@@ -79,15 +81,24 @@ def _note_truncated(server: State, count: int) -> None:
         _log.warning("Alertmanager left out %d alerts of a notification: raise max_alerts of its webhook", count)
 
 
-def read_alert(value: Any) -> Event:
+def read_alert(value: Any, names: NodeNames) -> Event:
     """The event of one alert; its id comes from fingerprint, start and status.
 
     Raises:
         RecordError: it lacks labels or a start, or its times cannot be.
     """
-    event = alert_event(value)
+    event = alert_event(value, partial(_is_node, names))
     check_time("startsAt", parse_time(value["startsAt"]))
     if event.time is not None:
         check_time("endsAt", event.time)
     check_name("node", event.node)
     return event
+
+
+def _is_node(names: NodeNames, host: str) -> bool:
+    """Whether the host of an alert's `instance` is a node: the inventory knows it, or there is none."""
+    try:
+        name = names.canonical(host)
+    except RecordError:
+        return False
+    return name in names.known if names.known else is_host(host)

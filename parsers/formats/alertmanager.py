@@ -9,8 +9,9 @@ It is never `fatal`: only the node's own log confirms a fault.
 """
 
 import hashlib
+import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +33,7 @@ from store.records.event import (
     parse_time,
 )
 from store.records.fault_catalog import xid
+from store.records.node_name import is_node_name
 
 MAX_LABELS = 64
 # Prometheus' customary severities.
@@ -43,7 +45,9 @@ _SEVERITY: Mapping[str, Severity] = {
     "none": "info",
 }
 _CAUSES: Mapping[str, Cause] = dict(zip(CAUSES, CAUSES, strict=True))
-_NODE_LABELS = ("node", "Hostname", "hostname", "host", "nodename", "kubernetes_node", "exported_node", "instance")
+_NODE_LABELS = ("node", "Hostname", "hostname", "host", "nodename", "kubernetes_node", "exported_node")
+_LOCAL = ("localhost", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback")
+_PORT = re.compile(r"(?<=[^:]):\d{1,5}$", re.ASCII)  # of a name or of an address in brackets
 _UUID_LABELS = ("UUID", "uuid", "gpu_uuid", "gpu_UUID")
 _PCI_LABELS = ("pci_bus_id", "pciBusId", "pci", "bus_id")
 _NVIDIA = re.compile(r"nvidia(?P<index>\d{1,4})", re.ASCII)
@@ -69,8 +73,15 @@ class AlertmanagerParser(DocumentParser):
         return [replace(event, node=event.node or self._node, line=document.line)]
 
 
-def alert_event(alert: Any) -> Event:
+def is_host(name: str) -> bool:
+    """Whether a target's host may be a node: a name, not an address, which anything may have that is scraped."""
+    return is_node_name(name) and not _is_address(name)
+
+
+def alert_event(alert: Any, is_node: Callable[[str], bool] = is_host) -> Event:
     """The event of one alert; its id comes from fingerprint, start and status.
+
+    `is_node` judges the host of the label `instance`, which is that of any target: a node, a database, Prometheus.
 
     Raises:
         RecordError: it lacks labels or a start.
@@ -90,7 +101,7 @@ def alert_event(alert: Any) -> Event:
     content = f"{fingerprint} {starts} {'resolved' if resolved else 'firing'}"
     return Event(
         time=max(began, over),  # one that bears no end yet has not ended before it began
-        node=_node(labels),
+        node=_node(labels, is_node),
         source="alertmanager",
         kind="alert_resolved" if resolved else "alert",
         code=code,
@@ -117,12 +128,33 @@ def _first(labels: Mapping[str, str], names: Iterable[str]) -> str | None:
     return next((labels[name] for name in names if labels.get(name)), None)
 
 
-def _node(labels: Mapping[str, str]) -> str | None:
-    """The host that an alert speaks of; an `instance` without its port."""
-    name = next((name for name in _NODE_LABELS if labels.get(name)), None)
-    if name is None:
-        return None
-    return labels[name].rsplit(":", 1)[0] if name == "instance" else labels[name]
+def _node(labels: Mapping[str, str], is_node: Callable[[str], bool]) -> str | None:
+    """The node that an alert speaks of; no machine speaks of itself as `localhost` to others."""
+    named = (labels[name] for name in _NODE_LABELS if labels.get(name))
+    found = next((name for name in named if not _is_local(name)), None)
+    if found is not None:
+        return found
+    host = _PORT.sub("", labels.get("instance", "")).strip("[]")
+    return host if host and not _is_local(host) and is_node(host) else None
+
+
+def _is_local(name: str) -> bool:
+    """Whether it is this machine, whichever that is: a loopback or unspecified address, localhost."""
+    if name.lower().rstrip(".").split(".")[0] in _LOCAL:
+        return True
+    try:
+        address = ipaddress.ip_address(_PORT.sub("", name).strip("[]"))
+    except ValueError:
+        return _PORT.sub("", name).lower() in _LOCAL
+    return address.is_loopback or address.is_unspecified
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _device(labels: Mapping[str, str]) -> Device:

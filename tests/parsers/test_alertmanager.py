@@ -84,13 +84,19 @@ def test_a_severity_label_is_ours_but_never_fatal(label: str, severity: str) -> 
         ({"node": "", "Hostname": "b", "instance": "c:9400"}, "b"),
         ({"node": "", "hostname": "b"}, "b"),
         ({"node": "", "instance": "gpu-018:9100"}, "gpu-018"),
-        ({"node": "", "instance": "[::1]:9100"}, "[::1]"),
+        ({"node": "", "instance": "[::1]:9100"}, None),
+        ({"node": "", "instance": "127.0.0.1:9100"}, None),
+        ({"node": "", "instance": "localhost:9100"}, None),
+        ({"node": "", "instance": "10.1.0.17:9400"}, None),
+        ({"node": "", "instance": "http://prometheus/metrics"}, None),
+        ({"node": "localhost", "instance": "gpu-018:9100"}, "gpu-018"),
+        ({"node": "127.0.0.1", "host": "gpu-019"}, "gpu-019"),
         ({"node": "", "nodename": "d"}, "d"),
         ({"node": ""}, None),
     ],
     ids=str,
 )
-def test_the_node_is_a_label_an_instance_without_its_port(labels: dict[str, str], node: str | None) -> None:
+def test_the_node_is_a_label_or_the_instance_where_that_is_a_host_name(labels: dict[str, str], node: str | None) -> None:
     """The most telling label first."""
     assert alert_event(alert(labels)).node == node
 
