@@ -11,16 +11,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-import zstandard
 
 from api.edge.auth import Caller
+from api.edge.body import MOST_PARTS
 from api.edge.problem import Problem
+from api.edge.work_budget import WorkBudget, check_containers, working
 from api.intake.entries import Rejected, events_of, records, sift
 from api.intake.heartbeat_record import read_heartbeat
 from api.intake.records import take_events, take_rollups
 from api.routes.heartbeats import own_report
 from api.routes.telemetry import own_rollup, read_rollup
 from api.server.state import State
+from parsers.text.packed import PackedError, unzstd
 from store.events.append import MAX_AHEAD
 from store.nodes.sidecars import SidecarReport
 from store.records.event import Event
@@ -71,16 +73,15 @@ def unpack(data: bytes, encoding: str | None, limit: int) -> bytes:
     """
     if encoding not in (None, "", "identity", "zstd"):
         raise NoBatchError(f"Content-Encoding {encoding[:40]!r} is not taken")
-    if encoding != "zstd":
-        body = data
-    else:
-        try:
-            body = zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(data).read(limit + 1)
-        except zstandard.ZstdError as error:
-            raise NoBatchError(f"no zstd: {error}") from error
-    if len(body) > limit:
-        raise NoBatchError(f"over {limit} bytes, unpacked")
-    return body
+    body = bytearray()
+    try:
+        for piece in unzstd([data], MOST_PARTS) if encoding == "zstd" else (data,):
+            body += piece
+            if len(body) > limit:
+                raise NoBatchError(f"over {limit} bytes, unpacked")
+    except PackedError as error:
+        raise NoBatchError(f"no zstd: {error}") from error
+    return bytes(body)
 
 
 def check(batch: QueueBatch) -> None:
@@ -92,7 +93,10 @@ def check(batch: QueueBatch) -> None:
     if batch.kind not in KINDS:
         raise NoBatchError(f"no kind of batch: {batch.kind[:40]!r}")
     try:
+        check_containers(batch.body)
         value = orjson.loads(batch.body)
+    except Problem as problem:
+        raise NoBatchError(str(problem.detail)) from problem
     except orjson.JSONDecodeError as error:
         raise NoBatchError(f"no JSON: {error}") from error
     if not isinstance(value, list):
@@ -120,7 +124,8 @@ def take_batches(state: State, batches: Sequence[QueueBatch]) -> list[Refused]:
 def _read_batch(state: State, number: int, batch: QueueBatch, read: _Read) -> None:
     now = state.clock()
     try:
-        rejected = _sort(batch, read, now, state.names.now)
+        with working(WorkBudget(state.settings.limits.work_s)):
+            rejected = _sort(batch, read, now, state.names.now)
     except Problem as problem:
         raise NoBatchError(str(problem.detail)) from problem
     if rejected:

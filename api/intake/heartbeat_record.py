@@ -31,7 +31,11 @@ def read_heartbeat(value: Any, received: datetime) -> SidecarReport:
     check_name("node", beat.node)
     for name in ("time", "started"):
         check_time(name, getattr(beat, name))
-    if len(orjson.dumps(value)) > MOST_BYTES:
+    try:
+        size = len(orjson.dumps(value))
+    except orjson.JSONEncodeError as error:
+        raise RecordError("a heartbeat is nested too deeply: flatten it") from error
+    if size > MOST_BYTES:
         raise RecordError(f"a heartbeat has {MOST_BYTES} bytes at most")
     return SidecarReport(beat.node, received, beat.time, beat.version, beat.started, _is_troubled(beat), value)
 

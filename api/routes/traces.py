@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -13,13 +12,15 @@ from api.edge.auth import Ingester
 from api.edge.body import Body
 from api.edge.openapi import answer
 from api.edge.problem import Problem
+from api.edge.work_budget import check_containers, limited
 from api.intake.entries import Rejected, own_events
 from api.intake.logs import fits
 from api.intake.records import take_events
 from api.server.state import Server
 from parsers.registry import PARSERS
 from parsers.text.parser import Context, guarded
-from store.records.event import Event
+from store.events.event_json import check_size
+from store.records.event import Event, RecordError
 from wire.events import SpansResultJson
 
 router = APIRouter(tags=["events"])
@@ -60,9 +61,20 @@ def post_traces(
 
 
 def _decoded(body: bytes, run: str | None, rejects: list[Rejected]) -> Iterator[Event]:
-    """The events of a request; a line may be of any length here."""
+    """The events of a request; a line may be of any length here.
+
+    Raises:
+        Problem: 413, it has too many objects or events, or takes too much work; 503, nobody waits for it.
+    """
+    check_containers(body)
     parser = PARSERS["otel"].make(Context(run=run))
     text = body.decode("utf-8", errors="replace")
-    for step in (partial(parser.feed, text, 1), parser.flush):
-        found = guarded(step, 1, lambda line, error: rejects.append(Rejected(line, str(error))))
-        yield from (event for event in found if fits(event))
+    for step in (lambda: limited(parser.feed(text, 1)), parser.flush):
+        for event in guarded(step, 1, lambda line, error: rejects.append(Rejected(line, str(error)))):
+            try:
+                check_size(event)
+            except RecordError as error:
+                rejects.append(Rejected(1, str(error)))
+                continue
+            if fits(event):
+                yield event

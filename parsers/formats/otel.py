@@ -83,6 +83,39 @@ class _OtelSpan:
         return round((self.end - self.start).total_seconds() * 1000, 3)
 
 
+class _OpenSaves:
+    """Saves in the background that are not safe yet, the oldest first; each is found at once by its iteration."""
+
+    def __init__(self) -> None:
+        self._spans: OrderedDict[int, _OtelSpan] = OrderedDict()  # by a running number
+        self._numbers: dict[Attribute, deque[int]] = {}  # of each iteration, the oldest first
+        self._next = 0
+
+    def add(self, span: _OtelSpan) -> None:
+        """Another; beyond MAX_WAITING the oldest is forgotten."""
+        self._spans[self._next] = span
+        self._numbers.setdefault(_first(span.fields, _ITERATION), deque()).append(self._next)
+        self._next += 1
+        if len(self._spans) > MAX_WAITING:
+            self._take_first(next(iter(self._spans)))
+
+    def take(self, iteration: Attribute) -> _OtelSpan | None:
+        """That of an iteration, else the oldest; None where there is none."""
+        numbers = None if iteration is None else self._numbers.get(iteration)
+        number = numbers[0] if numbers else next(iter(self._spans), None)
+        return None if number is None else self._take_first(number)
+
+    def _take_first(self, number: int) -> _OtelSpan:
+        """Take one out that is the oldest of its iteration."""
+        span = self._spans.pop(number)
+        iteration = _first(span.fields, _ITERATION)
+        numbers = self._numbers[iteration]
+        numbers.popleft()
+        if not numbers:
+            del self._numbers[iteration]
+        return span
+
+
 class OtelParser:
     """Decodes spans. Holds waits for data till their iteration ends, and saves in the background till they are safe."""
 
@@ -90,7 +123,8 @@ class OtelParser:
         self._context = context
         self._documents = DocumentParser(self._document, lists=("spans",))
         self._waits: OrderedDict[str, list[_OtelSpan]] = OrderedDict()
-        self._saves: deque[_OtelSpan] = deque(maxlen=MAX_WAITING)
+        self._waiting = 0  # how many those are
+        self._saves = _OpenSaves()
 
     def feed(self, text: str, line: int) -> Iterator[Event]:
         """The events of the spans of a line. One that is cut short tells the spans that were whole.
@@ -114,7 +148,7 @@ class OtelParser:
         Raises:
             ParseError: the last document is cut short.
         """
-        waits, self._waits = self._waits, OrderedDict()
+        waits, self._waits, self._waiting = self._waits, OrderedDict(), 0
         for spans in waits.values():
             for span in spans:
                 yield self._event(span, "data_wait", {"duration_ms": span.lasted_ms})
@@ -147,8 +181,9 @@ class OtelParser:
             yield self._step(span, iteration)
         elif span.what == "data":
             self._waits.setdefault(span.parent, []).append(span)
-            while sum(map(len, self._waits.values())) > MAX_WAITING:
-                self._waits.popitem(last=False)
+            self._waiting += 1
+            while self._waiting > MAX_WAITING:
+                self._waiting -= len(self._waits.popitem(last=False)[1])
         elif span.what in ("save", "save_async"):
             yield from self._save(span, iteration)
         elif span.what == "save_done":
@@ -165,7 +200,9 @@ class OtelParser:
     def _step(self, span: _OtelSpan, iteration: Mapping[str, Attribute]) -> Event:
         """An iteration, with the waits for data within it."""
         count = whole_of(span.fields.get("iterations")) or 1
-        waited = sum(wait.lasted_ms for wait in self._waits.pop(span.own, []))
+        waits = self._waits.pop(span.own, [])
+        self._waiting -= len(waits)
+        waited = sum(wait.lasted_ms for wait in waits)
         fields = attributes(
             iterations=count,
             elapsed_ms=round(span.lasted_ms / count, 6),
@@ -180,18 +217,15 @@ class OtelParser:
         mode = attributes(**{"async": True, "blocking_ms": span.lasted_ms}) if background else {}
         yield self._event(span, "checkpoint_save_start", {**iteration, **mode}, at=span.start)
         if background:
-            self._saves.append(span)
+            self._saves.add(span)
         else:
             yield self._event(span, "checkpoint_save", {**iteration, "duration_ms": span.lasted_ms})
 
     def _saved(self, span: _OtelSpan, iteration: Mapping[str, Attribute]) -> Event:
         """A save in the background is safe: that of its iteration, else the oldest one."""
-        at = iteration.get("iteration")
-        begun = next((one for one in self._saves if at is not None and _first(one.fields, _ITERATION) == at), None)
-        begun = begun or (self._saves[0] if self._saves else None)
+        begun = self._saves.take(iteration.get("iteration"))
         if begun is None:
             return self._event(span, "checkpoint_save", {**iteration, "async": True})
-        self._saves.remove(begun)
         known = attributes(iteration=_first(begun.fields, _ITERATION), blocking_ms=begun.lasted_ms)
         return self._event(span, "checkpoint_save", {**iteration, **known, "async": True})
 

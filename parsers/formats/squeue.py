@@ -26,7 +26,7 @@ from parsers.text.stamp import Stamps
 from parsers.text.table import TableReader
 from store.records.event import Attribute, Event, format_time
 
-_KEY = re.compile(r"(?:^|\s)(?P<key>[A-Z][A-Za-z:/_]{1,40})=(?P<value>.*?)(?=\s[A-Z][A-Za-z:/_]{1,40}=|\s*$)", re.ASCII)
+_KEY = re.compile(r"(?:^|(?<=\s))([A-Z][A-Za-z:/_]{1,40})=", re.ASCII)
 _WAITS = frozenset(
     {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 )
@@ -100,9 +100,11 @@ class SqueueParser:
 
     def _keys(self, text: str) -> None:
         wanted = {names[0]: key for key, names in _COLUMNS.items()}
-        for match in _KEY.finditer(text):
-            if (key := wanted.get(match["key"])) is not None:
-                self._job.setdefault(key, match["value"].strip())
+        keys = list(_KEY.finditer(text))
+        ends = [match.start() for match in keys[1:]] + [len(text)]
+        for match, end in zip(keys, ends, strict=True):
+            if (key := wanted.get(match[1])) is not None:
+                self._job.setdefault(key, text[match.end() : end].strip())
 
     def _taken(self) -> list[Event]:
         job, self._job = self._job, {}

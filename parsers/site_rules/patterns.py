@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import re2
 
@@ -18,15 +19,22 @@ from store.records.event import Attribute, Device, Event, canonical_pci
 ANYBODY = "*"
 
 
+# A body of twenty thousand hosts has a parser for each, and all search for the same.
+@lru_cache(maxsize=8)
+def _searched_set(matches: tuple[str, ...]) -> re2.Set:
+    found = re2.Set.SearchSet(options())
+    for match in matches:
+        found.Add(match)
+    found.Compile()
+    return found
+
+
 class PatternMatcher:
     """Searches lines for a site's patterns."""
 
     def __init__(self, patterns: Sequence[SitePattern], context: Context) -> None:
         self._patterns = [(pattern, compiled(pattern.match)) for pattern in patterns]
-        self._set = re2.Set.SearchSet(options())
-        for pattern in patterns:
-            self._set.Add(pattern.match)
-        self._set.Compile()
+        self._set = _searched_set(tuple(pattern.match for pattern in patterns))
         # An anchor means the message's begin: where there is one, a line is searched after its prefix was taken off.
         self._anchored = any("^" in pattern.match or "\\A" in pattern.match for pattern in patterns)
         self._reader = PrefixReader(Stamps(context))

@@ -25,10 +25,13 @@ from store.records.event import Event
 # One document, or one element of a list: a Kubernetes node is some 20,000 characters.
 MAX_CHARS = 8 * 1024 * 1024
 MAX_DEPTH = 32
+# Broken documents of one line; what follows them there is passed over: nothing in such a line was ever a document.
+MAX_BROKEN = 1000
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\]]|[^\s"{}\[\]]+')
 # What a document begins with; anything else is a line of something else: `[2025-03-01 04:05:06] ...`, `{braces}`.
 _BEGIN = re.compile(r'[\s,\x1e\ufeff]*(?:(?=\{\s*(?:["}]|$))|(?=\[\s*(?:[{\[\]]|$)))')
+_BLANKS = re.compile(r"\s*")
 _CLOSES = {"}": "{", "]": "["}
 _CLOSER = {"{": "}", "[": "]"}
 # What Python's json writes and JSON does not know.
@@ -88,6 +91,7 @@ class DocumentReader:
         self._open: _OpenDocument | None = None
         self._found: list[Document] = []
         self._errors: list[ParseError] = []
+        self._begin = self._bare = 0  # where in the line reading began, and the first character there that is no blank
 
     def feed(self, text: str, line: int) -> tuple[list[Document], list[ParseError]]:
         """What one line completes, and what it breaks."""
@@ -106,13 +110,15 @@ class DocumentReader:
 
     def _read(self, lines: list[tuple[int, str]], *, reported: bool = False) -> None:
         """Reads lines, and again those that stood in something broken. It costs one error, unless that is reported."""
-        queue, errors = deque(lines), len(self._errors)
+        queue, errors = deque((line, text, 0) for line, text in lines), len(self._errors)
+        broken = 0
         while queue:
-            line, text = queue.popleft()
-            rest = self._line(text, line)
+            line, text, at = queue.popleft()
+            rest = self._line(text, at, line)
             if rest is not None:
                 reported, errors = True, errors if reported else len(self._errors)
-                queue.extendleft(reversed(rest))
+                broken = broken + 1 if rest and rest[0][2] else 0
+                queue.extendleft(reversed(rest) if broken < MAX_BROKEN else ())
         if reported:
             del self._errors[errors:]
 
@@ -121,9 +127,12 @@ class DocumentReader:
         errors, self._errors = self._errors, []
         return found, errors
 
-    def _line(self, text: str, line: int) -> list[tuple[int, str]] | None:
-        """Reads a line. Where something is broken it is reported, and what is to be read again is returned."""
-        at = 0
+    def _line(self, text: str, at: int, line: int) -> list[tuple[int, str, int]] | None:
+        """Reads a line from a place on. What is broken is reported, and what is to be read again is returned.
+
+        A line may be of any length, and hold any number of documents: it is never copied for one of them.
+        """
+        self._begin, self._bare = at, _BLANKS.match(text, at).end()  # type: ignore[union-attr]  # it always matches
         while at < len(text):
             opened = self._open
             if opened is None:
@@ -138,8 +147,9 @@ class DocumentReader:
                 first = opened.unit_line or opened.line
                 self._fail(first, why)
                 if opened.unit_line in (0, line):
-                    return [(line, text[at:])]
-                return self._restart([*opened.later, (line, text)], opened.indent)
+                    return [(line, text, at)]
+                again = self._restart([*opened.later, (line, text)], opened.indent)
+                return [(number, whole, 0) for number, whole in again]
         return None
 
     @staticmethod
@@ -195,7 +205,7 @@ class DocumentReader:
             opened.outer = 1
         elif depth == opened.base():
             opened.unit_line, opened.parts, opened.chars, opened.later = line, [], 0, []
-            opened.indent = len(text) - len(text.lstrip()) if not text[:at].strip() else 0
+            opened.indent = at - self._begin if at == self._bare else 0
             if not opened.list_depth:
                 opened.listed, opened.header = False, {}
             start = at

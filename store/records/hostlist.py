@@ -19,6 +19,9 @@ from store.records.node_name import is_node_name
 
 # More hosts than any cluster has: a broken list must not eat the memory.
 MAX_HOSTS = 200_000
+# Brackets of one item, and characters of one name: both make a short list long.
+MAX_BRACKETS = 8
+MAX_NAME = 255
 # What Slurm prints where a job has no hosts yet.
 NO_HOSTS = frozenset({"", "(null)", "none", "none assigned", "n/a", "unknown"})
 
@@ -57,6 +60,8 @@ def _items(text: str) -> list[str]:
 
 
 def _expand_item(item: str, room: int) -> list[str]:
+    if item.count("[") > MAX_BRACKETS:
+        raise RecordError(f"hostlist {item[:60]!r} has more than {MAX_BRACKETS} brackets in a name: split it")
     choices: list[list[str]] = []
     total = 1
     for match in _PART.finditer(item):
@@ -65,6 +70,8 @@ def _expand_item(item: str, room: int) -> list[str]:
         total *= len(names)
         if total > room:
             raise RecordError(f"hostlist {item[:60]!r} names more than {MAX_HOSTS} hosts: split it")
+    if sum([len(names[0]) for names in choices if names]) > MAX_NAME:
+        raise RecordError(f"hostlist {item[:60]!r}: a name has {MAX_NAME} characters at most")
     return ["".join(parts) for parts in itertools.product(*choices)]
 
 
