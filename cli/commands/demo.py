@@ -166,7 +166,7 @@ def _start(settings: DemoSettings, url: str, clock: ReplayClock, sources: list[s
     pace = {f"FORESHOCK_INTERVALS__{loop}_S": str(_TURN_S) for loop in ("SCORE", "POLICY")}
     # Between two scrapes much replayed time goes by: that is no silence.
     pace["FORESHOCK_SILENT_AFTER_S"] = str(max(900.0, _SILENT_SCRAPES * _TURN_S * clock.speed))
-    children.start("API", ["serve", "--db", url, "--port", str(port), "--replay-clock", str(clock)], pace)
+    children.start("API", ["serve", "--port", str(port), "--replay-clock", str(clock)], {**pace, "FORESHOCK_DB": url})
     children.start("dashboard", ["dashboard", "--server", api, "--port", str(dashboard_port)])
     children.wait_for(f"{api}/livez", _PATIENCE_S)
     print_text(f"API {api}")
