@@ -88,6 +88,7 @@ class SourceSettings:
     interval_s: float | None = None
     timeout_s: float | None = None
     format: str | None = None
+    hosts: str = "many"  # one: whatever host a record names, it is of `node`
 
 
 class Collector(Protocol):

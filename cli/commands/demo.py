@@ -166,11 +166,12 @@ def _start(settings: DemoSettings, url: str, clock: ReplayClock, sources: list[s
     pace = {f"FORESHOCK_INTERVALS__{loop}_S": str(_TURN_S) for loop in ("SCORE", "POLICY")}
     # Between two scrapes much replayed time goes by: that is no silence.
     pace["FORESHOCK_SILENT_AFTER_S"] = str(max(900.0, _SILENT_SCRAPES * _TURN_S * clock.speed))
-    children.start("API", ["serve", "--port", str(port), "--replay-clock", str(clock)], {**pace, "FORESHOCK_DB": url})
+    pace["FORESHOCK_INVENTORY__NODES"] = socket.gethostname()  # nodes.csv names the others
+    children.start("API", ["serve", "--db", url, "--port", str(port), "--replay-clock", str(clock)], pace)
     children.start("dashboard", ["dashboard", "--server", api, "--port", str(dashboard_port)])
     children.wait_for(f"{api}/livez", _PATIENCE_S)
     print_text(f"API {api}")
-    follow = [argument for source in ["kmsg", *sources] for argument in ("--source", source)]
+    follow = ["--source", "kmsg", *(argument for source in sources for argument in ("--fleet-source", source))]
     spool = ["--spool", str(children.directory / "spool"), "--port", "0", "--scrape-interval", str(_TURN_S)]
     node = ["--node", socket.gethostname()]
     often = {"FORESHOCK_ROLLUP_INTERVAL_S": str(_TURN_S)}

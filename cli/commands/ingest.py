@@ -93,12 +93,14 @@ def ingest_archive(
     Raises:
         ArchiveError: the folder is no archive.
     """
+    from cli.archive.names import ArchiveNames
     from cli.archive.parts import digest, in_order, take
     from cli.archive.writer import Writer
     from store.events.append import read_ingested
 
     started = time.monotonic()
     parts = find_parts(archive)
+    names = ArchiveNames(engine)
     writer = Writer(engine, now=received or datetime.now(UTC))
     with engine.begin() as connection:
         taken_before = read_ingested(connection)
@@ -110,8 +112,9 @@ def ingest_archive(
         _count_known(writer, digests, taken_before)
         done, whole = 0, sum(task.digest.part.size for task in tasks)
         for taken in in_order(executor, take, tasks):
-            writer.write(taken)
-            troubles += _troubles(taken)
+            named = names.named(taken)
+            writer.write(named)
+            troubles += _troubles(named)
             done += taken.task.digest.part.size
             if progress is not None:
                 progress(done, whole)

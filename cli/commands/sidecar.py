@@ -40,6 +40,12 @@ _PATH = click.Path(path_type=Path)
 @click.option("--compress", type=click.Choice(get_args(Compress)), help="Of what is sent. [default: zstd]")
 @click.option("--node", help="This node's name. [default: the host name]")
 @click.option("--source", multiple=True, metavar="SPEC", help=f"{forms()}; repeat.")
+@click.option(
+    "--fleet-source",
+    multiple=True,
+    metavar="SPEC",
+    help="A source that speaks of many nodes: a central syslog.",
+)
 @click.option("--spool", type=_PATH, help="Folder that keeps what the server has not taken yet.")
 @click.option("--spool-fsync", metavar="WHEN", help="`always`, or every so many seconds. [default: always]")
 @click.option(

@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any, get_args
@@ -11,9 +11,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cli.console.errors import Failure
 from collectors.agent.sidecar import SidecarSettings
-from collectors.agent.supervisor import SourceSpec
+from collectors.agent.supervisor import Hosts, SourceSpec
 from collectors.registry import forms
 from collectors.ship.transport import Compress
+from store.records.event import RecordError
+from store.records.node_name import check_node_name
 from wire.address import INSECURE_OPTION
 
 _TEXTS = ("node", "listen", "zone")
@@ -35,7 +37,7 @@ _WORDS: Mapping[str, Sequence[str]] = {
     "log_level": ("debug", "info", "warning", "error"),
 }
 _FLAGS = ("insecure_http",)
-KEYS = ("server", "source", *_TEXTS, *_PATHS, *_NUMBERS, *_WORDS, *_FLAGS, "spool_fsync")
+KEYS = ("server", "source", "fleet_source", *_TEXTS, *_PATHS, *_NUMBERS, *_WORDS, *_FLAGS, "spool_fsync")
 _SOURCE_KEYS = ("source", *(each.name for each in fields(SourceSpec) if each.name != "spec"))
 
 
@@ -99,7 +101,10 @@ def settings_from(options: Mapping[str, Any], file: File, environ: Mapping[str, 
     chosen: dict[str, Any] = {"node": socket.gethostname(), "spool": _spool(environ), "sources": ()}
     for key, (value, place) in values.items():
         if key == "source":
-            chosen["sources"] = _sources(value, place)
+            chosen["sources"] = (*chosen["sources"], *_sources(value, place))
+        elif key == "fleet_source":
+            fleet = (replace(source, hosts="many") for source in _sources(value, place))
+            chosen["sources"] = (*chosen["sources"], *fleet)
         elif key == "spool_fsync":
             chosen["spool_fsync_s"] = _fsync_s(value, place)
         elif key == "server":
@@ -110,6 +115,7 @@ def settings_from(options: Mapping[str, Any], file: File, environ: Mapping[str, 
         raise Failure(f"--source is missing: give {forms()}")
     if not chosen.get("server"):
         raise Failure("--server is missing: give the API's address, as in --server http://127.0.0.1:10870")
+    chosen["node"] = _node(chosen["node"], values["node"][1] if "node" in values else "the host name")
     chosen["zone"] = _zone(chosen.get("zone"), environ)
     settings = SidecarSettings(**chosen)
     _check_way(settings, values["server"][1])
@@ -188,8 +194,23 @@ def _source(given: Any, place: str) -> SourceSpec:
         interval_s=_seconds(given, "interval_s", place),
         timeout_s=_seconds(given, "timeout_s", place),
         format=None if given.get("format") is None else str(given["format"]),
-        node=None if given.get("node") is None else str(given["node"]),
+        node=None if given.get("node") is None else _node(str(given["node"]), place),
+        hosts=_hosts(given.get("hosts"), place),
     )
+
+
+def _hosts(value: Any, place: str) -> Hosts | None:
+    if value is not None and value not in get_args(Hosts):
+        raise Failure(f"{place}: hosts is {value!r}: write one, or many for a log or page that speaks of many nodes")
+    found: Hosts | None = value
+    return found
+
+
+def _node(text: str, place: str) -> str:
+    try:
+        return check_node_name(text)
+    except RecordError as error:
+        raise Failure(f"{place}: {error}; name it with --node") from error
 
 
 def _seconds(given: Mapping[str, Any], key: str, place: str) -> float | None:

@@ -11,13 +11,47 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
+from urllib.parse import urlsplit
 
 from collectors.collector import Collector, CollectorTurn, Position, SourceError, SourceSettings
 from collectors.metrics import SidecarMetrics, SourceMetrics
 from collectors.registry import make_collector
 from collectors.ship.transport import Backoff
 from collectors.spool.state import SpoolFullError
+from store.records.event import Event
+from store.records.event_sources import FLEET_SOURCES, WORK
+from wire.address import is_loopback
+
+# Of which node a source speaks. A local one speaks of this host, whatever name stands in its lines: a journal bears the
+# host's own name, an exporter its container's, and neither need be the name that `--node` says.
+
+Hosts: TypeAlias = Literal["one", "many"]
+_LOCAL = frozenset({"kmsg", "journal", "infiniband", "nvml", "exec", "file"})
+# What speaks of the fabric, of a scheduler's nodes or of a run's ranks names others on purpose.
+_OF_OTHERS = FLEET_SOURCES | WORK | {"nvsentinel"}
+
+
+def hosts_of(spec: str) -> Hosts:
+    """Whether a SPEC's source is of this host alone, where nobody says so; an exporter is by its address."""
+    scheme, _colon, rest = spec.partition(":")
+    if scheme == "scrape":
+        return "one" if is_loopback(urlsplit(rest).hostname or "") else "many"
+    return "one" if scheme in _LOCAL else "many"
+
+
+def of_node(collected: CollectorTurn, node: str) -> CollectorTurn:
+    """What a source of one host gave, as of that node. An event keeps its id, which the server binds to the node."""
+    events = tuple(_of_node(event, node) for event in collected.events)
+    rollups = tuple(each if each.node == node else replace(each, node=node) for each in collected.rollups)
+    return replace(collected, events=events, rollups=rollups)
+
+
+def _of_node(event: Event, node: str) -> Event:
+    if event.node is None or event.node == node or event.source in _OF_OTHERS:
+        return event
+    return replace(event, node=node)
+
 
 # One thread per source: what goes wrong in one stops no other, and it is opened again.
 
@@ -52,7 +86,9 @@ class Runner(threading.Thread):
         metrics: SourceMetrics,
         backoff: Backoff | None = None,
         turn_s: float = TURN_S,
+        node: str | None = None,
     ) -> None:
+        """`node`: of which alone the source speaks; None: of those that it names."""
         super().__init__(name=f"source {collector.spec}"[:60], daemon=True)
         self._collector = collector
         self._sink = sink
@@ -60,6 +96,7 @@ class Runner(threading.Thread):
         self._stop_event = threading.Event()
         self._backoff = backoff or Backoff(0.5, 30.0)
         self.turn_s = turn_s
+        self._node = node
         self._reported: str | None = None
         self._abandoned = False
         self.turn_began = time.monotonic()
@@ -99,7 +136,7 @@ class Runner(threading.Thread):
                 if self._abandoned:
                     return
                 self._metrics.set_up(True)
-                self._save(collected)
+                self._save(collected if self._node is None else of_node(collected, self._node))
                 if self._reported is not None or time.monotonic() - opened > _HEALTHY_S:
                     self._recovered(opened)
         finally:
@@ -149,13 +186,16 @@ _MOST_ABANDONED = 3  # threads of one source that hang; beyond these it waits fo
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """A SPEC and what is its own: seconds between two looks, seconds that one may take, format, node."""
+    """A SPEC and what is its own: seconds between two looks, seconds that one may take, format, node, and whether it
+    speaks of that one node or of `many`; None: as its kind does (`hosts_of`).
+    """
 
     spec: str
     interval_s: float | None = None
     timeout_s: float | None = None
     format: str | None = None
     node: str | None = None
+    hosts: Hosts | None = None
 
     def settings(self, common: SourceSettings) -> SourceSettings:
         """The settings of its collector: the sidecar's settings, and its own over them."""
@@ -165,6 +205,7 @@ class SourceSpec:
             interval_s=self.interval_s,
             timeout_s=self.timeout_s,
             format=self.format,
+            hosts=self.hosts or hosts_of(self.spec),
         )
 
 
@@ -229,7 +270,7 @@ class Sources:
             if len(hanging) < _MOST_ABANDONED:
                 running.runner.abandon()
                 self._abandoned[spec] = [*hanging, running.runner]
-                running.runner = self._runner(make_collector(spec, running.settings))
+                running.runner = self._runner(make_collector(spec, running.settings), running.settings)
 
     def stop(self) -> None:
         """End every thread that can be ended, within a few seconds."""
@@ -252,11 +293,12 @@ class Sources:
         return made
 
     def _start(self, source: SourceSpec, settings: SourceSettings, collector: Collector) -> None:
-        self._running[source.spec] = _SourceThread(source, settings, self._runner(collector))
+        self._running[source.spec] = _SourceThread(source, settings, self._runner(collector, settings))
 
-    def _runner(self, collector: Collector) -> Runner:
+    def _runner(self, collector: Collector, settings: SourceSettings) -> Runner:
         turn_s = min(TURN_S, self.turn_limit_s / 2)
-        runner = Runner(collector, self._sink, self._metrics.source(collector.spec), turn_s=turn_s)
+        node = settings.node if settings.hosts == "one" else None
+        runner = Runner(collector, self._sink, self._metrics.source(collector.spec), turn_s=turn_s, node=node)
         runner.start()
         return runner
 

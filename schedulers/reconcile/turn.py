@@ -41,6 +41,7 @@ from schedulers.reconcile.plan import (
 from store.database.connections import transact
 from store.hints.hint_log import read_hints, read_hints_by_id, read_hints_of
 from store.hints.holds import SchedulerHold, hints_without_hold, holds_of, open_holds, recent_holds
+from store.nodes.known_nodes import SCHEDULER, replace_known
 from store.records.hint import OPEN_STATES, Hint
 
 FRESH = timedelta(seconds=60)
@@ -52,6 +53,7 @@ class LastObservation:
 
     at: datetime | None = None
     holds: Mapping[str, Hold] = field(default_factory=dict)
+    known: frozenset[str] | None = None  # the nodes that were last written down as this scheduler's
 
     def pop_fresh(self, now: datetime) -> Mapping[str, Hold]:
         """What was seen lately, once: a turn that fails begins with a new look."""
@@ -145,6 +147,7 @@ def run_actuator(acting: TurnContext, keep_on: Callable[[], bool]) -> ActuatorTu
     reports = _order_early(acting, keep_on)
     for _ in range(_PASSES):
         now, holds = acting.clock(), acting.actuator.observe()
+        _note_nodes(acting, holds)
         planned = _save_plan(acting, _Observation(holds, now, acting.last.at), is_news=bool(reports))
         acting.last.at, acting.last.holds = now, {hold.node: hold for hold in holds}
         if not (planned.plan.orders or planned.jobs.orders) or not keep_on():
@@ -155,6 +158,15 @@ def run_actuator(acting: TurnContext, keep_on: Callable[[], bool]) -> ActuatorTu
     ours = sum(hold.action is not None for hold in holds) - len(planned.plan.orphans)
     foreign = sum(hold.foreign is not None for hold in holds)
     return ActuatorTurnResult(ours, foreign, planned.plan.orphans, tuple(reports))
+
+
+def _note_nodes(acting: TurnContext, holds: Sequence[Hold]) -> None:
+    """Write down which nodes the scheduler has, where that has changed; one that shows none is not believed."""
+    seen, word = frozenset(hold.node for hold in holds), SCHEDULER + acting.actuator.name
+    if seen and seen != acting.last.known:
+        with acting.lock:
+            transact(acting.engine, lambda connection: replace_known(connection, word, seen))
+        acting.last.known = seen
 
 
 def _order_early(acting: TurnContext, keep_on: Callable[[], bool]) -> list[OrderReport]:

@@ -15,10 +15,11 @@ import sqlalchemy as sa
 
 from store.events.event_rows import COLUMNS, Owners, copy_new, new_ones, owners_by_id, sqlite_rows
 from store.events.ledger_intake import note_late, note_lines
-from store.nodes.known_nodes import ARCHIVE, add_known
+from store.nodes.known_nodes import ARCHIVE, TOPOLOGY, add_known
 from store.records.event import BOUND, Event, RecordError, format_time, owner_of, with_bound_id, with_id
 from store.records.job import Job, job_from_event
 from store.records.node import Node
+from store.records.node_name import is_node_name
 from store.records.outage import Outage, outage_from_event
 from store.tables import schema
 from store.tables.bulk_rows import upsert, upsert_last_seen
@@ -188,8 +189,14 @@ def append_nodes(connection: sa.Connection, nodes: Iterable[Node]) -> None:
 
 
 def append_links(connection: sa.Connection, links: Iterable[Mapping[str, Any]]) -> None:
-    """Append cables (`switch port peer peer_port peer_type`); the newest cabling of a port holds."""
-    upsert(connection, schema.links, [dict(link) for link in links])
+    """Append cables (`switch port peer peer_port peer_type`), which names the hosts at their ends.
+
+    The newest cabling of a port holds.
+    """
+    rows = [dict(link) for link in links]
+    upsert(connection, schema.links, rows)
+    hosts = {row["peer"] for row in rows if row.get("peer_type") == "hca"}
+    add_known(connection, TOPOLOGY, filter(is_node_name, hosts))
 
 
 # What `foreshock ingest` has taken of archives: files by their path and content, so that it resumes where it was.

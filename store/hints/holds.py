@@ -147,7 +147,7 @@ def nodes_still_held(connection: sa.Connection, now: datetime) -> frozenset[str]
     return _held_by_scheduler(connection, now) | _held_by_receiver(connection, now)
 
 
-def absent_hints() -> sa.Select[tuple[str]]:
+def absent_hints() -> sa.Select[Any]:
     """Ids of the hints whose node no scheduler knows that was asked for them."""
     other = _PLACEMENTS.alias("other")
     elsewhere = sa.exists(sa.select(sa.literal(1)).where(other.c.hint == _PLACEMENTS.c.hint, other.c.state != "absent"))

@@ -1,0 +1,94 @@
+"""The nodes of an archive's files by the names that the inventory has; what is no node's name is left out and counted.
+
+names = ArchiveNames(engine)
+taken = names.named(taken)          # before it is written
+
+`nodes.csv` is the first file of an archive: what it names is known when the others come.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import sqlalchemy as sa
+
+from cli.archive.parts import FileRecords
+from collectors.files.archive import PartRecords
+from store.nodes.known_nodes import known_names
+from store.records.event import RecordError
+from store.records.node_name import NodeNames, check_node_name
+from store.telemetry.rollups import TelemetryFile
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class ArchiveNames:
+    """Of one ingest."""
+
+    engine: sa.Engine
+    _names: NodeNames | None = field(default=None)
+
+    def named(self, taken: FileRecords) -> FileRecords:
+        """What was read of a file, each record of its node by the inventory's name."""
+        if taken.task.digest.part.name == "nodes":
+            self._names = None  # it is about to change
+            return _sifted(taken, check_node_name)
+        if self._names is None:
+            with self.engine.connect() as connection:
+                self._names = NodeNames(known_names(connection))
+        if taken.telemetry is None:
+            return _sifted(taken, self._names.canonical)
+        try:
+            return replace(taken, telemetry=_renamed(taken.telemetry, self._names))
+        except RecordError as error:
+            return replace(taken, telemetry=None, records=PartRecords(broken=str(error)))
+
+
+def _sifted(taken: FileRecords, canonical: Callable[[str], str]) -> FileRecords:
+    """The records of a text file whose nodes have a name."""
+    refused: list[str] = []
+    records = taken.records
+    events = _each(records.events, canonical, refused)
+    nodes = _each(records.nodes, canonical, refused)
+    if not refused and events is records.events and nodes is records.nodes:
+        return taken
+    first = records.first_skip or (refused[0] if refused else None)
+    kept = replace(records, events=events, nodes=nodes, skipped=records.skipped + len(refused), first_skip=first)
+    return replace(taken, records=kept)
+
+
+def _each(records: tuple[T, ...], canonical: Callable[[str], str], refused: list[str]) -> tuple[T, ...]:
+    """The records with their nodes' names; the same tuple where nothing changes."""
+    names: dict[str, str | None] = {}
+    for name in {record.node for record in records if record.node is not None}:  # type: ignore[attr-defined]  # all have one
+        try:
+            names[name] = canonical(name)
+        except RecordError as error:
+            names[name] = None
+            refused += [str(error)] * sum(record.node == name for record in records)  # type: ignore[attr-defined]
+    if all(name == found for name, found in names.items()):
+        return records
+    renamed = ((record, names.get(record.node, record.node)) for record in records)  # type: ignore[attr-defined]
+    return tuple(
+        record if name == record.node else replace(record, node=name)  # type: ignore[attr-defined,type-var]
+        for record, name in renamed
+        if name is not None or record.node is None  # type: ignore[attr-defined]
+    )
+
+
+def _renamed(telemetry: TelemetryFile, names: NodeNames) -> TelemetryFile:
+    """A telemetry file by the inventory's names.
+
+    Raises:
+        RecordError: a column `node` holds what is no name, or two names of one node.
+    """
+    found = tuple(map(names.canonical, telemetry.nodes))
+    if len(set(found)) < len(found):
+        twice = next(name for place, name in enumerate(found) if name in found[:place])
+        raise RecordError(f"node {twice} stands under two names: {_both(telemetry.nodes, found, twice)}: use one")
+    return telemetry if found == telemetry.nodes else replace(telemetry, nodes=found)
+
+
+def _both(said: Sequence[str], found: Sequence[str], name: str) -> str:
+    return " and ".join(sorted(one for one, other in zip(said, found, strict=True) if other == name))
