@@ -3,7 +3,7 @@
 What takes messages alone is in SCHEDULERS; what can be read back, with the record of its settings, in ACTUATORS.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,11 @@ ACTUATORS: Mapping[str, ActuatorKind] = {
     "slurm": ActuatorKind(SlurmSettings, Slurm),
     "kubernetes": ActuatorKind(KubernetesSettings, Kubernetes),
 }
+
+
+def avoid_takers(settings: Iterable[ActuatorSettings]) -> frozenset[str]:
+    """The schedulers that take a node out of use for an `avoid`, which has a budget there."""
+    return frozenset(one.name for one in settings if one.avoid_takes)
 
 
 def make_actuator(settings: ActuatorSettings, kinds: Mapping[str, ActuatorKind] = ACTUATORS) -> Actuator:

@@ -26,7 +26,7 @@ from schedulers.reconcile.actuator import Actuator, SchedulerAwayError
 from schedulers.reconcile.delivery import HintReceiver
 from schedulers.reconcile.dispatch import Dispatch, run_dispatch
 from schedulers.reconcile.turn import TurnContext, run_actuator
-from schedulers.registry import SCHEDULERS, make_actuator
+from schedulers.registry import SCHEDULERS, avoid_takers, make_actuator
 from schedulers.webhooks.settings import WebhookSettings
 from store.database.audit_chain import audit_head
 from store.database.connections import writing
@@ -203,7 +203,9 @@ class Turns:
         is_news = wakes.grave.is_set()
         wakes.grave.clear()  # before anything is read: what comes in meanwhile is for the next turn
         now = self._state.clock()
-        decision = run_policy(self._state.engine, settings.policy, now, settings.silent_after_s, is_news=is_news)
+        takers = avoid_takers((*settings.actuators, *settings.webhooks))
+        given = (self._state.engine, settings.policy, now, settings.silent_after_s)
+        decision = run_policy(*given, takers=takers, is_news=is_news)
         if decision != Decision():
             self._state.wakes.hints()
         if self._state.wakes.policy.is_set() and keep_on():

@@ -13,7 +13,7 @@ cannot be asked of: when a node was silent, who was in the control group, how gr
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -56,7 +56,8 @@ def cordon_on_fatal_xid(inputs: Inputs) -> Decision:
 
 def without_limits(policy: Policy) -> Policy:
     """The same policy without budgets, breaker and quorum: what they cost, and what they spare."""
-    wide = Budgets(_NO_LIMIT, 100.0, _NO_LIMIT, _NO_LIMIT, _NO_LIMIT, _NO_LIMIT, 0)
+    most = {each.name: _NO_LIMIT for each in fields(Budgets)}
+    wide = Budgets(**{**most, "percent_of_nodes": 100.0, "avoid_percent": 100.0, "keep_spares": 0})  # type: ignore[arg-type]
     return replace(policy, budgets=wide, breaker=Breaker(_NO_LIMIT, _NO_LIMIT), quorum=0.0)
 
 

@@ -246,6 +246,11 @@ class KubernetesSettings:
         "node.cloudprovider.kubernetes.io/shutdown",
     )
 
+    @property
+    def avoid_takes(self) -> bool:
+        """Never: PreferNoSchedule keeps pods off only while there is other room."""
+        return False
+
     def __post_init__(self) -> None:
         """Refuse what the API server would refuse of every write.
 

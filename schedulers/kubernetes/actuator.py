@@ -70,6 +70,11 @@ class Kubernetes:
             return self._link.client.url
         return self._settings.kubeconfig or os.environ.get("KUBECONFIG") or "the pod's own cluster"
 
+    @property
+    def avoid_takes(self) -> bool:
+        """Whether an `avoid` takes a node; a taint that is only preferred does not."""
+        return self._settings.avoid_takes
+
     def started(self) -> datetime | None:
         """None: what the API server has taken is saved."""
         return None

@@ -188,4 +188,5 @@ def read_hold(node: KubernetesNode, settings: KubernetesSettings, is_busy: bool 
         marks.foreign,
         opted_out(node.metadata.labels, settings),
         is_busy,
+        is_up=words[0] == "Ready",
     )

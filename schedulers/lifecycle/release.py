@@ -3,10 +3,12 @@
     next_step(hint, tests, last_fault, release, now)   # release, test, wait, repair
 
 A node is held until its hint's ground has gone: for a fault, `release.healthy_s` without another, or an outage that
-ended since. Then `release.validate` is run (`schedulers/lifecycle/validation.py`), or another test system reports.
-What counts is
-the newest result since the hint was made and since the node's last fault. A node that fails its test again and again
-stays held and is a case for repair: a person decides.
+ended since, as a scheduler shows it, too. Then `release.validate` is run (`schedulers/lifecycle/validation.py`), or
+another test system reports. What counts is the newest result since the hint was made and since the node's last fault.
+A node that fails its test again and again stays held and is a case for repair: a person decides.
+
+Without a test the healthy time must be vouched for: by the node's own heartbeats, or by its scheduler, which showed it
+up, over all of it. No single message can forge that. A node that nobody vouches for waits for a person.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,6 +25,8 @@ from store.records.hint import LIVE_STATES, Hint, ReleaseWait, RepairCase
 Step: TypeAlias = Literal["release", "test", "wait", "repair"]
 # The test asks to be called again later, as sysexits.h says it: the node is busy, a licence is out.
 PUT_OFF = 75
+# What a held node waits for whose ground has gone.
+FOR_ITS_TEST, FOR_HEALTH = "for its test", "for its healthy time with heartbeats, or a person"
 _PUT_OFF_S = 300.0
 
 
@@ -31,7 +35,8 @@ class ReleaseInputs:
     """What a turn knows.
 
     `well`: hints whose ground has gone; `lapsed`: those that nobody renewed; `taken`: ids of those that a scheduler has
-    ever taken; `tests` by hint; `last_fault` by node.
+    ever taken; `tests` by hint; `last_fault` by node; `vouched`: nodes of which is known that they were up over all of
+    the healthy time.
     """
 
     now: datetime
@@ -42,6 +47,7 @@ class ReleaseInputs:
     taken: Collection[str] = frozenset()
     tests: Mapping[str, Sequence[Validation]] = field(default_factory=dict)
     last_fault: Mapping[str, datetime] = field(default_factory=dict)
+    vouched: Collection[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +118,22 @@ def plan(inputs: ReleaseInputs, policy: Policy) -> ReleasePlan:
             continue
         tests = inputs.tests.get(hint.id, ())
         step = next_step(hint, tests, inputs.last_fault.get(hint.node), policy.release, inputs.now)
+        if step == "release" and not _passed(tests) and not _is_vouched(hint, inputs, policy.release):
+            step = "wait"
         if step == "release":
             (expired if hint.id in lapsed and not _passed(tests) else released).append(hint)
         elif (change := _kept(hint, step, tests, policy, inputs.now)) is not None:
             kept.append(change)
     return ReleasePlan(tuple(released), tuple(expired), tuple(kept))
+
+
+def _is_vouched(hint: Hint, inputs: ReleaseInputs, release: Release) -> bool:
+    """Whether a node is known to have been up, without a fault, for all of the healthy time."""
+    last = [witness.time for witness in hint.evidence.witnesses or ()]
+    if hint.node in inputs.last_fault:
+        last.append(inputs.last_fault[hint.node])
+    is_over = all(moment <= inputs.now - timedelta(seconds=release.healthy_s) for moment in last)
+    return is_over and hint.node in inputs.vouched
 
 
 def _passed(tests: Sequence[Validation]) -> bool:
@@ -138,9 +155,10 @@ def _kept(
 ) -> tuple[Hint, str] | None:
     """The hint that waits, renewed where its time is running out; None where nothing changes."""
     evidence, word = hint.evidence, None
-    if evidence.release is None:
-        evidence = replace(evidence, release=ReleaseWait(now, "for its test"))
-        word = "waits for its test"
+    what = FOR_ITS_TEST if policy.release.validate else FOR_HEALTH
+    if evidence.release is None or evidence.release.waits not in (what, ""):
+        since = now if evidence.release is None else evidence.release.since
+        evidence, word = replace(evidence, release=ReleaseWait(since, what)), f"waits {what}"
     if step == "repair" and evidence.repair is None:
         failed = [test for test in tests if test.passed is False]
         said = failed[-1].output.strip().splitlines()[-1:] if failed else []

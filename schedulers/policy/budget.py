@@ -8,12 +8,12 @@ for looking alike is the breaker (`schedulers/policy/breaker.py`).
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from schedulers.policy.facts import Inputs, NodeFacts, acted_within, holds
+from schedulers.policy.facts import AVOIDING, Inputs, NodeFacts, acted_within, avoids, holds
 from schedulers.policy.settings import Budgets, Policy
 from store.hints.hint_log import recent_hints
 from store.hints.holds import costless_hints, nodes_still_held
@@ -26,60 +26,92 @@ _PLACES = ("rack", "leaf", "nvlink_domain")
 
 
 class HoldBudget:
-    """What is left during one decision: every cordon that is granted is charged.
+    """What is left of the holds and, where an `avoid` takes a node out of use, of the avoids during one decision.
 
-    A node whose hint has ended costs until no scheduler holds it for us any more.
+    Each that is granted is charged. A node whose hint has ended costs until no scheduler has it for us any more.
     """
 
     def __init__(self, inputs: Inputs, policy: Policy) -> None:
-        self._limits = policy.budgets
-        self._percent_cap = _percent_cap(len(inputs.nodes), policy)
-        self._held = held_nodes(inputs, policy)
-        self._places: Counter[tuple[str, str]] = Counter()
+        held, avoided = held_nodes(inputs, policy), avoided_nodes(inputs, policy)
+        self._keep = policy.budgets.keep_spares
+        self._spares = spares(inputs.nodes, held, avoided) if self._keep > 0 else 0
+        self._holds = _NodeCount("budget", "held", policy.budgets, set(held), held_within_hour(inputs, policy))
+        hour = avoided_within_hour(inputs, policy)
+        self._avoids = _NodeCount("avoid budget", "avoided", policy.budgets.of_avoid(), set(avoided), hour)
+        self._count = len(inputs.nodes)
         for facts in inputs.nodes:
-            if facts.node in self._held:
-                self._places.update(_places(facts))
-        self._hour = held_within_hour(inputs, policy)
-        self._spares = spares(inputs.nodes, self._held) if policy.budgets.keep_spares > 0 else 0
+            for count in (self._holds, self._avoids):
+                if facts.node in count.nodes:
+                    count.places.update(_places(facts))
 
     def refuse(self, facts: NodeFacts) -> str | None:
         """Why one more cordon is not to be had for a node; None when it is."""
-        limits, held = self._limits, len(self._held)
-        if held >= limits.nodes:
-            return f"budget: {held} nodes are held already, {limits.nodes} may be"
-        if held >= self._percent_cap:
-            return f"budget: {held} nodes are held already, {limits.percent_of_nodes:g} % of the nodes may be"
-        if self._hour >= limits.per_hour:
-            return f"budget: {self._hour} cordons within the hour, {limits.per_hour} may be"
-        for kind, name in _places(facts):
-            if self._places[kind, name] >= (most := _most(limits, kind)):
-                what = f"{kind.replace('_', ' ')} {name}"
-                return f"budget: {what} has {self._places[kind, name]} nodes held, {most} may be"
-        return self._refuse_spare(facts)
+        return self._holds.refuse(facts, self._count) or self._refuse_spare("budget", spare_cost(facts))
 
-    def _refuse_spare(self, facts: NodeFacts) -> str | None:
-        keep = self._limits.keep_spares
-        if keep <= 0:
+    def refuse_avoid(self, facts: NodeFacts) -> str | None:
+        """The same of an `avoid` that takes the node."""
+        return self._avoids.refuse(facts, self._count) or self._refuse_spare("avoid budget", int(_is_spare(facts)))
+
+    def _refuse_spare(self, kind: str, cost: int) -> str | None:
+        if self._keep <= 0:
             return None
         if self._spares is None:
-            return f"budget: {keep} nodes are to stay idle, and of none is known whether a job runs on it: load jobs"
-        cost = spare_cost(facts)
-        if cost and self._spares - cost < keep:
-            return f"budget: {max(0, self._spares)} nodes are known to be idle, {keep} must stay so"
+            return f"{kind}: {self._keep} nodes are to stay idle, and of none is known whether a job runs: load jobs"
+        if cost and self._spares - cost < self._keep:
+            return f"{kind}: {max(0, self._spares)} nodes are known to be idle, {self._keep} must stay so"
         return None
 
     def charge(self, facts: NodeFacts) -> None:
         """Count one more cordon."""
-        self._held = self._held | {facts.node}
-        self._hour += 1
-        self._places.update(_places(facts))
+        self._holds.charge(facts)
         if self._spares is not None:
             self._spares -= spare_cost(facts)
 
+    def charge_avoid(self, facts: NodeFacts) -> None:
+        """Count one more `avoid`."""
+        self._avoids.charge(facts)
+        if self._spares is not None:
+            self._spares -= int(_is_spare(facts))
 
-def cap(nodes: int, policy: Policy) -> int:
+
+@dataclass(slots=True)
+class _NodeCount:
+    """How many nodes there are of one kind: in all, within the hour, and in each place."""
+
+    kind: str
+    word: str
+    limits: Budgets
+    nodes: set[str]
+    hour: int
+    places: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def refuse(self, facts: NodeFacts, nodes: int) -> str | None:
+        """Why one more is not to be had."""
+        limits, count = self.limits, len(self.nodes)
+        if count >= limits.nodes:
+            return f"{self.kind}: {count} nodes are {self.word} already, {limits.nodes} may be"
+        if count >= _percent_cap(nodes, limits):
+            share = f"{limits.percent_of_nodes:g} % of the nodes"
+            return f"{self.kind}: {count} nodes are {self.word} already, {share} may be"
+        if self.hour >= limits.per_hour:
+            noun = "cordons" if self.word == "held" else "avoids"
+            return f"{self.kind}: {self.hour} {noun} within the hour, {limits.per_hour} may be"
+        for kind, name in _places(facts):
+            if self.places[kind, name] >= (most := _most(limits, kind)):
+                what = f"{kind.replace('_', ' ')} {name}"
+                return f"{self.kind}: {what} has {self.places[kind, name]} nodes {self.word}, {most} may be"
+        return None
+
+    def charge(self, facts: NodeFacts) -> None:
+        """Count one more."""
+        self.nodes.add(facts.node)
+        self.hour += 1
+        self.places.update(_places(facts))
+
+
+def cap(nodes: int, limits: Budgets) -> int:
     """How many nodes we may hold of so many that are known, wherever they are; one node is always allowed."""
-    return min(policy.budgets.nodes, _percent_cap(nodes, policy))
+    return min(limits.nodes, _percent_cap(nodes, limits))
 
 
 def held_within_hour(inputs: Inputs, policy: Policy) -> int:
@@ -93,14 +125,30 @@ def held_nodes(inputs: Inputs, policy: Policy) -> frozenset[str]:
     return inputs.still_held | {hint.node for hint in open_hints if holds(hint) and _counts(hint, policy)}
 
 
-def spares(nodes: Sequence[NodeFacts], held: frozenset[str]) -> int | None:
+def avoided_nodes(inputs: Inputs, policy: Policy) -> frozenset[str]:
+    """The nodes that we avoid, where that takes them out of use; none where it does not."""
+    if not inputs.avoid_takes:
+        return frozenset()
+    open_hints = (hint for hint in inputs.hints if hint.id not in inputs.costless)
+    return inputs.still_avoided | {hint.node for hint in open_hints if avoids(hint) and _counts(hint, policy)}
+
+
+def avoided_within_hour(inputs: Inputs, policy: Policy) -> int:
+    """How many nodes we have come to avoid within the hour, where that takes them."""
+    if not inputs.avoid_takes:
+        return 0
+    acted = acted_within(inputs.hints, inputs.now, _HOUR_S, AVOIDING)
+    return len({hint.node for hint in acted if _counts(hint, policy) and hint.id not in inputs.costless})
+
+
+def spares(nodes: Sequence[NodeFacts], held: frozenset[str], avoided: frozenset[str] = frozenset()) -> int | None:
     """How many nodes are idle and fit to take over work, less those that the jobs on held nodes will want.
 
     What is not known to be idle is no spare. None: of no node is known whether a job runs on it.
     """
     if all(facts.idle is None for facts in nodes):
         return None
-    free = sum(1 for facts in nodes if facts.node not in held and _is_spare(facts))
+    free = sum(1 for facts in nodes if facts.node not in held and facts.node not in avoided and _is_spare(facts))
     return free - sum(1 for facts in nodes if facts.node in held and facts.idle is False)
 
 
@@ -109,8 +157,8 @@ def spare_cost(facts: NodeFacts) -> int:
     return 0 if facts.idle and not _is_spare(facts) else 1
 
 
-def _percent_cap(nodes: int, policy: Policy) -> int:
-    return max(1, math.floor(nodes * policy.budgets.percent_of_nodes / 100))
+def _percent_cap(nodes: int, limits: Budgets) -> int:
+    return max(1, math.floor(nodes * limits.percent_of_nodes / 100))
 
 
 def _is_spare(facts: NodeFacts) -> bool:
@@ -165,4 +213,4 @@ def holdings(connection: sa.Connection, policy: Policy, now: datetime) -> Holdin
         now, (), hints, still_held=nodes_still_held(connection, now), costless=costless_hints(connection, now - _HOUR)
     )
     held, hour = len(held_nodes(inputs, policy)), held_within_hour(inputs, policy)
-    return Holdings(held, cap(nodes, policy), hour, policy.budgets.per_hour, nodes)
+    return Holdings(held, cap(nodes, policy.budgets), hour, policy.budgets.per_hour, nodes)

@@ -3,8 +3,9 @@
     decision = decide(Inputs(now, nodes, hints), policy)
 
 A node's proposal (`schedulers/policy/proposal.py`) passes the quorum, the breaker and the budgets. These refuse holds,
-never a release: a refused hold becomes an `avoid` with the reason in its evidence. A node has one open hint. It is
-escalated in place, renewed while its reason lasts, and released after that. A node that is held already costs no
+never a release: a refused hold becomes an `avoid` with the reason in its evidence; where an `avoid` takes a node out of
+use as well (`Inputs.avoid_takes`), the same limits stand before it, and it becomes a `watch`. A node has one open hint.
+It is escalated in place, renewed while its reason lasts, and released after that. A node that is held already costs no
 budget. A proposal by score alone for a node of the control group is recorded as a shadow, in every mode, at no cost.
 """
 
@@ -15,7 +16,7 @@ from datetime import datetime
 
 from schedulers.policy.breaker import Group, HoldCalls, TrippedGroup, code_of, groups, in_force, tripped
 from schedulers.policy.budget import HoldBudget
-from schedulers.policy.facts import HOLDING, Inputs, NodeFacts, holds
+from schedulers.policy.facts import HOLDING, Inputs, NodeFacts, avoids, holds
 from schedulers.policy.kill_switch import asks_anew
 from schedulers.policy.proposal import RANK, Proposal, began_of, is_refused, is_unfounded, proposal_of, validity_of
 from schedulers.policy.settings import Mode, Policy, quiet_now, version_of
@@ -49,35 +50,69 @@ def heed_resets(inputs: Inputs) -> Inputs:
 def within_limits(
     proposals: Sequence[Proposal], inputs: Inputs, policy: Policy
 ) -> tuple[list[Proposal], list[TrippedGroup]]:
-    """The proposals, a hold reduced to `avoid` where a limit refuses it, and the groups that trip."""
+    """The proposals and the groups that trip: a hold that a limit refuses becomes an `avoid`.
+
+    Where an `avoid` takes a node out of use as a hold does, it has limits as well, and becomes a `watch`.
+    """
     open_hints = inputs.open_by_node()
-    budget = HoldBudget(inputs, policy)
     free = {
         proposal.node for proposal in proposals if proposal.is_control or is_held(open_hints.get(proposal.node), policy)
     }
     calling = [proposal for proposal in proposals if proposal.holds and proposal.node not in free]
     since = {proposal.node: _called(proposal, open_hints.get(proposal.node), inputs.now) for proposal in calling}
     found = tripped(inputs, HoldCalls({proposal.node: proposal.facts for proposal in calling}, since), policy)
-    blocked = in_force(inputs.trips, found)
+    limits = _Limits(HoldBudget(inputs, policy), in_force(inputs.trips, found), no_quorum(inputs, policy))
     review = {trip.group: trip for trip in inputs.trips if trip.backlog == "review"}
-    unseen = no_quorum(inputs, policy)
     granted = []
     for proposal in proposals:
+        if inputs.avoid_takes and proposal.action == "avoid":
+            granted.append(_avoided(proposal, open_hints.get(proposal.node), limits, policy))
+            continue
         if not proposal.holds or proposal.node in free:
             queued = proposal.holds and proposal.node not in inputs.still_held and _reset(proposal.facts, review)
             granted.append(replace(proposal, evidence=replace(proposal.evidence, review=True)) if queued else proposal)
             continue
-        why = unseen or next((blocked[group] for group in groups(proposal.facts) if group in blocked), None)
-        why = why or budget.refuse(proposal.facts)
+        why = limits.refuse(proposal.facts) or limits.budget.refuse(proposal.facts)
         if why is None:
-            budget.charge(proposal.facts)
+            limits.budget.charge(proposal.facts)
             # The fault's name: by it the breaker counts a hold after the fault is over.
             evidence = replace(proposal.evidence, review=_reset(proposal.facts, review), code=code_of(proposal.facts))
             granted.append(replace(proposal, evidence=evidence))
         else:
             call = RefusedHold(_incident_or_score(proposal), since[proposal.node])
-            granted.append(replace(proposal, action="avoid", evidence=replace(proposal.evidence, held=why, call=call)))
+            less = replace(proposal, action="avoid", evidence=replace(proposal.evidence, held=why, call=call))
+            taking = inputs.avoid_takes
+            granted.append(_avoided(less, open_hints.get(less.node), limits, policy) if taking else less)
     return granted, found
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What keeps nodes from being taken now. `blocked`: why, by group; `unseen`: why nothing is taken at all."""
+
+    budget: HoldBudget
+    blocked: Mapping[Group, str]
+    unseen: str | None
+
+    def refuse(self, facts: NodeFacts) -> str | None:
+        """Why a node is not to be taken, whatever the budgets say."""
+        return self.unseen or next((self.blocked[group] for group in groups(facts) if group in self.blocked), None)
+
+
+def _avoided(proposal: Proposal, hint: Hint | None, limits: _Limits, policy: Policy) -> Proposal:
+    """An `avoid` that takes its node: granted and charged, or reduced to a `watch` that says why."""
+    if proposal.is_control or is_held(hint, policy) or is_avoided(hint, policy):
+        return proposal
+    why = limits.refuse(proposal.facts) or limits.budget.refuse_avoid(proposal.facts)
+    if why is None:
+        limits.budget.charge_avoid(proposal.facts)
+        return proposal
+    return replace(proposal, action="watch", evidence=replace(proposal.evidence, held=proposal.evidence.held or why))
+
+
+def is_avoided(hint: Hint | None, policy: Policy) -> bool:
+    """Whether a hint has its node avoided already, in a way that this mode counts."""
+    return hint is not None and avoids(hint) and (hint.state != "shadow" or policy.mode == "shadow")
 
 
 def no_quorum(inputs: Inputs, policy: Policy) -> str | None:

@@ -1,7 +1,7 @@
 """The facts of a decision, from the store: a few queries over present state, none over history."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from schedulers.policy.kill_switch import effective_stop
 from schedulers.policy.settings import Policy
 from store.hints.control_group import ControlGroup
 from store.hints.hint_log import recent_hints
-from store.hints.holds import costless_hints, nodes_still_held
+from store.hints.holds import costless_hints, nodes_still_avoided, nodes_still_held
 from store.hints.stops import newest_trips
 from store.nodes.known_nodes import is_given
 from store.nodes.node_states import (
@@ -25,6 +25,7 @@ from store.nodes.node_states import (
     score_reasons,
     unrepaired_faults,
 )
+from store.nodes.shown_nodes import shown_out, shown_repairs
 from store.nodes.sidecars import silent_nodes
 from store.records.incident import Incident
 from store.runs.jobs import running_jobs
@@ -82,6 +83,7 @@ class _NodeRecords:
     jobs: Mapping[str, JobFacts]
     silent: frozenset[str]
     control: ControlGroup | None
+    shown_out: Collection[str]
 
 
 def gather(
@@ -90,8 +92,13 @@ def gather(
     now: datetime,
     group: ControlGroup | None = None,
     silent_after_s: float = SILENT_AFTER_S,
+    takers: Collection[str] = (),
 ) -> Inputs:
-    """What the policy looks at, as of a moment. Without a `group` no node is left alone for control."""
+    """What the policy looks at, as of a moment. Without a `group` no node is left alone for control.
+
+    Args:
+        takers: the schedulers that take a node out of use for an `avoid`.
+    """
     places = node_places(connection)
     expected, silent = silent_nodes(connection, now, now - timedelta(seconds=silent_after_s))
     scored = newest_scores(connection, _HORIZON_H, now, since=now - _STALE)
@@ -108,13 +115,16 @@ def gather(
         reporting=Reporting(expected, expected - len(silent)) if expected else None,
         is_claimed=not is_given(connection),
         costless=costless_hints(connection, now - window),
+        avoid_takes=bool(takers),
+        still_avoided=nodes_still_avoided(connection, takers),
     )
 
 
 def look_back(connection: sa.Connection, policy: Policy, at: datetime, scores: ScoreHistory | None = None) -> Inputs:
     """What a policy would have looked at then, as far as the store still tells: without hints, trips and silence.
 
-    Whether an incident was as grave when it began as it became is not kept; nor when a node was heard of.
+    Whether an incident was as grave when it began as it became is not kept; nor when a node was heard of, nor what a
+    scheduler showed: the stored outages, which come from its own history, are taken for its word.
 
     Args:
         scores: in place of those stored, which a model may have made that had learned from what came later.
@@ -137,16 +147,20 @@ def _look(
     if moment is None or moment <= now - _STALE:
         scores = {}
     risky = [(node, moment) for node, score in scores.items() if moment and score >= policy.thresholds.watch]
-    healthy = timedelta(seconds=policy.healthy_s)
+    since, out = now - timedelta(seconds=policy.healthy_s), nodes_out(connection, now)
+    repaired, shown = last_repairs(connection, since, now), out
+    if until is None:  # now: an outage, and its end, are only told as long as no scheduler shows them
+        repaired, shown = shown_repairs(connection, repaired), shown_out(connection, out, now)
     return _NodeRecords(
         scores,
         score_reasons(connection, _HORIZON_H, risky),
-        unrepaired_faults(connection, now - healthy, now, until),
-        _pairs(connection, policy, now, until),
-        nodes_out(connection, now),
+        unrepaired_faults(connection, since, now, until, repaired),
+        _pairs(connection, policy, now, until, repaired),
+        out,
         _jobs(connection, policy, now, places),
         silent,
         group,
+        shown,
     )
 
 
@@ -173,17 +187,19 @@ def _nodes(places: Sequence[Any], seen: _NodeRecords, now: datetime) -> list[Nod
             jobs.get(node),
             seen.pairs.get(node),
             node in seen.silent,
+            is_shown_out=node in seen.shown_out,
         )
         for node, rack, leaf, driver, domain, gpus in places
     ]
 
 
-def _pairs(connection: sa.Connection, policy: Policy, now: datetime, until: datetime | None) -> dict[str, Pair]:
+def _pairs(
+    connection: sa.Connection, policy: Policy, now: datetime, until: datetime | None, repaired: Mapping[str, datetime]
+) -> dict[str, Pair]:
     """The nodes that two independent detectors saw fail, within the healthy time and since their last repair."""
     if policy.corroborate_s <= 0:
         return {}
     since = now - timedelta(seconds=policy.healthy_s)
-    repaired = last_repairs(connection, since, now)
     found = {}
     for node, signs in fault_signs(connection, since, now, until).items():
         if node in repaired:

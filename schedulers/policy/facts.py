@@ -9,7 +9,7 @@ not count: it is often the victim of another node. One sign from two sources (th
 the same number) is one sign.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -18,7 +18,7 @@ from store.hints.hint_log import ACTOR_POLICY
 from store.hints.stops import Trip
 from store.nodes.node_states import FaultSign
 from store.records.event import CAUSES, Cause
-from store.records.hint import OPEN_STATES, Hint
+from store.records.hint import OPEN_STATES, Hint, HintAction
 from store.records.incident import Incident
 
 Pair = tuple[FaultSign, FaultSign]
@@ -56,7 +56,8 @@ def _independent(one: FaultSign, other: FaultSign) -> bool:
     return FAMILY[one.source] != FAMILY[other.source] and (one.kind, one.code) != (other.kind, other.code)
 
 
-HOLDING = ("cordon", "drain")  # what keeps work off a node, and so costs budget
+HOLDING: tuple[HintAction, ...] = ("cordon", "drain")  # what keeps work off a node, and so costs budget
+AVOIDING: tuple[HintAction, ...] = ("avoid",)  # what does so softly, and in some schedulers by taking the node
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ class NodeFacts:
     `control`: its score alone makes no request to the scheduler. `idle`: no job runs on it; None: not known.
     `witnesses`: two independent detectors that both saw it fail. `silent`: its sidecar does not report any more.
     `let_go`: a person has let go of what spoke against it: it is not held for that, nor is it a spare.
+    `out`: somebody tells of an outage that lasts. `is_shown_out`: a scheduler itself shows it down or kept from work by
+    others, too: only then is nothing asked of it anew.
     """
 
     node: str
@@ -94,6 +97,7 @@ class NodeFacts:
     witnesses: Pair | None = None
     silent: bool = False
     let_go: bool = False
+    is_shown_out: bool = False
 
     @property
     def is_confirmed(self) -> bool:
@@ -117,7 +121,8 @@ class Inputs:
     us though their hint has ended. `trips`: the breaker's newest of each group. `stop`: what the kill switch stops.
     `largest_job_gpus`: of the jobs that run; None: none is known. `reporting`: None where no node has a sidecar.
     `nodes`: those that count: of the inventory, or where nobody gives one (`is_claimed`) all that speak. `costless`:
-    ids of hints that hold nothing, for no scheduler knows their node, nor the inventory.
+    ids of hints that hold nothing, for no scheduler knows their node, nor the inventory. `avoid_takes`: some scheduler
+    takes a node out of use for an `avoid`; `still_avoided`: nodes that such a one may still avoid for us.
     """
 
     now: datetime
@@ -130,6 +135,8 @@ class Inputs:
     reporting: Reporting | None = None
     is_claimed: bool = False
     costless: frozenset[str] = frozenset()
+    avoid_takes: bool = False
+    still_avoided: frozenset[str] = frozenset()
 
     def open_by_node(self) -> Mapping[str, Hint]:
         """Each node's open hint."""
@@ -151,10 +158,17 @@ def holds(hint: Hint) -> bool:
     return hint.state in OPEN_STATES and hint.action in HOLDING and not hint.is_control
 
 
-def acted_within(hints: Sequence[Hint], now: datetime, window_s: float) -> list[Hint]:
-    """The cordons and drains of a window, whatever has become of them."""
+def avoids(hint: Hint) -> bool:
+    """Whether an open hint asks that a node be avoided, in earnest."""
+    return hint.state in OPEN_STATES and hint.action in AVOIDING and not hint.is_control
+
+
+def acted_within(
+    hints: Sequence[Hint], now: datetime, window_s: float, actions: Collection[HintAction] = HOLDING
+) -> list[Hint]:
+    """The cordons and drains (or other actions) of a window, whatever has become of them."""
     since = now - timedelta(seconds=window_s)
-    return [hint for hint in hints if hint.action in HOLDING and not hint.is_control and acted(hint) >= since]
+    return [hint for hint in hints if hint.action in actions and not hint.is_control and acted(hint) >= since]
 
 
 def closed_at(hint: Hint) -> datetime | None:

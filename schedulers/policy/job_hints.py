@@ -109,7 +109,7 @@ def watch(inputs: JobInputs, policy: Policy, save_from: Callable[[NodeFacts], fl
     for job in inputs.jobs:
         for node in job.nodes:
             facts = inputs.nodes.get(node)
-            if facts is None or facts.out:
+            if facts is None or (facts.out and facts.is_shown_out):
                 continue
             if facts.is_confirmed:
                 turn.ask_for_culprit(job, facts)

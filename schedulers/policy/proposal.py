@@ -80,9 +80,16 @@ class Proposal:
 
 
 def proposal_of(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hint | None) -> Proposal | None:
-    """What a node calls for; nothing when it is out already (somebody is at it) or its owner has opted out."""
+    """What a node calls for; nothing when it is out already (somebody is at it) or its owner has opted out.
+
+    It is out where an outage is told and a scheduler itself shows it so: the word of one source hides no fault.
+    """
     # Nearly every node is well: that is found out first.
-    if facts.out or not (facts.is_confirmed or _is_risky(facts, policy)) or is_opted_out(facts.node, policy):
+    if (
+        (facts.out and facts.is_shown_out)
+        or not (facts.is_confirmed or _is_risky(facts, policy))
+        or is_opted_out(facts.node, policy)
+    ):
         return None
     called = _called(facts, inputs, policy, open_hint)
     if called is None or called.action == "watch":

@@ -107,9 +107,9 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """How many nodes we may hold out of service at once and per hour. The tightest one decides.
+    """How many nodes we may hold out of service, or avoid, at once and per hour. The tightest one decides.
 
-    Counts our own cordons and drains alone. The percentage is of the nodes known, not of those reporting.
+    Counts our own cordons and drains, or avoids, alone. The percentage is of the nodes known, not of those reporting.
     """
 
     nodes: int = 8
@@ -119,6 +119,25 @@ class Budgets:
     per_hour: int = 4
     per_nvlink_domain: int = 2
     keep_spares: int = 0  # idle nodes that must be left after a hold; what is not known to be idle is no spare
+    # The same of `avoid`, where a scheduler takes a node out of use for it (Slurm's soft: reservation).
+    avoid_nodes: int = 16
+    avoid_percent: float = 4.0
+    avoid_per_rack: int = 4
+    avoid_per_leaf: int = 8
+    avoid_per_hour: int = 8
+    avoid_per_nvlink_domain: int = 4
+
+    def of_avoid(self) -> "Budgets":
+        """The limits of `avoid`, under the names of those of a hold."""
+        return Budgets(
+            nodes=self.avoid_nodes,
+            percent_of_nodes=self.avoid_percent,
+            per_rack=self.avoid_per_rack,
+            per_leaf=self.avoid_per_leaf,
+            per_hour=self.avoid_per_hour,
+            per_nvlink_domain=self.avoid_per_nvlink_domain,
+            keep_spares=self.keep_spares,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +201,16 @@ class JobWatch:
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalRule:
+    """From which size on an approval needs two people.
+
+    The size: nodes of the hints that people approved within the hour before, and the node of this one. None: never.
+    """
+
+    two_people_above_nodes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """When to ask what of a scheduler, under which budgets."""
 
@@ -204,6 +233,7 @@ class Policy:
     validity: Validity = field(default_factory=Validity)
     release: Release = field(default_factory=Release)
     job_watch: JobWatch = field(default_factory=JobWatch)
+    approval: ApprovalRule = field(default_factory=ApprovalRule)
 
     @property
     def healthy_s(self) -> float:
@@ -217,6 +247,10 @@ class ActuatorSettings(Protocol):
     @property
     def name(self) -> str:
         """What the operator calls it; no two receivers share one."""
+
+    @property
+    def avoid_takes(self) -> bool:
+        """Whether its way to carry out an `avoid` takes the node out of use for new work."""
 
 
 class PolicySource(Protocol):

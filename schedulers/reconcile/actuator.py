@@ -35,6 +35,7 @@ class Hold:
     foreign: str | None = None  # who else keeps work off it, and why, in the scheduler's words
     is_opted_out: bool = False  # its label says that we must not touch it
     is_busy: bool = False  # work still runs on it
+    is_up: bool = True  # it responds, and is not down
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,10 @@ class Actuator(Protocol):
     @property
     def address(self) -> str:
         """Where it is, for messages."""
+
+    @property
+    def avoid_takes(self) -> bool:
+        """Whether its way to carry out an `avoid` takes the node out of use for new work."""
 
     def started(self) -> datetime | None:
         """When it was started, by our clock, where it may have lost then what it was told shortly before; else None.

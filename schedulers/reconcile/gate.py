@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import sqlalchemy as sa
 
 from schedulers.policy.breaker import groups
-from schedulers.policy.facts import HOLDING, NodeFacts
+from schedulers.policy.facts import AVOIDING, HOLDING, NodeFacts
 from schedulers.policy.kill_switch import may_ask
 from schedulers.policy.settings import Stop
 from schedulers.reconcile.actuator import Hold, Order
@@ -18,18 +18,32 @@ from schedulers.reconcile.delivery import action_of
 from store.hints.outbox import deliveries_of
 from store.hints.stops import newest_trips
 from store.nodes.node_states import node_places
-from store.records.hint import LIVE_STATES, Evidence, Hint
+from store.records.hint import LIVE_STATES, Evidence, Hint, HintAction
 
 
 def allowed_orders(
-    connection: sa.Connection, stop: Stop, orders: Sequence[Order], holds: Sequence[Hold]
+    connection: sa.Connection, stop: Stop, orders: Sequence[Order], holds: Sequence[Hold], avoid_takes: bool = False
 ) -> list[Order]:
-    """The orders that may go out now: none that is stopped, and no new hold in a group that has tripped."""
-    held = {hold.node: hold.hint for hold in holds if hold.action in HOLDING}
+    """The orders that may go out now: none that is stopped, and no new hold in a group that has tripped.
+
+    Args:
+        avoid_takes: whether an `avoid` takes its node there as a hold does.
+    """
+    takes = {each: TAKEN_BY[each] for each in (*HOLDING, *(AVOIDING if avoid_takes else ()))}
+    taken = {hold.node: hold.action for hold in holds if hold.hint is not None}
     allowed = [order for order in orders if may_ask(stop, order.action)]
-    new = {order.node: order.evidence for order in allowed if order.action in HOLDING and held.get(order.node) is None}
-    back = held_back(connection, new)
-    return [order for order in allowed if order.action not in HOLDING or order.node not in back]
+    new = [order for order in allowed if order.action in takes and taken.get(order.node) not in takes[order.action]]
+    back = held_back(connection, {order.node: order.evidence for order in new})
+    late = {(order.node, order.action) for order in new if order.node in back}
+    return [order for order in allowed if (order.node, order.action) not in late]
+
+
+# What a node is taken by already when it is ordered anew: an `avoid` of one that is held takes nothing more.
+TAKEN_BY: Mapping[HintAction, Sequence[HintAction]] = {
+    "cordon": HOLDING,
+    "drain": HOLDING,
+    "avoid": (*AVOIDING, *HOLDING),
+}
 
 
 def may_send(connection: sa.Connection, stop: Stop, hint: Hint, release: bool) -> bool:

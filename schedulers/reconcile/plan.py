@@ -59,6 +59,19 @@ _RANK: Mapping[HintAction, int] = {**_GRAVITY, "drain": 4}
 
 
 @dataclass(frozen=True, slots=True)
+class HourBudget:
+    """How many nodes may be brought to one of some actions within an hour. `taken`: those that were lately.
+
+    `kept_by`: what a node is kept from work by already, so that the action takes nothing more.
+    """
+
+    actions: Sequence[HintAction]
+    kept_by: Sequence[HintAction]
+    taken: RecentHolds
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReconcileInputs:
     """The ground of a plan.
 
@@ -66,7 +79,7 @@ class ReconcileInputs:
         holds: every node that the scheduler knows, as it tells them now.
         hints: by id: those that are open, and those that a hold or a placement names.
         placements: by hint: this scheduler's.
-        taken, per_hour: what all schedulers took lately, and how many nodes may be taken within an hour; None: any.
+        hours: how many nodes may be taken within an hour, and which were lately.
         looked: when this server last saw the scheduler, before now.
         started: when the scheduler was started; None: it forgets nothing, or was not asked.
     """
@@ -77,8 +90,7 @@ class ReconcileInputs:
     hints: Mapping[str, Hint]
     placements: Mapping[str, SchedulerHold] = field(default_factory=dict)
     stop: Stop = "none"
-    taken: RecentHolds = field(default_factory=RecentHolds)
-    per_hour: int | None = None
+    hours: Sequence[HourBudget] = ()
     looked: datetime | None = None
     started: datetime | None = None
 
@@ -124,7 +136,9 @@ def is_over(hint: Hint) -> bool:
 def reconcile(seen: ReconcileInputs) -> OrderPlan:
     """The orders of this moment, the gravest first, and what is to be written down of them."""
     holds = {hold.node: hold for hold in seen.holds}
-    steps = _within_hour([_towards(hint, holds.get(node), seen) for node, hint in _wanted(seen).items()], seen)
+    steps = [_towards(hint, holds.get(node), seen) for node, hint in _wanted(seen).items()]
+    for hour in seen.hours:
+        steps = _within_hour(steps, seen, hour)
     # Of a node that is ordered again, the order takes the old hold over: no work comes in between.
     taken = {step.placement.node for step in steps if step.placement is not None and step.placement.state == "asked"}
     orphans = []
@@ -144,26 +158,26 @@ def reconcile(seen: ReconcileInputs) -> OrderPlan:
     return OrderPlan(tuple(orders), changed, undone, tuple(orphans))
 
 
-def _within_hour(steps: list[_NodeStep], seen: ReconcileInputs) -> list[_NodeStep]:
-    """The same, where new holds beyond the hour's budget wait, the least grave ones.
+def _within_hour(steps: list[_NodeStep], seen: ReconcileInputs, hour: HourBudget) -> list[_NodeStep]:
+    """The same, where new holds (or avoids that take) beyond the hour's budget wait, the least grave ones.
 
     Decided within the budget is not ordered within it: a scheduler may have been away, a person have approved many.
     """
-    if seen.per_hour is None:
-        return steps
-    free = seen.taken.held | seen.taken.lately | {hold.node for hold in seen.holds if hold.action in HOLDING}
-    orders = [step.order for step in steps if step.order is not None and step.order.action in HOLDING]
+    free = hour.taken.held | hour.taken.lately | {hold.node for hold in seen.holds if hold.action in hour.kept_by}
+    orders = [step.order for step in steps if step.order is not None and step.order.action in hour.actions]
     new = sorted((order for order in orders if order.node not in free), key=_gravest_first)
-    room = max(0, seen.per_hour - len(seen.taken.lately))
+    room = max(0, hour.most - len(hour.taken.lately))
     late = {order.hint for order in new[room:]}
     return [
-        _waiting(step.order, seen) if step.order is not None and step.order.hint in late else step for step in steps
+        _waiting(step.order, seen, hour) if step.order is not None and step.order.hint in late else step
+        for step in steps
     ]
 
 
-def _waiting(order: Order, seen: ReconcileInputs) -> _NodeStep:
+def _waiting(order: Order, seen: ReconcileInputs, hour: HourBudget) -> _NodeStep:
     """A hold that was never ordered, or not for an hour; a softer one of the same hint is left in its place."""
-    why = f"waits: budget: {seen.per_hour} nodes may be taken within an hour"
+    word = "taken" if hour.actions == HOLDING else "avoided"
+    why = f"waits: budget: {hour.most} nodes may be {word} within an hour"
     fresh = SchedulerHold(order.hint, seen.scheduler, order.node, order.action, "asked", 0, seen.now)
     was = seen.placements.get(order.hint, fresh)
     if was.state == "confirmed" or (was.state, was.action, was.asked) == ("asked", order.action, None):

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
+from schedulers.policy.facts import AVOIDING, HOLDING
 from schedulers.policy.kill_switch import effective_stop, may_ask
 from schedulers.policy.proposal import RANK
 from schedulers.policy.settings import Policy
@@ -29,6 +30,7 @@ from schedulers.reconcile.placement_log import (
     write_placements,
 )
 from schedulers.reconcile.plan import (
+    HourBudget,
     JobPlan,
     OrderPlan,
     ReconcileInputs,
@@ -40,8 +42,8 @@ from schedulers.reconcile.plan import (
 )
 from store.database.connections import transact
 from store.hints.hint_log import read_hints, read_hints_by_id, read_hints_of
-from store.hints.holds import SchedulerHold, hints_without_hold, holds_of, open_holds, recent_holds
-from store.nodes.known_nodes import SCHEDULER, replace_known
+from store.hints.holds import SchedulerHold, hints_without_hold, holds_of, open_holds, recent_avoids, recent_holds
+from store.nodes.shown_nodes import ShownNode, note_look
 from store.records.hint import OPEN_STATES, Hint
 
 FRESH = timedelta(seconds=60)
@@ -53,7 +55,8 @@ class LastObservation:
 
     at: datetime | None = None
     holds: Mapping[str, Hold] = field(default_factory=dict)
-    known: frozenset[str] | None = None  # the nodes that were last written down as this scheduler's
+    shown: Mapping[str, ShownNode] = field(default_factory=dict)
+    noted: datetime | None = None  # when that was written down last
 
     def pop_fresh(self, now: datetime) -> Mapping[str, Hold]:
         """What was seen lately, once: a turn that fails begins with a new look."""
@@ -147,7 +150,7 @@ def run_actuator(acting: TurnContext, keep_on: Callable[[], bool]) -> ActuatorTu
     reports = _order_early(acting, keep_on)
     for _ in range(_PASSES):
         now, holds = acting.clock(), acting.actuator.observe()
-        _note_nodes(acting, holds)
+        _note_look(acting, holds, now)
         planned = _save_plan(acting, _Observation(holds, now, acting.last.at), is_news=bool(reports))
         acting.last.at, acting.last.holds = now, {hold.node: hold for hold in holds}
         if not (planned.plan.orders or planned.jobs.orders) or not keep_on():
@@ -160,15 +163,6 @@ def run_actuator(acting: TurnContext, keep_on: Callable[[], bool]) -> ActuatorTu
     return ActuatorTurnResult(ours, foreign, planned.plan.orphans, tuple(reports))
 
 
-def _note_nodes(acting: TurnContext, holds: Sequence[Hold]) -> None:
-    """Write down which nodes the scheduler has, where that has changed; one that shows none is not believed."""
-    seen, word = frozenset(hold.node for hold in holds), SCHEDULER + acting.actuator.name
-    if seen and seen != acting.last.known:
-        with acting.lock:
-            transact(acting.engine, lambda connection: replace_known(connection, word, seen))
-        acting.last.known = seen
-
-
 def _order_early(acting: TurnContext, keep_on: Callable[[], bool]) -> list[OrderReport]:
     """Give the orders that need no new look."""
     name, now, policy = acting.actuator.name, acting.clock(), acting.policy()
@@ -179,8 +173,8 @@ def _order_early(acting: TurnContext, keep_on: Callable[[], bool]) -> list[Order
 
     def work(connection: sa.Connection) -> OrderPlan:
         stop = stop_of(policy.mode, effective_stop(connection, policy))
-        taken = recent_holds(connection, now - _HOUR, name)
-        planned = ReconcileInputs(name, now, tuple(holds.values()), {}, {}, stop, taken, policy.budgets.per_hour)
+        hours = _hours(connection, acting, now)
+        planned = ReconcileInputs(name, now, tuple(holds.values()), {}, {}, stop, hours)
         seen, plan = first_plan(connection, planned)
         write_down(connection, _placed(acting, seen.hints, now), plan, JobPlan())
         return plan
@@ -191,7 +185,7 @@ def _order_early(acting: TurnContext, keep_on: Callable[[], bool]) -> list[Order
         return []
     with acting.engine.connect() as connection:
         stop = stop_of(acting.policy().mode, effective_stop(connection, acting.policy()))
-        orders = allowed_orders(connection, stop, plan.orders, ())
+        orders = allowed_orders(connection, stop, plan.orders, (), acting.actuator.avoid_takes)
     return _order(acting, orders)
 
 
@@ -226,10 +220,29 @@ def _make_plan(connection: sa.Connection, acting: TurnContext, look: _Observatio
     named = {*placements, *(hold.hint for hold in holds if hold.hint is not None)} - hints.keys()
     hints |= {hint.id: hint for hint in read_hints_by_id(connection, sorted(named))}
     stop = stop_of(policy.mode, effective_stop(connection, policy))
-    taken = recent_holds(connection, now - _HOUR, name)
-    limits = (taken, policy.budgets.per_hour)
-    seen = ReconcileInputs(name, now, holds, hints, placements, stop, *limits, look.looked, look.started)
+    hours = _hours(connection, acting, now)
+    seen = ReconcileInputs(name, now, holds, hints, placements, stop, hours, look.looked, look.started)
     return _TurnPlan(seen, reconcile(seen), plan_jobs(name, hints, placements, stop, now))
+
+
+def _hours(connection: sa.Connection, acting: TurnContext, now: datetime) -> tuple[HourBudget, ...]:
+    """What may be taken within the hour, by holds and, where that takes nodes, by avoids."""
+    budgets, name = acting.policy().budgets, acting.actuator.name
+    holds = HourBudget(HOLDING, HOLDING, recent_holds(connection, now - _HOUR, name), budgets.per_hour)
+    if not acting.actuator.avoid_takes:
+        return (holds,)
+    lately = recent_avoids(connection, now - _HOUR, name)
+    return holds, HourBudget(AVOIDING, (*AVOIDING, *HOLDING), lately, budgets.avoid_per_hour)
+
+
+def _note_look(acting: TurnContext, holds: Sequence[Hold], now: datetime) -> None:
+    """Write down what the scheduler shows of its nodes, where that has changed, and now and then that it answers."""
+    shown = {hold.node: ShownNode(hold.foreign is not None or not hold.is_up, hold.is_up) for hold in holds}
+    last = acting.last
+    if last.noted is not None and last.shown == shown and timedelta(0) <= now - last.noted < FRESH:
+        return
+    transact(acting.engine, lambda connection: note_look(connection, acting.actuator.name, now, shown))
+    last.noted, last.shown = now, shown
 
 
 def _allowed(acting: TurnContext, planned: _TurnPlan, holds: Sequence[Hold]) -> tuple[list[Order], list[JobOrder]]:
@@ -237,7 +250,7 @@ def _allowed(acting: TurnContext, planned: _TurnPlan, holds: Sequence[Hold]) -> 
     policy = acting.policy()
     with acting.engine.connect() as connection:
         stop = stop_of(policy.mode, effective_stop(connection, policy))
-        orders = allowed_orders(connection, stop, planned.plan.orders, holds)
+        orders = allowed_orders(connection, stop, planned.plan.orders, holds, acting.actuator.avoid_takes)
     return orders, [order for order in planned.jobs.orders if may_ask(stop, order.action)]
 
 

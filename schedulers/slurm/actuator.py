@@ -95,6 +95,11 @@ class Slurm:
         """Its slurm.conf, and by way of what."""
         return self._commands.address
 
+    @property
+    def avoid_takes(self) -> bool:
+        """Whether an `avoid` is a reservation."""
+        return self._settings.avoid_takes
+
     def started(self) -> datetime | None:
         """When its controller was started: one that is killed loses the changes of its last seconds.
 

@@ -61,6 +61,11 @@ class SlurmSettings:
     exclude: bool = True
     swap_comment: bool = True
 
+    @property
+    def avoid_takes(self) -> bool:
+        """A reservation keeps all new work off; a weight or a mark keeps off none."""
+        return self.soft == "reservation"
+
     def __post_init__(self) -> None:
         """Refuse what cannot work.
 

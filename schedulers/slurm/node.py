@@ -247,6 +247,10 @@ _OUT = frozenset(
     | {"REBOOT", "INVALID_REG", "INVAL"}
 )
 _HELD = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"})
+# Words by which it does not respond, or Slurm has given it up; a drain alone says neither.
+_DOWN = frozenset(
+    {"DOWN", "ERROR", "NOT_RESPONDING", "UNKNOWN", "FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"}
+)
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING", "DRAINING", "FAILING"})
 _SAID = 200
 
@@ -299,6 +303,7 @@ def hold_of(node: SlurmNode, settings: SlurmSettings, reserved: Collection[str])
         foreign=found.foreign,
         is_opted_out=found.is_opted_out,
         is_busy=bool(node.states & _BUSY),
+        is_up=not node.states & _DOWN,
     )
 
 

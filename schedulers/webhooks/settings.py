@@ -25,4 +25,5 @@ class WebhookSettings:
     actions: tuple[str, ...] = ()  # that it is told; none: all, of chats and pagers LOUD_ACTIONS
     states: tuple[str, ...] = ()  # approved (the default), proposed: that a hint waits for a person
     allow: tuple[str, ...] = ()  # networks that its name may lead to
+    avoid_takes: bool = False  # what it makes of an avoid takes the node out of use: budgets.avoid_nodes and so on hold
     proxy: str = ""  # http://...: it resolves the name

@@ -1,6 +1,6 @@
 """The nodes that a scheduler holds for us, or may, also where the hint has ended: they cost until it lets go."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any, get_args
@@ -121,6 +121,15 @@ def recent_holds(connection: sa.Connection, since: datetime, besides: str | None
     return RecentHolds(lately, frozenset(node for node, name, _moment, held in rows if held and name != besides))
 
 
+def recent_avoids(connection: sa.Connection, since: datetime, scheduler: str) -> RecentHolds:
+    """What one scheduler was asked to avoid since a moment, where that takes the node."""
+    state, action, asked = _PLACEMENTS.c.state, _PLACEMENTS.c.action, _PLACEMENTS.c.asked
+    query = sa.select(_PLACEMENTS.c.node).join(_HINTS, _HINTS.c.id == _PLACEMENTS.c.hint)
+    query = query.where(_PLACEMENTS.c.scheduler == scheduler, _HINTS.c.action == "avoid", asked >= since)
+    is_late = sa.or_(action == "release", sa.and_(action == "avoid", state.not_in(("absent", "refused"))))
+    return RecentHolds(lately=frozenset(connection.scalars(query.where(is_late))))
+
+
 # Placements beside rows of hints, as the API and the command line show them.
 
 _SHOWN = ("scheduler", "state", "action", "detail", "asked", "observed")
@@ -164,6 +173,18 @@ def costless_hints(connection: sa.Connection, since: datetime) -> frozenset[str]
         sa.not_(is_counted(_HINTS.c.node)),
     )
     return frozenset(connection.scalars(absent_hints())).union(connection.scalars(unknown))
+
+
+def nodes_still_avoided(connection: sa.Connection, takers: Collection[str]) -> frozenset[str]:
+    """What was asked to be avoided of schedulers that take a node for that, and is not seen to be gone."""
+    if not takers:
+        return frozenset()
+    state, action = _PLACEMENTS.c.state, _PLACEMENTS.c.action
+    going = sa.and_(action == "release", _HINTS.c.action == "avoid", state.in_(("asked", "confirmed", "refused")))
+    avoided = sa.or_(sa.and_(action == "avoid", state.in_(("asked", "confirmed"))), going)
+    placed = _PLACEMENTS.outerjoin(_HINTS, _HINTS.c.id == _PLACEMENTS.c.hint)
+    query = sa.select(_PLACEMENTS.c.node).select_from(placed)
+    return frozenset(connection.scalars(query.where(_PLACEMENTS.c.scheduler.in_(sorted(takers)), avoided)))
 
 
 def _held_by_scheduler(connection: sa.Connection, now: datetime) -> frozenset[str]:

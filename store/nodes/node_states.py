@@ -1,6 +1,6 @@
 """What each detector said of a node: the parts of its incidents, where an incident joins those of a minute."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -94,16 +94,23 @@ def last_repairs(connection: sa.Connection, since: datetime, now: datetime) -> d
 
 
 def unrepaired_faults(
-    connection: sa.Connection, since: datetime, now: datetime, until: datetime | None = None
+    connection: sa.Connection,
+    since: datetime,
+    now: datetime,
+    until: datetime | None = None,
+    repaired: Mapping[str, datetime] | None = None,
 ) -> dict[str, Incident]:
     """Each node's newest confirmed fault (a fatal hardware incident) since a moment that no outage has ended.
 
     After an outage the node has been seen to, but not after a drain of ours. What ended before the node's machine came
     into service was another machine's. An incident dated after `now` counts (its host's clock runs ahead), but where it
     began after `until`, for whoever looks back.
+
+    Args:
+        repaired: when nodes were seen to; None: by the outages that are told.
     """
     incidents = schema.incidents
-    repaired = last_repairs(connection, since, now)
+    repaired = last_repairs(connection, since, now) if repaired is None else repaired
     query = sa.select(incidents).select_from(incidents.outerjoin(schema.nodes, schema.nodes.c.node == incidents.c.node))
     query = query.where(
         of_this_machine(now),

@@ -3,18 +3,19 @@
 write_sidecars(connection, [SidecarReport("gpu-017", now, now, "0.1.0", started, False, {...})])
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
 import sqlalchemy as sa
 
 from store.nodes.known_nodes import is_counted
+from store.nodes.shown_nodes import LONGEST_GAP
 from store.records.node import SidecarState
 from store.tables import schema
-from store.tables.bulk_rows import upsert, upsert_last_seen
+from store.tables.bulk_rows import insert_into, is_one_of, upsert_last_seen
 from store.tables.pages import answer_rows
 
 
@@ -36,6 +37,16 @@ def silent_nodes(connection: sa.Connection, at: datetime, before: datetime) -> t
     return int(expected or 0), frozenset(silent)
 
 
+def heard_since(connection: sa.Connection, nodes: Collection[str], since: datetime, now: datetime) -> frozenset[str]:
+    """Of some nodes those whose own heartbeats came without a long gap since a moment, by our clock."""
+    if not nodes:
+        return frozenset()
+    told = (_TABLE.c.unbroken_since <= since, _TABLE.c.received >= now - LONGEST_GAP)
+    query = sa.select(_TABLE.c.node).where(*told, is_one_of(connection, _TABLE.c.node, nodes))
+    return frozenset(connection.scalars(query))
+
+
+_TABLE = schema.sidecars
 # A sidecar that missed this many heartbeats in a row is silent.
 SILENT_INTERVALS = 3.0
 _MICROS = 1e6
@@ -63,18 +74,29 @@ def write_sidecars(connection: sa.Connection, reports: Sequence[SidecarReport]) 
     if connection.dialect.name == "postgresql":
         _write_document(connection, ordered)
         return
-    rows = [asdict(report) for report in ordered]
-    upsert(connection, schema.sidecars, rows, lambda new: new.received >= schema.sidecars.c.received)
+    statement = insert_into(connection, _TABLE)
+    new = statement.excluded
+    changed = {each.name: new[each.name] for each in fields(SidecarReport) if each.name != "node"}
+    # A moment is a number of microseconds there.
+    gap = sa.type_coerce(new.received, sa.BigInteger) - sa.type_coerce(_TABLE.c.received, sa.BigInteger)
+    kept = sa.func.coalesce(_TABLE.c.unbroken_since, _TABLE.c.received)
+    changed["unbroken_since"] = sa.case((gap <= LONGEST_GAP // timedelta(microseconds=1), kept), else_=new.received)
+    newer = new.received >= _TABLE.c.received
+    rows = [{**asdict(report), "unbroken_since": report.received} for report in ordered]
+    connection.execute(statement.on_conflict_do_update(index_elements=["node"], set_=changed, where=newer), rows)
     upsert_last_seen(connection, {report.node: report.received for report in ordered})
 
 
 # One statement with one document: a statement a row takes many times as long.
 _SIDECARS = sa.text("""
-INSERT INTO sidecars (node, received, time, version, started, troubled, report)
-SELECT node, received, time, version, started, troubled, report FROM json_to_recordset(CAST(:reports AS json)) AS told(
+INSERT INTO sidecars (node, received, time, version, started, troubled, report, unbroken_since)
+SELECT node, received, time, version, started, troubled, report, received
+FROM json_to_recordset(CAST(:reports AS json)) AS told(
     node text, received timestamptz, time timestamptz, version text, started timestamptz, troubled boolean, report json)
 ON CONFLICT (node) DO UPDATE SET received = excluded.received, time = excluded.time, version = excluded.version,
-    started = excluded.started, troubled = excluded.troubled, report = excluded.report
+    started = excluded.started, troubled = excluded.troubled, report = excluded.report,
+    unbroken_since = CASE WHEN excluded.received - sidecars.received <= CAST(:gap AS interval)
+        THEN coalesce(sidecars.unbroken_since, sidecars.received) ELSE excluded.received END
 WHERE excluded.received >= sidecars.received
 """)
 _NODES = sa.text("""
@@ -85,7 +107,8 @@ ON CONFLICT (node) DO UPDATE SET last_seen = greatest(nodes.last_seen, excluded.
 
 
 def _write_document(connection: sa.Connection, reports: Sequence[SidecarReport]) -> None:
-    connection.execute(_SIDECARS, {"reports": orjson.dumps(reports).decode()})
+    gap = f"{LONGEST_GAP.total_seconds():.0f} seconds"
+    connection.execute(_SIDECARS, {"reports": orjson.dumps(reports).decode(), "gap": gap})
     seen = [{"node": report.node, "received": report.received} for report in reports]
     connection.execute(_NODES, {"reports": orjson.dumps(seen).decode()})
 

@@ -44,6 +44,7 @@ class Shelf:
     is_away: bool = False
     tries: int = 0
     is_closed: bool = False
+    avoid_takes: bool = False
 
     @property
     def address(self) -> str:

@@ -4,11 +4,16 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import sqlalchemy as sa
+
 from schedulers.policy.facts import NodeFacts
+from store.database.connections import writing
 from store.nodes.node_states import FaultSign
 from store.records.event import Device
 from store.records.hint import Evidence, Hint
 from store.records.incident import Incident
+from store.tables import hint_tables
+from store.tables.bulk_rows import upsert
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -57,6 +62,19 @@ def sign(source: str, kind: str, hours_ago: float = 0.1, **facts: Any) -> FaultS
     moment = NOW - hours_ago * HOUR
     made: dict[str, Any] = {"code": None, "severity": "error", "cause": "hardware", "end": moment} | facts
     return FaultSign(f"i-{source}-{kind}", source, kind, start=moment, **made)
+
+
+def show(
+    engine: sa.Engine, *nodes: str, since: datetime, until: datetime, is_out: bool = False, back: datetime | None = None
+) -> None:
+    """A scheduler shows nodes over a time: up, or out; `back` since when the latter is over."""
+    up_since = None if is_out else since
+    rows = [
+        {"scheduler": "slurm", "node": node, "is_out": is_out, "up_since": up_since, "back": back} for node in nodes
+    ]
+    with writing(engine).begin() as connection:
+        upsert(connection, hint_tables.scheduler_looks, [{"scheduler": "slurm", "since": since, "seen": until}])
+        upsert(connection, hint_tables.scheduler_nodes, rows)
 
 
 PAIR = (sign("kernel", "nvlink_error", 0.3), sign("dcgm", "row_remap_failure", 0.1))

@@ -22,6 +22,7 @@ class Holding:
     observed: int = 0
     start: datetime | None = None
     asked_start: int = 0
+    avoid_takes: bool = False
     before: Callable[[], None] = lambda: None  # called as orders come in, before they are carried out
 
     @classmethod

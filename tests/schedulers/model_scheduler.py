@@ -35,6 +35,7 @@ class ModelScheduler:
     marks: dict[str, Mark]
     address: str = "memory"
     trouble: str | None = None
+    avoid_takes: bool = False
     seen: dict[str, Mark] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     after: Callable[[str, Mark], None] = lambda _node, _was: None  # called after each order that was obeyed

@@ -21,7 +21,7 @@ from store.records.job import Job
 from store.records.node import Node
 from store.tables import hint_tables, schema
 
-from .cluster import HOUR, NOW
+from .cluster import HOUR, NOW, show
 from .receivers import Scripted
 from .test_turn import incident, score
 
@@ -102,8 +102,8 @@ def test_a_node_that_fails_its_test_stays_held_until_a_person_s_word(engine: sa.
     assert hints(engine)[0].state == "released"
 
 
-def test_without_a_test_and_for_shadows_all_is_as_it_was(engine: sa.Engine) -> None:
-    """The healthy time is enough."""
+def test_without_a_test_the_healthy_time_is_enough_where_a_scheduler_saw_it(engine: sa.Engine) -> None:
+    """Of a shadow it always is."""
     nodes(engine, "a")
     incident(engine, "a", hours_ago=0.5)
     cases: tuple[tuple[Any, Release], ...] = (("shadow", TESTED), ("act", Release(healthy_s=3600.0)))
@@ -112,19 +112,26 @@ def test_without_a_test_and_for_shadows_all_is_as_it_was(engine: sa.Engine) -> N
         run_policy(engine, policy, NOW)
         if mode == "act":
             confirm(engine)
+            assert run_policy(engine, policy, NOW + HOUR).released == ()
+            assert (found := hints(engine)[0].evidence.release) is not None
+            assert found.waits == "for its healthy time with heartbeats, or a person"
+            show(engine, "a", since=NOW - HOUR, until=NOW + HOUR)
         assert len(run_policy(engine, policy, NOW + HOUR).released) == 1
         with writing(engine).begin() as connection:
             connection.execute(hint_tables.hints.delete())
 
 
-def test_a_new_machine_is_let_go_and_not_held_again(any_engine: sa.Engine) -> None:
-    """At once, without a test; what the old one did is nothing to it, what it does itself is."""
+def test_a_new_machine_is_let_go_once_it_has_passed_and_not_held_again(any_engine: sa.Engine) -> None:
+    """What the old one did is nothing to it, what it does itself is; but a message alone lets no held node go."""
     nodes(any_engine, "a")
     incident(any_engine, "a", hours_ago=0.5)
     run_policy(any_engine, POLICY, NOW)
     confirm(any_engine)
     nodes(any_engine, "a", in_service_since=NOW + 0.1 * HOUR)
-    for hours in (0.2, 0.3):
+    run_policy(any_engine, POLICY, NOW + 0.2 * HOUR)
+    assert hints(any_engine)[0].state == "confirmed"
+    report(any_engine, True, 0.25)
+    for hours in (0.3, 0.4):
         run_policy(any_engine, POLICY, NOW + hours * HOUR)
     (hint,) = hints(any_engine)
     assert hint.state == "withdrawn"

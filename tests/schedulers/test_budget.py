@@ -221,7 +221,16 @@ def drawn(facts: list[Any], standing: list[Any]) -> Inputs:
     """The inputs of what hypothesis drew."""
     known = [
         NodeFacts(
-            f"n{i:03}", rack, leaf, None, score, (), fault(f"n{i:03}") if sick else None, out, nvlink_domain=domain
+            f"n{i:03}",
+            rack,
+            leaf,
+            None,
+            score,
+            (),
+            fault(f"n{i:03}") if sick else None,
+            out,
+            nvlink_domain=domain,
+            is_shown_out=out,
         )
         for i, (rack, leaf, score, sick, out, domain) in enumerate(facts)
     ]

@@ -20,7 +20,7 @@ from store.records.outage import Outage
 from store.tables import schema
 from store.tables.bulk_rows import upsert_last_seen
 
-from .cluster import HOUR, NOW
+from .cluster import HOUR, NOW, show
 
 POLICY = Policy()
 
@@ -67,7 +67,7 @@ def test_two_detectors_are_seen_in_one_incident_or_in_two(any_engine: sa.Engine,
 
 
 def test_two_detectors_too_far_apart_or_before_a_repair_say_nothing(any_engine: sa.Engine) -> None:
-    """After an outage the node has been seen to; a drain of ours is none."""
+    """After an outage that a scheduler saw end the node has been seen to; a drain of ours is none."""
     nodes(any_engine, "a")
     told(any_engine, "kernel", "nvlink_error", 3)
     told(any_engine, "dcgm", "row_remap_failure", 1.5)
@@ -83,6 +83,10 @@ def test_two_detectors_too_far_apart_or_before_a_repair_say_nothing(any_engine: 
         append_outages(
             connection, [Outage("a", NOW - 0.7 * HOUR, NOW - 0.6 * HOUR, "DOWN", "x", None, False, "hardware")]
         )
+    assert one(any_engine).witnesses is not None, "that it has ended is only told"
+    show(any_engine, "a", since=NOW - 30 * HOUR, until=NOW, back=NOW - 2 * HOUR)
+    assert one(any_engine).witnesses is not None, "a scheduler saw it come back before the fault"
+    show(any_engine, "a", since=NOW - 30 * HOUR, until=NOW, back=NOW - 0.6 * HOUR)
     assert one(any_engine).witnesses is None
 
 

@@ -32,6 +32,11 @@ class Desk:
         """Nowhere."""
         return "desk"
 
+    @property
+    def avoid_takes(self) -> bool:
+        """It does nothing."""
+        return False
+
     def started(self) -> None:
         """It forgets nothing."""
 

@@ -10,7 +10,7 @@ from schedulers.lifecycle.release import PUT_OFF, ReleaseInputs, ReleasePlan, is
 from schedulers.policy.facts import NodeFacts
 from schedulers.policy.settings import Policy, Release
 from store.hints.validations import Validation
-from store.records.hint import Hint, ReleaseWait, RepairCase
+from store.records.hint import Hint, HintWitness, ReleaseWait, RepairCase
 
 from .cluster import HOUR, NOW, fault, hint
 
@@ -135,7 +135,24 @@ def test_a_held_node_whose_hint_lapses_waits_too() -> None:
     shadow = replace(one, state="shadow")
     assert planned(shadow, well=False, lapsed=True).expired == (shadow,)
     untested = ReleaseInputs(NOW, {}, [one], lapsed=[one], taken={one.id})
-    assert plan(untested, Policy()).expired == (one,)
+    ((kept, word),) = plan(untested, Policy()).kept
+    assert (kept.state, word) == ("approved", "waits for its healthy time with heartbeats, or a person")
+    assert plan(replace(untested, vouched={"a"}), Policy()).expired == (one,)
+
+
+def test_a_node_that_nobody_vouches_for_is_not_let_go_without_a_test() -> None:
+    """Nor one whose last fault, or the word of a detector, is younger than the healthy time."""
+    one = hint("a", state="confirmed", hours_ago=20)
+    given = ReleaseInputs(NOW, {"a": NodeFacts("a")}, [one], well=[one], taken={one.id})
+    assert plan(given, Policy()).released == ()
+    assert plan(replace(given, vouched={"b"}), Policy()).released == ()
+    vouched = replace(given, vouched={"a"})
+    assert plan(vouched, Policy()).released == (one,)
+    assert plan(replace(vouched, last_fault={"a": NOW - 25 * HOUR}), Policy()).released == (one,)
+    assert plan(replace(vouched, last_fault={"a": NOW - 3 * HOUR}), Policy()).released == ()
+    seen = replace(one, evidence=replace(one.evidence, witnesses=(HintWitness("i", "dcgm", "x", None, NOW - HOUR),)))
+    assert plan(replace(vouched, hints=[seen], well=[seen]), Policy()).released == ()
+    assert plan(replace(given, tests={"h-a": [said(1, True)]}), Policy()).released == (one,), "a test was reported"
 
 
 def test_what_waits_is_renewed_before_it_lapses() -> None:
