@@ -101,8 +101,9 @@ class SqueueParser:
     def _keys(self, text: str) -> None:
         wanted = {names[0]: key for key, names in _COLUMNS.items()}
         keys = list(_KEY.finditer(text))
+        # Of a line without a key there is an end, and nothing that ends there.
         ends = [match.start() for match in keys[1:]] + [len(text)]
-        for match, end in zip(keys, ends, strict=True):
+        for match, end in zip(keys, ends, strict=False):
             if (key := wanted.get(match[1])) is not None:
                 self._job.setdefault(key, text[match.end() : end].strip())
 

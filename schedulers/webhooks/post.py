@@ -10,7 +10,8 @@ very address is used. Which addresses are allowed:
 - private networks: also over https, whose certificate proves that the name's owner answers;
 - all others: yes.
 
-An IPv4 address inside an IPv6 one (mapped, 6to4, NAT64) is judged as the IPv4 address that it leads to.
+An IPv4 address inside an IPv6 one (mapped, 6to4, NAT64, Teredo, ISATAP) is judged as the IPv4 address that it leads to.
+IPv6's old site-local addresses (fec0::/10) are private ones.
 """
 
 import contextlib
@@ -28,11 +29,23 @@ import httpx2
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# Who asks these gets the machine's credentials: AWS, GCP, Azure, Oracle (link-local), AWS over IPv6, Alibaba, Oracle.
+# Who asks these gets the machine's credentials or its cloud's commands.
 METADATA = frozenset(
-    ipaddress.ip_address(text) for text in ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "192.0.0.192")
+    ipaddress.ip_address(text)
+    for text in (
+        "169.254.169.254",  # AWS, GCP, Azure, Oracle
+        "fd00:ec2::254",  # AWS over IPv6
+        "fd20:ce::254",  # GCP over IPv6
+        "169.254.170.2",  # AWS ECS: a task's credentials
+        "169.254.170.23",  # AWS EKS: a pod's
+        "fd00:ec2::23",  # the same over IPv6
+        "168.63.129.16",  # Azure's WireServer: a public address that each of its machines reaches
+        "100.100.100.200",  # Alibaba
+        "192.0.0.192",  # Oracle
+    )
 )
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_ISATAP = (0x00005EFE, 0x02005EFE)  # in front of the IPv4 address, which is the last 32 bits (RFC 5214)
 _SHARED = ipaddress.ip_network("100.64.0.0/10")  # of carriers; some clouds number their insides with it
 
 
@@ -61,7 +74,7 @@ class AddressGuard:
             return "link-local"
         if led.is_loopback:
             return None if self.literal else "loopback"
-        if led.is_private or (led.version == 4 and led in _SHARED):
+        if led.is_private or (led in _SHARED if isinstance(led, ipaddress.IPv4Address) else led.is_site_local):
             return None if self.literal or self.secure else "private, and plain http proves nothing"
         return None
 
@@ -107,7 +120,9 @@ def _led_to(address: Address) -> Address:
     if isinstance(address, ipaddress.IPv4Address):
         return address
     inner = address.ipv4_mapped or address.sixtofour
-    if inner is None and address in _NAT64:
+    if inner is None and address.teredo is not None:
+        inner = address.teredo[1]  # the client behind the tunnel
+    if inner is None and (address in _NAT64 or (int(address) >> 32) & 0xFFFFFFFF in _ISATAP):
         inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return inner or address
 

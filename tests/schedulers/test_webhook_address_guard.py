@@ -60,6 +60,10 @@ def why_not(text: str, **guard: Any) -> str | None:
     "address",
     [
         *("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "192.0.0.192", "::ffff:169.254.169.254"),
+        *("168.63.129.16", "::ffff:168.63.129.16", "169.254.170.2", "169.254.170.23", "fd00:ec2::23", "fd20:ce::254"),
+        *("2002:a83f:8110::1", "64:ff9b::a83f:8110", "2001:0:4136:e378:8000:63bf:57c0:7eef"),  # Azure's in disguise
+        *("2001:0:4136:e378:8000:63bf:5601:5601", "fe80::5efe:a9fe:a9fe", "2001:db8::200:5efe:a9fe:a9fe"),
+        *("64:ff9b:1::a9fe:a9fe", "::a9fe:a9fe", "::ffff:0:a9fe:a9fe"),
         *(
             "2002:a9fe:a9fe::",
             "64:ff9b::a9fe:a9fe",
@@ -92,7 +96,11 @@ def test_loopback_is_reached_by_its_own_name(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["10.1.2.3", "192.168.1.1", "172.16.0.1", "100.64.3.3", "fd12::1", "::ffff:10.0.0.1"]
+    "address",
+    [
+        *("10.1.2.3", "192.168.1.1", "172.16.0.1", "100.64.3.3", "fd12::1", "::ffff:10.0.0.1", "fec0::1", "feff::9"),
+        *("2002:0a01:0203::1", "64:ff9b::a01:203", "2001:0:4136:e378:8000:63bf:f5fe:fdfc", "2a00::5efe:a01:203"),
+    ],
 )
 def test_private_networks_take_a_certificate_or_a_word(address: str) -> None:
     """Most schedulers live there; over plain http a name proves nothing."""
