@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import datetime
 
 import sqlalchemy as sa
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
+from sqlalchemy.exc import SQLAlchemyError
 
 from api.edge import openapi, problem
 from api.edge.admission import Edge, make_edge
+from api.edge.hosts import ServedHosts
 from api.edge.middleware import AnswerWithin, LeanRoutes, MeasureRequests, body_route, packed_route
 from api.loops.runner import make_loops
 from api.routes import (
@@ -22,6 +24,7 @@ from api.routes import (
     controls,
     days,
     deliveries,
+    enrollment,
     events,
     goodput,
     health,
@@ -49,11 +52,14 @@ from api.routes import (
     traces,
     validations,
     what_if,
+    whoami,
 )
 from api.server.heartbeats import HeartbeatWriter
+from api.server.known_tokens import TokenReader
 from api.server.settings import ApiSettings
 from api.server.state import State
 from parsers.site_rules.rules import RulesFile, no_rules
+from store.database.integrity import DiskWatch
 
 PREFIX = "/api/v1"
 _JOIN_S = 3.0
@@ -64,6 +70,7 @@ RESOURCES = (
     alerts,
     telemetry,
     heartbeats,
+    enrollment,
     outages,
     incidents,
     budget,
@@ -91,6 +98,7 @@ RESOURCES = (
     rules,
     topology,
     sidecars,
+    whoami,
 )
 OUTSIDE = (health, metrics)
 # What thousands of sidecars send: see `api.edge.middleware`. Heartbeats wait for no database, and so need no watch
@@ -126,13 +134,16 @@ def _lifespan(state: State, edge: Edge) -> Callable[[FastAPI], AbstractAsyncCont
         loops = make_loops(state)
         failed = state.metrics.failures.labels("heartbeats").inc
         writer = HeartbeatWriter(state.heartbeats, state.engine, failed, state.names)
+        tokens = TokenReader(state.tokens, state.engine, state.metrics.failures.labels("tokens").inc)
         pace = asyncio.create_task(edge.pace.run())
         loops.start()
         writer.start()
+        tokens.start()
         yield
         pace.cancel()
         await run_in_threadpool(loops.stop)
         await run_in_threadpool(writer.stop, _JOIN_S)
+        await run_in_threadpool(tokens.stop, _JOIN_S)
 
     return lifespan
 
@@ -156,14 +167,19 @@ def create_app(
     """
     followed = None if settings.rules is None else RulesFile(settings.rules)
     rules_source = no_rules if followed is None else followed.current
-    state = State(settings, engine, clock, rules=rules_source, wall=wall or clock)
+    state = State(settings, engine, clock, rules=rules_source, wall=wall or clock, disk=DiskWatch(engine))
     if followed is not None:
         state.metrics.watch_rules(followed)
     if settings.policy_source is not None:
         state.metrics.watch_policy(settings.policy_source)
+    if settings.source is not None:
+        state.metrics.watch_settings(settings.source)
+    with suppress(SQLAlchemyError):  # it is read again each second; until then nobody is let in without a token
+        state.tokens.read(engine)
     state.metrics.database.register(metrics.StoreCollector(state))
     state.names.refresh_at_start()
     edge = make_edge(settings, state.metrics)
+    state.followers.append(edge.follow)
     app = FastAPI(
         title="Foreshock",
         version="1",
@@ -176,8 +192,9 @@ def create_app(
     problem.install(app)
     openapi.publish(app)
     app.add_middleware(LeanRoutes, routes=_WRITING)
-    app.add_middleware(AnswerWithin, answer_s=settings.limits.answer_s, metrics=state.metrics)
+    app.add_middleware(AnswerWithin, limits=lambda: state.settings.limits, metrics=state.metrics)
     app.add_middleware(LeanRoutes, routes=_AT_ONCE)
+    app.add_middleware(ServedHosts, state=state)
     app.add_middleware(MeasureRequests, metrics=state.metrics)
     for resource in RESOURCES:
         app.include_router(resource.router, prefix=PREFIX)

@@ -16,6 +16,7 @@ import click
 
 from cli.console.errors import Failure, indented, print_traceback
 from cli.console.output import log_to_stderr
+from cli.console.secret_arguments import hide_passwords
 
 # name: module under `cli` that holds a click command or group of the same name (with - for _).
 COMMANDS = {
@@ -48,6 +49,8 @@ COMMANDS = {
     "what-if": "cli.commands.what_if",
 }
 
+# What these write (spool, database, sockets) is their user's alone.
+_PRIVATE = frozenset({"serve", "sidecar", "consume"})
 # Modules of our own: where one of these is not found, the installation is broken.
 _ROOMS = {*("api", "cli", "collectors", "dashboard", "diagnosis", "goodput", "parsers"),
           *("predictor", "schedulers", "simulator", "store", "wire")}  # fmt: skip
@@ -74,7 +77,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """As click does; here the subcommand runs."""
-        with _reader_gone(), _visible_errors(), _package_needed(ctx):
+        with _reader_gone(), _visible_errors(), _package_needed(ctx), _whole_database():
             return super().invoke(ctx)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
@@ -120,6 +123,21 @@ def _package_needed(ctx: click.Context) -> Iterator[None]:
 
 
 @contextmanager
+def _whole_database() -> Iterator[None]:
+    """A database file that turns out to be damaged in the middle of a command: what to do, and no traceback."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("sqlalchemy", "sqlite3"):
+            raise
+        from store.database.integrity import is_damage, remedy_of
+
+        if not is_damage(error):
+            raise
+        raise Failure(remedy_of(str(getattr(error, "orig", error)))) from error
+
+
+@contextmanager
 def _visible_errors() -> Iterator[None]:
     """Click repeats what a wrong argument was: nothing in it acts on the terminal."""
     try:
@@ -146,6 +164,9 @@ def foreshock() -> None:
 
 def main() -> None:
     """The console entry point: exit 0 done, 2 bad usage or input, 3 a failed check."""
+    hide_passwords()
+    if sys.argv[1:2] and sys.argv[1] in _PRIVATE:
+        os.umask(0o077)
     sys.excepthook = print_traceback
     log_to_stderr()
     try:

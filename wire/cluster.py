@@ -23,6 +23,18 @@ class ScoringModelJson(JsonObject, frozen=True, kw_only=True):
     metrics: dict[str, Any] = {}
 
 
+class ConfigurationJson(JsonObject, frozen=True, kw_only=True):
+    """The server's configuration in force since `loaded`. `problem` says why the files as they are now are not in
+    force, and is null while they are; `restart` names the keys whose change waits for a restart."""
+
+    place: Annotated[str, example("/etc/foreshock/foreshock.yaml")]
+    version: Annotated[str, example("7a67f599d650")]
+    loaded: Time
+    errors: int = 0
+    problem: str | None = None
+    restart: tuple[str, ...] = ()
+
+
 class ClusterJson(JsonObject, frozen=True, kw_only=True):
     """The cluster in numbers, as of `now` (the replay's clock in a demo)."""
 
@@ -39,6 +51,7 @@ class ClusterJson(JsonObject, frozen=True, kw_only=True):
     model: ScoringModelJson | None = None
     sources: tuple[SourceJson, ...] = ()
     sidecars: Always[SidecarCountsJson] = None
+    configuration: ConfigurationJson | None = None
 
 
 class CheckJson(JsonObject, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from api.answers.reply import reply
 from api.edge.auth import Reader
 from api.edge.openapi import answer
 from api.loops.ledgers import ledger_of
+from api.server.settings import SettingsSource
 from api.server.state import Server
 from goodput.stored.computation import account_of
 from store.models.registry import newest_champion
@@ -51,8 +52,22 @@ def get_cluster(_who: Reader, server: Server) -> Response:
                 "model": _model(connection),
                 "sources": sources,
                 "sidecars": count_sidecars(connection, server.wall()),
+                "configuration": _configuration(server.started.source),
             }
         )
+
+
+def _configuration(source: SettingsSource | None) -> dict[str, Any] | None:
+    if source is None:
+        return None
+    return {
+        "place": source.place,
+        "version": source.version,
+        "loaded": source.loaded,
+        "errors": source.errors,
+        "problem": source.problem,
+        "restart": list(source.restart),
+    }
 
 
 def _model(connection: sa.Connection) -> dict[str, Any] | None:

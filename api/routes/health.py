@@ -12,6 +12,7 @@ from api.edge.openapi import answer
 from api.gauges.left_schedulers import scheduler_names
 from api.server.state import Server, State
 from store.database.connections import newest_revision, revision
+from store.database.integrity import is_damage, remedy_of
 from store.events.incident_intake import IntakeBacklog, read_waiting
 from store.hints.holds import orphan_holds
 from store.models.registry import model_trouble
@@ -53,6 +54,8 @@ def run_checks(server: State) -> dict[str, str]:
     checks = dict.fromkeys(("database", "migrations", "intake", "model", "schedulers"), "unknown")
     checks["loops"] = f"failing: {failing}" if failing else "ok"
     checks["policy"] = _policy(server)
+    checks["configuration"] = _configuration(server)
+    checks["disk"] = _disk(server)
     try:
         at, newest = revision(server.engine), newest_revision()
         checks["database"] = "ok"
@@ -64,7 +67,8 @@ def run_checks(server: State) -> dict[str, str]:
             checks["model"] = model_trouble(connection) or "ok"
             checks["schedulers"] = _schedulers(orphan_holds(connection, scheduler_names(server.settings)))
     except SQLAlchemyError as error:
-        checks["database"] = f"failed: {type(error).__name__}"
+        why = remedy_of(str(getattr(error, "orig", error))) if is_damage(error) else type(error).__name__
+        checks["database"] = f"failed: {why}"
     return checks
 
 
@@ -73,6 +77,22 @@ def _policy(server: State) -> str:
     source = server.started.policy_source
     problem = None if source is None else source.problem
     return "ok" if problem is None else f"an older one is in force: {problem}"
+
+
+def _configuration(server: State) -> str:
+    """Whether the configuration in force is the one that stands in its file."""
+    source = server.started.source
+    if source is None:
+        return "ok"
+    if source.problem is not None:
+        return f"an older one is in force: {source.problem}"
+    return f"waits for a restart: {', '.join(source.restart)}" if source.restart else "ok"
+
+
+def _disk(server: State) -> str:
+    """Whether there is room for what is to be stored. A server that can store nothing shall get no requests."""
+    problem = None if server.disk is None else server.disk.problem()
+    return "ok" if problem is None else f"failed: {problem}"
 
 
 def _schedulers(left: Mapping[str, int]) -> str:

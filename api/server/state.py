@@ -13,12 +13,15 @@ from fastapi import Depends, Request
 
 from api.server.heartbeats import Heartbeats
 from api.server.joint_writes import JointWrites
+from api.server.known_tokens import KnownTokens
 from api.server.metrics import Metrics
 from api.server.names_in_use import NamesInUse
+from api.server.provider_keys import ProviderKeys
 from api.server.settings import ApiSettings
 from api.server.wakes import Wakes
 from parsers.site_rules.rules import RulesSource, no_rules
 from store.database.connections import is_away
+from store.database.integrity import DiskWatch
 from store.records.event import Event
 from store.records.telemetry import Rollup
 
@@ -82,12 +85,15 @@ class State:
     # A loop makes it anew (`api/loops/repair_list.py`): a request makes it only where there is none yet.
     lemons: CachedAnswer = field(default_factory=lambda: CachedAnswer(keep_s=float("inf")))
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
+    tokens: KnownTokens = field(default_factory=KnownTokens)
     wall: Callable[[], datetime] = lambda: datetime.now(UTC)
     joint_events: JointWrites[Event, dict[str | None, Event]] = field(
         default_factory=lambda: JointWrites(5_000, is_away)
     )
     joint_rollups: JointWrites[Rollup, None] = field(default_factory=lambda: JointWrites(500, is_away))
+    provider_keys: ProviderKeys = field(default_factory=ProviderKeys)
     names: NamesInUse = field(init=False)
+    disk: DiskWatch | None = None  # None: nobody looks
     followers: list[Callable[[ApiSettings], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:

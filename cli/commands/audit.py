@@ -14,6 +14,7 @@ import click
 
 from cli.console.errors import CheckFailed, Failure
 from cli.console.output import JSON_OPTION, print_json, print_text
+from cli.console.secret_arguments import SecretOption
 from cli.console.store import open_store, said, shown
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
     from store.database.audit_chain import AuditCheck
 
-_DB = click.option("--db", "url", envvar="FORESHOCK_DB", help="Database: sqlite:///PATH or postgresql+psycopg://...")
+_DB = click.option(
+    "--db", "url", cls=SecretOption, envvar="FORESHOCK_DB", help="Database: sqlite:///PATH or postgresql+psycopg://..."
+)
 
 
 @click.group()

@@ -13,6 +13,7 @@ import click
 
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, print_text
+from cli.console.secret_arguments import SecretOption
 from cli.console.store import open_store
 from cli.queue.nats_stream import StreamSettings
 from cli.replay.clock import real_clock
@@ -27,7 +28,14 @@ _STOP_S = 5.0
 
 @click.command()
 @DB_OPTION
-@click.option("--nats", "queue", required=True, envvar="FORESHOCK_NATS", help="nats://[USER:PASSWORD@]HOST:4222")
+@click.option(
+    "--nats",
+    "queue",
+    cls=SecretOption,
+    required=True,
+    envvar="FORESHOCK_NATS",
+    help="nats://[USER:PASSWORD@]HOST:4222",
+)
 @click.option("--token-file", type=click.Path(path_type=Path), help="Credentials file of NATS, or a token.")
 @click.option("--ca-file", type=click.Path(path_type=Path), help="Whom to trust; default: as the system does.")
 @click.option("--cert-file", type=click.Path(path_type=Path), help="File with a client certificate (and its key).")

@@ -167,7 +167,7 @@ def _start(settings: DemoSettings, url: str, clock: ReplayClock, sources: list[s
     # Between two scrapes much replayed time goes by: that is no silence.
     pace["FORESHOCK_SILENT_AFTER_S"] = str(max(900.0, _SILENT_SCRAPES * _TURN_S * clock.speed))
     pace["FORESHOCK_INVENTORY__NODES"] = socket.gethostname()  # nodes.csv names the others
-    children.start("API", ["serve", "--db", url, "--port", str(port), "--replay-clock", str(clock)], pace)
+    children.start("API", ["serve", "--port", str(port), "--replay-clock", str(clock)], {**pace, "FORESHOCK_DB": url})
     children.start("dashboard", ["dashboard", "--server", api, "--port", str(dashboard_port)])
     children.wait_for(f"{api}/livez", _PATIENCE_S)
     print_text(f"API {api}")

@@ -15,6 +15,7 @@ import click
 
 from cli.console.errors import CheckFailed
 from cli.console.output import JSON_OPTION, print_json, print_table
+from cli.console.secret_arguments import SecretOption
 from store.records import fault_catalog
 
 _EXTRAS = {
@@ -76,14 +77,14 @@ def database(url: str) -> Check:
     """Whether the database answers and its schema is this program's."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    from store.database.connections import DatabaseError, newest_revision, open_database, revision
+    from store.database.connections import DatabaseError, masked, newest_revision, open_database, revision
 
     try:
         at = revision(open_database(url))
     except (DatabaseError, SQLAlchemyError) as error:
         return Check("database", "wrong", str(error).splitlines()[0])
     if at != newest_revision():
-        return Check("database", "wrong", f"schema {at}: run `foreshock db migrate --db {url}`")
+        return Check("database", "wrong", f"schema {at}: run `foreshock db migrate --db {masked(url)}`")
     return Check("database", "ok", f"schema {at}")
 
 
@@ -117,7 +118,7 @@ def server(url: str) -> Check:
 
 
 @click.command()
-@click.option("--db", "db_url", help="Also check this database.")
+@click.option("--db", "db_url", cls=SecretOption, envvar="FORESHOCK_DB", help="Also check this database.")
 @click.option("--server", "server_url", help="Also check this API.")
 @JSON_OPTION
 def doctor(db_url: str | None, server_url: str | None, as_json: bool) -> None:

@@ -9,6 +9,7 @@ import click
 
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
+from cli.console.secret_arguments import SecretOption
 from parsers.site_rules.rules import RulesError, RulesFile, RulesSource, SiteRules
 
 RULES_OPTION = click.option(
@@ -36,7 +37,13 @@ def rules() -> None:
 
 @rules.command("check")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--db", "url", help="Also tell which events of this database the rules would judge otherwise.")
+@click.option(
+    "--db",
+    "url",
+    cls=SecretOption,
+    envvar="FORESHOCK_DB",
+    help="Also tell which events of this database the rules would judge otherwise.",
+)
 @click.option("--days", type=click.IntRange(min=1), default=28, show_default=True, help="How far back to look.")
 @JSON_OPTION
 def check(file: Path, url: str | None, days: int, as_json: bool) -> None:

@@ -13,15 +13,17 @@ import click
 import orjson
 
 from cli.console.errors import indented
+from cli.console.secret_arguments import SecretOption
 from store.visible_text import visible, visible_json
 
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 DB_OPTION = click.option(
     "--db",
     "url",
+    cls=SecretOption,
     required=True,
     envvar="FORESHOCK_DB",
-    help="Database: sqlite:///PATH or postgresql+psycopg://...",
+    help="Database: sqlite:///PATH or postgresql+psycopg://...; a password belongs into FORESHOCK_DB_FILE.",
 )
 
 

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from sqlalchemy.exc import SQLAlchemyError
 
 
+# A file that is so large that it takes longer is looked at as far as that: a server shall be back soon.
+_CHECK_S = 5.0
+
+
 def open_store(url: str, create: bool = False) -> sa.Engine:
     """The database of a URL, its schema up to date. `create` makes or migrates one; without it one must exist.
 
@@ -20,10 +24,13 @@ def open_store(url: str, create: bool = False) -> sa.Engine:
     from sqlalchemy.exc import SQLAlchemyError
 
     from store.database.connections import DatabaseError, migrate, newest_revision, open_database, revision
+    from store.database.integrity import damage, remedy_of
 
     try:
         engine = open_database(url)
         if create:
+            if (why := damage(engine, _CHECK_S)) is not None:
+                raise Failure(f"cannot open {shown(url)}: {remedy_of(why)}")
             migrate(engine)
         at, newest = revision(engine), newest_revision()
     except DatabaseError as error:
@@ -40,9 +47,9 @@ def open_store(url: str, create: bool = False) -> sa.Engine:
 
 def shown(url: str) -> str:
     """A URL as it may be printed: without its password."""
-    import sqlalchemy as sa
+    from store.database.connections import masked
 
-    return sa.make_url(url).render_as_string(hide_password=True)
+    return masked(url)
 
 
 def said(error: SQLAlchemyError) -> str:

@@ -8,11 +8,13 @@ SQLite has one writer: writers of a process take turns. PostgreSQL may end a tra
 `transact` then runs it again.
 """
 
+import os
+import re
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,12 +41,19 @@ _NETWORK = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
+_PASSWORD = re.compile(r"(://[^:/@]*):.*@", re.DOTALL)
+_QUERY_PASSWORD = re.compile(r"([?&](?:ssl)?password=)[^&]*")
 _MIGRATION_LOCK = 7_301_003
 _MIGRATION_WAIT_S = 3600.0
 
 
 class DatabaseError(ValueError):
     """A database that cannot be used; the message says what to do about it."""
+
+
+def masked(url: str) -> str:
+    """A URL as it may be printed: without its passwords, even where it is none that can be read."""
+    return _QUERY_PASSWORD.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
 
 
 def open_database(url: str) -> sa.Engine:
@@ -65,10 +74,20 @@ def open_database(url: str) -> sa.Engine:
             raise DatabaseError(f"{Path(parsed.database).parent} is no folder: create it first")
         engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S})
     except (ArgumentError, NoSuchModuleError) as error:
-        raise DatabaseError(f"{url!r} is no database URL: use sqlite:///PATH or postgresql+psycopg://...") from error
+        raise DatabaseError(
+            f"{masked(url)!r} is no database URL: use sqlite:///PATH or postgresql+psycopg://..."
+        ) from error
+    if parsed.database and parsed.database != ":memory:" and not parsed.database.startswith("file:"):
+        _make_private(Path(parsed.database))
     sa.event.listen(engine, "connect", _prepare_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _make_private(file: Path) -> None:
+    """A new database is its owner's alone, and so are the files that SQLite lays beside it, which take its mode."""
+    with suppress(OSError):  # it is there; or cannot be made, which SQLite then says
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def open_apart(engine: sa.Engine) -> sa.Engine:

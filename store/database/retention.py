@@ -1,8 +1,7 @@
 """Retention: what is older than a moment goes, in steps, so that no transaction is long and nobody waits.
 
-Events and telemetry leave their counts by the day (`store/tables/day_totals.py`). Outages, jobs, incidents, hints and
-their
-audit stay, and so do ledgers and what nodes' sidecars said: they are small, and labels and answers rest on them.
+Events and telemetry leave their counts by the day (`store/tables/day_totals.py`). Outages, jobs, hints and their audit
+stay, and so do ledgers and what nodes' sidecars said: they are small, and labels and answers rest on them.
 """
 
 import logging
@@ -19,8 +18,18 @@ from store.database.partitions import LOCK, BusyError, Partition, partitions, wi
 from store.tables import hint_tables, schema
 from store.tables.day_totals import DAYS, adding, summary
 
-# Rows a step. Scores have no index by time alone, so that each step looks at all of them: fewer and larger steps.
-_STEP_ROWS = {"events": 20_000, "telemetry": 20_000, "scores": 200_000, "deliveries": 20_000, "audit": 20_000}
+# Rows a step. Scores and incidents have no index by time alone, so that each step looks at all of them: fewer and
+# larger steps.
+_STEP_ROWS = {
+    "events": 20_000,
+    "telemetry": 20_000,
+    "scores": 200_000,
+    "incidents": 200_000,
+    "deliveries": 20_000,
+    "audit": 20_000,
+}
+# When a row was over, where that is not its `time`: an incident goes on for as long as its fault comes again.
+_ENDS = {"incidents": "end"}
 _log = logging.getLogger(__name__)
 
 
@@ -31,6 +40,7 @@ class RetentionPeriods:
     events_days: int | None = None
     telemetry_days: int | None = None
     scores_days: int | None = None
+    incidents_days: int | None = None  # since their last event
     deliveries_days: int | None = None  # the log of attempts to hand hints over; what is owed is no part of it
     audit_days: int | None = None  # what goes leaves a row in the audit's chain that says up to where
 
@@ -43,8 +53,11 @@ class RetentionPeriods:
 # The model looks back 28 days at events and 8 at telemetry (`predictor/history/arrays.py`; a test compares), and a day
 # is to
 # spare for late ones. A day of scores is what a node's state and its hints rest on.
+# The repair list looks back 90 days at incidents.
 # Releases are sent for a week. A model learns from a year by default, and must know by the audit which nodes we held.
-MINIMUM = RetentionPeriods(events_days=29, telemetry_days=9, scores_days=2, deliveries_days=8, audit_days=400)
+MINIMUM = RetentionPeriods(
+    events_days=29, telemetry_days=9, scores_days=2, incidents_days=91, deliveries_days=8, audit_days=400
+)
 
 
 def too_short(keep: RetentionPeriods) -> str | None:
@@ -62,7 +75,7 @@ def count_old(engine: sa.Engine, before: Mapping[str, datetime]) -> dict[str, in
     with engine.connect() as connection:
         for name, moment in before.items():
             table = hint_tables.metadata.tables[name]
-            query = sa.select(sa.func.count()).select_from(table).where(table.c.time < moment)
+            query = sa.select(sa.func.count()).select_from(table).where(_end(table, name) < moment)
             counts[name] = connection.scalar(query) or 0
     return counts
 
@@ -161,14 +174,19 @@ class _Pruning:
     def _step(self, connection: sa.Connection, table: sa.Table) -> int:
         if self.name == "audit":
             return cut_audit(connection, self.before, datetime.now(UTC), _STEP_ROWS[self.name])
-        rows = sa.select(table.c.time).where(table.c.time < self.before).order_by(table.c.time)
+        moment = _end(table, self.name)
+        rows = sa.select(moment).where(moment < self.before).order_by(moment)
         last = connection.scalar(rows.offset(_STEP_ROWS[self.name] - 1).limit(1))
         end = self.before if last is None else min(self.before, last + timedelta(microseconds=1))
-        old = [table.c.time < end]
+        old = [moment < end]
         waiting = _waiting_since(connection, self.name)
         if waiting is not None:
             old.append(table.c.received < waiting)
         return _delete_summed(connection, self.name, table, sa.and_(*old))
+
+
+def _end(table: sa.Table, name: str) -> sa.Column[Any]:
+    return table.c[_ENDS.get(name, "time")]
 
 
 def _delete_summed(connection: sa.Connection, name: str, table: sa.Table, old: sa.ColumnElement[bool]) -> int:

@@ -76,7 +76,7 @@ class GuardedSite:
 
     def until_drained(self, *nodes: str) -> None:
         """Wait until Slurm has drained them."""
-        wait_for(f"{nodes} are drained", lambda: self.drained() >= set(nodes), patience(60))
+        wait_for(f"{nodes} are drained", lambda: self.drained() >= set(nodes), 60.0)
 
     def standing(self, without: str) -> dict[str, Any]:
         """What is said and done of every node but one: by Slurm, by hints, and by what is stored."""

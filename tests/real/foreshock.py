@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,13 +69,15 @@ def serve(database: str, folder: Path, *arguments: str) -> Iterator[Running]:
 
 
 @contextmanager
-def sidecar(server: Running, folder: Path, *sources: str, node: str = "gpu-017") -> Iterator[Running]:
-    """`foreshock sidecar` with the given sources; its own metrics are at its `url`."""
+def sidecar(
+    server: Running, folder: Path, *sources: str, node: str = "gpu-017", more: Sequence[str] = ()
+) -> Iterator[Running]:
+    """`foreshock sidecar` with the given sources and more options; its own metrics are at its `url`."""
     port = free_port()
     given = [word for source in sources for word in ("--source", source)]
     command = ["sidecar", "--server", server.url, "--node", node, "--spool", str(folder / "spool"), "--port", str(port)]
     log = folder / "sidecar.log"
-    with _program([*command, *given], log) as process:
+    with _program([*command, *given, *more], log) as process:
         running = Running(f"http://127.0.0.1:{port}", process.pid)
         wait_for("the sidecar answers", lambda: running.answers("/metrics") or process.poll() is not None)
         if process.poll() is not None:

@@ -54,13 +54,20 @@ def prometheus(folder: Path, targets: dict[str, str], rules: str) -> Iterator[st
     Args:
         targets: of each job, the `host:port` whose /metrics is scraped.
     """
-    program = need("prometheus", "prometheus")
     (folder / "rules.yml").write_text(rules)
     jobs = "".join(
         f"- {{job_name: {job}, static_configs: [{{targets: ['{target}']}}]}}\n" for job, target in targets.items()
     )
     head = "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yml]\nscrape_configs:\n"
     (folder / "prometheus.yml").write_text(head + jobs)
+    with configured_prometheus(folder) as url:
+        yield url
+
+
+@contextmanager
+def configured_prometheus(folder: Path) -> Iterator[str]:
+    """A Prometheus with the `prometheus.yml` of a folder; its address."""
+    program = need("prometheus", "prometheus")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"

@@ -173,6 +173,23 @@ def test_events_that_no_incident_counts_yet_stay(any_engine: sa.Engine) -> None:
     assert prune(any_engine, {"events": NOW + DAY}) == {"events": 1}
 
 
+def test_incidents_go_when_they_have_been_over_for_long(any_engine: sa.Engine) -> None:
+    """One that began long ago and still goes on stays."""
+    fields = {"kind": "xid", "severity": "fatal", "cause": "hardware", "action": "none", "device": {}, "message": ""}
+    ends = {"over": NOW - 100 * DAY, "long": NOW - DAY, "edge": NOW - 91 * DAY}
+    rest = {"name": "x", "count": 1, "kinds": {}, "heads": None, "jobs": [], "gpus": 0}
+    columns = schema.incidents.c.keys()
+    with writing(any_engine).begin() as connection:
+        for key, end in ends.items():
+            row = {**fields, **rest, "id": key, "node": "n", "start": NOW - 300 * DAY, "end": end}
+            connection.execute(schema.incidents.insert().values({k: v for k, v in row.items() if k in columns}))
+    before = RetentionPeriods(incidents_days=91).before(NOW)
+    assert count_old(any_engine, before) == {"incidents": 1}
+    assert prune(any_engine, before) == {"incidents": 1}
+    assert {row["id"] for row in rows(any_engine, schema.incidents)} == {"long", "edge"}
+    assert prune(any_engine, before) == {"incidents": 0}
+
+
 def test_limits_say_what_goes(engine: sa.Engine) -> None:
     """None is for ever; each has its own; what the model looks back on is the least."""
     assert RetentionPeriods().before(NOW) == {}
@@ -180,7 +197,7 @@ def test_limits_say_what_goes(engine: sa.Engine) -> None:
         "events": NOW - 30 * DAY,
         "scores": NOW - 5 * DAY,
     }
-    assert {f"{table}_days" for table in (*DIVIDED, "deliveries", "audit")} == set(RetentionPeriods.__slots__)
+    assert {f"{table}_days" for table in (*DIVIDED, "incidents", "deliveries", "audit")} == set(RetentionPeriods.__slots__)
     assert too_short(RetentionPeriods()) is None
     assert too_short(MINIMUM) is None
     assert too_short(RetentionPeriods(events_days=28)) == "events_days"
