@@ -4,12 +4,14 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 RUN := $(UV) run --no-sync
 ARGS ?=
+# What a site installs: the server, the dashboard, the sidecar; nothing that only tests or builds need.
+SITE := --all-extras --no-extra dev --no-dev
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/$(VENV)
 export UV_PYTHON_DOWNLOADS := never
 # Tests start hundreds of programs: without kept bytecode each start costs two seconds of a processor more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test deep check bench screenshot formats fuzz bootstrap everything format packages clean
+.PHONY: run test deep check bench screenshot formats contract fuzz bootstrap everything format sbom licences packages clean
 
 run: bootstrap
 	$(VENV)/bin/foreshock demo $(ARGS)
@@ -57,12 +59,22 @@ $(UV):
 	$(VENV)/bin/python -m pip install --quiet uv
 
 $(VENV)/.synced: $(UV) pyproject.toml uv.lock
-	$(UV) sync --quiet --frozen --all-extras --no-extra ray --inexact
+	$(UV) sync --quiet --locked --all-extras --no-extra ray --inexact
 	touch $@
 
 $(VENV)/.synced-all: $(VENV)/.synced
-	$(UV) sync --quiet --frozen --all-extras --inexact
+	$(UV) sync --quiet --locked --all-extras --inexact
 	touch $@
+
+# What a site installs, as CycloneDX and as a list for `pip install --require-hashes`, out of the lock alone.
+sbom: $(UV)
+	@mkdir -p build
+	$(UV) export --quiet --frozen $(SITE) --format cyclonedx1.5 --output-file build/foreshock.cdx.json
+	$(UV) export --quiet --frozen $(SITE) --no-emit-workspace --format requirements.txt --output-file build/requirements.txt
+
+# docs/licences.md, from what the installed packages say of themselves; a licence that is not on the list is an error.
+licences: everything
+	PYTHONPATH=tests $(RUN) python tests/licences.py
 
 packages:
 	@.ci/packages
