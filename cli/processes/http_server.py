@@ -19,8 +19,9 @@ from cli.processes.tls import EXTENSION, extension_of
 
 # A connection without a whole request for so long is closed: each holds a file descriptor.
 HEADERS_S = 20.0
-# The headers of one request; the parser has no limit of its own.
+# The address and headers of one request; the parser has no limit of its own.
 MOST_HEADER_BYTES = 64 * 1024
+MOST_HEADERS = 200
 
 
 class PatientProtocol(HttpToolsProtocol):
@@ -29,7 +30,8 @@ class PatientProtocol(HttpToolsProtocol):
     _headers_timer: asyncio.TimerHandle | None = None
     _between = True  # no request has begun since the last one was whole
     _unfinished = True  # headers are on their way
-    _header_bytes = 0
+    _header_bytes = 0  # of unfinished headers, as they came
+    _request_bytes = 0  # of this request's, though all came at once
     _tls: dict[str, Any] | None = None  # of the connection: read once, handed to each of its requests
 
     def connection_made(self, transport: Any) -> None:
@@ -59,7 +61,18 @@ class PatientProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins."""
         self._between, self._unfinished = False, True
+        self._request_bytes = 0
         super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the address."""
+        self._request_bytes += len(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header."""
+        self._request_bytes += len(name) + len(value)
+        super().on_header(name, value)
         if self._tls is not None:
             self.scope["extensions"] = {EXTENSION: self._tls}
 
@@ -68,6 +81,9 @@ class PatientProtocol(HttpToolsProtocol):
         self._unfinished, self._header_bytes = False, 0
         if self._is_gone():
             self.transport.abort()
+            return
+        if self._request_bytes > MOST_HEADER_BYTES or len(self.headers) > MOST_HEADERS:
+            self.send_400_response("The headers are too long.")
             return
         super().on_headers_complete()
 

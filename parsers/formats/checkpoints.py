@@ -11,10 +11,10 @@ file (`saves_of`).
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from statistics import median
 
 from parsers.text.parser import Context, Format, ParseError
 from store.records.event import Attribute, Event
@@ -161,10 +161,15 @@ def place_of(entry: CheckpointEntry, root: str) -> tuple[str, str | None, bool]:
 
 def _judged(groups: Sequence[_SaveGroup], trackers: dict[str, CheckpointEntry]) -> list[CheckpointSave]:
     found = []
+    sizes: dict[str, list[int]] = {}
     for group in groups:
-        others = [other.size for other in groups if other.parent == group.parent and other is not group]
+        sizes.setdefault(group.parent, []).append(group.size)
+    for of_parent in sizes.values():
+        of_parent.sort()
+    for group in groups:
         marked = _marked(group, trackers.get(group.parent))
-        compared = group.size >= _SHARE * median(others) if others else None
+        others = _median_without(sizes[group.parent], group.size)
+        compared = None if others is None else group.size >= _SHARE * others
         found.append(
             CheckpointSave(
                 run=run_of(group.parent),
@@ -182,6 +187,15 @@ def _judged(groups: Sequence[_SaveGroup], trackers: dict[str, CheckpointEntry]) 
     return sorted(found, key=lambda save: (save.end_s, save.iteration))
 
 
+def _median_without(ordered: Sequence[int], value: int) -> float | None:
+    """The median of sorted sizes but for one that is this; None where there is no other."""
+    count, left_out = len(ordered) - 1, bisect_left(ordered, value)
+    if not count:
+        return None
+    upper, lower = (ordered[place + (place >= left_out)] for place in (count // 2, (count - 1) // 2))
+    return (upper + lower) / 2
+
+
 def _marked(group: _SaveGroup, tracker: CheckpointEntry | None) -> bool | None:
     """Whether a save's format says that it is whole; None where it does not say."""
     if group.incomplete:
@@ -193,7 +207,7 @@ def _marked(group: _SaveGroup, tracker: CheckpointEntry | None) -> bool | None:
     if tracker is None:
         return None
     words = (tracker.text or "").strip()
-    fields = int(words) if words.isascii() and words.isdigit() else iteration_in(words)
+    fields = int(words[:20]) if words.isascii() and words.isdigit() else iteration_in(words)
     if fields is not None and fields <= group.iteration:
         return fields == group.iteration
     return tracker.mtime_s >= group.end_s - _COARSE_S

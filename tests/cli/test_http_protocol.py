@@ -13,7 +13,7 @@ from real.patience import patience
 from uvicorn.server import ServerState
 
 from cli.processes import http_server
-from cli.processes.http_server import MOST_HEADER_BYTES, PatientProtocol
+from cli.processes.http_server import MOST_HEADER_BYTES, MOST_HEADERS, PatientProtocol
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -90,6 +90,24 @@ def test_headers_without_end_are_refused_long_before_they_fill_memory(address: t
         while sent < 64 * MOST_HEADER_BYTES:
             sent += client.send(b"X-A: " + b"a" * 1000 + b"\r\n")
     assert sent < 64 * MOST_HEADER_BYTES
+
+
+@pytest.mark.parametrize(
+    "long",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\nX-A: " + b"a" * MOST_HEADER_BYTES + b"\r\n\r\n",
+        b"GET /" + b"a" * MOST_HEADER_BYTES + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * MOST_HEADERS + b"\r\n",
+    ],
+    ids=["a long one", "a long address", "many"],
+)
+def test_long_headers_are_refused_though_all_of_them_come_at_once(address: tuple[str, int], long: bytes) -> None:
+    """Whole within one read of the socket, they are never unfinished."""
+    with socket.create_connection(address, timeout=patience(20)) as client:
+        client.sendall(long)
+        answer = client.recv(4096)
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert b"too long" in answer + client.recv(4096)
 
 
 def test_a_client_that_has_hung_up_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
