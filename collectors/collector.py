@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import unquote
 
 from store.records.event import Event
+from store.records.source_trust import Trust
 from store.records.telemetry import Rollup
 
 if TYPE_CHECKING:
@@ -68,13 +69,14 @@ class CollectorTurn:
     lines: int = 0  # lines, records or samples read
     errors: int = 0  # of them, those that were of the format but broken
     lost: int = 0  # records that the source had dropped before we came
+    refused: Mapping[str, int] = field(default_factory=dict)  # lines whose writer may not say that, by the reason
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
     """Settings of sources. Times in seconds; `zone` is for timestamps that bear none; `rules` are the site's.
 
-    `interval_s` (between two looks), `timeout_s` (of one look) and `format` are one source's own, where the
+    `interval_s` (between two looks), `timeout_s` (of one look), `format` and `trust` are one source's own, where the
     configuration gives them: None means as the source thinks best. Such a source's `node` may be its own too.
     """
 
@@ -88,6 +90,7 @@ class SourceSettings:
     interval_s: float | None = None
     timeout_s: float | None = None
     format: str | None = None
+    trust: Trust | None = None
     hosts: str = "many"  # one: whatever host a record names, it is of `node`
 
 

@@ -1,15 +1,18 @@
-"""A parser behind a live source: errors counted, events numbered, what it holds back survives a restart.
+"""A parser behind a live source: errors and refusals counted, events numbered, what it holds back survives a restart.
 
 A parser may hold an event back until its next line. What it held when the sidecar died is found again by feeding it
 the lines before the saved position once more and throwing away what comes out: `rehearse`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from parsers.text.parser import ParseError, Parser
+from parsers.trust import RefusedLineError
 from store.records.event import Attribute, Event, event_id
 from store.records.fault_catalog import with_kind_meaning
 
@@ -24,15 +27,13 @@ class Decoder:
         self._events: list[Event] = []
         self._line = 0
         self.errors = 0
+        self._refused: Counter[str] = Counter()
         self.flushed_line = 0  # the parser holds nothing back of the lines up to here
 
     def feed(self, text: str, line: int) -> None:
         """Decode one line; a broken one is counted and skipped."""
         self._line = line
-        try:
-            self._take(self._parser.feed(text, line))
-        except ParseError:
-            self.errors += 1
+        self._decode(partial(self._parser.feed, text, line))
         if not getattr(self._parser, "holds", True):
             self.flushed_line = line
 
@@ -41,8 +42,13 @@ class Decoder:
         if not self.holding:
             return
         self.flushed_line = self._line
+        self._decode(self._parser.flush)
+
+    def _decode(self, step: Callable[[], Iterable[Event]]) -> None:
         try:
-            self._take(self._parser.flush())
+            self._take(step())
+        except RefusedLineError as refused:
+            self._refused[refused.reason] += 1
         except ParseError:
             self.errors += 1
 
@@ -61,6 +67,7 @@ class Decoder:
             self.flush()
         self.flushed_line = flushed_line
         self._events.clear()
+        self._refused.clear()
         self.errors = 0
 
     def take(self) -> tuple[Event, ...]:
@@ -73,6 +80,11 @@ class Decoder:
         """The broken lines since the last call."""
         errors, self.errors = self.errors, 0
         return errors
+
+    def take_refused(self) -> dict[str, int]:
+        """The lines since the last call whose writer may not say what they say, by the reason."""
+        refused, self._refused = self._refused, Counter()
+        return dict(refused)
 
     def _take(self, events: Iterable[Event]) -> None:
         for event in events:

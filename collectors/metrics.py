@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from platform import python_version
 
-from parsers.trust import REFUSAL_REASONS
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
-from store.records.source_trust import Trust
 
 from collectors.collector import CollectorTurn
 from collectors.spool.segments import write_atomically
+from parsers.trust import REFUSAL_REASONS
+from store.records.source_trust import Trust
 from store.visible_text import visible_exposition
 
 # The figures of each source, plain numbers until somebody asks: a turn counts, and a scrape shows.
@@ -172,6 +172,10 @@ class SidecarMetrics:
                 counter.labels(queue)
         for result in ("taken", "failed"):
             self.heartbeats.labels(result)
+
+    def blocked_sources(self) -> list[str]:
+        """The sources that wait for room in the spool: its disk is full, or its limit is reached."""
+        return sorted(spec for spec, source in tuple(self.sources.items()) if source.is_blocked)
 
     def source(self, spec: str) -> SourceMetrics:
         """The figures of one source: the same each time."""

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from parsers.site_rules.rules import NO_RULES, RulesSource, SiteRules
 from parsers.text.parser import Context, Format, ParseError, Parser
+from parsers.trust import TrustedParser
 from store.records.event import Event
+from store.records.source_trust import Trust, may_tell
 
 if TYPE_CHECKING:
     from parsers.site_rules.patterns import PatternMatcher
@@ -87,13 +89,16 @@ SAMPLE_LINES = 4000
 MIXED = "mixed"
 
 
-def detect(sample_lines: Sequence[str]) -> str | None:
-    """The name of the format that the lines speak for, MIXED where they speak for several; None for none."""
+def detect(sample_lines: Sequence[str], trust: Trust | None = None) -> str | None:
+    """The name of the format that the lines speak for, MIXED where they speak for several; None for none.
+
+    Of a log of a trust only formats count that it may tell: whatever a user prints, his log is none of the kernel's.
+    """
     hits: Counter[str] = Counter()
     in_document = False
     for text in sample_lines:
         name = recognise(text)
-        if name is None:
+        if name is None or not may_tell(trust, name):
             continue
         if PARSERS[name].shape == "document":
             in_document = True
@@ -163,13 +168,17 @@ SEARCHED = "kernel"
 def make_parser(format_name: str, context: Context, rules: RulesSource | None = None) -> Parser:
     """A format's parser, or that of several (`MIXED`), under a site's rules where there are any.
 
+    Of a log of a trust (`context.trust`) it gives only what the log's writer may tell.
+
     Raises:
         KeyError: there is no such format.
     """
     if format_name == MIXED:
         return MixedParser(lambda name: make_parser(name, context, rules))
-    inner = PARSERS[format_name].make(context)
-    return inner if rules is None else SiteRulesParser(inner, format_name, context, rules)
+    inner: Parser = PARSERS[format_name].make(context)
+    if rules is not None:
+        inner = SiteRulesParser(inner, format_name, context, rules)
+    return inner if context.trust is None else TrustedParser(inner, context)
 
 
 class SiteRulesParser:

@@ -5,6 +5,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta
 
 from store.records.node import SidecarState
+from store.records.source_trust import Trust
 from wire.message import Always, JsonBody, JsonObject, Sometimes, Text, Time, example, one_of
 
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
@@ -12,7 +13,10 @@ ShortText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=1000)]
 
 
 class SidecarSourceJson(JsonObject, frozen=True, kw_only=True):
-    """One source of a sidecar; counts since the sidecar started."""
+    """One source of a sidecar; counts since the sidecar started.
+
+    `trust`: who can write it. `refused`: its lines that speak of what such a writer may not tell.
+    """
 
     source: str
     up: Sometimes[bool] = False
@@ -22,6 +26,8 @@ class SidecarSourceJson(JsonObject, frozen=True, kw_only=True):
     errors: Sometimes[int] = 0
     lost: Sometimes[Count] = 0
     failures: Sometimes[int] = 0
+    refused: Sometimes[Count] = 0
+    trust: Annotated[Sometimes[str | None], one_of(Trust)] = None
 
 
 class SpoolJson(JsonObject, frozen=True, kw_only=True):
@@ -63,13 +69,17 @@ class HeartbeatJson(JsonObject, frozen=True, kw_only=True):
 
 
 class SidecarJson(JsonObject, frozen=True, kw_only=True):
-    """A node's sidecar, by its last heartbeat (`report`). `received` is by the server's clock, `time` by the node's."""
+    """A node's sidecar, by its last heartbeat (`report`). `received` is by the server's clock, `time` by the node's.
+
+    `unbroken_since`: since when no two of its heartbeats lay more than 15 minutes apart.
+    """
 
     node: Annotated[str, example("gpu-017")]
     received: Time
     time: Always[Time] = None
     version: Always[str] = None
     started: Always[Time] = None
+    unbroken_since: Time | None = None
     state: Annotated[str, one_of(SidecarState)] = "ok"
     report: HeartbeatJson
 

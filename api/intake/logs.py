@@ -6,6 +6,7 @@
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -31,8 +32,10 @@ from parsers.site_rules.rules import RulesSource
 from parsers.text.parser import MAX_LINE, Context, Parser, clean, guarded
 from parsers.text.re2_pattern import options
 from parsers.text.scan import LineSelector, by_re2
+from parsers.trust import RefusedLineError, in_container, writer_trust
 from store.events.event_json import MAX_NAME, check_size
 from store.records.event import Event, RecordError, parse_time
+from store.records.source_trust import Trust, may_tell, narrower
 
 # The JSON in which log shippers wrap lines, unwrapped: text, host and time of each record.
 #
@@ -48,6 +51,12 @@ _WRAPPED = frozenset({*_TEXT, "records", "streams"})
 _OWN = frozenset({"foreshock_hook", "involvedObject", "regarding"})
 _HOST = ("host", "hostname", "_HOSTNAME", "HOSTNAME", "HOST", "fromhost")
 _TIME = ("date", "@timestamp", "time", "timestamp", "timereported", "ISODATE")
+# Who wrote a record.
+_TAG = ("SYSLOG_IDENTIFIER", "ident", "PROGRAM", "syslogtag", "programname", "app-name")
+_WRITER = (
+    *("_TRANSPORT", "_UID", "_COMM", "_EXE", "SYSLOG_FACILITY", "FACILITY", "facility", "syslogfacility"),
+    *("syslogfacility-text", "facility-text", "pri", "PRI", "syslogpri"),
+)
 _MICROS = ("__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP")
 _JSON_START = (b"{", b"[")
 # Seconds since 1970 beyond this are milliseconds: in seconds it is the year 5138.
@@ -149,6 +158,29 @@ def unwrapped(entry: BodyEntry, node: str | None) -> tuple[str, str | None, date
     return text, host, _time(value)
 
 
+def record_trust(value: Mapping[str, Any], given: Trust | None) -> Trust:
+    """Whose word a record is: the sender's for what he does not mark, less where its own fields tell who wrote it.
+
+    What he says (`given`) holds for containers' output, too, but not against journald's fields.
+    """
+    trust = given or ("user" if in_container(value) else "system")
+    return narrower(trust, writer_trust(value, tag_of(value)))
+
+
+def tag_of(value: Mapping[str, Any]) -> str | None:
+    """The program that a record names, without its pid."""
+    tag = next((value[key] for key in _TAG if isinstance(value.get(key), str) and value[key]), None)
+    return None if tag is None else tag.split("[")[0].rstrip(":")
+
+
+def writer_of(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a record says of its writer: the fields that the parser of kernel logs looks at."""
+    said = {key: value[key] for key in _WRITER if key in value}
+    if (tag := tag_of(value)) is not None:
+        said["SYSLOG_IDENTIFIER"] = tag
+    return said
+
+
 def _text(value: Any) -> str | None:
     """A message: text, or journald's array of bytes."""
     if isinstance(value, list) and all(isinstance(b, int) and 0 <= b < 256 for b in value):
@@ -227,14 +259,18 @@ def recogniser() -> Recogniser:
     return Recogniser()
 
 
-def format_of_lines(lines: Sequence[str]) -> str | None:
+def format_of_lines(lines: Sequence[str], trust: Trust | None = None) -> str | None:
     """As `parsers.registry.detect`: the format that lines speak for, MIXED for several, None for none."""
     recognise = recogniser()
     found: set[str] = set()
     in_document = False
     for text in lines:
         name = recognise(text)
-        if name is None or (in_document and text[:1].isspace() and PARSERS[name].shape != "document"):
+        if (
+            name is None
+            or not may_tell(trust, name)
+            or (in_document and text[:1].isspace() and PARSERS[name].shape != "document")
+        ):
             continue
         if PARSERS[name].shape == "table":
             return name
@@ -252,20 +288,23 @@ _JSON_LINES = frozenset({"hook", "dlrover", "squeue", "scontrol", "sinfo"})
 
 @dataclass(frozen=True, slots=True)
 class LogContext:
-    """What the sender says of all lines: format (None: find out), host and run where lines name none."""
+    """What the sender says of all lines: format (None: find out), host and run where lines name none, whose word."""
 
     format: str | None = None
     node: str | None = None
     run: str | None = None
+    trust: Trust | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _LogLine:
-    """One line of a record: where the record stands in the body, and the time that it says."""
+    """One line of a record: where the record stands in the body, the time that it says, and who wrote it."""
 
     entry: int
     text: str
     time: datetime | None
+    trust: Trust
+    writer: Mapping[str, Any]  # what the record says of that
 
 
 @dataclass(slots=True)
@@ -280,6 +319,7 @@ class LogDecoder:
     now: datetime
     rules: RulesSource | None = None
     rejected: list[Rejected] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)  # lines whose writer may not say that, by the reason
 
     def decode(self, body: bytes) -> list[Event]:
         """The events of a body; what cannot be read is in `rejected`.
@@ -309,14 +349,15 @@ class LogDecoder:
 
     def _is_json(self, body: bytes) -> bool:
         """Whether the body's own lines are JSON of a format that is so written."""
-        name = self.given.format or format_of_lines(_sample(body))
+        name = self.given.format or format_of_lines(_sample(body), self.given.trust)
         return name is not None and name in PARSERS and (PARSERS[name].shape == "document" or name in _JSON_LINES)
 
     def _plain(self, body: bytes) -> Iterator[Event]:
         """The events of plain lines."""
-        name = self.given.format or format_of_lines(_sample(body)) or DEFAULT_FORMAT
+        trust = self.given.trust or "system"
+        name = self.given.format or format_of_lines(_sample(body), trust) or DEFAULT_FORMAT
         host = self.given.node
-        parser = self._parser(host, name)
+        parser = self._parser(host, name, trust)
         for number, text in worked(self._of_interest(name, body)):
             yield from guarded(partial(parser.feed, text, number), number, self._reject)
         for event in guarded(parser.flush, 0, self._reject):
@@ -324,8 +365,8 @@ class LogDecoder:
 
     def _records(self, entries: Iterable[BodyEntry]) -> Iterator[Event]:
         """The events of JSON records, host by host, each host's in their order."""
-        for (host, name), lines in self._grouped(entries).items():
-            parser = self._parser(host, name)
+        for (host, name, trust), lines in self._grouped(entries).items():
+            parser = self._parser(host, name, trust)
             body = "\n".join([line.text for line in lines]).encode()
             for number, text in worked(self._of_interest(name, body)):
                 line = lines[number - 1]
@@ -334,16 +375,20 @@ class LogDecoder:
             for event in guarded(parser.flush, 0, self._reject):
                 yield _with_host_and_time(event, host, None)
 
-    def _grouped(self, entries: Iterable[BodyEntry]) -> dict[tuple[str | None, str], list[_LogLine]]:
-        """The lines of each host and format: the sender's word, what the line says, else that of the one before."""
-        groups: dict[tuple[str | None, str], list[_LogLine]] = {}
-        format_of: dict[str | None, str] = {}
+    def _grouped(self, entries: Iterable[BodyEntry]) -> dict[tuple[str | None, str, Trust], list[_LogLine]]:
+        """The lines of each host, format and trust: the sender's word, the line's own, else that of the one before."""
+        groups: dict[tuple[str | None, str, Trust], list[_LogLine]] = {}
+        format_of: dict[tuple[str | None, Trust], str] = {}
         recognise = recogniser()
         for host, line in worked(self._lines(entries)):
             found = self.given.format or recognise(line.text[:MAX_LINE])
-            if found is not None and (host in format_of or len(format_of) < MOST_HOSTS):
-                format_of[host] = found
-            key = (host, format_of.get(host, DEFAULT_FORMAT))
+            who = (host, line.trust)
+            if found is not None and (who in format_of or len(format_of) < MOST_HOSTS):
+                format_of[who] = found
+            name = format_of.get(who, DEFAULT_FORMAT)
+            if name == DEFAULT_FORMAT and line.writer:
+                line = replace(line, text=orjson.dumps({**line.writer, "MESSAGE": line.text}).decode())
+            key = (host, name, line.trust)
             if key not in groups and len(groups) >= MOST_HOSTS:
                 raise Problem(413, f"the body speaks of more than {MOST_HOSTS} hosts: send it in parts")
             groups.setdefault(key, []).append(line)
@@ -363,8 +408,9 @@ class LogDecoder:
             lines += text.count("\n") + 1
             if lines > MOST_LINES:
                 raise Problem(413, f"the records have more than {MOST_LINES} lines: send them in parts")
+            trust, writer = record_trust(entry.value, self.given.trust), writer_of(entry.value)
             for part in text.split("\n"):
-                yield host, _LogLine(entry.line, part, time)
+                yield host, _LogLine(entry.line, part, time, trust, writer)
 
     def _of_interest(self, name: str, body: bytes) -> Iterable[tuple[int, str]]:
         """The lines that the format has to read, with their 1-based numbers."""
@@ -374,11 +420,13 @@ class LogDecoder:
             return enumerate(map(clean, body.split(b"\n")), start=1)
         return ((place + 1, text) for place, text in pick(body, 0, len(body)).texts)
 
-    def _parser(self, host: str | None, name: str) -> Parser:
-        context = Context(node=host, year=self.now.year, until=self.now, run=self.given.run)
+    def _parser(self, host: str | None, name: str, trust: Trust) -> Parser:
+        context = Context(node=host, year=self.now.year, until=self.now, run=self.given.run, trust=trust)
         return make_parser(name, context, self.rules)
 
     def _reject(self, line: int, error: ValueError) -> None:
+        if isinstance(error, RefusedLineError):
+            self.refused[error.reason] += 1
         if len(self.rejected) >= MOST_RECORDS:
             raise too_many_records()
         self.rejected.append(Rejected(line, str(error)))

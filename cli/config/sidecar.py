@@ -12,14 +12,17 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cli.console.errors import Failure
 from collectors.agent.sidecar import SidecarSettings
 from collectors.agent.supervisor import Hosts, SourceSpec
+from collectors.collector import SourceError
 from collectors.registry import forms
 from collectors.ship.transport import Compress
+from collectors.trust import checked_trust
 from store.records.event import RecordError
 from store.records.node_name import check_node_name
+from store.records.source_trust import Trust
 from wire.address import INSECURE_OPTION
 
 _TEXTS = ("node", "listen", "zone")
-_PATHS = ("token_file", "ca_file", "cert_file", "key_file", "spool", "rules", "textfile")
+_PATHS = ("token_file", "join_token_file", "ca_file", "cert_file", "key_file", "spool", "rules", "textfile")
 _NUMBERS = (
     "port",
     "scrape_interval_s",
@@ -124,6 +127,8 @@ def settings_from(options: Mapping[str, Any], file: File, environ: Mapping[str, 
 
 def _check_way(settings: SidecarSettings, place: str) -> None:
     """No token goes over http:// beyond this machine. What a queue asks for is known when it is reached."""
+    if settings.join_token_file is not None and not any(url.startswith("http") for url in settings.servers):
+        raise Failure(f"{place}: a queue gives no token: name the API's address too, or leave --join-token-file out")
     for url in settings.servers:
         why = None if url.startswith("nats://") else settings.access.refusal(url)
         if why is not None:
@@ -183,20 +188,37 @@ def _sources(value: Any, place: str) -> tuple[SourceSpec, ...]:
 def _source(given: Any, place: str) -> SourceSpec:
     """A SPEC, or a mapping of `source` and what is its own."""
     if isinstance(given, str):
-        return SourceSpec(given)
+        return _spec(given, place)
     if not isinstance(given, dict) or not isinstance(given.get("source"), str):
         raise Failure(f"{place}: {given!r} is no source: write a SPEC, or {{source: SPEC, interval_s: 30}}")
     unknown = [str(key) for key in given if key not in _SOURCE_KEYS]
     if unknown:
         raise Failure(f"{place}: {unknown[0]!r} is no key of a source: use {', '.join(_SOURCE_KEYS)}")
-    return SourceSpec(
-        given["source"],
+    written = _spec(given["source"], place)
+    trust = given.get("trust")
+    return replace(
+        written,
         interval_s=_seconds(given, "interval_s", place),
         timeout_s=_seconds(given, "timeout_s", place),
         format=None if given.get("format") is None else str(given["format"]),
         node=None if given.get("node") is None else _node(str(given["node"]), place),
         hosts=_hosts(given.get("hosts"), place),
+        trust=written.trust if trust is None else _trust(trust, place),
     )
+
+
+def _spec(text: str, place: str) -> SourceSpec:
+    try:
+        return SourceSpec.of(text)
+    except SourceError as error:
+        raise Failure(f"{place}: {error}") from error
+
+
+def _trust(word: Any, place: str) -> Trust:
+    try:
+        return checked_trust(place, str(word))
+    except SourceError as error:
+        raise Failure(str(error)) from error
 
 
 def _hosts(value: Any, place: str) -> Hosts | None:

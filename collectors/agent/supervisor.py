@@ -19,8 +19,10 @@ from collectors.metrics import SidecarMetrics, SourceMetrics
 from collectors.registry import make_collector
 from collectors.ship.transport import Backoff
 from collectors.spool.state import SpoolFullError
+from collectors.trust import SourceTrust, check_has_trust, checked_trust, trust_of
 from store.records.event import Event
 from store.records.event_sources import FLEET_SOURCES, WORK
+from store.records.source_trust import Trust
 from wire.address import is_loopback
 
 # Of which node a source speaks. A local one speaks of this host, whatever name stands in its lines: a journal bears the
@@ -181,13 +183,14 @@ def stalled(runner: Runner, limit_s: float, now_monotonic_s: float) -> bool:
 
 
 _JOIN_S = 2.0
+_TRUST_OPTION = "#trust="
 _MOST_ABANDONED = 3  # threads of one source that hang; beyond these it waits for one of them to come back
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """A SPEC and what is its own: seconds between two looks, seconds that one may take, format, node, and whether it
-    speaks of that one node or of `many`; None: as its kind does (`hosts_of`).
+    """A SPEC and what is its own: seconds between two looks, seconds that one may take, format, node, whether it
+    speaks of that one node or of `many` (None: as its kind does, `hosts_of`), and whose word it is (`trust_of`).
     """
 
     spec: str
@@ -196,6 +199,23 @@ class SourceSpec:
     format: str | None = None
     node: str | None = None
     hosts: Hosts | None = None
+    trust: Trust | None = None
+
+    @classmethod
+    def of(cls, text: str) -> "SourceSpec":
+        """A SPEC as users write it on one line: its trust may stand behind it (`file:/var/log/messages#trust=system`).
+
+        What is read keeps its name and place when the trust changes.
+
+        Raises:
+            SourceError: the word is no trust.
+        """
+        spec, option, trust = text.rpartition(_TRUST_OPTION)
+        return cls(spec, trust=checked_trust(text, trust)) if option else cls(text)
+
+    def source_trust(self) -> SourceTrust:
+        """Whose word it is, as far as can be told now."""
+        return trust_of(self.spec, self.trust, self.format)
 
     def settings(self, common: SourceSettings) -> SourceSettings:
         """The settings of its collector: the sidecar's settings, and its own over them."""
@@ -206,6 +226,7 @@ class SourceSpec:
             timeout_s=self.timeout_s,
             format=self.format,
             hosts=self.hosts or hosts_of(self.spec),
+            trust=self.trust,
         )
 
 
@@ -259,6 +280,7 @@ class Sources:
             limit_s = max(self.turn_limit_s, 2 * (running.source.timeout_s or 0.0), 2 * running.runner.turn_s)
             is_stalled = stalled(running.runner, limit_s, now)
             metrics = self._metrics.source(spec)
+            metrics.trust = running.source.source_trust().trust  # a file may have come, or have another owner
             metrics.stalled = len(hanging) + is_stalled
             if not is_stalled:
                 running.reported = False
@@ -286,6 +308,8 @@ class Sources:
             if source.spec in seen:
                 raise SourceError(f"source {source.spec} stands twice: name each once")
             seen.add(source.spec)
+            if source.trust is not None:
+                check_has_trust(source.spec)
             settings = source.settings(common)
             before = self._running.get(source.spec)
             if before is None or before.settings != settings:
@@ -293,6 +317,7 @@ class Sources:
         return made
 
     def _start(self, source: SourceSpec, settings: SourceSettings, collector: Collector) -> None:
+        self._metrics.source(source.spec).trust = source.source_trust().trust
         self._running[source.spec] = _SourceThread(source, settings, self._runner(collector, settings))
 
     def _runner(self, collector: Collector, settings: SourceSettings) -> Runner:

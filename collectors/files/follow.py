@@ -9,9 +9,11 @@ waited for.
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -21,9 +23,11 @@ from collectors.files.changes import Changes, PathWatch
 from collectors.files.content import FilePosition
 from collectors.files.rotation import RotatedFiles, find, newer, same_file, status_of
 from collectors.files.tail import FileTail
-from parsers.registry import PARSERS, SAMPLE_LINES, detect, make_parser
+from collectors.trust import trust_of_file
+from parsers.registry import MIXED, PARSERS, SAMPLE_LINES, detect, make_parser
 from parsers.text.parser import Context, Parser, clean
 from store.records.event import Event
+from store.records.source_trust import Trust, may_tell
 
 # What the SPEC of a file says, and what format a file is of: as told, by its name, or by its first lines.
 
@@ -46,20 +50,25 @@ def split_format(rest: str) -> tuple[Path, str | None]:
     return Path(rest), None
 
 
-def format_of(path: Path) -> str | None:
-    """The format of a file by its name or its first lines; None where there are too few to tell.
+def format_of(path: Path, trust: Trust = "system") -> str | None:
+    """The format of a file by its name or its first lines, one that its writer may tell; None where too few tell one.
 
     Raises:
         SourceError: there are lines enough, and they are of no known format.
     """
-    if path.name in _BY_NAME:
+    if path.name in _BY_NAME and may_tell(trust, _BY_NAME[path.name]):
         return _BY_NAME[path.name]
     with path.open("rb") as file:
         lines: Sequence[str] = [clean(line) for line in islice(file, SAMPLE_LINES)]
-    found = detect(lines)
+    found = detect(lines, trust)
     if found is None and len(lines) >= SAMPLE_LINES:
-        raise SourceError(f"cannot tell the format of {path}: name it, as in file:{path}:kernel")
+        raise SourceError(f"cannot tell the format of {path}: name it, as in file:{path}:kernel{_refused_too(lines)}")
     return found
+
+
+def _refused_too(lines: Sequence[str]) -> str:
+    """More of a sentence, where the lines are of a format that the log's writer may not tell."""
+    return "" if detect(lines) is None else "; and say `trust:` where root alone writes it"
 
 
 _LOG = logging.getLogger("foreshock.sidecar")
@@ -83,7 +92,7 @@ class FileCollector:
             SourceError: no path, or a format that is not known.
         """
         self._path, reported = split_format(rest)
-        self._format = reported or settings.format
+        self._named = self._format = reported or settings.format
         self._spec = f"file:{rest}"
         self._settings = settings
         self._changes = changes or Changes(Wake(), settings.poll_interval_s)
@@ -110,11 +119,20 @@ class FileCollector:
         self._day = datetime.now(UTC).date()
         self._gaps.clear()
         if position is not None:
-            self._format = self._format or position.get("format")
+            self._format = self._format or self._saved_format(position)
             self._done = [FilePosition(**place) for place in position.get("done", ())]
             places = [FilePosition(**place) for place in position["files"]]
             for place in places:
                 self._reopen(place, last=place is places[-1])
+
+    def _saved_format(self, position: Position) -> str | None:
+        """The format that was found before, where the log's writer may tell it."""
+        name = position.get("format")
+        return name if name is None or name == MIXED or may_tell(self._trust(self._path), name) else None
+
+    def _trust(self, path: Path) -> Trust:
+        """Whose word a file is, as it is now: the configuration's say, else its name, format, owner and mode."""
+        return trust_of_file(path, self._named, self._settings.trust).trust
 
     def _reopen(self, saved: FilePosition, last: bool) -> None:
         if same_file(self._path, saved):
@@ -142,9 +160,9 @@ class FileCollector:
         while True:
             self._find()
             read = self._read_tails()
-            events, lines, errors = self._take()
-            if read or events or time.monotonic() >= deadline or self.wake.is_set:
-                return CollectorTurn(events=events, lines=lines, errors=errors, position=self._position())
+            turn = self._take()
+            if read or turn.events or time.monotonic() >= deadline or self.wake.is_set:
+                return turn
             self._wait(deadline)
 
     def _wait(self, deadline: float) -> None:
@@ -182,7 +200,7 @@ class FileCollector:
             return
         if current is not None and (old := self._old(current.position())):
             self._read_unseen(old)
-        self._format = self._format or format_of(self._path)
+        self._format = self._format or format_of(self._path, self._trust(self._path))
         if self._format is not None:  # else: too little of it to tell what it is
             self._heard.hear_file()
             self._current = self._tail(self._path, self._place(self._path, status.st_dev, status.st_ino))
@@ -283,17 +301,20 @@ class FileCollector:
         origin = f"file:{place.identity}:{place.offset}:rest"
         self._gaps.append(gap(self._settings.node, datetime.now(UTC), origin, f"{self._path} {what}.", more))
 
-    def _take(self) -> tuple[tuple[Event, ...], int, int]:
+    def _take(self) -> CollectorTurn:
+        """What the files gave since the last call, and where they stand."""
         events: tuple[Event, ...] = tuple(self._gaps)
         lines = errors = 0
+        refused: Counter[str] = Counter()
         self._gaps.clear()
         for tail in self._finished + self._tails():
             found, read, broken = tail.take()
             events, lines, errors = events + found, lines + read, errors + broken
+            refused.update(tail.take_refused())
         for tail in self._finished:
             tail.close()
         self._finished.clear()
-        return events, lines, errors
+        return CollectorTurn(events, position=self._position(), lines=lines, errors=errors, refused=refused)
 
     def _tails(self) -> list[FileTail]:
         current = [self._current] if self._current is not None else []
@@ -304,7 +325,7 @@ class FileCollector:
         done = {"done": [place.state() for place in self._done]} if self._done else {}
         return {"format": self._format, "files": files, **done}
 
-    def _parser(self, place: FilePosition) -> Parser:
+    def _parser(self, path: Path, place: FilePosition) -> Parser:
         now = datetime.now(UTC)
         context = Context(
             node=self._settings.node,
@@ -312,12 +333,14 @@ class FileCollector:
             until=now,
             zone=self._settings.zone,
             run=(Path(place.path) if place.path else self._path).name.split(".")[0],
+            trust=self._trust(path),
         )
         return make_parser(str(self._format), context, self._settings.rules)
 
     def _tail(self, path: Path, place: FilePosition) -> FileTail:
         try:
-            return FileTail(path, place, lambda: self._parser(place), self._format not in _TABLES, str(self._path))
+            parser = partial(self._parser, path, place)
+            return FileTail(path, place, parser, self._format not in _TABLES, str(self._path))
         except PermissionError as error:
             raise SourceError(f"may not read {path}: let the sidecar's user read it (a group, or an ACL)") from error
 

@@ -149,6 +149,10 @@ class FileTail:
         lines, self.lines = self.lines, 0
         return self._decoder.take(), lines, self._decoder.take_errors()
 
+    def take_refused(self) -> dict[str, int]:
+        """The lines since the last call whose writer may not say what they say, by the reason."""
+        return self._decoder.take_refused()
+
     def position(self) -> FilePosition:
         """Where it stands: after the last whole line."""
         before, read, flushed_line = self._position, self._splitter, self._decoder.flushed_line

@@ -80,7 +80,14 @@ def report(node: str, metrics: SidecarMetrics, spool: "Spool", interval_s: float
     """One heartbeat, as `POST /api/v1/heartbeats` takes it; counts are totals since the start."""
     lost = spool.lost()
     sources = tuple(
-        SidecarSourceJson(source=source.spec, up=source.is_up, blocked=source.is_blocked, **source.totals)
+        SidecarSourceJson(
+            source=source.spec,
+            up=source.is_up,
+            blocked=source.is_blocked,
+            trust=source.trust,
+            refused=sum(source.refused.values()),
+            **source.totals,
+        )
         for source in list(metrics.sources.values())
     )
     missing = lost["events", "missing"] + lost["telemetry", "missing"]

@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,8 +27,10 @@ from typing import IO
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake
 from collectors.decoder import MOST_COUNTERS, RepeatFilter
 from collectors.telemetry.device_events import exporter_event
+from collectors.trust import trust_of
 from parsers.registry import PARSERS, make_parser
 from parsers.text.parser import Context, ParseError, parse
+from parsers.trust import RefusedLineError
 from store.records.event import Event
 
 # One run of a program beside us: bounded in time and output, at the lowest priority, ended with all that it started.
@@ -176,6 +179,7 @@ class ExecCollector:
             names = ", ".join(sorted(name for name in PARSERS if PARSERS[name].shape != "page"))
             raise SourceError(f"{self._spec}: {self._format!r} is no format of a program's output: use one of {names}")
         self._settings = settings
+        self._trust = trust_of(self._spec, settings.trust).trust
         self.wake = Wake()
         self._interval_s = settings.interval_s or _INTERVAL_S
         self._timeout_s = settings.timeout_s or _TIMEOUT_S
@@ -236,8 +240,9 @@ class ExecCollector:
             running.kill()
 
     def _ended(self, outcome: CommandOutcome) -> CollectorTurn:
-        broken: list[ParseError] = []
-        printed = list(self._decoded(outcome.output, broken))
+        wrong: list[ParseError] = []
+        printed = list(self._decoded(outcome.output, wrong))
+        refused = Counter(error.reason for error in wrong if isinstance(error, RefusedLineError))
         failed = outcome.trouble is not None and not printed
         events = self._judge_run(failed, outcome.trouble or "")
         if not failed:
@@ -246,7 +251,8 @@ class ExecCollector:
         return CollectorTurn(
             events=tuple(events),
             lines=outcome.output.count(b"\n"),
-            errors=len(broken) + (outcome.trouble is not None),
+            errors=len(wrong) - refused.total() + (outcome.trouble is not None),
+            refused=refused,
             position={
                 "repeats": self._repeats.state(),
                 "failures": self._failures,
@@ -254,12 +260,12 @@ class ExecCollector:
             },
         )
 
-    def _decoded(self, output: bytes, broken: list[ParseError]) -> list[Event]:
+    def _decoded(self, output: bytes, wrong: list[ParseError]) -> list[Event]:
         settings = self._settings
         year = self._began.astimezone(settings.zone).year
-        context = Context(node=settings.node, year=year, until=self._began, zone=settings.zone)
+        context = Context(settings.node, year, self._began, settings.zone, trust=self._trust)
         parser = make_parser(self._format, context, settings.rules)
-        return list(parse(parser, output.splitlines(), lambda _line, error: broken.append(error)))
+        return list(parse(parser, output.splitlines(), lambda _line, error: wrong.append(error)))
 
     def _judge_run(self, failed: bool, trouble: str) -> list[Event]:
         """Tell of a failure: in the log when its words change, as an event when it stays, and when it is over."""

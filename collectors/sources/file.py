@@ -7,6 +7,7 @@ files than can be followed those that were written to last are; what one of them
 import glob
 import logging
 import time
+from collections import Counter
 from pathlib import Path
 
 from collectors.collector import Collector, CollectorTurn, Position, SourceError, SourceSettings, Wake
@@ -84,6 +85,7 @@ class FilesCollector:
                 events=tuple(event for turn in turns for event in turn.events),
                 lines=sum(turn.lines for turn in turns),
                 errors=sum(turn.errors for turn in turns),
+                refused=sum((Counter(turn.refused) for turn in turns), Counter()),
                 position={"paths": dict(self._saved)},
             )
             rest_s = deadline - time.monotonic()

@@ -1,8 +1,10 @@
 """`journal`: follows systemd's journal through `journalctl`, for nodes where /dev/kmsg may not be opened.
 
-Kernel lines of this boot, from the oldest that was not read before; after a reboot those that the last boot still wrote
-too, where the journal is kept on disk. The journal's own cursor is the position: where its entry was vacuumed away
-meanwhile, an event says so, and what is left is read.
+Lines of the kernel and of NVIDIA's Fabric Manager of this boot, from the oldest that was not read before; after a
+reboot those that the last boot still wrote too, where the journal is kept on disk. Each record's own fields tell who
+wrote it: what a user logs under another's name gives nothing (`parsers/trust.py`).
+The journal's own cursor is the position: where its entry was vacuumed away meanwhile, an event says so, and what is
+left is read.
 `journal:DIR` reads the journal files of another directory (a host's, mounted into a container).
 """
 
@@ -20,6 +22,7 @@ from collectors.decoder import Decoder, gap
 from collectors.files.tail import LineSplitter
 from parsers.registry import make_parser
 from parsers.text.parser import Context, clean
+from parsers.text.prefix import FABRIC_MANAGER_TAG
 from store.records.event import Event
 
 _CHUNK = 256 * 1024
@@ -27,6 +30,8 @@ _QUIET_S = 0.05
 # Entries that the parser may hold back, shown to it again after a restart.
 _MOST_HELD = 500
 _SAID_BYTES = 4000
+# Root's daemon, whose lines speak of faults; the parser checks each record's user and program besides.
+_DAEMON = ("_UID=0", f"SYSLOG_IDENTIFIER={FABRIC_MANAGER_TAG}")
 _MACHINE_ID = Path("/etc/machine-id")
 _DENIED = "may not read the journal: add the sidecar's user to the group systemd-journal"
 
@@ -64,7 +69,8 @@ class JournalCollector:
         self._said = b""
         self._lines = LineSplitter()
         self._place = self._cursor or ""
-        context = Context(node=self._settings.node, until=datetime.now(UTC), zone=self._settings.zone)
+        now = datetime.now(UTC)
+        context = Context(node=self._settings.node, until=now, zone=self._settings.zone, trust="kernel")
         self._decoder: Decoder = Decoder(
             make_parser("kernel", context, self._settings.rules), lambda _line: f"journal:{self._place}"
         )
@@ -100,7 +106,13 @@ class JournalCollector:
             self._held.clear()
         gaps, self._gaps = self._gaps, []
         events = (*gaps, *self._decoder.take())
-        return CollectorTurn(events=events, lines=lines, errors=self._decoder.take_errors(), position=self._position())
+        return CollectorTurn(
+            events,
+            position=self._position(),
+            lines=lines,
+            errors=self._decoder.take_errors(),
+            refused=self._decoder.take_refused(),
+        )
 
     def _position(self) -> Position | None:
         if self._cursor is None or self._awaited is not None:
@@ -174,7 +186,7 @@ def command(directory: str, cursor: str | None) -> list[str]:
     begin = ["--merge", "--cursor", cursor] if cursor else []
     options = ["--follow", "--lines", "all", "--output", "json", "--quiet"]
     own = [] if directory or not cursor else machine()  # --merge shows what other machines sent here, too
-    return ["journalctl", *options, *place, *begin, "_TRANSPORT=kernel", *own]
+    return ["journalctl", *options, *place, *begin, "_TRANSPORT=kernel", *own, "+", *_DAEMON, *own]
 
 
 def machine() -> list[str]:

@@ -228,7 +228,7 @@ class KmsgCollector:
         self._state = RingState.restored(boot, position, ClockReading.now())
         if position is not None and position.get("boot") != boot:
             self._unread(position["boot"], position["seq"])
-        context = Context(node=self._node, boot_time=_EPOCH)
+        context = Context(node=self._node, boot_time=_EPOCH, trust="kernel")
         self._decoder: Decoder = Decoder(
             make_parser("kernel", context, self._rules), lambda line: f"kmsg:{boot}:{line - 1}"
         )
@@ -314,7 +314,12 @@ class KmsgCollector:
         self._events.clear()
         lost, self._lost = self._lost, 0
         return CollectorTurn(
-            events=events, lines=lines, errors=self._decoder.take_errors(), lost=lost, position=self._state.position()
+            events,
+            position=self._state.position(),
+            lines=lines,
+            errors=self._decoder.take_errors(),
+            lost=lost,
+            refused=self._decoder.take_refused(),
         )
 
     def close(self) -> None:

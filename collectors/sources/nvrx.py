@@ -15,7 +15,7 @@ from typing import Any
 
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake, split_options
 from collectors.decoder import number
-from parsers.registry import PARSERS
+from parsers.registry import make_parser
 from parsers.text.parser import Context, ParseError, parse
 from store.records.event import Event
 
@@ -41,6 +41,7 @@ class CycleFilesCollector:
         self._folder = Path(folder)
         self._run = options.get("run", [None])[-1]
         self._interval_s = settings.interval_s or _INTERVAL_S
+        self._node = settings.node
         self.wake = Wake()
         self._due = 0.0
         self._seen: dict[str, list[float]] = {}  # of each file: its time and size when it was read
@@ -108,7 +109,7 @@ class CycleFilesCollector:
 
     def _read(self, name: str) -> tuple[list[Event], list[ParseError]]:
         broken: list[ParseError] = []
-        parser = PARSERS["nvrx"].make(Context(run=self._run))
+        parser = make_parser("nvrx", Context(node=self._node, run=self._run, trust="user"))
         try:
             with (self._folder / name).open("rb") as file:
                 text = file.read(_MAX_BYTES).decode("utf-8", "replace")

@@ -7,18 +7,19 @@ Almost every line of a kernel log says nothing: one without any of SIGNS is refu
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import orjson
 
-from parsers.kernel_messages.decoder import MessageDecoder
+from parsers.kernel_messages.decoder import MessageDecoder, goes_on
 from parsers.kernel_messages.registry import FAMILIES
 from parsers.text.parser import Context, Format, FormatSigns, ParseError, holds_any
 from parsers.text.prefix import LogRecord, PrefixReader, settle
 from parsers.text.stamp import Stamps
+from parsers.trust import CRASH, RefusalReason, facility_of, in_container, is_kernel_facility, writer_trust
 from store.records.event import Event
 
 # Log records as JSON objects or fields: journalctl -o json, rsyslog, syslog-ng, Fluent Bit, dmesg -J.
@@ -42,7 +43,9 @@ _FIRST_EPOCH_US = 1e14
 
 _YEARLESS = re.compile(r"(\w{3}) +(\d{1,2}) (\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?)", re.ASCII)
 _EXPORT_FIELD = re.compile(r"\s*([A-Z_][A-Z0-9_]{1,63})=(.*)", re.ASCII | re.DOTALL)
-_JSON_FIELD = re.compile(r'\s*("[A-Za-z_@-]{1,64}") ?: +(.*?),?\s*', re.ASCII | re.DOTALL)
+# What follows the value is taken off behind it: a pattern that looked for it would try every blank with every other.
+_JSON_FIELD = re.compile(r'\s*("[A-Za-z_@-]{1,64}") ?: +(\S.*)', re.ASCII | re.DOTALL)
+_BLANK = " \t\n\r\f\v"
 
 
 def record_from_json(text: str, reader: PrefixReader) -> LogRecord | None:
@@ -67,10 +70,16 @@ def record_from_fields(fields: Mapping[str, Any], reader: PrefixReader) -> LogRe
     time = _moment(_first(fields, _TIME), reader.stamps)
     if tag is None and fields.get("_TRANSPORT") == "kernel":
         tag = "kernel"
-    if tag is None:  # a shipper's envelope around a whole line, or a kmsg reader's object
+    name = None if tag is None else tag.split("[")[0].rstrip(":")
+    facility = facility_of(fields)
+    by_user = writer_trust(fields, name) == "user" or (reader.is_strict and in_container(fields))
+    if name is None:  # a shipper's envelope around a whole line, or a kmsg reader's object
         inner = reader.read(message)
-        return LogRecord(inner.time or time, inner.node or node, inner.tag, inner.message, inner.repeats)
-    return settle(LogRecord(time, node, tag.split("[")[0].rstrip(":"), message))
+        facility = inner.facility or facility
+        return replace(inner, time=inner.time or time, node=inner.node or node, by_user=by_user, facility=facility)
+    if fields.get("_TRANSPORT") == "kernel":  # its own facility is what root wrote to /dev/kmsg under
+        facility = None
+    return settle(LogRecord(time, node, name, message, facility=facility, by_user=by_user))
 
 
 def field_of(text: str) -> tuple[str, Any] | None:
@@ -79,7 +88,8 @@ def field_of(text: str) -> tuple[str, Any] | None:
         return match[1], match[2]
     if match := _JSON_FIELD.fullmatch(text):
         try:
-            return match[1][1:-1], orjson.loads(match[2].encode("utf-8", errors="replace"))
+            value = match[2].rstrip(_BLANK).removesuffix(",")
+            return match[1][1:-1], orjson.loads(value.encode("utf-8", errors="replace"))
         except orjson.JSONDecodeError:
             return None
     return None
@@ -133,24 +143,52 @@ class KernelParser:
     """Decodes lines of a kernel log. Holds the fields of a record that spans several lines."""
 
     def __init__(self, context: Context) -> None:
-        self._reader = PrefixReader(Stamps(context))
+        # An operator's own file may hold what root wrote to /dev/kmsg, and what he took out of a container's log.
+        self._reader = PrefixReader(Stamps(context), is_strict=context.trust is not None)
         self._head = ""
+        self._in_crash = False  # what follows may stand in the name of a program that crashed
         self._fields: dict[str, Any] = {}
         self._first_line = 0
         self._messages = MessageDecoder(context.node)
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
-        """The events of one line: none for nearly all of them."""
+        """The events of one line: none for nearly all of them.
+
+        Raises:
+            ParseError: JSON that is cut short.
+            RefusedLineError: neither the kernel nor a daemon of root's wrote it, and it claims that.
+        """
+        events = self._feed(text, line)
+        return events if self._messages.refused is None else self._with_refusal(events)
+
+    def _with_refusal(self, events: Iterable[Event]) -> Iterator[Event]:
+        """The events, and then the error."""
+        refused, self._messages.refused = self._messages.refused, None
+        yield from events
+        if refused is not None:
+            raise refused
+
+    def _feed(self, text: str, line: int) -> list[Event]:
         if text.startswith(_PART) or (self._fields and _FIELD.match(text)):
             return self._part(text, line)
         held = self._close() if self._fields else []
-        self._head = text
+        self._head, self._in_crash = text, False
         if not _SIGN.search(text):
             if text.startswith("[") and _RELATIVE.match(text):
                 self._reader.relative(text)
             return held
         record = record_from_json(text, self._reader) if text.startswith("{") else self._reader.read(text)
-        return held if record is None else [*held, *self._messages.decode(record, line)]
+        return held if record is None else [*held, *self._decoded(record, line)]
+
+    def _decoded(self, record: LogRecord, line: int) -> Iterator[Event]:
+        """The events of a record that was not forged."""
+        reason: RefusalReason | None = "writer" if record.by_user else None
+        if self._reader.is_strict and record.from_kernel() and not is_kernel_facility(record.facility):
+            reason = reason or "facility"
+        if reason is None:
+            return self._messages.decode(record, line)
+        self._messages.refuse(record, reason)
+        return iter(())
 
     @property
     def holds(self) -> bool:
@@ -159,13 +197,14 @@ class KernelParser:
 
     def flush(self) -> Iterable[Event]:
         """The record whose fields are still held, and the faults whose details might still have come."""
-        return [*self._close(), *self._messages.flush()]
+        events = [*self._close(), *self._messages.flush()]
+        return events if self._messages.refused is None else self._with_refusal(events)
 
     def _part(self, text: str, line: int) -> list[Event]:
         """A line of a record of several lines: a field of it, or more of its text."""
         if text.startswith("["):
             record = self._reader.read(text)
-            return list(self._messages.decode(record, line))
+            return list(self._decoded(record, line))
         if text.startswith("__CURSOR=") or text.strip() in _SEPARATORS:
             held = self._close()
             if text.startswith("__CURSOR="):
@@ -177,13 +216,18 @@ class KernelParser:
             if len(self._fields) < MAX_FIELDS:
                 self._fields[found[0]] = found[1]
             return []
+        if self._in_crash:
+            return []
+        self._in_crash = CRASH.search(text) is not None
         if not _SIGN.search(text):
             return []
         head, message = self._reader.read(self._head), text.strip()
         record = self._reader.read(message)
         if record.message == message or not head.from_kernel():  # more of the head's text; else a line that is indented
+            if self._head and head.from_kernel() and not goes_on(head.message):
+                return []
             record = replace(head, message=message, repeats=1)
-        return list(self._messages.decode(record, line))
+        return list(self._decoded(record, line))
 
     def _close(self) -> list[Event]:
         """The events of the fields held, which are let go."""
@@ -195,7 +239,7 @@ class KernelParser:
             return []
         if record.time is None and self._head:  # journalctl -o verbose: the time stands in the line above
             record = replace(record, time=self._reader.read(self._head).time)
-        return list(self._messages.decode(record, self._first_line))
+        return list(self._decoded(record, self._first_line))
 
 
 FORMAT = Format(

@@ -15,6 +15,7 @@ from parsers.kernel_messages.nvlink import read_by_driver
 from parsers.kernel_messages.registry import FAMILIES
 from parsers.text.parser import any_of
 from parsers.text.prefix import LogRecord
+from parsers.trust import CRASH, RefusalReason, RefusedLineError
 from store.records.event import Event, canonical_pci
 
 # What a driver says once and later lines rely on: which GPU is at an address, which driver runs, which GPU is meant.
@@ -84,7 +85,11 @@ MAX_HELD = 256
 # Kinds of the details themselves: without their head they are events of their own, and hold nothing.
 DETAIL = "_detail"
 _DRIVER = re.compile(r"NVRM: |nvidia-nvswitch\d")
-_NEXT = re.compile(r"(?<!^)(?=NVRM: Xid \(|nvidia-nvswitch\d{1,4}: SXid \()")
+_NEXT = re.compile(r"(?<!^)(?:NVRM: Xid \(|nvidia-nvswitch\d{1,4}: SXid \()")
+
+# Linux cuts the name of a process at so many bytes.
+_COMM_BYTES = 15
+_DRIVER_HEAD = "NVRM: "
 
 _SIGN = any_of(sign for family in FAMILIES for sign in family.signs)
 
@@ -103,6 +108,13 @@ class MessageDecoder:
         self._node = node
         self._held: list[tuple[MessageFamily, Event]] = []
         self._gpus = GpuNames()
+        self.refused: RefusedLineError | None = None  # what was refused last
+
+    def refuse(self, record: LogRecord, reason: RefusalReason) -> None:
+        """A record whose writer may not tell of faults: noted where it tells of one."""
+        tag = None if record.from_kernel() else record.tag
+        if any(_decoded(message, tag) for message in _messages(record.message)):
+            self.refused = RefusedLineError(reason)
 
     def decode(self, record: LogRecord, line: int) -> Iterator[Event]:
         """The events of a record; it may hold several messages."""
@@ -158,13 +170,36 @@ class MessageDecoder:
         return [event for _family, event in late]
 
 
+def goes_on(text: str) -> bool:
+    """Whether a record that begins so may hold several messages.
+
+    The driver writes some sentences over several lines. Other lines of one record are no messages: the kernel prints
+    the names of programs that crash, a user may put a line break into one, and his program may be called NVRM.
+    """
+    return text.startswith(_DRIVER_HEAD) and not CRASH.search(text)
+
+
 def _messages(text: str) -> Iterator[str]:
     """The messages of a record. Two that a console wrote at once stand on one line; a quotation is no message."""
-    for line in map(str.strip, text.split("\n")):
+    lines = text.strip().split("\n")
+    for line in map(str.strip, lines if goes_on(text.strip()) else lines[:1]):
         if _DRIVER.match(line):
-            yield from map(str.strip, _NEXT.split(line))
+            yield from map(str.strip, _apart_messages(line))
         else:
             yield line
+
+
+def _apart_messages(line: str) -> Iterator[str]:
+    """Messages that stand on one line; one that begins within the name of a process is part of the name."""
+    begin = 0
+    for match in _NEXT.finditer(line):
+        name = line.rfind("name=", begin, match.start())
+        between = line[name + len("name=") : match.start()]
+        if name >= 0 and (len(between + match[0]) <= _COMM_BYTES or ", " not in between):
+            continue
+        yield line[begin : match.start()]
+        begin = match.start()
+    yield line[begin:]
 
 
 def _decoded(message: str, tag: str | None) -> tuple[MessageFamily, Event] | None:

@@ -15,6 +15,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from store.records.event import Event
 from store.records.event_sources import Testimony
+from store.records.source_trust import Trust
 
 # What tells a line of interest from all the others, so that a log can be searched as a block of bytes.
 #
@@ -109,6 +110,7 @@ class Context:
         zone: the zone of timestamps without one.
         boot_time: when the host booted, for timestamps in seconds since boot.
         run: the training run, for a training log.
+        trust: who can write it (`parsers/trust.py`); None for an operator's own file, which may say anything.
     """
 
     node: str | None = None
@@ -117,6 +119,7 @@ class Context:
     zone: tzinfo = field(default=UTC)
     boot_time: datetime | None = None
     run: str | None = None
+    trust: Trust | None = None
 
 
 class Parser(Protocol):

@@ -35,7 +35,7 @@ _TAG = r"(?:kern\.[a-z]{1,7} )?(?P<tag>[^\s:\[\]]{1,128})(?:\[\d{1,10}\])?:(?: |
 
 _DIGITS = frozenset("0123456789")
 _OCTETS = re.compile(r"\d{1,7} (?=<\d{1,3}>)", re.ASCII)
-_PRIORITY = re.compile(r"<\d{1,3}>", re.ASCII)
+_PRIORITY = re.compile(r"<(?P<priority>\d{1,3})>", re.ASCII)
 _KMSG = re.compile(r"\d{1,5},\d{1,20},(?P<usec>\d{1,20})(?:,[^;]{0,200})?;", re.ASCII)
 _RFC5424 = re.compile(
     r"<\d{1,3}>1 (?P<time>\S+) (?P<node>\S+) (?P<tag>\S+) \S+ \S+ (?:-|(?:\[(?:[^\]\\]|\\.)*\])+)(?: (?:\ufeff)?|$)"
@@ -89,13 +89,19 @@ _ESCAPE = re.compile(rb"\\x([0-9a-fA-F]{2})")
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One log record. `tag` is the program that logged it, None where the form names none (dmesg, a bare line)."""
+    """One log record. `tag` is the program that logged it, None where the form names none (dmesg, a bare line).
+
+    `facility` is syslog's, a number or its word; `by_user` is set where the record itself tells that neither the kernel
+    nor a daemon of root's wrote it.
+    """
 
     time: datetime | None
     node: str | None
     tag: str | None
     message: str
     repeats: int = 1
+    facility: str | None = None
+    by_user: bool = False
 
     def from_kernel(self) -> bool:
         """Whether the kernel may have written it, rather than a program that quotes it."""
@@ -105,8 +111,10 @@ class LogRecord:
 class PrefixReader:
     """Takes the prefix off a line. Holds what dmesg's relative times need: the last moment."""
 
-    def __init__(self, stamps: Stamps) -> None:
+    def __init__(self, stamps: Stamps, is_strict: bool = False) -> None:
+        """`is_strict`: whoever reads the records refuses those that say of themselves that another wrote them."""
         self.stamps = stamps
+        self.is_strict = is_strict
         self._moment: datetime | None = None
 
     def read(self, text: str, depth: int = 0) -> LogRecord:
@@ -124,16 +132,19 @@ class PrefixReader:
             if match := _OCTETS.match(text):
                 text = text[match.end() :]
                 first = text[:1]
-        if first == "<":
-            if match := _RFC5424.match(text):
-                node = None if match["node"] == "-" else match["node"]
-                return settle(LogRecord(self.stamps.iso(match["time"]), node, match["tag"], text[match.end() :]))
-            if match := _PRIORITY.match(text):
-                text = text[match.end() :]
+        facility = None
+        if first == "<" and (match := _PRIORITY.match(text)):
+            facility = str(int(match["priority"]) >> 3)
+            if full := _RFC5424.match(text):
+                node = None if full["node"] == "-" else full["node"]
+                time, message = self.stamps.iso(full["time"]), text[full.end() :]
+                return settle(LogRecord(time, node, full["tag"], message, facility=facility))
+            text = text[match.end() :]
         elif (before := _BEFORE.get(first)) and (match := before.match(text)):
             text = text[match.end() :]
         record = self._dmesg(text) if text.startswith("[") else self._syslog(text, depth)
-        return settle(record or _bare(text))
+        record = record or _bare(text)
+        return settle(record if facility is None else replace(record, facility=facility))
 
     def _dmesg(self, text: str) -> LogRecord | None:
         """A line of the kernel ring itself, whose time stands in brackets."""
@@ -222,7 +233,7 @@ def settle(record: LogRecord) -> LogRecord:
             message = message[match.end() :]
         if match := _REPEATED.match(message):
             repeats, message = int(match[1]), match[2]
-    return LogRecord(record.time, record.node, tag, message, repeats)
+    return replace(record, tag=tag, message=message, repeats=repeats)
 
 
 def _zoned(stamps: Stamps, date: str, zone: str) -> datetime | None:

@@ -23,6 +23,7 @@ Testimony: TypeAlias = Literal["machine", "detector", "alerts", "scheduler", "it
 TESTIMONIES: tuple[Testimony, ...] = get_args(Testimony)
 
 _TABLE = {row["source"]: row["testimony"] for row in rows("sources")}
+_TESTIMONY_OF = {source: known for source, word in _TABLE.items() for known in TESTIMONIES if known == word}
 
 
 def _sources(*testimonies: Testimony) -> frozenset[str]:
@@ -46,3 +47,8 @@ FLEET_SOURCES = _sources("scheduler", "alerts") | {
 }
 # Sources that say nothing new of a node's health.
 NO_SIGN = NO_FAULT | _sources("alerts")
+
+
+def testimony_of(source: str) -> Testimony:
+    """What a source's events are worth as evidence; of one that the table does not name, a machine's."""
+    return _TESTIMONY_OF.get(source, "machine")

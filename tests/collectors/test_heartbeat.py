@@ -43,9 +43,9 @@ def test_a_report_says_all_that_an_operator_asks(tmp_path: Path, metrics: Sideca
     said = report("n1", metrics, spool, 60.0)
     assert list(said["sources"]) == [
         {"source": "kmsg", "up": True, "blocked": False}
-        | {"lines": 7, "events": 0, "errors": 1, "lost": 3, "failures": 0},
+        | {"lines": 7, "events": 0, "errors": 1, "lost": 3, "failures": 0, "refused": 0, "trust": None},
         {"source": "scrape:x", "up": False, "blocked": True}
-        | {"lines": 0, "events": 0, "errors": 0, "lost": 0, "failures": 1},
+        | {"lines": 0, "events": 0, "errors": 0, "lost": 0, "failures": 1, "refused": 0, "trust": None},
     ]
     assert said["lost"] == {"records": 4, "events": 2, "rollups": 4, "damaged_bytes": 900}
     assert said["spool"]["events_bytes"] == spool.backlog_bytes("events") > 0
