@@ -45,6 +45,16 @@ def differences(rows: Rows, feeds: Iterable[Feed]) -> list[str]:
     return found
 
 
+def totals(rows: Rows, feeds: Iterable[Feed]) -> tuple[int, int]:
+    """How many of the lines written are missing from the store, and how many are there more than once."""
+    missing = doubled = 0
+    for feed in feeds:
+        times = Counter(stored(rows, feed))
+        missing += len(set(feed.written) - times.keys())
+        doubled += sum(count > 1 for count in times.values())
+    return missing, doubled
+
+
 def written_at(feed: Feed, serials: Sequence[int], most: int = 5) -> str:
     """When the first few of these lines were written."""
     moments = [datetime.fromtimestamp(feed.moments[serial], UTC) for serial in serials[:most]]

@@ -58,7 +58,7 @@ def test_a_full_disk_stops_the_sources_and_loses_nothing(tmp_path: Path, small_d
         wait_for("it is up again", lambda: "watching" in agent.log.read_text().rpartition("--- start")[2])
         log.write(500)
         programs.revive()
-        settle(programs, [log, training], database.rows)
+        settle(programs, [log, training], database.rows, "the spool's disk is full, kill -9 on it", 1)
         assert any(small_disk.iterdir())
 
 
@@ -79,7 +79,7 @@ def test_a_server_that_was_away_gets_everything_once(tmp_path: Path, limit: str)
         agent.start()
         log.write(500)
         server.start()
-        settle(programs, [log], database.rows)
+        settle(programs, [log], database.rows, "the server is away, kill -9 of the sidecar", 1)
 
 
 def test_a_log_that_is_rotated_while_the_sidecar_is_away_is_read_whole(tmp_path: Path) -> None:
@@ -96,10 +96,10 @@ def test_a_log_that_is_rotated_while_the_sidecar_is_away_is_read_whole(tmp_path:
             log.rotate()
             log.write(200)
         agent.start()
-        settle(programs, [log], database.rows)
+        settle(programs, [log], database.rows, "logs are renamed while the sidecar is away", 3)
         agent.kill()
         log.write(200)
         log.copytruncate()
         log.write(200)
         agent.start()
-        settle(programs, [log], database.rows)
+        settle(programs, [log], database.rows, "a log is copied and cut while it is away", 1)

@@ -76,4 +76,4 @@ def test_every_line_is_stored_once_though_a_clock_is_stepped(tmp_path: Path, who
                 time.sleep(0.7)
                 (agent if number % 2 else server).kill()
                 programs.revive()
-        settle(programs, feeds, database.rows)
+        settle(programs, feeds, database.rows, f"the clock of the {whose} jumps by hours", len(HOURS))

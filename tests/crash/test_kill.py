@@ -78,13 +78,13 @@ def test_every_line_is_in_the_store_once_whatever_is_killed(tmp_path: Path) -> N
         with Load(feeds, SEED):
             rounds.play(ROUNDS)
         programs.revive()
-        settle(programs, feeds, database.rows)
+        settle(programs, feeds, database.rows, "two servers on one PostgreSQL: kill -9 of any, or a stop", ROUNDS)
         print({feed.name: len(feed.written) for feed in feeds}, dict(rounds.done), flush=True)  # noqa: T201
 
 
 def test_every_line_is_in_a_sqlite_file_once_whatever_is_killed(tmp_path: Path) -> None:
     """The same with one server over a file, and only it is killed."""
-    chance = random.Random(SEED)
+    chance, rounds = random.Random(SEED), max(2, ROUNDS // 5)
     feeds = feeds_in(tmp_path)[:2]
     file = tmp_path / "foreshock.db"
 
@@ -96,9 +96,9 @@ def test_every_line_is_in_a_sqlite_file_once_whatever_is_killed(tmp_path: Path) 
         server = programs.server(f"sqlite:///{file}")
         programs.sidecar([server.url], NODE, *sources_of(feeds))
         with Load(feeds, SEED):
-            for _ in range(min(10, ROUNDS // 3)):
+            for _ in range(rounds):
                 time.sleep(chance.uniform(1.0, 3.5))
                 server.kill()
                 time.sleep(chance.uniform(0.0, 0.5))
                 programs.revive()
-        settle(programs, feeds, rows)
+        settle(programs, feeds, rows, "kill -9 of a server over SQLite", rounds)

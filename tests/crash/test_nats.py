@@ -33,4 +33,4 @@ def test_every_line_comes_through_the_queue_once_whatever_is_killed(tmp_path: Pa
                     chosen.kill()
                 time.sleep(chance.uniform(0.0, 1.0))
                 programs.revive()
-        settle(programs, feeds, database.rows)
+        settle(programs, feeds, database.rows, "kill -9 of queue, consumer, sidecar, a backend", min(30, ROUNDS))
