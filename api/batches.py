@@ -25,13 +25,14 @@ from api.server.state import State
 from parsers.text.packed import PackedError, unzstd
 from store.events.append import MAX_AHEAD
 from store.nodes.sidecars import SidecarReport
-from store.records.event import Event
+from store.records.event import Event, RecordError
+from store.records.hostlist import NodePattern
 from store.records.node_name import NodeNames
 from store.records.telemetry import Rollup
 
 KINDS = ("events", "telemetry", "heartbeats")
-# Who may publish is what the queue itself decides.
-_QUEUE = Caller("queue", frozenset(("ingest:fleet",)))
+# Who may publish to a subject is what the queue decides: a node's user to the node's own, others to that of the fleet.
+_FLEET = Caller("queue", frozenset(("ingest:fleet",)))
 
 
 class NoBatchError(ValueError):
@@ -40,10 +41,11 @@ class NoBatchError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class QueueBatch:
-    """One message: its kind, and the JSON array of its records."""
+    """One message: its kind, the JSON array of its records, and the node of its subject; None: the fleet's."""
 
     kind: str
     body: bytes
+    node: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +135,19 @@ def _read_batch(state: State, number: int, batch: QueueBatch, read: _Read) -> No
         read.refused += [Refused(number, values[entry.line - 1], entry.detail) for entry in rejected]
 
 
+def _caller_of(batch: QueueBatch, names: NodeNames) -> Caller:
+    """Who may publish to a node's subject speaks for that node alone."""
+    if batch.node is None:
+        return _FLEET
+    try:
+        own = NodePattern.exactly([names.canonical(batch.node)])
+    except RecordError as error:
+        raise NoBatchError(f"the subject: {error}") from error
+    return Caller(f"queue:{batch.node[:80]}", frozenset(("ingest",)), own)
+
+
 def _sort(batch: QueueBatch, read: _Read, now: datetime, names: NodeNames) -> Sequence[Rejected]:
-    caller = replace(_QUEUE, names=names)
+    caller = replace(_caller_of(batch, names), names=names)
     if batch.kind == "events":
         events, rejected = events_of(batch.body, caller)
         read.events += events

@@ -1,13 +1,14 @@
-"""Who may do what, and speak for which node: bearer tokens with scopes, compared by their SHA-256 in constant time.
+"""Who may do what, and speak for which node: bearer tokens with scopes, looked up by their SHA-256.
 
     Authorization: Bearer SECRET
 
 401 (with WWW-Authenticate) without a known token, 403 with one that lacks the scope. A record of a node that the token
-does not speak for is refused by itself, and counted.
+does not speak for is refused by itself, and counted. A client certificate that the server has verified stands for a
+token where the configuration has one of `certificate: true`: its DNS names are the nodes that it speaks for.
+A person comes with an ID token, or by the word of a token with `on_behalf` (`api/edge/people.py`); the person's role
+then says what may be done.
 """
 
-import hashlib
-import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Annotated
@@ -15,12 +16,24 @@ from typing import Annotated
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from api.edge.admission import AtEdge, read_slot
+from api.edge.admission import AtEdge, Edge, read_slot
+from api.edge.people import (
+    GROUPS_HEADER,
+    PERSON_HEADER,
+    Person,
+    SignInError,
+    is_id_token,
+    named_person,
+    signed_in,
+)
 from api.edge.problem import Problem
+from api.server.people_settings import ROLE_SCOPES, PeopleSettings
+from api.server.provider_keys import ProviderAwayError
 from api.server.settings import SCOPES, Scope, Token
-from api.server.state import Server
+from api.server.state import Server, State
+from store.nodes.tokens import digest_of
 from store.records.hostlist import EVERY_NODE, NodePattern
-from store.records.node_name import NodeNames
+from store.records.node_name import NodeNames, is_node_name
 
 bearer = HTTPBearer(auto_error=False, description="A token of the server's configuration.")
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
@@ -37,6 +50,8 @@ class Caller:
     scopes: frozenset[Scope]
     nodes: NodePattern = EVERY_NODE
     names: NodeNames = field(default_factory=NodeNames, repr=False, compare=False)
+    digest: str | None = field(default=None, repr=False, compare=False)  # of its token's text
+    person: Person | None = None  # who signed in; None: a program
 
     def may(self, scope: Scope) -> bool:
         """Whether it has a scope; who may report for the fleet may report for nodes."""
@@ -52,40 +67,142 @@ ANONYMOUS = Caller("loopback", frozenset(SCOPES))
 
 def hash_token(text: str) -> str:
     """The SHA-256 of a token as 64 hex digits: what the configuration holds."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def find(tokens: tuple[Token, ...], text: str) -> Token | None:
-    """The token of a text. Every token is compared, so that the time says nothing."""
-    digest, found = hash_token(text), None
-    for token in tokens:
-        if hmac.compare_digest(digest, token.sha256):
-            found = token
-    return found
+    return digest_of(text)
 
 
 def requires(scope: Scope) -> Callable[..., Awaitable[Caller]]:
     """A dependency that lets a request pass with a token of the scope, and gives its caller."""
 
     async def check(request: Request, server: Server, edge: AtEdge, credentials: Credentials) -> Caller:
-        if scope == "ingest":  # those come in thousands, and come again; a person's look at a page does not
+        if scope in ("ingest", "join"):  # those come in thousands, and come again; a person's look at a page does not
             edge.keep_pace()
-        tokens = server.settings.tokens
-        if not tokens:
+        if is_open(server):
             _refuse_foreign_page(request)
             return replace(ANONYMOUS, names=server.names.now)
-        token = find(tokens, credentials.credentials) if credentials else None
-        edge.admit(request, f"token:{token.name}" if token else f"address:{_address(request)}")
-        if token is None:
-            challenge = 'Bearer realm="foreshock"' + (', error="invalid_token"' if credentials else "")
-            raise Problem(401, "send a known token: Authorization: Bearer ...", {"WWW-Authenticate": challenge})
-        caller = Caller(token.name, token.scopes, token.nodes)
+        caller = await _find(request, server, edge, credentials)
         if not caller.may(scope):
+            edge.metrics.refused_callers.labels("scope").inc()
             challenge = f'Bearer realm="foreshock", error="insufficient_scope", scope="{scope}"'
-            raise Problem(403, f"token {token.name!r} lacks the scope {scope}", {"WWW-Authenticate": challenge})
+            raise Problem(403, _lacking(caller, scope), {"WWW-Authenticate": challenge})
+        if scope in FLEET_WIDE and not caller.nodes.is_every:
+            edge.metrics.refused_callers.labels("node").inc()
+            raise Problem(403, f"token {caller.name!r} is for {caller.nodes.text!r} alone: this concerns every node")
         return replace(caller, names=server.names.now)
 
     return check
+
+
+def is_open(server: State) -> bool:
+    """Whether every caller may do all: there is no token, and nobody signs in."""
+    settings = server.settings
+    return settings.people is None and not server.tokens.are_asked_for(settings.tokens)
+
+
+def _lacking(caller: Caller, scope: Scope) -> str:
+    if caller.person is None:
+        return f"token {caller.name!r} lacks the scope {scope}"
+    return f"{caller.person.name} is {caller.person.role} here, which lacks the scope {scope}"
+
+
+# What these do is done to the whole cluster: a token of some nodes has no word in it.
+FLEET_WIDE: frozenset[Scope] = frozenset(("act:stop", "act:reset"))
+# What the answer to a token that is not in force says, by why.
+_REMEDY = {
+    "unknown": "send a known token: Authorization: Bearer ...",
+    "expired": "this token has expired: `foreshock token new` makes another",
+    "revoked": "this token was revoked: `foreshock token new` makes another",
+    "used up": "this join token has been used up: `foreshock token new` makes another",
+}
+
+
+async def _find(request: Request, server: State, edge: Edge, credentials: Credentials) -> Caller:
+    """Whose request this is; it is counted as theirs.
+
+    Raises:
+        Problem: 401, no token in force came with it; 429, they send too much; 503, the tokens cannot be read.
+    """
+    configured = server.settings.tokens
+    caller = None if credentials else _certified(request, server, configured)
+    if caller is not None:
+        edge.admit(request, f"certificate:{caller.name}")
+        return caller
+    secret = credentials.credentials if credentials else None
+    people = server.settings.people
+    if secret is not None and people is not None and people.issuer and is_id_token(secret):
+        edge.admit(request, f"address:{_address(request)}")
+        return await _signed_in(server, edge, people, secret)
+    found = "missing" if secret is None else server.tokens.find(configured, secret, server.wall())
+    edge.admit(request, f"token:{found.name}" if isinstance(found, Token) else f"address:{_address(request)}")
+    if found == "unknown" and secret is not None and await server.tokens.renewed(secret):
+        found = server.tokens.find(configured, secret, server.wall())
+    if isinstance(found, Token):
+        return _on_behalf(request, server, edge, Caller(found.name, found.scopes, found.nodes, digest=found.sha256))
+    edge.metrics.refused_callers.labels(found.replace(" ", "_")).inc()
+    if found == "unreadable":
+        raise Problem(503, "the database does not tell which tokens are in force: try again", {"Retry-After": "10"})
+    challenge = 'Bearer realm="foreshock"' + (', error="invalid_token"' if credentials else "")
+    raise Problem(401, _REMEDY.get(found, _REMEDY["unknown"]), {"WWW-Authenticate": challenge})
+
+
+async def _signed_in(server: State, edge: Edge, people: PeopleSettings, text: str) -> Caller:
+    """The person of an ID token.
+
+    Raises:
+        Problem: 401, it does not hold; 403, the person has no role; 503, the provider's keys are not known.
+    """
+    try:
+        person = await signed_in(server, people, text)
+    except ProviderAwayError as error:
+        edge.metrics.refused_callers.labels("provider_away").inc()
+        raise Problem(503, str(error), {"Retry-After": "30"}) from error
+    except SignInError as error:
+        raise _no_sign_in(edge, error) from error
+    return Caller(f"person:{person.name}", _scopes_of(person), person=person)
+
+
+def _on_behalf(request: Request, server: State, edge: Edge, caller: Caller) -> Caller:
+    """The caller, with the person that it names: what both may do. Without a person such a token only reads.
+
+    Raises:
+        Problem: 403, this token may name nobody, or the person has no role.
+    """
+    names = request.headers.getlist(PERSON_HEADER)
+    if not names:
+        if "on_behalf" not in caller.scopes:
+            return caller
+        return replace(caller, scopes=caller.scopes & {"read"})
+    people = server.settings.people
+    if "on_behalf" not in caller.scopes or people is None:
+        edge.metrics.refused_callers.labels("names_person").inc()
+        why = "lacks the scope on_behalf" if people is not None else "names one, but `people` is not configured"
+        raise Problem(403, f"{caller.name!r} may not name a person: it {why}")
+    try:
+        person = named_person(people, ",".join(names), ",".join(request.headers.getlist(GROUPS_HEADER)))
+    except SignInError as error:
+        raise _no_sign_in(edge, error) from error
+    scopes = caller.scopes & _scopes_of(person)
+    return replace(caller, name=f"person:{person.name} token:{caller.name}", scopes=scopes, person=person)
+
+
+def _scopes_of(person: Person) -> frozenset[Scope]:
+    return frozenset(scope for scope in SCOPES if scope in ROLE_SCOPES[person.role])
+
+
+def _no_sign_in(edge: Edge, error: SignInError) -> Problem:
+    edge.metrics.refused_callers.labels(f"sign_in_{error.reason}").inc()
+    if error.reason == "no_role":
+        return Problem(403, str(error))
+    return Problem(401, str(error), {"WWW-Authenticate": 'Bearer realm="foreshock", error="invalid_token"'})
+
+
+def _certified(request: Request, server: State, configured: tuple[Token, ...]) -> Caller | None:
+    """The caller of a client certificate: one of an authority of `client_ca`, whose DNS names are nodes."""
+    names = (request.scope.get("extensions") or {}).get("tls", {}).get("client_names", ())
+    nodes = NodePattern.exactly(server.names.now.canonical(name) for name in names if is_node_name(name))
+    rule = next((token for token in configured if token.certificate), None)
+    if rule is None or not nodes.text:
+        return None
+    return Caller(f"{rule.name}:{nodes.text[:200]}", rule.scopes, nodes)
 
 
 def _address(request: Request) -> str:
@@ -110,6 +227,7 @@ async def _reading(caller: _Reads, _slot: _Slot) -> Caller:
 Ingester = Annotated[Caller, Depends(requires("ingest"))]
 FleetIngester = Annotated[Caller, Depends(requires("ingest:fleet"))]
 Reader = Annotated[Caller, Depends(_reading)]
+Joiner = Annotated[Caller, Depends(requires("join"))]
 Approver = Annotated[Caller, Depends(requires("act:approve"))]
 Stopper = Annotated[Caller, Depends(requires("act:stop"))]
 Resetter = Annotated[Caller, Depends(requires("act:reset"))]

@@ -1,7 +1,10 @@
 """`GET /hints`, `POST /hints/{id}/approve|withdraw`: hints to schedulers, and operator actions on them."""
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
+import sqlalchemy as sa
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
@@ -17,15 +20,17 @@ from api.answers.paging import (
     time_of,
 )
 from api.answers.reply import listing, reply
-from api.edge.auth import Approver, Reader
+from api.edge.auth import Approver, Caller, Reader
 from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.server.state import Server, State
-from schedulers.lifecycle.operator_actions import RequestRefusedError, approve, withdraw
+from schedulers.lifecycle.approval import WINDOW, ApprovingActor, approve, given_of, needed
+from schedulers.lifecycle.operator_actions import RequestRefusedError, withdraw
+from schedulers.policy.settings import ApprovalRule
 from store.database.connections import writing
-from store.hints.hint_log import changed_hints, hint_page, seq_before
+from store.hints.hint_log import changed_hints, hint_page, read_hint, recent_hints, seq_before
 from store.hints.holds import with_holds
-from store.records.hint import OPEN_STATES, HintState
+from store.records.hint import OPEN_STATES, Hint, HintState, hint_of
 from wire.hints import HintJson
 from wire.message import Page
 
@@ -60,7 +65,7 @@ def get_hints(_who: Reader, server: Server, query: Annotated[HintQuery, Query()]
     with server.engine.connect() as connection:
         rows = hint_page(connection, states, query.node, mark, query.limit + 1)
         items, following = page_of(rows, query.limit, newest=True, time="created")
-        items = with_holds(connection, items)
+        items = _shown(server, connection, items)
     return listing(items, following)
 
 
@@ -71,7 +76,7 @@ def _changes(server: State, query: HintQuery, since: str) -> Response:
         moment = time_of(since)
         after = seq_before(connection, moment) if moment is not None else decode_seq(since)
         page = changed_hints(connection, after or 0, query.limit)
-        items = with_holds(connection, [hint.to_row() for hint in page.hints])
+        items = _shown(server, connection, [hint.to_row() for hint in page.hints])
     return listing(items, PageCursor(NO_TIME, str(page.seq)).encode())
 
 
@@ -83,11 +88,16 @@ def _changes(server: State, query: HintQuery, since: str) -> Response:
     | {404: {"description": "No such hint."}, 409: {"description": "It cannot be approved any more."}},
 )
 def approve_hint(who: Approver, server: Server, hint: HintId) -> Response:
-    """Let a proposed hint be sent. Approving it again changes nothing."""
+    """Let a proposed hint be sent. Approving it again changes nothing.
+
+    A large approval needs two people (`approval` in the configuration): after the first the hint is still proposed,
+    with `approvals`.
+    """
     try:
         with writing(server.engine).begin() as connection:
-            approved = approve(connection, hint, server.clock(), who.name, server.settings.mode)
-            return reply(with_holds(connection, [approved.to_row()])[0])
+            check_own_hint(connection, who, hint)
+            approved = approve(connection, hint, server.clock(), _approver(who, server), server.settings.policy)
+            return reply(_shown(server, connection, [approved.to_row()])[0])
     except RequestRefusedError as error:
         raise _problem(error) from error
 
@@ -102,10 +112,47 @@ def withdraw_hint(who: Approver, server: Server, hint: HintId) -> Response:
     """End a hint; a scheduler that took it is ordered to release the node. Withdrawing it again changes nothing."""
     try:
         with writing(server.engine).begin() as connection:
+            check_own_hint(connection, who, hint)
             withdrawn = withdraw(connection, hint, server.clock(), who.name)
-            return reply(with_holds(connection, [withdrawn.to_row()])[0])
+            return reply(_shown(server, connection, [withdrawn.to_row()])[0])
     except RequestRefusedError as error:
         raise _problem(error) from error
+
+
+def _approver(who: Caller, server: State) -> ApprovingActor:
+    """Where people sign in, a program is nobody's second person."""
+    if who.person is not None:
+        return ApprovingActor(who.name, f"person:{who.person.name}")
+    return ApprovingActor(who.name, None if server.settings.people is not None else f"token:{who.name}")
+
+
+def _shown(server: State, connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with what schedulers hold, and with the approvals of those that need two people."""
+    rule = server.settings.policy.approval
+    found = with_holds(connection, rows)
+    if rule.two_people_above_nodes is None or all(row["state"] != "proposed" for row in found):
+        return found
+    now = server.clock()
+    recent = recent_hints(connection, now, WINDOW)
+    return [row | _approvals(row, recent, rule, now) if row["state"] == "proposed" else row for row in found]
+
+
+def _approvals(row: dict[str, Any], recent: Sequence[Hint], rule: ApprovalRule, now: datetime) -> dict[str, Any]:
+    hint = hint_of(row)
+    given = [{"by": each.by, "person": each.person, "time": each.time} for each in given_of(hint)]
+    return {"approvals": given, "approvals_needed": needed(hint, recent, rule, now)}
+
+
+def check_own_hint(connection: sa.Connection, caller: Caller, hint: str) -> None:
+    """Refuse a hint on a node that the caller may not decide about.
+
+    Raises:
+        Problem: 403.
+    """
+    found = read_hint(connection, hint)
+    if found is not None and not caller.nodes.matches(found.node):
+        text = f"token {caller.name!r} is for {caller.nodes.text!r} alone: hint {hint!r} is about {found.node[:80]!r}"
+        raise Problem(403, text)
 
 
 def _problem(error: RequestRefusedError) -> Problem:

@@ -136,6 +136,18 @@ class Metrics:
             ["resource"],
             registry=self.registry,
         )
+        self.denied = Counter(
+            "foreshock_records_denied",
+            "Records that their sender may not report: of another node, or of the fleet.",
+            ["resource", "reason"],
+            registry=self.registry,
+        )
+        self.refused_callers = Counter(
+            "foreshock_callers_refused",
+            "Requests refused for the token, certificate or scope that they came with, or lacked.",
+            ["reason"],
+            registry=self.registry,
+        )
         self.requests = Counter(
             "foreshock_http_requests",
             "HTTP requests answered.",

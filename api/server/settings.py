@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, get_args
 
+from api.server.people_settings import PeopleSettings
 from goodput.formulas.shape import Shape
 from predictor.live.trial_settings import TrialSettings
 from schedulers.policy.settings import ActuatorSettings, Mode, Policy, PolicySource
@@ -19,7 +20,10 @@ from store.records.hostlist import EVERY_NODE, NodePattern
 # act:approve   approve and withdraw hints, deliver them again; act:stop: stop and let go on; act:reset: the breaker
 # report        what a scheduler or a test system reports of a hint: taken, passed, failed
 # join          give a sidecar a token of its own
-Scope: TypeAlias = Literal["ingest", "ingest:fleet", "read", "act:approve", "act:stop", "act:reset", "report", "join"]
+# on_behalf     name the person who acts (a dashboard behind a proxy that signs people in); else it only reads
+Scope: TypeAlias = Literal[
+    "ingest", "ingest:fleet", "read", "act:approve", "act:stop", "act:reset", "report", "join", "on_behalf"
+]
 # Each request at work has a thread of its own, of 40; probes, metrics and people's actions need some, too.
 MOST_SLOTS = 32
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -44,12 +48,18 @@ def expand_scopes(words: Iterable[str]) -> frozenset[Scope]:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A bearer token: known by the SHA-256 of its text (64 hex digits), never by the text itself."""
+    """A bearer token: known by the SHA-256 of its text (64 hex digits), never by the text itself.
+
+    `certificate`: it is no text, but every client certificate that the server verified; its DNS names are the nodes.
+    `names_nodes`: whether somebody has said of which nodes it may speak.
+    """
 
     name: str
     sha256: str = field(repr=False)
     scopes: frozenset[Scope]
     nodes: NodePattern = EVERY_NODE  # of which nodes it may speak
+    certificate: bool = False
+    names_nodes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +152,8 @@ class ApiSettings:
     tls: TlsSettings = field(default_factory=TlsSettings)
     inventory: InventorySettings = field(default_factory=InventorySettings)
     silent_after_s: float = 900.0  # a node not heard of for this long is silent, while others report
+    people: PeopleSettings | None = None  # who signs in, and what each role may do
+    hosts: tuple[str, ...] = ()  # names by which clients may ask for this server: HOST or HOST:PORT; none: any name
 
     @property
     def mode(self) -> Mode:

@@ -23,6 +23,7 @@ from collectors.registry import forms
 from collectors.ship.transport import Compress
 from collectors.spool.state import SpoolBusyError
 from parsers.site_rules.rules import RulesError
+from wire.address import shared_secret
 
 if TYPE_CHECKING:
     from collectors.agent.sidecar import SidecarSettings
@@ -33,6 +34,7 @@ _PATH = click.Path(path_type=Path)
 @click.command()
 @click.option("--server", multiple=True, metavar="URL", help="The API's address; repeat for more: one is preferred.")
 @click.option("--token-file", type=_PATH, help="File with a token of scope `ingest`.")
+@click.option("--join-token-file", type=_PATH, help="File with a join token: the node gets a token of its own with it.")
 @click.option("--ca-file", type=_PATH, help="File with the authority that signed the server's certificate.")
 @click.option("--cert-file", type=_PATH, help="File with a client certificate (and its key, where no --key-file).")
 @click.option("--key-file", type=_PATH, help="File with the client certificate's key.")
@@ -85,6 +87,9 @@ def sidecar(file: Path | None, **options: Any) -> None:
         _on_signals({signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: again.set}),
         Notifier(os.environ.get("NOTIFY_SOCKET")) as notifier,
     ):
+        for file in (settings.token_file, settings.key_file):
+            if (why := shared_secret(file)) is not None:
+                logging.getLogger("foreshock.sidecar").warning("%s", why)
         try:
             run(settings, stop, notifier.alive, Configuration(file, load_again, again, notifier.reloading))
         except (SourceError, SpoolBusyError, RulesError) as error:

@@ -38,6 +38,8 @@ class PolicyFiles:
         self._checked = monotonic()
         self._errors = 0
         self._problem: str | None = None
+        # What else must go together with a new policy: raises a Failure where it does not.
+        self.check: Callable[[Policy], None] = lambda _policy: None
 
     @property
     def place(self) -> str:
@@ -69,6 +71,7 @@ class PolicyFiles:
         self._stamp = stamp
         try:
             policy, self._files = self._read()
+            self.check(policy)
         except Failure as error:
             self._errors += 1
             self._problem = error.message

@@ -7,8 +7,6 @@ Read at the start and on SIGHUP (`cli/config/settings_file.py`). The policy is f
 environment; the secret `FORESHOCK_TOKEN` (a token with every scope) may lie in a file: `FORESHOCK_TOKEN_FILE`.
 """
 
-import ipaddress
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -17,21 +15,18 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from api.edge.auth import hash_token
+from api.server.people_settings import PeopleSettings
 from api.server.settings import (
     MOST_SLOTS,
-    SCOPE_GROUPS,
-    SCOPES,
     ApiSettings,
     InventorySettings,
     RequestLimits,
     TlsSettings,
-    Token,
-    expand_scopes,
 )
 from cli.config.fill import check_keys, convert, fill, listed, mapping
 from cli.config.policy_source import PolicyFiles
 from cli.config.policy_table import POLICY_KEYS, check_policy_file, located, policy_of, read_yaml
+from cli.config.tokens import check_mode, read_tokens, secret_file, warn_unbound
 from cli.console.errors import Failure
 from cli.processes.servers import MOST_PROCESSES
 from goodput.formulas.shape import Shape
@@ -43,16 +38,17 @@ from schedulers.webhooks.webhook import Webhook
 from store.database.retention import MINIMUM, RetentionPeriods, too_short
 from store.records.event import RecordError
 from store.records.hint import HINT_ACTIONS
-from store.records.hostlist import EVERY_NODE, NodePattern, expand
+from store.records.hostlist import expand
 from store.records.node_name import check_node_name
+from wire.address import clear_text
 
 _PREFIX = "FORESHOCK_"
 _SERVER = (
     *("intervals", "limits", "keep", "training", "trial", "tls", "inventory"),
-    *("body_limit_bytes", "rules", "silent_after_s", "processes"),
+    *("body_limit_bytes", "rules", "silent_after_s", "processes", "hosts"),
 )
-_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_MIN_TOKEN = 16
+# Receivers whose token stands in the address or the message; the others sign.
+_TOKEN_FORMATS = frozenset({"pagerduty", "slack", "feishu", "dingtalk"})
 
 
 def load_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings:
@@ -63,9 +59,14 @@ def load_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings:
     """
     with located(file):
         settings = _read_settings(file, environ)
+    warn_unbound(settings.tokens)
     if file is None:
+        check_mode(settings.policy, settings.tokens, "the environment")
         return settings
     source = PolicyFiles(lambda: read_policy(file, environ))
+    source.check = lambda policy: check_mode(policy, settings.tokens, source.place)
+    with located(Path(source.place)):
+        source.check(source.current())
     return replace(settings, policy=source.current(), policy_source=source)
 
 
@@ -83,8 +84,7 @@ def _read_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings
     _check_inventory(server.get("inventory", InventorySettings()), place)
     if not 1 <= server.get("processes", 1) <= MOST_PROCESSES:
         raise Failure(f"{place}, processes: expected 1 to {MOST_PROCESSES}")
-    tokens = [_token(item, f"{place}, tokens[{i}]") for i, item in enumerate(listed(table.get("tokens"), place))]
-    tokens += _environment_token(environ)
+    tokens = read_tokens(listed(table.get("tokens"), place), place, environ)
     receivers = [_receiver(item, f"{place}, schedulers[{i}]") for i, item in enumerate(_schedulers(table, place))]
     webhooks = tuple(receiver for receiver in receivers if isinstance(receiver, WebhookSettings))
     actuators = tuple(receiver for receiver in receivers if not isinstance(receiver, WebhookSettings))
@@ -93,12 +93,27 @@ def _read_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings
     shapes = _shapes(table.get("shapes"), f"{place}, shapes")
     given = ApiSettings(
         policy=policy,
-        tokens=tuple(tokens),
+        tokens=tokens,
         webhooks=webhooks,
         actuators=actuators,
         shapes=shapes,
+        people=read_people(table, place),
     )
     return replace(given, **server)
+
+
+def read_people(table: Mapping[str, Any], place: str) -> PeopleSettings | None:
+    """Who signs in; None: nobody does.
+
+    Raises:
+        Failure: an unknown key, a value of the wrong type, or values that do not go together; names place and key.
+    """
+    if table.get("people") is None:
+        return None
+    try:
+        return fill(PeopleSettings, table["people"], f"{place}, people")
+    except ValueError as error:
+        raise Failure(f"{place}, people: {error}") from error
 
 
 def read_policy(file: Path | None, environ: Mapping[str, str]) -> tuple[Policy, list[Path]]:
@@ -135,7 +150,7 @@ def _policy_table(file: Path | None) -> tuple[dict[str, Any], str, list[Path]]:
 def _table(file: Path | None) -> dict[str, Any]:
     """What stands in the server's file, with no key that is not known."""
     table = dict(read_yaml(file)) if file is not None else {}
-    known = (*POLICY_KEYS, *_SERVER, "policy", "tokens", "schedulers", "shapes")
+    known = (*POLICY_KEYS, *_SERVER, "policy", "tokens", "schedulers", "shapes", "people", "dashboard")
     check_keys(table, known, str(file))
     return table
 
@@ -147,16 +162,6 @@ def _shapes(value: Any, place: str) -> dict[str, Shape]:
         if 0 in (shape.batch, shape.layers, shape.seq, shape.hidden):
             raise Failure(f"{place}, {name}: batch, layers, seq and hidden must be at least 1")
     return found
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _overlay(table: dict[str, Any], environ: Mapping[str, str]) -> None:
@@ -219,65 +224,6 @@ def _check_limits(limits: RequestLimits, place: str) -> None:
         raise Failure(f"{place}, limits: max_writes and max_reads may be {MOST_SLOTS} together: a thread each")
 
 
-def _token(item: Any, place: str) -> Token:
-    table = mapping(item, place)
-    check_keys(table, ("name", "sha256", "scopes", "node"), place)
-    name, digest = table.get("name"), str(table.get("sha256") or "").lower()
-    scopes = listed(table.get("scopes"), f"{place}, scopes")
-    if not isinstance(name, str) or not name:
-        raise Failure(f"{place}: a token needs a name, which the audit shows")
-    if not _SHA256.fullmatch(digest):
-        raise Failure(f"{place}, sha256: expected 64 hex digits: printf %s TOKEN | sha256sum")
-    expected = f"{place}, scopes: expected one or more of {', '.join((*SCOPES, *SCOPE_GROUPS))}"
-    if not scopes or not all(isinstance(scope, str) for scope in scopes):
-        raise Failure(expected)
-    try:
-        return Token(name, digest, expand_scopes(scopes), _nodes(table.get("node"), place))
-    except ValueError as error:
-        raise Failure(expected) from error
-
-
-def _nodes(value: Any, place: str) -> NodePattern:
-    """Of which nodes a token may speak; every node, where nothing is said."""
-    if value is None:
-        return EVERY_NODE
-    if not isinstance(value, str):
-        raise Failure(f'{place}, node: expected a text: gpu-017, gpu-[001-064] or "gpu-*"')
-    try:
-        return NodePattern.of(value)
-    except RecordError as error:
-        raise Failure(f"{place}, node: {error}") from error
-
-
-def _environment_token(environ: Mapping[str, str]) -> list[Token]:
-    text = secret(environ, "FORESHOCK_TOKEN")
-    if text is None:
-        return []
-    if len(text) < _MIN_TOKEN:
-        raise Failure(f"FORESHOCK_TOKEN has under {_MIN_TOKEN} characters: make one with `openssl rand -hex 32`")
-    return [Token("environment", hash_token(text), frozenset(SCOPES))]
-
-
-def secret(environ: Mapping[str, str], variable: str) -> str | None:
-    """A secret of the environment, or of the file that `VARIABLE_FILE` names.
-
-    Raises:
-        Failure: the file cannot be read, or is empty.
-    """
-    path = environ.get(f"{variable}_FILE")
-    return _secret_file(path, f"{variable}_FILE") if path else environ.get(variable) or None
-
-
-def _secret_file(path: str, place: str) -> str:
-    try:
-        text = Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Failure(f"{place}: cannot read {path}: {error}") from error
-    if not text:
-        raise Failure(f"{place}: {path} is empty")
-    return text
-
-
 def _schedulers(table: Mapping[str, Any], place: str) -> list[Any]:
     return listed(table.get("schedulers"), f"{place}, schedulers")
 
@@ -303,10 +249,13 @@ def _webhook(table: dict[str, Any], place: str) -> WebhookSettings:
         path = str(table.pop("secret_file"))
         table["secret_files"] = [path, *listed(table.get("secret_files"), f"{place}, secret_files")]
     if "url_file" in table:
-        table["url"] = _secret_file(str(table.pop("url_file")), f"{place}, url_file")
+        table["url"] = secret_file(str(table.pop("url_file")), f"{place}, url_file")
     settings = fill(WebhookSettings, table, place)
     if not _is_web(settings.url) or (settings.proxy and not _is_web(settings.proxy)):
         raise Failure(f"{place}, url and proxy: expected http://... or https://...")
+    bears_token = settings.format in _TOKEN_FORMATS or "@" in urlsplit(settings.url).netloc
+    if bears_token and (why := clear_text(settings.url)) is not None:
+        raise Failure(f"{place}, url: {why}")
     _check_words(settings.actions, HINT_ACTIONS, f"{place}, actions")
     _check_words(settings.states, ("approved", "proposed"), f"{place}, states")
     try:

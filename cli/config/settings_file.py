@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 
 from api.server.settings import ApiSettings, TlsSettings
+from cli.config.policy_source import PolicyFiles
 from cli.console.errors import Failure
 from cli.processes.tls import ServerTls
 
@@ -109,6 +110,8 @@ class SettingsFile:
             _log.error("the configuration of before stays in force (%s): %s", self._version, error.message)
             return False
         kept = {key: getattr(started, key) for key in RESTART_ONLY}
+        if isinstance(started.policy_source, PolicyFiles) and isinstance(fresh.policy_source, PolicyFiles):
+            started.policy_source.check = fresh.policy_source.check  # by the tokens that are in force now
         self._base = replace(fresh, **kept, tls=tls, policy_source=started.policy_source, source=started.source)
         self._loaded, self._version, self._problem, self._restart = self._clock(), version, None, tuple(restart)
         _log.warning("%s: read again, in force: %s", self.place, version)

@@ -18,7 +18,7 @@ from api.batches import NoBatchError, QueueBatch, Refused, check, take_batches, 
 from api.edge.problem import why_unavailable
 from api.server.state import State
 from cli.queue.nats_stream import REJECTED_SUBJECT, StreamSettings, ensure_stream
-from collectors.ship.nats_transport import ENCODING_HEADER, connect
+from collectors.ship.nats_transport import ENCODING_HEADER, FLEET, connect, node_of
 from collectors.ship.transport import Backoff, ServerAccess
 
 _FETCH_S = 1.0
@@ -137,7 +137,8 @@ class Consumer:
         parts = message.subject.split(".")
         encoding = (message.headers or {}).get(ENCODING_HEADER)
         body = unpack(message.data, encoding, self._state.settings.body_limit_bytes)
-        batch = QueueBatch(parts[1] if len(parts) == 3 else "", body)
+        node = None if parts[-1] == FLEET else node_of(parts[-1])
+        batch = QueueBatch(parts[1] if len(parts) == 3 else "", body, node)
         check(batch)
         return batch
 

@@ -24,6 +24,7 @@ from collectors.agent.configuration import DEFAULT_PORT, Configuration
 from collectors.agent.supervisor import Sources, SourceSpec
 from collectors.collector import SourceSettings
 from collectors.metrics import SidecarMetrics, TextFile
+from collectors.ship.enrollment import Enrollment
 from collectors.ship.heartbeat import HeartbeatSender, report
 from collectors.ship.shipper import RejectedFile, Shipper
 from collectors.ship.transport import Compress, ServerAccess, Servers
@@ -85,6 +86,7 @@ class SidecarSettings:
     sources: tuple[str | SourceSpec, ...]
     spool: Path
     token_file: Path | None = None
+    join_token_file: Path | None = None  # the node gets a token of its own with it, where it has none
     ca_file: Path | None = None
     cert_file: Path | None = None
     key_file: Path | None = None
@@ -110,10 +112,17 @@ class SidecarSettings:
         return (self.server,) if isinstance(self.server, str) else self.server
 
     @property
+    def own_token_file(self) -> Path | None:
+        """Where the token lies that it sends, or will lie once the node is enrolled."""
+        if self.token_file is None and self.join_token_file is not None:
+            return self.spool / "token"
+        return self.token_file
+
+    @property
     def access(self) -> ServerAccess:
         """How they are talked to."""
         files = (self.ca_file, self.cert_file, self.key_file)
-        return ServerAccess(self.token_file, REQUEST_TIMEOUT_S, *files, self.compress, self.insecure_http)
+        return ServerAccess(self.own_token_file, REQUEST_TIMEOUT_S, *files, self.compress, self.insecure_http)
 
     def list_sources(self) -> tuple[SourceSpec, ...]:
         """What is read."""
@@ -178,7 +187,7 @@ _SYNC_S = 1.0
 _JOIN_S = 2.0
 _FLUSH_S = 2.0
 # What is taken up at the start alone.
-_NEEDS_RESTART = ("node", "spool", "listen", "port", "rules")
+_NEEDS_RESTART = ("node", "spool", "listen", "port", "rules", "join_token_file")
 
 
 def run(
@@ -202,6 +211,7 @@ def run(
         sidecar = Sidecar(settings, stack)
         shipping = _thread(sidecar.shipper.run, stop, "shipper")
         beating = _thread(sidecar.heart.run, stop, "heartbeat")
+        sidecar.enrol(stop)
         sidecar.start()
         wait_s = _SYNC_S  # that it is ready is said soon
         attention = stop if configuration is None else configuration.requested
@@ -262,6 +272,22 @@ class Sidecar:
         self._reported = float("-inf")
         self._textfile_failed = False
         stack.callback(self._remove_textfile)
+
+    def enrol(self, stop: threading.Event) -> None:
+        """Where the node has no token yet, get it one with the join token, beside everything else."""
+        settings, token = self._settings, self._settings.own_token_file
+        if settings.join_token_file is None or token is None:
+            return
+        access = replace(settings.access, token_file=settings.join_token_file)
+        servers = [url for url in settings.servers if url.startswith("http")]
+        joining = Enrollment(settings.node, settings.join_token_file, token, Servers(servers, settings.node, access))
+        joining.enrolled = self._use_token
+        _thread(joining.run, stop, "enrollment")
+
+    def _use_token(self) -> None:
+        """Send at once what waited for the token."""
+        self.shipper.use(self._servers(self._settings))
+        self.heart.use(self._servers(self._settings))
 
     def start(self) -> None:
         """Begin to read."""

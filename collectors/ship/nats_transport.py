@@ -4,10 +4,13 @@
     client.post("/api/v1/events", items)  # 202 once JetStream has it on its disk, and not before
 
 A batch goes to `foreshock.events.NODE`, `foreshock.telemetry.NODE` or `foreshock.heartbeats.NODE`: a JSON array, zstd,
-under the id of its content, so that JetStream itself drops what is sent twice within its window.
+under the id of its content, so that JetStream itself drops what is sent twice within its window. The subject is the
+node that the records are of: NATS lets each user publish to the subjects of its own node alone. What speaks of the
+fleet (no node, a switch, a scheduler) goes to `foreshock.events.=`, and whoever may publish there may speak for all.
 """
 
 import asyncio
+import re
 import ssl
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
@@ -19,9 +22,12 @@ from urllib.parse import unquote, urlsplit
 import orjson
 
 from collectors.ship.transport import ServerAccess, ServerAnswer, batch_id, packed
+from store.records.event_sources import FLEET_SOURCES
 from wire.address import clear_text
 
 PREFIX = "foreshock"
+# Stands for no node in a subject: the fleet.
+FLEET = "="
 KINDS = ("events", "telemetry", "heartbeats")
 ID_HEADER = "Nats-Msg-Id"
 ENCODING_HEADER = "Content-Encoding"
@@ -32,21 +38,38 @@ _MOST_TOKEN = 200
 _MOST_BYTES = 1024 * 1024 - 4096
 
 T = TypeVar("T")
+# nats-server 2: Permissions Violation for Publish to "foreshock.events.gpu-018"; nats-py makes small letters of it.
+_DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 
 
 def token_of(node: str | None) -> str:
     """A node's name as a part of a subject: what no part may hold is `=` and two hex digits, byte by byte."""
     text = "".join(c if c in _PLAIN else "".join(f"={byte:02X}" for byte in c.encode()) for c in node or "")
-    return text[:_MOST_TOKEN] or "="
+    return text[:_MOST_TOKEN] or FLEET
 
 
-def subject_of(path: str, items: Sequence[Any]) -> str | None:
-    """Where items go, by the node of the first; None for an address that the queue does not know."""
+def node_of(token: str) -> str:
+    """The node that a part of a subject stands for."""
+    return unquote(token.replace("%", "%25").replace("=", "%"), errors="replace")
+
+
+def subjects_of(path: str, items: Sequence[Any]) -> dict[str, list[Any]] | None:
+    """Items by where they go, which their nodes say; None for an address that the queue does not know."""
     kind = path.removeprefix(_ROUTE)
     if kind not in KINDS or not path.startswith(_ROUTE):
         return None
-    node = items[0].get("node") if items and isinstance(items[0], Mapping) else None
-    return f"{PREFIX}.{kind}.{token_of(node if isinstance(node, str) else None)}"
+    found: dict[str, list[Any]] = {}
+    for item in items:
+        found.setdefault(f"{PREFIX}.{kind}.{_place_of(item)}", []).append(item)
+    return found
+
+
+def _place_of(item: Any) -> str:
+    """The part of a subject that says of which node an item is."""
+    if not isinstance(item, Mapping) or item.get("source") in FLEET_SOURCES:
+        return FLEET
+    node = item.get("node")
+    return token_of(node if isinstance(node, str) else None)
 
 
 class NatsTransport:
@@ -62,12 +85,24 @@ class NatsTransport:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._client: Any = None
+        self._denied = ""  # the last subject that NATS did not let this user publish to
 
-    def post(self, path: str, items: Sequence[Any]) -> ServerAnswer:
-        """Publish items as one message. Never raises: a queue that is away is an answer too."""
-        subject = subject_of(path, items)
-        if subject is None:
+    def post(self, path: str, items: Sequence[Any] | Mapping[str, Any]) -> ServerAnswer:
+        """Publish items, a message for each node. Never raises: a queue that is away is an answer too.
+
+        Where one message fails, all come again: JetStream and the store know those that were taken.
+        """
+        subjects = None if isinstance(items, Mapping) else subjects_of(path, items)
+        if subjects is None:
             return ServerAnswer(404, f"{path} does not go through NATS")
+        for subject, own in subjects.items():
+            refused = self._post(subject, own)
+            if refused is not None:
+                return refused
+        return ServerAnswer(202, body=orjson.dumps({"accepted": len(items), "known": 0, "rejected": []}))
+
+    def _post(self, subject: str, items: Sequence[Any]) -> ServerAnswer | None:
+        """Publish items as one message; None: JetStream has it."""
         body = orjson.dumps(items)
         message = packed(body, "zstd")
         if len(message) > _MOST_BYTES:
@@ -77,8 +112,23 @@ class NatsTransport:
             self._run(self._publish(subject, message, headers))
         except Exception as error:  # noqa: BLE001 - nats-py raises a hundred kinds; all mean: not taken, try again
             self._drop()
+            return self._refusal(subject, error)
+        return None
+
+    def _refusal(self, subject: str, error: Exception) -> ServerAnswer:
+        """The answer to an error. NATS says a denied subject aside, and lets the publisher wait for its answer."""
+        denied, self._denied = self._denied, ""
+        if denied != subject:
             return _answer(error)
-        return ServerAnswer(202, body=orjson.dumps({"accepted": len(items), "known": 0, "rejected": []}))
+        text = f"NATS does not let this user publish to {subject}"
+        # What is refused for good is put aside by the shipper; a node that may not send its own waits for a person.
+        return ServerAnswer(422 if subject.endswith(f".{FLEET}") else 401, text)
+
+    async def _note(self, error: Exception) -> None:
+        """What NATS says aside."""
+        found = _DENIED.search(str(error))
+        if found is not None:
+            self._denied = found[1]
 
     def close(self) -> None:
         """Let go of the connection and end the thread."""
@@ -92,7 +142,7 @@ class NatsTransport:
     async def _publish(self, subject: str, message: bytes, headers: dict[str, str]) -> None:
         timeout_s = self._access.timeout_s
         if self._client is None:
-            self._client = await connect(self._url, self._access)
+            self._client = await connect(self._url, self._access, error_cb=self._note)
         await self._client.jetstream(timeout=timeout_s).publish(subject, message, timeout=timeout_s, headers=headers)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:

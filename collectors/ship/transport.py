@@ -9,7 +9,7 @@ import importlib
 import random
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -81,7 +81,7 @@ class ServerAccess:
 class ServerClient(Protocol):
     """What takes items to one address."""
 
-    def post(self, path: str, items: Sequence[Any]) -> ServerAnswer:
+    def post(self, path: str, items: Sequence[Any] | Mapping[str, Any]) -> ServerAnswer:
         """Send items; never raises: a server that is away is an answer too."""
 
     def close(self) -> None:
@@ -110,8 +110,8 @@ class Transport:
     ) -> None:
         self.close()
 
-    def post(self, path: str, items: Sequence[Any]) -> ServerAnswer:
-        """Send items as a JSON array. Never raises: a server that is away is an answer too."""
+    def post(self, path: str, items: Sequence[Any] | Mapping[str, Any]) -> ServerAnswer:
+        """Send items as a JSON array (an object as it is). Never raises: a server that is away is an answer too."""
         if self._refusal is not None:
             return ServerAnswer(0, self._refusal)
         body = orjson.dumps(items)
@@ -267,7 +267,7 @@ class Servers:
     ) -> None:
         self.close()
 
-    def post(self, path: str, items: Sequence[Any]) -> ServerAnswer:
+    def post(self, path: str, items: Sequence[Any] | Mapping[str, Any]) -> ServerAnswer:
         """Send items to the first address that takes or refuses them; the last one's answer where all are away."""
         answer = ServerAnswer(0, "no server is known")
         awake = [address for address in self._addresses if address.rests_until_s <= self._clock()]

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.edge.auth import find, hash_token
+from api.edge.auth import hash_token
+from api.server.known_tokens import KnownTokens
 from api.server.settings import Token, expand_scopes
 
 from .conftest import QUIET, Clock
@@ -87,7 +89,8 @@ def test_without_tokens_pages_of_other_sites_are_refused(client: TestClient) -> 
 
 def test_tokens_are_found_by_their_hash() -> None:
     """The text itself is kept nowhere."""
-    assert find(TOKENS, "people-secret") is TOKENS[1]
-    assert find(TOKENS, hash_token("people-secret")) is None
+    known, now = KnownTokens(), datetime(2026, 1, 1, tzinfo=UTC)
+    assert known.find(TOKENS, "people-secret", now) is TOKENS[1]
+    assert not isinstance(known.find(TOKENS, hash_token("people-secret"), now), Token)
     assert "secret" not in repr(TOKENS)
     assert TOKENS[1].sha256 not in repr(TOKENS)

@@ -21,7 +21,7 @@ from .conftest import NOW, QUIET, Clock
 PUBLIC = {"livez", "readyz", "healthz", "metrics"}
 SCOPE_OF = dict.fromkeys(("approve_hint", "withdraw_hint", "replay_delivery"), "act:approve")
 SCOPE_OF |= {"reset_breaker": "act:reset", "post_stop": "act:stop", "ack_hint": "report", "report_validation": "report"}
-SCOPE_OF |= {"post_outages": "ingest:fleet", "post_alerts": "ingest:fleet", "ask_placement": "read"}
+SCOPE_OF |= {"post_outages": "ingest:fleet", "post_alerts": "ingest:fleet", "ask_placement": "read", "enroll": "join"}
 TOKENS = tuple(Token(scope, hash_token(f"{scope}-secret"), frozenset({scope})) for scope in SCOPES)
 
 
@@ -74,7 +74,7 @@ def test_each_operation_lets_its_own_scope_pass_and_no_other(guarded: TestClient
                 assert answer.status_code == 403, (operation, scope)
                 assert f'scope="{needed}"' in answer.headers["www-authenticate"]
                 assert f"lacks the scope {needed}" in answer.json()["detail"]
-    assert seen == set(SCOPES) - {"join"}  # a sidecar's way in: tests/attacks
+    assert seen == set(SCOPES)
 
 
 def test_each_operation_refuses_who_has_no_token(guarded: TestClient, guarded_app: FastAPI) -> None:

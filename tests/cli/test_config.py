@@ -9,10 +9,11 @@ import yaml
 
 from api.edge.auth import hash_token
 from api.server.settings import SCOPES, ApiSettings
-from cli.config.server import is_loopback, load_settings
+from cli.config.server import load_settings
 from goodput.formulas.shape import Shape
 from schedulers.policy.settings import Budgets
 from store.database.retention import RetentionPeriods
+from wire.address import is_loopback
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "foreshock.example.yaml"
 SECRET = "whsec_c2hvd24taW4tYW4tZXhhbXBsZS1vbmx5LTEyMzQ="
@@ -39,13 +40,25 @@ def test_without_a_file_the_defaults_hold() -> None:
     assert ApiSettings().mode == "shadow"
 
 
-def test_the_example_shows_every_key_and_the_defaults() -> None:
-    """It is the documentation: it must load, and lie about nothing."""
-    settings = load_settings(EXAMPLE, {})
+def test_the_example_does_not_load_until_it_has_tokens_of_the_site() -> None:
+    """What everybody can read is no token."""
+    with pytest.raises(click.ClickException) as caught:
+        load_settings(EXAMPLE, {})
+    assert "tokens[0], sha256: expected 64 hex digits" in caught.value.message
+    assert "`foreshock token new NAME" in caught.value.message
+
+
+def test_the_example_shows_every_key_and_the_defaults(tmp_path: Path) -> None:
+    """It is the documentation: but for its tokens it must load, and lie about nothing."""
+    text = EXAMPLE.read_text()
+    for number, place in enumerate(("PUT-THE-SHA-256-OF-YOUR-OWN-TOKEN-HERE", "PUT-THE-SHA-256-OF-ANOTHER-TOKEN-HERE")):
+        assert place in text
+        text = text.replace(place, hash_token(f"a token of the site {number}"))
+    settings = load(tmp_path, text)
     assert replace(settings, tokens=(), webhooks=()) == ApiSettings()
-    assert [(token.name, sorted(token.scopes)) for token in settings.tokens] == [
-        ("sidecars", ["ingest"]),
-        ("dashboard", ["act:approve", "act:reset", "act:stop", "read", "report"]),
+    assert [(token.name, token.nodes.text, sorted(token.scopes)) for token in settings.tokens] == [
+        ("rack7", "gpu-[001-064]", ["ingest"]),
+        ("dashboard", "*", ["act:approve", "act:reset", "act:stop", "read", "report"]),
     ]
     (webhook,) = settings.webhooks
     assert (webhook.name, webhook.send_shadow, webhook.timeout_s) == ("ops", False, 15.0)
@@ -53,17 +66,8 @@ def test_the_example_shows_every_key_and_the_defaults() -> None:
     assert shown.keys() == {
         *("mode", "thresholds", "budgets", "breaker", "control", "validity", "training", "trial"),
         *("release", "job_watch", "stop"),
-        *(
-            "schedulers",
-            "tokens",
-            "intervals",
-            "keep",
-            "limits",
-            "body_limit_bytes",
-            "silent_after_s",
-            "processes",
-            "inventory",
-        ),
+        *("schedulers", "tokens", "inventory", "intervals", "keep", "limits"),
+        *("body_limit_bytes", "silent_after_s", "processes"),
     }
 
 
@@ -131,7 +135,7 @@ def test_a_token_of_the_environment_may_lie_in_a_file(tmp_path: Path) -> None:
     file.write_text("0123456789abcdef\n")
     for environ in ({"FORESHOCK_TOKEN": "0123456789abcdef"}, {"FORESHOCK_TOKEN_FILE": str(file)}):
         (token,) = load_settings(None, environ).tokens
-        assert (token.sha256, token.scopes) == (hash_token("0123456789abcdef"), frozenset(SCOPES))
+        assert (token.sha256, token.scopes) == (hash_token("0123456789abcdef"), frozenset(SCOPES) - {"on_behalf"})
     assert "0123456789abcdef" not in repr(load_settings(None, environ))
 
 
@@ -167,7 +171,7 @@ def test_a_webhook_secret_may_lie_in_a_file(tmp_path: Path) -> None:
         ("tokens: [{sha256: abc, scopes: [read]}]", ["needs a name"]),
         (
             f"tokens: [{{name: a, sha256: {'a' * 64}, scopes: [all]}}]",
-            ["ingest, ingest:fleet, read, act:approve", "join, act"],
+            ["ingest, ingest:fleet, read, act:approve", "report, join"],
         ),
         (f"tokens: [{{name: a, sha256: {'a' * 64}}}]", ["scopes"]),
         (f"tokens: [{{name: a, sha256: {'a' * 64}, scopes: [read], scope: read}}]", ["'scope'", "'scopes'"]),

@@ -19,7 +19,8 @@ from cli.commands.db import db
 from cli.commands.hints import hints
 from cli.commands.serve import serve
 from cli.config.fill import check_keys, convert, fill, listed, mapping
-from cli.config.server import load_settings, secret
+from cli.config.server import load_settings
+from cli.config.tokens import secret
 from cli.console.errors import Failure
 from cli.console.store import open_store
 from schedulers.policy.settings import Policy
@@ -66,7 +67,7 @@ def refused(tmp_path: Path, text: str, **environ: str) -> str:
         (f"tokens: [{{name: a, sha256: {'a' * 64}, scopes: read}}]", ["tokens[0], scopes", "list"]),
         (
             f"tokens: [{{name: a, sha256: {'a' * 64}, scopes: [[read]]}}]",
-            ["ingest:fleet, read", "join, act"],
+            ["ingest:fleet, read", "report, join"],
         ),
         (f"tokens: [{{name: a, sha256: {'g' * 64}, scopes: [read]}}]", ["64 hex digits"]),
         ("thresholds: {checkpoint: 1.5}", ["<= 1"]),
@@ -119,7 +120,7 @@ def test_a_token_of_the_environment_joins_those_of_the_file(tmp_path: Path) -> N
     settings = load_settings(tmp_path / "f.yaml", {"FORESHOCK_TOKEN": "x" * 16})
     assert [(token.name, sorted(token.scopes)) for token in settings.tokens] == [
         ("a", ["read"]),
-        ("environment", sorted(SCOPES)),
+        ("environment", sorted(set(SCOPES) - {"on_behalf"})),
     ]
     assert settings.tokens[0].sha256 == "a" * 64
     clash = f"tokens: [{{name: environment, sha256: {digest}, scopes: [read]}}]"

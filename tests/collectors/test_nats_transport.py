@@ -19,7 +19,7 @@ from real.nats import Nats, nats
 from real.patience import patience
 from real.programs import stop, wait_for
 
-from collectors.ship.nats_transport import NatsTransport, subject_of, token_of
+from collectors.ship.nats_transport import NatsTransport, node_of, subjects_of, token_of
 from collectors.ship.transport import ServerAccess, make_client
 from store.tables import schema
 
@@ -46,16 +46,28 @@ def test_any_name_is_one_part_of_a_subject(node: str) -> None:
 def test_names_that_differ_differ_as_parts(one: str, other: str) -> None:
     """Except the empty one, which is no name."""
     assert (token_of(one) == token_of(other)) == (one == other)
+    assert not one or node_of(token_of(one)) == one
 
 
 def test_a_batch_goes_where_its_kind_and_node_say() -> None:
     """A host name with dots is one part; what names no node goes to `=`."""
-    assert subject_of(EVENTS, [{"node": "gpu-017.example.org"}]) == "foreshock.events.gpu-017=2Eexample=2Eorg"
-    assert subject_of(TELEMETRY, [{"node": "n1"}]) == "foreshock.telemetry.n1"
-    assert subject_of(BEATS, [{"node": None}]) == "foreshock.heartbeats.="
-    assert subject_of(EVENTS, []) == "foreshock.events.="
-    assert subject_of("/api/v1/outages", [{}]) is None
-    assert subject_of("/elsewhere/events", [{}]) is None
+    long = {"node": "gpu-017.example.org"}
+    assert subjects_of(EVENTS, [long]) == {"foreshock.events.gpu-017=2Eexample=2Eorg": [long]}
+    assert subjects_of(BEATS, [{"node": None}]) == {"foreshock.heartbeats.=": [{"node": None}]}
+    assert subjects_of(EVENTS, []) == {}
+    assert subjects_of("/api/v1/outages", [{}]) is None
+    assert subjects_of("/elsewhere/events", [{}]) is None
+
+
+def test_what_is_of_several_nodes_goes_to_each_of_them_and_what_speaks_of_the_fleet_to_its_own() -> None:
+    """NATS decides by the subject who may say it."""
+    one, other = {"node": "n1", "source": "dcgm"}, {"node": "n2", "source": "dcgm"}
+    fabric = {"node": "n1", "source": "opensm"}
+    assert subjects_of(EVENTS, [one, fabric, other, one]) == {
+        "foreshock.events.n1": [one, one],
+        "foreshock.events.=": [fabric],
+        "foreshock.events.n2": [other],
+    }
 
 
 def test_a_queue_that_is_away_is_an_answer() -> None:
