@@ -36,7 +36,12 @@ class ConfigurationJson(JsonObject, frozen=True, kw_only=True):
 
 
 class ClusterJson(JsonObject, frozen=True, kw_only=True):
-    """The cluster in numbers, as of `now` (the replay's clock in a demo)."""
+    """The cluster in numbers, as of `now` (the replay's clock in a demo).
+
+    `nodes` are those that count; `states` has those besides that the inventory does not know (`unknown`). `inventory`:
+    how many nodes are known by whose word; empty where nobody says which nodes there are: then every one that speaks
+    counts.
+    """
 
     now: Time
     mode: Always[str] = None
@@ -51,6 +56,7 @@ class ClusterJson(JsonObject, frozen=True, kw_only=True):
     model: ScoringModelJson | None = None
     sources: tuple[SourceJson, ...] = ()
     sidecars: Always[SidecarCountsJson] = None
+    inventory: Annotated[dict[str, int], example({"scheduler:slurm": 512})] = {}
     configuration: ConfigurationJson | None = None
 
 

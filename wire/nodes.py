@@ -33,7 +33,8 @@ class ScoreJson(JsonObject, frozen=True, kw_only=True):
 class NodeJson(JsonObject, frozen=True, kw_only=True):
     """A node, its state and its risk; a score is null until a model has scored it.
 
-    `control`: the node is in the control group, so its score alone never leads to a hint.
+    `control`: the node is in the control group, so its score alone never leads to a hint. `known_by`: who says that
+    there is such a node (`operator`, `scheduler:NAME`, `topology`, `archive`, `token`); null: only the node itself.
     """
 
     node: Annotated[str, example("gpu-017")]
@@ -50,6 +51,7 @@ class NodeJson(JsonObject, frozen=True, kw_only=True):
     reasons: tuple[ReasonJson, ...] = ()
     hint: HintMarkJson | None = None
     control: bool = False
+    known_by: Annotated[str | None, example("scheduler:slurm")] = None
 
 
 class OutageJson(JsonObject, frozen=True, kw_only=True):

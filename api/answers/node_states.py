@@ -1,4 +1,4 @@
-"""The state of every node: out, cordoned, faulty, at_risk, silent, ok. The database judges; this reads a page of it."""
+"""The state of each node: unknown, out, cordoned, faulty, at_risk, silent, ok. The database judges; this reads pages."""
 
 from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from api.server.settings import ApiSettings
 from store.hints.control_group import ControlGroup, read_control_key
 from store.nodes.fleet import FleetQuery, NodePage, node_page
+from store.nodes.known_nodes import knowers
 from store.nodes.node_states import last_reports, newest_scoring
 from store.records import fault_catalog
 from store.records.event import format_time
@@ -59,7 +60,11 @@ def node_objects(
     control = settings.policy.control
     group = ControlGroup.of(read_control_key(connection), control.percent, control.period_days)
     found = [_in_words(row, scored_at) for row in node_page(connection, fleet, page)]
-    return [{**row, "control": group is not None and group.holds(row["node"], now)} for row in found]
+    named = knowers(connection, [row["node"] for row in found])
+    return [
+        {**row, "control": group is not None and group.holds(row["node"], now), "known_by": named.get(row["node"])}
+        for row in found
+    ]
 
 
 def _in_words(row: dict[str, Any], scored_at: str | None) -> dict[str, Any]:

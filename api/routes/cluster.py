@@ -17,6 +17,7 @@ from goodput.stored.computation import account_of
 from store.models.registry import newest_champion
 from store.nodes.fleet import count_states
 from store.nodes.inventory import count_incidents, newest_run, recent_sources
+from store.nodes.known_nodes import count_known
 from store.nodes.sidecars import count_sidecars
 from store.records.node import NodeState
 from wire.cluster import ClusterJson
@@ -33,7 +34,9 @@ def get_cluster(_who: Reader, server: Server) -> Response:
     now = server.clock()
     with server.engine.connect() as connection:
         states = count_states(connection, present(connection, server.settings, now))
-        gpus = [count for _nodes, count in states.values() if count is not None]
+        # A node that the inventory does not know is told of, and is no part of the cluster.
+        counted = {state: found for state, found in states.items() if state != "unknown"}
+        gpus = [count for _nodes, count in counted.values() if count is not None]
         sources = recent_sources(connection, now)
         run = newest_run(connection)
         ledger = ledger_of(connection, run, now) if run else None
@@ -41,7 +44,7 @@ def get_cluster(_who: Reader, server: Server) -> Response:
             {
                 "now": now,
                 "mode": server.settings.mode,
-                "nodes": sum(count for count, _gpus in states.values()),
+                "nodes": sum(count for count, _gpus in counted.values()),
                 "gpus": sum(gpus) if gpus else None,
                 "states": {state: states.get(state, (0, None))[0] for state in get_args(NodeState)},
                 "incidents_24h": count_incidents(connection, now - timedelta(hours=24), now),
@@ -52,6 +55,7 @@ def get_cluster(_who: Reader, server: Server) -> Response:
                 "model": _model(connection),
                 "sources": sources,
                 "sidecars": count_sidecars(connection, server.wall()),
+                "inventory": count_known(connection),
                 "configuration": _configuration(server.started.source),
             }
         )

@@ -88,6 +88,35 @@ def database(url: str) -> Check:
     return Check("database", "ok", f"schema {at}")
 
 
+def inventory(url: str) -> Check:
+    """Whether anybody says which nodes there are, and who speaks that nobody names."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from store.database.connections import DatabaseError, open_database
+    from store.nodes.known_nodes import count_known, count_unknown
+
+    try:
+        with open_database(url).connect() as connection:
+            known, unknown = count_known(connection), count_unknown(connection)
+    except (DatabaseError, SQLAlchemyError) as error:
+        return Check("inventory", "wrong", str(error).splitlines()[0])
+    if not known:
+        remedy = "set `inventory: {nodes: ...}`, configure the scheduler, or load nodes.csv"
+        return Check(
+            "inventory",
+            "absent",
+            f"nobody says which nodes there are: each that speaks counts, none is held without approval; {remedy}",
+        )
+    named = ", ".join(f"{count} by {word}" for word, count in known.items())
+    if unknown:
+        return Check(
+            "inventory",
+            "wrong",
+            f"{named}; {unknown} nodes speak that it does not know: GET /api/v1/nodes?state=unknown lists them",
+        )
+    return Check("inventory", "ok", named)
+
+
 def models(url: str) -> Check:
     """Whether there is a model, and whether it can be trusted."""
     from sqlalchemy.exc import SQLAlchemyError
@@ -126,6 +155,7 @@ def doctor(db_url: str | None, server_url: str | None, as_json: bool) -> None:
     found = [*installation(), *sources()]
     requested: list[tuple[Callable[[str], Check], str | None]] = [
         (database, db_url),
+        (inventory, db_url),
         (models, db_url),
         (server, server_url),
     ]

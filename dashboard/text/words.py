@@ -24,6 +24,7 @@ STATES = {
     "cordoned": "cordoned by us",
     "silent": "silent",
     "ok": "well",
+    "unknown": "unknown to the inventory",
 }
 STATE_MEANINGS = {
     "faulty": "a fatal hardware fault in the last 24 h",
@@ -32,6 +33,7 @@ STATE_MEANINGS = {
     "cordoned": "kept free of new work at our request",
     "silent": "no word from it for 15 minutes while others report: not the same as well",
     "ok": "nothing known against it",
+    "unknown": "it names itself; no scheduler, nodes.csv or operator does: it is not counted and never held",
 }
 # Readable on white and on black, and distinct without green and red alone.
 STATE_COLOURS = {
@@ -41,8 +43,9 @@ STATE_COLOURS = {
     "cordoned": "#3b7dd8",
     "silent": "#8d949c",
     "ok": "#3a9d74",
+    "unknown": "#a0785a",
 }
-STATE_MARKS = {"faulty": "✕", "out": "–", "at_risk": "!", "cordoned": "▪", "silent": "?", "ok": ""}
+STATE_MARKS = {"faulty": "✕", "out": "–", "at_risk": "!", "cordoned": "▪", "silent": "?", "ok": "", "unknown": "·"}
 Tint: TypeAlias = Literal["red", "orange", "blue", "green", "violet", "gray"]
 STATE_TINTS: dict[str, Tint] = {
     "faulty": "red",
@@ -51,6 +54,7 @@ STATE_TINTS: dict[str, Tint] = {
     "cordoned": "blue",
     "silent": "gray",
     "ok": "green",
+    "unknown": "gray",
 }
 SEVERITY_COLOURS = {"fatal": "#d6403b", "error": "#dd6b20", "warning": "#c98a12", "info": "#8d949c"}
 

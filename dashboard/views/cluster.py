@@ -116,6 +116,10 @@ def _counted(states: Mapping[str, int], *names: str) -> str:
 
 
 def _map(nodes: Sequence[NodeJson], cluster: ClusterJson) -> None:
+    nodes, unknown = [node for node in nodes if node.state != "unknown"], cluster.states.get("unknown", 0)
+    _inventory(cluster, unknown)
+    if not nodes:
+        return
     st.subheader("Racks, by their worst node" if len(nodes) > MAX_CELLS else "Nodes by rack", anchor=False)
     counted = {name: sum(1 for n in nodes if n.state == name) for name in vocabulary.STATES}
     square = '<span style="color:{}">■</span> {:,} {}'
@@ -130,6 +134,20 @@ def _map(nodes: Sequence[NodeJson], cluster: ClusterJson) -> None:
     st.caption("Point at a square for its risk; click it for the node's page.")
     if cluster.model is None:
         panels.empty("No node is scored yet: `foreshock train --db URL` fits the model from the outages known so far.")
+
+
+def _inventory(cluster: ClusterJson, unknown: int) -> None:
+    """Nodes that only name themselves, and what a cluster without an inventory means."""
+    if unknown:
+        st.caption(
+            f":material/help: {words.many(unknown, 'node')} that the inventory does not know: not counted, never held. "
+            "Name them in a scheduler, nodes.csv or `inventory: {nodes: ...}`, or see who sends in their names."
+        )
+    if not cluster.inventory and cluster.nodes:
+        st.caption(
+            ":material/help: Nobody says which nodes there are: every node that speaks counts, and in the mode `act` "
+            "each request waits for your approval. Set `inventory: {nodes: ...}`, or load nodes.csv."
+        )
 
 
 def _choose() -> None:

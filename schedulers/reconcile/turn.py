@@ -43,6 +43,7 @@ from schedulers.reconcile.plan import (
 from store.database.connections import transact
 from store.hints.hint_log import read_hints, read_hints_by_id, read_hints_of
 from store.hints.holds import SchedulerHold, hints_without_hold, holds_of, open_holds, recent_avoids, recent_holds
+from store.nodes.known_nodes import SCHEDULER, replace_known
 from store.nodes.shown_nodes import ShownNode, note_look
 from store.records.hint import OPEN_STATES, Hint
 
@@ -57,6 +58,8 @@ class LastObservation:
     holds: Mapping[str, Hold] = field(default_factory=dict)
     shown: Mapping[str, ShownNode] = field(default_factory=dict)
     noted: datetime | None = None  # when that was written down last
+
+    known: frozenset[str] | None = None  # the nodes that were last written down as this scheduler's
 
     def pop_fresh(self, now: datetime) -> Mapping[str, Hold]:
         """What was seen lately, once: a turn that fails begins with a new look."""
@@ -151,6 +154,7 @@ def run_actuator(acting: TurnContext, keep_on: Callable[[], bool]) -> ActuatorTu
     for _ in range(_PASSES):
         now, holds = acting.clock(), acting.actuator.observe()
         _note_look(acting, holds, now)
+        _note_nodes(acting, frozenset(hold.node for hold in holds))
         planned = _save_plan(acting, _Observation(holds, now, acting.last.at), is_news=bool(reports))
         acting.last.at, acting.last.holds = now, {hold.node: hold for hold in holds}
         if not (planned.plan.orders or planned.jobs.orders) or not keep_on():
@@ -233,6 +237,14 @@ def _hours(connection: sa.Connection, acting: TurnContext, now: datetime) -> tup
         return (holds,)
     lately = recent_avoids(connection, now - _HOUR, name)
     return holds, HourBudget(AVOIDING, (*AVOIDING, *HOLDING), lately, budgets.avoid_per_hour)
+
+
+def _note_nodes(acting: TurnContext, names: frozenset[str]) -> None:
+    """Write down which nodes the scheduler has, where that has changed; one that shows none is not believed."""
+    if names and names != acting.last.known:
+        word = SCHEDULER + acting.actuator.name
+        transact(acting.engine, lambda connection: replace_known(connection, word, names))
+        acting.last.known = names
 
 
 def _note_look(acting: TurnContext, holds: Sequence[Hold], now: datetime) -> None:

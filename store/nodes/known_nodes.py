@@ -10,6 +10,7 @@ no node is held without a person's yes (`is_given`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -30,12 +31,17 @@ def is_given(connection: sa.Connection) -> bool:
 
 
 def _given() -> sa.ColumnElement[bool]:
-    return sa.exists(sa.select(sa.literal(1)).select_from(_TABLE).where(_TABLE.c.known_by != TOKEN))
+    return sa.exists(sa.select(sa.literal(1)).select_from(_TABLE))
 
 
 def is_counted(node: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     """Whether a node counts: the inventory knows it, or nobody gives one."""
-    return sa.or_(sa.not_(_given()), node.in_(sa.select(_TABLE.c.node)))
+    return sa.or_(sa.not_(_given()), node.in_(sa.select(_TABLE.c.node)), node.in_(_issued()))
+
+
+def _issued() -> sa.Select[Any]:
+    """The nodes that have a token of their own: a pattern of several is no node's name, and so finds none."""
+    return sa.select(schema.tokens.c.node).where(schema.tokens.c.revoked.is_(None))
 
 
 def counts(connection: sa.Connection, node: str) -> bool:
@@ -51,7 +57,11 @@ def known_names(connection: sa.Connection, by: str | None = None) -> frozenset[s
 
 def knowers(connection: sa.Connection, nodes: Sequence[str]) -> Mapping[str, str]:
     """By whose word each of some nodes is known: the strongest; a node that is not known is not in it."""
-    query = sa.select(_TABLE.c.node, _TABLE.c.known_by).where(is_one_of(connection, _TABLE.c.node, nodes))
+    issued = _issued().with_only_columns(schema.tokens.c.node, sa.literal(TOKEN)).distinct()
+    query = sa.union_all(
+        sa.select(_TABLE.c.node, _TABLE.c.known_by).where(is_one_of(connection, _TABLE.c.node, nodes)),
+        issued.where(is_one_of(connection, schema.tokens.c.node, nodes)),
+    )
     found: dict[str, str] = {}
     for node, word in sorted(connection.execute(query), key=lambda row: _strength(row[1])):
         found.setdefault(node, word)

@@ -196,7 +196,7 @@ inventory = sa.Table(  # which nodes there are, by whose word; what a node says 
     "inventory",
     metadata,
     sa.Column("node", sa.Text, primary_key=True),
-    # operator, archive (nodes.csv), topology, token (issued for exactly this node), scheduler:NAME
+    # operator, archive (nodes.csv), topology, scheduler:NAME; a token of exactly one node stands in `tokens`
     sa.Column("known_by", sa.Text, primary_key=True),
     sa.Index(None, "known_by", "node"),
 )
