@@ -17,10 +17,10 @@ from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
 from schedulers.policy.facts import HOLDING, NodeFacts, acted
-from schedulers.policy.proposal import validity_of
+from schedulers.policy.proposal import is_opted_out, validity_of
 from schedulers.policy.settings import Policy, Release
 from store.hints.validations import Validation
-from store.records.hint import LIVE_STATES, Hint, ReleaseWait, RepairCase
+from store.records.hint import Hint, ReleaseWait, RepairCase
 
 Step: TypeAlias = Literal["release", "test", "wait", "repair"]
 # The test asks to be called again later, as sysexits.h says it: the node is busy, a licence is out.
@@ -61,8 +61,10 @@ class ReleasePlan:
 
 def is_held(hint: Hint, taken: Collection[str]) -> bool:
     """Whether a scheduler holds a node for a hint, or may: one that none has taken holds nothing."""
-    live = hint.state in LIVE_STATES and hint.action in HOLDING and hint.job is None
-    return live and not hint.is_control and (hint.state != "approved" or hint.id in taken)
+    if hint.is_control or hint.action not in HOLDING or hint.job is not None:
+        return False
+    # One that is to become a graver hold waits for a person's yes, and holds its node meanwhile.
+    return hint.state in ("sent", "confirmed") or (hint.state in ("approved", "proposed") and hint.id in taken)
 
 
 def next_step(
@@ -118,7 +120,7 @@ def plan(inputs: ReleaseInputs, policy: Policy) -> ReleasePlan:
             continue
         tests = inputs.tests.get(hint.id, ())
         step = next_step(hint, tests, inputs.last_fault.get(hint.node), policy.release, inputs.now)
-        if step == "release" and not _passed(tests) and not _is_vouched(hint, inputs, policy.release):
+        if step == "release" and not _passed(tests) and not _is_vouched(hint, inputs, policy):
             step = "wait"
         if step == "release":
             (expired if hint.id in lapsed and not _passed(tests) else released).append(hint)
@@ -127,12 +129,14 @@ def plan(inputs: ReleaseInputs, policy: Policy) -> ReleasePlan:
     return ReleasePlan(tuple(released), tuple(expired), tuple(kept))
 
 
-def _is_vouched(hint: Hint, inputs: ReleaseInputs, release: Release) -> bool:
-    """Whether a node is known to have been up, without a fault, for all of the healthy time."""
+def _is_vouched(hint: Hint, inputs: ReleaseInputs, policy: Policy) -> bool:
+    """Whether a node is known to have been up, without a fault, for all of the healthy time, or was opted out."""
+    if is_opted_out(hint.node, policy):
+        return True
     last = [witness.time for witness in hint.evidence.witnesses or ()]
     if hint.node in inputs.last_fault:
         last.append(inputs.last_fault[hint.node])
-    is_over = all(moment <= inputs.now - timedelta(seconds=release.healthy_s) for moment in last)
+    is_over = all(moment <= inputs.now - timedelta(seconds=policy.healthy_s) for moment in last)
     return is_over and hint.node in inputs.vouched
 
 

@@ -190,7 +190,8 @@ def _ended(printed: bytes) -> ValidationResult:
 
 def _waiting(connection: sa.Connection) -> list[Hint]:
     """Hints whose node is held, and whose ground has gone."""
-    hints = [hint for hint in read_hints(connection, states=LIVE_STATES) if hint.evidence.release is not None]
+    states = (*LIVE_STATES, "proposed")
+    hints = [hint for hint in read_hints(connection, states=states) if hint.evidence.release is not None]
     taken = sent_hints(connection, [hint.id for hint in hints])
     return [hint for hint in hints if is_held(hint, taken)]
 

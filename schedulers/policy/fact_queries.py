@@ -148,7 +148,7 @@ def _look(
         scores = {}
     risky = [(node, moment) for node, score in scores.items() if moment and score >= policy.thresholds.watch]
     since, out = now - timedelta(seconds=policy.healthy_s), nodes_out(connection, now)
-    repaired, shown = last_repairs(connection, since, now), out
+    repaired, shown = last_repairs(connection, since, now), frozenset(out)
     if until is None:  # now: an outage, and its end, are only told as long as no scheduler shows them
         repaired, shown = shown_repairs(connection, repaired), shown_out(connection, out, now)
     return _NodeRecords(

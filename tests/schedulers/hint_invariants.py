@@ -8,16 +8,15 @@ import sqlalchemy as sa
 from schedulers.policy.breaker import Group
 from schedulers.policy.budget import held_nodes, spare_cost, spares
 from schedulers.policy.fact_queries import gather
-from schedulers.policy.settings import Policy
+from schedulers.policy.settings import Budgets, Policy
 from store.records.hint import Hint
 
 from .model_scheduler import Mark
 from .model_world import NODES, PLACES, places_of
 
 
-def within_budget(nodes: set[str], policy: Policy) -> None:
+def within_budget(nodes: set[str], limits: Budgets) -> None:
     """Absolute, per cent, and of each place."""
-    limits = policy.budgets
     assert len(nodes) <= min(limits.nodes, max(1, int(len(NODES) * limits.percent_of_nodes / 100))), nodes
     for kind in ("rack", "leaf", "nvlink_domain"):
         for place in {getattr(PLACES[node], kind) for node in nodes} - {None}:
@@ -25,10 +24,10 @@ def within_budget(nodes: set[str], policy: Policy) -> None:
             assert len(inside) <= getattr(limits, f"per_{kind}"), (kind, inside)
 
 
-def within_hour(taken: list[tuple[datetime, str]], now: datetime, policy: Policy) -> None:
+def within_hour(taken: list[tuple[datetime, str]], now: datetime, most: int) -> None:
     """No more nodes within the hour than may be."""
     lately = {node for time, node in taken if time >= now - timedelta(hours=1)}
-    assert len(lately) <= policy.budgets.per_hour, lately
+    assert len(lately) <= most, lately
 
 
 def spares_left(engine: sa.Engine, policy: Policy, now: datetime, new: list[Hint]) -> None:

@@ -14,18 +14,53 @@ from schedulers.policy.proposal import is_opted_out
 from schedulers.policy.settings import Policy, Stop
 from schedulers.reconcile.actuator import SchedulerAwayError
 from schedulers.reconcile.turn import TurnContext, run_actuator
-from store.hints.hint_log import read_hints_by_id
+from store.hints.hint_log import ACTOR_POLICY, read_hints_by_id
 from store.hints.holds import holds_of
+from store.hints.outcomes import sent_hints
 from store.hints.stops import Trip, newest_trips
+from store.nodes.shown_nodes import LONGEST_GAP
 from store.records.hint import LIVE_STATES, OPEN_STATES, Hint
 
 from .hint_invariants import none_tripped, spares_left, within_budget, within_hour
 from .model_scheduler import KilledError, Mark, ModelScheduler
+from .model_world import places_of
 
 HOUR = timedelta(hours=1)
 # Turns, five minutes apart, within which a scheduler that answers has let go of what nobody asks any more.
 BOUND = 3
 Key = tuple[str, str]  # a scheduler and a node
+
+
+@dataclass
+class Vouchers:
+    """What the judge itself saw of nodes: by their heartbeats, and by each scheduler's answers, without a long gap."""
+
+    beats: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)  # since, until
+    looks: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)
+    down: dict[Key, datetime] = field(default_factory=dict)  # when a node was last seen to be down
+
+    def look(self, one: ModelScheduler, now: datetime) -> None:
+        """A scheduler answered."""
+        since, until = self.looks.get(one.name, (now, now))
+        is_unbroken = timedelta(0) <= now - until <= LONGEST_GAP
+        self.looks[one.name] = (since if is_unbroken else now, now)
+        for node, mark in one.marks.items():
+            if mark.is_down:
+                self.down[one.name, node] = now
+
+    def vouch(self, node: str, schedulers: list[str], now: datetime, healthy: timedelta) -> bool:
+        """Whether heartbeats cover the healthy time, or every scheduler's answers do."""
+        begin = now - healthy
+        beat = self.beats.get(node)
+        if beat is not None and beat[0] <= begin and beat[1] >= now - LONGEST_GAP:
+            return True
+        return all(
+            name in self.looks
+            and self.looks[name][0] <= begin
+            and self.looks[name][1] >= now - LONGEST_GAP
+            and self.down.get((name, node), begin) <= begin
+            for name in schedulers
+        )
 
 
 @dataclass
@@ -45,10 +80,13 @@ class Judge:
     granted: list[tuple[datetime, str]] = field(default_factory=list)
     undone: set[tuple[str, str]] = field(default_factory=set)
     overdue: dict[Key, tuple[int, datetime]] = field(default_factory=dict)
+    avoided: dict[str, list[tuple[datetime, str]]] = field(default_factory=dict)
+    vouchers: Vouchers = field(default_factory=Vouchers)
 
     def __post_init__(self) -> None:
         for one in self.schedulers:
             one.after = lambda node, was, one=one: self.obeyed(one, node, was)  # type: ignore[misc]
+            one.looked = lambda one=one: self.vouchers.look(one, self.now)  # type: ignore[misc]
         self.restart()
 
     def restart(self) -> None:
@@ -61,8 +99,10 @@ class Judge:
     def turn(self, times: int = 1) -> None:
         """Whole turns, a second apart."""
         for _ in range(times):
-            stop = self.stop()
-            self.check_decision(run_policy(self.engine, self.policy, self.now), stop)
+            stop, before = self.stop(), self.held()
+            takers = [one.name for one in self.schedulers if one.avoid_takes]
+            self.check_decision(run_policy(self.engine, self.policy, self.now, takers=takers), stop)
+            self.check_releases(before)
             self.schedulers_turn()
 
     def schedulers_turn(self) -> None:
@@ -95,14 +135,48 @@ class Judge:
     def obeyed(self, scheduler: ModelScheduler, node: str, was: Mark) -> None:
         """A node was marked: at no moment is a limit exceeded, not even before a release that is under way."""
         mark = scheduler.marks[node]
+        if mark.action == "avoid" and scheduler.avoid_takes and (was.hint is None or was.action == "watch"):
+            self.obeyed_avoid(scheduler, node)
         if mark.action not in HOLDING or (was.action in HOLDING and was.hint is not None):
             return
         self.fresh[scheduler.name, node] = replace(mark)
         holding = {key for key, each in self.held().items() if each.action in HOLDING}
-        within_budget({held for _name, held in holding}, self.policy)
+        within_budget({held for _name, held in holding}, self.policy.budgets)
         if not any(held == node and name != scheduler.name for name, held in holding):
             self.taken.append((self.now, node))
-            within_hour(self.taken, self.now, self.policy)
+            within_hour(self.taken, self.now, self.policy.budgets.per_hour)
+
+    def obeyed_avoid(self, scheduler: ModelScheduler, node: str) -> None:
+        """A node was taken by an `avoid`: no limit is exceeded, and nothing that it shares a cause with has tripped."""
+        marks = {
+            held: mark.hint or ""
+            for (name, held), mark in self.held().items()
+            if mark.action == "avoid" and name in {one.name for one in self.schedulers if one.avoid_takes}
+        }
+        with self.engine.connect() as connection:
+            hints = {hint.id: hint for hint in read_hints_by_id(connection, sorted(set(marks.values())))}
+            trips = {trip.group for trip in newest_trips(connection) if trip.reset is None}
+        limits = self.policy.budgets.of_avoid()
+        # What is about to be held counts there.
+        within_budget({held for held, ident in marks.items() if hints[ident].action not in HOLDING}, limits)
+        lately = self.avoided.setdefault(scheduler.name, [])
+        lately.append((self.now, node))
+        within_hour(lately, self.now, limits.per_hour)
+        assert not trips & places_of(node, hints[marks[node]].evidence.code), (node, trips)
+
+    def check_releases(self, before: dict[Key, Mark]) -> None:
+        """The policy lets go of what schedulers hold only where heartbeats or a scheduler vouch for the node."""
+        held = {mark.hint: node for (_name, node), mark in before.items() if mark.action in HOLDING}
+        with self.engine.connect() as connection:
+            hints = read_hints_by_id(connection, [ident for ident in held if ident is not None])
+            taken = sent_hints(connection, [hint.id for hint in hints])
+        for hint in hints:
+            closed = hint.evidence.closed
+            if closed is None or closed.time != self.now or closed.by != ACTOR_POLICY or hint.id not in taken:
+                continue
+            known = [one.name for one in self.schedulers if hint.node in one.marks]
+            is_vouched = self.vouchers.vouch(hint.node, known, self.now, timedelta(seconds=self.policy.healthy_s))
+            assert is_vouched or is_opted_out(hint.node, self.policy), hint
 
     def undo(self, scheduler: ModelScheduler, node: str) -> None:
         """A person takes our mark off."""
@@ -123,7 +197,7 @@ class Judge:
         assert not [hint for hint in new if is_opted_out(hint.node, self.policy)]
         if new:
             self.granted += [(self.now, hint.node) for hint in new]
-            within_hour(self.granted, self.now, self.policy)
+            within_hour(self.granted, self.now, self.policy.budgets.per_hour)
             if self.policy.budgets.keep_spares:
                 spares_left(self.engine, self.policy, self.now, new)
 
@@ -139,7 +213,7 @@ class Judge:
         named = {mark.hint for mark in (*held.values(), *self.fresh.values()) if mark.hint is not None}
         with self.engine.connect() as connection:
             hints = {hint.id: hint for hint in read_hints_by_id(connection, sorted(named))}
-        within_budget({node for (_name, node), mark in held.items() if mark.action in HOLDING}, self.policy)
+        within_budget({node for (_name, node), mark in held.items() if mark.action in HOLDING}, self.policy.budgets)
         none_tripped(self.fresh, {trip.group for trip in trips if trip.reset is None}, hints)
         for (name, node), mark in self.fresh.items():
             hint = hints[mark.hint or ""]

@@ -15,6 +15,15 @@ from .model_world import NODES, PLACES
 LOOSE = Budgets(
     nodes=50, percent_of_nodes=100.0, per_rack=50, per_leaf=50, per_hour=50, per_nvlink_domain=50, keep_spares=0
 )
+LOOSE = replace(
+    LOOSE,
+    avoid_nodes=50,
+    avoid_percent=100.0,
+    avoid_per_rack=50,
+    avoid_per_leaf=50,
+    avoid_per_hour=50,
+    avoid_per_nvlink_domain=50,
+)
 TIGHT: dict[str, list[Any]] = {
     "nodes": [1, 2, 3, 0],
     "percent_of_nodes": [9.0, 17.0, 25.0],
@@ -23,6 +32,12 @@ TIGHT: dict[str, list[Any]] = {
     "per_nvlink_domain": [1, 2],
     "per_hour": [1, 2, 3],
     "keep_spares": [2, 4],
+    "avoid_nodes": [1, 2, 0],
+    "avoid_percent": [9.0, 17.0],
+    "avoid_per_rack": [1, 2],
+    "avoid_per_leaf": [1, 2],
+    "avoid_per_nvlink_domain": [1, 2],
+    "avoid_per_hour": [1, 2],
 }
 PLACE = [tuple(node for node in NODES if PLACES[node].leaf == leaf) for leaf in ("l0", "l1")]
 
@@ -67,6 +82,7 @@ policies = st.builds(
     breaker=breakers,
     validity=st.sampled_from([Validity(), Validity(cordon_s=900.0, drain_s=900.0)]),
     release=st.sampled_from([Release(), Release(healthy_s=1800.0)]),
+    quorum=st.just(0.0),
     opt_out=st.sampled_from([(), (), ("n03", "n1*")]),
     quiet_hours=st.sampled_from([(), (), (), ("13:00-15:00",)]),
 )

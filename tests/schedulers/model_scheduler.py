@@ -24,6 +24,7 @@ class Mark:
     hint: str | None = None
     foreign: str | None = None
     is_opted_out: bool = False
+    is_down: bool = False
 
 
 @dataclass
@@ -40,6 +41,8 @@ class ModelScheduler:
     wrong: list[str] = field(default_factory=list)
     after: Callable[[str, Mark], None] = lambda _node, _was: None  # called after each order that was obeyed
 
+    looked: Callable[[], None] = lambda: None  # called at each look that is answered
+
     def started(self) -> None:
         """It forgets nothing."""
 
@@ -47,9 +50,10 @@ class ModelScheduler:
         """Every node, as it is."""
         if self.trouble == "away":
             raise SchedulerAwayError(f"{self.name} is away")
+        self.looked()
         self.seen = {node: Mark(mark.action, mark.hint, mark.foreign) for node, mark in self.marks.items()}
         return [
-            Hold(node, "idle", mark.action, mark.hint, mark.foreign, mark.is_opted_out)
+            Hold(node, "idle", mark.action, mark.hint, mark.foreign, mark.is_opted_out, is_up=not mark.is_down)
             for node, mark in self.marks.items()
         ]
 

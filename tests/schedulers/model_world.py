@@ -1,5 +1,6 @@
 """A small cluster in a database in memory, and what happens to it: for the state machine of `test_state_machine.py`."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -13,6 +14,7 @@ from store.events.append import append_nodes, append_outages
 from store.records.node import Node
 from store.records.outage import Outage
 from store.tables import hint_tables, schema
+from store.tables.bulk_rows import upsert
 
 START = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 PLACES = {
@@ -21,6 +23,7 @@ PLACES = {
 } | {"n11": NodeFacts("n11")}
 NODES = tuple(PLACES)
 _EMPTIED = ("hints", "audit", "placements", "trips", "switches", "incidents", "scores", "outages", "jobs", "outbox")
+_EMPTIED += ("sidecars", "scheduler_looks", "scheduler_nodes")
 
 
 @cache
@@ -45,6 +48,7 @@ def empty(engine: sa.Engine) -> None:
     with writing(engine).begin() as connection:
         for name in _EMPTIED:
             connection.execute(hint_tables.metadata.tables[name].delete())
+        connection.execute(schema.nodes.update().values(last_seen=None))
 
 
 def places_of(node: str, code: str | None) -> set[Group]:
@@ -77,6 +81,15 @@ def set_outage(engine: sa.Engine, node: str, start: datetime, end: datetime | No
     """A node is out, or was."""
     with writing(engine).begin() as connection:
         append_outages(connection, [Outage(node, start, end, "DOWN", "broken", None, False, "hardware")])
+
+
+def set_heartbeats(engine: sa.Engine, nodes: Iterable[str], since: datetime, now: datetime) -> None:
+    """The sidecars of nodes have been heard of without a gap over a time."""
+    row = {"received": now, "time": now, "version": "1", "started": since, "troubled": False, "report": {}}
+    rows = [{**row, "node": node, "unbroken_since": since} for node in nodes]
+    with writing(engine).begin() as connection:
+        upsert(connection, schema.sidecars, rows)
+        connection.execute(schema.nodes.update().where(schema.nodes.c.node.in_(list(nodes))).values(last_seen=now))
 
 
 def set_job(engine: sa.Engine, nodes: list[str], now: datetime) -> None:
