@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, Field
 
 from api.answers.paging import Name
 from api.answers.reply import reply
@@ -15,9 +16,34 @@ from api.intake.logs import LogContext, LogDecoder
 from api.intake.records import take_events
 from api.server.state import Server
 from parsers.registry import PARSERS
+from store.records.source_trust import Trust
 from wire.events import BatchResultJson
 
 router = APIRouter(tags=["events"])
+
+
+class LogQuery(BaseModel):
+    """What the sender says of all lines."""
+
+    format: Annotated[Name | Literal["auto"], Field(description="A format's name; `auto` finds out.")] = "auto"
+    node: Annotated[Name | None, Field(description="The host, where lines name none.")] = None
+    run: Annotated[Name | None, Field(description="The training run, for a training log.")] = None
+    trust: Annotated[
+        Trust | None,
+        Field(description="Who can write the lines. `user`: any job's user can; they tell of training alone."),
+    ] = None
+
+    def context(self) -> LogContext:
+        """The same for the decoder.
+
+        Raises:
+            Problem: 422: no such format.
+        """
+        known = sorted(name for name, entry in PARSERS.items() if entry.shape != "page")
+        if self.format not in ("auto", *known):
+            raise Problem(422, f"no log format {self.format!r}: use auto or one of {', '.join(known)}")
+        return LogContext(None if self.format == "auto" else self.format, self.node, self.run, self.trust)
+
 
 _LINE = "2025-03-01T04:05:06.789000+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, GPU has fallen off the bus."
 _RECORD = {"date": 1740801906.789, "host": "gpu-017", "log": "NVRM: Xid (PCI:0000:0f:00): 79, pid=1, name=x"}
@@ -41,18 +67,10 @@ _BODY: dict[str, Any] = {
     responses=answer(BatchResultJson),
     openapi_extra=_BODY,
 )
-def post_logs(
-    caller: Ingester,
-    server: Server,
-    body: Body,
-    format: Annotated[Name | Literal["auto"], Query(description="A format's name; `auto` finds out.")] = "auto",  # noqa: A002
-    node: Annotated[Name | None, Query(description="The host, where lines name none.")] = None,
-    run: Annotated[Name | None, Query(description="The training run, for a training log.")] = None,
-) -> Response:
+def post_logs(caller: Ingester, server: Server, body: Body, query: Annotated[LogQuery, Query()]) -> Response:
     """Decode lines and take their events. Lines that say nothing of a fault are passed over in silence."""
-    known = sorted(name for name, entry in PARSERS.items() if entry.shape != "page")
-    if format not in ("auto", *known):
-        raise Problem(422, f"no log format {format!r}: use auto or one of {', '.join(known)}")
-    decoder = LogDecoder(LogContext(None if format == "auto" else format, node, run), server.clock(), server.rules)
+    decoder = LogDecoder(query.context(), server.clock(), server.rules)
     events = own_events(caller, decoder.decode(body), decoder.rejected)
+    for reason, lines in decoder.refused.items():
+        server.metrics.denied.labels("logs", reason).inc(lines)
     return reply(take_events(server, events, decoder.rejected, "logs"))
