@@ -8,13 +8,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 from dashboard.client import ApiAddress, ApiClient, ApiProblem
-from dashboard.panels import page
+from dashboard.panels import page, sign_in
 from dashboard.panels.page import Site
+from dashboard.panels.sign_in import SignIn, SignInWay
 from dashboard.text import words
 from dashboard.views import cluster, collection, goodput, hints, models, node, repair
 
@@ -62,6 +64,10 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     for name in ("--token-file", "--ca-file", "--cert-file", "--key-file"):
         parser.add_argument(name, type=Path)
     parser.add_argument("--insecure-http", action="store_true")
+    parser.add_argument("--sign-in", choices=get_args(SignInWay), default="none")
+    parser.add_argument("--proxy", action="append", default=[])
+    parser.add_argument("--person-header", default=SignIn().person_header)
+    parser.add_argument("--groups-header", default=SignIn().groups_header)
     return parser.parse_args(argv)
 
 
@@ -94,7 +100,14 @@ def main(argv: list[str]) -> None:
     given = arguments(argv)
     with page.troubles():
         files = (given.ca_file, given.cert_file, given.key_file)
+        way = SignIn(given.sign_in, tuple(given.proxy), given.person_header, given.groups_header)
         api = client(ApiAddress(given.server, None, *files, given.insecure_http), given.token_file)
+        person = way.headers()
+        if person is None:
+            sign_in.invite(way)
+            return
+        if person:
+            api = api.acting_for(person)
         pages: dict[str, StreamlitPage] = {}
         for name, (view, icon) in PAGES.items():
             pages[name] = st.Page(
@@ -105,6 +118,8 @@ def main(argv: list[str]) -> None:
                 default=name == "cluster",
             )
         chosen = st.navigation(list(pages.values()), position="top")
+        if person:
+            sign_in.badge(way, api.whoami())
         chosen.run()
         st.caption(f"served by {words.plain(given.server)}")
 

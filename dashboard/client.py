@@ -6,6 +6,7 @@ client.cluster().states  # {"ok": 61, "at_risk": 2, "faulty": 1}
 
 import ssl
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ from wire.hints import HindsightJson, HintJson
 from wire.message import AnswerError, Page, decode
 from wire.models import ModelsJson
 from wire.nodes import NodeDetailJson, NodeJson
+from wire.people import CallerJson
 from wire.policy import BudgetJson, PolicyInForceJson, StopJson, TripJson
 from wire.repair import RepairListJson
 from wire.sidecars import SidecarJson
@@ -36,6 +38,10 @@ MAX_ITEMS = 20_000  # a limit on every loop: 12,500 nodes fit
 
 class ApiProblem(Exception):  # noqa: N818  # it is what the page shows, not what the programmer did wrong
     """The API refused or failed; the message is one sentence with the remedy, for the page."""
+
+
+class SignInOver(ApiProblem):
+    """The person's sign-in has expired, or the API does not take it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,7 @@ class ApiClient:
 
     def __init__(self, address: ApiAddress, transport: httpx2.BaseTransport | None = None) -> None:
         self.server = address.server.rstrip("/")
+        self._headers: Mapping[str, str] = {}
         if address.token and not (address.token.isascii() and address.token.isprintable()):
             raise ApiProblem("The token is none: it holds a line break or a letter beyond ASCII. Correct --token-file.")
         if address.token and not address.insecure_http and (why := clear_text(self.server)) is not None:
@@ -98,9 +105,19 @@ class ApiClient:
                 f"{self.server!r} is no address: start the dashboard with --server http://HOST:PORT"
             ) from error
 
+    def acting_for(self, headers: Mapping[str, str]) -> "ApiClient":
+        """The same client for one person: the connections are shared, the headers say who it is."""
+        other = copy(self)
+        other._headers = dict(headers)
+        return other
+
     def close(self) -> None:
         """Let go of the connections."""
         self._http.close()
+
+    def whoami(self) -> CallerJson:
+        """Who the API takes us for, and what it lets us do."""
+        return self._get(CallerJson, "whoami")
 
     def cluster(self) -> ClusterJson:
         """The whole cluster in one object."""
@@ -240,13 +257,15 @@ class ApiClient:
     def _send(self, method: str, path: str, params: Mapping[str, str], body: Mapping[str, str] | None = None) -> bytes:
         """One request; every way that it can fail becomes a sentence."""
         try:
-            response = self._http.request(method, path, params=dict(params), json=body)
+            response = self._http.request(method, path, params=dict(params), json=body, headers=dict(self._headers))
         except httpx2.TimeoutException as error:
             raise ApiProblem(f"{self.server} did not answer within {TIMEOUT_S:.0f} s: it may be overloaded.") from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise ApiProblem(
                 f"Nothing answers at {self.server} ({error}): start it with `foreshock serve`, or correct --server."
             ) from error
+        if response.status_code == 401 and self._headers:
+            raise SignInOver(f"Your sign-in does not hold any more ({_detail(response)}). Sign in again.")
         if response.status_code >= 400:
             raise ApiProblem(_sentence(response, self.server))
         return response.content
@@ -259,7 +278,7 @@ def _sentence(response: httpx2.Response, server: str) -> str:
         case 401:
             return f"{server} wants a token: start the dashboard with --token-file FILE ({detail})."
         case 403:
-            return f"The dashboard's token may not do this: give it one with the scope it lacks ({detail})."
+            return f"This is not allowed ({detail}): it takes another role, or a token with the scope."
         case 404:
             return f"{server} knows nothing of that name ({detail})."
         case 409:

@@ -1,23 +1,27 @@
 """`foreshock dashboard`: runs Streamlit as a child, says where it is once it answers, and takes it down with itself."""
 
 import importlib.util
+import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
 import click
 
+from api.server.people_settings import PeopleSettings
+from cli.config.dashboard import DashboardSignIn, read_dashboard, write_secrets
 from cli.console.errors import Failure
 from cli.console.output import print_text
 from cli.processes.children import free_port
-from wire.address import INSECURE_OPTION, clear_text
+from wire.address import INSECURE_OPTION, clear_text, is_loopback, shared_secret
 
 START_S = 60.0
 STOP_S = 5.0
@@ -36,6 +40,9 @@ class DashboardAddress:
     cert_file: Path | None = None
     key_file: Path | None = None
     insecure_http: bool = False
+    sign_in: DashboardSignIn = field(default_factory=DashboardSignIn)
+    people: PeopleSettings | None = None
+    secrets: Path | None = None  # Streamlit's, where people sign in
 
     @property
     def handed_on(self) -> list[str]:
@@ -43,7 +50,8 @@ class DashboardAddress:
         files = {name: getattr(self, name) for name in ("token_file", "ca_file", "cert_file", "key_file")}
         named = {f"--{name.replace('_', '-')}": str(file.resolve()) for name, file in files.items() if file is not None}
         given = [word for pair in named.items() for word in pair]
-        return ["--server", self.server, *given, *(["--insecure-http"] if self.insecure_http else [])]
+        insecure = ["--insecure-http"] if self.insecure_http else []
+        return ["--server", self.server, *given, *insecure, *self.sign_in.options]
 
     @property
     def url(self) -> str:
@@ -53,7 +61,10 @@ class DashboardAddress:
 
 
 def command(place: DashboardAddress) -> list[str]:
-    """The child's command line: Streamlit without telemetry, e-mail prompt, file watcher or traceback pages."""
+    """The child's command line: Streamlit without telemetry, e-mail prompt, file watcher or traceback pages.
+
+    It answers to its own names alone, which DNS rebinding cannot take, and to no program but a browser.
+    """
     spec = importlib.util.find_spec("dashboard")
     if spec is None or spec.origin is None:
         raise Failure("the package `dashboard` is not installed: install foreshock[dashboard]")
@@ -63,12 +74,17 @@ def command(place: DashboardAddress) -> list[str]:
         "server.headless": "true",
         "server.showEmailPrompt": "false",
         "server.fileWatcherType": "none",
+        "server.enableXsrfProtection": "true",
+        "server.enableCORS": "true",
+        "server.enableAgentApi": "false",
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "minimal",
         "client.showErrorDetails": "none",
         "logger.level": "warning",
     }
     flags = [f"--{name}={value}" for name, value in settings.items()]
+    flags += [f"--server.allowedHosts={name}" for name in place.sign_in.served_hosts(place.host)]
+    flags += [] if place.secrets is None else [f"--secrets.files={place.secrets}"]
     app = str(Path(spec.origin).with_name("app.py"))
     return [sys.executable, "-m", "streamlit", "run", app, *flags, "--", *place.handed_on]
 
@@ -81,15 +97,25 @@ def running(place: DashboardAddress) -> Iterator[subprocess.Popen[bytes]]:
         Failure: the port is taken, or Streamlit ends or does not answer.
     """
     _check_free(place)
-    # A session of its own: Ctrl-C reaches this program alone, which then stops the child in order.
-    child = subprocess.Popen(  # noqa: S603  # our own interpreter and script
-        command(place), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
-    )
-    try:
-        _await_health(place, child)
-        yield child
-    finally:
-        stop(child)
+    # The address of a client is that of its connection, whatever X-Forwarded-For says: proxies are told by it.
+    environment = {**os.environ, "FORWARDED_ALLOW_IPS": ""}
+    with tempfile.TemporaryDirectory(prefix="foreshock-dashboard-") as folder:
+        if place.sign_in.sign_in == "oidc" and place.people is not None:
+            place = replace(place, secrets=Path(folder) / "secrets.toml")
+            write_secrets(place.sign_in, place.people, Path(folder) / "secrets.toml")
+        # A session of its own: Ctrl-C reaches this program alone, which then stops the child in order.
+        child = subprocess.Popen(  # noqa: S603  # our own interpreter and script
+            command(place),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+            env=environment,
+        )
+        try:
+            _await_health(place, child)
+            yield child
+        finally:
+            stop(child)
 
 
 def stop(child: subprocess.Popen[bytes]) -> None:
@@ -165,25 +191,47 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--ca-file", envvar="FORESHOCK_CA_FILE", type=_FILE, help="Authorities to trust for https.")
 @click.option("--cert-file", envvar="FORESHOCK_CERT_FILE", type=_FILE, help="Client certificate (and key) in PEM.")
 @click.option("--key-file", envvar="FORESHOCK_KEY_FILE", type=_FILE, help="The client certificate's key.")
+@click.option("--config", "file", type=_FILE, help="YAML file with `dashboard` and `people`: how people sign in.")
 @click.option(
     "--insecure-http", is_flag=True, envvar="FORESHOCK_INSECURE_HTTP", help="Send the token over http:// too."
 )
-def dashboard(server: str, port: int, host: str, insecure_http: bool, **files: Path | None) -> None:
+def dashboard(server: str, port: int, host: str, insecure_http: bool, file: Path | None, **files: Path | None) -> None:
     """Show the cluster in a browser: what fails, what will, where the hours went, what is asked of the scheduler."""
     if not server.startswith(("http://", "https://")):
         raise Failure(f"--server {server!r} is no address: write http://HOST:PORT")
-    why = None if files["token_file"] is None or insecure_http else clear_text(server)
+    sign_in, people = read_dashboard(file) if file is not None else (DashboardSignIn(), None)
+    _check_sign_in(sign_in, host, files["token_file"])
+    bears_token = files["token_file"] is not None or sign_in.sign_in != "none"
+    why = clear_text(server) if bears_token and not insecure_http else None
     if why is not None:
         raise Failure(f"--server: {why}; or {INSECURE_OPTION}, where a mesh or tunnel encrypts the way")
     if importlib.util.find_spec("streamlit") is None:
         raise Failure("`foreshock dashboard` needs the package streamlit: install foreshock[dashboard]")
-    if host not in ("127.0.0.1", "localhost", "::1"):
-        print_text(
-            f"Whoever reaches {host}:{port} sees the cluster and acts with this token: "
-            "put a proxy that asks for a login in front.",
-            err=True,
-        )
-    place = DashboardAddress(server, host, port or free_port(host=host), insecure_http=insecure_http, **files)
+    place = DashboardAddress(
+        server,
+        host,
+        port or free_port(host=host),
+        insecure_http=insecure_http,
+        sign_in=sign_in,
+        people=people,
+        **files,
+    )
+    for secret in (files["token_file"], files["key_file"]):
+        if (shared := shared_secret(secret)) is not None:
+            print_text(shared, err=True)
     with _stopping_on_signals(), running(place) as child:
         print_text(f"Dashboard {place.url}")
         raise Failure(f"Streamlit ended by itself with status {child.wait()}: see its message above")
+
+
+def _check_sign_in(sign_in: DashboardSignIn, host: str, token_file: Path | None) -> None:
+    """Refuse what would let anybody act, or nobody."""
+    if sign_in.sign_in == "none" and not is_loopback(host):
+        raise Failure(
+            f"--host {host}: whoever reaches it would see the cluster and act with this token: have people sign in "
+            "(--config with `dashboard: {sign_in: oidc}` or `proxy`, docs/people.md), or listen on 127.0.0.1"
+        )
+    if sign_in.sign_in == "oidc" and token_file is not None:
+        raise Failure("--token-file: leave it out with `sign_in: oidc`: each person's own sign-in goes to the API")
+    if sign_in.sign_in == "proxy" and token_file is None:
+        raise Failure("--token-file is missing: with `sign_in: proxy` the API takes a person's name from a token alone")

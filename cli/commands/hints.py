@@ -295,11 +295,22 @@ def list_command(url: str, state: str, node: str | None, as_json: bool) -> None:
 @click.argument("ident", metavar="ID")
 @DB_OPTION
 def approve_command(ident: str, url: str) -> None:
-    """Let a proposed hint be sent."""
-    from schedulers.lifecycle.operator_actions import approve
+    """Let a proposed hint be sent; a large approval needs another person, too."""
+    from schedulers.lifecycle.approval import ApprovingActor, approve, given_of
+    from schedulers.policy.settings import ApprovalRule, Policy
+    from store.hints.policy_history import newest_policy_keys
 
-    # Whether the server is in shadow mode is the server's to know: in that mode it sends nothing either way.
-    _say(_carry_out(url, lambda connection, now: [approve(connection, ident, now, person(), "approve")]))
+    def yes(connection: sa.Connection, now: datetime) -> list[Hint]:
+        # Whether the server is in shadow mode is the server's to know: in that mode it sends nothing either way.
+        most = newest_policy_keys(connection).get("approval", {}).get("two_people_above_nodes")
+        policy = Policy(mode="approve", approval=ApprovalRule(most))
+        who = ApprovingActor(person(), f"login:{person()}")
+        return [approve(connection, ident, now, who, policy)]
+
+    (hint,) = _carry_out(url, yes)
+    _say([hint])
+    if hint.state == "proposed":
+        print_text(f"approved by {', '.join(each.by for each in given_of(hint))}: another person must approve it, too")
 
 
 @hints.command("withdraw")

@@ -76,7 +76,7 @@ def serve(
 
     def read() -> ApiSettings:
         found = load_settings(file, os.environ)
-        if not found.tokens and not is_loopback(host):
+        if not found.tokens and found.people is None and not is_loopback(host):
             raise Failure(
                 f"--host {host} is open to others and no token is configured: "
                 "add `tokens` to the --config file, or set FORESHOCK_TOKEN_FILE"

@@ -13,6 +13,7 @@ from dashboard.text import words
 from dashboard.text import words as vocabulary
 from wire.cluster import ClusterJson
 from wire.hints import HintJson, HoldJson
+from wire.people import CallerJson
 
 ASKS = {
     "watch": "keep an eye on it",
@@ -28,6 +29,7 @@ ASKS = {
 CONFIRM = "It will be sent to the scheduler: {ask} ({node})."
 # What one press of it takes back is said on the button: what is not sent yet is withdrawn, the rest is undone.
 UNDO = {"shadow": "Withdraw", "proposed": "Withdraw", "approved": "Undo", "sent": "Undo", "confirmed": "Undo"}
+FIRST = "Your approval of {action} {node} is recorded. It needs another person, too: nothing is sent yet."
 UNDONE = {
     "Withdraw": "Withdrawn: {action} {node}.",
     "Undo": "Undone: {action} {node}. A scheduler that has it is ordered to release the node.",
@@ -35,7 +37,7 @@ UNDONE = {
 # Evidence that has words of its own, or that the card says already.
 SAID = {
     *("score", "horizon_h", "held", "incident", "reasons", "acted", "closed"),
-    *("approved", "cost", "quiet", "spare", "release", "repair", "call"),
+    *("approved", "approvals", "cost", "quiet", "spare", "release", "repair", "call"),
 }
 PLACED = {
     "asked": "ordered, not read back yet",
@@ -102,13 +104,35 @@ def consent(hint: HintJson, now: datetime) -> str:
     """Who approved it."""
     yes = hint.evidence.get("approved")
     if isinstance(yes, Mapping):
-        return f"{words.plain(str(yes.get('by') or 'somebody'))}, {words.when(_moment(yes.get('time')), now)} UTC"
+        earlier = [str(each.get("by")) for each in _items(hint.evidence.get("approvals"))]
+        who = " and ".join(dict.fromkeys(map(someone, [*earlier, str(yes.get("by") or "somebody")])))
+        return f"{who}, {words.when(_moment(yes.get('time')), now)} UTC"
+    if hint.approvals:
+        given = " and ".join(f"{someone(each.by)}, {words.when(each.time, now)} UTC" for each in hint.approvals)
+        return f"{given}; **{len(hint.approvals)} of {hint.approvals_needed}**: it needs another person"
     if hint.state == "proposed":
         quiet = hint.evidence.get("quiet")
-        return "nobody yet, it waits for you" + (f" (quiet hours {words.plain(str(quiet))})" if quiet else "")
+        whom = "you and another person" if hint.approvals_needed > 1 else "you"
+        return f"nobody yet, it waits for {whom}" + (f" (quiet hours {words.plain(str(quiet))})" if quiet else "")
     if hint.state == "shadow":
         return "nobody (shadow mode)"
     return "the policy" + (f", version {words.plain(hint.policy)}" if hint.policy else "")
+
+
+def someone(actor: str) -> str:
+    """An actor of the audit as a person reads it: `person:alice@example.com` is alice@example.com."""
+    name, _, by = actor.partition(" token:")
+    return words.named(name.removeprefix("person:")) + (f" (through {words.plain(by)})" if by else "")
+
+
+def has_approved(caller: CallerJson, hint: HintJson) -> bool:
+    """Whether the person who looks has given one of two approvals already."""
+    me = f"person:{caller.person}" if caller.person else f"token:{caller.name}"
+    return any(each.person == me for each in hint.approvals)
+
+
+def _items(value: Any) -> list[Mapping[str, Any]]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list | tuple) else []
 
 
 def hold_state_text(one: HoldJson, now: datetime) -> str:
@@ -154,18 +178,21 @@ def _moment(text: Any) -> datetime | None:
 
 def _decisions(site: Site, hint: HintJson) -> None:
     """To approve takes a second press, so that no slip of the hand acts on a cluster; to undo takes one."""
+    if not site.may("act:approve"):
+        return
     if st.session_state.get("confirming") == hint.id:
         ask = ASKS.get(hint.action) or words.plain(hint.action)
         st.warning(CONFIRM.format(ask=ask, node=words.plain(hint.node)))
         with st.container(horizontal=True):
-            said = "Approved: {action} {node}."
+            first = hint.approvals_needed > 1 and not hint.approvals
+            said = FIRST if first else "Approved: {action} {node}."
             args = (site, hint, "approve", said)
             st.button("Yes, approve", key=f"yes_{hint.id}", type="primary", on_click=_decide, args=args)
             st.button("No, leave it", key=f"no_{hint.id}", on_click=_ask, args=(None,))
         return
     undo = UNDO.get(hint.state, "Withdraw")
     with st.container(horizontal=True):
-        if hint.state == "proposed":
+        if hint.state == "proposed" and not has_approved(site.caller, hint):
             st.button("Approve", key=f"approve_{hint.id}", on_click=_ask, args=(hint.id,))
         args = (site, hint, "withdraw", UNDONE[undo])
         st.button(undo, key=f"withdraw_{hint.id}", on_click=_decide, args=args)

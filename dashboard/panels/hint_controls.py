@@ -73,7 +73,7 @@ def _trips(site: Site, trips: Sequence[TripJson], cluster: ClusterJson) -> None:
         for trip in trips:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 st.markdown(f"{trip_text(trip)} · {words.when(trip.time, cluster.now)} UTC", width="stretch")
-                for backlog, (label, meaning) in BACKLOGS.items():
+                for backlog, (label, meaning) in BACKLOGS.items() if site.may("act:reset") else ():
                     done = f"The breaker is reset for {trip.kind} {trip.name}: {meaning}."
                     args = (partial(site.client.reset, trip.seq, backlog), done)
                     st.button(label, key=f"{backlog}_{trip.seq}", help=meaning, on_click=_do, args=args)
@@ -86,6 +86,8 @@ def trip_text(trip: TripJson) -> str:
 
 
 def _switch(site: Site, stopped: StopJson) -> None:
+    if not site.may("act:stop"):
+        return
     if any(one.source == "switch" for one in stopped.sources):
         args = (partial(site.client.stop, "none", "resumed on the dashboard"), "Hints are resumed.")
         st.button("Resume hints", key="resume", on_click=_do, args=args)

@@ -2,17 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import streamlit as st
 
-from dashboard.client import ApiClient, ApiProblem
+from dashboard.client import ApiClient, ApiProblem, SignInOver
 from dashboard.text import words
 from dashboard.text import words as vocabulary
 from wire.cluster import ClusterJson
 from wire.hints import HintMarkJson
+from wire.people import CallerJson
 
 REFRESH_S = 3.0
 _CLOCK_SKEW = timedelta(minutes=2)
@@ -31,6 +32,13 @@ class Site:
 
     client: ApiClient
     node_page: Any = None
+    caller: CallerJson = field(
+        default_factory=CallerJson
+    )  # who looks, and what they may do: nothing, until the API has said
+
+    def may(self, scope: str) -> bool:
+        """Whether the person, or the dashboard's token, may do something."""
+        return scope in self.caller.scopes
 
 
 @contextmanager
@@ -38,6 +46,10 @@ def troubles() -> Iterator[None]:
     """Whatever the API refuses inside is shown as its one sentence; the page asks again by itself."""
     try:
         yield
+    except SignInOver as over:
+        st.error(words.plain(str(over)), icon=":material/logout:")
+        if st.user.get("is_logged_in"):
+            st.button("Sign in again", type="primary", on_click=st.login, key="sign_in_again")
     except ApiProblem as trouble:
         st.error(words.plain(str(trouble)), icon=":material/cloud_off:")
         st.caption(

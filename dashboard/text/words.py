@@ -111,6 +111,7 @@ DASH = "–"
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&])")
 # What Streamlit's page makes of text after its escapes are read: links of bare addresses, its logo. A blank ends that.
+_ADDRESS = re.compile(r"[A-Za-z0-9._%+@-]{1,255}", re.ASCII)
 _BARE_LINK = re.compile(
     r"(?<=https:)(?=//)|(?<=http:)(?=//)|(?<=www)(?=\.)|(?<=[-.\w+])(?=@[-\w]+\.)|(?<=:)(?=streamlit:)", re.IGNORECASE
 )
@@ -119,6 +120,11 @@ _BARE_LINK = re.compile(
 def plain(text: str) -> str:
     """Text from outside, safe inside Markdown: no link, image, formula or markup of a log line comes to life."""
     return _MARKDOWN.sub(r"\\\1", _BARE_LINK.sub(" ", shown(text)))
+
+
+def named(name: str) -> str:
+    """A person's name: an e-mail address as it is written, and no link; any other text as `plain` has it."""
+    return f"`{name}`" if _ADDRESS.fullmatch(name) else plain(name)
 
 
 def shown(text: str) -> str:

@@ -1,10 +1,11 @@
 """The Hints page: open hints with reason, cost and approval, what stops them, their outcomes, and the audit."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import streamlit as st
 
-from dashboard.panels import frames, hint_card, hint_controls
+from dashboard.panels import frames, hint_card, hint_controls, sign_in
 from dashboard.panels import page as panels
 from dashboard.panels.frames import Row
 from dashboard.panels.page import Site
@@ -71,12 +72,16 @@ def page(site: Site) -> None:
 @st.fragment(run_every=panels.REFRESH_S)
 def _live(site: Site) -> None:
     with panels.troubles():
+        site = replace(site, caller=site.client.whoami())
         cluster = site.client.cluster()
         hints = site.client.hints()
         active = sorted((h for h in hints if h.state in OPEN), key=urgency)
         panels.banner(*headline(active, cluster.mode))
         panels.as_of(cluster)
         _outcome()
+        missing = sign_in.lacking(site.caller)
+        if missing is not None:
+            st.caption(f":material/lock: {missing}")
         hint_controls.draw(site, cluster)
         for hint in active[:SHOWN]:
             hint_card.draw(site, hint, cluster)

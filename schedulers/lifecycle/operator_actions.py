@@ -1,6 +1,6 @@
 """Operator actions on hints, trips, the kill switch and deliveries, and reports of schedulers that pull.
 
-    approve(connection, hint_id, now, "alice", mode)          # Hint, approved
+    withdraw(connection, hint_id, now, "alice")               # Hint, withdrawn; `approval.py` approves
     acknowledge(connection, hint_id, "confirmed", "lsf", now)
 
 Each action may be repeated: the second time changes nothing. Each is written to the audit, and moves the mark by which
@@ -19,7 +19,7 @@ from schedulers.policy.facts import HOLDING
 from schedulers.policy.settings import Mode, Stop
 from schedulers.reconcile.dispatch import over
 from store.database.coordination import HINTS, move_mark
-from store.hints.hint_log import approve_hint, change_state, close_hint, note, read_hint, read_hints
+from store.hints.hint_log import change_state, close_hint, note, read_hint, read_hints
 from store.hints.holds import PULLS, SchedulerHold, holds_of, save_holds
 from store.hints.outbox import Delivery, read_delivery, requeue_delivery
 from store.hints.stops import Backlog, KillSwitch, Trip, read_trip, reset_trip, set_kill_switch
@@ -27,7 +27,7 @@ from store.hints.validations import Validation, report_validation
 from store.records.hint import LIVE_STATES, OPEN_STATES, Hint, HintAction, HintState, HoldState
 
 # Where the policy renews or raises a hint at the same moment, a person's word is said again, to what it has become.
-_TRIES = 5
+TRIES = 5
 
 
 class RequestRefusedError(ValueError):
@@ -38,42 +38,13 @@ class RequestRefusedError(ValueError):
         self.known = known
 
 
-def approve(connection: sa.Connection, ident: str, now: datetime, who: str, mode: Mode) -> Hint:
-    """Let a proposed hint be sent.
-
-    Raises:
-        RequestRefusedError: there is no such hint, it has ended or lapsed, or the mode is shadow.
-    """
-    hint = _known(connection, ident)
-    for _ in range(_TRIES):
-        if hint.state in LIVE_STATES:
-            break
-        _refuse(hint, now, mode)
-        hint = approve_hint(connection, hint, now, who)
-        move_mark(connection, HINTS)
-    return hint
-
-
-def _refuse(hint: Hint, now: datetime, mode: Mode) -> None:
-    """Say why a hint cannot be approved, if so."""
-    if hint.state != "proposed" or hint.valid_until <= now:
-        why = "is a shadow" if hint.state == "shadow" else "has lapsed" if hint.state == "proposed" else "has ended"
-        raise RequestRefusedError(
-            f"hint {hint.id} ({hint.state}) {why}: only a proposed one can be approved", known=True
-        )
-    if mode == "shadow":
-        raise RequestRefusedError(
-            "the server is in shadow mode: nothing is sent; set `mode: approve` first", known=True
-        )
-
-
 def withdraw(connection: sa.Connection, ident: str, now: datetime, who: str) -> Hint:
     """End a hint before its time.
 
     Raises:
         RequestRefusedError: there is no such hint, or it has ended otherwise.
     """
-    withdrawn = _end(connection, _known(connection, ident), "withdrawn", now, who)
+    withdrawn = _end(connection, known_hint(connection, ident), "withdrawn", now, who)
     move_mark(connection, HINTS)
     return withdrawn
 
@@ -94,7 +65,12 @@ def release_node(connection: sa.Connection, node: str, now: datetime, who: str) 
     return released
 
 
-def _known(connection: sa.Connection, ident: str) -> Hint:
+def known_hint(connection: sa.Connection, ident: str) -> Hint:
+    """The hint of an id.
+
+    Raises:
+        RequestRefusedError: there is none.
+    """
     hint = read_hint(connection, ident)
     if hint is None:
         raise RequestRefusedError(
@@ -104,7 +80,7 @@ def _known(connection: sa.Connection, ident: str) -> Hint:
 
 
 def _end(connection: sa.Connection, hint: Hint, state: HintState, now: datetime, who: str) -> Hint:
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         if hint.state == state:
             return hint
         if hint.state not in OPEN_STATES:
@@ -164,7 +140,7 @@ def acknowledge(
 def _move(connection: sa.Connection, hint: Hint, word: Word, now: datetime, name: str) -> Hint:
     actor = f"scheduler:{name}"
     if word == "released" and hint.state in LIVE_STATES:
-        for _ in range(_TRIES):  # the policy may renew it at the same moment
+        for _ in range(TRIES):  # the policy may renew it at the same moment
             if hint.state in OPEN_STATES:
                 hint = close_hint(connection, hint, "withdrawn", now, actor)
         return hint

@@ -10,9 +10,12 @@ from pathlib import Path
 from subprocess import CalledProcessError
 
 import pytest
+from approvers import ALICE
 from real.slurm import Slurm, slurm
 
-from schedulers.lifecycle.operator_actions import approve, withdraw
+from schedulers.lifecycle.approval import approve
+from schedulers.lifecycle.operator_actions import withdraw
+from schedulers.policy.settings import Policy
 from store.database.connections import writing
 from store.records.hostlist import expand
 
@@ -43,7 +46,7 @@ def test_a_fault_is_a_drain_and_a_persons_resume_is_respected(tmp_path: Path, cl
         assert drained(cluster, [node]) == set()
         ident = here.hints(server)[node]["id"]
         with writing(here.engine).begin() as connection:  # as the command line does, in another process
-            approve(connection, ident, datetime.now(UTC), "alice", "approve")
+            approve(connection, ident, datetime.now(UTC), ALICE, Policy(mode="approve"))
         until("the node is drained", lambda: drained(cluster, [node]) == {node})
         until("it is confirmed", lambda: here.hints(server)[node]["state"] == "confirmed")
         with suppress(CalledProcessError):  # of a node without a slurmd it does it, and says that it cannot

@@ -104,11 +104,17 @@ def test_bad_usage_ends_with_status_2(options: list[str], says: str) -> None:
     assert says in result.output
 
 
-def test_a_host_open_to_others_is_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reaches the page acts with its token."""
+def test_a_host_open_to_others_is_refused_while_nobody_signs_in() -> None:
+    """Whoever reaches the page would act with its token."""
+    result = CliRunner().invoke(dashboard, ["--server", "http://127.0.0.1:9", "--port", "0", "--host", "0.0.0.0"])  # noqa: S104  # refused is the point
+    assert "have people sign in" in result.output
+    assert result.exit_code == 2
+
+
+def test_a_child_that_ends_at_once_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its status."""
     monkeypatch.setattr(room, "command", lambda _place: [sys.executable, "-c", "raise SystemExit(3)"])
-    result = CliRunner().invoke(dashboard, ["--server", "http://127.0.0.1:9", "--port", "0", "--host", "0.0.0.0"])  # noqa: S104  # a child that ends at once
-    assert "asks for a login" in result.output
+    result = CliRunner().invoke(dashboard, ["--server", "http://127.0.0.1:9", "--port", "0"])
     assert "Streamlit ended with status 3 before it answered" in result.output
     assert result.exit_code == 2
 

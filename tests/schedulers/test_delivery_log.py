@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from approvers import ALICE
 
-from schedulers.lifecycle.operator_actions import RequestRefusedError, approve, redeliver, withdraw
+from schedulers.lifecycle.approval import approve
+from schedulers.lifecycle.operator_actions import RequestRefusedError, redeliver, withdraw
+from schedulers.policy.settings import Policy
 from schedulers.reconcile.delivery import DeliveryOutcome
 from schedulers.reconcile.dispatch import RETRY_S, Dispatch, run_dispatch
 from store.database.connections import writing
@@ -158,7 +161,7 @@ def test_a_proposal_is_told_to_those_who_asked_and_is_no_order(engine: sa.Engine
     assert chat.got[0].payload["data"]["asks"] == "cordon"
     assert state_of(engine) == "proposed"
     with writing(engine).begin() as connection:
-        approve(connection, "h-a", NOW, "alice", "approve")
+        approve(connection, "h-a", NOW, ALICE, Policy(mode="approve"))
     turn(engine, chat, mode="approve")
     assert (chat.actions(), state_of(engine)) == (["proposed", "cordon"], "approved"), "people read it: nobody took it"
     turn(engine, chat, ops, mode="approve")
@@ -171,7 +174,7 @@ def test_a_proposal_that_was_not_told_in_time_is_not_told_late(engine: sa.Engine
     put(engine, hint("a", state="proposed"))
     turn(engine, chat, mode="approve")
     with writing(engine).begin() as connection:
-        approve(connection, "h-a", NOW, "alice", "approve")
+        approve(connection, "h-a", NOW, ALICE, Policy(mode="approve"))
     assert turn(engine, chat, mode="approve", now=NOW + timedelta(seconds=RETRY_S[0])) == []
     assert rows_of(engine)[0].last_error == "the hint was raised or renewed since"
 

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from approvers import ALICE
 
-from schedulers.lifecycle.operator_actions import approve, release_node, withdraw
+from schedulers.lifecycle.approval import approve
+from schedulers.lifecycle.operator_actions import release_node, withdraw
+from schedulers.policy.settings import Policy
 from schedulers.reconcile.delivery import MAX_PAYLOAD_BYTES, DeliveryOutcome, payload
 from schedulers.reconcile.dispatch import RETRY_S, Dispatch, run_dispatch
 from store.database.connections import writing
@@ -224,5 +227,5 @@ def test_a_person_approves_what_is_proposed_and_only_that(engine: sa.Engine) -> 
     told = Told()
     assert turn(engine, told, mode="approve") == []
     with writing(engine).begin() as connection:
-        approve(connection, "h-a", NOW, "alice", "approve")
+        approve(connection, "h-a", NOW, ALICE, Policy(mode="approve"))
     assert turn(engine, told, mode="approve") == ["delivered"]

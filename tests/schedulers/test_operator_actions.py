@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from approvers import ALICE, BOB
 
-from schedulers.lifecycle.operator_actions import RequestRefusedError, approve, release_node, withdraw
+from schedulers.lifecycle.approval import approve
+from schedulers.lifecycle.operator_actions import RequestRefusedError, release_node, withdraw
 from schedulers.policy.decision import decide
 from schedulers.policy.facts import Inputs, NodeFacts
 from schedulers.policy.settings import Policy
@@ -39,7 +41,7 @@ def test_what_cannot_be_approved_is_said_and_left(engine: sa.Engine, state: Any,
     """The sentence names why; nothing is written."""
     put(engine, hint("a", state=state))
     with writing(engine).begin() as connection, pytest.raises(RequestRefusedError, match=words) as caught:
-        approve(connection, "h-a", NOW, "alice", mode)
+        approve(connection, "h-a", NOW, ALICE, Policy(mode=mode))
     assert caught.value.known
     assert (state_of(engine), actors(engine)) == (state, ["policy"])
 
@@ -50,15 +52,15 @@ def test_a_proposal_lapses_at_its_very_end(engine: sa.Engine) -> None:
     end = hint("a").valid_until
     with writing(engine).begin() as connection:
         with pytest.raises(RequestRefusedError, match="has lapsed"):
-            approve(connection, "h-a", end, "alice", "approve")
-        assert approve(connection, "h-a", end - timedelta(seconds=1), "alice", "approve").state == "approved"
+            approve(connection, "h-a", end, ALICE, Policy(mode="approve"))
+        assert approve(connection, "h-a", end - timedelta(seconds=1), ALICE, Policy(mode="approve")).state == "approved"
 
 
 def test_a_hint_tells_who_said_yes(engine: sa.Engine) -> None:
     """And when; one that somebody else ended in between was approved by nobody."""
     put(engine, hint("a", state="proposed"))
     with writing(engine).begin() as connection:
-        approved = approve(connection, "h-a", NOW, "alice", "approve")
+        approved = approve(connection, "h-a", NOW, ALICE, Policy(mode="approve"))
         stored = read_hint(connection, "h-a")
         assert stored == approved
         assert approved.evidence.approved == StateChange("alice", NOW)
@@ -72,7 +74,7 @@ def test_approving_again_writes_nothing(engine: sa.Engine, state: Any) -> None:
     """Idempotent, whoever asks."""
     put(engine, hint("a", state=state))
     with writing(engine).begin() as connection:
-        assert approve(connection, "h-a", NOW, "bob", "approve").state == state
+        assert approve(connection, "h-a", NOW, BOB, Policy(mode="approve")).state == state
     assert actors(engine) == ["policy"]
 
 
@@ -98,7 +100,7 @@ def test_the_first_to_withdraw_is_the_one_who_did(engine: sa.Engine) -> None:
     assert actors(engine) == ["policy", "alice"]
 
 
-@pytest.mark.parametrize("verdict", [withdraw, lambda c, i, n, w: approve(c, i, n, w, "act")])
+@pytest.mark.parametrize("verdict", [withdraw, lambda c, i, n, w: approve(c, i, n, ALICE, Policy(mode="act"))])
 def test_an_id_that_nobody_gave_is_not_known(engine: sa.Engine, verdict: Any) -> None:
     """So that the API can answer 404, not 409."""
     with writing(engine).begin() as connection, pytest.raises(RequestRefusedError, match="'nope'") as caught:

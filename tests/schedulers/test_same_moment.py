@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from approvers import ALICE
 from real.patience import patience
 
-from schedulers.lifecycle.operator_actions import RequestRefusedError, acknowledge, approve, release_node, withdraw
+from schedulers.lifecycle.approval import approve
+from schedulers.lifecycle.operator_actions import RequestRefusedError, acknowledge, release_node, withdraw
 from schedulers.lifecycle.policy_turn import run_policy
 from schedulers.policy.settings import Policy
 from store.database.connections import writing
@@ -88,7 +90,7 @@ def let_go_by_scheduler(connection: sa.Connection) -> Any:
 
 def yes_by_person(connection: sa.Connection) -> Any:
     """Alice says yes."""
-    return approve(connection, "h-a", NOW, "alice", "approve")
+    return approve(connection, "h-a", NOW, ALICE, Policy(mode="approve"))
 
 
 def renew(connection: sa.Connection) -> bool:

@@ -6,21 +6,23 @@ model (`model_scheduler.py`); `hint_judge.py` has what must hold. The long form,
 make deep ARGS=tests/schedulers/test_state_machine.py
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from approvers import ALICE
 from depth import deepened, is_deep
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from schedulers.lifecycle.approval import approve
 from schedulers.lifecycle.operator_actions import (
     RequestRefusedError,
-    approve,
     release_node,
     reset_breaker,
     set_switch,
@@ -36,7 +38,7 @@ from store.records.hint import OPEN_STATES
 from . import model_draws as draws
 from .hint_judge import HOUR, Judge
 from .model_scheduler import Mark, ModelScheduler
-from .model_world import NODES, START, add_fault, add_scores, empty, memory, set_job, set_outage
+from .model_world import NODES, START, add_fault, add_scores, empty, memory, set_heartbeats, set_job, set_outage
 
 RUNS = 150
 SHARDS = 15 if is_deep() else 2
@@ -53,13 +55,19 @@ class Hints(RuleBasedStateMachine):
         count=st.integers(1, 2),
         busy=st.lists(draws.node_names, unique=True),
         first=draws.flood,
+        takes=st.sampled_from([(), ("slurm",), ("slurm", "kube")]),
     )
-    def begin(self, policy: Policy, count: int, busy: list[str], first: list[tuple[str, int]]) -> None:
+    def begin(
+        self, policy: Policy, count: int, busy: list[str], first: list[tuple[str, int]], takes: tuple[str, ...]
+    ) -> None:
         """A new cluster, and its first flood."""
         self.engine = memory()
         empty(self.engine)
         add_scores(self.engine, {NODES[0]: 0.0}, START)
-        told = [ModelScheduler(name, {node: Mark() for node in NODES}) for name in ("slurm", "kube")[:count]]
+        told = [
+            ModelScheduler(name, {node: Mark() for node in NODES}, avoid_takes=name in takes)
+            for name in ("slurm", "kube")[:count]
+        ]
         self.judge = Judge(self.engine, policy, START, told)
         self.latest, self.faults = START, 0
         if busy:
@@ -101,6 +109,34 @@ class Hints(RuleBasedStateMachine):
         now = self.judge.now
         set_outage(self.engine, self.held_first(which), now - HOUR, None if hours is None else now - hours * HOUR)
         self.turn()
+
+    @rule(which=draws.schedulers, node=st.integers(0, 5), is_down=st.booleans(), is_told=st.booleans())
+    def a_node_goes_down(self, which: int, node: int, is_down: bool, is_told: bool) -> None:
+        """Or comes back, as a scheduler sees it; whoever tells outages may say that one has ended."""
+        name = self.held_first(node)
+        self.told(which).marks[name].is_down = is_down
+        if is_told:
+            set_outage(self.engine, name, self.judge.now - HOUR, None if is_down else self.judge.now)
+        self.turn()
+
+    @rule(turns=st.integers(1, 5))
+    def ten_minutes_pass(self, turns: int) -> None:
+        """Again and again, so that nobody loses sight of a scheduler."""
+        for _ in range(turns):
+            self.judge.now += timedelta(seconds=600)
+            self.turn()
+
+    @rule(names=st.lists(draws.node_names, unique=True, min_size=1), hours=st.sampled_from([0.5, 23.0, 25.0]))
+    def heartbeats_come(self, names: list[str], hours: float) -> None:
+        """Of some nodes, for a while; of the others nothing is heard then."""
+        begin, self.judge.now = self.judge.now, self.judge.now + hours * HOUR
+        self.heartbeats(names, begin)
+        self.turn()
+
+    def heartbeats(self, names: Sequence[str], since: datetime) -> None:
+        """Without a gap, until now."""
+        set_heartbeats(self.engine, names, since, self.judge.now)
+        self.judge.vouchers.beats |= dict.fromkeys(names, (since, self.judge.now))
 
     @rule(busy=st.lists(draws.node_names, unique=True, min_size=1))
     def a_job_moves(self, busy: list[str]) -> None:
@@ -207,7 +243,7 @@ class Hints(RuleBasedStateMachine):
             for hint in found if word == "approve all" else found[which % len(found) :][:1] if found else []:
                 with suppress(RequestRefusedError):
                     if word.startswith("approve"):
-                        approve(connection, hint.id, judge.now, "alice", judge.policy.mode)
+                        approve(connection, hint.id, judge.now, ALICE, judge.policy)
                     elif word == "withdraw":
                         withdraw(connection, hint.id, judge.now, "alice")
                     elif word == "release":
@@ -263,7 +299,11 @@ class Hints(RuleBasedStateMachine):
             self.stops("none", how)
         for one in self.judge.schedulers:
             one.trouble = None
-        self.judge.now = self.latest + 27 * HOUR
+        for one in self.judge.schedulers:
+            for mark in one.marks.values():
+                mark.is_down = False
+        begin, self.judge.now = self.latest, self.latest + 27 * HOUR
+        self.heartbeats(NODES, begin)
         for _ in range(2):
             self.turn()
             self.judge.now += timedelta(seconds=400)
