@@ -6,6 +6,8 @@ Whoever listens on the way to an `http://` address reads the token, and is from 
 """
 
 import ipaddress
+import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -39,6 +41,20 @@ def clear_text(url: str) -> str | None:
         return None
     shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     return f"{shown} would carry the token in clear text: use {_SAFE[parts.scheme]}:// there (docs/tls.md)"
+
+
+def shared_secret(file: Path | None) -> str | None:
+    """Why a secret in a file is none: every user of the machine may read it. None where they may not, or none is there.
+
+    It is a warning, and no refusal: a fleet whose agents stop over a file's mode sees nothing any more.
+    """
+    try:
+        mode = 0 if file is None else stat.S_IMODE(file.stat().st_mode)
+    except OSError:
+        return None
+    if not mode & stat.S_IROTH:
+        return None
+    return f"{file} can be read by every user of this machine (mode {mode:04o}): chmod 0600 {file}"
 
 
 def token_opener(context: "ssl.SSLContext | None" = None) -> "OpenerDirector":

@@ -1,10 +1,11 @@
-"""The small server that shows the sidecar's figures: `/` leads to `/metrics`."""
+"""The small server of the sidecar's figures, `/metrics`; `/readyz` is 503 while a source waits for the spool."""
 
 import socket
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import orjson
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from collectors.collector import Wake
@@ -57,13 +58,18 @@ class MetricsServer:
 
 def _handler(metrics: SidecarMetrics) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        """Answers `/` and `/metrics`."""
+        """Answers `/`, `/metrics` and `/readyz`."""
 
         def do_GET(self) -> None:
             """One request."""
             path = self.path.partition("?")[0]
             if path == "/metrics":
                 self._answer(200, CONTENT_TYPE_PLAIN_0_0_4, metrics.page())
+            elif path == "/readyz":
+                waiting = metrics.blocked_sources()
+                text = f"failed: no room in the spool for {', '.join(waiting)}" if waiting else "ok"
+                body = orjson.dumps({"status": "failed" if waiting else "ok", "checks": {"spool": text}})
+                self._answer(503 if waiting else 200, "application/json", body)
             elif path == "/":
                 self._answer(200, "text/html; charset=utf-8", _LANDING)
             else:

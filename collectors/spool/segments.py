@@ -87,7 +87,7 @@ class SegmentLog:
 
     def __init__(self, folder: Path, segment_bytes: int, opening: Callable[[], bytes | None]) -> None:
         """Open or create it. `opening` gives the first record of each new segment, where there is one."""
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._opening = opening
@@ -272,7 +272,7 @@ class SegmentLog:
             self.sync()
             self.close()
         if self._descriptor < 0:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor = os.open(self._path(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._written = number
         if os.fstat(self._descriptor).st_size > size:

@@ -50,7 +50,7 @@ class Spool:
             SpoolBusyError: another process has it open.
             OSError: it cannot be written.
         """
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock_file = lock(folder / "lock")
         self._lock = threading.Lock()
         self._node = node
