@@ -55,13 +55,13 @@ _BODY: dict[str, Any] = {
 def post_alerts(caller: FleetIngester, server: Server, body: Body) -> Response:
     """Take a notification; the same alert again changes nothing. `line` of a rejected one is its place in `alerts`."""
     truncated: list[int] = []
-    alerts = _alerts(records(body), truncated)
+    alerts = alerts_of(records(body), truncated)
     events, rejected = sift(alerts, lambda value: own_event(caller, read_alert(value, caller.names)))
     _note_truncated(server, sum(truncated))
     return reply(take_events(server, events, rejected, "alerts"))
 
 
-def _alerts(notifications: Iterable[BodyEntry], truncated: list[int]) -> Iterator[BodyEntry]:
+def alerts_of(notifications: Iterable[BodyEntry], truncated: list[int]) -> Iterator[BodyEntry]:
     """The alerts of notifications with their places; how many each left out is added to `truncated`."""
     for entry in notifications:
         alerts = entry.value.get("alerts") if isinstance(entry.value, dict) else None

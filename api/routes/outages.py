@@ -18,6 +18,8 @@ from wire.events import BatchResultJson
 
 router = APIRouter(tags=["outages"])
 
+# A reason is a sentence; it is searched for the words of every cause.
+_MOST_CHARS = 4096
 _EXAMPLE = {
     "node": "gpu-017",
     "start": "2025-03-01T04:05:06Z",
@@ -75,4 +77,6 @@ def _text(value: dict[str, Any], name: str) -> str | None:
     text = value.get(name)
     if text is not None and not isinstance(text, str):
         raise RecordError(f"{name!r} must be a string or null")
+    if text is not None and len(text) > _MOST_CHARS:
+        raise RecordError(f"{name!r} is over {_MOST_CHARS} characters: cut it")
     return text
