@@ -8,7 +8,7 @@ Telemetry speaks of whole hours: its features are computed once for each reading
 The fleet and its outages are small and read anew each time.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -49,12 +49,13 @@ from predictor.history.store_reader import (
     read_rollups,
 )
 from store.tables import schema
+from store.telemetry.hours import LATE_H, late_nodes
 
 # Telemetry kept between two readings: only the newest hours are read again.
 
-# Roll-ups of an hour come until well after it has ended; those of a node that was away come later still, and are
-# seen with the next reading of all.
-AGAIN_H = 6
+# Roll-ups of an hour come until well after it has ended. Those of a node that was away come later still: the store
+# notes such nodes. What came around the last look is read twice, for its transaction may have ended after it.
+_LATE_AGAIN = timedelta(minutes=2)
 _NOTHING = np.empty(0, dtype=np.int64)
 
 
@@ -66,20 +67,40 @@ class TelemetryLog:
         nothing = np.empty((0, len(TELEMETRY_COLUMNS)), dtype=np.float32)
         self._held = Telemetry(_NOTHING, _NOTHING, nothing, _NOTHING)
         self._read_to: int | None = None
+        self._late: dict[str, datetime] = {}
 
     def read(self, connection: sa.Connection, first_hour: int, end_hour: int) -> None:
-        """Read the hours that have come since, and the last few of before again; forget those before the first."""
-        begin = first_hour if self._read_to is None else max(first_hour, self._read_to - AGAIN_H)
+        """Read the hours that have come since, the last few of before again, and all of nodes of which some came late.
+
+        Hours before the first are forgotten.
+        """
+        late = late_nodes(connection)
+        begin = first_hour if self._read_to is None else max(first_hour, self._read_to - LATE_H)
         if self._read_to is not None and end_hour < self._read_to:
             begin = first_hour  # time went back: a replay that began anew
-        new = read_rollups(connection, self._names, begin, end_hour)
+        again = self._came_late(late) if begin > first_hour else []
+        self._late = late
+        new = [read_rollups(connection, self._names, begin, end_hour)]
+        if again:
+            new.append(read_rollups(connection, self._names, first_hour, begin, again))
         held = self._held
         kept = (held.time_ms > first_hour * HOUR_MS) & (held.time_ms <= begin * HOUR_MS)
-        node = np.concatenate([held.node[kept], new.node])
-        time_ms = np.concatenate([held.time_ms[kept], new.time_ms])
-        values = np.concatenate([held.values[kept], new.values])
+        kept &= ~np.isin(held.node, [self._names[name] for name in again if name in self._names])
+        node = np.concatenate([held.node[kept], *(part.node for part in new)])
+        time_ms = np.concatenate([held.time_ms[kept], *(part.time_ms for part in new)])
+        values = np.concatenate([held.values[kept], *(part.values for part in new)])
         self._held = Telemetry(node, time_ms, values, lit_hours(time_ms))
         self._read_to = end_hour
+
+    def _came_late(self, late: Mapping[str, datetime]) -> list[str]:
+        """The nodes of which late roll-ups may have come since the last look."""
+        known = self._late
+        newest = max(known.values(), default=None)
+        return [
+            name
+            for name, received in late.items()
+            if known.get(name) != received or (newest is not None and received >= newest - _LATE_AGAIN)
+        ]
 
     def telemetry(self, fleet: FleetArrays, first_hour: int, end_hour: int) -> Telemetry:
         """The fleet's roll-ups of a window of hours."""

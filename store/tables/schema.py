@@ -409,6 +409,14 @@ sidecars = sa.Table(  # what each node's sidecar last said of itself
     sa.Index(None, "received"),
 )
 
+late_telemetry = sa.Table(  # nodes whose roll-ups came long after their hour: who keeps telemetry reads theirs again
+    "late_telemetry",
+    metadata,
+    sa.Column("node", sa.Text, primary_key=True),
+    sa.Column("received", UtcTime, nullable=False),  # when the last of them came
+    sa.Index(None, "received"),
+)
+
 event_days = sa.Table(  # how many events of a kind a node had on a day: what stays of them when they are pruned
     "event_days",
     metadata,

@@ -4,9 +4,9 @@ What an archive tells of single devices joins what a sidecar told of the same ho
 SQLite takes them through its own executemany, PostgreSQL through COPY into a temporary table.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -15,7 +15,7 @@ from sqlalchemy.dialects import sqlite
 
 from store.records.telemetry import ROLLUP_S, Rollup
 from store.tables import schema
-from store.tables.bulk_rows import upsert_last_seen
+from store.tables.bulk_rows import upsert, upsert_last_seen
 from store.telemetry.rollups import RollupTable, moment_of
 
 # Writing roll-ups of live sources: several sources of a node may tell of the same hour, and more of it each time.
@@ -102,11 +102,27 @@ def append_rollups(connection: sa.Connection, rollups: Sequence[Rollup], receive
     where nobody says when that was, at the hour's start at the least.
     """
     merge_rollups(connection, rollups)
+    now = received or datetime.now(UTC)
+    note_late(connection, {one.node for one in rollups if one.time < now - timedelta(hours=LATE_H)}, now)
     newest: dict[str, datetime] = {}
     for rollup in rollups:
         heard = max(rollup.time, min(rollup.time + timedelta(seconds=ROLLUP_S), received or rollup.time))
         newest[rollup.node] = max(heard, newest.get(rollup.node, heard))
     upsert_last_seen(connection, newest)
+
+
+# Who keeps telemetry between two looks reads the last LATE_H hours again, and all of the nodes that were noted here.
+LATE_H = 6
+
+
+def note_late(connection: sa.Connection, nodes: Iterable[str], received: datetime) -> None:
+    """Note nodes of which roll-ups were received long after their hour."""
+    upsert(connection, schema.late_telemetry, [{"node": node, "received": received} for node in nodes])
+
+
+def late_nodes(connection: sa.Connection) -> dict[str, datetime]:
+    """The nodes of which roll-ups were received late, and when the last ones were."""
+    return {row.node: row.received for row in connection.execute(sa.select(schema.late_telemetry))}
 
 
 # Reading a node's roll-ups back, with what is told of its devices.
@@ -180,6 +196,7 @@ def insert_rollups(
         marks = ", ".join("?" * len(_TABLE_COLUMNS))
         statement = f"INSERT INTO telemetry ({', '.join(_TABLE_COLUMNS)}) VALUES ({marks}) {_REPLACE['sqlite']}"  # noqa: S608  # our own names
         connection.exec_driver_sql(statement, list(_rows(nodes, table, table.time_us.tolist(), told)))
+    note_late(connection, [nodes[number] for number in set(table.node.tolist())], datetime.now(UTC))
     _note_seen(connection, nodes, table)
     return len(table.node)
 

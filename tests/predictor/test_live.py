@@ -58,6 +58,19 @@ def test_what_was_committed_late_is_found(any_engine: sa.Engine) -> None:
     assert len(live.look(AT).history.precursors.ids) == 2
 
 
+def test_telemetry_that_comes_days_late_is_found(any_engine: sa.Engine) -> None:
+    """A sidecar was away for two days: its hours count with the next look at telemetry, and nobody else's are lost."""
+    fill(any_engine, nodes=12, days=39)
+    live = LiveHistory(any_engine)
+    live.look(AT)
+    for turn in range(1, 4):
+        at = AT + timedelta(hours=turn)
+        put(any_engine, rollups=[rollup("gpu-004", 38 + turn + hour / 24 - 1, 90.0 + turn) for hour in range(9)])
+        look = live.look(at)
+        assert_as_read_anew(any_engine, look, at)
+        assert (look.history.telemetry.values == 90.0 + turn).sum() == 9
+
+
 def test_old_events_are_given_back(engine: sa.Engine) -> None:
     """Once a day; those in the window stay."""
     put(engine, [node("a")], events=[xid("a", d, 79) for d in (13, 39)])

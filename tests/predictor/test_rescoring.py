@@ -17,7 +17,7 @@ from store.records.event import Device, Event
 from store.records.score import Score
 from store.tables import schema
 
-NAMES = [f"gpu-{number:03d}" for number in range(32)]
+NAMES = [f"gpu-{number:03d}" for number in range(48)]
 # Kind, code, severity, cause, the sources that tell it: some are told twice, by two sources.
 _TOLD = (
     ("xid", 79, "fatal", "hardware", ("kernel", "gpud")),
