@@ -95,14 +95,29 @@ def trust_of(spec: str, given: Trust | None = None, format_name: str | None = No
         if may_tell("user", name):
             return SourceTrust("user", f"{name} is what a job's user writes")
         return SourceTrust("system", "the sidecar runs the program itself")
-    path, _colon, name = rest.rpartition(":")
-    if path and (name in PARSERS or name == "auto"):
-        rest, format_name = path, format_name if name == "auto" else name
+    rest, format_name = _path_and_format(rest, format_name)
     if glob.has_magic(rest) and not Path(rest).exists():
         found = [trust_of_file(Path(each), format_name) for each in sorted(glob.glob(rest))]  # noqa: PTH207 - of any root
         known = next((each for each in found if each.trust == "user"), found[0] if found else None)
         return known or trust_of_file(Path(rest), format_name)
     return trust_of_file(Path(rest), format_name)
+
+
+def gives_nothing(spec: str, trust: Trust, format_name: str | None = None) -> str | None:
+    """The format that a SPEC names and its trust may not tell; None where it may."""
+    scheme, _colon, rest = spec.partition(":")
+    if scheme == "exec":
+        name: str | None = rest.partition(":")[0]
+    else:
+        name = _path_and_format(rest, format_name)[1] if scheme == "file" else None
+    return None if name is None or may_tell(trust, name) else name
+
+
+def _path_and_format(rest: str, format_name: str | None) -> tuple[str, str | None]:
+    path, _colon, name = rest.rpartition(":")
+    if path and (name in PARSERS or name == "auto"):
+        return path, format_name if name == "auto" else name
+    return rest, format_name
 
 
 def trust_of_file(path: Path, format_name: str | None, given: Trust | None = None) -> SourceTrust:

@@ -73,6 +73,22 @@ def sources() -> Iterator[Check]:
     yield Check("disk", "ok" if enough else "wrong", f"{free / (1 << 30):.1f} GiB free here, 1 GiB is the least")
 
 
+def sidecar_sources(file: Path) -> Iterator[Check]:
+    """Each source of a sidecar's configuration: whose word it is, and why; wrong where it can give nothing for that.
+
+    Raises:
+        Failure: the configuration cannot be used.
+    """
+    from cli.config.sidecar import load, settings_from
+    from collectors.trust import gives_nothing
+
+    for source in settings_from({}, load(file), os.environ).list_sources():
+        found = source.source_trust()
+        name = gives_nothing(source.spec, found.trust, source.format)
+        lost = f"; so nothing of the format {name} is taken from it" if name else ""
+        yield Check(f"source {source.spec}", "wrong" if name else "ok", f"trust {found.trust}: {found.why}{lost}")
+
+
 def database(url: str) -> Check:
     """Whether the database answers and its schema is this program's."""
     from sqlalchemy.exc import SQLAlchemyError
@@ -149,10 +165,11 @@ def server(url: str) -> Check:
 @click.command()
 @click.option("--db", "db_url", cls=SecretOption, envvar="FORESHOCK_DB", help="Also check this database.")
 @click.option("--server", "server_url", help="Also check this API.")
+@click.option("--config", "file", type=click.Path(path_type=Path), help="Also each source of this sidecar's file.")
 @JSON_OPTION
-def doctor(db_url: str | None, server_url: str | None, as_json: bool) -> None:
+def doctor(db_url: str | None, server_url: str | None, file: Path | None, as_json: bool) -> None:
     """Check this installation and say what is wrong. Exit 3 if anything is."""
-    found = [*installation(), *sources()]
+    found = [*installation(), *sources(), *(sidecar_sources(file) if file is not None else ())]
     requested: list[tuple[Callable[[str], Check], str | None]] = [
         (database, db_url),
         (inventory, db_url),

@@ -19,7 +19,7 @@ from collectors.metrics import SidecarMetrics, SourceMetrics
 from collectors.registry import make_collector
 from collectors.ship.transport import Backoff
 from collectors.spool.state import SpoolFullError
-from collectors.trust import SourceTrust, check_has_trust, checked_trust, trust_of
+from collectors.trust import SourceTrust, check_has_trust, checked_trust, gives_nothing, trust_of
 from store.records.event import Event
 from store.records.event_sources import FLEET_SOURCES, WORK
 from store.records.source_trust import Trust
@@ -317,7 +317,11 @@ class Sources:
         return made
 
     def _start(self, source: SourceSpec, settings: SourceSettings, collector: Collector) -> None:
-        self._metrics.source(source.spec).trust = source.source_trust().trust
+        found = source.source_trust()
+        self._metrics.source(source.spec).trust = found.trust
+        if name := gives_nothing(source.spec, found.trust, source.format):
+            message = "source %s is of trust %s (%s): nothing of the format %s is taken from it"
+            _LOG.warning(message, source.spec, found.trust, found.why, name)
         self._running[source.spec] = _SourceThread(source, settings, self._runner(collector, settings))
 
     def _runner(self, collector: Collector, settings: SourceSettings) -> Runner:

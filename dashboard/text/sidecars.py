@@ -1,6 +1,6 @@
 """What `GET /sidecars` answers, as typed records, and what is wrong with a node's collection, in words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -9,6 +9,11 @@ from wire.sidecars import HeartbeatJson, SidecarJson, SpoolJson
 
 # A node's clock that is further off than this dates its faults wrongly.
 _SKEW = timedelta(minutes=2)
+_MAY_TELL = {
+    "kernel": "faults that the kernel reports",
+    "system": "everything: root alone writes it",
+    "user": "training alone: a job's user can write it",
+}
 # Past this share of its limit a spool is about to hold its sources back.
 _FULL = 0.8
 
@@ -52,6 +57,33 @@ def _sources(report: HeartbeatJson) -> Iterator[Trouble]:
             yield Trouble(f"cannot read {source.source}", "see the sidecar's own log on the node")
         elif source.blocked:
             yield Trouble(f"{source.source} waits for room in the spool", "see why the server takes nothing from it")
+        if source.refused:
+            yield Trouble(
+                f"{words.many(source.refused, 'line')} refused of {source.source}",
+                "a user's log speaks as the kernel or another node: see who wrote it",
+            )
+
+
+def source_rows(found: Sequence[SidecarJson]) -> list[dict[str, str]]:
+    """The sources of some sidecars, by trust, the weakest first: whose word each is, and what was refused of it."""
+    kinds: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    for sidecar in found:
+        for source in sidecar.report.sources:
+            kinds.setdefault((source.trust or "", source.source), []).append((sidecar.node, source.refused))
+    order = {trust: place for place, trust in enumerate(("user", "system", "kernel"))}
+    rows = []
+    for (trust, spec), nodes in sorted(kinds.items(), key=lambda item: (order.get(item[0][0], -1), item[0][1])):
+        refused = sum(lines for _node, lines in nodes)
+        rows.append(
+            {
+                "source": spec,
+                "trust": trust or words.DASH,
+                "may tell": _MAY_TELL.get(trust, "what an older sidecar lets through"),
+                "nodes": words.count(len(nodes)),
+                "refused": words.count(refused),
+            }
+        )
+    return rows
 
 
 def _spool(spool: SpoolJson) -> Iterator[Trouble]:

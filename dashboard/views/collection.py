@@ -8,11 +8,12 @@ from dashboard.panels import frames
 from dashboard.panels import page as panels
 from dashboard.panels.page import Site
 from dashboard.text import words
-from dashboard.text.sidecars import faults, size
+from dashboard.text.sidecars import faults, size, source_rows
 from wire.cluster import ClusterJson
 from wire.sidecars import SidecarJson
 
 LISTED = 200  # of the silent, and of those in trouble
+TRUSTS_OF = 20  # sidecars that are well, whose sources are shown
 
 
 def page(site: Site) -> None:
@@ -29,10 +30,12 @@ def _live(site: Site) -> None:
         counted = cluster.sidecars
         if counted is not None and counted.known:
             _metrics(cluster)
+            troubled = site.client.sidecars("troubled", LISTED) if counted.troubled else []
             if counted.troubled:
-                _troubled(site.client.sidecars("troubled", LISTED), counted.troubled)
+                _troubled(troubled, counted.troubled)
             if counted.silent:
                 _silent(site.client.sidecars("silent", LISTED), counted.silent)
+            _trusts([*site.client.sidecars("ok", TRUSTS_OF), *troubled])
         else:
             panels.empty("Sidecars report themselves once a minute: `foreshock sidecar --server URL --source kmsg`.")
         _sources(cluster)
@@ -110,6 +113,18 @@ def _table(rows: Sequence[frames.Row], key: str, known: int) -> None:
     frames.show(rows, key, {"do": "What to do", "what": "What is wrong"})
     if known > len(rows):
         st.caption(f"and {known - len(rows):,} more: `GET /api/v1/sidecars?state={key}` lists them all")
+
+
+def _trusts(found: Sequence[SidecarJson]) -> None:
+    """Whose word each source is: of the first sidecars that are well, for nodes are alike, and of those in trouble."""
+    st.subheader("Whose word", anchor=False, help="who can write a source decides what it may tell")
+    if rows := source_rows(found):
+        frames.show(rows, "trusts")
+        st.caption(
+            f"Of {words.many(len(found), 'sidecar')}. A line that its writer may not tell is refused and counted."
+        )
+    else:
+        panels.empty("No sidecar that reports names a source.")
 
 
 def _sources(cluster: ClusterJson) -> None:

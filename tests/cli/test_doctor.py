@@ -58,3 +58,22 @@ def test_the_table_is_for_people() -> None:
     """Without --json the findings are an aligned table."""
     result = CliRunner().invoke(doctor)
     assert result.output.startswith("CHECK")
+
+
+def test_each_source_of_a_sidecar_is_listed_with_its_trust(tmp_path: Path) -> None:
+    """One that may not tell what its format says is wrong, and the remedy stands there."""
+    file = tmp_path / "sidecar.yaml"
+    file.write_text(
+        "server: http://127.0.0.1:1\nsource:\n  - kmsg\n  - file:/none/run.log:training\n"
+        "  - file:/none/syslog:kernel\n  - {source: 'file:/none/messages:kernel', trust: system}\n"
+    )
+    code, found = checks("--config", str(file))
+    listed = {name: (row["result"], row["detail"].split(":")[0]) for name, row in found.items() if "source " in name}
+    assert listed == {
+        "source kmsg": ("ok", "trust kernel"),
+        "source file:/none/run.log:training": ("ok", "trust user"),
+        "source file:/none/syslog:kernel": ("wrong", "trust user"),
+        "source file:/none/messages:kernel": ("ok", "trust system"),
+    }
+    assert "say `trust: system`" in found["source file:/none/syslog:kernel"]["detail"]
+    assert code == 3

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from drawn_page import Opened, failing, seen
 
-from dashboard.text.sidecars import faults, size
+from dashboard.text.sidecars import faults, size, source_rows
 from dashboard.views.collection import headline
 from wire.cluster import ClusterJson
 from wire.sidecars import HeartbeatJson, SidecarCountsJson, SidecarJson, SidecarLossJson, SidecarSourceJson, SpoolJson
@@ -68,6 +68,10 @@ def test_the_headline_says_whether_every_node_reports(counted: SidecarCountsJson
             beat(spool=SpoolJson(events_bytes=90, telemetry_bytes=0, oldest_s=7200.0, limit_bytes=100)),
             "90 B wait for the server, the oldest 2.0 h",
         ),
+        (
+            beat(sources=(SidecarSourceJson(source="file:/var/log/train/run.log", up=True, refused=2, trust="user"),)),
+            "2 lines refused of file:/var/log/train/run.log",
+        ),
     ],
 )
 def test_each_trouble_is_said_with_a_remedy(report: HeartbeatJson, says: str) -> None:
@@ -104,6 +108,19 @@ def test_a_clock_that_is_wrong_is_trouble(off: timedelta, says: list[str]) -> No
     assert [fault.what for fault in faults(sidecar(beat(), off))] == says
 
 
+def test_the_page_tells_whose_word_each_source_is() -> None:
+    """The weakest first; an older sidecar does not say; equal sources of many nodes are one row."""
+    log = SidecarSourceJson(source="file:/var/log/train/*.log", up=True, refused=2, trust="user")
+    ring = SidecarSourceJson(source="kmsg", up=True, trust="kernel")
+    found = [sidecar(beat(sources=(ring, log))), sidecar(beat(sources=(ring, SidecarSourceJson(source="journal"))))]
+    rows = [(row["source"], row["trust"], row["nodes"], row["refused"]) for row in source_rows(found)]
+    assert rows == [
+        ("journal", "–", "1", "0"),
+        ("file:/var/log/train/*.log", "user", "1", "2"),
+        ("kmsg", "kernel", "2", "0"),
+    ]
+
+
 def test_what_is_lost_for_ever_is_said_first() -> None:
     """Its remedy is the one that the table shows."""
     report = beat(
@@ -129,22 +146,24 @@ def test_the_page_lists_what_is_in_trouble_and_what_is_silent(drawn: Opened, api
     assert failing(shown) == []
     assert "Of 3 sidecars: 1 sidecar silent, 1 in trouble." in seen(shown)
     asked = [query["state"] for _method, path, query, _token in api.asked if path == "sidecars"]
-    assert asked == ["troubled", "silent"]
-    troubled, silent, sources = (frame.value for frame in shown.dataframe)
+    assert asked == ["troubled", "silent", "ok"]
+    troubled, silent, trusts, sources = (frame.value for frame in shown.dataframe)
     assert list(troubled["what"]) == [
         "12 log records overwritten before they were read; cannot read scrape:http://127.0.0.1:9400/metrics"
     ]
     assert list(troubled["do"]) == ["enlarge the kernel's ring (log_buf_len), or find what floods it"]
     assert list(silent["last heard of"]) == ["2025-03-29 03:11:30 UTC"]
+    assert set(trusts["source"]) >= {"scrape:http://127.0.0.1:9400/metrics"}
     assert list(sources["source"]) == ["kernel"]
 
 
-def test_a_healthy_cluster_asks_for_no_lists(drawn: Opened, api: Any) -> None:
-    """12,500 well sidecars cost nothing."""
+def test_a_healthy_cluster_asks_for_one_short_list(drawn: Opened, api: Any) -> None:
+    """12,500 well sidecars cost no more than twenty: whose word their sources are."""
     api.answers["cluster"] = api.answers["cluster"] | {"sidecars": {"known": 3, "silent": 0, "troubled": 0}}
     shown = drawn("collection")
     assert "All 3 sidecars report and nothing was lost." in seen(shown)
-    assert not [path for _method, path, *_ in api.asked if path == "sidecars"]
+    asked = [(query["state"], query["limit"]) for _method, path, query, _token in api.asked if path == "sidecars"]
+    assert asked == [("ok", "20")]
 
 
 def test_a_list_that_is_cut_says_how_many_more(drawn: Opened, api: Any) -> None:
