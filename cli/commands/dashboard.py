@@ -101,8 +101,8 @@ def running(place: DashboardAddress) -> Iterator[subprocess.Popen[bytes]]:
     environment = {**os.environ, "FORWARDED_ALLOW_IPS": ""}
     with tempfile.TemporaryDirectory(prefix="foreshock-dashboard-") as folder:
         if place.sign_in.sign_in == "oidc" and place.people is not None:
-            place = replace(place, secrets=Path(folder) / "secrets.toml")
             write_secrets(place.sign_in, place.people, Path(folder) / "secrets.toml")
+            place = replace(place, secrets=Path(folder) / "secrets.toml")
         # A session of its own: Ctrl-C reaches this program alone, which then stops the child in order.
         child = subprocess.Popen(  # noqa: S603  # our own interpreter and script
             command(place),

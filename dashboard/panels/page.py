@@ -32,9 +32,7 @@ class Site:
 
     client: ApiClient
     node_page: Any = None
-    caller: CallerJson = field(
-        default_factory=CallerJson
-    )  # who looks, and what they may do: nothing, until the API has said
+    caller: CallerJson = field(default_factory=CallerJson)  # who looks: may do nothing until the API has said more
 
     def may(self, scope: str) -> bool:
         """Whether the person, or the dashboard's token, may do something."""

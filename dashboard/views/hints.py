@@ -76,7 +76,7 @@ def _live(site: Site) -> None:
         cluster = site.client.cluster()
         hints = site.client.hints()
         active = sorted((h for h in hints if h.state in OPEN), key=urgency)
-        panels.banner(*headline(active, cluster.mode))
+        panels.banner(*headline(active, cluster.mode, site.may("act:approve")))
         panels.as_of(cluster)
         _outcome()
         missing = sign_in.lacking(site.caller)
@@ -99,11 +99,15 @@ def urgency(hint: HintJson) -> tuple[int, int]:
     return OPEN.index(hint.state), GRAVEST.index(hint.action) if hint.action in GRAVEST else len(GRAVEST)
 
 
-def headline(active: Sequence[HintJson], mode: str | None) -> tuple[str, str]:
+def headline(active: Sequence[HintJson], mode: str | None, yours: bool = True) -> tuple[str, str]:
     """How many hints there are, and whether one waits for a person."""
     waiting = sum(1 for hint in active if hint.state == "proposed")
     if waiting:
-        return "warning", f"{words.many(waiting, 'hint')} {'waits' if waiting == 1 else 'wait'} for your approval."
+        verb = "waits" if waiting == 1 else "wait"
+        return (
+            "warning",
+            f"{words.many(waiting, 'hint')} {verb} for {'your' if yours else 'an'} approval.",
+        )
     if not active:
         return "success", "No hint is open."
     sent = sum(1 for hint in active if hint.state in ("approved", "sent", "confirmed"))
