@@ -16,7 +16,7 @@ from api.edge.auth import Caller
 from api.edge.body import MOST_PARTS
 from api.edge.problem import Problem
 from api.edge.work_budget import WorkBudget, check_containers, working
-from api.intake.entries import Rejected, events_of, records, sift
+from api.intake.entries import Rejected, count_rejected, events_of, records, sift
 from api.intake.heartbeat_record import read_heartbeat
 from api.intake.records import take_events, take_rollups
 from api.routes.heartbeats import own_report
@@ -119,7 +119,6 @@ def take_batches(state: State, batches: Sequence[QueueBatch]) -> list[Refused]:
     if read.rollups:
         take_rollups(state, read.rollups, ())
     state.heartbeats.put(read.reports)
-    state.metrics.rejected.labels("nats").inc(len(read.refused))
     return read.refused
 
 
@@ -130,6 +129,7 @@ def _read_batch(state: State, number: int, batch: QueueBatch, read: _Read) -> No
             rejected = _sort(batch, read, now, state.names.now)
     except Problem as problem:
         raise NoBatchError(str(problem.detail)) from problem
+    count_rejected(state.metrics, "nats", rejected)
     if rejected:
         values = orjson.loads(batch.body)
         read.refused += [Refused(number, values[entry.line - 1], entry.detail) for entry in rejected]

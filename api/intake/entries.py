@@ -14,9 +14,10 @@ import orjson
 from api.edge.auth import Caller
 from api.edge.problem import Problem
 from api.edge.work_budget import MOST_RECORDS, check_containers, check_lines, limited, too_many_records
+from api.server.metrics import Metrics
 from store.events.event_json import MAX_MESSAGE, MAX_NAME, check_size, decode_events
 from store.records.event import Event, RecordError, from_wire
-from store.records.event_sources import FLEET_SOURCES, WORK
+from store.records.event_sources import FLEET_KINDS, FLEET_SOURCES, WORK
 
 MAX_REJECTED_SHOWN = 100
 _NUL = b"\\u0000"
@@ -118,6 +119,38 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
+class Denied(Rejected):
+    """A record that its sender may not report. The underscore keeps the reason out of the answer's JSON."""
+
+    _reason: str = "node"
+
+    def count(self, metrics: Metrics, resource: str) -> None:
+        """Count it by its reason."""
+        metrics.denied.labels(resource, self._reason).inc()
+
+
+class NotOwnError(RecordError):
+    """A record of another node than the caller's (`node`), or of the fleet (`fleet`)."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+def rejection(line: int, error: RecordError) -> Rejected:
+    """The record of a line, left out for an error."""
+    return Denied(line, str(error), error.reason) if isinstance(error, NotOwnError) else Rejected(line, str(error))
+
+
+def count_rejected(metrics: Metrics, resource: str, rejected: Sequence[Rejected]) -> None:
+    """Count records that were left out, and apart from the others those that their sender may not report."""
+    metrics.rejected.labels(resource).inc(len(rejected))
+    for entry in rejected:
+        if isinstance(entry, Denied):
+            entry.count(metrics, resource)
+
+
+@dataclass(frozen=True, slots=True)
 class IntakeResult:
     """What became of a body: new records, known ones, and those left out (the first hundred are named)."""
 
@@ -141,7 +174,7 @@ def sift(entries: Iterable[BodyEntry], read: Callable[[Any], T]) -> tuple[list[T
         try:
             good.append(read(entry.value))
         except RecordError as error:
-            bad.append(Rejected(entry.line, str(error)))
+            bad.append(rejection(entry.line, error))
     return good, bad
 
 
@@ -215,9 +248,11 @@ def is_own(caller: Caller, event: Event) -> bool:
     """
     if caller.may("ingest:fleet") and caller.nodes.is_every:
         return True
-    if event.node is None:
-        return event.source in WORK or caller.speaks_for(None)
-    return caller.speaks_for(event.node) and (event.source not in FLEET_SOURCES or caller.may("ingest:fleet"))
+    if event.node is not None and not caller.speaks_for(event.node):
+        return False
+    if event.source in FLEET_SOURCES or event.kind in FLEET_KINDS:
+        return caller.may("ingest:fleet")
+    return event.node is not None or event.source in WORK or caller.speaks_for(None)
 
 
 def own_event(caller: Caller, event: Event) -> Event:
@@ -233,8 +268,9 @@ def own_event(caller: Caller, event: Event) -> Event:
         return event
     if event.node is not None:
         own_node(caller, event.node)
-    what = f"source {event.source}" if event.node is not None else "an event without a node"
-    raise RecordError(f"{what} speaks of the fleet: token {caller.name!r} lacks the scope ingest:fleet")
+    what = "an event without a node" if event.node is None else f"kind {event.kind} of source {event.source}"
+    text = f"{what} speaks of the fleet: token {caller.name!r} lacks the scope ingest:fleet"
+    raise NotOwnError(text, "fleet")
 
 
 def own_events(caller: Caller, events: Iterable[Event], rejected: list[Rejected]) -> list[Event]:
@@ -244,7 +280,7 @@ def own_events(caller: Caller, events: Iterable[Event], rejected: list[Rejected]
         try:
             found.append(own_event(caller, event))
         except RecordError as error:
-            rejected.append(Rejected(event.line or 0, str(error)))
+            rejected.append(rejection(event.line or 0, error))
     return found
 
 
@@ -256,5 +292,6 @@ def own_node(caller: Caller, node: str) -> str:
     """
     name = caller.names.canonical(node)
     if not caller.speaks_for(name):
-        raise RecordError(f"token {caller.name!r} does not speak for node {name[:80]!r}, but for {caller.nodes.text!r}")
+        text = f"token {caller.name!r} does not speak for node {name[:80]!r}, but for {caller.nodes.text[:80]!r}"
+        raise NotOwnError(text, "node")
     return name

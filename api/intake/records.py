@@ -7,7 +7,7 @@ from functools import partial
 
 import sqlalchemy as sa
 
-from api.intake.entries import MAX_REJECTED_SHOWN, IntakeResult, Rejected
+from api.intake.entries import MAX_REJECTED_SHOWN, IntakeResult, Rejected, count_rejected
 from api.server.state import NewById, State
 from diagnosis.incidents.intake import put_faults
 from store.database.connections import transact, writing
@@ -22,7 +22,7 @@ from store.telemetry.hours import append_rollups
 
 def take_events(state: State, events: Sequence[Event], rejected: Sequence[Rejected], resource: str) -> IntakeResult:
     """Append events, and those to make incidents of to the intake, in one transaction; the loop `incidents` does so."""
-    state.metrics.rejected.labels(resource).inc(len(rejected))
+    count_rejected(state.metrics, resource, rejected)
     new = _append(state, events) if events else ()
     if new:
         state.news.set()
@@ -69,7 +69,7 @@ def _append_all(state: State, events: Sequence[Event]) -> NewById:
 
 def take_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rejected]) -> IntakeResult:
     """Store telemetry roll-ups; one of a node and hour that is there is replaced."""
-    state.metrics.rejected.labels("telemetry").inc(len(rejected))
+    count_rejected(state.metrics, "telemetry", rejected)
     if rollups:
         state.joint_rollups.write(rollups, partial(_append_rollups, state))
         state.news.set()
@@ -84,7 +84,7 @@ def _append_rollups(state: State, rollups: Sequence[Rollup]) -> None:
 
 def take_outages(state: State, outages: Sequence[Outage], rejected: Sequence[Rejected]) -> IntakeResult:
     """Store outages; one of a node and start that is there is closed or corrected. Their nodes become known."""
-    state.metrics.rejected.labels("outages").inc(len(rejected))
+    count_rejected(state.metrics, "outages", rejected)
     if outages:
         newest: dict[str, datetime] = {}
         now = state.clock()

@@ -11,7 +11,7 @@ from api.edge.auth import Caller, Ingester
 from api.edge.body import Packed, records_body, unpack, unpacked_within
 from api.edge.openapi import answer
 from api.edge.problem import Problem
-from api.intake.entries import MAX_REJECTED_SHOWN, IntakeResult, own_node, records, sift
+from api.intake.entries import MAX_REJECTED_SHOWN, IntakeResult, count_rejected, own_node, records, sift
 from api.intake.heartbeat_record import read_heartbeat
 from api.server.state import Server, State
 from store.nodes.sidecars import SidecarReport
@@ -66,7 +66,7 @@ def _take(caller: Caller, server: State, body: bytes) -> Response:
     now = server.wall()
     entries = records(body)
     reports, rejected = sift(entries, lambda value: own_report(caller, read_heartbeat(value, now)))
-    server.metrics.rejected.labels("heartbeats").inc(len(rejected))
+    count_rejected(server.metrics, "heartbeats", rejected)
     if server.heartbeats.put(reports):
         raise Problem(503, "too many heartbeats wait for the database: try again", {"Retry-After": "5"})
     return reply(IntakeResult(len(reports), 0, rejected[:MAX_REJECTED_SHOWN]))

@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 import orjson
 
 from collectors.ship.transport import ServerAccess, ServerAnswer, batch_id, packed
-from store.records.event_sources import FLEET_SOURCES
+from store.records.event_sources import FLEET_KINDS, FLEET_SOURCES
 from wire.address import clear_text
 
 PREFIX = "foreshock"
@@ -66,7 +66,7 @@ def subjects_of(path: str, items: Sequence[Any]) -> dict[str, list[Any]] | None:
 
 def _place_of(item: Any) -> str:
     """The part of a subject that says of which node an item is."""
-    if not isinstance(item, Mapping) or item.get("source") in FLEET_SOURCES:
+    if not isinstance(item, Mapping) or item.get("source") in FLEET_SOURCES or item.get("kind") in FLEET_KINDS:
         return FLEET
     node = item.get("node")
     return token_of(node if isinstance(node, str) else None)

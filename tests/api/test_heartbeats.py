@@ -47,7 +47,9 @@ def source(**changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def state(any_engine: sa.Engine, clock: Clock) -> State:
     """A server's state."""
-    return State(QUIET, any_engine, clock, wall=clock)
+    made = State(QUIET, any_engine, clock, wall=clock)
+    made.tokens.read(any_engine)
+    return made
 
 
 @pytest.fixture
