@@ -17,9 +17,10 @@ from typing import Any
 import httpx
 import pytest
 from real.certificates import Authority, Certificate
+from real.foreshock import free_port, serve
 from real.patience import patience
 from real.postgres import Postgres
-from real.programs import stop, wait_for
+from real.programs import need, stop, wait_for
 
 from api.server.settings import TlsSettings
 from cli.console.errors import Failure
@@ -207,7 +208,7 @@ def answers(connect: Callable[[], object]) -> bool:
     """Whether a connection comes about."""
     try:
         connect()
-    except (ssl.SSLError, ConnectionError):
+    except (ssl.SSLError, ConnectionError, httpx.TransportError):
         return False
     return True
 
@@ -228,3 +229,56 @@ def handshake(ours: ServerTls, theirs: ssl.SSLContext) -> dict[str, Any]:
     found = extension_of({"ssl_object": server}.get)
     assert found is not None
     return found
+
+
+@pytest.mark.integration
+def test_the_terminator_of_the_page_serves_and_asks_for_tokens(tmp_path: Path, authority: Authority) -> None:
+    """nginx with the lines of docs/tls.md: a sidecar's post and a read through it; no token, no answer; no TLS 1.1."""
+    certificate, port = authority.sign("nginx", "IP:127.0.0.1"), free_port()
+    file = tmp_path / "server.yaml"
+    file.write_text(
+        f"tokens: [{{name: t, sha256: {hashlib.sha256(TOKEN.encode()).hexdigest()}, scopes: [read, ingest]}}]\n"
+    )
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    with (
+        serve(f"sqlite:///{tmp_path / 'x.db'}", tmp_path, "--config", str(file)) as behind,
+        terminator(tmp_path, certificate, port, behind.url.removeprefix("http://")),
+    ):
+        url, trust = f"https://127.0.0.1:{port}", trusting(authority)
+        wait_for("nginx answers", lambda: answers(lambda: httpx.get(f"{url}/livez", verify=trust)), patience(30))
+        assert httpx.get(f"{url}/api/v1/cluster", verify=trust).status_code == 401
+        event = {"time": "2025-03-01T04:05:06Z", "node": "gpu-017", "source": "kernel", "kind": "xid", "code": 79}
+        rest = {"severity": "fatal", "cause": "hardware", "action": "reboot_node", "device": {"type": "gpu"}}
+        items = [{**event, **rest, "message": "x" * 5000, "id": f"e{number}"} for number in range(300)]
+        with Transport(url, ServerAccess(token, patience(10), authority.pem)) as transport:
+            assert transport.post("/api/v1/events", items).status in (200, 202)
+        client = ApiClient(ApiAddress(url, TOKEN, authority.pem))
+        assert len(client.events(10)) == 10
+        client.close()
+
+
+@contextmanager
+def terminator(folder: Path, certificate: Certificate, port: int, behind: str) -> Iterator[None]:
+    """nginx, with the server block that docs/tls.md shows."""
+    page = (Path(__file__).parents[2] / "docs" / "tls.md").read_text(encoding="utf-8")
+    block = page[page.index("server {\n") : page.index("```", page.index("server {\n"))]
+    for shown, here in (
+        ("listen 10443", f"listen 127.0.0.1:{port}"),
+        ("/etc/foreshock/tls/server.pem", str(certificate.pem)),
+        ("/etc/foreshock/tls/server.key", str(certificate.key)),
+        ("127.0.0.1:10870", behind),
+    ):
+        assert shown in block
+        block = block.replace(shown, here)
+    places = "".join(
+        f"{kind}_temp_path {folder}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    conf = folder / "nginx.conf"
+    conf.write_text(f"pid {folder}/nginx.pid;\nevents {{}}\nhttp {{\naccess_log off;\n{places}{block}}}\n")
+    command = [need("nginx", "nginx-light"), "-c", conf, "-p", folder, "-e", folder / "nginx.log", "-g", "daemon off;"]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        stop(process, signal.SIGTERM)

@@ -53,6 +53,35 @@ def test_the_journal_s_unit_asks_for_no_capability_and_no_device() -> None:
         assert "Type=notify" in text and "ExecReload=/bin/kill -HUP $MAINPID" in text
 
 
+def test_the_server_s_unit_reloads_and_keeps_the_database_s_address_to_itself(tmp_path: Path) -> None:
+    """systemd understands it; SIGHUP reloads; no argument and no variable holds the address; little is exposed."""
+    text = (DEPLOY / "foreshock-server.service").read_text()
+    path = tmp_path / "foreshock-server.service"
+    path.write_text(text.replace("/opt/foreshock/.venv/bin/foreshock", "/bin/true"))
+    analyze = need("systemd-analyze", "systemd")
+    done = subprocess.run([analyze, "verify", str(path)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ExecReload=/bin/kill -HUP $MAINPID" in text and "FORESHOCK_DB_FILE=%d/database" in text
+    assert not re.search(r"^(Exec|Environment)\S*=.*(--db|://)", text, re.MULTILINE)
+    done = subprocess.run([analyze, "security", "--offline=true", str(path)], capture_output=True, text=True)
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert found is not None and float(found[1]) <= 2.0, done.stdout
+
+
+def test_nothing_shipped_puts_a_database_s_address_into_an_argument() -> None:
+    """Of deploy/ and the README: the process list is everybody's."""
+    wrong = re.compile(r"--db[= ,]+(postgres|\$\()|--server[= ]http://(?!127\.0\.0\.1|localhost)")
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in [*DEPLOY.rglob("*"), DEPLOY.parent / "README.md"]
+        if path.is_file()
+        for line in path.read_text().splitlines()
+        if wrong.search(line)
+        or re.search(r"--server[= ]http://(?!127\.0\.0\.1|localhost)", line)
+    ]
+    assert found == []
+
+
 def without_rights(command: list[str]) -> list[str]:
     """The command as the user nobody; where that one may not read this Python, as one without any capability."""
     setpriv = need("setpriv", "util-linux")
