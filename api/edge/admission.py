@@ -5,10 +5,11 @@ import math
 import random
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -60,6 +61,13 @@ class RateLimiter:
         """Take a body that was read out of a caller's bucket."""
         with self._lock:
             self._filled(caller).body_bytes -= body_bytes
+
+    def give_back(self, caller: str, body_bytes: int) -> None:
+        """A request with its body is none of its caller's: somebody who shares the token sends too much."""
+        with self._lock:
+            bucket = self._filled(caller)
+            bucket.requests += 1.0
+            bucket.body_bytes += body_bytes
 
     def _filled(self, caller: str) -> _TokenBucket:
         now, limits = self.monotonic(), self.limits
@@ -226,11 +234,13 @@ class Edge:
     metrics: Metrics
     bodies: BodyRoom
     pace: LoopPace = field(default_factory=LoopPace)
+    nodes: RateLimiter = field(default_factory=lambda: RateLimiter(RequestLimits()))  # its bytes are records
 
     def follow(self, settings: ApiSettings) -> None:
         """The limits of other settings, from now on."""
         limits = settings.limits
         self.limiter.limits = limits
+        self.nodes.limits = of_nodes(limits)
         self.writes.resize(limits.max_writes, limits.slot_wait_s)
         self.reads.resize(limits.max_reads, limits.slot_wait_s)
         self.bodies.limit_bytes = max(limits.bodies_bytes, settings.body_limit_bytes)
@@ -265,7 +275,33 @@ class Edge:
         """Count a body that was read."""
         caller = getattr(request.state, "caller", None)
         if caller is not None:
+            request.state.body_bytes = body_bytes
             self.limiter.charge(caller, body_bytes)
+
+    def charge_nodes(self, request: Request, nodes: Iterable[str | None]) -> None:
+        """Count the records of a body, each for its node: of those that share a token none takes the others' share.
+
+        Raises:
+            Problem: 429, a node sends too much; its request counts for the token as none.
+        """
+        caller = getattr(request.state, "caller", None)
+        if caller is None or not self.nodes.limits.bytes_per_s:
+            return
+        counts = Counter(nodes)
+        waits = [(self.nodes.wait_s(f"{caller} {node}")[0], node) for node in counts]
+        wait_s, node = max(waits, key=itemgetter(0), default=(0.0, None))
+        if wait_s > 0:
+            self.limiter.give_back(caller, getattr(request.state, "body_bytes", 0))
+            self.metrics.shed.labels("node_rate").inc()
+            detail = f"too many records of node {str(node)[:80]!r}: send less, or raise `limits` on the server"
+            raise Problem(429, detail, {"Retry-After": whole_seconds(wait_s)})
+        for each, count in counts.items():
+            self.nodes.charge(f"{caller} {each}", count)
+
+
+def of_nodes(limits: RequestLimits) -> RequestLimits:
+    """The limits of one node among those of a token: on records alone."""
+    return replace(limits, requests_per_s=0.0, bytes_per_s=limits.node_records_per_s)
 
 
 def make_edge(settings: ApiSettings, metrics: Metrics) -> Edge:
@@ -278,6 +314,7 @@ def make_edge(settings: ApiSettings, metrics: Metrics) -> Edge:
         Slots("probe", _PROBES, _PROBE_WAIT_S, metrics),
         metrics,
         BodyRoom(max(limits.bodies_bytes, settings.body_limit_bytes), metrics),
+        nodes=RateLimiter(of_nodes(limits)),
     )
 
 

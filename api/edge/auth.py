@@ -9,8 +9,9 @@ A person comes with an ID token, or by the word of a token with `on_behalf` (`ap
 then says what may be done.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -52,6 +53,17 @@ class Caller:
     names: NodeNames = field(default_factory=NodeNames, repr=False, compare=False)
     digest: str | None = field(default=None, repr=False, compare=False)  # of its token's text
     person: Person | None = None  # who signed in; None: a program
+    # Of a token that several nodes share: each has its share of what may be sent.
+    meter: Callable[[Iterable[str | None]], None] | None = field(default=None, repr=False, compare=False)
+
+    def count(self, nodes: Iterable[str | None]) -> None:
+        """Count records that came, each for its node.
+
+        Raises:
+            Problem: 429, there were too many of one.
+        """
+        if self.meter is not None:
+            self.meter(nodes)
 
     def may(self, scope: Scope) -> bool:
         """Whether it has a scope; who may report for the fleet may report for nodes."""
@@ -87,7 +99,8 @@ def requires(scope: Scope) -> Callable[..., Awaitable[Caller]]:
         if scope in FLEET_WIDE and not caller.nodes.is_every:
             edge.metrics.refused_callers.labels("node").inc()
             raise Problem(403, f"token {caller.name!r} is for {caller.nodes.text!r} alone: this concerns every node")
-        return replace(caller, names=server.names.now)
+        shared = scope == "ingest" and caller.nodes.only is None and "ingest:fleet" not in caller.scopes
+        return replace(caller, names=server.names.now, meter=partial(edge.charge_nodes, request) if shared else None)
 
     return check
 

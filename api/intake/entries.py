@@ -224,8 +224,11 @@ def events_of(body: bytes, caller: Caller) -> tuple[list[Event], list[Rejected]]
         raise too_many_records()
     named = None if fitting is None else _named(caller, fitting)
     if named is not None and all(is_own(caller, event) for event in named):
+        caller.count(event.node for event in named)
         return named, []
-    return sift(records(body), lambda value: own_event(caller, read_event(value)))
+    events, rejected = sift(records(body), lambda value: own_event(caller, read_event(value)))
+    caller.count(event.node for event in events)
+    return events, rejected
 
 
 def _named(caller: Caller, events: list[Event]) -> list[Event] | None:

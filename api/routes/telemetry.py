@@ -55,6 +55,7 @@ def post_telemetry(caller: Ingester, server: Server, body: Body) -> Response:
     # Clocks are wrong: an hour of 2999 would stay the newest of the whole store.
     latest = max(server.clock(), datetime.now(UTC)) + MAX_AHEAD
     rollups, rejected = sift(records(body), lambda value: own_rollup(caller, read_rollup(value, latest)))
+    caller.count(rollup.node for rollup in rollups)
     return reply(take_rollups(server, rollups, rejected))
 
 

@@ -95,6 +95,7 @@ class RequestLimits:
 
     requests_per_s: float = 2000.0
     bytes_per_s: float = 100.0e6  # of bodies as sent, packed
+    node_records_per_s: float = 1000.0  # of one node, where several share a token
     burst_s: float = 15.0  # how many seconds' worth may come at once
     bodies_bytes: int = 64 * 1024 * 1024  # of all bodies in memory at a time, as sent; never less than one may have
     max_writes: int = 12  # requests that write at a time; they share transactions

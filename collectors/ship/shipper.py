@@ -69,6 +69,7 @@ _LONG_BATCH_ITEMS = 5000
 _LONG_BATCH_BYTES = 4_000_000
 _MOST_PAUSE_S = 5.0
 _NEWS_S = 30.0  # whoever brings news says so
+_MOST_NAMED = 50
 _SLICE_S = 1.0  # a wait is looked at so often: a server that was changed is tried at once
 _BAD = frozenset({400, 413, 422})
 _DENIED = frozenset({401, 403})
@@ -102,6 +103,9 @@ class Shipper:
         self.linger_s = linger_s
         self._backoff = Backoff(0.5, 30.0)
         self._reported: str | None = None
+        self._named: set[str] = set()  # why items were refused, as the log has it already
+        self._refusals = 0
+        self._next_told = 1000
 
     def run(self, stop: threading.Event) -> None:
         """Ship what there is, wait for more, until the stop event; the spool's `news`, set after it, end the wait."""
@@ -212,7 +216,13 @@ class Shipper:
         self._rejected.park(queue, item, reason)
         self._metrics.rejected.labels(queue).inc()
         self._metrics.rejected_total += 1
-        _LOG.error("the server refuses an item of %s, kept in rejected.jsonl: %s", queue, reason[:200])
+        self._refusals += 1
+        if reason not in self._named and len(self._named) < _MOST_NAMED:
+            self._named.add(reason)
+            _LOG.error("the server refuses an item of %s, kept in rejected.jsonl: %s", queue, reason[:200])
+        elif self._refusals >= self._next_told:  # a node that is refused again and again fills no log
+            self._next_told = 10 * self._refusals
+            _LOG.error("the server has refused %d items, kept in rejected.jsonl: %s", self._refusals, reason[:200])
 
     def _wait_s(self, answer: ServerAnswer) -> float:
         reason = "unreachable" if answer.status == 0 else str(answer.status)

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.server.settings import Token, expand_scopes
+from api.server.settings import RequestLimits, Token, expand_scopes
 from store.hints.hint_log import save_hint
 from store.nodes.tokens import digest_of
 from store.records.hint import Evidence, Hint
@@ -135,6 +135,25 @@ def test_a_token_of_one_rack_decides_nothing_about_another(
     assert "is for 'gpu-[001-016]' alone" in other.json()["detail"]
     assert own.status_code != 403
     assert client.get("/api/v1/hints", headers=bearer("rack1")).json()["items"][1]["state"] == "proposed"
+
+
+def test_one_node_cannot_use_up_what_a_shared_token_may_send(engine: sa.Engine) -> None:
+    """The others of the token go on; what is refused counts for none of them."""
+    shared = Token("rack", digest_of("shared"), expand_scopes(["ingest"]), NodePattern.of("gpu-[001-016]"))
+    limits = RequestLimits(requests_per_s=0.001, bytes_per_s=1e6, burst_s=20_000, node_records_per_s=0.0001)
+    with made_client(engine, (shared,), limits) as client:
+
+        def send(node: str, number: int) -> int:
+            body = [xid(node, id=f"{node}-{number}-{part}") for part in range(10)]
+            answer = client.post("/api/v1/events", json=body, headers=bearer("shared"))
+            assert (answer.status_code == 429) == ("retry-after" in answer.headers)
+            return answer.status_code
+
+        flood = [send("gpu-001", number) for number in range(40)]
+        assert flood[:1] + flood[-1:] == [200, 429]
+        assert [send("gpu-002", 0), send("gpu-003", 0)] == [200, 200]
+        shed = client.app.state.foreshock.metrics.shed.labels("node_rate")._value.get()  # type: ignore[attr-defined]
+        assert shed == flood.count(429) > 20
 
 
 def test_a_token_of_one_rack_stops_nothing_of_the_cluster(client: TestClient) -> None:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.server.settings import ApiSettings, Intervals, Token
+from api.server.settings import ApiSettings, Intervals, RequestLimits, Token
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 TIME = "2025-03-01T11:00:00Z"
@@ -32,8 +32,11 @@ def beat(node: str) -> dict[str, Any]:
 
 
 @contextmanager
-def made_client(engine: sa.Engine, tokens: tuple[Token, ...] = ()) -> Iterator[TestClient]:
+def made_client(
+    engine: sa.Engine, tokens: tuple[Token, ...] = (), limits: RequestLimits | None = None
+) -> Iterator[TestClient]:
     """A client of a server; the tokens' times are real ones."""
-    app = create_app(ApiSettings(tokens=tokens, intervals=QUIET), engine, lambda: NOW, wall=lambda: datetime.now(UTC))
+    settings = ApiSettings(tokens=tokens, intervals=QUIET, limits=limits or RequestLimits())
+    app = create_app(settings, engine, lambda: NOW, wall=lambda: datetime.now(UTC))
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         yield client
