@@ -131,6 +131,7 @@ def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
     type=click.Path(path_type=Path),
     help="Scores of `foreshock backtest --horizon-h 24 --scores FILE` instead of those stored.",
 )
+@click.option("--avoid-takes", is_flag=True, help="A scheduler takes nodes for an avoid (Slurm's soft: reservation).")
 @JSON_OPTION
 def dry_run(file: Path, url: str, as_json: bool, **given: Any) -> None:
     """What a policy would have asked over the stored history, whether it would have been right, and what it would
@@ -147,6 +148,7 @@ def dry_run(file: Path, url: str, as_json: bool, **given: Any) -> None:
         _moment(given["until"], "--until"),
         timedelta(minutes=given["step_min"]),
         None if given["scores_file"] is None else read_scores(given["scores_file"]),
+        given["avoid_takes"],
     )
     engine = open_store(url)
     try:

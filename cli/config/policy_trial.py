@@ -44,13 +44,14 @@ THIS = "this policy"
 class TrialSpan:
     """What of the history is lived through; None: the newest four weeks, or since the first of the `scores`.
 
-    `scores`: in place of those stored.
+    `scores`: in place of those stored. `avoid_takes`: whether a scheduler takes a node out of use for an `avoid`.
     """
 
     since: datetime | None
     until: datetime | None
     step: timedelta
     scores: ScoreHistory | None = None
+    avoid_takes: bool = False
 
 
 def try_policy(connection: sa.Connection, policy: Policy, requested: TrialSpan) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def try_policy(connection: sa.Connection, policy: Policy, requested: TrialSpan) 
     ]
     _check_scores(requested.scores, span, fleet)
     outages = read_outages(connection, span.until)
-    contenders = _contenders(policy)
+    contenders = _contenders(policy, requested.avoid_takes)
     found = replay_side_by_side(connection, list(contenders.values()), policy, span, scores=requested.scores)
     lived = dict(zip(contenders, found, strict=True))
     measures = {name: measure(one, outages, fleet) for name, one in lived.items()}
@@ -88,14 +89,14 @@ def try_policy(connection: sa.Connection, policy: Policy, requested: TrialSpan) 
     }
 
 
-def _contenders(policy: Policy) -> dict[str, Contender]:
+def _contenders(policy: Policy, avoid_takes: bool) -> dict[str, Contender]:
     """By name: what is lived through side by side."""
     wide = without_limits(policy)
     return {
         "no action": Contender(no_action),
         "cordon on fatal xid": Contender(cordon_on_fatal_xid),
-        THIS: Contender(ask_by(policy), acting(policy)),
-        "this without limits": Contender(ask_by(wide), acting(wide)),
+        THIS: Contender(ask_by(policy), acting(policy), avoid_takes),
+        "this without limits": Contender(ask_by(wide), acting(wide), avoid_takes),
     }
 
 

@@ -82,10 +82,14 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """What is lived through: how it decides on nodes, and whose job hints it makes (None: none)."""
+    """What is lived through: how it decides on nodes, and whose job hints it makes (None: none).
+
+    `avoid_takes`: whether some scheduler takes a node out of use for an `avoid`, so that its budgets hold.
+    """
 
     ask: DecisionRule
     jobs: Policy | None = None
+    avoid_takes: bool = False
 
 
 @dataclass
@@ -165,7 +169,8 @@ def _live(
     now = seen.now
     _expire(memory, now)
     _reset(memory, now, span)
-    inputs = replace(seen, hints=tuple(memory.hints.values()), trips=tuple(memory.trips.values()))
+    hints, trips = tuple(memory.hints.values()), tuple(memory.trips.values())
+    inputs = replace(seen, hints=hints, trips=trips, avoid_takes=contender.avoid_takes)
     _apply(memory, contender.ask(inputs), now)
     if contender.jobs is not None:
         _ask_jobs(connection, contender.jobs, memory, inputs)
