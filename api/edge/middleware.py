@@ -13,30 +13,42 @@ from api.edge.admission import retry_after
 from api.edge.auth import Caller, bearer, requires
 from api.edge.body import bounded_body, stay, unpack
 from api.edge.problem import answer, problem
+from api.edge.work_budget import WorkBudget, working
 from api.server.metrics import Metrics
+from api.server.settings import RequestLimits
 from api.server.state import State
 
 # An answer in time, whatever the database does: 503 where there is none.
 #
-# A thread that waits for a database cannot be interrupted: the work goes on behind the answer, and keeps its slot until
-# it ends. So it may still be done; sending it again changes nothing.
+# A thread that waits for a database cannot be interrupted: that goes on behind the answer, and keeps its slot until it
+# ends. So it may still be done; sending it again changes nothing. Work on a body stops at its next record, and frees
+# its slot.
 
 
 class AnswerWithin:
-    """Pure ASGI: counts from when the whole request is there."""
+    """Pure ASGI: counts from when the whole request is there. Gives each request its budget of work."""
 
-    def __init__(self, app: ASGIApp, answer_s: float, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, limits: Callable[[], RequestLimits], metrics: Metrics) -> None:
+        """`limits` gives them as they are now."""
         self._app = app
-        self._answer_s = answer_s
+        self._limits = limits
         self._metrics = metrics
         self._late: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on; answer in the application's place where it is late."""
-        if scope["type"] != "http" or not self._answer_s:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        watch = _Watch(self._answer_s, receive, send)
+        limits = self._limits()
+        budget = WorkBudget(limits.work_s)
+        with working(budget):
+            if limits.answer_s:
+                await self._answered(scope, _Watch(limits.answer_s, receive, send), budget)
+            else:
+                await self._app(scope, receive, send)
+
+    async def _answered(self, scope: Scope, watch: "_Watch", budget: WorkBudget) -> None:
         task: asyncio.Task[None] = asyncio.ensure_future(self._app(scope, watch.receive, watch.send))
         task.add_done_callback(lambda _: watch.over())
         if scope["method"] in ("GET", "HEAD"):
@@ -51,12 +63,13 @@ class AnswerWithin:
         if task.done() or watch.answering:
             await task
             return
-        watch.muted = True
+        watch.muted = budget.answered = True
         self._late.add(task)
         task.add_done_callback(self._forget)
         self._metrics.shed.labels("late").inc()
-        detail = f"no answer within {self._answer_s:g} s: the database is slow or gone; what was sent may be done yet"
-        await problem(Request(scope), 503, detail, {"Retry-After": retry_after(1.0)})(scope, receive, send)
+        detail = f"no answer within {watch.answer_s:g} s: the database is slow or gone; what was sent may be done yet"
+        late = problem(Request(scope), 503, detail, {"Retry-After": retry_after(1.0)})
+        await late(scope, watch.client_receive, watch.client_send)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._late.discard(task)
@@ -69,9 +82,9 @@ class _Watch:
 
     def __init__(self, answer_s: float, receive: Receive, send: Send) -> None:
         self._loop = asyncio.get_running_loop()
-        self._answer_s = answer_s
-        self._receive = receive
-        self._send = send
+        self.answer_s = answer_s
+        self.client_receive = receive
+        self.client_send = send
         self._timer: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self.answering = False
@@ -80,7 +93,7 @@ class _Watch:
     def arm(self) -> None:
         """The request is whole: the time runs."""
         if self._timer is None:
-            self._timer = self._loop.call_later(self._answer_s, self.over)
+            self._timer = self._loop.call_later(self.answer_s, self.over)
 
     def disarm(self) -> None:
         """The answer is there."""
@@ -94,7 +107,7 @@ class _Watch:
 
     async def receive(self) -> Message:
         """The next message of the client."""
-        message = await self._receive()
+        message = await self.client_receive()
         if not message.get("more_body"):
             self.arm()
         return message
@@ -103,7 +116,7 @@ class _Watch:
         """The next message to the client, unless it was answered already."""
         if not self.muted:
             self.answering = True
-            await self._send(message)
+            await self.client_send(message)
 
 
 # The short way of small frequent requests: what FastAPI finds out anew for each is written down here once.
@@ -157,7 +170,8 @@ def packed_route(operation_id: str, route: PackedRoute) -> LeanRoute:
         app = request.scope["app"].state
         caller = await _ingester(request, app.foreshock, app.edge, await bearer(request))
         async with bounded_body(request, app.foreshock, app.edge) as packed:
-            return await route(caller, app.foreshock, packed, request)
+            with working(WorkBudget(app.foreshock.settings.limits.work_s)):  # it is not under AnswerWithin
+                return await route(caller, app.foreshock, packed, request)
 
     return LeanRoute(operation_id, serve)
 

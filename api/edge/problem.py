@@ -20,6 +20,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
 from store.database.connections import is_away
 
@@ -125,7 +126,14 @@ async def _on_http(request: Request, error: Exception) -> Response:
     detail = str(error.detail)
     if detail == HTTPStatus(error.status_code).phrase:
         detail = _PLAIN.get(error.status_code, detail)
-    return problem(request, error.status_code, detail, error.headers)
+    headers = {"Allow": _methods(request)} if error.status_code == 405 else error.headers
+    return problem(request, error.status_code, detail, headers)
+
+
+def _methods(request: Request) -> str:
+    """The methods that an address takes: each has a route of its own, and the first would name its own alone."""
+    routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for route in routes for method in getattr(route, "methods", None) or ()}))
 
 
 _PLAIN = {
