@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import unquote
 
 from store.records.event import Event
-from store.records.source_trust import Trust
+from store.records.event_sources import Trust
 from store.records.telemetry import Rollup
 
 if TYPE_CHECKING:

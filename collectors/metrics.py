@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from collectors.collector import CollectorTurn
 from collectors.spool.segments import write_atomically
 from parsers.trust import REFUSAL_REASONS
-from store.records.source_trust import Trust
+from store.records.event_sources import Trust
 from store.visible_text import visible_exposition
 
 # The figures of each source, plain numbers until somebody asks: a turn counts, and a scrape shows.

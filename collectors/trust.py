@@ -18,7 +18,7 @@ from pathlib import Path
 
 from collectors.collector import SourceError
 from parsers.registry import PARSERS
-from store.records.source_trust import TRUSTS, Trust, may_tell
+from store.records.event_sources import TRUSTS, Trust, may_tell
 
 # Where local programs log to. Linked to journald's own socket, nobody but the kernel can log as the kernel: journald
 # corrects the facility. A syslog daemon that listens there itself (rsyslog's imuxsock) takes whatever facility it is

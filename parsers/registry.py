@@ -17,7 +17,7 @@ from parsers.site_rules.rules import NO_RULES, RulesSource, SiteRules
 from parsers.text.parser import Context, Format, ParseError, Parser
 from parsers.trust import TrustedParser
 from store.records.event import Event
-from store.records.source_trust import Trust, may_tell
+from store.records.event_sources import Trust, may_tell
 
 if TYPE_CHECKING:
     from parsers.site_rules.patterns import PatternMatcher

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from parsers.text.parser import Context, ParseError, Parser
 from store.records.event import Event
-from store.records.source_trust import Trust, may_tell
+from store.records.event_sources import Trust, may_tell
 
 # trust      the log's writer may be a user, and the line speaks of what is not his: the kernel, the fabric, a scheduler
 # writer     the record's own fields tell that neither the kernel nor root's daemon wrote it

@@ -4,8 +4,8 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
+from store.records.event_sources import Trust
 from store.records.node import SidecarState
-from store.records.source_trust import Trust
 from wire.message import Always, JsonBody, JsonObject, Sometimes, Text, Time, example, one_of
 
 Count: TypeAlias = Annotated[int, Meta(ge=0)]

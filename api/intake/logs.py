@@ -35,7 +35,7 @@ from parsers.text.scan import LineSelector, by_re2
 from parsers.trust import RefusedLineError, in_container, writer_trust
 from store.events.event_json import MAX_NAME, check_size
 from store.records.event import Event, RecordError, parse_time
-from store.records.source_trust import Trust, may_tell, narrower
+from store.records.event_sources import Trust, may_tell, narrower
 
 # The JSON in which log shippers wrap lines, unwrapped: text, host and time of each record.
 #

@@ -16,7 +16,7 @@ from api.intake.logs import LogContext, LogDecoder
 from api.intake.records import take_events
 from api.server.state import Server
 from parsers.registry import PARSERS
-from store.records.source_trust import Trust
+from store.records.event_sources import Trust
 from wire.events import BatchResultJson
 
 router = APIRouter(tags=["events"])

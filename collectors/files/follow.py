@@ -27,7 +27,7 @@ from collectors.trust import trust_of_file
 from parsers.registry import MIXED, PARSERS, SAMPLE_LINES, detect, make_parser
 from parsers.text.parser import Context, Parser, clean
 from store.records.event import Event
-from store.records.source_trust import Trust, may_tell
+from store.records.event_sources import Trust, may_tell
 
 # What the SPEC of a file says, and what format a file is of: as told, by its name, or by its first lines.
 

@@ -242,7 +242,7 @@ class ExecCollector:
     def _ended(self, outcome: CommandOutcome) -> CollectorTurn:
         wrong: list[ParseError] = []
         printed = list(self._decoded(outcome.output, wrong))
-        refused = Counter(error.reason for error in wrong if isinstance(error, RefusedLineError))
+        refused: Counter[str] = Counter(error.reason for error in wrong if isinstance(error, RefusedLineError))
         failed = outcome.trouble is not None and not printed
         events = self._judge_run(failed, outcome.trouble or "")
         if not failed:

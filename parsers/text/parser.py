@@ -14,8 +14,7 @@ from functools import partial
 from typing import Literal, Protocol, TypeAlias
 
 from store.records.event import Event
-from store.records.event_sources import Testimony
-from store.records.source_trust import Trust
+from store.records.event_sources import Testimony, Trust
 
 # What tells a line of interest from all the others, so that a log can be searched as a block of bytes.
 #

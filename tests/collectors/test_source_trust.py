@@ -11,8 +11,7 @@ from collectors.metrics import SidecarMetrics
 from collectors.registry import SCHEMES
 from collectors.trust import gives_nothing, trust_of
 from parsers.registry import PARSERS
-from store.records.event_sources import WORK
-from store.records.source_trust import TRUSTS, may_tell, narrower
+from store.records.event_sources import TRUSTS, WORK, may_tell, narrower
 
 
 @pytest.fixture(autouse=True)
