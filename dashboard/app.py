@@ -119,7 +119,7 @@ def main(argv: list[str]) -> None:
             )
         chosen = st.navigation(list(pages.values()), position="top")
         if person:
-            sign_in.badge(way, api.whoami())
+            sign_in.badge(way, api)
         chosen.run()
         st.caption(f"served by {words.plain(given.server)}")
 

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 import streamlit as st
 
+from dashboard.client import ApiClient
 from dashboard.text import words
 from wire.people import CallerJson
 
@@ -77,15 +78,19 @@ def invite(way: SignIn) -> None:
         st.caption("The proxy must stand in `dashboard, proxies` and set the header of `dashboard, person_header`.")
 
 
-def badge(way: SignIn, caller: CallerJson) -> None:
-    """Who is signed in, and the way out."""
-    if caller.person is None:
-        return
+def badge(way: SignIn, client: ApiClient) -> None:
+    """Who is signed in, and the way out: also for whom the API does not take.
+
+    Raises:
+        ApiProblem: it does not take this person, or does not answer.
+    """
     with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center", gap="small"):
-        role = words.plain(caller.role or "no role")
-        st.markdown(f":material/person: {words.named(caller.person)} · {role}", width="content")
+        name = st.empty()
         if way.way == "oidc":
             st.button("Sign out", type="tertiary", on_click=st.logout, key="sign_out")
+    caller = client.whoami()
+    role = words.plain(caller.role or "no role")
+    name.markdown(f":material/person: {words.named(caller.person or caller.name)} · {role}", width="content")
 
 
 # What a person may not do is not drawn; the page says what is missing.

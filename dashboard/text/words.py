@@ -111,7 +111,7 @@ DASH = "–"
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&])")
 # What Streamlit's page makes of text after its escapes are read: links of bare addresses, its logo. A blank ends that.
-_ADDRESS = re.compile(r"[A-Za-z0-9._%+@-]{1,255}", re.ASCII)
+_ADDRESS = re.compile(r"[A-Za-z0-9._%+-]{1,128}@[A-Za-z0-9.-]{1,128}", re.ASCII)
 _BARE_LINK = re.compile(
     r"(?<=https:)(?=//)|(?<=http:)(?=//)|(?<=www)(?=\.)|(?<=[-.\w+])(?=@[-\w]+\.)|(?<=:)(?=streamlit:)", re.IGNORECASE
 )

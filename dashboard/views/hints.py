@@ -76,7 +76,7 @@ def _live(site: Site) -> None:
         cluster = site.client.cluster()
         hints = site.client.hints()
         active = sorted((h for h in hints if h.state in OPEN), key=urgency)
-        panels.banner(*headline(active, cluster.mode, site.may("act:approve")))
+        panels.banner(*headline(active, cluster.mode, site))
         panels.as_of(cluster)
         _outcome()
         missing = sign_in.lacking(site.caller)
@@ -99,15 +99,14 @@ def urgency(hint: HintJson) -> tuple[int, int]:
     return OPEN.index(hint.state), GRAVEST.index(hint.action) if hint.action in GRAVEST else len(GRAVEST)
 
 
-def headline(active: Sequence[HintJson], mode: str | None, yours: bool = True) -> tuple[str, str]:
+def headline(active: Sequence[HintJson], mode: str | None, site: Site | None = None) -> tuple[str, str]:
     """How many hints there are, and whether one waits for a person."""
-    waiting = sum(1 for hint in active if hint.state == "proposed")
+    proposed = [hint for hint in active if hint.state == "proposed"]
+    caller = None if site is None else site.caller
+    waiting = sum(1 for hint in proposed if caller is None or not hint_card.has_approved(caller, hint))
     if waiting:
-        verb = "waits" if waiting == 1 else "wait"
-        return (
-            "warning",
-            f"{words.many(waiting, 'hint')} {verb} for {'your' if yours else 'an'} approval.",
-        )
+        whose = "your" if site is None or site.may("act:approve") else "an"
+        return "warning", f"{words.many(waiting, 'hint')} {'waits' if waiting == 1 else 'wait'} for {whose} approval."
     if not active:
         return "success", "No hint is open."
     sent = sum(1 for hint in active if hint.state in ("approved", "sent", "confirmed"))

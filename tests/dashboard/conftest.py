@@ -23,6 +23,7 @@ REASONS = [
     {"text": "14 corrected memory errors in 6 h", "contribution": 0.21, "events": ["e1"]},
     {"text": "no outage in 90 days", "contribution": -0.03, "events": []},
 ]
+WHO = {"name": "ops", "person": None, "role": None, "scopes": ["read", "act:approve", "act:stop", "act:reset"]}
 CLUSTER = {
     "now": "2025-03-29T03:12:00.000000Z",
     "mode": "approve",
@@ -348,6 +349,7 @@ def api() -> Iterator[CannedApi]:
     canned = CannedApi(
         answers={
             "cluster": CLUSTER,
+            "whoami": WHO,
             "nodes": listed(*NODES),
             "nodes/gpu-017": DETAIL,
             "events": listed(EVENT),
