@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from schedulers.lifecycle.hindsight import hindsight
+from schedulers.lifecycle.release import FOR_HEALTH
 from schedulers.policy.breaker import KINDS
 from schedulers.policy.kill_switch import effective_stop
 from schedulers.policy.settings import Policy
@@ -56,7 +57,10 @@ def _waiting(connection: sa.Connection) -> Metric:
     hints = read_hints(connection, states=OPEN_STATES)
     repair = sum(hint.evidence.repair is not None for hint in hints)
     waiting.add_metric(["repair"], repair)
-    waiting.add_metric(["test"], sum(hint.evidence.release is not None for hint in hints) - repair)
+    waits = [hint.evidence.release.waits for hint in hints if hint.evidence.release and hint.evidence.repair is None]
+    health = waits.count(FOR_HEALTH)
+    waiting.add_metric(["health"], health)
+    waiting.add_metric(["test"], len(waits) - health)
     return waiting
 
 

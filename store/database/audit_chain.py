@@ -148,19 +148,23 @@ def _forget(connection: sa.Connection) -> None:
 
 def seal(connection: sa.Connection, seqs: Sequence[int]) -> None:
     """Chain rows, as they are stored, in the order of their numbers; nobody else does until the transaction ends."""
+    rows: list[AuditRow] = []
+    for start in range(0, len(seqs), 500):
+        query = sa.select(*_COLUMNS).where(_AUDIT.c.seq.in_(seqs[start : start + 500]), _AUDIT.c.position.is_(None))
+        rows += [AuditRow(*row) for row in connection.execute(query.order_by(_AUDIT.c.seq))]
+    if not rows:
+        return
+    # All that is left to be done under the lock: others wait for it until this is committed.
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
     head = audit_head(connection)
     places = []
-    for start in range(0, len(seqs), 500):
-        query = sa.select(*_COLUMNS).where(_AUDIT.c.seq.in_(seqs[start : start + 500]), _AUDIT.c.position.is_(None))
-        for row in connection.execute(query.order_by(_AUDIT.c.seq)).all():
-            position = head.position + 1
-            head = AuditHead(position, row_hash(head.hash, position, AuditRow(*row)))
-            places.append({"of": row.seq, "at": position, "digest": head.hash})
-    if places:
-        found = sa.update(_AUDIT).where(_AUDIT.c.seq == sa.bindparam("of"))
-        connection.execute(found.values(position=sa.bindparam("at"), hash=sa.bindparam("digest")), places)
+    for row in rows:
+        position = head.position + 1
+        head = AuditHead(position, row_hash(head.hash, position, row))
+        places.append({"of": row.seq, "at": position, "digest": head.hash})
+    found = sa.update(_AUDIT).where(_AUDIT.c.seq == sa.bindparam("of"))
+    connection.execute(found.values(position=sa.bindparam("at"), hash=sa.bindparam("digest")), places)
 
 
 _COLUMNS = [_AUDIT.c[name] for name in AuditRow.__slots__]
