@@ -43,4 +43,7 @@ def get_sidecars(_who: Reader, server: Server, query: Annotated[SidecarQuery, Qu
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in ("node", "received", "time", "version", "started", "state", "report")}
+    return {
+        name: row[name]
+        for name in ("node", "received", "time", "version", "started", "unbroken_since", "state", "report")
+    }
