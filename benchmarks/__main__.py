@@ -17,6 +17,7 @@ import pytest  # noqa: E402  # the starters say by its means what is not install
 
 from benchmarks import (  # noqa: E402
     archive,
+    bodies,
     cordon,
     http_ingest,
     latency,
@@ -38,6 +39,7 @@ BENCHMARKS: dict[str, tuple[str, str, Measure]] = {
     "sidecar": (sidecar.WHAT, sidecar.BUDGET, sidecar.measure),
     "archive": (archive.WHAT, archive.BUDGET, archive.measure),
     "ingest": (http_ingest.WHAT, http_ingest.BUDGET, http_ingest.measure),
+    "bodies": (bodies.WHAT, bodies.BUDGET, bodies.measure),
     "load": (load.WHAT, load.BUDGET, load.measure),
     "rescore": (predict.WHAT, predict.BUDGET, predict.measure),
     "ledger": (ledger.WHAT, ledger.BUDGET, ledger.measure),
