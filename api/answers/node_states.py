@@ -1,4 +1,4 @@
-"""The state of each node: unknown, out, cordoned, faulty, at_risk, silent, ok. The database judges; this reads pages."""
+"""The state of each node: unknown, out, cordoned, faulty, at_risk, silent or ok. The database judges; this reads it."""
 
 from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta

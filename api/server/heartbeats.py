@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
-from api.server.names_in_use import NamesInUse
+from api.server.inventory_names import InventoryNames
 from store.database.connections import writing
 from store.nodes.sidecars import SidecarReport, write_sidecars
 
@@ -62,7 +62,7 @@ class HeartbeatWriter:
     """The thread that writes heartbeats: every process writes its own, under no lease."""
 
     def __init__(
-        self, heartbeats: Heartbeats, engine: sa.Engine, failed: Callable[[], None], names: NamesInUse
+        self, heartbeats: Heartbeats, engine: sa.Engine, failed: Callable[[], None], names: InventoryNames
     ) -> None:
         """`failed` is called for each writing that fails; the names of nodes are kept up to date beside it."""
         self._heartbeats = heartbeats

@@ -12,10 +12,10 @@ import sqlalchemy as sa
 from fastapi import Depends, Request
 
 from api.server.heartbeats import Heartbeats
+from api.server.inventory_names import InventoryNames
 from api.server.joint_writes import JointWrites
 from api.server.known_tokens import KnownTokens
 from api.server.metrics import Metrics
-from api.server.names_in_use import NamesInUse
 from api.server.provider_keys import ProviderKeys
 from api.server.settings import ApiSettings
 from api.server.wakes import Wakes
@@ -92,12 +92,12 @@ class State:
     )
     joint_rollups: JointWrites[Rollup, None] = field(default_factory=lambda: JointWrites(500, is_away))
     provider_keys: ProviderKeys = field(default_factory=ProviderKeys)
-    names: NamesInUse = field(init=False)
+    names: InventoryNames = field(init=False)
     disk: DiskWatch | None = None  # None: nobody looks
     followers: list[Callable[[ApiSettings], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "names", NamesInUse(self.engine, lambda: self.settings.inventory))
+        object.__setattr__(self, "names", InventoryNames(self.engine, lambda: self.settings.inventory))
 
     def reloaded(self, settings: ApiSettings) -> None:
         """Tell those who hold what they were made of that it has changed. Called by one thread at a time."""

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from api.app import create_app
 from api.server import heartbeats as gathering
 from api.server.heartbeats import Heartbeats, HeartbeatWriter
-from api.server.names_in_use import NamesInUse
+from api.server.inventory_names import InventoryNames
 from api.server.settings import InventorySettings
 from api.server.state import State
 from store.database.connections import writing
@@ -246,7 +246,7 @@ def test_the_writer_outlives_a_database_that_is_away(
     heartbeats.put([SidecarReport("n1", NOW, NOW, "1", NOW, False, {})])
     with writing(engine).begin() as connection:
         connection.execute(sa.text("DROP TABLE sidecars"))
-    writer = HeartbeatWriter(heartbeats, engine, lambda: failed.append(1), NamesInUse(engine, InventorySettings))
+    writer = HeartbeatWriter(heartbeats, engine, lambda: failed.append(1), InventoryNames(engine, InventorySettings))
     writer.start()
     writer.stop(10)
     assert failed

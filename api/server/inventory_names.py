@@ -1,6 +1,6 @@
 """The names of the inventory as this server knows them, for records that come in; and the operator's nodes.
 
-names = NamesInUse(engine, lambda: settings.inventory)
+names = InventoryNames(engine, lambda: settings.inventory)
 names.now.canonical("gpu-017.cluster.local")        # waits for no database: also on the event loop
 names.refresh()                                     # once a second, by a thread
 """
@@ -22,7 +22,7 @@ from store.records.node_name import NodeAliases, NodeNames
 _log = logging.getLogger(__name__)
 
 
-class NamesInUse:
+class InventoryNames:
     """One process's. Nothing is read before the first refresh, which the server makes before it answers."""
 
     def __init__(self, engine: sa.Engine, settings: Callable[[], InventorySettings]) -> None:
