@@ -13,7 +13,7 @@ from typing import Literal
 
 import click
 
-from cli.console.errors import CheckFailed
+from cli.console.errors import CheckFailed, Failure
 from cli.console.output import JSON_OPTION, print_json, print_table
 from cli.console.secret_arguments import SecretOption
 from store.records import fault_catalog
@@ -162,12 +162,30 @@ def server(url: str) -> Check:
         return Check("server", "wrong", f"{ready}: {error}; is `foreshock serve` running there?")
 
 
+def server_tokens(file: Path) -> Check:
+    """Whether a server's configuration says of which nodes each token speaks."""
+    from cli.config.server import load_settings
+    from cli.config.tokens import unbound
+
+    try:
+        names = unbound(load_settings(file, os.environ).tokens)
+    except Failure as error:
+        return Check("tokens", "wrong", error.message)
+    if names:
+        detail = f"{', '.join(names)} may report faults of every node: write `node:` there (docs/tokens.md)"
+        return Check("tokens", "wrong", detail)
+    return Check("tokens", "ok", f"{file}: each says of which nodes it speaks")
+
+
 @click.command()
 @click.option("--db", "db_url", cls=SecretOption, envvar="FORESHOCK_DB", help="Also check this database.")
 @click.option("--server", "server_url", help="Also check this API.")
 @click.option("--config", "file", type=click.Path(path_type=Path), help="Also each source of this sidecar's file.")
+@click.option("--server-config", "server_file", type=click.Path(path_type=Path), help="Also the tokens of it.")
 @JSON_OPTION
-def doctor(db_url: str | None, server_url: str | None, file: Path | None, as_json: bool) -> None:
+def doctor(
+    db_url: str | None, server_url: str | None, file: Path | None, server_file: Path | None, as_json: bool
+) -> None:
     """Check this installation and say what is wrong. Exit 3 if anything is."""
     found = [*installation(), *sources(), *(sidecar_sources(file) if file is not None else ())]
     requested: list[tuple[Callable[[str], Check], str | None]] = [
@@ -177,6 +195,7 @@ def doctor(db_url: str | None, server_url: str | None, file: Path | None, as_jso
         (server, server_url),
     ]
     found += [check(url) for check, url in requested if url is not None]
+    found += [server_tokens(server_file)] if server_file is not None else []
     rows = [asdict(check) for check in found]
     if as_json:
         print_json(rows)

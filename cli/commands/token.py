@@ -73,7 +73,9 @@ def _scopes(words: tuple[str, ...], node: str | None) -> tuple[str, ...]:
         known = ", ".join((*SCOPES, *SCOPE_GROUPS))
         raise Failure(f"--scope {error}: there is no such scope; use one or more of {known}") from error
     if node is None and ({"ingest", "join"} & found) and "ingest:fleet" not in found:
-        raise Failure('--node is missing: say for which nodes the token speaks: gpu-017, "gpu-[001-064]", or "*" for all')
+        raise Failure(
+            '--node is missing: say for which nodes the token speaks: gpu-017, "gpu-[001-064]", or "*" for all'
+        )
     return tuple(sorted(found))
 
 

@@ -23,7 +23,7 @@ import orjson
 
 from collectors.ship.transport import ServerAccess, ServerAnswer, batch_id, packed
 from store.records.event_sources import FLEET_KINDS, FLEET_SOURCES
-from wire.address import clear_text
+from wire.access.address import clear_text
 
 PREFIX = "foreshock"
 # Stands for no node in a subject: the fleet.

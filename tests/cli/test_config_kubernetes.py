@@ -57,10 +57,13 @@ def test_a_setting_that_cannot_work_names_its_place(tmp_path: Path) -> None:
 
 
 def test_the_manifest_s_configuration_is_one(tmp_path: Path) -> None:
-    """What deploy/kubernetes/server.yaml mounts is read by the server as it stands."""
+    """What deploy/kubernetes/server.yaml mounts is read by the server, but for the token, which the site puts there."""
     manifest = Path(__file__).parents[2] / "deploy/kubernetes/server.yaml"
     config = next(iter(yaml.safe_load_all(manifest.read_text(encoding="utf-8"))))["data"]["foreshock.yaml"]
     (tmp_path / "c.yaml").write_text(config)
+    with pytest.raises(Failure, match="sha256: expected 64 hex digits"):
+        load_settings(tmp_path / "c.yaml", {})
+    (tmp_path / "c.yaml").write_text(config.replace("PUT-THE-SHA-256-OF-YOUR-OWN-TOKEN-HERE", "a1" * 32))
     settings = load_settings(tmp_path / "c.yaml", {})
     assert settings.actuators == (KubernetesSettings("here", identity="foreshock", dry_run=True),)
     assert settings.mode == "shadow"

@@ -6,7 +6,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from click.testing import CliRunner
 
-from cli.commands.doctor import doctor
+from cli.commands.doctor import doctor, server_tokens
 from store.database.connections import newest_revision
 
 
@@ -77,3 +77,16 @@ def test_each_source_of_a_sidecar_is_listed_with_its_trust(tmp_path: Path) -> No
     }
     assert "say `trust: system`" in found["source file:/none/syslog:kernel"]["detail"]
     assert code == 3
+
+
+def test_a_token_that_speaks_for_every_node_unasked_is_named(tmp_path: Path) -> None:
+    """Mode act is refused with it; the remedy is beside it."""
+    file = tmp_path / "foreshock.yaml"
+    file.write_text(f"tokens: [{{name: shared, sha256: {'a1' * 32}, scopes: [ingest]}}]")
+    check = server_tokens(file)
+    assert (check.check, check.result) == ("tokens", "wrong")
+    assert "shared may report faults of every node: write `node:`" in check.detail
+    file.write_text(file.read_text().replace("[ingest]", '[ingest], node: "*"'))
+    assert server_tokens(file).result == "ok"
+    file.write_text("tokens: [{name: shared}]")
+    assert "sha256: expected 64 hex digits" in server_tokens(file).detail

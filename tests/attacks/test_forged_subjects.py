@@ -1,0 +1,143 @@
+"""Through NATS the subject says whose records they are: NATS's permissions, and the consumer, hold a node to its own."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import sqlalchemy as sa
+from real.nats import Nats, nats
+from real.patience import patience
+from real.programs import stop, wait_for
+
+from collectors.ship.nats_transport import NatsTransport
+from collectors.ship.transport import ServerAccess
+from store.tables import schema
+
+from .token_site import TIME
+
+EVENTS = "/api/v1/events"
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("nats")]
+
+# As docs/tokens.md shows it: each node publishes to its own subjects, a fabric's collector to those of the fleet.
+ACCOUNTS = """
+authorization {
+  users = [
+    { user: gpu-001, password: one, permissions: {
+        publish: [ "foreshock.*.gpu-001" ], subscribe: [ "_INBOX.>" ] } }
+    { user: fabric, password: two, permissions: {
+        publish: [ "foreshock.*.=" ], subscribe: [ "_INBOX.>" ] } }
+    { user: store, password: three }
+  ]
+}
+"""
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[Nats]:
+    """A server with accounts."""
+    (tmp_path / "nats.conf").write_text(ACCOUNTS)
+    with nats(tmp_path, "-c", str(tmp_path / "nats.conf")) as server:
+        yield server
+
+
+def address(queue: Nats, user: str) -> str:
+    """Where a user of the accounts connects."""
+    return queue.url.replace("//", f"//{user}@")
+
+
+@contextmanager
+def client(queue: Nats, user: str) -> Iterator[NatsTransport]:
+    """A sidecar's way out."""
+    made = NatsTransport(address(queue, user), ServerAccess(timeout_s=patience(1)))
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@contextmanager
+def consuming(queue: Nats, engine: sa.Engine) -> Iterator[None]:
+    """`foreshock consume`."""
+    url = engine.url.render_as_string(hide_password=False)
+    command = [str(Path(sys.executable).parent / "foreshock"), "consume", "--ack-wait-s", "3"]
+    given = {"FORESHOCK_DB": url, "FORESHOCK_NATS": address(queue, "store:three")}
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, **given})
+    try:
+        yield
+    finally:
+        stop(process, signal.SIGTERM)
+
+
+def xid(node: str | None, **changes: Any) -> dict[str, Any]:
+    """A GPU that fell off the bus."""
+    return {"time": TIME, "node": node, "source": "kernel", "kind": "xid", "code": 79, "severity": "fatal"} | changes
+
+
+def nodes(engine: sa.Engine) -> set[tuple[str, str]]:
+    """Node and source of every stored event."""
+    with engine.connect() as connection:
+        rows = connection.execute(sa.select(schema.events.c.node, schema.events.c.source)).all()
+    return {(row.node, row.source) for row in rows}
+
+
+def parked(queue: Nats) -> list[dict[str, Any]]:
+    """What was put aside."""
+
+    async def read() -> list[dict[str, Any]]:
+        from nats import connect
+
+        connection = await connect(address(queue, "store:three"))
+        try:
+            stream = connection.jetstream()
+            state = (await stream.stream_info("foreshock-rejected")).state
+            found = [await stream.get_msg("foreshock-rejected", seq) for seq in range(1, state.last_seq + 1)]
+            return [json.loads(message.data) for message in found]
+        finally:
+            await connection.close()
+
+    return asyncio.run(read())
+
+
+def test_a_node_cannot_publish_for_another_nor_for_the_fleet(queue: Nats, engine: sa.Engine) -> None:
+    """NATS itself refuses; what will never be taken is put aside by the shipper and blocks nothing."""
+    with consuming(queue, engine), client(queue, "gpu-001:one") as own, client(queue, "fabric:two") as fabric:
+        wait_for("the stream is there", lambda: own.post(EVENTS, [xid("gpu-001")]).status == 202)
+        assert own.post(EVENTS, [xid("gpu-002")]).status == 401
+        refused = own.post(EVENTS, [xid("gpu-001", source="opensm")])
+        assert (refused.status, "foreshock.events.=" in refused.text) == (422, True)
+        assert own.post(EVENTS, [xid("gpu-001", code=48)]).status == 202
+        assert fabric.post(EVENTS, [xid("gpu-003", source="opensm"), xid("gpu-004", source="ufm")]).status == 202
+        expected = {("gpu-001", "kernel"), ("gpu-003", "opensm"), ("gpu-004", "ufm")}
+        wait_for("all is stored", lambda: nodes(engine) == expected)
+
+
+def test_records_of_another_node_in_a_nodes_own_subject_are_put_aside(queue: Nats, engine: sa.Engine) -> None:
+    """A program that is no sidecar of ours may write what it likes into its message."""
+    forged = [xid("gpu-002"), xid("gpu-001"), xid("gpu-001", source="opensm"), xid(None)]
+
+    async def publish() -> None:
+        from nats import connect
+
+        connection = await connect(address(queue, "gpu-001:one"))
+        try:
+            await connection.jetstream().publish("foreshock.events.gpu-001", orjson.dumps(forged))
+        finally:
+            await connection.close()
+
+    with consuming(queue, engine):
+        with client(queue, "gpu-001:one") as own:
+            wait_for("the stream is there", lambda: own.post(EVENTS, [xid("gpu-001")]).status == 202)
+        asyncio.run(publish())
+        wait_for("three are put aside", lambda: len(parked(queue)) == 3, patience(30))
+    assert nodes(engine) == {("gpu-001", "kernel")}
+    assert sorted(record["item"]["node"] or "" for record in parked(queue)) == ["", "gpu-001", "gpu-002"]
+    assert all(record["subject"] == "foreshock.events.gpu-001" for record in parked(queue))
