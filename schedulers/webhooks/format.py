@@ -53,7 +53,7 @@ def any_secret(_secret: str) -> None:
 
 
 # What a chat makes of bare text: a link of an address, a mention of a name.
-_LIVE = re.compile(r"(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=@)(?=\w)", re.IGNORECASE)
+_LIVE = re.compile(r"(?<=:)(?=//)|(?<=www)(?=\.)|(?<=@)(?=\w)", re.IGNORECASE)
 
 
 def chat_text(value: object) -> str:
