@@ -148,6 +148,26 @@ def _lifespan(state: State, edge: Edge) -> Callable[[FastAPI], AbstractAsyncCont
     return lifespan
 
 
+def _make_state(
+    settings: ApiSettings, engine: sa.Engine, clock: Callable[[], datetime], wall: Callable[[], datetime] | None
+) -> State:
+    """What every route is handed, its metrics shown."""
+    followed = None if settings.rules is None else RulesFile(settings.rules)
+    rules_source = no_rules if followed is None else followed.current
+    state = State(settings, engine, clock, rules=rules_source, wall=wall or clock, disk=DiskWatch(engine))
+    if followed is not None:
+        state.metrics.watch_rules(followed)
+    if settings.policy_source is not None:
+        state.metrics.watch_policy(settings.policy_source)
+    if settings.source is not None:
+        state.metrics.watch_settings(settings.source)
+    with suppress(SQLAlchemyError):  # it is read again each second; until then nobody is let in without a token
+        state.tokens.read(engine)
+    state.metrics.database.register(metrics.StoreCollector(state))
+    state.names.refresh_at_start()
+    return state
+
+
 def create_app(
     settings: ApiSettings,
     engine: sa.Engine,
@@ -165,19 +185,7 @@ def create_app(
     Raises:
         RulesError: the site's rules cannot be read.
     """
-    followed = None if settings.rules is None else RulesFile(settings.rules)
-    rules_source = no_rules if followed is None else followed.current
-    state = State(settings, engine, clock, rules=rules_source, wall=wall or clock, disk=DiskWatch(engine))
-    if followed is not None:
-        state.metrics.watch_rules(followed)
-    if settings.policy_source is not None:
-        state.metrics.watch_policy(settings.policy_source)
-    if settings.source is not None:
-        state.metrics.watch_settings(settings.source)
-    with suppress(SQLAlchemyError):  # it is read again each second; until then nobody is let in without a token
-        state.tokens.read(engine)
-    state.metrics.database.register(metrics.StoreCollector(state))
-    state.names.refresh_at_start()
+    state = _make_state(settings, engine, clock, wall)
     edge = make_edge(settings, state.metrics)
     state.followers.append(edge.follow)
     app = FastAPI(

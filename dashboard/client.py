@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import httpx2
 
-from wire.address import INSECURE_OPTION, clear_text
+from wire.access.address import INSECURE_OPTION, clear_text
 from wire.advice import CheckpointAdviceJson, GainsAdviceJson, SparesAdviceJson
 from wire.cluster import ClusterJson
 from wire.events import AuditJson, EventJson, IncidentJson
@@ -278,7 +278,7 @@ def _sentence(response: httpx2.Response, server: str) -> str:
         case 401:
             return f"{server} wants a token: start the dashboard with --token-file FILE ({detail})."
         case 403:
-            return f"This is not allowed ({detail}): it takes another role, or a token with the scope."
+            return f"You may not do this here ({detail}): it takes another role, or a token with the scope."
         case 404:
             return f"{server} knows nothing of that name ({detail})."
         case 409:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from wire.address import clear_text
+from wire.access.address import clear_text
 
 Role: TypeAlias = Literal["viewer", "operator", "admin"]
 

@@ -77,8 +77,13 @@ def consume(url: str, queue: str, port: int | None, file: Path | None, **given: 
         ack_wait_s=float(str(given["ack_wait_s"])),
         batch=int(str(given["batch"])),
     )
-    files = {name: _path(given[name]) for name in ("token_file", "ca_file", "cert_file", "key_file")}
-    access = ServerAccess(**files, insecure_http=bool(given["insecure_http"]))
+    access = ServerAccess(
+        token_file=_path(given["token_file"]),
+        ca_file=_path(given["ca_file"]),
+        cert_file=_path(given["cert_file"]),
+        key_file=_path(given["key_file"]),
+        insecure_http=bool(given["insecure_http"]),
+    )
     consumer = Consumer(state, wanted)
     if port is not None:
         start_http_server(port, addr="127.0.0.1", registry=state.metrics.registry)

@@ -21,7 +21,7 @@ from cli.config.dashboard import DashboardSignIn, read_dashboard, write_secrets
 from cli.console.errors import Failure
 from cli.console.output import print_text
 from cli.processes.children import free_port
-from wire.address import INSECURE_OPTION, clear_text, is_loopback, shared_secret
+from wire.access.address import INSECURE_OPTION, clear_text, is_loopback, shared_secret
 
 START_S = 60.0
 STOP_S = 5.0

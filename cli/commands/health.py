@@ -21,7 +21,7 @@ from schedulers.reconcile.actuator import Order, SchedulerAwayError
 from schedulers.slurm.actuator import Slurm
 from schedulers.slurm.commands import SlurmSettings
 from schedulers.slurm.health import NodeHints, judge
-from wire.address import INSECURE_OPTION, token_opener
+from wire.access.address import INSECURE_OPTION, token_opener
 
 _PATH = click.Path(path_type=Path)
 # slurmd ends its HealthCheckProgram after 60 s.
@@ -55,7 +55,8 @@ def health(
     A server or scheduler that does not answer is no fault of the node: exit 0, and a word on stderr.
     """
     name = node or os.uname().nodename.partition(".")[0]
-    access = ServerAccess(**files, timeout_s=timeout_s, insecure_http=insecure_http)
+    certificates = (files["ca_file"], files["cert_file"], files["key_file"])
+    access = ServerAccess(files["token_file"], timeout_s, *certificates, insecure_http=insecure_http)
     if (why := access.refusal(server)) is not None:
         raise Failure(f"--server: {why}; or {INSECURE_OPTION}, where a mesh or tunnel encrypts the way")
     try:

@@ -23,7 +23,7 @@ from cli.processes.servers import MEMBER, MOST_PROCESSES, Member, Minded, listen
 from cli.replay.clock import read_clock, real_clock
 from parsers.site_rules.rules import RulesError
 from store.records.event import RecordError
-from wire.address import is_loopback
+from wire.access.address import is_loopback
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

@@ -23,7 +23,7 @@ from collectors.registry import forms
 from collectors.ship.transport import Compress
 from collectors.spool.state import SpoolBusyError
 from parsers.site_rules.rules import RulesError
-from wire.address import shared_secret
+from wire.access.address import shared_secret
 
 if TYPE_CHECKING:
     from collectors.agent.sidecar import SidecarSettings

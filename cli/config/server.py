@@ -40,7 +40,7 @@ from store.records.event import RecordError
 from store.records.hint import HINT_ACTIONS
 from store.records.hostlist import expand
 from store.records.node_name import check_node_name
-from wire.address import clear_text
+from wire.access.address import clear_text
 
 _PREFIX = "FORESHOCK_"
 _SERVER = (

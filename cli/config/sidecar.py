@@ -19,7 +19,7 @@ from collectors.trust import checked_trust
 from store.records.event import RecordError
 from store.records.event_sources import Trust
 from store.records.node_name import check_node_name
-from wire.address import INSECURE_OPTION
+from wire.access.address import INSECURE_OPTION
 
 _TEXTS = ("node", "listen", "zone")
 _PATHS = ("token_file", "join_token_file", "ca_file", "cert_file", "key_file", "spool", "rules", "textfile")

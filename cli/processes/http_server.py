@@ -63,6 +63,9 @@ class PatientProtocol(HttpToolsProtocol):
         self._between, self._unfinished = False, True
         self._request_bytes = 0
         super().on_message_begin()
+        if self._tls is not None:
+            extensions: dict[str, dict[object, object]] = {EXTENSION: {**self._tls}}
+            self.scope["extensions"] = extensions
 
     def on_url(self, url: bytes) -> None:
         """A part of the address."""
@@ -73,8 +76,6 @@ class PatientProtocol(HttpToolsProtocol):
         """A header."""
         self._request_bytes += len(name) + len(value)
         super().on_header(name, value)
-        if self._tls is not None:
-            self.scope["extensions"] = {EXTENSION: self._tls}
 
     def on_headers_complete(self) -> None:
         """Its headers are there: its turn comes, unless nobody waits for the answer any more."""

@@ -22,7 +22,7 @@ from collectors.spool.state import SpoolFullError
 from collectors.trust import SourceTrust, check_has_trust, checked_trust, gives_nothing, trust_of
 from store.records.event import Event
 from store.records.event_sources import FLEET_SOURCES, WORK, Trust
-from wire.address import is_loopback
+from wire.access.address import is_loopback
 
 # Of which node a source speaks. A local one speaks of this host, whatever name stands in its lines: a journal bears the
 # host's own name, an exporter its container's, and neither need be the name that `--node` says.

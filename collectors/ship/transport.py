@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from wire.address import clear_text
+from wire.access.address import clear_text
 
 # How long to wait before the next try: longer each time, never the same for two nodes.
 

@@ -27,7 +27,7 @@ from collectors.telemetry.prometheus_rules import STEP_S, Hour, RecordingRule, h
 from store.records.event import Device, Event
 from store.records.fault_catalog import counter
 from store.records.telemetry import ROLLUP_S
-from wire.address import clear_text, token_opener
+from wire.access.address import clear_text, token_opener
 
 # Questions to Prometheus' HTTP API, which Mimir and Thanos answer too: instant queries and ranges.
 #

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from wire.address import clear_text
+from wire.access.address import clear_text
 
 _POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _EXEC_TIMEOUT_S = 60.0

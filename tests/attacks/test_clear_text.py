@@ -17,7 +17,7 @@ from collectors.ship.transport import ServerAccess, Transport
 from collectors.sources.prometheus import PrometheusAccess, PrometheusClient, PrometheusCollector
 from dashboard.client import ApiAddress, ApiClient, ApiProblem
 from schedulers.kubernetes.access import AccessError, of_kubeconfig
-from wire.address import clear_text
+from wire.access.address import clear_text
 
 FORESHOCK = str(Path(sys.executable).parent / "foreshock")
 AWAY = "http://foreshock.example.org:10870"

@@ -13,7 +13,7 @@ from cli.config.server import load_settings
 from goodput.formulas.shape import Shape
 from schedulers.policy.settings import Budgets
 from store.database.retention import RetentionPeriods
-from wire.address import is_loopback
+from wire.access.address import is_loopback
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "foreshock.example.yaml"
 SECRET = "whsec_c2hvd24taW4tYW4tZXhhbXBsZS1vbmx5LTEyMzQ="

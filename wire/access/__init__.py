@@ -1,0 +1,1 @@
+"""How clients reach the API, and what they may send there."""
