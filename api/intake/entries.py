@@ -4,20 +4,24 @@ events, rejected = events_of(body, caller)
 rollups, rejected = sift(records(body), read_rollup)
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
-from api.edge.auth import Caller
 from api.edge.problem import Problem
 from api.edge.work_budget import MOST_RECORDS, check_containers, check_lines, limited, too_many_records
-from api.server.metrics import Metrics
 from store.events.event_json import MAX_MESSAGE, MAX_NAME, check_size, decode_events
 from store.records.event import Event, RecordError, from_wire
 from store.records.event_sources import FLEET_KINDS, FLEET_SOURCES, WORK
+
+if TYPE_CHECKING:
+    from api.edge.auth import Caller
+    from api.server.metrics import Metrics
 
 MAX_REJECTED_SHOWN = 100
 _NUL = b"\\u0000"
@@ -129,7 +133,7 @@ class Denied(Rejected):
         metrics.denied.labels(resource, self._reason).inc()
 
 
-class NotOwnError(RecordError):
+class ForeignRecordError(RecordError):
     """A record of another node than the caller's (`node`), or of the fleet (`fleet`)."""
 
     def __init__(self, text: str, reason: str) -> None:
@@ -139,7 +143,7 @@ class NotOwnError(RecordError):
 
 def rejection(line: int, error: RecordError) -> Rejected:
     """The record of a line, left out for an error."""
-    return Denied(line, str(error), error.reason) if isinstance(error, NotOwnError) else Rejected(line, str(error))
+    return Denied(line, str(error), error.reason) if isinstance(error, ForeignRecordError) else Rejected(line, str(error))
 
 
 def count_rejected(metrics: Metrics, resource: str, rejected: Sequence[Rejected]) -> None:
@@ -273,7 +277,7 @@ def own_event(caller: Caller, event: Event) -> Event:
         own_node(caller, event.node)
     what = "an event without a node" if event.node is None else f"kind {event.kind} of source {event.source}"
     text = f"{what} speaks of the fleet: token {caller.name!r} lacks the scope ingest:fleet"
-    raise NotOwnError(text, "fleet")
+    raise ForeignRecordError(text, "fleet")
 
 
 def own_events(caller: Caller, events: Iterable[Event], rejected: list[Rejected]) -> list[Event]:
@@ -296,5 +300,5 @@ def own_node(caller: Caller, node: str) -> str:
     name = caller.names.canonical(node)
     if not caller.speaks_for(name):
         text = f"token {caller.name!r} does not speak for node {name[:80]!r}, but for {caller.nodes.text[:80]!r}"
-        raise NotOwnError(text, "node")
+        raise ForeignRecordError(text, "node")
     return name

@@ -3,16 +3,21 @@
 They are no acknowledged data: what a crash takes of the last second comes again within a minute.
 """
 
+from __future__ import annotations
+
 import logging
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from api.server.inventory_names import InventoryNames
 from store.database.connections import writing
 from store.nodes.sidecars import SidecarReport, write_sidecars
+
+if TYPE_CHECKING:
+    from api.server.inventory_names import InventoryNames
 
 WRITE_EVERY_S = 1.0
 # Ten times the largest cluster known: a sender that makes up names fills no memory.

@@ -136,18 +136,6 @@ class Metrics:
             ["resource"],
             registry=self.registry,
         )
-        self.denied = Counter(
-            "foreshock_records_denied",
-            "Records that their sender may not report: of another node, or of the fleet.",
-            ["resource", "reason"],
-            registry=self.registry,
-        )
-        self.refused_callers = Counter(
-            "foreshock_callers_refused",
-            "Requests refused for the token, certificate or scope that they came with, or lacked.",
-            ["reason"],
-            registry=self.registry,
-        )
         self.requests = Counter(
             "foreshock_http_requests",
             "HTTP requests answered.",
@@ -161,6 +149,7 @@ class Metrics:
             buckets=(0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0),
             registry=self.registry,
         )
+        self._count_refusals()
         self._count_loops()
         self.shed = Counter(
             "foreshock_shed",
@@ -179,6 +168,20 @@ class Metrics:
             registry=self.registry,
         )
         self.failing: set[str] = set()  # background loops whose last turn failed
+
+    def _count_refusals(self) -> None:
+        self.denied = Counter(
+            "foreshock_records_denied",
+            "Records that their sender may not report: of another node, or of the fleet.",
+            ["resource", "reason"],
+            registry=self.registry,
+        )
+        self.refused_callers = Counter(
+            "foreshock_callers_refused",
+            "Requests refused for the token, certificate or scope that they came with, or lacked.",
+            ["reason"],
+            registry=self.registry,
+        )
 
     def _count_loops(self) -> None:
         self.folded = Counter(

@@ -97,7 +97,7 @@ def _end(text: str | None, now: datetime) -> datetime | None:
 @DB_OPTION
 @JSON_OPTION
 def list_command(everything: bool, url: str, as_json: bool) -> None:
-    """List the tokens made with `token new` and by enrolment, the oldest first; those of a configuration stand there."""
+    """List the tokens made with `token new` and by enrolment, the oldest first; not those of a configuration."""
     from store.nodes.tokens import list_tokens
 
     engine = open_store(url)

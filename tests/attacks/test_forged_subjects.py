@@ -1,4 +1,4 @@
-"""Through NATS the subject says whose records they are: NATS's permissions, and the consumer, hold a node to its own."""
+"""Through NATS the subject says whose records they are: its permissions, and the consumer, hold a node to its own."""
 
 import asyncio
 import json
