@@ -1,6 +1,6 @@
 """People who approve hints in tests."""
 
-from schedulers.lifecycle.approval import ApprovingActor
+from schedulers.lifecycle.approval import HintApprover
 
-ALICE = ApprovingActor("alice", "alice")
-BOB = ApprovingActor("bob", "bob")
+ALICE = HintApprover("alice", "alice")
+BOB = HintApprover("bob", "bob")

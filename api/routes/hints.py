@@ -24,7 +24,7 @@ from api.edge.auth import Approver, Caller, Reader
 from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.server.state import Server, State
-from schedulers.lifecycle.approval import WINDOW, ApprovingActor, approve, given_of, needed
+from schedulers.lifecycle.approval import WINDOW, HintApprover, approve, given_of, needed
 from schedulers.lifecycle.operator_actions import RequestRefusedError, withdraw
 from schedulers.policy.settings import ApprovalRule
 from store.database.connections import writing
@@ -119,11 +119,11 @@ def withdraw_hint(who: Approver, server: Server, hint: HintId) -> Response:
         raise _problem(error) from error
 
 
-def _approver(who: Caller, server: State) -> ApprovingActor:
+def _approver(who: Caller, server: State) -> HintApprover:
     """Where people sign in, a program is nobody's second person."""
     if who.person is not None:
-        return ApprovingActor(who.name, f"person:{who.person.name}")
-    return ApprovingActor(who.name, None if server.settings.people is not None else f"token:{who.name}")
+        return HintApprover(who.name, f"person:{who.person.name}")
+    return HintApprover(who.name, None if server.settings.people is not None else f"token:{who.name}")
 
 
 def _shown(server: State, connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -296,7 +296,7 @@ def list_command(url: str, state: str, node: str | None, as_json: bool) -> None:
 @DB_OPTION
 def approve_command(ident: str, url: str) -> None:
     """Let a proposed hint be sent; a large approval needs another person, too."""
-    from schedulers.lifecycle.approval import ApprovingActor, approve, given_of
+    from schedulers.lifecycle.approval import HintApprover, approve, given_of
     from schedulers.policy.settings import ApprovalRule, Policy
     from store.hints.policy_history import newest_policy_keys
 
@@ -304,7 +304,7 @@ def approve_command(ident: str, url: str) -> None:
         # Whether the server is in shadow mode is the server's to know: in that mode it sends nothing either way.
         most = newest_policy_keys(connection).get("approval", {}).get("two_people_above_nodes")
         policy = Policy(mode="approve", approval=ApprovalRule(most))
-        who = ApprovingActor(person(), f"login:{person()}")
+        who = HintApprover(person(), f"login:{person()}")
         return [approve(connection, ident, now, who, policy)]
 
     (hint,) = _carry_out(url, yes)

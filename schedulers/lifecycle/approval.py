@@ -1,6 +1,6 @@
 """Approving a hint: one person, or two where the approval is large.
 
-    approve(connection, hint_id, now, ApprovingActor("alice", "alice"), policy)   # approved, or proposed with one yes
+    approve(connection, hint_id, now, HintApprover("alice", "alice"), policy)   # approved, or proposed with one yes
 
 The size of an approval is the number of nodes that people put out of work with it and within the hour before: those of
 hints that a person approved since then (ended or not), and the node of this one. Beyond
@@ -14,26 +14,35 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from schedulers.lifecycle.operator_actions import TRIES, RequestRefusedError, known_hint
 from schedulers.policy.settings import ApprovalRule, Mode, Policy
 from store.database.coordination import HINTS, move_mark
-from store.hints.hint_log import add_approval, approve_hint, lock_hint, recent_hints
+from store.hints.hint_log import add_approval, approve_hint, lock_hint, read_hint, recent_hints
 from store.records.hint import LIVE_STATES, Approval, Hint, HintAction
 
 WINDOW = timedelta(hours=1)
 # What puts a node, or the job on it, out of work.
 SIZED: tuple[HintAction, ...] = ("avoid", "cordon", "drain", "requeue", "swap")
+# Where the policy renews or raises a hint at the same moment, a person's word is said again, to what it has become.
+TRIES = 5
+
+
+class RequestRefusedError(ValueError):
+    """A word that cannot be carried out; the message says why. `known`: the hint exists."""
+
+    def __init__(self, message: str, known: bool) -> None:
+        super().__init__(message)
+        self.known = known
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovingActor:
+class HintApprover:
     """Who approves: as the audit names them, and the person. None: a program, which is no second person."""
 
     name: str
     person: str | None
 
 
-def approve(connection: sa.Connection, ident: str, now: datetime, who: ApprovingActor, policy: Policy) -> Hint:
+def approve(connection: sa.Connection, ident: str, now: datetime, who: HintApprover, policy: Policy) -> Hint:
     """Let a proposed hint be sent, or write down the first of two approvals. Saying it again changes nothing.
 
     Raises:
@@ -54,6 +63,20 @@ def approve(connection: sa.Connection, ident: str, now: datetime, who: Approving
                 return hint if given == given_of(hint) else add_approval(connection, hint, given[-1])
         hint = approve_hint(connection, hint, now, who.name)
         move_mark(connection, HINTS)
+    return hint
+
+
+def known_hint(connection: sa.Connection, ident: str) -> Hint:
+    """The hint of an id.
+
+    Raises:
+        RequestRefusedError: there is none.
+    """
+    hint = read_hint(connection, ident)
+    if hint is None:
+        raise RequestRefusedError(
+            f"no hint has the id {ident!r}: `foreshock hints list` shows those there are", known=False
+        )
     return hint
 
 
@@ -80,7 +103,7 @@ def given_of(hint: Hint) -> Sequence[Approval]:
     return tuple(each for each in hint.evidence.approvals or () if each.action == hint.action)
 
 
-def _agree(hint: Hint, who: ApprovingActor, now: datetime) -> Sequence[Approval]:
+def _agree(hint: Hint, who: HintApprover, now: datetime) -> Sequence[Approval]:
     """The approvals with this one; as they were where the same person has approved already."""
     given = given_of(hint)
     if who.person is None:

@@ -15,6 +15,8 @@ from typing import Literal, TypeAlias
 
 import sqlalchemy as sa
 
+from schedulers.lifecycle.approval import TRIES, known_hint
+from schedulers.lifecycle.approval import RequestRefusedError as RequestRefusedError
 from schedulers.policy.facts import HOLDING
 from schedulers.policy.settings import Mode, Stop
 from schedulers.reconcile.dispatch import over
@@ -25,17 +27,6 @@ from store.hints.outbox import Delivery, read_delivery, requeue_delivery
 from store.hints.stops import Backlog, KillSwitch, Trip, read_trip, reset_trip, set_kill_switch
 from store.hints.validations import Validation, report_validation
 from store.records.hint import LIVE_STATES, OPEN_STATES, Hint, HintAction, HintState, HoldState
-
-# Where the policy renews or raises a hint at the same moment, a person's word is said again, to what it has become.
-TRIES = 5
-
-
-class RequestRefusedError(ValueError):
-    """A word that cannot be carried out; the message says why. `known`: the hint exists."""
-
-    def __init__(self, message: str, known: bool) -> None:
-        super().__init__(message)
-        self.known = known
 
 
 def withdraw(connection: sa.Connection, ident: str, now: datetime, who: str) -> Hint:
@@ -63,20 +54,6 @@ def release_node(connection: sa.Connection, node: str, now: datetime, who: str) 
     released = [_end(connection, hint, "released", now, who) for hint in hints]
     move_mark(connection, HINTS)
     return released
-
-
-def known_hint(connection: sa.Connection, ident: str) -> Hint:
-    """The hint of an id.
-
-    Raises:
-        RequestRefusedError: there is none.
-    """
-    hint = read_hint(connection, ident)
-    if hint is None:
-        raise RequestRefusedError(
-            f"no hint has the id {ident!r}: `foreshock hints list` shows those there are", known=False
-        )
-    return hint
 
 
 def _end(connection: sa.Connection, hint: Hint, state: HintState, now: datetime, who: str) -> Hint:

@@ -209,7 +209,7 @@ def approve_hint(connection: sa.Connection, hint: Hint, now: datetime, actor: st
 def add_approval(connection: sa.Connection, hint: Hint, given: Approval) -> Hint:
     """Write down one person's approval of a hint that needs another's, too: it stays proposed."""
     current = _read_again(connection, hint)
-    approvals = (*(current.evidence.approvals or ()), given)
+    approvals = (*(each for each in current.evidence.approvals or () if each.action == given.action), given)
     approved = _save_evidence(connection, replace(current, evidence=replace(current.evidence, approvals=approvals)))
     note(connection, given.time, given.by, approved, {"hint": hint.action, "approval": f"{len(approvals)} of 2"})
     return approved

@@ -335,7 +335,7 @@ def test_a_refused_stop_is_said_in_red(drawn: Opened, api: Any) -> None:
     shown = drawn("hints")
     api.answers["stop"] = (403, {"detail": "the token lacks the scope act"})
     shown.button(key="stop").click().run()
-    assert "give it one with the scope it lacks" in shown.error[0].value.replace("\\", "")
+    assert "another role, or a token with the scope" in shown.error[0].value.replace("\\", "")
 
 
 def test_what_came_of_hints_is_a_table(drawn: Opened) -> None:
@@ -378,3 +378,42 @@ def test_a_node_on_its_way_back_says_what_it_waits_for(
     """Its test, or a person with a spare part."""
     given_hints(api, {"state": "confirmed", "evidence": evidence})
     assert says in seen(drawn("hints"))
+
+
+@pytest.mark.parametrize(
+    ("scopes", "buttons", "says"),
+    [
+        (["read"], [], "may not approve or withdraw hints, stop or resume hints or reset the breaker"),
+        (["read", "act:approve"], ["approve_h1", "withdraw_h1"], "may not stop or resume hints or reset the breaker"),
+        (["read", "act:stop"], ["stop"], "may not approve or withdraw hints or reset the breaker"),
+        (["read", "act:approve", "act:stop", "act:reset"], ["stop", "approve_h1", "withdraw_h1"], None),
+    ],
+)
+def test_a_page_has_the_buttons_that_the_role_has(
+    drawn: Opened, api: Any, scopes: list[str], buttons: list[str], says: str | None
+) -> None:
+    """And names those that are absent."""
+    given_hints(api, {"state": "proposed"})
+    api.answers["whoami"] = {"name": "person:v@x", "person": "v@x", "role": "viewer", "scopes": scopes}
+    shown = drawn("hints")
+    assert keys_of(shown) == buttons
+    assert ("those buttons are absent" in seen(shown)) == (says is not None)
+    assert says is None or f"Your role (viewer) {says}" in seen(shown)
+
+
+def test_who_has_given_one_of_two_approvals_is_not_asked_again(drawn: Opened, api: Any) -> None:
+    """Another person is; the card says who approved, and that it waits."""
+    given = {"by": "person:v@example.com token:web", "person": "person:v@example.com", "time": "2025-03-29T03:09:00Z"}
+    given_hints(api, {"state": "proposed", "approvals": [given], "approvals_needed": 2})
+    who = {"role": "operator", "scopes": ["read", "act:approve"]}
+    for name, buttons, headline in (
+        ("v@example.com", ["withdraw_h1"], "1 open hint; none waits for you."),
+        ("w@example.com", ["approve_h1", "withdraw_h1"], "1 hint waits for your approval."),
+    ):
+        api.answers["whoami"] = who | {"name": f"person:{name}", "person": name}
+        shown = drawn("hints")
+        assert keys_of(shown) == buttons
+        assert headline in seen(shown)
+        assert "`v@example.com` (through web), 3 min ago · 03:09:00 UTC; **1 of 2**: it needs another person" in seen(
+            shown
+        )

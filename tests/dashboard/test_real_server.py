@@ -163,7 +163,7 @@ def draw(site, view):  # type: ignore[no-untyped-def]  # the runner takes this t
         ("cluster", "1 node faulty, 1 out of service, 1 at risk; run llm-7b at"),
         ("node", "gpu-003 is faulty"),
         ("goodput", "llm-7b did useful training in"),
-        ("hints", "wait for your approval."),
+        ("hints", "wait for an approval."),
     ],
 )
 def test_every_page_is_drawn_from_the_real_api(server: str, view: str, says: str, connect: Any) -> None:
