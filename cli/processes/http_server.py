@@ -32,7 +32,7 @@ class PatientProtocol(HttpToolsProtocol):
     _unfinished = True  # headers are on their way
     _header_bytes = 0  # of unfinished headers, as they came
     _request_bytes = 0  # of this request's, though all came at once
-    _tls: dict[str, Any] | None = None  # of the connection: read once, handed to each of its requests
+    _tls: dict[object, object] | None = None  # of the connection: read once, handed to each of its requests
 
     def connection_made(self, transport: Any) -> None:
         """A client is there: its first request is to follow."""
@@ -64,8 +64,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._request_bytes = 0
         super().on_message_begin()
         if self._tls is not None:
-            extensions: dict[str, dict[object, object]] = {EXTENSION: {**self._tls}}
-            self.scope["extensions"] = extensions
+            self.scope["extensions"] = {EXTENSION: self._tls}
 
     def on_url(self, url: bytes) -> None:
         """A part of the address."""

@@ -146,7 +146,7 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def extension_of(get: Callable[[str], Any]) -> dict[str, Any] | None:
+def extension_of(get: Callable[[str], Any]) -> dict[object, object] | None:
     """What a request's scope says of its connection, under `extensions`, `tls`; None where there is no TLS.
 
     `client_names` are the DNS names of the client's certificate (its subjectAltName), where the server asked for one

@@ -213,7 +213,7 @@ def answers(connect: Callable[[], object]) -> bool:
     return True
 
 
-def handshake(ours: ServerTls, theirs: ssl.SSLContext) -> dict[str, Any]:
+def handshake(ours: ServerTls, theirs: ssl.SSLContext) -> dict[object, object]:
     """What the scope of a request says after a handshake in memory."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = ours.wrap_bio(there, back, server_side=True)

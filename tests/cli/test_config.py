@@ -181,6 +181,12 @@ def test_a_webhook_secret_may_lie_in_a_file(tmp_path: Path) -> None:
         ("schedulers: [{kind: webhook, name: a, url: 'http://x', secret: whsec_short}]", ["24 to 64 bytes"]),
         ("schedulers: [{kind: webhook, name: a, url: 'http://x', secret_file: /nowhere}]", ["/nowhere"]),
         ("schedulers: [{kind: webhook, name: a, url: 5, secret: " + SECRET + "}]", ["url", "text"]),
+        (
+            "schedulers: [{kind: webhook, name: a, format: slack, url: 'http://chat.example/x'}]",
+            ["clear text", "https://"],
+        ),
+        ("tls: {key: k.pem}", ["tls", "certificate is missing"]),
+        ("tls: {certificate: c.pem, client: required}", ["client_ca"]),
         ("a: [", ["no YAML"]),
         ("- a", ["expected keys and values"]),
     ],

@@ -171,3 +171,13 @@ def test_export_into_a_file_is_refused(engine: sa.Engine, tmp_path: Path) -> Non
     result = run("export", "--db", engine.url.render_as_string(), str(tmp_path / "file" / "sub"))
     assert result.exit_code == 2
     assert "file" in result.output
+
+
+def test_status_sizes_every_table_of_sqlite(engine: sa.Engine) -> None:
+    """By dbstat, its indexes among them: together no more than the file, and more where there are more rows."""
+    fill(engine, 50)
+    status = json.loads(run("status", "--db", engine.url.render_as_string(), "--json").output)
+    found = {row["table"]: row for row in status["tables"]}
+    assert found.keys() == {table.name for table in hint_tables.metadata.sorted_tables}
+    assert all(row["bytes"] > 0 for row in found.values())
+    assert sum(row["bytes"] for row in found.values()) <= status["bytes"]
