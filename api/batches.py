@@ -17,17 +17,16 @@ from api.edge.body import MOST_PARTS
 from api.edge.problem import Problem
 from api.edge.work_budget import WorkBudget, check_containers, working
 from api.intake.entries import Rejected, count_rejected, events_of, records, sift
-from api.intake.heartbeat_record import read_heartbeat
+from api.intake.heartbeat_record import own_report, read_heartbeat
 from api.intake.records import take_events, take_rollups
-from api.routes.heartbeats import own_report
 from api.routes.telemetry import own_rollup, read_rollup
 from api.server.state import State
 from parsers.text.packed import PackedError, unzstd
 from store.events.append import MAX_AHEAD
+from store.nodes.known_names import KnownNames
 from store.nodes.sidecars import SidecarReport
 from store.records.event import Event, RecordError
 from store.records.hostlist import NodePattern
-from store.records.node_name import NodeNames
 from store.records.telemetry import Rollup
 
 KINDS = ("events", "telemetry", "heartbeats")
@@ -135,7 +134,7 @@ def _read_batch(state: State, number: int, batch: QueueBatch, read: _Read) -> No
         read.refused += [Refused(number, values[entry.line - 1], entry.detail) for entry in rejected]
 
 
-def _caller_of(batch: QueueBatch, names: NodeNames) -> Caller:
+def _caller_of(batch: QueueBatch, names: KnownNames) -> Caller:
     """Who may publish to a node's subject speaks for that node alone."""
     if batch.node is None:
         return _FLEET
@@ -146,7 +145,7 @@ def _caller_of(batch: QueueBatch, names: NodeNames) -> Caller:
     return Caller(f"queue:{batch.node[:80]}", frozenset(("ingest",)), own)
 
 
-def _sort(batch: QueueBatch, read: _Read, now: datetime, names: NodeNames) -> Sequence[Rejected]:
+def _sort(batch: QueueBatch, read: _Read, now: datetime, names: KnownNames) -> Sequence[Rejected]:
     caller = replace(_caller_of(batch, names), names=names)
     if batch.kind == "events":
         events, rejected = events_of(batch.body, caller)

@@ -7,9 +7,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from api.server.settings import ApiSettings
+from store.database.known_nodes import knowers
 from store.hints.control_group import ControlGroup, read_control_key
 from store.nodes.fleet import FleetQuery, NodePage, node_page
-from store.nodes.known_nodes import knowers
 from store.nodes.node_states import last_reports, newest_scoring
 from store.records import fault_catalog
 from store.records.event import format_time

@@ -32,9 +32,9 @@ from api.server.people_settings import ROLE_SCOPES, PeopleSettings
 from api.server.provider_keys import ProviderAwayError
 from api.server.settings import SCOPES, Scope, Token
 from api.server.state import Server, State
+from store.nodes.known_names import KnownNames
 from store.nodes.tokens import digest_of
-from store.records.hostlist import EVERY_NODE, NodePattern
-from store.records.node_name import NodeNames, is_node_name
+from store.records.hostlist import EVERY_NODE, NodePattern, is_node_name
 
 bearer = HTTPBearer(auto_error=False, description="A token of the server's configuration.")
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
@@ -50,7 +50,7 @@ class Caller:
     name: str
     scopes: frozenset[Scope]
     nodes: NodePattern = EVERY_NODE
-    names: NodeNames = field(default_factory=NodeNames, repr=False, compare=False)
+    names: KnownNames = field(default_factory=KnownNames, repr=False, compare=False)
     digest: str | None = field(default=None, repr=False, compare=False)  # of its token's text
     person: Person | None = None  # who signed in; None: a program
     # Of a token that several nodes share: each has its share of what may be sent.

@@ -1,13 +1,15 @@
 """A heartbeat as a sidecar sends it, checked: `wire.sidecars.HeartbeatJson`, and whether the sidecar is in trouble."""
 
 import re
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import msgspec
 import orjson
 
-from api.intake.entries import check_name, check_time
+from api.edge.auth import Caller
+from api.intake.entries import check_name, check_time, own_node
 from store.nodes.sidecars import SidecarReport
 from store.records.event import RecordError
 from wire.sidecars import HeartbeatJson
@@ -38,6 +40,16 @@ def read_heartbeat(value: Any, received: datetime) -> SidecarReport:
     if size > MOST_BYTES:
         raise RecordError(f"a heartbeat has {MOST_BYTES} bytes at most")
     return SidecarReport(beat.node, received, beat.time, beat.version, beat.started, _is_troubled(beat), value)
+
+
+def own_report(caller: Caller, report: SidecarReport) -> SidecarReport:
+    """The report, of its node by the name that the inventory has.
+
+    Raises:
+        RecordError: its node is no node's name, or another's than the caller speaks for.
+    """
+    node = own_node(caller, report.node)
+    return report if node == report.node else replace(report, node=node, report={**report.report, "node": node})
 
 
 def _is_troubled(beat: HeartbeatJson) -> bool:

@@ -16,8 +16,8 @@ from api.intake.entries import BodyEntry, check_name, check_time, own_event, rec
 from api.intake.records import take_events
 from api.server.state import Server, State
 from parsers.formats.alertmanager import alert_event, is_host
+from store.nodes.known_names import KnownNames
 from store.records.event import Event, RecordError, parse_time
-from store.records.node_name import NodeNames
 from wire.events import BatchResultJson
 
 router = APIRouter(tags=["events"])
@@ -81,7 +81,7 @@ def _note_truncated(server: State, count: int) -> None:
         _log.warning("Alertmanager left out %d alerts of a notification: raise max_alerts of its webhook", count)
 
 
-def read_alert(value: Any, names: NodeNames) -> Event:
+def read_alert(value: Any, names: KnownNames) -> Event:
     """The event of one alert; its id comes from fingerprint, start and status.
 
     Raises:
@@ -95,7 +95,7 @@ def read_alert(value: Any, names: NodeNames) -> Event:
     return event
 
 
-def _is_node(names: NodeNames, host: str) -> bool:
+def _is_node(names: KnownNames, host: str) -> bool:
     """Whether the host of an alert's `instance` is a node: the inventory knows it, or there is none."""
     try:
         name = names.canonical(host)

@@ -14,10 +14,10 @@ from api.loops.ledgers import ledger_of
 from api.server.settings import SettingsSource
 from api.server.state import Server
 from goodput.stored.computation import account_of
+from store.database.known_nodes import count_known
 from store.models.registry import newest_champion
 from store.nodes.fleet import count_states
 from store.nodes.inventory import count_incidents, newest_run, recent_sources
-from store.nodes.known_nodes import count_known
 from store.nodes.sidecars import count_sidecars
 from store.records.node import NodeState
 from wire.cluster import ClusterJson

@@ -1,6 +1,5 @@
 """`POST /heartbeats`: what each sidecar says of itself, once a minute."""
 
-from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -11,10 +10,9 @@ from api.edge.auth import Caller, Ingester
 from api.edge.body import Packed, records_body, unpack, unpacked_within
 from api.edge.openapi import answer
 from api.edge.problem import Problem
-from api.intake.entries import MAX_REJECTED_SHOWN, IntakeResult, count_rejected, own_node, records, sift
-from api.intake.heartbeat_record import read_heartbeat
+from api.intake.entries import MAX_REJECTED_SHOWN, IntakeResult, count_rejected, records, sift
+from api.intake.heartbeat_record import own_report, read_heartbeat
 from api.server.state import Server, State
-from store.nodes.sidecars import SidecarReport
 from wire.events import BatchResultJson
 
 router = APIRouter(tags=["sidecars"])
@@ -71,13 +69,3 @@ def _take(caller: Caller, server: State, body: bytes) -> Response:
     if server.heartbeats.put(reports):
         raise Problem(503, "too many heartbeats wait for the database: try again", {"Retry-After": "5"})
     return reply(IntakeResult(len(reports), 0, rejected[:MAX_REJECTED_SHOWN]))
-
-
-def own_report(caller: Caller, report: SidecarReport) -> SidecarReport:
-    """The report, of its node by the name that the inventory has.
-
-    Raises:
-        RecordError: its node is no node's name, or another's than the caller speaks for.
-    """
-    node = own_node(caller, report.node)
-    return report if node == report.node else replace(report, node=node, report={**report.report, "node": node})

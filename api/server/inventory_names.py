@@ -15,9 +15,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from api.server.settings import InventorySettings
 from store.database.connections import transact
 from store.database.coordination import read_marks
-from store.nodes.known_nodes import INVENTORY, OPERATOR, append_named, known_names, replace_known
+from store.database.known_nodes import INVENTORY, OPERATOR, append_named, known_names, replace_known
+from store.nodes.known_names import KnownNames, NodeAliases
 from store.records.hostlist import expand
-from store.records.node_name import NodeAliases, NodeNames
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class InventoryNames:
         self._written: InventorySettings | None = None
         self._mark: int | None = None
         said = settings()
-        self.now = NodeNames((), NodeAliases(said.aliases, said.domains, said.fold_case))
+        self.now = KnownNames((), NodeAliases(said.aliases, said.domains, said.fold_case))
 
     def refresh(self) -> None:
         """See what has changed: the operator's words, or the inventory by its mark.
@@ -50,7 +50,7 @@ class InventoryNames:
                 if mark == self._mark:
                     return
                 known = known_names(connection)
-            self.now = NodeNames(known, NodeAliases(said.aliases, said.domains, said.fold_case))
+            self.now = KnownNames(known, NodeAliases(said.aliases, said.domains, said.fold_case))
             self._mark = mark
 
     def refresh_at_start(self) -> None:

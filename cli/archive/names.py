@@ -14,9 +14,10 @@ import sqlalchemy as sa
 
 from cli.archive.parts import FileRecords
 from collectors.files.archive import PartRecords
-from store.nodes.known_nodes import known_names
+from store.database.known_nodes import known_names
+from store.nodes.known_names import KnownNames
 from store.records.event import RecordError
-from store.records.node_name import NodeNames, check_node_name
+from store.records.hostlist import check_node_name
 from store.telemetry.rollups import TelemetryFile
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ class ArchiveNames:
     """Of one ingest."""
 
     engine: sa.Engine
-    _names: NodeNames | None = field(default=None)
+    _names: KnownNames | None = field(default=None)
 
     def named(self, taken: FileRecords) -> FileRecords:
         """What was read of a file, each record of its node by the inventory's name."""
@@ -36,7 +37,7 @@ class ArchiveNames:
             return _sifted(taken, check_node_name)
         if self._names is None:
             with self.engine.connect() as connection:
-                self._names = NodeNames(known_names(connection))
+                self._names = KnownNames(known_names(connection))
         if taken.telemetry is None:
             return _sifted(taken, self._names.canonical)
         try:
@@ -77,7 +78,7 @@ def _each(records: tuple[T, ...], canonical: Callable[[str], str], refused: list
     )
 
 
-def _renamed(telemetry: TelemetryFile, names: NodeNames) -> TelemetryFile:
+def _renamed(telemetry: TelemetryFile, names: KnownNames) -> TelemetryFile:
     """A telemetry file by the inventory's names.
 
     Raises:

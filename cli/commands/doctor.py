@@ -109,7 +109,7 @@ def inventory(url: str) -> Check:
     from sqlalchemy.exc import SQLAlchemyError
 
     from store.database.connections import DatabaseError, open_database
-    from store.nodes.known_nodes import count_known, count_unknown
+    from store.database.known_nodes import count_known, count_unknown
 
     try:
         with open_database(url).connect() as connection:

@@ -38,8 +38,7 @@ from schedulers.webhooks.webhook import Webhook
 from store.database.retention import MINIMUM, RetentionPeriods, too_short
 from store.records.event import RecordError
 from store.records.hint import HINT_ACTIONS
-from store.records.hostlist import expand
-from store.records.node_name import check_node_name
+from store.records.hostlist import check_node_name, expand
 from wire.access.address import clear_text
 
 _PREFIX = "FORESHOCK_"

@@ -18,7 +18,7 @@ from collectors.ship.transport import Compress
 from collectors.trust import checked_trust
 from store.records.event import RecordError
 from store.records.event_sources import Trust
-from store.records.node_name import check_node_name
+from store.records.hostlist import check_node_name
 from wire.access.address import INSECURE_OPTION
 
 _TEXTS = ("node", "listen", "zone")

@@ -73,6 +73,22 @@ class Sink(Protocol):
         """Save, durable on return."""
 
 
+class OneNodeSink:
+    """The spool for a source of one host: whatever name stands in its lines, they are of that node."""
+
+    def __init__(self, sink: Sink, node: str) -> None:
+        self._sink = sink
+        self._node = node
+
+    def position(self, spec: str) -> Position | None:
+        """What was saved last."""
+        return self._sink.position(spec)
+
+    def append(self, spec: str, collected: CollectorTurn) -> None:
+        """Save, durable on return."""
+        self._sink.append(spec, of_node(collected, self._node))
+
+
 class Runner(threading.Thread):
     """Opens a collector, takes its turns, saves what they give; begins anew after any failure, ever more slowly.
 
@@ -87,9 +103,7 @@ class Runner(threading.Thread):
         metrics: SourceMetrics,
         backoff: Backoff | None = None,
         turn_s: float = TURN_S,
-        node: str | None = None,
     ) -> None:
-        """`node`: of which alone the source speaks; None: of those that it names."""
         super().__init__(name=f"source {collector.spec}"[:60], daemon=True)
         self._collector = collector
         self._sink = sink
@@ -97,7 +111,6 @@ class Runner(threading.Thread):
         self._stop_event = threading.Event()
         self._backoff = backoff or Backoff(0.5, 30.0)
         self.turn_s = turn_s
-        self._node = node
         self._reported: str | None = None
         self._abandoned = False
         self.turn_began = time.monotonic()
@@ -137,7 +150,7 @@ class Runner(threading.Thread):
                 if self._abandoned:
                     return
                 self._metrics.set_up(True)
-                self._save(collected if self._node is None else of_node(collected, self._node))
+                self._save(collected)
                 if self._reported is not None or time.monotonic() - opened > _HEALTHY_S:
                     self._recovered(opened)
         finally:
@@ -325,8 +338,8 @@ class Sources:
 
     def _runner(self, collector: Collector, settings: SourceSettings) -> Runner:
         turn_s = min(TURN_S, self.turn_limit_s / 2)
-        node = settings.node if settings.hosts == "one" else None
-        runner = Runner(collector, self._sink, self._metrics.source(collector.spec), turn_s=turn_s, node=node)
+        sink = OneNodeSink(self._sink, settings.node) if settings.hosts == "one" else self._sink
+        runner = Runner(collector, sink, self._metrics.source(collector.spec), turn_s=turn_s)
         runner.start()
         return runner
 

@@ -24,9 +24,9 @@ from goodput.advice.what_if import RunChange, avoided_by_scores, what_if
 from goodput.formulas.checkpoint_interval import Aims, Predictor
 from goodput.reading.ledgers import NoRecordsError, no_such_run, read_ledgers
 from goodput.timeline import DAY_S
+from store.database.known_nodes import is_counted
 from store.events.event_pages import newest_time
 from store.models.registry import newest_champion
-from store.nodes.known_nodes import is_counted
 from store.runs.jobs import read_jobs
 from store.runs.ledgers import StoredLedger, ledger_page, read_ledger
 from store.tables import schema

@@ -33,7 +33,7 @@ from store.records.event import (
     parse_time,
 )
 from store.records.fault_catalog import xid
-from store.records.node_name import is_node_name
+from store.records.hostlist import is_node_name
 
 MAX_LABELS = 64
 # Prometheus' customary severities.

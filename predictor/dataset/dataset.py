@@ -56,7 +56,7 @@ from predictor.history.store_reader import (
     stride_of,
 )
 from store.database.connections import open_database
-from store.nodes.known_nodes import is_counted
+from store.database.known_nodes import is_counted
 from store.tables import schema
 
 # A fleet in parts, each of whole leaves, so that features can be made by many workers with little memory each.

@@ -35,7 +35,7 @@ from predictor.history.arrays import (
     to_ms,
 )
 from predictor.history.precursor_log import ColumnBuffer, PrecursorLog, milliseconds, precursor_query
-from store.nodes.known_nodes import is_counted
+from store.database.known_nodes import is_counted
 from store.records.event import RecordError
 from store.records.hostlist import expand
 from store.records.telemetry import COUNTERS, GAUGES

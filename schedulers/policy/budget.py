@@ -15,9 +15,9 @@ import sqlalchemy as sa
 
 from schedulers.policy.facts import AVOIDING, Inputs, NodeFacts, acted_within, avoids, holds
 from schedulers.policy.settings import Budgets, Policy
+from store.database.known_nodes import is_counted
 from store.hints.hint_log import recent_hints
 from store.hints.holds import costless_hints, nodes_still_held
-from store.nodes.known_nodes import is_counted
 from store.records.hint import Hint
 from store.tables import schema
 

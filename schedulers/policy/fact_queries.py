@@ -11,11 +11,11 @@ import sqlalchemy as sa
 from schedulers.policy.facts import Inputs, JobFacts, NodeFacts, Pair, Reporting, corroborated
 from schedulers.policy.kill_switch import effective_stop
 from schedulers.policy.settings import Policy
+from store.database.known_nodes import is_given
 from store.hints.control_group import ControlGroup
 from store.hints.hint_log import recent_hints
 from store.hints.holds import costless_hints, nodes_still_avoided, nodes_still_held
 from store.hints.stops import newest_trips
-from store.nodes.known_nodes import is_given
 from store.nodes.node_states import (
     fault_signs,
     last_repairs,

@@ -41,9 +41,9 @@ from schedulers.reconcile.plan import (
     stop_of,
 )
 from store.database.connections import transact
+from store.database.known_nodes import SCHEDULER, replace_known
 from store.hints.hint_log import read_hints, read_hints_by_id, read_hints_of
 from store.hints.holds import SchedulerHold, hints_without_hold, holds_of, open_holds, recent_avoids, recent_holds
-from store.nodes.known_nodes import SCHEDULER, replace_known
 from store.nodes.shown_nodes import ShownNode, note_look
 from store.records.hint import OPEN_STATES, Hint
 

@@ -13,13 +13,13 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
+from store.database.known_nodes import ARCHIVE, TOPOLOGY, add_known
 from store.events.event_rows import COLUMNS, Owners, copy_new, new_ones, owners_by_id, sqlite_rows
 from store.events.ledger_intake import note_late, note_lines
-from store.nodes.known_nodes import ARCHIVE, TOPOLOGY, add_known
 from store.records.event import BOUND, Event, RecordError, format_time, owner_of, with_bound_id, with_id
+from store.records.hostlist import is_node_name
 from store.records.job import Job, job_from_event
 from store.records.node import Node
-from store.records.node_name import is_node_name
 from store.records.outage import Outage, outage_from_event
 from store.tables import schema
 from store.tables.bulk_rows import upsert, upsert_last_seen

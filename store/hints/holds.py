@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import sqlalchemy as sa
 
-from store.nodes.known_nodes import is_counted
+from store.database.known_nodes import absent_hints, is_counted
 from store.records.hint import LIVE_STATES, OPEN_STATES, HintAction, HoldState
 from store.tables import hint_tables
 from store.tables.bulk_rows import is_one_of, upsert
@@ -154,13 +154,6 @@ def nodes_still_held(connection: sa.Connection, now: datetime) -> frozenset[str]
     scheduler that pulls, for one that is gone would count for good.
     """
     return _held_by_scheduler(connection, now) | _held_by_receiver(connection, now)
-
-
-def absent_hints() -> sa.Select[Any]:
-    """Ids of the hints whose node no scheduler knows that was asked for them."""
-    other = _PLACEMENTS.alias("other")
-    elsewhere = sa.exists(sa.select(sa.literal(1)).where(other.c.hint == _PLACEMENTS.c.hint, other.c.state != "absent"))
-    return sa.select(_PLACEMENTS.c.hint).where(_PLACEMENTS.c.state == "absent", sa.not_(elsewhere))
 
 
 def costless_hints(connection: sa.Connection, since: datetime) -> frozenset[str]:

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from store.hints.holds import absent_hints
-from store.nodes.known_nodes import is_counted
+from store.database.known_nodes import absent_hints, is_counted
 from store.records.hint import LIVE_STATES, OPEN_STATES
 from store.tables import hint_tables, schema
 from store.tables.bulk_rows import is_one_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from store.nodes.known_nodes import is_counted
+from store.database.known_nodes import is_counted
 from store.records.node import Node
 from store.records.outage import Outage
 from store.tables import schema

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
-from store.nodes.known_nodes import is_counted
+from store.database.known_nodes import is_counted
 from store.records.event import Cause, Severity, parse_time
 from store.records.incident import Incident, incident_of
 from store.tables import schema

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
-from store.nodes.known_nodes import is_counted
+from store.database.known_nodes import is_counted
 from store.nodes.shown_nodes import LONGEST_GAP
 from store.records.node import SidecarState
 from store.tables import schema

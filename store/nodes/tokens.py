@@ -21,10 +21,9 @@ from typing import Any, Literal, TypeAlias
 import sqlalchemy as sa
 
 from store.database.audit_chain import AuditEntry, append_audit
-from store.nodes.known_nodes import TOKEN, add_known
+from store.database.known_nodes import TOKEN, add_known
 from store.records.event import RecordError
-from store.records.hostlist import NodePattern
-from store.records.node_name import check_node_name
+from store.records.hostlist import NodePattern, check_node_name
 from store.tables import schema
 
 # What a person and a scanner of leaked secrets know a token by.

@@ -15,7 +15,6 @@ from fnmatch import translate
 from functools import lru_cache
 
 from store.records.event import RecordError
-from store.records.node_name import is_node_name
 
 # More hosts than any cluster has: a broken list must not eat the memory.
 MAX_HOSTS = 200_000
@@ -94,7 +93,7 @@ def _numbers(inside: str, item: str, room: int) -> list[str]:
 def compress(names: Iterable[str]) -> str:
     """The short way to write names, sorted: `gpu-001 gpu-002 gpu-003 login1` is `gpu-[001-003],login1`.
 
-    What is no node's name (`store/records/node_name.py`) is left out: Slurm could read it as an option, or as `ALL`.
+    What is no node's name (`is_node_name`) is left out: Slurm could read it as an option, or as `ALL`.
     """
     alone: list[str] = []
     numbered: dict[tuple[str, int], list[int]] = {}
@@ -126,6 +125,38 @@ def hosts(node_list: str) -> frozenset[str]:
         return frozenset(expand(node_list))
     except RecordError:
         return frozenset()
+
+
+# A node's name ends up in commands and lists of a scheduler: what could be read there as an option or a word of its own
+# is no name.
+
+MOST_LETTERS = 253
+# RFC 1123's labels in any case, and the underscore, which sites use nevertheless.
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_NODE_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*", re.ASCII)
+# What Slurm reads as every node, as the default of nodes, or as none: in any case of its letters.
+RESERVED = frozenset({"all", "default", "none", "null", "unknown"})
+
+
+def is_node_name(text: str) -> bool:
+    """Whether a text may be a node's name: an RFC 1123 host name in any case, or with underscores, and no keyword."""
+    return len(text) <= MOST_LETTERS and _NODE_NAME.fullmatch(text) is not None and text.lower() not in RESERVED
+
+
+def check_node_name(text: str) -> str:
+    """The name.
+
+    Raises:
+        RecordError: it may be none; the message shows it and says what may.
+    """
+    if is_node_name(text):
+        return text
+    if text.lower() in RESERVED:
+        raise RecordError(f"'node' is {text!r}, a keyword of the scheduler: give the node's host name")
+    raise RecordError(
+        f"'node' is {text[:80]!r}, no host name: use letters, digits, '-', '_' and '.', 1 to {MOST_LETTERS} of them, "
+        "each part beginning and ending with a letter, a digit or '_'"
+    )
 
 
 @dataclass(frozen=True, slots=True)

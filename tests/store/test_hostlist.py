@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.records.event import RecordError
-from store.records.hostlist import MAX_HOSTS, compress, expand
-from store.records.node_name import is_node_name
+from store.records.hostlist import MAX_HOSTS, compress, expand, is_node_name
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store.nodes.known_names import KnownNames, NodeAliases
 from store.records.event import RecordError
-from store.records.node_name import RESERVED, NodeAliases, NodeNames, check_node_name, is_node_name
+from store.records.hostlist import RESERVED, check_node_name, is_node_name
 
 _LABELS = st.from_regex(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,20}[A-Za-z0-9_])?", fullmatch=True)
 _NAMES = st.lists(_LABELS, min_size=1, max_size=4).map(".".join).filter(lambda name: name.lower() not in RESERVED)
@@ -75,7 +76,7 @@ def test_what_passes_can_be_read_as_a_name_alone(text: str) -> None:
 
 def test_a_short_name_and_its_fqdn_are_one_node() -> None:
     """By themselves, where exactly one node of the inventory has that short name."""
-    short, long = NodeNames(["gpu-001", "gpu-002"]), NodeNames(["gpu-001.a.org", "gpu-002.a.org"])
+    short, long = KnownNames(["gpu-001", "gpu-002"]), KnownNames(["gpu-001.a.org", "gpu-002.a.org"])
     assert short.canonical("gpu-001.a.org") == "gpu-001"
     assert short.canonical("gpu-001.a.org.") == "gpu-001"
     assert long.canonical("gpu-002") == "gpu-002.a.org"
@@ -84,7 +85,7 @@ def test_a_short_name_and_its_fqdn_are_one_node() -> None:
 
 def test_two_nodes_with_one_short_name_are_not_mixed_up() -> None:
     """Then only whole names are known."""
-    names = NodeNames(["gpu-001.a.org", "gpu-001.b.org"])
+    names = KnownNames(["gpu-001.a.org", "gpu-001.b.org"])
     assert names.canonical("gpu-001") == "gpu-001"
     assert names.canonical("gpu-001.b.org") == "gpu-001.b.org"
     assert names.canonical("gpu-001.c.org") == "gpu-001.c.org"
@@ -92,7 +93,7 @@ def test_two_nodes_with_one_short_name_are_not_mixed_up() -> None:
 
 def test_the_domains_of_the_site_are_no_other_s() -> None:
     """A host of another domain that has a node's short name is not that node."""
-    names = NodeNames(["gpu-001"], NodeAliases(domains=("cluster.local",)))
+    names = KnownNames(["gpu-001"], NodeAliases(domains=("cluster.local",)))
     assert names.canonical("gpu-001.Cluster.Local") == "gpu-001"
     assert names.canonical("gpu-009.cluster.local") == "gpu-009"
     assert names.canonical("gpu-001.evil.example") == "gpu-001.evil.example"
@@ -100,14 +101,14 @@ def test_the_domains_of_the_site_are_no_other_s() -> None:
 
 def test_an_address_is_no_short_name() -> None:
     """The first number of one names nothing."""
-    names = NodeNames(["10", "10.0.0.7"])
+    names = KnownNames(["10", "10.0.0.7"])
     assert names.canonical("10.0.0.8") == "10.0.0.8"
     assert names.canonical("10.0.0.7") == "10.0.0.7"
 
 
 def test_an_alias_of_the_configuration_wins() -> None:
     """Also over a name that is of the form of another."""
-    names = NodeNames(["gpu-001", "gpu-002"], NodeAliases(aliases={"bmc-1": "gpu-001", "gpu-002.old": "gpu-001"}))
+    names = KnownNames(["gpu-001", "gpu-002"], NodeAliases(aliases={"bmc-1": "gpu-001", "gpu-002.old": "gpu-001"}))
     assert names.canonical("bmc-1") == "gpu-001"
     assert names.canonical("gpu-002.old") == "gpu-001"
     assert names.canonical("gpu-002.new") == "gpu-002"
@@ -115,23 +116,23 @@ def test_an_alias_of_the_configuration_wins() -> None:
 
 def test_capital_letters_make_another_node_unless_they_are_folded() -> None:
     """Slurm tells gpu-001 and GPU-001 apart."""
-    assert NodeNames(["gpu-001"]).canonical("GPU-001") == "GPU-001"
-    folded = NodeNames(["gpu-001"], NodeAliases(fold_case=True))
+    assert KnownNames(["gpu-001"]).canonical("GPU-001") == "GPU-001"
+    folded = KnownNames(["gpu-001"], NodeAliases(fold_case=True))
     assert folded.canonical("GPU-001") == "gpu-001"
     assert folded.canonical("GPU-001.Cluster.Local") == "gpu-001"
 
 
 def test_a_name_that_the_scheduler_has_is_taken_as_it_is() -> None:
     """Though it is no host name."""
-    assert NodeNames(["rack/1"]).canonical("rack/1") == "rack/1"
+    assert KnownNames(["rack/1"]).canonical("rack/1") == "rack/1"
     with pytest.raises(RecordError, match="no host name"):
-        NodeNames(["rack/1"]).canonical("rack/2")
+        KnownNames(["rack/1"]).canonical("rack/2")
 
 
 @given(st.sets(_NAMES, max_size=6), _NAMES)
 def test_a_name_has_one_canonical_name(known: set[str], name: str) -> None:
     """Looked up again it stays, and every name of the inventory is its own."""
-    names = NodeNames(known)
+    names = KnownNames(known)
     found = names.canonical(name)
     assert names.canonical(found) == found
     assert all(names.canonical(one) == one for one in known)

@@ -1,50 +1,21 @@
-"""A node's name: what may be one, and which names are of the same node. Pure.
+"""The names of an inventory's nodes, and what else they are called. Pure.
 
-    names = NodeNames(["gpu-001", "gpu-002"], NodeAliases(domains=("cluster.local",)))
+    names = KnownNames(["gpu-001", "gpu-002"], NodeAliases(domains=("cluster.local",)))
     names.canonical("gpu-001.cluster.local")        # "gpu-001"
     names.canonical("-rf")                          # RecordError
 
-Every entry of the product asks here, and nowhere else: events, logs, telemetry, heartbeats, outages, alerts, archives,
-the sidecar's `--node`. A name ends up in commands and lists of a scheduler, so what could be read as an option or a
-word of its own there is no name.
+Every entry of the product asks here, and nowhere else: events, logs, telemetry, heartbeats, outages, alerts, archives.
 """
 
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from store.records.event import RecordError
+from store.records.hostlist import check_node_name
 
-MOST_LETTERS = 253
-# RFC 1123's labels in any case, and the underscore, which sites use nevertheless.
-_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
-_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*", re.ASCII)
 _ADDRESS = re.compile(r"[0-9.]+", re.ASCII)
-# What Slurm reads as every node, as the default of nodes, or as none: in any case of its letters.
-RESERVED = frozenset({"all", "default", "none", "null", "unknown"})
 # Names that were looked up are kept for the next record; a sender that invents names fills no memory.
 _MOST_KEPT = 65_536
-
-
-def is_node_name(text: str) -> bool:
-    """Whether a text may be a node's name: an RFC 1123 host name in any case, or with underscores, and no keyword."""
-    return len(text) <= MOST_LETTERS and _NAME.fullmatch(text) is not None and text.lower() not in RESERVED
-
-
-def check_node_name(text: str) -> str:
-    """The name.
-
-    Raises:
-        RecordError: it may be none; the message shows it and says what may.
-    """
-    if is_node_name(text):
-        return text
-    if text.lower() in RESERVED:
-        raise RecordError(f"'node' is {text!r}, a keyword of the scheduler: give the node's host name")
-    raise RecordError(
-        f"'node' is {text[:80]!r}, no host name: use letters, digits, '-', '_' and '.', 1 to {MOST_LETTERS} of them, "
-        "each part beginning and ending with a letter, a digit or '_'"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +29,7 @@ class NodeAliases:
     fold_case: bool = False
 
 
-class NodeNames:
+class KnownNames:
     """The names of an inventory, and what else its nodes are called. Safe for several threads."""
 
     def __init__(self, known: Collection[str] = (), said: NodeAliases | None = None) -> None:

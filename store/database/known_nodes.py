@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from store.database.coordination import move_mark
-from store.tables import schema
+from store.tables import hint_tables, schema
 from store.tables.bulk_rows import insert_into, insert_rows, is_one_of
 
 OPERATOR, ARCHIVE, TOPOLOGY, TOKEN = "operator", "archive", "topology", "token"
@@ -23,6 +23,7 @@ SCHEDULER = "scheduler:"  # begins the word for a scheduler, before its name
 # The mark that moves when the inventory changes.
 INVENTORY = "inventory"
 _TABLE = schema.inventory
+_PLACED = hint_tables.placements
 
 
 def is_given(connection: sa.Connection) -> bool:
@@ -47,6 +48,13 @@ def _issued() -> sa.Select[Any]:
 def counts(connection: sa.Connection, node: str) -> bool:
     """Whether one node counts."""
     return bool(connection.scalar(sa.select(is_counted(sa.literal(node, sa.Text)))))
+
+
+def absent_hints() -> sa.Select[Any]:
+    """Ids of the hints whose node no scheduler knows that was asked for them."""
+    other = _PLACED.alias("other")
+    elsewhere = sa.exists(sa.select(sa.literal(1)).where(other.c.hint == _PLACED.c.hint, other.c.state != "absent"))
+    return sa.select(_PLACED.c.hint).where(_PLACED.c.state == "absent", sa.not_(elsewhere))
 
 
 def known_names(connection: sa.Connection, by: str | None = None) -> frozenset[str]:
