@@ -87,8 +87,8 @@ def sidecar(file: Path | None, **options: Any) -> None:
         _on_signals({signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: again.set}),
         Notifier(os.environ.get("NOTIFY_SOCKET")) as notifier,
     ):
-        for file in (settings.token_file, settings.key_file):
-            if (why := shared_secret(file)) is not None:
+        for secret in (settings.token_file, settings.key_file):
+            if (why := shared_secret(secret)) is not None:
                 logging.getLogger("foreshock.sidecar").warning("%s", why)
         try:
             run(settings, stop, notifier.alive, Configuration(file, load_again, again, notifier.reloading))
