@@ -31,7 +31,7 @@ IDENT = "h1.cordon.1740916770.ops"
 @pytest.fixture
 def acting(engine: sa.Engine, clock: Clock) -> Iterator[TestClient]:
     """A server that acts, with a token of a name."""
-    token = Token("alice", hash_token("alice-secret"), frozenset(SCOPES))
+    token = Token("alice", hash_token("alice-secret"), frozenset(SCOPES) - {"on_behalf"})
     settings = replace(QUIET, tokens=(token,), policy=Policy(mode="act"))
     with TestClient(create_app(settings, engine, clock), headers={"authorization": "Bearer alice-secret"}) as client:
         yield client

@@ -237,7 +237,7 @@ def test_a_body_that_does_not_come_is_a_408(engine: sa.Engine, clock: Clock) -> 
             sent.append(message)
 
         told: list[int] = []
-        headers = [(b"host", b"x")]
+        headers = [(b"host", b"127.0.0.1:1")]
         scope = {"type": "http", "method": "POST", "path": "/api/v1/events", "headers": headers, "query_string": b""}
         more = {"client": ("10.0.0.1", 1), "server": ("x", 1), "scheme": "http", "root_path": "", "http_version": "1.1"}
         await app({**scope, **more, "asgi": {"version": "3.0"}}, receive, send)

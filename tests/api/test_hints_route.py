@@ -37,7 +37,7 @@ HOUR = timedelta(hours=1)
 @pytest.fixture
 def acting(engine: sa.Engine, clock: Clock) -> Iterator[TestClient]:
     """A server in approve mode, with a token of a name."""
-    token = Token("alice", hash_token("alice-secret"), frozenset(SCOPES))
+    token = Token("alice", hash_token("alice-secret"), frozenset(SCOPES) - {"on_behalf"})
     settings = replace(QUIET, tokens=(token,), policy=Policy(mode="approve"))
     with TestClient(create_app(settings, engine, clock), headers={"authorization": "Bearer alice-secret"}) as client:
         yield client

@@ -134,7 +134,18 @@ async def _post(app: FastAPI, path: str, record: dict[str, Any], gone: bool) -> 
         pass
 
     where = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
-    await app({**where, "headers": [], "client": None, "http_version": "1.1", "scheme": "http"}, receive, send)
+    await app(
+        {
+            **where,
+            "headers": [(b"host", b"127.0.0.1")],
+            "server": ("x", 80),
+            "client": None,
+            "http_version": "1.1",
+            "scheme": "http",
+        },
+        receive,
+        send,
+    )
 
 
 def test_a_loop_that_is_behind_refuses_until_it_has_caught_up(app: FastAPI) -> None:
