@@ -169,6 +169,8 @@ def test_a_database_that_is_gone_fails_the_probe(app: FastAPI, monkeypatch: pyte
         "schedulers": "unknown",
         "loops": "ok",
         "policy": "ok",
+        "configuration": "ok",
+        "disk": "ok",
     }
 
 
