@@ -143,7 +143,9 @@ class ForeignRecordError(RecordError):
 
 def rejection(line: int, error: RecordError) -> Rejected:
     """The record of a line, left out for an error."""
-    return Denied(line, str(error), error.reason) if isinstance(error, ForeignRecordError) else Rejected(line, str(error))
+    if isinstance(error, ForeignRecordError):
+        return Denied(line, str(error), error.reason)
+    return Rejected(line, str(error))
 
 
 def count_rejected(metrics: Metrics, resource: str, rejected: Sequence[Rejected]) -> None:
