@@ -143,7 +143,7 @@ def _visible_errors() -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        error.message = indented(error.message)
+        vars(error)["message"] = indented(error.message)  # Final: it is the same message, made visible
         raise
 
 

@@ -76,8 +76,7 @@ def test_nothing_shipped_puts_a_database_s_address_into_an_argument() -> None:
         for path in [*DEPLOY.rglob("*"), DEPLOY.parent / "README.md"]
         if path.is_file()
         for line in path.read_text().splitlines()
-        if wrong.search(line)
-        or re.search(r"--server[= ]http://(?!127\.0\.0\.1|localhost)", line)
+        if wrong.search(line) or re.search(r"--server[= ]http://(?!127\.0\.0\.1|localhost)", line)
     ]
     assert found == []
 

@@ -96,7 +96,7 @@ def test_a_severity_label_is_ours_but_never_fatal(label: str, severity: str) -> 
     ],
     ids=str,
 )
-def test_the_node_is_a_label_or_the_instance_where_that_is_a_host_name(labels: dict[str, str], node: str | None) -> None:
+def test_the_node_is_a_label_or_a_host_of_the_instance(labels: dict[str, str], node: str | None) -> None:
     """The most telling label first."""
     assert alert_event(alert(labels)).node == node
 
