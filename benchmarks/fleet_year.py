@@ -26,7 +26,7 @@ from store.database.connections import migrate, open_database
 from store.database.partitions import ensure_days
 from store.tables import hint_tables
 
-_UNFILLED = ("seq", "heads")  # numbered by the database; what only a fold needs
+_UNFILLED = ("seq", "heads", "position", "hash", "unbroken_since")  # the database numbers them, or a server does
 _DAYS_AT_ONCE = 20  # a transaction holds a lock on every partition and index that it makes
 
 

@@ -143,7 +143,8 @@ def _seal(connection: sa.Connection) -> None:
 
 @sa.event.listens_for(sa.Engine, "rollback")
 def _forget(connection: sa.Connection) -> None:
-    connection.info.pop(_PENDING, None)
+    if not connection.invalidated:  # what was written with a session that is gone went with it
+        connection.info.pop(_PENDING, None)
 
 
 def seal(connection: sa.Connection, seqs: Sequence[int]) -> None:

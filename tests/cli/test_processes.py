@@ -203,7 +203,7 @@ def test_sigterm_lets_a_request_end_and_leaves_nothing(postgres_server: Postgres
         body = json.dumps(events(1, "last")).encode()
         host, port = server.address.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=patience(30)) as client:
-            head = "POST /api/v1/events HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+            head = f"POST /api/v1/events HTTP/1.1\r\nHost: {host}:{port}\r\nExpect: 100-continue\r\n"
             client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
             assert client.recv(4096).startswith(b"HTTP/1.1 100")  # its turn has come
             client.sendall(body[:10])
