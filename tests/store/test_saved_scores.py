@@ -197,7 +197,8 @@ def test_a_fault_stands_until_an_outage_after_it_has_ended(connection: sa.Connec
 def test_reports_count_within_their_window(connection: sa.Connection) -> None:
     """Nobody known, nobody recent: the reporting is broken, not the nodes."""
     assert last_reports(connection, NOW, HOUR) is None
-    append_nodes(connection, [Node("silent")])
+    append_nodes(connection, [Node("silent"), Node("a"), Node("b")])
+    append_events(connection, [Event(NOW, "a-stranger", "kernel", "note")], NOW)
     append_events(connection, [Event(NOW - 2 * HOUR, "a", "kernel", "note")], NOW)
     assert last_reports(connection, NOW, HOUR) is None
     assert last_reports(connection, NOW, 3 * HOUR) == NOW - 2 * HOUR
