@@ -142,7 +142,7 @@ def test_events_are_read_by_an_index_of_the_days_asked_for(
         ("incidents?node=gpu-00006", "incidents", {"ix_incidents_node_end"}),
         ("hints?state=open", "hints", {"ix_hints_state"}),
         ("budget", "outbox", {"ix_outbox_hint"}),
-        ("budget", "placements", {"ix_placements_state_due"}),
+        ("budget", "placements", {"ix_placements_state_due", "pk_placements"}),
         ("hints", "placements", {"pk_placements"}),
         ("hints/h00000003/deliveries", "outbox", {"ix_outbox_hint"}),
         ("hints/h00000003/deliveries", "deliveries", {"ix_deliveries_hint_seq"}),
