@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -36,6 +36,8 @@ _COLUMNS = tuple(f.name for f in fields(Rollup) if f.name not in ("node", "time"
 # A control character stands in no name; PostgreSQL's text cannot hold the first of them.
 _NAME = re.compile(rf"[^\x00-\x1f\x7f]{{1,{MAX_DEVICE_NAME}}}")
 _VALUES = 5  # min, max, mean, last, changes
+# What no sensor goes beyond, by the ends of the columns' names: what does is broken, or a lie.
+_RANGES = {"_c": (-100.0, 300.0), "_w": (-100.0, 100_000.0), "_mhz": (0.0, 100_000.0), "_util_mean": (0.0, 100.0)}
 # Beyond it no column of PostgreSQL takes a count.
 _MAX_COUNT = 2**31 - 1
 
@@ -103,6 +105,9 @@ def _number(name: str, value: Any) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise RecordError(f"{name!r} must be a number or null")
+    low, high = next((limits for end, limits in _RANGES.items() if name.endswith(end)), (-inf, inf))
+    if not low <= value <= high:
+        raise RecordError(f"{name!r} is {value:g}: no sensor measures that; give {low:g} to {high:g}, or null")
     return float(value)
 
 

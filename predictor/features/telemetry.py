@@ -43,6 +43,18 @@ def fixed(values: NDArray[np.float32]) -> Ints:
     return np.rint(np.clip(measured, -_LARGEST, _LARGEST) * _ONE).astype(np.int64)
 
 
+# What a figure counts as at the least and the most among peers: one that lies or is broken moves the others no further.
+# A GPU shuts down below 120 degrees, and a module draws no more than 3 kW. Its own figures stay as they are.
+_PEER_RANGE = {"gpu_temp_mean_c": (0.0, 120.0), "power_mean_w": (0.0, 3000.0), "gpu_util_mean": (0.0, 1.0)}
+
+
+def of_peers(telemetry: Telemetry, name: str) -> NDArray[np.float32]:
+    """A column as the figures of peers."""
+    low, high = _PEER_RANGE[name]
+    column: NDArray[np.float32] = np.clip(telemetry.column(name), np.float32(low), np.float32(high))
+    return column
+
+
 def to_float(whole: Ints) -> Floats:
     """The figures that whole numbers stand for."""
     return whole / _ONE
@@ -80,7 +92,7 @@ def job_hours(history: History) -> JobHours:
     telemetry = history.telemetry
     attempt = _attempts(history.jobs, telemetry.node, telemetry.time_ms, HOUR_MS)
     held = attempt >= 0
-    columns = [telemetry.column(name)[held] for name in COMPARED]
+    columns = [of_peers(telemetry, name)[held] for name in COMPARED]
     total = np.stack([fixed(column) for column in columns], axis=1)
     count = np.stack([np.isfinite(column).astype(np.int64) for column in columns], axis=1)
     return _added(JobHours(attempt[held], telemetry.time_ms[held], total, count))
@@ -261,8 +273,9 @@ def _above_leaf(history: History, rows: Rows, requested: _TelemetryWindows) -> d
     requested_leaf = line.within(leaf[rows.node] + 1, rows.time_ms + 1, DAY_MS)
     found = {}
     for measured, name in _PEERED:
-        own_total, own_count = requested.sums(measured)
-        ((total, count),) = _sums(telemetry.column(measured)[line.order], [requested_leaf])
+        told = of_peers(telemetry, measured)
+        ((own_total, own_count),) = _sums(told, [(requested.day, requested.end)])
+        ((total, count),) = _sums(told[line.order], [requested_leaf])
         with np.errstate(invalid="ignore", divide="ignore"):
             others = np.where(count > own_count, (total - own_total) / (count - own_count), np.nan)
         found[name] = requested.mean(measured) - others

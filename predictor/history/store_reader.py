@@ -37,6 +37,7 @@ from predictor.history.arrays import (
 from predictor.history.precursor_log import ColumnBuffer, PrecursorLog, milliseconds, precursor_query
 from store.database.known_nodes import is_counted
 from store.records.event import RecordError
+from store.records.event_sources import WORK
 from store.records.hostlist import expand
 from store.records.telemetry import COUNTERS, GAUGES
 from store.tables import schema
@@ -205,6 +206,8 @@ def _series(figured: _MeasureFigures, columns: list[Ints], place: Ints) -> Serie
     return Series(subject, device, time_ms, last, high)
 
 
+# How long before all others one node's data may begin: the pilot of a cluster.
+ALONE = timedelta(days=7)
 _FETCH = 20_000
 _NOTHING = np.empty(0, dtype=np.int64)
 
@@ -379,22 +382,53 @@ def data_span(connection: sa.Connection) -> tuple[datetime, datetime] | None:
     """The first and last moment that the store has data of; None for an empty one.
 
     Events that bear no time of their own stand at the moment of their receipt, years after an old archive's
-    last record: where any other event is, they do not count.
+    last record: where any other event is, they do not count. What one node alone tells of long ago does not, either.
     """
     events, telemetry, outages = schema.events, schema.telemetry, schema.outages
-    dated = sa.select(events.c.time).where(events.c.source != "training", events.c.time != events.c.received)
-    found = [
-        connection.scalar(dated.order_by(events.c.time).limit(1)),
-        connection.scalar(dated.order_by(events.c.time.desc()).limit(1)),
-    ]
-    for column in (telemetry.c.time, outages.c.start, outages.c.end):
-        for extreme in ("min", "max"):
-            found.append(connection.scalar(sa.select(getattr(sa.func, extreme)(column, type_=schema.UtcTime()))))
+    own_time = (events.c.source != "training", events.c.time != events.c.received)
+    # What a program says without a node is anybody's word.
+    said = events.c.node.is_not(None) | events.c.source.not_in(WORK)
+    dated = sa.select(events.c.time).where(*own_time)
+    begun = _begun(
+        [
+            *_earliest(connection, events.c.time, *own_time, said),
+            *_earliest(connection, telemetry.c.time),
+            *_earliest(connection, outages.c.start),
+        ]
+    )
+    found = [begun, connection.scalar(dated.order_by(events.c.time.desc()).limit(1))]
+    for column in (outages.c.start, outages.c.end):
+        found.append(connection.scalar(sa.select(sa.func.max(column, type_=schema.UtcTime()))))
     newest_hour = connection.scalar(sa.select(sa.func.max(telemetry.c.time, type_=schema.UtcTime())))
     if newest_hour is not None:
         found.append(newest_hour + timedelta(hours=1))  # a roll-up speaks of its whole hour
     known = [moment for moment in found if moment is not None]
-    return (min(known), max(known)) if known else None
+    return (begun or min(known), max(known)) if known else None
+
+
+def _earliest(
+    connection: sa.Connection, column: sa.Column[Any], *where: sa.ColumnElement[bool]
+) -> list[tuple[datetime, str | None]]:
+    """The first moment of a table's column with its node, and the first of another node."""
+    node = column.table.c.node
+    query = sa.select(column, node).where(*where).order_by(column).limit(1)
+    first = connection.execute(query).one_or_none()
+    if first is None:
+        return []
+    other = connection.execute(query.where(node.is_distinct_from(first[1]))).one_or_none()
+    return [(row[0], row[1]) for row in (first, other) if row is not None]
+
+
+def _begun(told: Sequence[tuple[datetime, str | None]]) -> datetime | None:
+    """The first moment that a second node bears out, and ALONE before that at the most.
+
+    A node's clock, or its word, of 1970 would make all others' outages those of half a century.
+    """
+    if not told:
+        return None
+    first, alone = min(told, key=lambda one: one[0])
+    others = [moment for moment, node in told if node != alone]
+    return max(first, min(others) - ALONE) if others else first
 
 
 def read_population(connection: sa.Connection, end_ms: int) -> Population:
