@@ -194,6 +194,7 @@ def create_app(
         description="Which device is failing, which node fails next and why, and where the training hours went.",
         openapi_tags=_TAGS,
         lifespan=_lifespan(state, edge),
+        redirect_slashes=False,  # it would lead to whatever host the request names
     )
     app.state.foreshock = state
     app.state.edge = edge

@@ -11,6 +11,7 @@ then says what may be done.
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated
 
@@ -36,6 +37,8 @@ from store.nodes.known_names import KnownNames
 from store.nodes.tokens import digest_of
 from store.records.hostlist import EVERY_NODE, NodePattern, is_node_name
 
+# A day of PostgreSQL's is a table: with more than a year of them its locks do not suffice (docs/store.md).
+OLDEST = timedelta(days=366)
 bearer = HTTPBearer(auto_error=False, description="A token of the server's configuration.")
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 
@@ -55,6 +58,11 @@ class Caller:
     person: Person | None = None  # who signed in; None: a program
     # Of a token that several nodes share: each has its share of what may be sent.
     meter: Callable[[Iterable[str | None]], None] | None = field(default=None, repr=False, compare=False)
+    oldest: datetime | None = field(default=None, repr=False, compare=False)  # what is older it may not report
+
+    def seen_at(self, now: datetime) -> "Caller":
+        """The caller as of a moment: who may not report for the fleet brings no archive of years."""
+        return self if "ingest:fleet" in self.scopes else replace(self, oldest=now - OLDEST)
 
     def count(self, nodes: Iterable[str | None]) -> None:
         """Count records that came, each for its node.
@@ -100,6 +108,7 @@ def requires(scope: Scope) -> Callable[..., Awaitable[Caller]]:
             edge.metrics.refused_callers.labels("node").inc()
             raise Problem(403, f"token {caller.name!r} is for {caller.nodes.text!r} alone: this concerns every node")
         shared = scope == "ingest" and caller.nodes.only is None and "ingest:fleet" not in caller.scopes
+        caller = caller.seen_at(min(server.clock(), server.wall())) if scope == "ingest" else caller
         return replace(caller, names=server.names.now, meter=partial(edge.charge_nodes, request) if shared else None)
 
     return check
@@ -138,7 +147,7 @@ async def _find(request: Request, server: State, edge: Edge, credentials: Creden
     caller = None if credentials else _certified(request, server, configured)
     if caller is not None:
         edge.admit(request, f"certificate:{caller.name}")
-        return caller
+        return _on_behalf(request, server, edge, caller)
     secret = credentials.credentials if credentials else None
     people = server.settings.people
     if secret is not None and people is not None and people.issuer and is_id_token(secret):

@@ -75,7 +75,8 @@ def ack_hint(
     try:
         with writing(server.engine).begin() as connection:
             check_own_hint(connection, who, hint)
-            moved = acknowledge(connection, hint, said.result, said.scheduler, server.clock(), said.detail)
+            words = (said.result, said.scheduler, said.detail)
+            moved = acknowledge(connection, hint, words, server.clock(), who.name)
     except RequestRefusedError as error:
         raise Problem(409 if error.known else 404, str(error)) from error
     return reply(asdict(moved))

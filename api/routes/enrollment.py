@@ -14,6 +14,7 @@ from api.edge.problem import Problem
 from api.server.state import Server
 from store.database.connections import transact
 from store.nodes.tokens import TokenRefusedError, enrol
+from store.records.event import RecordError
 from wire.sidecars import EnrolledJson, EnrollmentJson
 
 router = APIRouter(tags=["sidecars"])
@@ -31,14 +32,18 @@ Wanted = Annotated[EnrollmentJson, Depends(json_of(EnrollmentJson))]
 )
 def enroll(caller: Joiner, server: Server, wanted: Wanted, _slot: Slot) -> Response:
     """The token has the scope `ingest`, for this node alone. Its text is in this answer, and nowhere else."""
-    if not caller.speaks_for(wanted.node):
+    try:
+        node = caller.names.canonical(wanted.node)  # by which its records will be known
+    except RecordError:
+        node = wanted.node  # no name of a node: no token is for it
+    if not caller.speaks_for(node):
         server.metrics.denied.labels("enroll", "node").inc()
-        detail = f"join token {caller.name!r} is not for node {wanted.node[:80]!r}, but for {caller.nodes.text!r}"
+        detail = f"join token {caller.name!r} is not for node {node[:80]!r}, but for {caller.nodes.text!r}"
         raise Problem(403, detail)
     stored = caller.digest if caller.digest is not None and server.tokens.is_issued(caller.digest) else None
     try:
         # SQLAlchemy's connection is the only argument that is not known here.
-        work = partial(enrol, join=stored, node=wanted.node, now=server.wall(), actor=caller.name)
+        work = partial(enrol, join=stored, node=node, now=server.wall(), actor=caller.name)
         token, secret = transact(server.engine, work)
     except TokenRefusedError as error:
         raise Problem(409, str(error)) from error

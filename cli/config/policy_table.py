@@ -55,6 +55,9 @@ def read_yaml(file: Path) -> Mapping[str, Any]:
         return mapping(yaml.safe_load(file.read_text(encoding="utf-8")), str(file))
     except OSError as error:
         raise Failure(f"cannot read {file}: {error.strerror}") from error
+    except yaml.MarkedYAMLError as error:  # its whole text quotes the line, which may hold a secret
+        line = "" if error.problem_mark is None else f":{error.problem_mark.line + 1}"
+        raise Failure(f"{file}{line} is no YAML: {error.problem or error.context}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise Failure(f"{file} is no YAML: {' '.join(str(error).split())}") from error
 

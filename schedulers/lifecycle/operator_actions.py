@@ -1,7 +1,7 @@
 """Operator actions on hints, trips, the kill switch and deliveries, and reports of schedulers that pull.
 
     withdraw(connection, hint_id, now, "alice")               # Hint, withdrawn; `approval.py` approves
-    acknowledge(connection, hint_id, "confirmed", "lsf", now)
+    acknowledge(connection, hint_id, ("confirmed", "lsf", ""), now, "lsf-token")
 
 Each action may be repeated: the second time changes nothing. Each is written to the audit, and moves the mark by which
 the server notices it. A report of a scheduler that pulls its hints counts as a node list that is read back: `taken`
@@ -77,10 +77,10 @@ _PLACEMENT: dict[Word, HoldState] = {
 _BEYOND: dict[Word, tuple[HoldState, ...]] = {"taken": ("confirmed",), "released": ("undone",)}
 
 
-def acknowledge(
-    connection: sa.Connection, ident: str, word: Word, scheduler: str, now: datetime, detail: str = ""
-) -> Hint:
-    """Write down what a scheduler says. Saying it again changes nothing.
+def acknowledge(connection: sa.Connection, ident: str, words: tuple[Word, str, str], now: datetime, who: str) -> Hint:
+    """Write down what a scheduler says: the word, its name, a detail. Saying it again changes nothing.
+
+    Any token with the scope may give any scheduler's name, so the audit has `who` sent it, too.
 
     `released` while the hint still stands is a person's undoing there: the hint is withdrawn, and not asked again until
     something new happens.
@@ -88,6 +88,7 @@ def acknowledge(
     Raises:
         RequestRefusedError: there is no such hint, or it is not, or no longer, to be acted upon.
     """
+    word, scheduler, detail = words
     hint = read_hint(connection, ident)
     if hint is None:
         raise RequestRefusedError(f"no hint has the id {ident!r}", known=False)
@@ -110,7 +111,8 @@ def acknowledge(
         detail=detail or None,
     )
     save_holds(connection, [row])
-    note(connection, now, f"scheduler:{name}", moved, {"ack": word, "detail": detail} if detail else {"ack": word})
+    told = {"ack": word, "by": who} | ({"detail": detail} if detail else {})
+    note(connection, now, f"scheduler:{name}", moved, told)
     return moved
 
 

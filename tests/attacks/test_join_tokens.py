@@ -18,6 +18,7 @@ from api.server.known_tokens import TRUSTED_S, KnownTokens
 from api.server.settings import Token, expand_scopes
 from cli.main import foreshock
 from store.database.connections import transact
+from store.database.known_nodes import ARCHIVE, add_known
 from store.nodes.tokens import TokenOrder, digest_of, issue, list_tokens
 from store.tables import schema
 
@@ -78,6 +79,23 @@ def test_a_node_is_enrolled_once_and_speaks_for_itself_alone(client: TestClient,
     assert enrol(client, given["token"], "gpu-018") == 403  # a node's token enrols nobody
     command(any_engine, "token", "revoke", "gpu-017")
     assert enrol(client, join, "gpu-017") == 200
+
+
+def test_another_spelling_of_a_node_is_the_node(any_engine: sa.Engine) -> None:
+    """A FQDN gets the token of the node that the inventory has: none that is refused everywhere, and no second one."""
+    transact(any_engine, lambda connection: add_known(connection, ARCHIVE, ["gpu-001", "gpu-002"]))
+    join = make(any_engine, "racks", "join", "gpu-*")
+    with made_client(any_engine, (CONFIGURED,)) as client:
+        wanted = {"node": "gpu-001.cluster.local"}
+        given = client.post("/api/v1/enroll", json=wanted, headers=bearer(join)).json()
+        assert (given["name"], given["node"]) == ("gpu-001", "gpu-001")
+        beats = [beat("gpu-001.cluster.local"), beat("gpu-001"), beat("gpu-002.cluster.local")]
+        taken = client.post("/api/v1/heartbeats", json=beats, headers=bearer(given["token"])).json()
+        assert (taken["accepted"], len(taken["rejected"])) == (2, 1)
+        for name in ("gpu-001", "gpu-001.elsewhere", "gpu-001."):
+            assert enrol(client, join, name) == 409, name
+        only = make(any_engine, "one", "join", "gpu-002.cluster.local,gpu-003")
+        assert enrol(client, only, "gpu-002.cluster.local") == 403  # it is gpu-002, for which the token is not
 
 
 def test_uses_are_counted_and_a_join_token_expires(client: TestClient, any_engine: sa.Engine) -> None:

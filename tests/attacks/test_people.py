@@ -6,6 +6,7 @@ import hmac
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -291,3 +292,38 @@ def test_no_word_of_a_provider_that_is_away_is_believed(engine: sa.Engine) -> No
     client = site(engine, gone)
     assert client.post(APPROVE.format(1), headers=bearer(gone.token())).status_code == 503
     assert client.get("/api/v1/hints", headers=bearer("hand")).status_code == 200
+
+
+def test_a_certificate_names_no_person_and_acts_as_none(engine: sa.Engine, signer: Issuer) -> None:
+    """With a certificate the same holds as with a token: to name somebody takes `on_behalf`, and then the role."""
+    names = {
+        ("read", "act", "on_behalf"): {"none": 403, "bob@example.com": 200, "nobody@example.com": 403},
+        ("read", "act"): {"none": 200, "bob@example.com": 403},
+    }
+    inside = site(engine, signer).app
+
+    async def with_certificate(scope: Any, receive: Any, send: Any) -> None:
+        await inside({**scope, "extensions": {"tls": {"client_names": ("gpu-001",)}}}, receive, send)
+
+    client = TestClient(with_certificate, raise_server_exceptions=False)
+    state = inside.state.foreshock  # type: ignore[attr-defined]
+    for words, expected in names.items():
+        rule = Token("nodes", "", expand_scopes(words), certificate=True)
+        object.__setattr__(state, "started", replace(state.started, tokens=(*TOKENS, rule)))
+        for person, status in expected.items():
+            headers = {} if person == "none" else {"Foreshock-Person": person}
+            answer = client.post(APPROVE.format(1), headers=headers)
+            assert answer.status_code == status, (words, person, answer.text)
+    assert "person:bob@example.com token:nodes:gpu-001" in actors(engine)
+
+
+def test_whoever_speaks_for_a_scheduler_that_pulls_is_in_the_audit(engine: sa.Engine, signer: Issuer) -> None:
+    """The name of the scheduler is the sender's choice: the audit has the token, or the person, beside it."""
+    client = site(engine, signer)
+    assert client.post(APPROVE.format(1), headers=bearer(signer.token(groups=["oncall"]))).status_code == 200
+    word = {"scheduler": "slurm", "result": "released", "detail": "bob resumed it"}
+    answer = client.post("/api/v1/hints/h-1/ack", json=word, headers=bearer("hand"))
+    assert (answer.status_code, answer.json()["state"]) == (200, "withdrawn")
+    with engine.connect() as connection:
+        (row,) = [row for row in audit_page(connection, 20, None, "h-1") if "ack" in row["detail"]]
+    assert (row["actor"], row["detail"]["by"]) == ("scheduler:pull:slurm", "hand")

@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import pytest
@@ -34,6 +35,7 @@ PATHS = (
     "/healthz",
     "/x",
 )
+NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 QUIET = Intervals(score_s=0, policy_s=0, dispatch_s=0, ledgers_s=0, lemons_s=0, models_s=0)
 
 
@@ -169,3 +171,13 @@ def test_the_dashboards_program_interface_is_off(page: int) -> None:
     connection.request("POST", "/_stcore/agent/interact", b"{}", {"Content-Type": "application/json"})
     assert connection.getresponse().status in (403, 404)
     connection.close()
+
+
+@pytest.mark.parametrize("path", ["/api/v1/events/", "/api/v1/nodes/", "/livez/", "/docs/"])
+def test_no_address_leads_to_the_host_that_a_request_names(any_engine: sa.Engine, path: str) -> None:
+    """A slash too many is no redirect: a cache, or a client behind a terminator, would go there with its token."""
+    settings = ApiSettings(tokens=(Token("a", "0" * 64, frozenset({"read"})),), intervals=QUIET)
+    with TestClient(create_app(settings, any_engine, lambda: NOW), follow_redirects=False) as client:
+        for method in ("GET", "POST"):
+            answer = client.request(method, path, headers={"host": "evil.example"})
+            assert (answer.status_code, answer.headers.get("location")) == (404, None)

@@ -17,6 +17,9 @@ from real.patience import patience
 from real.postgres import Postgres
 from real.programs import stop, wait_for
 
+from cli.config.policy_table import read_yaml
+from cli.console.errors import Failure
+
 FORESHOCK = str(Path(sys.executable).parent / "foreshock")
 
 
@@ -120,6 +123,18 @@ def test_a_bad_file_is_refused_with_its_line_and_the_old_one_stays(tmp_path: Pat
         assert "processes, intervals waits for a restart" in site.log.read_text()
         told = httpx.get(f"{site.url}/api/v1/cluster", headers=bearer("new")).json()["configuration"]
         assert (told["problem"], told["restart"]) == (None, ["processes", "intervals"])
+
+
+@pytest.mark.parametrize(
+    "text", ['a: "SeCrEt-1', "a: [SeCrEt-1 b: c]]", "SeCrEt-1\nb: c", "a: SeCrEt-1: 2", "a:\n\tSeCrEt-1"]
+)
+def test_a_broken_file_is_told_by_its_line_and_not_quoted(tmp_path: Path, text: str) -> None:
+    """What is wrong with the file stands on /readyz, which asks for no token: a secret on that line must not."""
+    file = tmp_path / "server.yaml"
+    file.write_text(f"mode: shadow\n{text}\n")
+    with pytest.raises(Failure, match=r"server.yaml:[2-4] is no YAML: \w+") as refused:
+        read_yaml(file)
+    assert "SeCrEt" not in str(refused.value)
 
 
 def test_an_open_server_never_loses_its_last_token(tmp_path: Path) -> None:

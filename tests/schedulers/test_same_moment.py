@@ -85,7 +85,7 @@ def release_by_person(connection: sa.Connection) -> Any:
 
 def let_go_by_scheduler(connection: sa.Connection) -> Any:
     """A scheduler that pulls has let the node go."""
-    return acknowledge(connection, "h-a", "released", "flux", NOW)
+    return acknowledge(connection, "h-a", ("released", "flux", ""), NOW, "flux")
 
 
 def yes_by_person(connection: sa.Connection) -> Any:
