@@ -146,7 +146,7 @@ def _caller_of(batch: QueueBatch, names: KnownNames) -> Caller:
 
 
 def _sort(batch: QueueBatch, read: _Read, now: datetime, names: KnownNames) -> Sequence[Rejected]:
-    caller = replace(_caller_of(batch, names), names=names)
+    caller = replace(_caller_of(batch, names), names=names).seen_at(min(now, datetime.now(UTC)))
     if batch.kind == "events":
         events, rejected = events_of(batch.body, caller)
         read.events += events

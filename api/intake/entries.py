@@ -259,6 +259,8 @@ def is_own(caller: Caller, event: Event) -> bool:
         return True
     if event.node is not None and not caller.speaks_for(event.node):
         return False
+    if event.time is not None and is_too_old(caller, event.time):
+        return False
     if event.source in FLEET_SOURCES or event.kind in FLEET_KINDS:
         return caller.may("ingest:fleet")
     return event.node is not None or event.source in WORK or caller.speaks_for(None)
@@ -277,9 +279,29 @@ def own_event(caller: Caller, event: Event) -> Event:
         return event
     if event.node is not None:
         own_node(caller, event.node)
+    if event.time is not None:
+        check_age(caller, event.time)
     what = "an event without a node" if event.node is None else f"kind {event.kind} of source {event.source}"
     text = f"{what} speaks of the fleet: token {caller.name!r} lacks the scope ingest:fleet"
     raise ForeignRecordError(text, "fleet")
+
+
+def is_too_old(caller: Caller, moment: datetime) -> bool:
+    """Whether a moment lies before what the caller may report."""
+    return caller.oldest is not None and moment < caller.oldest
+
+
+def check_age(caller: Caller, moment: datetime) -> None:
+    """Refuse what is too old for the caller.
+
+    Raises:
+        RecordError: it is.
+    """
+    if caller.oldest is not None and is_too_old(caller, moment):
+        text = (
+            f"'time' is before {caller.oldest:%Y-%m-%d}: set the node's clock; an archive takes the scope ingest:fleet"
+        )
+        raise RecordError(text)
 
 
 def own_events(caller: Caller, events: Iterable[Event], rejected: list[Rejected]) -> list[Event]:

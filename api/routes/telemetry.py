@@ -13,7 +13,7 @@ from api.answers.reply import reply
 from api.edge.auth import Caller, Ingester
 from api.edge.body import Body, records_body
 from api.edge.openapi import answer
-from api.intake.entries import check_name, check_time, own_node, records, sift
+from api.intake.entries import check_age, check_name, check_time, own_node, records, sift
 from api.intake.records import take_rollups
 from api.server.state import Server
 from store.events.append import MAX_AHEAD
@@ -65,9 +65,10 @@ def own_rollup(caller: Caller, rollup: Rollup) -> Rollup:
     """The roll-up, of its node by the name that the inventory has.
 
     Raises:
-        RecordError: its node is no node's name, or another's than the caller speaks for.
+        RecordError: its node is no node's name, or another's than the caller speaks for; it is too old for the caller.
     """
     node = own_node(caller, rollup.node)
+    check_age(caller, rollup.time)
     return rollup if node == rollup.node else replace(rollup, node=node)
 
 

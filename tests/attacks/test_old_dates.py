@@ -1,0 +1,46 @@
+"""A node's token brings no archive of years: each day that it names is a table of PostgreSQL's."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from api.server.settings import Token, expand_scopes
+from store.nodes.tokens import digest_of
+from store.records.hostlist import NodePattern
+from tests.attacks.token_site import NOW, bearer, made_client
+
+OWN = "gpu-001"
+TOKENS = (
+    Token("gpu-001", digest_of("one"), expand_scopes(["ingest"]), NodePattern.of(OWN)),
+    Token("shared", digest_of("shared"), expand_scopes(["ingest"])),
+    Token("fleet", digest_of("fleet"), expand_scopes(["ingest:fleet"])),
+)
+
+
+def body_of(path: str, days: int) -> Any:
+    """A record of each of two days: today, and so many days ago."""
+    times = [(NOW - timedelta(days=back)).isoformat() for back in (0, days)]
+    if path == "/logs?format=kernel&trust=kernel":
+        return "\n".join(f"{time} {OWN} kernel: NVRM: Xid (PCI:0000:0f:00): 79, pid=1" for time in times).encode()
+    event = {"node": OWN, "source": "kernel", "kind": "xid", "code": 79, "severity": "fatal", "cause": "hardware"}
+    event |= {"action": "none", "device": {"type": "gpu"}, "message": "x", "attributes": {}}
+    record = {"node": OWN, "samples": 900, "gpus_seen": 8} if path == "/telemetry" else event
+    return [record | {"time": time} for time in times]
+
+
+@pytest.mark.parametrize("path", ["/events", "/telemetry", "/logs?format=kernel&trust=kernel"])
+@pytest.mark.parametrize(
+    ("secret", "days", "taken"), [("one", 1400, 1), ("shared", 1400, 1), ("one", 300, 2), ("fleet", 1400, 2)]
+)
+def test_a_nodes_word_goes_back_a_year(engine: sa.Engine, path: str, secret: str, days: int, taken: int) -> None:
+    """What is older is refused with the date; who may report for the fleet brings archives."""
+    content = body_of(path, days)
+    sent: dict[str, Any] = {"content": content} if isinstance(content, bytes) else {"json": content}
+    with made_client(engine, TOKENS) as client:
+        answer = client.post(f"/api/v1{path}", headers=bearer(secret), **sent).json()
+    assert answer["accepted"] == taken, answer
+    assert [entry["detail"].partition(":")[0] for entry in answer["rejected"]] == ["'time' is before 2024-02-29"] * (
+        2 - taken
+    )
