@@ -132,8 +132,12 @@ async def _on_http(request: Request, error: Exception) -> Response:
 
 def _methods(request: Request) -> str:
     """The methods that an address takes: each has a route of its own, and the first would name its own alone."""
-    routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
-    return ", ".join(sorted({method for route in routes for method in getattr(route, "methods", None) or ()}))
+    scopes = [{**request.scope, "method": method} for method in _METHODS]
+    taken = [one["method"] for one in scopes if any(r.matches(one)[0] is Match.FULL for r in request.app.routes)]
+    return ", ".join(taken)
+
+
+_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
 
 
 _PLAIN = {
