@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,8 @@ from collectors.ship.nats_transport import NatsTransport
 from collectors.ship.transport import ServerAccess
 from store.tables import schema
 
-from .token_site import TIME
-
 EVENTS = "/api/v1/events"
+TIME = datetime.now(UTC).isoformat()
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("nats")]
 
 # As docs/tokens.md shows it: each node publishes to its own subjects, a fabric's collector to those of the fleet.

@@ -25,7 +25,7 @@ from collectors.agent.sidecar import SidecarSettings, run
 
 Until = Callable[[Callable[[], Any]], Any]
 TOKEN = "an ingest token"
-XID = "2025-03-01T04:05:06.789000+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, pid={}, name=x, lost.\n"
+XID = f"{datetime.now(UTC).isoformat()} gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, pid={{}}, name=x, lost.\n"
 
 
 class Api:
