@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -248,7 +249,13 @@ def test_the_terminator_of_the_page_serves_and_asks_for_tokens(tmp_path: Path, a
         url, trust = f"https://127.0.0.1:{port}", trusting(authority)
         wait_for("nginx answers", lambda: answers(lambda: httpx.get(f"{url}/livez", verify=trust)), patience(30))
         assert httpx.get(f"{url}/api/v1/cluster", verify=trust).status_code == 401
-        event = {"time": "2025-03-01T04:05:06Z", "node": "gpu-017", "source": "kernel", "kind": "xid", "code": 79}
+        event = {
+            "time": datetime.now(UTC).isoformat(),
+            "node": "gpu-017",
+            "source": "kernel",
+            "kind": "xid",
+            "code": 79,
+        }
         rest = {"severity": "fatal", "cause": "hardware", "action": "reboot_node", "device": {"type": "gpu"}}
         items = [{**event, **rest, "message": "x" * 5000, "id": f"e{number}"} for number in range(300)]
         with Transport(url, ServerAccess(token, patience(10), authority.pem)) as transport:
