@@ -186,14 +186,14 @@ def test_a_sidecar_enrols_itself_and_keeps_its_token(engine: sa.Engine, tmp_path
     url = engine.url.render_as_string(hide_password=False)
     (tmp_path / "join").write_text(make(engine, "rack7", "join", "gpu-[001-064]") + "\n")
     log = tmp_path / "kernel.log"
-    log.write_text("2025-03-01T04:05:06.789000+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, GPU lost.\n")
+    log.write_text(f"{datetime.now(UTC).isoformat()} gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, GPU lost.\n")
     more = ["--join-token-file", str(tmp_path / "join")]
     with serve(url, tmp_path) as server:
         for start in (1, 2):
             with sidecar(server, tmp_path, f"file:{log}:kernel", more=more):
                 wait_for("it reports", lambda start=start: len(_events(engine)) >= start, patience(60))  # type: ignore[misc]
             with log.open("a") as file:
-                file.write("2025-03-01T05:05:06.789000+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 48, more.\n")
+                file.write(f"{datetime.now(UTC).isoformat()} gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 48, more.\n")
     token = tmp_path / "spool" / "token"
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     with engine.connect() as connection:
