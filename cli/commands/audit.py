@@ -101,7 +101,7 @@ def export(url: str | None, out: Path | None) -> None:
     with _reading(url) as connection:
         if out is None:
             for line in export_lines(connection):
-                click.echo(line)  # JSON in ASCII: nothing in it acts on a terminal
+                print_text(line)
         else:
             _write(out, export_lines(connection))
 

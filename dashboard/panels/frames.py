@@ -167,7 +167,7 @@ def unmarked(reason: str) -> str:
 def worst_first(nodes: Sequence[NodeJson]) -> list[NodeJson]:
     """Nodes by how bad their state is, then by risk."""
     rank = {state: i for i, state in enumerate(vocabulary.STATES)}
-    return sorted(nodes, key=lambda n: (rank.get(n.state, len(rank) - 2), -(n.score_24h or 0.0), n.node))
+    return sorted(nodes, key=lambda n: (rank.get(n.state, rank["ok"] - 0.5), -(n.score_24h or 0.0), n.node))
 
 
 def _cell(value: Any) -> Any:

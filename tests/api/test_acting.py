@@ -335,9 +335,9 @@ def test_only_a_grave_fault_is_news_to_the_policy(engine: sa.Engine, monkeypatch
     """A turn after it does not look twice; the turns behind that one do again."""
     told: list[bool] = []
 
-    def listening(*given: Any, is_news: bool) -> Decision:
+    def listening(*given: Any, is_news: bool, **more: Any) -> Decision:
         told.append(is_news)
-        return run_policy(*given, is_news=is_news)
+        return run_policy(*given, is_news=is_news, **more)
 
     monkeypatch.setattr("api.loops.turns.run_policy", listening)
     with serving(engine, Shelf()) as client:

@@ -36,7 +36,7 @@ def test_pointing_at_a_node_tells_its_risk_and_reasons() -> None:
     )
     hover = layout.cells([node])[0].hover
     assert hover.startswith("<b>gpu-1</b>: at risk<br>risk 31 % within 24 h, – within 7 days")
-    assert "&lt;b>hot&lt;/b> &amp; loud" in hover
+    assert "&lt;b&gt;hot&lt;/b&gt; &amp; loud" in hover
     assert hover.endswith("r1")
 
 

@@ -132,7 +132,7 @@ def test_a_run_that_meets_its_target_exactly_is_no_warning() -> None:
             "warning",
             "cordoned by us; the chance of an unplanned",
         ),
-        (NodeJson(node="a"), "warning", "a is unknown; it is not scored yet"),
+        (NodeJson(node="a"), "warning", "a is unknown to the inventory; it is not scored yet"),
     ],
 )
 def test_a_node_is_summed_up_in_one_sentence(node: NodeJson, level: str, says: str) -> None:

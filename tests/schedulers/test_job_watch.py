@@ -205,7 +205,8 @@ def test_a_risk_past_the_break_even_asks_for_a_checkpoint() -> None:
     assert hint.reason == "foreshock: risk 30 % within 24 h on n0: save now"
     assert made(replace(risky, score=0.09)) == []
     assert len(made(replace(risky, score=0.1))) == 1
-    assert made(replace(risky, out=True)) == []
+    assert made(replace(risky, out=True, is_shown_out=True)) == []
+    assert len(made(replace(risky, out=True))) == 1  # who reports an outage cannot hide a risk
     assert len(made(risky, facts("n1", score=0.3))) == 1
     over = replace(hint, state="expired")
     assert made(risky, hints=[over]) == []

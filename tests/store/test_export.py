@@ -143,7 +143,13 @@ def test_secrets_and_book_keeping_stay_inside(engine: sa.Engine, tmp_path: Path)
         "keys",
         "folded_logs",
         "log_news",
-    } | {"marks"}
+        "marks",
+        "inventory",
+        "scheduler_looks",
+        "scheduler_nodes",
+        "late_telemetry",
+        "tokens",
+    }
     assert left_out == book_keeping | {"ledgers", "interruptions", "run_days"}  # made from the rest
 
 
