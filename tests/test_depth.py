@@ -16,7 +16,18 @@ OWN = {"implicit": 100, "explicit": 3, "one": 2, "another": 2, "method": 4, "mac
 def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Another pytest, that runs properties alone."""
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "hypothesis", *arguments],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:schemathesis",
+            "-m",
+            "hypothesis",
+            *arguments,
+        ],
         cwd=TESTS.parent,
         env={**os.environ, **environ},
         text=True,

@@ -179,7 +179,7 @@ def json_of(kind: type[M]) -> Callable[[Request, Server, bytes], M]:
         except msgspec.ValidationError as error:
             text, _, place = str(error).partition(" - at `$")
             raise Problem(422, f"{place.strip('`.') or 'the body'}: {text}") from error
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Problem(422, f"the body is no JSON: {error}") from error
 
     return read

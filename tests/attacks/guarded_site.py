@@ -115,7 +115,8 @@ _NOWHERE = sa.select(schema.events.c.source).where(
 
 
 def _state(line: str) -> tuple[str, str]:
-    state = line.split(" State=")[1].split()[0]
+    words = line.split(" State=")[1].split()[0].split("+")
+    state = "+".join(word for word in words if word != "NOT_RESPONDING")  # no slurmd runs: Slurm notices it some time
     reason = line.split(" Reason=")[1].split(" [")[0] if " Reason=" in line else ""
     return state, reason.split(" ")[0]  # what follows names the moment
 

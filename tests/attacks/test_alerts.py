@@ -15,7 +15,8 @@ RULES = (PLACE / "foreshock-alerts.yaml", PLACE / "foreshock-goodput-rules.yaml"
 
 def shipped() -> set[str]:
     """The names of the alerts of all files under deploy/prometheus."""
-    groups = [group for path in PLACE.glob("*.yaml") for group in yaml.safe_load(path.read_text()).get("groups", ())]
+    files = [yaml.safe_load(path.read_text()) for path in PLACE.glob("*.yaml")]
+    groups = [group for file in files if isinstance(file, dict) for group in file.get("groups", ())]
     return {rule["alert"] for group in groups for rule in group["rules"] if "alert" in rule}
 
 
