@@ -17,7 +17,6 @@ from dashboard.client import ApiAddress, ApiClient, ApiProblem
 from dashboard.panels import page, sign_in
 from dashboard.panels.page import Site
 from dashboard.panels.sign_in import SignIn, SignInWay
-from dashboard.text import words
 from dashboard.views import cluster, collection, goodput, hints, models, node, repair
 
 # Streamlit leaves a sixth of the screen empty above the first line, and fades parts that are being redrawn.
@@ -121,7 +120,7 @@ def main(argv: list[str]) -> None:
         if person:
             sign_in.badge(way, api)
         chosen.run()
-        st.caption(f"served by {words.plain(given.server)}")
+        st.caption(f"served by `{given.server}`")  # the operator wrote it: an address, not a link
 
 
 if __name__ == "__main__":
