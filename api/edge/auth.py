@@ -38,7 +38,7 @@ from store.nodes.tokens import digest_of
 from store.records.hostlist import EVERY_NODE, NodePattern, is_node_name
 
 # A day of PostgreSQL's is a table: with more than a year of them its locks do not suffice (docs/store.md).
-OLDEST = timedelta(days=366)
+OLDEST = timedelta(days=1096)
 bearer = HTTPBearer(auto_error=False, description="A token of the server's configuration.")
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 

@@ -1,8 +1,8 @@
 """What comes in, into the store: whole requests, together with others; a bad record leaves the others alone."""
 
 from collections import Counter
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime, timedelta
 from functools import partial
 
 import sqlalchemy as sa
@@ -53,7 +53,7 @@ def _append_all(state: State, events: Sequence[Event]) -> NewById:
     rules, received = state.rules(), state.clock()
     judged = [rules.judge(event) for event in events] if rules.faults else events
     days = {received.date(), *(event.time.date() for event in events if event.time is not None)}
-    ensure_days(state.engine, days, ("events",), now=received)
+    ensure_days(state.engine, _with_own_table(days, received), ("events",), now=received)
 
     def work(connection: sa.Connection) -> tuple[Sequence[Event], int]:
         new = append_events(connection, judged, received, note_nodes=False).new
@@ -67,6 +67,11 @@ def _append_all(state: State, events: Sequence[Event]) -> NewById:
     return {event.id: event for event in new}
 
 
+def _with_own_table(days: Iterable[date], received: datetime) -> set[date]:
+    """The days that get a table of their own on PostgreSQL: whoever invents older ones makes none (docs/store.md)."""
+    return {day for day in days if day > received.date() - timedelta(days=366)}
+
+
 def take_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rejected]) -> IntakeResult:
     """Store telemetry roll-ups; one of a node and hour that is there is replaced."""
     count_rejected(state.metrics, "telemetry", rejected)
@@ -78,7 +83,8 @@ def take_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rej
 
 def _append_rollups(state: State, rollups: Sequence[Rollup]) -> None:
     received = state.clock()
-    ensure_days(state.engine, {rollup.time.date() for rollup in rollups}, ("telemetry",), now=received)
+    days = {rollup.time.date() for rollup in rollups}
+    ensure_days(state.engine, _with_own_table(days, received), ("telemetry",), now=received)
     transact(state.engine, lambda connection: append_rollups(connection, rollups, received=received))
 
 

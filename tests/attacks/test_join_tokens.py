@@ -22,7 +22,7 @@ from store.database.known_nodes import ARCHIVE, add_known
 from store.nodes.tokens import TokenOrder, digest_of, issue, list_tokens
 from store.tables import schema
 
-from .token_site import TIME, bearer, beat, made_client
+from .token_site import bearer, beat, made_client
 
 CONFIGURED = Token("people", digest_of("of-people"), expand_scopes(["read", "act"]))
 
@@ -191,7 +191,7 @@ def test_a_sidecar_enrols_itself_and_keeps_its_token(engine: sa.Engine, tmp_path
     with serve(url, tmp_path) as server:
         for start in (1, 2):
             with sidecar(server, tmp_path, f"file:{log}:kernel", more=more):
-                wait_for("it reports", lambda start=start: len(_events(engine)) >= start, patience(60))  # type: ignore[misc]
+                wait_for("it reports", lambda start=start: len(_events(engine)) >= start, 60.0)  # type: ignore[misc]
             with log.open("a") as file:
                 file.write(f"{datetime.now(UTC).isoformat()} gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 48, more.\n")
     token = tmp_path / "spool" / "token"
@@ -210,7 +210,8 @@ def test_a_sidecar_that_lost_its_disk_is_told_what_a_person_must_do(engine: sa.E
     with made_client(engine, (CONFIGURED,)) as client:
         assert enrol(client, secret, "gpu-017") == 200
     (tmp_path / "join").write_text(secret)
-    (tmp_path / "kernel.log").write_text(f"{TIME} gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, GPU lost.\n")
+    now = datetime.now(UTC).isoformat()
+    (tmp_path / "kernel.log").write_text(f"{now} gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 79, GPU lost.\n")
     more = ["--join-token-file", str(tmp_path / "join")]
     with (
         serve(url, tmp_path) as server,
@@ -220,7 +221,7 @@ def test_a_sidecar_that_lost_its_disk_is_told_what_a_person_must_do(engine: sa.E
         wait_for("it says so", lambda: "foreshock token revoke gpu-017" in said.read_text(), patience(60))
         assert _events(engine) == []
         command(engine, "token", "revoke", "gpu-017")
-        wait_for("it reports", lambda: len(_events(engine)) == 1, patience(120))
+        wait_for("it reports", lambda: len(_events(engine)) == 1, 120.0)
 
 
 def _events(engine: sa.Engine) -> list[str]:

@@ -70,7 +70,7 @@ def test_a_file_that_does_not_hold_is_refused_with_its_place(tmp_path: Path) -> 
     for text, words in (
         ("mode: act\n", "begin the file with `version: 1`"),
         ("version: 1\nbudget: {}\n", "did you mean 'budgets'?"),
-        ("version: 1\nmode: [\n", "line"),
+        ("version: 1\nmode: [\n", ":3 is no YAML"),
     ):
         file.write_text(text)
         for command in (("check", str(file)), ("dry-run", str(file), "--db", "sqlite:///x")):

@@ -114,7 +114,7 @@ def test_the_environment_stays_on_top_of_a_changed_file(tmp_path: Path) -> None:
         ("policy: p.yaml\n", "mode: act\n", ["p.yaml", "version: 1"]),
         ("policy: p.yaml\n", "version: 2\n", ["p.yaml:1, version", "form 1"]),
         ("policy: p.yaml\n", "version: 1\ntokens: []\n", ["p.yaml", "'tokens'"]),
-        ("policy: p.yaml\n", "version: 1\nmode: x: y\n", ["p.yaml", "line 2"]),
+        ("policy: p.yaml\n", "version: 1\nmode: x: y\n", ["p.yaml:2 is no YAML"]),
         ("policy: p.yaml\n", None, ["cannot read", "p.yaml"]),
         ("policy: 7\n", None, ["server.yaml:1, policy", "text"]),
     ],

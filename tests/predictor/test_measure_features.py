@@ -99,6 +99,7 @@ def test_they_are_those_of_a_plain_loop(
 def test_what_is_told_later_changes_nothing(engine: sa.Engine) -> None:
     """Values, falls and new drives after the moment; only what differs at all decides that there are columns."""
     past = [told("a", hour, hour % 7, None) for hour in range(0, 29 * 24, 5)]
+    past.append(told("c", 0, 1, None))  # one node alone does not say when the past began
     before = frame_of(engine, past).loc[[day(12.0)]]
     later = [told("a", 41 * 24 + hour, 9, 8) for hour in range(3)] + [told("b", 12 * 24, 5, 5)]
     after = frame_of(engine, past + later).loc[[day(12.0)]]
