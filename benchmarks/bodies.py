@@ -253,8 +253,8 @@ def _kinds() -> list[_BodyKind]:
             "unpacking zstd, size as packed, of empty frames",
             lambda size: zstandard.compress(b"") * (size // 9),
             lambda body: sum(map(len, unzstd([body]))),
-            _program_s(zstd, "-dc"),
-            "zstd -d",
+            lambda body, folder: _program_s(zstd, "-dc")(body[: len(body) // 16], folder) * 16,  # it takes 4 s a MB
+            "zstd -d of a sixteenth, times 16",
         ),
     ]
 
