@@ -19,6 +19,7 @@ from api.server.people_settings import PeopleSettings, is_safe_address
 from cli.config.fill import fill
 from cli.config.policy_table import located, read_yaml
 from cli.console.errors import Failure
+from cli.console.files import secret_file
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -98,9 +99,9 @@ def write_secrets(sign_in: DashboardSignIn, people: PeopleSettings, file: Path) 
     kept = sign_in.cookie_secret_file
     values = {
         "redirect_uri": f"{sign_in.address.rstrip('/')}/oauth2callback",
-        "cookie_secret": secrets.token_hex(32) if kept is None else _secret(kept, "cookie_secret_file"),
+        "cookie_secret": secrets.token_hex(32) if kept is None else secret_file(kept, "dashboard, cookie_secret_file"),
         "client_id": people.audience,
-        "client_secret": _secret(sign_in.client_secret_file or Path(), "client_secret_file"),
+        "client_secret": secret_file(sign_in.client_secret_file or Path(), "dashboard, client_secret_file"),
         "server_metadata_url": f"{people.issuer.rstrip('/')}/.well-known/openid-configuration",
         # The API verifies it itself: who holds the dashboard cannot make one.
         "expose_tokens": "id",
@@ -110,13 +111,3 @@ def write_secrets(sign_in: DashboardSignIn, people: PeopleSettings, file: Path) 
     lines += ["[auth.client_kwargs]", f"scope = {json.dumps(sign_in.scopes)}"]
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
         out.write("\n".join(["[auth]", *lines, ""]))
-
-
-def _secret(file: Path, key: str) -> str:
-    try:
-        text = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Failure(f"dashboard, {key}: cannot read {file}: {error}") from error
-    if not text:
-        raise Failure(f"dashboard, {key}: {file} is empty")
-    return text

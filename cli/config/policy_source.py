@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from cli.console.errors import Failure
+from cli.console.files import file_stamp
 from schedulers.policy.settings import Policy, version_of
 
 CHECK_S = 1.0
@@ -85,12 +86,4 @@ class PolicyFiles:
 
     def _stamp_of(self) -> _Stamp:
         """What changes when a file does, a swapped symbolic link (a ConfigMap's) included; None: it is not there."""
-        return tuple(_stamp(file) for file in self._files)
-
-
-def _stamp(file: Path) -> tuple[int, int, int] | None:
-    try:
-        status = file.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+        return tuple(file_stamp(file) for file in self._files)

@@ -26,8 +26,9 @@ from api.server.settings import (
 from cli.config.fill import check_keys, convert, fill, listed, mapping
 from cli.config.policy_source import PolicyFiles
 from cli.config.policy_table import POLICY_KEYS, check_policy_file, located, policy_of, read_yaml
-from cli.config.tokens import check_mode, read_tokens, secret_file, warn_unbound
+from cli.config.tokens import check_mode, read_tokens, warn_unbound
 from cli.console.errors import Failure
+from cli.console.files import secret_file
 from cli.processes.servers import MOST_PROCESSES
 from goodput.formulas.shape import Shape
 from schedulers.policy.settings import ActuatorSettings, Policy

@@ -10,13 +10,13 @@ The digest of a short text that can be guessed cannot be told from another: `for
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from api.edge.auth import hash_token
 from api.server.settings import SCOPE_GROUPS, SCOPES, Token, expand_scopes
 from cli.config.fill import check_keys, listed, mapping
 from cli.console.errors import Failure
+from cli.console.files import secret_file
 from schedulers.policy.settings import Policy
 from store.records.event import RecordError
 from store.records.hostlist import EVERY_NODE, NodePattern
@@ -165,18 +165,3 @@ def secret(environ: Mapping[str, str], variable: str) -> str | None:
     """
     path = environ.get(f"{variable}_FILE")
     return secret_file(path, f"{variable}_FILE") if path else environ.get(variable) or None
-
-
-def secret_file(path: str, place: str) -> str:
-    """The text of a file that holds a secret.
-
-    Raises:
-        Failure: it cannot be read, or is empty.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Failure(f"{place}: cannot read {path}: {error}") from error
-    if not text:
-        raise Failure(f"{place}: {path} is empty")
-    return text

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from cli.console.errors import Failure
+from cli.console.files import secret_file
 
 _ADDRESS = re.compile(rb"[a-z][a-z0-9+.-]*://[^\0]*", re.IGNORECASE)
 _QUERY = re.compile(rb"(?<=[?&]password=)[^&\0\s]+|(?<=[?&]sslpassword=)[^&\0\s]+")
@@ -35,15 +35,7 @@ class SecretOption(click.Option):
             return found
         variable = f"{self.envvar}_FILE"
         path = os.environ.get(variable)
-        if not path:
-            return None
-        try:
-            text = Path(path).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise Failure(f"{variable}: cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-        if not text:
-            raise Failure(f"{variable}: {path} is empty: write the value into it")
-        return text
+        return secret_file(path, variable) if path else None
 
 
 def passwords(line: bytes) -> list[tuple[int, int]]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from api.server.settings import TlsSettings
 from cli.console.errors import Failure
+from cli.console.files import file_stamp
 
 # ASGI's name for what a server knows of a connection's TLS; `client_names` is ours.
 EXTENSION = "tls"
@@ -135,15 +136,9 @@ def _said(error: Exception) -> str:
 
 def _stamp_of(settings: TlsSettings) -> tuple[tuple[int, int, int] | None, ...]:
     """What changes when a file does; None: it is not there."""
-    return tuple(_stamp(file) for file in (settings.certificate, settings.key, settings.client_ca) if file is not None)
-
-
-def _stamp(file: Path) -> tuple[int, int, int] | None:
-    try:
-        status = file.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return tuple(
+        file_stamp(file) for file in (settings.certificate, settings.key, settings.client_ca) if file is not None
+    )
 
 
 def extension_of(get: Callable[[str], Any]) -> dict[object, object] | None:
