@@ -124,10 +124,10 @@ def _check(order: TokenOrder, now: datetime) -> None:
     if not order.scopes:
         raise TokenRefusedError("a token needs a scope")
     try:
-        NodePattern.of(order.node)
+        nodes = NodePattern.of(order.node)
     except RecordError as error:
         raise TokenRefusedError(str(error)) from error
-    if "join" in order.scopes and (len(order.scopes) > 1 or order.node.strip() == "*"):
+    if "join" in order.scopes and (len(order.scopes) > 1 or nodes.is_every):
         raise TokenRefusedError(
             'a join token does nothing else, and says for which nodes it is: --scope join --node "gpu-[001-064]"'
         )

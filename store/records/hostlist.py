@@ -201,7 +201,7 @@ class NodePattern:
     @property
     def is_every(self) -> bool:
         """Whether it is every node."""
-        return self.text == "*"
+        return any(set(item.strip()) == {"*"} for item in self.text.split(","))
 
     @property
     def only(self) -> str | None:

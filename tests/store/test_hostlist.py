@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.records.event import RecordError
-from store.records.hostlist import MAX_HOSTS, compress, expand, is_node_name
+from store.records.hostlist import EVERY_NODE, MAX_HOSTS, NodePattern, compress, expand, is_node_name
 
 
 @pytest.mark.parametrize(
@@ -104,3 +104,45 @@ def test_nothing_in_a_written_list_is_an_option_or_a_keyword(names: set[str]) ->
     written = compress(names)
     assert not written.startswith("-")
     assert all(is_node_name(name) for name in expand(written))
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [
+        ("gpu-017", ["gpu-017"], ["gpu-0170", "gpu-01", "GPU-017", "gpu-017\n"]),
+        ("gpu-[001-003], login1", ["gpu-001", "gpu-003", "login1"], ["gpu-004", "gpu-[001-003]", "login"]),
+        ("gpu-*", ["gpu-1", "gpu-"], ["xgpu-1", "gpu"]),
+        ("r?-n1,r9-*", ["r1-n1", "r9-anything"], ["r-n1", "r10-n1"]),
+        ("*.example", ["a.example"], ["aXexample", "a.example.org"]),
+    ],
+)
+def test_a_node_pattern_names_its_nodes_and_no_others(text: str, inside: list[str], outside: list[str]) -> None:
+    """Names, hostlists, and names with * and ?; a point is a point."""
+    pattern = NodePattern.of(text)
+    assert [node for node in inside if not pattern.matches(node)] == []
+    assert [node for node in outside if pattern.matches(node)] == []
+    assert not pattern.is_every
+
+
+@pytest.mark.parametrize("text", ["", " , ", "gpu-[1-", "gpu-[1-3]*", "gpu-[3-1]"])
+def test_a_broken_node_pattern_is_refused(text: str) -> None:
+    """It would be read as more, or less, than was meant."""
+    with pytest.raises(RecordError):
+        NodePattern.of(text)
+
+
+@pytest.mark.parametrize("text", ["*", " * ", "**", "gpu-1,*", "***,x"])
+def test_every_node_is_every_node_however_it_is_written(text: str) -> None:
+    """What asks for one node's word is not got round by a second star."""
+    assert NodePattern.of(text).is_every
+    assert NodePattern.of(text).only is None
+
+
+def test_a_pattern_of_one_name_names_one_node() -> None:
+    """And of exact names, nothing that is no name of a node."""
+    assert NodePattern.of("gpu-017").only == "gpu-017"
+    assert NodePattern.of("gpu-[017]").only == "gpu-017"
+    assert [NodePattern.of(text).only for text in ("gpu-[1-2]", "gpu-1,gpu-*", "*")] == [None, None, None]
+    assert NodePattern.exactly(["gpu-1", "*", "-rf"]).text == "gpu-1"
+    assert not NodePattern.exactly([]).is_every
+    assert EVERY_NODE.matches("anything")
