@@ -75,6 +75,7 @@ class HeartbeatWriter:
         self._engine = engine
         self._failed = failed
         self._stop = threading.Event()
+        self._down: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
 
     def start(self) -> None:
@@ -87,17 +88,19 @@ class HeartbeatWriter:
         self._thread.join(wait_s)
 
     def _run(self) -> None:
-        down = False
-        while True:
-            self._stop.wait(WRITE_EVERY_S)
-            try:
-                self._names.refresh()
-                self._heartbeats.write(self._engine)
-                down = False
-            except Exception as error:  # noqa: BLE001  # the thread outlives whatever the database does
-                self._failed()
-                if not down:
-                    _log.warning("heartbeats wait, the database does not take them: %s", error)
-                down = True
-            if self._stop.is_set():
-                return
+        ended = False
+        while not ended:
+            ended = self._stop.wait(WRITE_EVERY_S)
+            self._try("heartbeats wait, the database does not take them", lambda: self._heartbeats.write(self._engine))
+            self._try("the inventory stays as it was known, the database does not tell it", self._names.refresh)
+
+    def _try(self, trouble: str, work: Callable[[], object]) -> None:
+        """Do one thing; what fails leaves the other alone, and is logged once until it works again."""
+        try:
+            work()
+            self._down.discard(trouble)
+        except Exception as error:  # noqa: BLE001  # the thread outlives whatever the database does
+            self._failed()
+            if trouble not in self._down:
+                _log.warning("%s: %s", trouble, error)
+            self._down.add(trouble)

@@ -250,3 +250,22 @@ def test_the_writer_outlives_a_database_that_is_away(
     writer.start()
     writer.stop(10)
     assert failed
+
+
+def test_an_inventory_that_cannot_be_read_holds_no_heartbeat_back(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is counted."""
+    monkeypatch.setattr(gathering, "WRITE_EVERY_S", 0.001)
+    failed: list[int] = []
+    heartbeats = Heartbeats()
+    heartbeats.put([SidecarReport("n1", NOW, NOW, "1", NOW, False, {})])
+    names = InventoryNames(engine, InventorySettings)
+    with writing(engine).begin() as connection:
+        connection.execute(sa.text("DROP TABLE inventory"))
+    writer = HeartbeatWriter(heartbeats, engine, lambda: failed.append(1), names)
+    writer.start()
+    writer.stop(10)
+    assert failed
+    with engine.connect() as connection:
+        assert connection.scalar(sa.select(schema.sidecars.c.node)) == "n1"
