@@ -64,12 +64,17 @@ def event(number: int) -> dict[str, Any]:
 
 
 def stored(client: TestClient) -> set[str]:
-    """The ids in the database; where a pooled session was killed the next one reads."""
-    engine, query = client.app.state.foreshock.engine, sa.select(schema.events.c.id)  # type: ignore[attr-defined]
-    with suppress(sa.exc.OperationalError), engine.connect() as connection:
-        return set(connection.scalars(query))
-    with engine.connect() as connection:
-        return set(connection.scalars(query))
+    """The ids in the database, once it reads: a pooled session may have been killed, and the database recover."""
+    engine, found = client.app.state.foreshock.engine, set[str]()  # type: ignore[attr-defined]
+
+    def reads() -> bool:
+        with suppress(sa.exc.OperationalError), engine.connect() as connection:
+            found.update(connection.scalars(sa.select(schema.events.c.id)))
+            return True
+        return False
+
+    wait_for("the database reads", reads)
+    return found
 
 
 def refused(answer: Any) -> None:

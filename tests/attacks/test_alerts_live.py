@@ -47,7 +47,7 @@ def firing(url: str) -> dict[str, str]:
 
 def until(what: str, check: Callable[[], bool]) -> None:
     """Wait for a state of Prometheus."""
-    wait_for(what, check, patience(60))
+    wait_for(what, check, 60)
 
 
 def value(url: str, query: str) -> float | None:

@@ -52,7 +52,7 @@ def test_no_process_list_shows_the_password_of_a_server(tmp_path: Path, postgres
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment(**settings)
         )
     try:
-        wait_for("the API answers", lambda: "API http" in log.read_text() or process.poll() is not None, patience(60))
+        wait_for("the API answers", lambda: "API http" in log.read_text() or process.poll() is not None, 60)
         assert process.poll() is None, log.read_text()
         lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children(process.pid)}
         assert len(lines) >= 3
@@ -149,11 +149,11 @@ def test_what_a_sidecar_writes_is_its_user_s_alone_and_an_open_token_is_said(tmp
             lines.write(
                 "2025-03-01T04:05:06.789+00:00 n1 kernel: NVRM: Xid (PCI:0000:0f:00): 79, GPU has fallen off.\n"
             )
-        wait_for("it is kept", lambda: any(spool.glob("events/*.seg")) or process.poll() is not None, patience(60))
+        wait_for("it is kept", lambda: any(spool.glob("events/*.seg")) or process.poll() is not None, 60)
         assert process.poll() is None, said.read_text()
         modes = {str(path.relative_to(tmp_path)): path.stat().st_mode for path in [spool, *spool.rglob("*")]}
         assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
-        wait_for("it is said", lambda: "chmod 0600" in said.read_text(), patience(10))
+        wait_for("it is said", lambda: "chmod 0600" in said.read_text(), 10)
         assert str(token) in said.read_text()
     finally:
         stop(process, signal.SIGTERM)

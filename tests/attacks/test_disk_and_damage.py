@@ -101,16 +101,16 @@ def test_a_sidecar_whose_spool_has_no_room_is_not_ready(disk: Path, tmp_path: Pa
             [*command, "--port", str(port), "--source", f"file:{log}:kernel"], stdout=out, stderr=out
         )
     try:
-        wait_for("it answers", lambda: is_up(url) or process.poll() is not None, patience(60))
+        wait_for("it answers", lambda: is_up(url) or process.poll() is not None, 60)
         assert ready(url)[0] == 200
         fill(disk / "filling", left=0)
         line = "2025-03-01T04:{:02d}:{:02d}.789+00:00 n1 kernel: NVRM: Xid (PCI:0000:0f:00): 79, GPU {}\n"
         with log.open("a") as lines:
             lines.writelines(line.format(i // 60 % 60, i % 60, "x" * 900) for i in range(3000))
-        wait_for("it waits", lambda: ready(url)[0] == 503, patience(60))
+        wait_for("it waits", lambda: ready(url)[0] == 503, 60)
         assert str(log) in ready(url)[1]["spool"]
         (disk / "filling").unlink()
-        wait_for("it goes on", lambda: ready(url)[0] == 200, patience(60))
+        wait_for("it goes on", lambda: ready(url)[0] == 200, 60)
         assert process.poll() is None
     finally:
         stop(process, signal.SIGTERM)

@@ -137,7 +137,7 @@ def test_records_of_another_node_in_a_nodes_own_subject_are_put_aside(queue: Nat
         with client(queue, "gpu-001:one") as own:
             wait_for("the stream is there", lambda: own.post(EVENTS, [xid("gpu-001")]).status == 202)
         asyncio.run(publish())
-        wait_for("three are put aside", lambda: len(parked(queue)) == 3, patience(30))
+        wait_for("three are put aside", lambda: len(parked(queue)) == 3, 30)
     assert nodes(engine) == {("gpu-001", "kernel")}
     assert sorted(record["item"]["node"] or "" for record in parked(queue)) == ["", "gpu-001", "gpu-002"]
     assert all(record["subject"] == "foreshock.events.gpu-001" for record in parked(queue))

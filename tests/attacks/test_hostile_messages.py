@@ -17,7 +17,6 @@ import pytest
 from attacks.hostile_texts import PIECES, hidden_in, hostile
 from hypothesis import example, given
 from real.foreshock import Running, free_port, serve, sidecar
-from real.patience import patience
 from real.programs import stop, wait_for
 from real.prometheus import check_metrics
 
@@ -242,8 +241,8 @@ def test_a_servers_and_a_sidecars_log_hold_no_control_byte(tmp_path: Path) -> No
         serve(f"sqlite:///{tmp_path}/site.db", tmp_path) as server,
         sidecar(server, tmp_path, f"file:{tmp_path}/{evil}:kernel", f"file:{tmp_path}/none{evil}") as agent,
     ):
-        wait_for("a line was read", lambda: "lines_total" in agent.text("/metrics"), patience(30))
-        wait_for("it is an event", lambda: len(server.get("/api/v1/events")["items"]) > 0, patience(60))
+        wait_for("a line was read", lambda: "lines_total" in agent.text("/metrics"), 30)
+        wait_for("it is an event", lambda: len(server.get("/api/v1/events")["items"]) > 0, 60)
         for page in (agent.text("/metrics"), server.text("/metrics")):
             assert hidden_in(page) == []
             assert check_metrics(page) == ""

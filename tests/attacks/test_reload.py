@@ -42,7 +42,7 @@ class Site:
 
     def until(self, what: str, ready: Callable[[], bool]) -> None:
         """Wait for it, while the server lives."""
-        wait_for(what, lambda: ready() or self.process.poll() is not None, patience(60))
+        wait_for(what, lambda: ready() or self.process.poll() is not None, 60)
         assert self.process.poll() is None, self.log.read_text()
 
 
@@ -72,7 +72,7 @@ def served(tmp_path: Path, database: str, *options: str) -> Iterator[Site]:
             env={**environment, "FORESHOCK_DB": database},
         )
     try:
-        wait_for("the API answers", lambda: "API http" in log.read_text() or process.poll() is not None, patience(60))
+        wait_for("the API answers", lambda: "API http" in log.read_text() or process.poll() is not None, 60)
         assert process.poll() is None, log.read_text()
         line = next(line for line in log.read_text().splitlines() if line.startswith("API http"))
         yield Site(process, line.removeprefix("API "), file, log)
@@ -165,7 +165,7 @@ def test_a_storm_of_signals_from_the_first_moment_on_ends_nothing(tmp_path: Path
             process.send_signal(signal.SIGHUP)
         for _ in range(200):
             process.send_signal(signal.SIGHUP)
-        wait_for("it is said", lambda: "read again" in log.read_text() or process.poll() is not None, patience(60))
+        wait_for("it is said", lambda: "read again" in log.read_text() or process.poll() is not None, 60)
         assert process.poll() is None, log.read_text()
     finally:
         stop(process, signal.SIGTERM)

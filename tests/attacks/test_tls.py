@@ -78,7 +78,7 @@ def secured(tmp_path: Path, authority: Authority, client: str, *options: str) ->
         command = [FORESHOCK, "serve", "--port", "0", "--config", str(file), *given]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     try:
-        wait_for("the API answers", lambda: "API http" in log.read_text() or process.poll() is not None, patience(60))
+        wait_for("the API answers", lambda: "API http" in log.read_text() or process.poll() is not None, 60)
         line = next((line for line in log.read_text().splitlines() if line.startswith("API ")), log.read_text())
         assert line.startswith("API https://127.0.0.1:"), line
         yield Secured(process, line.removeprefix("API "), certificate, log)
@@ -139,10 +139,10 @@ def test_a_certificate_is_renewed_without_a_restart_and_no_connection_is_dropped
         before = server.serial(trust)
         new = Authority(authority.folder, authority.name).sign("renewed", "IP:127.0.0.1")
         shutil.copyfile(new.pem, server.certificate.pem)  # its key is still on the way
-        wait_for("half a renewal is refused", lambda: "do not fit together" in server.log.read_text(), patience(30))
+        wait_for("half a renewal is refused", lambda: "do not fit together" in server.log.read_text(), 30)
         assert server.serial(trust) == before
         shutil.copyfile(new.key, server.certificate.key)
-        wait_for("the new one is shown", lambda: server.serial(trust) != before, patience(30))
+        wait_for("the new one is shown", lambda: server.serial(trust) != before, 30)
         assert kept.get("/livez").status_code == 200
         assert server.log.read_text().count("the certificate was renewed") == 1
 
@@ -160,7 +160,7 @@ def test_several_processes_share_the_certificate(
         new = authority.sign("renewed-too", "IP:127.0.0.1")
         shutil.copyfile(new.key, server.certificate.key)
         shutil.copyfile(new.pem, server.certificate.pem)
-        wait_for("both have renewed", lambda: server.log.read_text().count("was renewed") == 2, patience(30))
+        wait_for("both have renewed", lambda: server.log.read_text().count("was renewed") == 2, 30)
         assert before not in {server.serial(trust) for _ in range(20)}
 
 
@@ -247,7 +247,7 @@ def test_the_terminator_of_the_page_serves_and_asks_for_tokens(tmp_path: Path, a
         terminator(tmp_path, certificate, port, behind.url.removeprefix("http://")),
     ):
         url, trust = f"https://127.0.0.1:{port}", trusting(authority)
-        wait_for("nginx answers", lambda: answers(lambda: httpx.get(f"{url}/livez", verify=trust)), patience(30))
+        wait_for("nginx answers", lambda: answers(lambda: httpx.get(f"{url}/livez", verify=trust)), 30)
         assert httpx.get(f"{url}/api/v1/cluster", verify=trust).status_code == 401
         event = {
             "time": datetime.now(UTC).isoformat(),
