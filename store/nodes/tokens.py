@@ -21,7 +21,6 @@ from typing import Any, Literal, TypeAlias
 import sqlalchemy as sa
 
 from store.database.audit_chain import AuditEntry, append_audit
-from store.database.known_nodes import TOKEN, add_known
 from store.records.event import RecordError
 from store.records.hostlist import NodePattern, check_node_name
 from store.tables import schema
@@ -110,9 +109,6 @@ def issue(connection: sa.Connection, order: TokenOrder, now: datetime, actor: st
     _lock(connection)
     made = _insert(connection, order, now, actor)
     _note(connection, now, actor, "token_new", made[0])
-    only = NodePattern.of(order.node).only
-    if only is not None and "ingest" in order.scopes:
-        add_known(connection, TOKEN, [only])
     return made
 
 
@@ -190,8 +186,6 @@ def enrol(connection: sa.Connection, join: str | None, node: str, now: datetime,
             )
     made = _insert(connection, TokenOrder(node, ("ingest",), node), now, actor)
     _note(connection, now, actor, "token_enrolled", made[0])
-    if join is not None and NodePattern.of(_of(connection, join).node).lists(node):
-        add_known(connection, TOKEN, [node])
     return made
 
 

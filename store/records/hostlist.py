@@ -194,10 +194,6 @@ class NodePattern:
         kept = frozenset(filter(is_node_name, names))
         return cls(",".join(sorted(kept)), kept, ())
 
-    def lists(self, node: str) -> bool:
-        """Whether it names a node, and not only fits it."""
-        return node in self._names
-
     @property
     def is_every(self) -> bool:
         """Whether it is every node."""
