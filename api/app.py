@@ -133,7 +133,7 @@ def _lifespan(state: State, edge: Edge) -> Callable[[FastAPI], AbstractAsyncCont
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         loops = make_loops(state)
         failed = state.metrics.failures.labels("heartbeats").inc
-        writer = HeartbeatWriter(state.heartbeats, state.engine, failed, state.names)
+        writer = HeartbeatWriter(state.heartbeats, state.engine, failed, state.refresh_names)
         tokens = TokenReader(state.tokens, state.engine, state.metrics.failures.labels("tokens").inc)
         pace = asyncio.create_task(edge.pace.run())
         loops.start()
@@ -164,7 +164,7 @@ def _make_state(
     with suppress(SQLAlchemyError):  # it is read again each second; until then nobody is let in without a token
         state.tokens.read(engine)
     state.metrics.database.register(metrics.StoreCollector(state))
-    state.names.refresh_at_start()
+    state.names.refresh_at_start(engine, state.settings.inventory)
     return state
 
 

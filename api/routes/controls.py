@@ -14,7 +14,8 @@ from api.edge.body import described, json_of
 from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.server.state import Server
-from schedulers.lifecycle.operator_actions import RequestRefusedError, reset_breaker, set_switch
+from schedulers.lifecycle.approval import RequestRefusedError
+from schedulers.lifecycle.operator_actions import reset_breaker, set_switch
 from schedulers.policy.kill_switch import STOPS, stopped
 from store.database.connections import writing
 from store.hints.stops import trips_page

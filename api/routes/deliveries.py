@@ -13,7 +13,8 @@ from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.routes.hints import HintId, check_own_hint
 from api.server.state import Server
-from schedulers.lifecycle.operator_actions import RequestRefusedError, acknowledge, redeliver
+from schedulers.lifecycle.approval import RequestRefusedError
+from schedulers.lifecycle.operator_actions import acknowledge, redeliver
 from schedulers.reconcile.delivery import action_of
 from store.database.connections import writing
 from store.hints.hint_log import read_hint

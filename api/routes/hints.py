@@ -24,8 +24,8 @@ from api.edge.auth import Approver, Caller, Reader
 from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.server.state import Server, State
-from schedulers.lifecycle.approval import WINDOW, HintApprover, approve, given_of, needed
-from schedulers.lifecycle.operator_actions import RequestRefusedError, withdraw
+from schedulers.lifecycle.approval import WINDOW, HintApprover, RequestRefusedError, approve, given_of, needed
+from schedulers.lifecycle.operator_actions import withdraw
 from schedulers.policy.settings import ApprovalRule
 from store.database.connections import writing
 from store.hints.hint_log import changed_hints, hint_page, read_hint, recent_hints, seq_before

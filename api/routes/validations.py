@@ -12,7 +12,8 @@ from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.routes.hints import HintId, check_own_hint
 from api.server.state import Server
-from schedulers.lifecycle.operator_actions import RequestRefusedError, report_test
+from schedulers.lifecycle.approval import RequestRefusedError
+from schedulers.lifecycle.operator_actions import report_test
 from store.database.connections import writing
 from store.hints.hint_log import read_hint
 from store.hints.validations import validations_of

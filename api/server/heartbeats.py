@@ -3,21 +3,15 @@
 They are no acknowledged data: what a crash takes of the last second comes again within a minute.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from store.database.connections import writing
 from store.nodes.sidecars import SidecarReport, write_sidecars
-
-if TYPE_CHECKING:
-    from api.server.inventory_names import InventoryNames
 
 WRITE_EVERY_S = 1.0
 # Ten times the largest cluster known: a sender that makes up names fills no memory.
@@ -67,11 +61,11 @@ class HeartbeatWriter:
     """The thread that writes heartbeats: every process writes its own, under no lease."""
 
     def __init__(
-        self, heartbeats: Heartbeats, engine: sa.Engine, failed: Callable[[], None], names: InventoryNames
+        self, heartbeats: Heartbeats, engine: sa.Engine, failed: Callable[[], None], refresh_names: Callable[[], None]
     ) -> None:
         """`failed` is called for each writing that fails; the names of nodes are kept up to date beside it."""
         self._heartbeats = heartbeats
-        self._names = names
+        self._refresh_names = refresh_names
         self._engine = engine
         self._failed = failed
         self._stop = threading.Event()
@@ -92,7 +86,7 @@ class HeartbeatWriter:
         while not ended:
             ended = self._stop.wait(WRITE_EVERY_S)
             self._try("heartbeats wait, the database does not take them", lambda: self._heartbeats.write(self._engine))
-            self._try("the inventory stays as it was known, the database does not tell it", self._names.refresh)
+            self._try("the inventory stays as it was known, the database does not tell it", self._refresh_names)
 
     def _try(self, trouble: str, work: Callable[[], object]) -> None:
         """Do one thing; what fails leaves the other alone, and is logged once until it works again."""

@@ -1,13 +1,12 @@
 """The names of the inventory as this server knows them, for records that come in; and the operator's nodes.
 
-names = InventoryNames(engine, lambda: settings.inventory)
+names = InventoryNames()
+names.refresh(engine, settings.inventory)           # once a second, by a thread
 names.now.canonical("gpu-017.cluster.local")        # waits for no database: also on the event loop
-names.refresh()                                     # once a second, by a thread
 """
 
 import logging
 import threading
-from collections.abc import Callable
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
@@ -25,48 +24,50 @@ _log = logging.getLogger(__name__)
 class InventoryNames:
     """One process's. Nothing is read before the first refresh, which the server makes before it answers."""
 
-    def __init__(self, engine: sa.Engine, settings: Callable[[], InventorySettings]) -> None:
-        self._engine = engine
-        self._settings = settings
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._written: InventorySettings | None = None
+        self._said: InventorySettings | None = None
+        self._is_written = False
         self._mark: int | None = None
-        said = settings()
-        self.now = KnownNames((), NodeAliases(said.aliases, said.domains, said.fold_case))
+        self.now = KnownNames()
 
-    def refresh(self) -> None:
+    def refresh(self, engine: sa.Engine, said: InventorySettings) -> None:
         """See what has changed: the operator's words, or the inventory by its mark.
 
         Raises:
             SQLAlchemyError: the database cannot be asked; the names stay as they were.
         """
         with self._lock:
-            said = self._settings()
-            if said != self._written:
-                self._write(said)
-                self._written, self._mark = said, None
-            with self._engine.connect() as connection:
+            aliases = NodeAliases(said.aliases, said.domains, said.fold_case)
+            if said != self._said:
+                self._said, self._is_written, self._mark = said, False, None
+                self.now = KnownNames(self.now.known, aliases)
+            if not self._is_written:
+                _write(engine, said)
+                self._is_written = True
+            with engine.connect() as connection:
                 mark = read_marks(connection).get(INVENTORY, 0)
                 if mark == self._mark:
                     return
                 known = known_names(connection)
-            self.now = KnownNames(known, NodeAliases(said.aliases, said.domains, said.fold_case))
+            self.now = KnownNames(known, aliases)
             self._mark = mark
 
-    def refresh_at_start(self) -> None:
+    def refresh_at_start(self, engine: sa.Engine, said: InventorySettings) -> None:
         """The first one; where the database is away it is made later."""
         try:
-            self.refresh()
+            self.refresh(engine, said)
         except SQLAlchemyError as error:
             _log.warning("the inventory is read later, the database does not answer: %s", error)
 
-    def _write(self, said: InventorySettings) -> None:
-        """Make the operator's nodes known, and those known no more that the operator does not name any more."""
-        nodes = expand(said.nodes)
 
-        def work(connection: sa.Connection) -> bool:
-            append_named(connection, nodes)
-            return replace_known(connection, OPERATOR, nodes)
+def _write(engine: sa.Engine, said: InventorySettings) -> None:
+    """Make the operator's nodes known, and those known no more that the operator does not name any more."""
+    nodes = expand(said.nodes)
 
-        if transact(self._engine, work):
-            _log.info("the configuration names %d nodes", len(nodes))
+    def work(connection: sa.Connection) -> bool:
+        append_named(connection, nodes)
+        return replace_known(connection, OPERATOR, nodes)
+
+    if transact(engine, work):
+        _log.info("the configuration names %d nodes", len(nodes))

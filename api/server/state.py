@@ -92,12 +92,13 @@ class State:
     )
     joint_rollups: JointWrites[Rollup, None] = field(default_factory=lambda: JointWrites(500, is_away))
     provider_keys: ProviderKeys = field(default_factory=ProviderKeys)
-    names: InventoryNames = field(init=False)
+    names: InventoryNames = field(default_factory=InventoryNames)
     disk: DiskWatch | None = None  # None: nobody looks
     followers: list[Callable[[ApiSettings], None]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "names", InventoryNames(self.engine, lambda: self.settings.inventory))
+    def refresh_names(self) -> None:
+        """Bring the names of the inventory up to date. Raises as `InventoryNames.refresh`."""
+        self.names.refresh(self.engine, self.settings.inventory)
 
     def reloaded(self, settings: ApiSettings) -> None:
         """Tell those who hold what they were made of that it has changed. Called by one thread at a time."""

@@ -87,9 +87,9 @@ def consume(url: str, queue: str, port: int | None, file: Path | None, **given: 
     consumer = Consumer(state, wanted)
     if port is not None:
         start_http_server(port, addr="127.0.0.1", registry=state.metrics.registry)
-    state.names.refresh_at_start()
+    state.names.refresh_at_start(state.engine, state.settings.inventory)
     failed = state.metrics.failures.labels("heartbeats").inc
-    writer = HeartbeatWriter(state.heartbeats, state.engine, failed, state.names)
+    writer = HeartbeatWriter(state.heartbeats, state.engine, failed, state.refresh_names)
     writer.start()
     try:
         asyncio.run(_until_reported(consumer, queue, access))

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from store.database.coordination import move_mark
 from store.tables import hint_tables, schema
-from store.tables.bulk_rows import insert_into, insert_rows, is_one_of
+from store.tables.bulk_rows import insert_into, is_one_of
 
 OPERATOR, ARCHIVE, TOPOLOGY, TOKEN = "operator", "archive", "topology", "token"
 SCHEDULER = "scheduler:"  # begins the word for a scheduler, before its name
@@ -92,7 +92,7 @@ def add_known(connection: sa.Connection, by: str, names: Iterable[str]) -> None:
     """Note that nodes are known by a word; those that are so already stay."""
     new = set(names) - known_names(connection, by)
     if new:
-        insert_rows(connection, _TABLE, ("node", "known_by"), [(name, by) for name in sorted(new)])
+        _insert(connection, by, new)
         move_mark(connection, INVENTORY)
 
 
@@ -111,9 +111,16 @@ def replace_known(connection: sa.Connection, by: str, names: Iterable[str]) -> b
         return False
     if gone := were - wanted:
         connection.execute(sa.delete(_TABLE).where(_TABLE.c.known_by == by, is_one_of(connection, _TABLE.c.node, gone)))
-    insert_rows(connection, _TABLE, ("node", "known_by"), [(name, by) for name in sorted(wanted - were)])
+    if new := wanted - were:
+        _insert(connection, by, new)
     move_mark(connection, INVENTORY)
     return True
+
+
+def _insert(connection: sa.Connection, by: str, names: Iterable[str]) -> None:
+    """Rows of nodes by a word; another process may write the same at the same moment."""
+    rows = [{"node": name, "known_by": by} for name in sorted(names)]
+    connection.execute(insert_into(connection, _TABLE).on_conflict_do_nothing(), rows)
 
 
 def _strength(word: str) -> int:

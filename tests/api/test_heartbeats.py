@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -246,7 +247,10 @@ def test_the_writer_outlives_a_database_that_is_away(
     heartbeats.put([SidecarReport("n1", NOW, NOW, "1", NOW, False, {})])
     with writing(engine).begin() as connection:
         connection.execute(sa.text("DROP TABLE sidecars"))
-    writer = HeartbeatWriter(heartbeats, engine, lambda: failed.append(1), InventoryNames(engine, InventorySettings))
+    names = InventoryNames()
+    writer = HeartbeatWriter(
+        heartbeats, engine, lambda: failed.append(1), lambda: names.refresh(engine, InventorySettings())
+    )
     writer.start()
     writer.stop(10)
     assert failed
@@ -260,10 +264,10 @@ def test_an_inventory_that_cannot_be_read_holds_no_heartbeat_back(
     failed: list[int] = []
     heartbeats = Heartbeats()
     heartbeats.put([SidecarReport("n1", NOW, NOW, "1", NOW, False, {})])
-    names = InventoryNames(engine, InventorySettings)
     with writing(engine).begin() as connection:
         connection.execute(sa.text("DROP TABLE inventory"))
-    writer = HeartbeatWriter(heartbeats, engine, lambda: failed.append(1), names)
+    refresh = partial(InventoryNames().refresh, engine, InventorySettings())
+    writer = HeartbeatWriter(heartbeats, engine, lambda: failed.append(1), refresh)
     writer.start()
     writer.stop(10)
     assert failed
