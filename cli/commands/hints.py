@@ -103,7 +103,7 @@ def reset_command(seq: int, url: str, backlog: Backlog) -> None:
 
 
 def _carry_out_control(url: str, word: Callable[[sa.Connection, datetime], T]) -> T:
-    from schedulers.lifecycle.operator_actions import RequestRefusedError
+    from schedulers.lifecycle.approval import RequestRefusedError
     from store.database.connections import writing
 
     engine = open_store(url)
@@ -160,7 +160,8 @@ def deliveries_command(ident: str | None, url: str, limit: int, as_json: bool) -
 @DB_OPTION
 def replay_command(delivery: str, url: str) -> None:
     """Deliver once more, under the same webhook-id; the server does it within seconds."""
-    from schedulers.lifecycle.operator_actions import RequestRefusedError, redeliver
+    from schedulers.lifecycle.approval import RequestRefusedError
+    from schedulers.lifecycle.operator_actions import redeliver
     from store.database.connections import writing
 
     engine = open_store(url)
@@ -187,7 +188,8 @@ _TEST_COLUMNS = ("action", "basis", "judged", "right", "precision", "lead", "hel
 @click.option("--detail", default="", help="What was seen: kept with the result.")
 def validated_command(node: str, url: str, passed: bool | None, detail: str) -> None:
     """Say that a held node has passed its test, or has not."""
-    from schedulers.lifecycle.operator_actions import RequestRefusedError, report_node
+    from schedulers.lifecycle.approval import RequestRefusedError
+    from schedulers.lifecycle.operator_actions import report_node
     from store.database.connections import writing
 
     if passed is None:
@@ -334,7 +336,7 @@ def release_command(node: str, url: str) -> None:
 
 
 def _carry_out(url: str, verdict: Callable[[sa.Connection, datetime], list[Hint]]) -> list[Hint]:
-    from schedulers.lifecycle.operator_actions import RequestRefusedError
+    from schedulers.lifecycle.approval import RequestRefusedError
     from store.database.connections import writing
 
     engine = open_store(url)

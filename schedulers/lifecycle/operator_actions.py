@@ -15,8 +15,7 @@ from typing import Literal, TypeAlias
 
 import sqlalchemy as sa
 
-from schedulers.lifecycle.approval import TRIES, known_hint
-from schedulers.lifecycle.approval import RequestRefusedError as RequestRefusedError
+from schedulers.lifecycle.approval import TRIES, RequestRefusedError, known_hint
 from schedulers.policy.facts import HOLDING
 from schedulers.policy.settings import Mode, Stop
 from schedulers.reconcile.dispatch import over

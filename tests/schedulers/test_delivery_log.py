@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 from approvers import ALICE
 
-from schedulers.lifecycle.approval import approve
-from schedulers.lifecycle.operator_actions import RequestRefusedError, redeliver, withdraw
+from schedulers.lifecycle.approval import RequestRefusedError, approve
+from schedulers.lifecycle.operator_actions import redeliver, withdraw
 from schedulers.policy.settings import Policy
 from schedulers.reconcile.delivery import DeliveryOutcome
 from schedulers.reconcile.dispatch import RETRY_S, Dispatch, run_dispatch

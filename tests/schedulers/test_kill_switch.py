@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from schedulers.lifecycle.operator_actions import RequestRefusedError, set_switch
+from schedulers.lifecycle.approval import RequestRefusedError
+from schedulers.lifecycle.operator_actions import set_switch
 from schedulers.lifecycle.policy_turn import run_policy
 from schedulers.policy.kill_switch import STOPS, effective_stop, may_ask, read_stop_file, stopped
 from schedulers.policy.settings import Breaker, Budgets, Policy, Stop

@@ -8,8 +8,8 @@ import pytest
 import sqlalchemy as sa
 from approvers import ALICE, BOB
 
-from schedulers.lifecycle.approval import approve
-from schedulers.lifecycle.operator_actions import RequestRefusedError, release_node, withdraw
+from schedulers.lifecycle.approval import RequestRefusedError, approve
+from schedulers.lifecycle.operator_actions import release_node, withdraw
 from schedulers.policy.decision import decide
 from schedulers.policy.facts import Inputs, NodeFacts
 from schedulers.policy.settings import Policy

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from approvers import ALICE
 from real.patience import patience
 
-from schedulers.lifecycle.approval import approve
-from schedulers.lifecycle.operator_actions import RequestRefusedError, acknowledge, release_node, withdraw
+from schedulers.lifecycle.approval import RequestRefusedError, approve
+from schedulers.lifecycle.operator_actions import acknowledge, release_node, withdraw
 from schedulers.lifecycle.policy_turn import run_policy
 from schedulers.policy.settings import Policy
 from store.database.connections import writing

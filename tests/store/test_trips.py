@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from schedulers.lifecycle.operator_actions import RequestRefusedError, reset_breaker
+from schedulers.lifecycle.approval import RequestRefusedError
+from schedulers.lifecycle.operator_actions import reset_breaker
 from store.database.connections import writing
 from store.hints.hint_log import audit_page
 from store.hints.stops import (
