@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from depth import PROFILE, deepen
-from distribution import (  # three of them are hooks
+from distribution import (  # four of them are hooks
     arrange,
     pytest_collection_finish,  # noqa: F401
     pytest_configure_node,  # noqa: F401
+    pytest_xdist_auto_num_workers,  # noqa: F401
     pytest_xdist_make_scheduler,  # noqa: F401
 )
 from fastapi.testclient import TestClient
@@ -21,8 +22,8 @@ from real.postgres import Postgres, postgres
 from store.database.connections import migrate, open_database, writing
 from store.tables import schema
 
-# A parameter of tests that run on PostgreSQL too; one process of a parallel run has them all, and so one server.
-ON_POSTGRES = pytest.param("postgresql", marks=[pytest.mark.integration, pytest.mark.xdist_group("postgresql")])
+# A parameter of tests that run on PostgreSQL too; each process of a parallel run that has such a test has a server.
+ON_POSTGRES = pytest.param("postgresql", marks=pytest.mark.integration)
 
 # A loaded machine makes no test fail: neither examples nor their making are timed. A failure prints what reproduces it;
 # here its example is kept in .hypothesis besides, and runs first until it passes.

@@ -17,6 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 LONG_MARKS = ("xdist_group", "integration", "slow", "crash")
 QUICK = "tests/parsers/"
+FEW_CORES = 4
 FILE = pytest.StashKey[Path]()
 
 
@@ -64,6 +65,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupOrFile 
         return None
     config.option.loadscopereorder = False
     return GroupOrFile(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two a core on a small machine: half of the tests' time is waiting for a server. `-n 3` says it by hand."""
+    cores = len(os.sched_getaffinity(0))
+    return 2 * cores if cores <= FEW_CORES else cores
 
 
 def groups_of(items: list[pytest.Item]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from store.tables import schema
 
 from .conftest import QUIET, Clock
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("postgresql")]
+pytestmark = pytest.mark.integration
 EVENTS = "/api/v1/events"
 
 

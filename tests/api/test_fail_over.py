@@ -16,7 +16,7 @@ from real.programs import wait_for
 
 from store.database.connections import migrate, open_database
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("postgresql")]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

@@ -112,7 +112,6 @@ def test_other_rows_of_the_audit_do_not_stop_a_poller(client: TestClient, engine
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("postgresql")
 def test_a_lower_number_that_is_committed_later_is_not_passed_over(postgres_engine: sa.Engine) -> None:
     """The reader waits for the writer that has it; where that takes too long it tells nothing rather than a part."""
     slow = postgres_engine.connect()
@@ -132,7 +131,6 @@ def test_a_lower_number_that_is_committed_later_is_not_passed_over(postgres_engi
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("postgresql")
 def test_no_change_is_lost_among_many_writers(postgres_engine: sa.Engine) -> None:
     """Four writers that hold their transactions open for a while, one poller."""
 

@@ -23,7 +23,7 @@ from store.database.connections import open_database
 
 from .conftest import QUIET
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("postgresql")]
+pytestmark = pytest.mark.integration
 
 END = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 DAYS = 16

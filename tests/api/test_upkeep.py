@@ -149,7 +149,6 @@ def test_of_two_servers_one_trains(upkeep: Upkeep) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("postgresql")
 def test_the_server_judges_its_models_and_trains_a_challenger(postgres_engine: sa.Engine, clock: Clock) -> None:
     """From the first champion on, by real children; a restart changes nothing."""
     from predictor.live.training import TrainSettings, train

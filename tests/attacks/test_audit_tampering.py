@@ -71,7 +71,6 @@ def check(engine: sa.Engine, url: str, seq: int, done: tuple[str, Any]) -> None:
 
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.integration)])
-@pytest.mark.xdist_group("postgresql")
 def test_any_change_of_any_row_is_found(database: str, tmp_path_factory: Any, request: pytest.FixtureRequest) -> None:
     """Its content, its absence, another row with the same content, two rows in each other's place."""
     url = f"sqlite:///{tmp_path_factory.mktemp('audit') / 'foreshock.db'}"

@@ -50,7 +50,6 @@ def test_a_nodes_word_goes_back_three_years(engine: sa.Engine, path: str, secret
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("postgresql")
 def test_a_day_older_than_a_year_gets_no_table_of_its_own(postgres_server: Postgres) -> None:
     """Its records are taken all the same."""
     engine = open_database(postgres_server.new_database())

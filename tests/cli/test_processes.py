@@ -146,7 +146,6 @@ def test_an_address_is_shown_as_a_browser_takes_it() -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("postgresql")
 class TestPair:
     """Two processes that nothing happens to."""
 
@@ -195,7 +194,6 @@ class TestPair:
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("postgresql")
 def test_sigterm_lets_a_request_end_and_leaves_nothing(postgres_server: Postgres) -> None:
     """The processes end in order; the parent's exit is 0."""
     with served(postgres_server.new_database(), "--processes", "2") as server:
@@ -217,7 +215,6 @@ def test_sigterm_lets_a_request_end_and_leaves_nothing(postgres_server: Postgres
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("postgresql")
 def test_killing_the_parent_leaves_nothing(postgres_server: Postgres) -> None:
     """kill -9 gives it no time: the kernel asks the others to end."""
     with served(postgres_server.new_database(), "--processes", "2") as server:
@@ -229,7 +226,6 @@ def test_killing_the_parent_leaves_nothing(postgres_server: Postgres) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("postgresql")
 def test_what_keeps_a_process_from_starting_is_said_once_and_ends_all(
     postgres_server: Postgres, tmp_path: Path
 ) -> None:

@@ -146,7 +146,6 @@ def test_a_schema_that_is_amiss_sets_nothing_aside(any_engine: sa.Engine) -> Non
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("postgresql")
 def test_while_one_folds_another_leaves_it_alone(postgres_engine: sa.Engine) -> None:
     """Two servers on one database."""
     take(postgres_engine, [xid(79, 0)])

@@ -9,7 +9,7 @@ from ingest.small_archive import build
 from cli.commands.ingest import ingest_archive
 from store.tables import hint_tables, schema
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("postgresql")]
+pytestmark = pytest.mark.integration
 
 TABLES = ["nodes", "events", "outages", "jobs", "telemetry", "links", "incidents", "ingested"]
 

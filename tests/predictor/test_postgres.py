@@ -12,7 +12,7 @@ from predictor.history.store_reader import data_span
 from predictor.live.scoring import score_nodes
 from predictor.live.training import train
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("postgresql")]
+pytestmark = pytest.mark.integration
 
 
 def test_features_models_and_scores_are_the_same(engine: sa.Engine, postgres_engine: sa.Engine) -> None:

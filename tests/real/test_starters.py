@@ -54,7 +54,6 @@ def test_a_process_that_will_not_end_is_killed() -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("postgresql")
 def test_a_stopped_postgresql_leaves_nothing_behind() -> None:
     """Neither its folder nor its process; and while it runs it listens on no network."""
     with postgres() as server:

@@ -24,7 +24,7 @@ from .cluster import HOUR, NOW, hint
 from .receivers import put, state_of
 from .test_turn import incident, nodes
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("postgresql")]
+pytestmark = pytest.mark.integration
 WAITING = sa.text(
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 )

@@ -226,7 +226,6 @@ def test_the_rows_of_a_hint_that_is_open_stay_whatever_their_age(any_engine: sa.
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("postgresql")
 def test_several_servers_on_one_database_keep_one_chain(postgres_server: Postgres) -> None:
     """Each writes and changes rows of others between its own audit rows: nobody waits in a circle, nothing is lost."""
     url = postgres_server.new_database()

@@ -17,7 +17,7 @@ from store.events.event_pages import EventWindow, read_events
 from store.records.event import Device, Event
 from store.tables import schema
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("postgresql")]
+pytestmark = pytest.mark.integration
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

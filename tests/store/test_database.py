@@ -98,7 +98,6 @@ def test_an_in_memory_database_works_for_one_connection() -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("postgresql")
 def test_postgresql_is_told_how_long_to_wait(postgres_engine: sa.Engine) -> None:
     """Who we are, and that a transaction left open ends; what the URL says wins."""
     asked = sa.text("SELECT name, setting FROM pg_settings WHERE name IN ('application_name', 'statement_timeout')")
@@ -124,7 +123,6 @@ def test_postgresql_is_told_how_long_to_wait(postgres_engine: sa.Engine) -> None
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("postgresql")
 def test_a_database_that_is_away_is_told_from_a_fault_of_ours(postgres_engine: sa.Engine) -> None:
     """Cut connections, used up pools, locks that are not to be had; no wrong statement. Afterwards it works again."""
     with pytest.raises(DBAPIError) as cut, postgres_engine.connect() as connection:

@@ -55,7 +55,6 @@ def test_a_database_of_the_release_before_is_brought_to_the_next_with_its_rows(
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("postgresql")
 def test_of_several_that_migrate_at_once_one_works(postgres_server: Postgres) -> None:
     """As when many servers start over a new database."""
     url = postgres_server.new_database()

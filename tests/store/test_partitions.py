@@ -19,7 +19,7 @@ NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 TODAY = NOW.date()
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("postgresql")]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

@@ -225,7 +225,6 @@ def test_any_store_is_pruned_at_any_moment(engine: sa.Engine, ages: list[float],
 
 
 @pytest.mark.integration
-@pytest.mark.xdist_group("postgresql")
 class TestDays:
     """On PostgreSQL whole days go as tables."""
 
