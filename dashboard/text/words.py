@@ -250,7 +250,7 @@ def _lowered(sentence: str) -> str:
 def event_text(fault: EventJson | IncidentJson) -> str:
     """A fault in words and in its own: "GPU memory errors that were corrected: rose by 13"."""
     message = fault.message.removeprefix(fault.kind).strip()
-    if not message or message == fault.meaning:
+    if not message or (fault.meaning or "").startswith(message):
         return what(fault)
     return f"{what(fault)}: {message}"
 

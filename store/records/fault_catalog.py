@@ -25,13 +25,20 @@ _CAUSE: dict[str, Cause] = {word: word for word in CAUSES}
 _ACTION: dict[str, Action] = {word: word for word in ACTIONS}
 
 
+_THEN: Mapping[Action, str] = {"contact_support": "contact support"}
+
 # Kinds whose code says what they mean, by the table that knows it.
 _CODED = {"xid": "xid", "quoted_xid": "xid", "sxid": "sxid", "sxid_detail": "sxid", "fabricmanager_nvswitch": "sxid"}
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One code's meaning. `decided_by_line` = the log line's own Fatal or Non-fatal decides the severity."""
+    """One code's meaning.
+
+    Attributes:
+        then: what to do where the action did not help for good; None where the sources say nothing.
+        decided_by_line: the log line's own Fatal or Non-fatal decides the severity.
+    """
 
     code: int
     mnemonic: str
@@ -39,7 +46,13 @@ class Fault:
     severity: Severity
     cause: Cause
     action: Action
+    then: Action | None = None
     decided_by_line: bool = False
+
+    def meaning(self) -> str:
+        """The description, with what to do if the fault comes again."""
+        again = "" if self.then is None else f"; if it comes again, {_THEN[self.then]}"
+        return self.description + again
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +96,7 @@ def _faults(table: str) -> dict[int, Fault]:
             severity="warning" if printed else _SEVERITY[row["severity"]],
             cause=_CAUSE[row["cause"]],
             action="watch" if printed else _ACTION[row["action"]],
+            then=_ACTION[row["then"]] if row.get("then") else None,
             decided_by_line=printed,
         )
     return found
@@ -155,7 +169,7 @@ def kind_description(kind: str, code: int | None, severity: Severity, cause: Cau
     """What a kind of event means to people, in the form that has this severity and cause; None: no table knows it."""
     if kind in _CODED:
         fault = None if code is None else _faults(_CODED[kind]).get(code)
-        return None if fault is None else fault.description
+        return None if fault is None else fault.meaning()
     forms = _by_kind().get(kind, ())
     if not forms:
         return None

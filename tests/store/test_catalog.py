@@ -86,8 +86,15 @@ def test_the_nvlink_table_reads_and_its_patterns_are_of_bits() -> None:
 @pytest.mark.parametrize(
     ("kind", "code", "severity", "cause", "meaning"),
     [
-        ("xid", 79, "fatal", "hardware", "Driver can no longer reach the GPU over PCIe"),
-        ("quoted_xid", 79, "info", "unknown", "Driver can no longer reach the GPU over PCIe"),
+        ("xid", 94, "error", "hardware", "Memory error contained to the affected process"),
+        ("quoted_xid", 94, "info", "unknown", "Memory error contained to the affected process"),
+        (
+            "xid",
+            79,
+            "fatal",
+            "hardware",
+            "Driver can no longer reach the GPU over PCIe; if it comes again, contact support",
+        ),
         ("xid", 9999, "warning", "unknown", None),
         ("xid", None, "warning", "unknown", None),
         ("ib_port", None, "error", "fabric", "An InfiniBand port is down"),
@@ -148,3 +155,77 @@ def test_what_confirms_a_fault_by_one_line_is_decided_one_by_one() -> None:
         if (kind.severity, kind.cause) == ("fatal", "hardware")
     }
     assert confirmed == CONFIRMED
+
+
+# Codes whose names end alike and that mean two things, each with its reason.
+_DIFFERENT = {
+    "RETIREMENT_EVENT": "156 waits for a reset, 160 has its repair recorded",
+    "SEC_ERROR": "33 is of GPUs that no driver of today knows",
+}
+
+
+def _fault_of(mnemonic: str) -> str:
+    """What a mnemonic calls the fault, without the unit: HALT_ERROR of PMU_HALT_ERROR, CE_ERROR of CE12_ERROR."""
+    words = re.sub(r"\d+", "", mnemonic.removeprefix("ROBUST_CHANNEL_"))
+    _, _, rest = words.partition("_")
+    return rest if "_" in rest else words
+
+
+def test_a_fatal_code_asks_for_more_than_to_watch() -> None:
+    """In each table that judges: who reads `fatal` and `none` does nothing, and loses a job."""
+    for table in ("xid", "sxid", "nvlink5", "kinds", "opensm"):
+        idle = [row for row in rows(table) if row["severity"] == "fatal" and row["action"] in ("none", "watch")]
+        assert idle == [], table
+
+
+def test_what_is_called_fatal_is_fatal() -> None:
+    """By its mnemonic or in its description."""
+    for row in rows("xid"):
+        called = "FATAL" in row["mnemonic"] or re.search(r"\bfatal", row["description"])
+        assert not called or row["severity"] == "fatal", row
+
+
+def test_one_fault_has_one_severity_whichever_unit_has_it() -> None:
+    """A halted controller, an encoder's fault, a fatal timeout; codes that no driver prints any more are left out."""
+    severities: dict[str, set[str]] = {}
+    for row in rows("xid"):
+        if row["mnemonic"] and "(legacy)" not in row["description"]:
+            severities.setdefault(_fault_of(row["mnemonic"]), set()).add(row["severity"])
+    assert severities["HALT_ERROR"] == severities["FATAL_TIMEOUT"] == {"fatal"}
+    unequal = {fault for fault, found in severities.items() if len(found) > 1}
+    assert unequal <= set(_DIFFERENT)
+
+
+@pytest.mark.parametrize("table", ["xid", "sxid"])
+def test_one_description_has_one_severity(table: str) -> None:
+    """Two codes that are described alike are as grave as each other."""
+    severities: dict[str, set[str]] = {}
+    for row in rows(table):
+        severities.setdefault(row["description"].lower(), set()).add(row["severity"])
+    assert {words for words, found in severities.items() if len(found) > 1} == set()
+
+
+def test_a_code_tells_what_to_do_when_its_action_did_not_help() -> None:
+    """Of 64, a reset comes first; NVIDIA asks for its support where the fault comes again."""
+    known = xid(64)
+    assert known is not None
+    assert (known.action, known.then) == ("reset_gpu", "contact_support")
+    assert known.meaning().endswith("; if it comes again, contact support")
+    assert {row["then"] for row in rows("xid")} <= {"", *ACTIONS}
+    assert all(row["then"] != row["action"] for row in rows("xid"))
+
+
+def test_a_missing_cable_is_looked_for_before_a_part_is_replaced() -> None:
+    """Xid 54: the board's auxiliary power."""
+    known = xid(54)
+    assert known is not None
+    assert known.action == "run_diagnostics"
+    assert "cable" in known.description
+
+
+def test_the_newest_codes_are_known_without_a_name() -> None:
+    """178 to 180 stand in no public table: they are faults to be looked at, with the words of their line."""
+    for code in (178, 179, 180):
+        known = xid(code)
+        assert known is not None
+        assert (known.severity, known.cause, known.action) == ("warning", "unknown", "run_diagnostics")

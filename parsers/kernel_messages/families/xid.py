@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from parsers.kernel_messages.family import MessageFamily
 from parsers.kernel_messages.nvlink import nvlink_detail
-from store.records.event import Action, Attribute, Device, Event, canonical_pci
+from store.records.event import Action, Attribute, Device, Event, Severity, canonical_pci
 from store.records.fault_catalog import xid
 
 # What the text of an Xid says beside its code: places in the GPU, addresses, channels, links, calls that timed out.
@@ -148,6 +148,8 @@ _RECOVERY = re.compile(
 )
 # What the driver's recovery action asks for: NVML's nvmlDeviceGpuRecoveryAction_t (nvml.h of driver R570).
 _RECOVERY_ACTIONS: dict[int, Action] = {0: "none", 1: "reset_gpu", 2: "reboot_node", 3: "drain_node", 4: "drain_node"}
+# How grave each is: work on the GPU is over with the first, on the node with the second.
+_RECOVERY_SEVERITIES: dict[int, Severity] = {0: "info", 1: "error", 2: "fatal", 3: "error", 4: "error"}
 # Actions that do less than a reset.
 _LESS_THAN_RESET: frozenset[Action] = frozenset({"none", "watch", "restart_app", "run_diagnostics"})
 _UNKNOWN = frozenset({"", "<unknown>", "'<unknown>'"})
@@ -208,7 +210,7 @@ def _refine(event: Event, text: str, attributes: dict[str, Attribute]) -> Event:
             "recovery_to": match["after"],
             "recovery_to_text": match["text"],
         }
-        severity = "info" if after == 0 else event.severity
+        severity = _RECOVERY_SEVERITIES.get(after, event.severity)
         return replace(event, severity=severity, action=_RECOVERY_ACTIONS.get(after, event.action))
     attributes |= fields_of(text)
     caused_by = attributes.get("caused_by")

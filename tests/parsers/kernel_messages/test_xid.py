@@ -133,17 +133,19 @@ def test_the_link_of_a_link_error_is_an_attribute() -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "action"),
+    ("after", "severity", "action"),
     [
-        ("0x1 (GPU Reset Required)", "reset_gpu"),
-        ("0x2 (Node Reboot Required)", "reboot_node"),
-        ("0x3 (Drain P2P)", "drain_node"),
+        ("0x1 (GPU Reset Required)", "error", "reset_gpu"),
+        ("0x2 (Node Reboot Required)", "fatal", "reboot_node"),
+        ("0x3 (Drain P2P)", "error", "drain_node"),
+        ("0x4 (Drain and Reset)", "error", "drain_node"),
+        ("0x9 (Of A Newer Driver)", "warning", "run_diagnostics"),
     ],
 )
-def test_a_recovery_action_is_the_action(after: str, action: str) -> None:
-    """Xid 154 says what the driver asks for."""
+def test_a_recovery_action_is_the_action(after: str, severity: str, action: str) -> None:
+    """Xid 154 says what the driver asks for, and is as grave as that."""
     event = xid(f"154, GPU recovery action changed from 0x0 (None) to {after}")
-    assert event.action == action
+    assert (event.severity, event.action) == (severity, action)
     assert event.attributes["recovery_to"] == after[:3]
 
 
