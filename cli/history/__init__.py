@@ -1,0 +1,1 @@
+"""A Prometheus's history, read and written to the store."""

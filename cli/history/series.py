@@ -1,0 +1,138 @@
+"""Whose a series is: its labels to a node, a device and a measure, as a scrape of the exporter's own page has them.
+
+    {__name__="DCGM_FI_DEV_GPU_TEMP", gpu="3", Hostname="gpu-017", instance="10.0.0.7:9400"}
+    -> SeriesPlace(node="gpu-017", device=Device("gpu", index=3), measure="gpu_temp_c", ...)
+
+The node is what the label says that the site names (`--node-label`), else `node`, `Hostname`, `exported_instance`, and
+`instance` without its port. A metric that no table knows keeps its name; its device is a GPU, a port or a sensor where
+labels name one, else what all of its own labels say together, else the node.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from parsers.formats import node_exporter
+from parsers.pages import EXPORTERS
+from parsers.text.device_page import Exporter
+from parsers.text.exposition import Point
+from parsers.text.parser import Context
+from store.records.event import Device
+from store.records.telemetry import MAX_DEVICE_NAME
+from store.telemetry.measures import Metric, find_metric
+
+# Metrics of hosts that no table of devices has: what tells of a reboot, of the BMC, of load, of the scrape itself.
+_HOST = re.compile(
+    r"DCGM_FI_\w+|ipmi_\w+|up|node_(?:boot_time_seconds|time_seconds|uname_info|load(?:1|5|15)|procs_blocked"
+    r"|memory_MemAvailable_bytes|vmstat_oom_kill|network_carrier_changes_total|network_receive_errs_total"
+    r"|hwmon_max_chip_temp|infiniband_\w+|edac_\w+)"
+    r"|scrape_(?:duration_seconds|samples_scraped|samples_post_metric_relabeling|series_added)",
+    re.ASCII,
+)
+# Labels of the target and of the pod that has the GPU: they say nothing of the device.
+_OF_TARGET = frozenset(
+    re.findall(
+        r"\w+",
+        "__name__ job instance exported_instance exported_job node Hostname hostname nodename endpoint namespace pod "
+        "container service exported_namespace exported_pod exported_container prometheus prometheus_replica replica "
+        "cluster tenant modelName DCGM_FI_DRIVER_VERSION err_code err_msg UUID uuid pci_bus_id",
+    )
+)
+_NODE_LABELS = ("node", "Hostname", "hostname", "exported_instance")
+_PORT = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[^:]+)(?::\d{1,5})?", re.ASCII)
+_INDEX = re.compile(r"\d{1,9}", re.ASCII)
+_ANY = (*EXPORTERS, node_exporter.EXPORTER)
+_NO_METRIC = Metric("", 1.0, "", of_instance=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPlace:
+    """Where a series belongs. `name` is the device's, where it has no index; `target` whoever was scraped."""
+
+    node: str
+    target: str
+    source: str
+    device: Device
+    name: str | None
+    measure: str
+    metric: Metric
+    exporter: Exporter | None = None
+    instance: str = ""  # the MIG instance or partition of the device that the value is of
+
+    def key(self) -> tuple[object, ...]:
+        """The same for all series of one device of one target."""
+        return self.node, self.source, self.device.type, self.device.index, self.name, self.device.port
+
+
+def is_known(name: str) -> bool:
+    """Whether a metric is taken without being named: a table has it, or it tells of the host."""
+    return _metric(name) is not None or _HOST.fullmatch(name) is not None
+
+
+def place_of(labels: Mapping[str, str], node_label: str | None = None) -> SeriesPlace | str:
+    """Where a series belongs, or a sentence why it has no place."""
+    name = labels.get("__name__", "")
+    node = _node(labels, node_label)
+    if node is None:
+        missing = node_label or "node, Hostname or instance"
+        return f"{name}: no label {missing} names its host: name another label with --node-label"
+    target = " ".join(filter(None, (labels.get("job"), labels.get("instance"))))
+    known = _metric(name)
+    if known is not None:
+        exporter, metric = known
+        if not metric.template:
+            return ""  # the table leaves it out on purpose
+        place = exporter.place(Point(name, labels, "", None, None), Context(node=node))
+        measure = metric.named(labels)
+        if place is not None and measure is not None:
+            about = place.about.get("name") if place.device.index is None else None
+            named = None if about is None else str(about)
+            return SeriesPlace(
+                node, target, exporter.source, place.device, named, measure, metric, exporter, place.instance
+            )
+    return _unknown(labels, node, target)
+
+
+def _unknown(labels: Mapping[str, str], node: str, target: str) -> SeriesPlace:
+    """A series of which no table says whose it is."""
+    name = labels["__name__"]
+    source = "dcgm" if name.startswith("DCGM_") else name.partition("_")[0] if name.startswith("ipmi_") else "page"
+    gpu, port = labels.get("gpu", ""), labels.get("port", "")
+    metric = _NO_METRIC
+    device, named, instance = Device(), None, ""
+    if _INDEX.fullmatch(gpu):
+        device, instance = (
+            Device(type="gpu", index=int(gpu), uuid=labels.get("UUID") or None),
+            labels.get("GPU_I_ID", ""),
+        )
+    elif labels.get("device") and _INDEX.fullmatch(port):
+        device, named = Device(type="hca", port=int(port)), labels["device"]
+    elif own := [labels[label] for label in sorted(labels) if label not in _OF_TARGET and labels[label]]:
+        kind = "sensor" if labels.get("sensor") or source == "ipmi" else "series"
+        device, named = Device(type=kind), ",".join(own)[:MAX_DEVICE_NAME]
+    return SeriesPlace(node, target, source, device, named, name[:MAX_DEVICE_NAME], metric, None, instance)
+
+
+@lru_cache(maxsize=8192)
+def _metric(name: str) -> tuple[Exporter, Metric] | None:
+    for exporter in _ANY:
+        if name.startswith(exporter.prefixes):
+            metric = find_metric(exporter.source, name.removeprefix(exporter.optional_prefix))
+            if metric is not None:
+                return exporter, metric
+    return None
+
+
+def _node(labels: Mapping[str, str], node_label: str | None) -> str | None:
+    if node_label is not None:
+        return _host(labels.get(node_label, ""))
+    for label in _NODE_LABELS:
+        if labels.get(label):
+            return _host(labels[label]) if label == "exported_instance" else labels[label]
+    return _host(labels.get("instance", ""))
+
+
+def _host(address: str) -> str | None:
+    match = _PORT.fullmatch(address)
+    return match["host"].strip("[]") if match else None
