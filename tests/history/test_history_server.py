@@ -219,7 +219,7 @@ def test_a_server_that_is_starting_is_waited_for(refusing: Refusing) -> None:
     path, headers, form = refusing.asked[-1]
     assert path == "/prometheus/api/v1/query"
     assert headers["Authorization"] == "Basic bWU6c2VjcmV0"
-    assert headers["X-scope-orgid"] == "gpu"
+    assert {name.lower(): value for name, value in headers.items()}["x-scope-orgid"] == "gpu"
     assert form["partial_response"] == ["false"]
 
 
