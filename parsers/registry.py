@@ -114,7 +114,10 @@ def detect(sample_lines: Sequence[str], trust: Trust | None = None) -> str | Non
 
 def recognise(text: str) -> str | None:
     """The format that a line speaks for, the first of the registry that recognises it; None where none does."""
-    return next((name for name, entry in PARSERS.items() if entry.recognises.search(text)), None)
+    known = next((name for name, entry in PARSERS.items() if entry.recognises.search(text)), None)
+    if known is not None:
+        return known
+    return next((name for name, entry in PARSERS.items() if entry.reads is not None and entry.reads(text)), None)
 
 
 class MixedParser:

@@ -242,6 +242,17 @@ class KernelParser:
         return list(self._decoded(record, self._first_line))
 
 
+def is_bare_message(text: str) -> bool:
+    """Whether a line is a kernel's message that tells of a fault, with whatever a reader put before it or nothing."""
+    if not _SIGN.search(text):
+        return False
+    parser = KernelParser(Context())
+    try:
+        return bool([*parser.feed(text, 1), *parser.flush()])
+    except ParseError:
+        return False
+
+
 FORMAT = Format(
     name="kernel",
     description="Kernel log of a GPU node: /dev/kmsg, dmesg, journalctl, syslog",
@@ -257,4 +268,5 @@ FORMAT = Format(
         r"|^\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]"
     ),
     signs=FormatSigns(SIGNS, _STARTS, _FIELD),
+    reads=is_bare_message,
 )

@@ -150,6 +150,8 @@ class Format:
         testimony: what its events are worth as evidence of a fault; `store/records/event_sources.py` has the words.
         recognises: searched in a line; a match is a line that no other format has. Lines of a log that could be
             anyone's need none.
+        reads: tells of a line that no format's pattern finds whether it is one of this format nevertheless: a message
+            that was pasted without what stood before it. Of these, the first of the registry has the line.
         shape: `log`, lines among which others may stand; `table`, a header and its rows; `document`, JSON, one object
             a line or over many lines; `page`, a Prometheus exposition, whose events are telemetry.
         signs: which lines need not be fed at all; None where every line counts.
@@ -163,6 +165,7 @@ class Format:
     recognises: re.Pattern[str]
     shape: Shape = "log"
     signs: FormatSigns | None = None
+    reads: Callable[[str], bool] | None = None
 
 
 def clean(raw: bytes) -> str:

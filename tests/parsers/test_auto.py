@@ -43,6 +43,12 @@ def decoded(lines: list[str], name: str = MIXED) -> list[Event]:
         (["Nov 20 22:31:54 vm kernel: usb 1-1: new device"], "kernel"),
         (["[    0.000000] Linux version 6.1"], "kernel"),
         (['{"MESSAGE":"x","_TRANSPORT":"kernel"}'], "kernel"),
+        (["[  +0.000001] pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: id=0008"], "kernel"),
+        (["blk_update_request: I/O error, dev nvme0n1, sector 262656 op 0x0:(READ) flags 0x0"], "kernel"),
+        (["mlx5_core 0000:d2:00.0: Port module event[error]: module 0, Cable error, Bus stuck"], "kernel"),
+        (["Buffer I/O error on dev fd0, logical block 0, async page read"], None),
+        (["We saw blk_update_request: I/O error, dev sda, sector 1 last week"], None),
+        (['{"MESSAGE": "NVRM: Xid'], "kernel"),
         ([XID, REMOVED], MIXED),
         ([XID, XID, "JobID|State|End"], "sacct"),
         (["hello", "", "a,b,c"], None),
@@ -102,6 +108,15 @@ def test_a_fixture_gives_the_same_events_beside_lines_of_another_format(log: Pat
     other = REMOVED if name != "opensm" else XID
     alone, mixed = decoded(lines, name), decoded([*lines, other])
     assert [event for event in mixed if event.source == name] == alone
+
+
+def test_a_message_without_its_prefix_is_read_beside_another_format() -> None:
+    """A person pastes what he saw: the kernel's message as it stands, and the manager's log."""
+    events = decoded(["nvme nvme1: Identify Controller failed (-4)", REMOVED])
+    assert [(event.source, event.kind) for event in events] == [
+        ("kernel", "nvme_not_ready"),
+        ("opensm", "port_removed"),
+    ]
 
 
 @given(lines=st.lists(st.text(max_size=120), max_size=10))

@@ -41,6 +41,12 @@ DISK_FORMS = (
         device="disk",
     ),
     MessageForm(
+        "Identify Controller failed",
+        rf"{_NVME}Identify Controller failed \((?P<err>-?\d{{1,6}})\)",
+        "nvme_not_ready",
+        device="disk",
+    ),
+    MessageForm(
         "failure status: -",
         rf"{_NVME}Removing after probe failure status: (?P<err>-\d{{1,6}})",
         "nvme_lost",

@@ -34,7 +34,7 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("nvrm_init_failure", r"NVRM: None of the NVIDIA (?:devices|graphics adapters) were initialized"),
         ("nvrm_init_failure", rf"nvidia: probe of {_PCI} failed with error (?P<error>-?\d{{1,6}})"),
         ("nvrm_init_failure", rf"nvidia {_PCI}: probe with driver nvidia failed with error (?P<error>-?\d{{1,6}})"),
-        ("nvrm_distress", rf"{_NVRM}\w{{1,80}}: (?:GSP RM )?[Hh]eartbeat timed out"),
+        ("nvrm_distress", rf"{_NVRM}\w{{1,80}}: (?:GSP RM |LibOS )?[Hh]eartbeat timed out"),
         ("nvrm_distress", rf"{_NVRM}\w{{1,80}}: RC watchdog: GPU is probably locked"),
         (
             "nvrm_distress",
