@@ -51,6 +51,17 @@ PAGES: dict[str, tuple[Callable[[Site], None], str]] = {
 }
 
 
+# The page of the bare address.
+FIRST = "cluster"
+
+
+def _first_by_name(first: StreamlitPage) -> StreamlitPage:
+    """The first page under its own name: Streamlit knows the default page by the bare address alone, and says of
+    `/cluster` that there is no such page.
+    """
+    return st.Page(lambda: st.switch_page(first), title=first.title, url_path=FIRST, visibility="hidden")
+
+
 def _drawing(view: Callable[[Site], None], site: Callable[[], Site]) -> Callable[[], None]:
     """A page's function as Streamlit calls it."""
     return lambda: view(site())
@@ -113,10 +124,10 @@ def main(argv: list[str]) -> None:
                 _drawing(view, lambda: Site(api, pages["node"])),
                 title=name.capitalize(),
                 icon=icon,
-                url_path=name,
-                default=name == "cluster",
+                url_path="" if name == FIRST else name,
+                default=name == FIRST,
             )
-        chosen = st.navigation(list(pages.values()), position="top")
+        chosen = st.navigation([*pages.values(), _first_by_name(pages[FIRST])], position="top")
         if person:
             sign_in.badge(way, api)
         chosen.run()

@@ -16,6 +16,8 @@ from real.patience import patience
 ROOT = Path(__file__).parents[1]
 # Of https://www.apache.org/licenses/LICENSE-2.0.txt
 APACHE = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
+# The demo's real node, whose files are links in the repository.
+TAPE = {f"cli/replay/gwdg/{name}" for name in ("gpu.parquet", "host.parquet", "nodes.csv", "LICENSE", "CITATION.cff")}
 PROJECTS = sorted({path.parent for path in ROOT.glob("**/pyproject.toml") if ".venv" not in path.parts})
 
 
@@ -31,6 +33,8 @@ def test_a_built_distribution_names_and_holds_its_licence(project: Path, tmp_pat
         text = file.read(next(n for n in names if n.endswith("dist-info/licenses/LICENSE")))
     assert (said["License-Expression"], said["License-File"]) == ("Apache-2.0", "LICENSE")
     assert hashlib.sha256(text).hexdigest() == APACHE
+    if project == ROOT:
+        assert set(names) >= TAPE
 
 
 def test_no_licence_is_a_surprise() -> None:

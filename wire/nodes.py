@@ -35,6 +35,7 @@ class NodeJson(JsonObject, frozen=True, kw_only=True):
 
     `control`: the node is in the control group, so its score alone never leads to a hint. `known_by`: who says that
     there is such a node (`operator`, `scheduler:NAME`, `topology`, `archive`, `token`); null: only the node itself.
+    `note`: what `inventory: {notes: ...}` says of it.
     """
 
     node: Annotated[str, example("gpu-017")]
@@ -52,6 +53,7 @@ class NodeJson(JsonObject, frozen=True, kw_only=True):
     hint: HintMarkJson | None = None
     control: bool = False
     known_by: Annotated[str | None, example("scheduler:slurm")] = None
+    note: str | None = None
 
 
 class OutageJson(JsonObject, frozen=True, kw_only=True):

@@ -61,8 +61,14 @@ def node_objects(
     group = ControlGroup.of(read_control_key(connection), control.percent, control.period_days)
     found = [_in_words(row, scored_at) for row in node_page(connection, fleet, page)]
     named = knowers(connection, [row["node"] for row in found])
+    notes = settings.inventory.notes
     return [
-        {**row, "control": group is not None and group.holds(row["node"], now), "known_by": named.get(row["node"])}
+        {
+            **row,
+            "control": group is not None and group.holds(row["node"], now),
+            "known_by": named.get(row["node"]),
+            "note": notes.get(row["node"]),
+        }
         for row in found
     ]
 

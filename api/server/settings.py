@@ -120,13 +120,15 @@ class TrainingSchedule:
 @dataclass(frozen=True, slots=True)
 class InventorySettings:
     """The nodes that an operator names, and what else they are called. `nodes`: a hostlist; schedulers that are read
-    back, topology and nodes.csv add theirs. `domains`: whose FQDNs are short names; none: any.
+    back, topology and nodes.csv add theirs. `domains`: whose FQDNs are short names; none: any. `notes`: what people
+    should know of a node; its page shows it.
     """
 
     nodes: str = ""
     aliases: Mapping[str, str] = field(default_factory=dict)  # another name: the node's
     domains: tuple[str, ...] = ()
     fold_case: bool = False  # capital letters make no other node
+    notes: Mapping[str, str] = field(default_factory=dict)  # of a node: a sentence
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -26,11 +27,10 @@ from cli.replay.clock import ReplayClock, real_clock
 from predictor.dataset.folds import NoDataError
 
 if TYPE_CHECKING:
-    from cli.replay.exporter import Feeder, Stretch
-
-if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from cli.replay.exporter import Feeder, Stretch
+    from cli.replay.tape import RealTape
     from simulator.simulation import SimulatedCluster
 
 _TICK_S = 0.2
@@ -71,7 +71,9 @@ class DemoSettings:
 @click.option("--dashboard-port", default=8501, show_default=True, help="Port of the dashboard; likewise.")
 @click.option("--browser/--no-browser", default=True, help="Open the dashboard in a browser.")
 def demo(**options: object) -> None:
-    """Show the whole product: a simulated cluster, replayed live through a real sidecar and API."""
+    """Show the whole product: a simulated cluster and one real node's telemetry, replayed live through a real sidecar
+    and API.
+    """
     settings = DemoSettings(**options)  # type: ignore[arg-type]  # click has converted each by its type
     # The simulated logs are written in UTC; formats without a zone are read in this process's.
     os.environ["TZ"] = "UTC"
@@ -104,7 +106,8 @@ def _stopping() -> Iterator[None]:
 
 
 def _run(settings: DemoSettings, directory: Path) -> None:
-    from cli.replay.exporter import exporter, feeder
+    from cli.replay.exporter import exporter, feeder, tape_page
+    from cli.replay.tape import CREDIT, NODE
     from store.events.event_pages import newest_time
 
     url = settings.db or f"sqlite:///{directory / 'foreshock.db'}"
@@ -113,20 +116,26 @@ def _run(settings: DemoSettings, directory: Path) -> None:
         with engine.connect() as connection:
             if newest_time(connection) is not None:
                 raise Failure(f"{url} holds data already: name an empty database, or leave --db out")
-        cluster, stretch = _history(settings, engine, directory)
+        cluster, stretch, tape = _history(settings, engine, directory)
     finally:
         engine.dispose()
+    print_text(f"{NODE}: {CREDIT}", err=True)
     clock = ReplayClock(stretch.start, stretch.end, epoch=real_clock(), speed=settings.speed)
     feed = feeder(cluster, stretch, directory / "logs")
-    with Children(directory) as children, exporter(cluster, clock) as page:
+    with Children(directory) as children, exporter(cluster, clock, tape) as page:
+        own = [{"source": f"scrape:{tape_page(page)}", "node": NODE, "hosts": "one"}, "kmsg"]
+        # A file of JSON is one of YAML; of what is read, only a file says whose a single source is.
+        (directory / "sidecar.yaml").write_text(json.dumps({"source": own}), encoding="utf-8")
+        (directory / "server.yaml").write_text(json.dumps({"inventory": {"notes": {NODE: CREDIT}}}), encoding="utf-8")
         _start(settings, url, clock, [*feed.sources(), f"scrape:{page}"], children)
         _replay(feed, clock, children)
 
 
-def _history(settings: DemoSettings, engine: sa.Engine, directory: Path) -> tuple[SimulatedCluster, Stretch]:
+def _history(settings: DemoSettings, engine: sa.Engine, directory: Path) -> tuple[SimulatedCluster, Stretch, RealTape]:
     """Simulate, load what lies before the replayed stretch, learn from it and score the nodes."""
     from cli.commands.ingest import ingest_archive
     from cli.replay.exporter import choose_stretch
+    from cli.replay.tape import read_tape
     from predictor.live.scoring import score_nodes
     from predictor.live.training import train
     from predictor.model.forest import ModelError
@@ -139,8 +148,9 @@ def _history(settings: DemoSettings, engine: sa.Engine, directory: Path) -> tupl
     chosen = SimulationSettings(settings.nodes, settings.days, settings.seed, start, _RATE_PER_1000_NODE_DAYS)
     cluster = _step(f"simulating {settings.nodes} nodes over {settings.days} days", lambda: simulate(chosen))
     stretch = choose_stretch(cluster)
-    archive = directory / "archive"
+    archive, tape = directory / "archive", read_tape(stretch.start)
     _step("writing its logs", lambda: write_archive(cluster, archive, until=stretch.start))
+    tape.write_history(archive, stretch.start)
     workers = os.cpu_count() or 1
     _step("loading them", lambda: ingest_archive(engine, archive, workers=workers, received=stretch.start))
     try:
@@ -148,7 +158,7 @@ def _history(settings: DemoSettings, engine: sa.Engine, directory: Path) -> tupl
         _step("scoring the nodes", lambda: score_nodes(engine, stretch.start))
     except (ModelError, NoDataError) as error:
         print_text(f"not done: {error}; the demo goes on without scores", err=True)
-    return cluster, stretch
+    return cluster, stretch, tape
 
 
 def _step(words: str, work: Callable[[], T]) -> T:
@@ -167,11 +177,14 @@ def _start(settings: DemoSettings, url: str, clock: ReplayClock, sources: list[s
     # Between two scrapes much replayed time goes by: that is no silence.
     pace["FORESHOCK_SILENT_AFTER_S"] = str(max(900.0, _SILENT_SCRAPES * _TURN_S * clock.speed))
     pace["FORESHOCK_INVENTORY__NODES"] = socket.gethostname()  # nodes.csv names the others
-    children.start("API", ["serve", "--port", str(port), "--replay-clock", str(clock)], {**pace, "FORESHOCK_DB": url})
+    serve = ["serve", "--port", str(port), "--replay-clock", str(clock)]
+    serve += ["--config", str(children.directory / "server.yaml")]
+    children.start("API", serve, {**pace, "FORESHOCK_DB": url})
     children.start("dashboard", ["dashboard", "--server", api, "--port", str(dashboard_port)])
     children.wait_for(f"{api}/livez", _PATIENCE_S)
     print_text(f"API {api}")
-    follow = ["--source", "kmsg", *(argument for source in sources for argument in ("--fleet-source", source))]
+    follow = ["--config", str(children.directory / "sidecar.yaml")]
+    follow += [argument for source in sources for argument in ("--fleet-source", source)]
     spool = ["--spool", str(children.directory / "spool"), "--port", "0", "--scrape-interval", str(_TURN_S)]
     node = ["--node", socket.gethostname()]
     often = {"FORESHOCK_ROLLUP_INTERVAL_S": str(_TURN_S)}

@@ -198,7 +198,7 @@ def _scalars() -> list[tuple[str, ...]]:
 
 def _check_inventory(inventory: InventorySettings, place: str) -> None:
     try:
-        for name in (*expand(inventory.nodes), *inventory.aliases.values()):
+        for name in (*expand(inventory.nodes), *inventory.aliases.values(), *inventory.notes):
             check_node_name(name)
     except RecordError as error:
         raise Failure(f"{place}, inventory: {error}") from error

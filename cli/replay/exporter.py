@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from cli.replay.clock import ReplayClock
+from cli.replay.tape import NODE, RealTape
 from collectors.agent.metrics_server import ScrapedServer
 from simulator.output.archive import OutputLine, entries, exposition
 from simulator.simulation import SimulatedCluster
@@ -85,16 +86,25 @@ def feeder(cluster: SimulatedCluster, stretch: Stretch, directory: Path) -> Feed
     return Feeder((e for e in entries(cluster, stretch.start) if e.time < stretch.end), directory)
 
 
+def tape_page(page: str) -> str:
+    """The address of the tape's page, by that of the cluster's."""
+    return f"{page.removesuffix('/metrics')}/{NODE}/metrics"
+
+
 @contextmanager
-def exporter(cluster: SimulatedCluster, clock: ReplayClock) -> Iterator[str]:
-    """A dcgm-exporter page with the GPUs of every node, as they are at the replayed moment; yields its URL."""
+def exporter(cluster: SimulatedCluster, clock: ReplayClock, tape: RealTape | None = None) -> Iterator[str]:
+    """A dcgm-exporter page with the GPUs of every node, as they are at the replayed moment; yields its URL.
+
+    With a tape, `tape_page(URL)` is the page of that node's own exporters.
+    """
 
     class Page(BaseHTTPRequestHandler):
-        """One page, whatever is asked for."""
+        """One page, whatever is asked for, but for the tape's."""
 
         def do_GET(self) -> None:
             """Answer with the exposition text."""
-            body = exposition(cluster, clock()).encode()
+            real = tape if self.path == tape_page("") else None
+            body = (exposition(cluster, clock()) if real is None else real.exposition(clock())).encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.send_header("Content-Length", str(len(body)))

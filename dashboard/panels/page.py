@@ -13,6 +13,7 @@ from dashboard.text import words
 from dashboard.text import words as vocabulary
 from wire.cluster import ClusterJson
 from wire.hints import HintMarkJson
+from wire.nodes import NodeJson
 from wire.people import CallerJson
 
 REFRESH_S = 3.0
@@ -99,3 +100,9 @@ def state_badge(state: str) -> None:
     """A node's state, coloured."""
     tint = vocabulary.STATE_TINTS.get(state, "gray")
     st.badge(words.plain(words.state(state)), color=tint, help=vocabulary.STATE_MEANINGS.get(state))
+
+
+def note(node: NodeJson) -> None:
+    """What the inventory notes of a node, if anything."""
+    if node.note:
+        st.caption(f":material/sticky_note_2: {words.plain(node.note)}")

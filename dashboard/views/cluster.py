@@ -22,6 +22,7 @@ MAP = "node_map"
 NODES_PER_S = 400  # 12,500 nodes are read every half minute, a thousand at each turn
 RECENT = 300  # incidents read
 FEED = 200  # events read for the feed; the routine ones among them are left out
+MOST_NOTES = 3  # nodes with a note that stand under the map
 _DAY = timedelta(days=1)
 _SKEW = timedelta(minutes=1)  # what is dated later than this is ahead of the page's clock
 
@@ -49,7 +50,7 @@ def _live(site: Site) -> None:
         left, right = st.columns([8, 5], gap="medium")
         with left:
             if nodes:
-                _map(nodes, cluster)
+                _map(site, nodes, cluster)
             _incidents(incidents, ahead, cluster)
         with right:
             _attention(site, nodes, [*ahead, *incidents], cluster)
@@ -115,7 +116,7 @@ def _counted(states: Mapping[str, int], *names: str) -> str:
     return words.count(sum(states.get(name, 0) for name in names) if states else None)
 
 
-def _map(nodes: Sequence[NodeJson], cluster: ClusterJson) -> None:
+def _map(site: Site, nodes: Sequence[NodeJson], cluster: ClusterJson) -> None:
     nodes, unknown = [node for node in nodes if node.state != "unknown"], cluster.states.get("unknown", 0)
     _inventory(cluster, unknown)
     if not nodes:
@@ -132,8 +133,18 @@ def _map(nodes: Sequence[NodeJson], cluster: ClusterJson) -> None:
         charts.node_map(cells(nodes)), key=MAP, on_select=_choose, selection_mode="points", config=charts.CONFIG
     )
     st.caption("Point at a square for its risk; click it for the node's page.")
+    _noted(site, nodes)
     if cluster.model is None:
         panels.empty("No node is scored yet: `foreshock train --db URL` fits the model from the outages known so far.")
+
+
+def _noted(site: Site, nodes: Sequence[NodeJson]) -> None:
+    """The nodes of which the inventory notes something, as far as there is room."""
+    for node in [node for node in nodes if node.note][:MOST_NOTES]:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            panels.node_link(site, node.node)
+            panels.state_badge(node.state)
+            panels.note(node)
 
 
 def _inventory(cluster: ClusterJson, unknown: int) -> None:

@@ -93,6 +93,7 @@ def _facts(node: NodeJson, cluster: ClusterJson) -> None:
         f"leaf {node.leaf}" if node.leaf else None,
     ]
     st.caption(" · ".join(words.plain(part) for part in parts if part))
+    panels.note(node)
     if node.hint is not None:
         st.info(f"{panels.hint_line(node.hint)}; see the page Hints", icon=":material/campaign:")
     if node.control:

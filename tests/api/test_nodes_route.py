@@ -8,6 +8,8 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from wire_check import check_answer
 
+from api.app import create_app
+from api.server.settings import ApiSettings, InventorySettings
 from store.database.connections import writing
 from store.events.append import append_events, append_nodes, append_outages
 from store.records.event import Event
@@ -93,6 +95,16 @@ def test_each_node_shows_its_worst_state(client: TestClient) -> None:
     states = {item["node"]: item["state"] for item in listed(client)["items"]}
     expected = {"ok": "ok", "risk": "at_risk", "faulty": "faulty", "out": "out", "cordoned": "cordoned"}
     assert states == expected | {"silent": "silent"}
+
+
+@pytest.mark.usefixtures("cluster")
+def test_what_the_inventory_notes_of_a_node_is_its_note(engine: sa.Engine) -> None:
+    """In the list and in the node's own answer; null where nothing is noted."""
+    settings = ApiSettings(inventory=InventorySettings(notes={"ok": "On loan."}))
+    client = TestClient(create_app(settings, engine, lambda: NOW), base_url="http://127.0.0.1:10870")
+    found = {item["node"]: item["note"] for item in listed(client)["items"]}
+    assert (found.pop("ok"), set(found.values())) == ("On loan.", {None})
+    assert client.get("/api/v1/nodes/ok").json()["note"] == "On loan."
 
 
 @pytest.mark.usefixtures("cluster")

@@ -228,3 +228,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_loopback_is_told_from_the_rest(host: str, inside: bool) -> None:
     """What only this machine can reach may go without tokens."""
     assert is_loopback(host) is inside
+
+
+def test_a_note_is_of_a_node(tmp_path: Path) -> None:
+    """What people should know of it; a name that is none is refused."""
+    assert load(tmp_path, "inventory: {notes: {gpu-017: On loan.}}").inventory.notes == {"gpu-017": "On loan."}
+    assert "f.yaml:1, inventory: 'node' is 'gpu 017'" in refused(tmp_path, "inventory: {notes: {gpu 017: On loan.}}")

@@ -194,6 +194,19 @@ def test_one_node_is_a_cluster(drawn: Opened, api: Any) -> None:
     assert len(shown.get("plotly_chart")) == 1
 
 
+def test_what_the_inventory_notes_of_a_node_stands_beside_it(drawn: Opened, api: Any) -> None:
+    """Under the map, well or not, also where six others are worse; its markup stays text."""
+    noted = {"note": "Real telemetry, CC-BY-4.0 ![x](http://x.example/x.png)"}
+    for state in ("faulty", "ok"):
+        listed(
+            api, {"node": "gwdg-1", "state": state, **noted}, *({"node": f"gpu-{i}", "state": state} for i in range(9))
+        )
+        shown = drawn("cluster")
+        assert failing(shown) == []
+        assert "Real telemetry, CC-BY-4.0" in seen(shown)
+        assert not any("![x](" in str(part.value) for part in shown.caption)
+
+
 def test_a_twelve_thousand_node_cluster_is_a_map_of_racks(drawn: Opened, api: Any) -> None:
     """Drawn without a cell for each node, the first six bad ones in words, the rest counted."""
     nodes = [{"node": f"gpu-{i:05}", "state": "ok", "rack": f"r{i // 8:04}"} for i in range(12_500)]

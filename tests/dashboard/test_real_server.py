@@ -206,5 +206,9 @@ def test_a_browser_shows_the_cluster_and_follows_a_click_to_the_node(server: str
         page.click("gpu-005")
         page.wait_for(["gpu-005 is at risk", "GPU telemetry of the last week"], 60)
         assert str(page.evaluate("location.search")) == "?node=gpu-005"
+        # Its own name is an address of the first page, too.
+        page.call("Page.navigate", url=f"{place.url}/cluster")
+        page.wait_for(["1 node faulty", "Newest incidents", "served by"], 60)
+        assert "Page not found" not in page.text()
     assert (tmp_path / "cluster.png").read_bytes().startswith(b"\x89PNG")
     assert child.poll() is not None
