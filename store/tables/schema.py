@@ -336,6 +336,10 @@ incidents = sa.Table(
     # JSON of the events that may come to name it as others join (`diagnosis/incidents/incident.py`); null where its
     # own words do.
     sa.Column("heads", sa.Text),
+    sa.Column("link", sa.Integer),  # of the device, where what names it tells one
+    sa.Column("domain", sa.Text),  # the NVLink domain that it is of: then one incident stands for several nodes
+    sa.Column("nodes", sa.JSON(none_as_null=True)),  # all nodes of the domain that showed it
+    sa.Column("parts", sa.Text),  # JSON of what each of them said: it can be told anew when more comes
     sa.Index(None, "start", "id"),
     sa.Index(None, "node", "end"),
     sa.Index(None, "end"),
@@ -372,6 +376,18 @@ ingested = sa.Table(  # what `foreshock ingest` has taken, so that it resumes
     sa.Column("sha256", sa.Text, primary_key=True),
     sa.Column("records", sa.BigInteger, nullable=False),
     sa.Column("skipped", sa.BigInteger, nullable=False),
+    sa.Column("done", UtcTime, nullable=False),
+)
+
+histories = sa.Table(  # stretches of a Prometheus's history that were taken, so that an import goes on where it was
+    "histories",
+    metadata,
+    sa.Column("source", sa.Text, primary_key=True),  # its address, and what was selected of it
+    sa.Column("since", UtcTime, primary_key=True),
+    sa.Column("until", UtcTime, nullable=False),
+    sa.Column("samples", sa.BigInteger, nullable=False),
+    sa.Column("skipped", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.LargeBinary, nullable=False),  # zstd of JSON: what the watch knows at `until`
     sa.Column("done", UtcTime, nullable=False),
 )
 

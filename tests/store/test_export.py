@@ -137,6 +137,7 @@ def test_secrets_and_book_keeping_stay_inside(engine: sa.Engine, tmp_path: Path)
         "models",
         "outbox",
         "ingested",
+        "histories",
         "leases",
         "intake",
         "scorings",
