@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake
+from collectors.telemetry.device_watch import DeviceWatch
 from collectors.telemetry.ports import LinkWatch, Port, read_ports
 from collectors.telemetry.rollups import DeviceHours
-from collectors.telemetry.samples import DeviceWatch
 from store.records.event import Event
 from store.records.telemetry import Rollup, Sample
 

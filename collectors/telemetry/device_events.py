@@ -1,12 +1,12 @@
 """The events of telemetry: what was seen of a device, as the record that is kept."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from store.records.event import Attribute, Cause, Device, Event, Severity, with_id
-from store.records.fault_catalog import Counter, with_kind_meaning
+from store.records.event import Action, Attribute, Cause, Device, Event, Severity, with_id
+from store.records.fault_catalog import Counter, Fault, kind_meanings, with_kind_meaning, xid
 from store.records.telemetry import ACCELERATORS, MAX_DEVICES, MAX_MEASURES, Sample, rise_in_words
 
 
@@ -22,6 +22,7 @@ class Finding:
     counter: str | None = None
     code: int | None = None
     whole_node: bool = False
+    action: Action | None = None
 
 
 class TelemetryDevice(Protocol):
@@ -49,7 +50,7 @@ def finding_event(
         code=finding.code,
         severity=finding.severity,
         cause=finding.cause,
-        action="none" if finding.severity == "info" else "watch",
+        action=finding.action or ("none" if finding.severity == "info" else "watch"),
         device=Device() if finding.whole_node else device,
         message=finding.message,
         attributes={**named, **finding.attributes},
@@ -64,11 +65,54 @@ def rise(name: str, known: Counter, increase: float) -> Finding:
     return Finding(known.kind, words, known.severity, known.cause, {"count": count, "counter": name}, counter=name)
 
 
-def xid_changed(value: float) -> Iterator[Finding]:
-    """The last Xid that an exporter shows changed to another code. It is a hint: the kernel log is the witness."""
-    if 0 < value < 2**31:
-        message = f"The last Xid of this device is now {int(value)}; the kernel log tells more."
-        yield Finding("xid_hint", message, code=int(value))
+# Faults of the machine that a changed gauge proves, though no line tells more: what a program did (31, 43) it does not.
+_PROVEN: frozenset[Cause] = frozenset({"hardware", "fabric", "driver"})
+_MOST_XID = 2**31
+
+
+def proven_xid(code: int) -> Fault | None:
+    """What a code means that the gauge proves by itself; None for one that the kernel log must explain."""
+    fault = xid(code)
+    if fault is None or fault.cause not in _PROVEN or fault.severity == "info" or fault.decided_by_line:
+        return None
+    return fault
+
+
+def xid_changed(code: int, before: datetime | None, *, first: bool) -> Finding | None:
+    """The last Xid that an exporter shows is another one than at `before`; None for what is no code.
+
+    `first`: it stood there when the device was first seen, so its age is unknown.
+    """
+    if not 0 < code < _MOST_XID:
+        return None
+    fault = proven_xid(code)
+    meaning = f": {fault.description}" if fault else ""
+    if first:
+        message = f"The last Xid of this device was {code} when it was first seen{meaning}. Its age is unknown."
+        attributes: dict[str, Attribute] = {"age": "unknown"}
+        return Finding("xid_hint", message, "warning" if fault else "info", attributes=attributes, code=code)
+    since = {} if before is None else {"after": before.isoformat()}
+    if fault is None:
+        message = f"The last Xid of this device is now {code}; the kernel log tells more."
+        return Finding("xid_hint", message, attributes=since, code=code)
+    message = f"The exporter shows Xid {code}{meaning}"
+    return Finding(
+        "xid", message, fault.severity, fault.cause, {"gauge": True, **since}, code=code, action=fault.action
+    )
+
+
+def meant(kind: str, message: str, variant: str = "", **attributes: Attribute) -> Finding:
+    """A finding that the table of kinds judges, of the whole node."""
+    known = kind_meanings()[kind, variant]
+    return Finding(
+        kind,
+        message or known.description,
+        known.severity,
+        known.cause,
+        attributes={name: value for name, value in attributes.items() if value is not None},
+        whole_node=True,
+        action=known.action,
+    )
 
 
 def device_missing(kind: str, name: str | None, index: int | None) -> Finding:

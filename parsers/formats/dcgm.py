@@ -64,7 +64,7 @@ def _value(point: Point) -> float | None:
     return point.value * 100 if point.name == UTIL_RATIO and "." in point.text else point.value
 
 
-EXPORTER = Exporter(source="dcgm", prefixes=("DCGM_FI_",), place=_place, value=_value)
+EXPORTER = Exporter(source="dcgm", prefixes=("DCGM_FI_", "DCGM_EXP_XID_ERRORS_COUNT"), place=_place, value=_value)
 
 
 def samples(text: str, context: Context) -> list[Sample]:

@@ -9,6 +9,7 @@ What each exporter calls its metrics is in `store/telemetry/measures.py`; where 
 file. A device whose series comes a second time begins its next sample, so several scrapes may stand in one file.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -25,6 +26,8 @@ from store.telemetry.measures import Metric, find_metric
 MAX_DEVICES = 1_000_000
 # Series of one device in one scrape; more are left out.
 MAX_SERIES = 4096
+_LAST_XID = "xid_last"
+_INSTANCE = re.compile(r"\d{1,4}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class DeviceScrape:
             self.values[name] = self.values.get(name, 0.0) + (value or 0.0)
         elif value is None:
             return
-        elif instance:
+        elif instance and metric.how != "max":
             if not metric.of_instance and name not in self.values:
                 self.values[name] = value
                 self.lent.add(name)
@@ -109,6 +112,11 @@ class DeviceScrape:
         elif name not in self.values or name in self.lent:
             self.values[name] = value
             self.lent.discard(name)
+
+    def put_of_instance(self, name: str, value: float | None, instance: str) -> None:
+        """An instance's own value: each has its own last Xid, and the first row's must not hide the others'."""
+        if value is not None and _INSTANCE.fullmatch(instance):
+            self.values[f"{name}_i{instance}"] = value
 
     def finished(self) -> bool:
         """Whether anything was measured; sums that are not known are taken off."""
@@ -138,7 +146,7 @@ class ScrapeGroups:
         point = read_point(text, self._stamps)
         if point is None:
             return
-        metric = find_metric(self.exporter.source, point.name.removeprefix(self.exporter.optional_prefix))
+        metric = _metric(self.exporter, point.name)
         name = metric.named(point.labels) if metric else None
         place = self.exporter.place(point, self._context) if name else None
         if metric is None or name is None or place is None:
@@ -161,7 +169,10 @@ class ScrapeGroups:
             value = self.exporter.value(point)
             scraped.series.add(series)
             scraped.see(place)
-            scraped.put(name, None if value is None else value * metric.factor, metric, place.instance)
+            scaled = None if value is None else value * metric.factor
+            scraped.put(name, scaled, metric, place.instance)
+            if place.instance and name == _LAST_XID:
+                scraped.put_of_instance(name, scaled, place.instance)
 
     def drain(self) -> list[DeviceScrape]:
         """The devices still being gathered: a page is over when its input is."""
@@ -204,20 +215,29 @@ class PageParser:
             line=scraped.line,
         )
         yield event
-        if code := self._new_xid(scraped):
+        for code in self._new_xids(scraped):
             message = f"The last Xid of this device is now {code}; the kernel log tells more."
             yield with_kind_meaning(replace(event, kind="xid_hint", code=code, message=message, attributes={}))
 
-    def _new_xid(self, scraped: DeviceScrape) -> int | None:
-        """The code that the device's last Xid changed to. The gauge is sticky: what it showed first may be old."""
-        last = scraped.values.get("xid_last")
-        if last is None:
-            return None
-        device = (scraped.node, scraped.device.type, scraped.device.uuid or scraped.device.index)
-        before = self._last_xids.get(device)
-        if before is not None or len(self._last_xids) < MAX_DEVICES:
-            self._last_xids[device] = last
-        return int(last) if before is not None and last != before and 0 < last < 2**31 else None
+    def _new_xids(self, scraped: DeviceScrape) -> list[int]:
+        """The codes that the device's last Xids changed to. A gauge is sticky: what it showed first may be old."""
+        codes: set[float] = set()
+        for name, last in scraped.values.items():
+            if not name.startswith(_LAST_XID):
+                continue
+            gauge = (scraped.node, scraped.device.type, scraped.device.uuid or scraped.device.index, name)
+            before = self._last_xids.get(gauge)
+            if before is not None or len(self._last_xids) < MAX_DEVICES:
+                self._last_xids[gauge] = last
+            if before is not None and last != before and 0 < last < 2**31:
+                codes.add(last)
+        return sorted(int(code) for code in codes)
+
+
+def _metric(exporter: Exporter, name: str) -> Metric | None:
+    """What the tables say of a metric: that of the fields that an exporter reads, or that of its own metrics."""
+    bare = name.removeprefix(exporter.optional_prefix)
+    return find_metric(exporter.source, bare) or find_metric(f"{exporter.source}_exporter", bare)
 
 
 def samples_of_lines(exporters: Iterable[Exporter], text: str, context: Context) -> list[Sample]:

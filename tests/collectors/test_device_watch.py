@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from collectors.telemetry.samples import MISSES, DeviceWatch
+from collectors.telemetry.device_watch import DeviceWatch
+from collectors.telemetry.presence import MISSES
 from store.records.event import Event
 from store.records.telemetry import COUNTER_EVENTS, Sample
 
@@ -96,14 +97,53 @@ def test_a_counter_that_was_blank_meanwhile_keeps_its_place() -> None:
     assert [event.attributes["count"] for event in page.scrape(("n1", 0, {"ecc_dbe": 3}))] == [2]
 
 
-def test_a_new_last_xid_of_the_exporter_is_a_hint() -> None:
-    """The kernel log is the witness; what the exporter showed first may be old."""
+def test_a_changed_last_xid_that_proves_a_fault_is_that_xid() -> None:
+    """As grave as the catalogue says, though no line of the kernel's log is at hand; it stands until it is cleared."""
     page = Page()
-    assert page.scrape(("n1", 0, {"xid_last": 31})) == []
-    [hint] = page.scrape(("n1", 0, {"xid_last": 79}))
-    assert (hint.kind, hint.code, hint.severity, hint.device.index) == ("xid_hint", 79, "info", 0)
+    page.scrape(("n1", 0, {"xid_last": 0}))
+    [xid] = page.scrape(("n1", 0, {"xid_last": 79}))
+    assert (xid.kind, xid.code, xid.severity, xid.cause, xid.action, xid.device.index) == (
+        *("xid", 79, "fatal", "hardware", "reboot_node"),
+        0,
+    )
+    assert xid.attributes["after"] == (page.time - timedelta(seconds=15)).isoformat()
     assert page.scrape(("n1", 0, {"xid_last": 79})) == []
     assert page.scrape(("n1", 0, {"xid_last": 0})) == []
+
+
+def test_a_changed_last_xid_of_a_program_is_a_hint() -> None:
+    """The kernel log is the witness of whose fault it was."""
+    page = Page()
+    page.scrape(("n1", 0, {"xid_last": 0}))
+    [hint] = page.scrape(("n1", 0, {"xid_last": 31}))
+    assert (hint.kind, hint.code, hint.severity, hint.device.index) == ("xid_hint", 31, "info", 0)
+
+
+@pytest.mark.parametrize(("code", "severity"), [(79, "warning"), (31, "info")])
+def test_an_xid_that_stands_at_first_is_told_once_as_old(code: int, severity: str) -> None:
+    """The gauge is sticky: nobody knows how old it is."""
+    page = Page()
+    [hint] = page.scrape(("n1", 0, {"xid_last": code}))
+    assert (hint.kind, hint.code, hint.severity, hint.attributes) == ("xid_hint", code, severity, {"age": "unknown"})
+    assert page.scrape(("n1", 0, {"xid_last": code})) == []
+
+
+def test_an_exporter_without_the_series_until_the_first_xid_tells_a_change() -> None:
+    """dcgm-exporter from 4.5.3 on: that the series lacks is neither a lost GPU nor a missing value."""
+    page = Page()
+    page.scrape(("n1", 0, {"gpu_temp_c": 40.0}))
+    assert page.scrape(("n1", 0, {"gpu_temp_c": 40.0})) == []
+    [xid] = page.scrape(("n1", 0, {"gpu_temp_c": 40.0, "xid_last": 79}))
+    assert (xid.kind, xid.code) == ("xid", 79)
+    assert [event for _ in range(4) for event in page.scrape(("n1", 0, {"gpu_temp_c": 40.0}))] == []
+
+
+def test_an_active_xid_is_told_when_it_appears() -> None:
+    """A gauge for each code, with the code in its label."""
+    page = Page()
+    page.scrape(("n1", 0, {"xid_active_79": 0.0}))
+    [xid] = page.scrape(("n1", 0, {"xid_active_79": 1.0, "xid_last": 79}))
+    assert (xid.kind, xid.code) == ("xid", 79)
 
 
 def test_a_replaced_gpu_begins_anew() -> None:

@@ -1,0 +1,194 @@
+"""A device and a node as they were last reported: what a `DeviceWatch` keeps of them, as plain JSON."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from collectors.telemetry.device_events import Finding, proven_xid
+from collectors.telemetry.presence import PATIENCE_S, Presence, RateLimit, rate_limit
+from store.records.event import Device
+from store.records.telemetry import ACCELERATORS, Sample
+
+# Samples after which a value that never came back is forgotten: a day of one each 15 s.
+_FORGOTTEN = 5760
+# Values that are only there while something is wrong, or once something was: their end is no loss.
+_COME_AND_GO = ("error_code", "afid_", "xid_")
+NODE = "node"
+
+
+@dataclass(slots=True)
+class DeviceState:
+    """One device, as it was last reported.
+
+    Attributes:
+        last: its values. names: those of its last moment.
+        absent: those that it had, and for how many samples they are gone.
+        first_s: when it was first reported.
+        xids, xids_before: the codes that its gauges show at its last moment and showed at the one before.
+        fault: the code of an Xid that proves a fault of it, and since when; None where none stands.
+    """
+
+    node: str
+    type: str
+    index: int | None
+    name: str | None = None
+    port: int | None = None
+    source: str = "dcgm"
+    uuid: str | None = None
+    pci: str | None = None
+    last: dict[str, float] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    absent: dict[str, int] = field(default_factory=dict)
+    here: Presence = field(default_factory=Presence)
+    first_s: float | None = None
+    xids: list[int] = field(default_factory=list)
+    xids_before: list[int] = field(default_factory=list)
+    fault: list[Any] | None = None
+    limits: dict[str, RateLimit] = field(default_factory=dict)
+
+    @staticmethod
+    def of(saved: Mapping[str, Any]) -> "DeviceState":
+        """One of its state; of an earlier version's, too."""
+        known = {name: value for name, value in saved.items() if name in DeviceState.__slots__}
+        here = Presence(**saved["here"]) if "here" in saved else Presence(misses=saved.get("misses", 0))
+        limits = {name: rate_limit(limit) for name, limit in saved.get("limits", {}).items()}
+        names = set(saved.get("names", saved.get("last", ())))
+        return DeviceState(**{**known, "here": here, "limits": limits, "names": names})
+
+    def state(self) -> dict[str, Any]:
+        """As plain JSON: asked for at every scrape, and `asdict` takes ten times as long."""
+        state = {name: getattr(self, name) for name in self.__slots__}
+        return {
+            **state,
+            "last": self.last.copy(),
+            "absent": self.absent.copy(),
+            "names": sorted(self.names),
+            "here": self.here.state(),
+            "limits": {name: limit.state() for name, limit in self.limits.items()},
+        }
+
+    def key(self) -> tuple[object, ...]:
+        """The same for the same device."""
+        return _key(self.node, self.type, self.index, self.name, self.port, self.source)
+
+    def device(self) -> Device:
+        """Where it is."""
+        return Device(type=self.type, pci=self.pci, index=self.index, uuid=self.uuid, port=self.port)
+
+    def is_accelerator(self) -> bool:
+        """Whether it is a GPU, whoever made it."""
+        return self.type in ACCELERATORS
+
+    def begin(self, time_s: float) -> bool:
+        """A sample of a moment; whether it is a new moment, not another part of the last one."""
+        if self.first_s is None:
+            self.first_s = time_s
+        if self.here.last_s is not None and time_s <= self.here.last_s:
+            return False
+        self.names = set()
+        self.xids_before, self.xids = self.xids, []
+        return True
+
+    def forget(self) -> None:
+        """Another device stands in its place."""
+        self.last.clear()
+        self.absent.clear()
+        self.limits.clear()
+        self.fault = None
+
+    def limit(self, name: str) -> RateLimit:
+        """The limit of one of its counters."""
+        return self.limits.setdefault(name, RateLimit())
+
+    def note_absent(self) -> None:
+        """Count the moments that lack a value which was there."""
+        if not self.absent and self.names == self.last.keys():
+            return
+        for name in self.last.keys() - self.names:
+            if not name.startswith(_COME_AND_GO):
+                self.absent[name] = self.absent.get(name, 0) + 1
+        for name in [name for name, misses in self.absent.items() if name in self.names or misses > _FORGOTTEN]:
+            if self.absent.pop(name) > _FORGOTTEN:
+                self.last.pop(name, None)
+
+    def is_slow(self) -> bool:
+        """Whether it reports so seldom that one moment without a value tells that it is gone."""
+        return (self.here.cadence_s() or 0.0) >= PATIENCE_S
+
+
+def _key(
+    node: str, kind: str, index: int | None, name: str | None, port: int | None, source: str
+) -> tuple[object, ...]:
+    if kind == NODE:
+        return node, kind, source, port
+    return node, kind, index if name is None else name, port
+
+
+def key_of(sample: Sample) -> tuple[object, ...]:
+    """The key of a sample's device."""
+    return _key(sample.node, sample.type, sample.gpu, sample.name, sample.port, sample.source)
+
+
+def watched_device(sample: Sample) -> DeviceState:
+    """A device that is reported for the first time."""
+    index = sample.gpu if sample.name is None and sample.type != NODE else None
+    name = None if sample.type == NODE else sample.name
+    return DeviceState(sample.node, sample.type, index, name, sample.port, sample.source, sample.uuid, sample.pci)
+
+
+@dataclass(slots=True)
+class NodeWatch:
+    """A node's last moment: what was found of it so far, and which of its exporters speak.
+
+    Attributes:
+        fell: devices whose counters fell at this moment. rebooted_s: the moment that showed the last reboot.
+        silenced: exporters that fell silent at this moment. is_silent: all but the node's BMC are silent.
+    """
+
+    time_s: float | None = None
+    before_s: float | None = None
+    is_open: bool = False
+    fell: set[tuple[object, ...]] = field(default_factory=set)
+    streams: dict[str, Presence] = field(default_factory=dict)
+    silenced: set[str] = field(default_factory=set)
+    is_silent: bool = False
+    rebooted_s: float | None = None
+
+    @staticmethod
+    def of(saved: Mapping[str, Any]) -> "NodeWatch":
+        """One of its state."""
+        streams = {source: Presence(**one) for source, one in saved["streams"].items()}
+        fell = {tuple(key) for key in saved["fell"]}
+        return NodeWatch(**{**saved, "streams": streams, "fell": fell, "silenced": set(saved["silenced"])})
+
+    def state(self) -> dict[str, Any]:
+        """As plain JSON."""
+        state = {name: getattr(self, name) for name in self.__slots__}
+        streams = {source: one.state() for source, one in self.streams.items()}
+        fell = sorted((list(key) for key in self.fell), key=repr)
+        return {**state, "streams": streams, "fell": fell, "silenced": sorted(self.silenced)}
+
+    def begin(self, time: datetime) -> None:
+        """A sample of this moment comes. One of an earlier moment changes nothing."""
+        time_s = time.timestamp()
+        if self.time_s is None or time_s > self.time_s:
+            self.before_s, self.time_s = self.time_s, time_s
+        if time_s == self.time_s:
+            self.is_open = True
+
+    def close(self) -> None:
+        """The moment is over."""
+        self.is_open = False
+        self.fell = set()
+        self.silenced = set()
+
+    def rebooted_now(self) -> bool:
+        """Whether this moment shows a reboot."""
+        return self.rebooted_s is not None and self.rebooted_s == self.time_s
+
+
+def note_fault(one: DeviceState, finding: Finding, time: datetime) -> None:
+    """Keep the first Xid that proves a fault of a device: what follows it is the same fault."""
+    if finding.code is not None and one.fault is None and proven_xid(finding.code):
+        one.fault = [finding.code, time.astimezone(UTC).isoformat()]

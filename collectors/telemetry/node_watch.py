@@ -1,0 +1,93 @@
+"""What tells of a node as a whole: that it rebooted, that its exporters fall silent, that its BMC is alive meanwhile.
+
+A reboot is a boot time that is newer by more than clocks drift, and than the last look: a clock that was set makes the
+boot time jump, too, but leaves it before that look. Sources: Linux proc(5), btime of /proc/stat, which moves with the
+clock; node_exporter's `node_boot_time_seconds`; ipmi_exporter's `ipmi_up`.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from collectors.telemetry.device_events import Finding, meant
+from collectors.telemetry.device_state import DeviceState, NodeWatch
+from collectors.telemetry.presence import Presence
+from store.records.telemetry import Sample
+
+BOOT_TIME = "boot_time_s"
+NODE_TIME = "node_time_s"
+# Btime moves by some seconds as the clock is disciplined; a node needs longer than this to boot.
+_DRIFT_S = 60.0
+_BMC = "ipmi"
+# Exporters whose silence tells something of the node, beside those of its accelerators.
+SPEAKERS = frozenset({"node_exporter", _BMC})
+
+
+def node_changes(one: DeviceState, sample: Sample, values: Mapping[str, float], node: NodeWatch) -> Iterator[Finding]:
+    """What a sample tells of its node."""
+    boot_s = values.get(BOOT_TIME)
+    if boot_s is None:
+        return
+    known_s = one.last.get(BOOT_TIME)
+    if known_s is None or boot_s - known_s <= _DRIFT_S:
+        return
+    looked_s = one.last.get(NODE_TIME)
+    if looked_s is not None and NODE_TIME in values and boot_s < looked_s - _DRIFT_S:
+        yield meant("clock_jump", f"The node's clock was set forward by {_length(boot_s - known_s)}.")
+        return
+    time_s = sample.time.timestamp()
+    node.rebooted_s = time_s
+    booted = datetime.fromtimestamp(boot_s, UTC) if 0 < boot_s < 2**33 else None
+    message = "The node was booted" + (f" at {booted:%Y-%m-%d %H:%M:%S}" if booted else "") + "."
+    yield meant("node_reboot", message, "seen", boot_time=None if booted is None else booted.isoformat())
+
+
+def streams_gone(
+    state: NodeWatch, alive: Collection[str], moment: datetime, devices: Sequence[DeviceState]
+) -> Iterator[tuple[Finding, str]]:
+    """Exporters of a node that fall silent or speak again at a moment, with whose event it is."""
+    time_s = moment.timestamp()
+    for source in sorted(alive):
+        stream = state.streams.setdefault(source, Presence())
+        stream.together = len(alive) > 1
+        if stream.report(time_s) and not state.is_silent:
+            yield meant("exporter_up", "The exporter reports of this node again."), source
+    silent = [source for source in sorted(state.streams) if source not in alive]
+    new = [source for source in silent if state.streams[source].lack(time_s)]
+    state.silenced = set(new)
+    if not alive:
+        return
+    speaking = {source for source, stream in state.streams.items() if not stream.gone}
+    if state.is_silent and speaking - {_BMC}:
+        state.is_silent = False
+        yield meant("node_returned", ""), min(speaking - {_BMC})
+    elif new and speaking == {_BMC} and not state.is_silent:
+        state.is_silent = True
+        yield _node_silent(devices), _BMC
+    elif not state.is_silent:
+        for source in new:
+            yield _exporter_gone(source, devices, state), source
+
+
+def _node_silent(devices: Sequence[DeviceState]) -> Finding:
+    power = next((one.last.get("chassis_power_state") for one in devices if one.source == _BMC), None)
+    words = {1.0: "its power is on", 0.0: "its power is off"}.get(-1.0 if power is None else power, "")
+    gpus = sum(one.is_accelerator() for one in devices)
+    message = "Every exporter of the node is silent while its BMC answers" + (f"; {words}" if words else "")
+    return meant("node_silent", f"{message}.", devices=gpus or None, power=words.removeprefix("its power is ") or None)
+
+
+def _exporter_gone(source: str, devices: Sequence[DeviceState], state: NodeWatch) -> Finding:
+    if source == _BMC:
+        return meant("bmc_silent", "")
+    gpus = [one for one in devices if one.source == source and one.is_accelerator()]
+    of_gpus = f" None of its {len(gpus)} GPUs is reported." if gpus else ""
+    variant = "reboot" if state.rebooted_now() else ""
+    message = f"The exporter {source} of this node is silent while others go on.{of_gpus}"
+    return meant("exporter_down", message, variant, devices=len(gpus) or None)
+
+
+def _length(seconds: float) -> str:
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,103 @@
+"""Whether something still reports, by its own cadence, and how often a value that rises may be told: plain JSON state.
+
+Nothing is missing for one gap: two looks in a row must lack it, or one after PATIENCE_S, as long as Prometheus holds a
+series to be there (its lookback of 5 min). What reports at other moments than its neighbours is judged by its own pace.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+MISSES = 2
+PATIENCE_S = 300.0
+# Intervals that the cadence is read from; the shortest of them, since gaps only ever make an interval longer.
+_INTERVALS = 5
+# Of something that reports by itself: intervals of its own that may pass.
+_INTERVALS_LATE = 2.5
+
+
+@dataclass(slots=True)
+class Presence:
+    """When something reported last, how often it does, and for how many looks it is gone."""
+
+    last_s: float | None = None
+    intervals_s: list[float] = field(default_factory=list)
+    misses: int = 0
+    together: bool = True  # it came at the same moment as others, which are looked at instead of the clock
+    gone: bool = False
+
+    def report(self, time_s: float) -> bool:
+        """It reports; whether it had been held to be gone."""
+        if self.last_s is not None and time_s > self.last_s and not self.gone:
+            self.intervals_s = [*self.intervals_s, time_s - self.last_s][-_INTERVALS:]
+        self.last_s = time_s if self.last_s is None else max(self.last_s, time_s)
+        was_gone, self.gone, self.misses = self.gone, False, 0
+        return was_gone
+
+    def lack(self, time_s: float) -> bool:
+        """A look does not show it; whether it is held to be gone from now on."""
+        if self.gone:
+            return False
+        self.misses += 1
+        silent_s = 0.0 if self.last_s is None else time_s - self.last_s
+        if self.together or not self.intervals_s:
+            self.gone = self.misses >= MISSES or silent_s >= PATIENCE_S
+        else:
+            self.gone = self.misses >= MISSES and silent_s >= _INTERVALS_LATE * min(self.intervals_s)
+        return self.gone
+
+    def cadence_s(self) -> float | None:
+        """Seconds from one report to the next; None before the second."""
+        return min(self.intervals_s, default=None)
+
+    def state(self) -> dict[str, Any]:
+        """As plain JSON."""
+        state = {name: getattr(self, name) for name in self.__slots__}
+        return {**state, "intervals_s": list(self.intervals_s)}
+
+
+_HOUR_S = 3600.0
+_DAY_S = 86400.0
+# Rises told one by one; after them one in an hour, in two, in four ... in a day, until a day went without any.
+_ONE_BY_ONE = 3
+
+
+@dataclass(slots=True)
+class RateLimit:
+    """A counter that rises: what is told at once and what is held back and summed up."""
+
+    count: int = 0
+    told_s: float = 0.0
+    rose_s: float = 0.0
+    wait_s: float = _HOUR_S
+    held: float = 0.0
+
+    def add(self, increase: float, time_s: float) -> float:
+        """One more rise; what is to be told now, with what was held back: 0 for nothing."""
+        if self.count and time_s - self.rose_s >= _DAY_S:
+            self.count, self.wait_s = 0, _HOUR_S
+        self.rose_s = time_s
+        self.held += increase
+        return self.due(time_s)
+
+    def due(self, time_s: float) -> float:
+        """What was held back for long enough: 0 for nothing."""
+        if not self.held:
+            return 0.0
+        if self.count < _ONE_BY_ONE:
+            self.count += 1
+        elif time_s - self.told_s >= self.wait_s:
+            self.wait_s = min(2 * self.wait_s, _DAY_S)
+        else:
+            return 0.0
+        increase, self.held, self.told_s = self.held, 0.0, time_s
+        return increase
+
+    def state(self) -> list[float]:
+        """As plain JSON."""
+        return [self.count, self.told_s, self.rose_s, self.wait_s, self.held]
+
+
+def rate_limit(state: list[float]) -> RateLimit:
+    """One of its state."""
+    count, *times = state
+    return RateLimit(int(count), *times)
