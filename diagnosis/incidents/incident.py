@@ -15,7 +15,9 @@ from typing import Any, TypeAlias
 import msgspec
 import orjson
 
-from diagnosis.incidents.root import IncidentHead, badness, head_of, kind_key, root
+from diagnosis.incidents.later_signs import with_signs_joined
+from diagnosis.incidents.maintenance import TOGETHER_GAP, is_head_of_many, is_of_many, of_many
+from diagnosis.incidents.root import LINK_FAULTS, IncidentHead, badness, domain_part, head_of, kind_key, root
 from store.records.event import NAMING, Device, Event, event_id
 from store.records.event_sources import NO_FAULT
 from store.records.incident import Incident
@@ -42,7 +44,8 @@ class FaultSummary:
     """One fault's events, folded: when, how many of each kind, and the earliest of each different thing that happened.
 
     `id` is that of the first event; `kinds` counts by `kind_key`; `heads` are candidates for its name, the earliest
-    first, no two of one kind, code, severity and device.
+    first, no two of one kind, code, severity and device. `part`: what it may be of its node's NVLink domain
+    (`diagnosis/incidents/domain_faults.py`).
     """
 
     id: str
@@ -51,6 +54,7 @@ class FaultSummary:
     end: datetime
     kinds: dict[str, int]
     heads: list[IncidentHead]
+    part: str = ""
 
     @property
     def count(self) -> int:
@@ -64,15 +68,16 @@ class FaultSummary:
             if (other.start, other.id) < (self.start, self.id):
                 self.start, self.id = other.start, other.id
             self.end = max(self.end, other.end)
+            self.node = self.node if self.node == other.node else None
             for kind, count in other.kinds.items():
                 self.kinds[kind] = self.kinds.get(kind, 0) + count
             heads = heads + other.heads
-        self.heads = _kept(heads)
+        self.heads = kept_heads(heads)
 
     def incident(self) -> Incident:
         """What all of it comes to."""
         head = root(self.heads, self.kinds)
-        return Incident(
+        found = Incident(
             id=self.id,
             node=self.node,
             start=self.start,
@@ -88,22 +93,25 @@ class FaultSummary:
             kinds=dict(sorted(self.kinds.items())),
             source=head.source,
             name=head.name,
+            link=head.link,
         )
+        return of_many(found, self.heads) if fault_group(self) == MANY else found
 
     def heads_text(self) -> str | None:
         """The candidates as JSON, for `incidents.heads`; None where the incident's own words say as much."""
         first = self.heads[0]
-        is_plain = len(self.heads) == 1 and first.id == self.id and not first.follows
+        is_own = not first.follows and first.sign_since is None
+        is_plain = len(self.heads) == 1 and first.id == self.id and is_own
         return None if is_plain else orjson.dumps(self.heads).decode()
 
 
 class FaultTally:
     """The events of one fault, counted as they come in time order; of those alike only the first is kept."""
 
-    __slots__ = ("_alike", "_first", "_start", "end")
+    __slots__ = ("_alike", "_first", "_part", "_start", "end")
 
-    def __init__(self, first: Event, time: datetime) -> None:
-        self._first, self._start = first, time
+    def __init__(self, first: Event, time: datetime, part: str = "") -> None:
+        self._first, self._start, self._part = first, time, part
         self._alike: dict[tuple[object, ...], list[Any]] = {}  # what may be another candidate: [its first event, count]
         self.end = time
 
@@ -127,8 +135,10 @@ class FaultTally:
         for event, count in self._alike.values():
             kind = kind_key(event.kind, event.code)
             kinds[kind] = kinds.get(kind, 0) + count
-        heads = _kept([head_of(event, when(event)) for event, _ in self._alike.values()])
-        return FaultSummary(first.id or event_id(first), first.node, self._start, self.end, kinds, heads)
+        heads = kept_heads([head_of(event, when(event)) for event, _ in self._alike.values()])
+        nodes = {event.node for event, _ in self._alike.values()}
+        node = first.node if len(nodes) == 1 else None
+        return FaultSummary(first.id or event_id(first), node, self._start, self.end, kinds, heads, self._part)
 
 
 def fault_of(events: Sequence[Event]) -> FaultSummary:
@@ -153,7 +163,7 @@ def when(event: Event) -> datetime:
 # What `fault_from` wants of `incidents`, in this order; `device` and `kinds` as text.
 FAULT_COLUMNS = (
     *("id", "node", "start", "end", "kinds", "heads"),
-    *("kind", "code", "severity", "cause", "action", "device", "message", "source", "name"),
+    *("kind", "code", "severity", "cause", "action", "device", "message", "source", "name", "link"),
 )
 _HEADS = msgspec.json.Decoder(list[IncidentHead])
 _KINDS = msgspec.json.Decoder(dict[str, int])
@@ -164,9 +174,10 @@ def fault_from(row: Sequence[Any]) -> FaultSummary:
     """The fault of a row of `incidents`, of FAULT_COLUMNS."""
     name, node, start, end, kinds, heads, *words = row
     if not heads:
-        kind, code, severity, cause, action, device, message, source, called = words
+        kind, code, severity, cause, action, device, message, source, called, link = words
         where = _DEVICE.decode(device)
-        found = [IncidentHead(start, kind, code, severity, cause, action, where, message, source, called, id=name)]
+        said = (start, kind, code, severity, cause, action, where, message, source, called)
+        found = [IncidentHead(*said, id=name, link=link)]
     else:
         found = _HEADS.decode(heads)
     return FaultSummary(name, node, start, end, _KINDS.decode(kinds), found)
@@ -193,7 +204,7 @@ def decode_faults(text: bytes) -> list[FaultSummary]:
         raise FaultError(f"this is no JSON of faults: {error}") from error
 
 
-def _kept(heads: list[IncidentHead]) -> list[IncidentHead]:
+def kept_heads(heads: list[IncidentHead]) -> list[IncidentHead]:
     """The earliest of each different thing, by their time; of too many, the worst."""
     if len(heads) == 1:
         return heads
@@ -228,20 +239,31 @@ NO_FAULT_KINDS = frozenset({"telemetry", "job", "outage", "iteration", "node_sta
 _UNNUMBERED = frozenset({"link_down", "port_removed"})
 
 Group: TypeAlias = tuple[str | None, str]
+# Nodes that reboot or fall silent together.
+MANY: Group = (None, "")
 
 
 def is_fault(event: Event) -> bool:
-    """Whether an event belongs into an incident: more than information, and from a source that reports faults."""
-    return event.severity != "info" and event.source not in NO_FAULT and event.kind not in NO_FAULT_KINDS
+    """Whether an event belongs into an incident: more than information, and from a source that reports faults.
+
+    What a fault of an NVLink led to is information, and yet the only word of it where the fault's own line is lost.
+    """
+    if event.severity == "info" and event.attributes.get("caused_by") not in LINK_FAULTS:
+        return False
+    return event.source not in NO_FAULT and event.kind not in NO_FAULT_KINDS
 
 
 def event_group(event: Event) -> Group:
     """Whose incidents an event may join: its node's, else those of the same device and code."""
+    if is_of_many(event):
+        return MANY
     return (event.node, "") if event.node is not None else _group(event.device, event.name(), event.kind, event.code)
 
 
 def fault_group(fault: FaultSummary) -> Group:
     """The group of a fault."""
+    if is_head_of_many(fault.heads[0]):
+        return MANY
     if fault.node is not None:
         return fault.node, ""
     head = fault.heads[0]
@@ -256,24 +278,31 @@ def _group(device: Device, name: str | None, kind: str, code: int | None) -> Gro
 
 def gap_of(group: Group) -> timedelta:
     """How far apart events of a group may be and still be one incident."""
+    if group == MANY:
+        return TOGETHER_GAP
     return DEVICE_GAP if group[0] is None else NODE_GAP
 
 
 def coalesce(events: Iterable[Event]) -> list[Incident]:
     """The incidents of events in any order, by start. Events that are no fault or bear no time make none."""
-    incidents = [fault.incident() for fault in faults_of(events)]
+    incidents = [fault.incident() for fault in with_signs_joined(faults_of(events))]
     return sorted(incidents, key=lambda incident: (incident.start, incident.id))
 
 
-def faults_of(events: Iterable[Event]) -> list[FaultSummary]:
-    """What events in any order come to. Those that are no fault or bear no time come to nothing."""
+def faults_of(events: Iterable[Event], *, in_parts: bool = False) -> list[FaultSummary]:
+    """What events in any order come to. Those that are no fault or bear no time come to nothing.
+
+    Args:
+        in_parts: keep apart what the node's NVLink domain may have a part in.
+    """
     made: list[FaultTally] = []
-    open_tallies: dict[Group, FaultTally] = {}
+    open_tallies: dict[tuple[Group, str], FaultTally] = {}
     for event in sorted((event for event in events if event.time is not None and is_fault(event)), key=_order):
         time, group = when(event), event_group(event)
-        tally = open_tallies.get(group)
+        part = domain_part(event) if in_parts and event.node is not None else ""
+        tally = open_tallies.get((group, part))
         if tally is None or time - tally.end > gap_of(group):
-            tally = open_tallies[group] = FaultTally(event, time)
+            tally = open_tallies[group, part] = FaultTally(event, time, part)
             made.append(tally)
         tally.add(event, time)
     return [tally.fault() for tally in made]

@@ -9,7 +9,7 @@ So each event may be handed in once; `diagnosis/incidents/intake.py` sees to tha
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -19,8 +19,10 @@ import msgspec
 import orjson
 import sqlalchemy as sa
 
+from diagnosis.incidents.domain_faults import DomainChange, DomainFault, take_domain_faults
 from diagnosis.incidents.incident import (
     FAULT_COLUMNS,
+    MANY,
     NODE_GAP,
     FaultSummary,
     Group,
@@ -29,6 +31,8 @@ from diagnosis.incidents.incident import (
     faults_of,
     gap_of,
 )
+from diagnosis.incidents.later_signs import LONGEST_INTERVAL, join_sign, reach_of, target_of
+from diagnosis.incidents.maintenance import ALONE
 from store.records.event import Event
 from store.records.hostlist import hosts
 from store.records.incident import Incident
@@ -56,7 +60,10 @@ def with_blast_radius(connection: sa.Connection, incidents: Sequence[Incident]) 
             running.append(waiting[taken])
             taken += 1
         running = [job for job in running if job.end is None or job.end >= incident.start]
-        sizes = [_size(job) for job in running if incident.node in hosts(job.node_list)]
+        nodes = {incident.node, *incident.nodes}
+        sizes = [_size(job) for job in running if not nodes.isdisjoint(hosts(job.node_list))]
+        if incident.domain is not None and incident.blast_radius is not None:
+            sizes.append(incident.blast_radius)  # all of its domain, work or none
         radius = max(sizes, default=None)
         found.append(incident if radius == incident.blast_radius else replace(incident, blast_radius=radius))
     return found
@@ -119,8 +126,8 @@ def _grown_row(incident: Incident) -> tuple[Any, ...]:
 
 # More nodes than this are read with one query over the whole window.
 _MANY = 5_000
-_PLAIN = tuple(column.name for column in fields(Incident) if column.name not in ("device", "kinds"))
-_COLUMNS = (*_PLAIN, "device", "kinds", "heads")
+_PLAIN = tuple(column.name for column in fields(Incident) if column.name not in ("device", "kinds", "nodes"))
+_COLUMNS = (*_PLAIN, "device", "kinds", "heads", "nodes", "parts")
 _plain = attrgetter(*_PLAIN)
 _STORED = [
     sa.cast(schema.incidents.c[name], sa.Text) if name in ("device", "kinds") else schema.incidents.c[name]
@@ -130,22 +137,28 @@ _STORED = [
 
 def update_incidents(connection: sa.Connection, events: Iterable[Event]) -> list[Incident]:
     """Merge events that were appended, all with a time, into the incidents; returns those that changed, by start."""
-    return merge_faults(connection, faults_of(events))
+    return merge_faults(connection, faults_of(events, in_parts=True))
 
 
 def merge_faults(connection: sa.Connection, faults: Iterable[FaultSummary]) -> list[Incident]:
     """The same with what events came to."""
     groups: dict[Group, list[FaultSummary]] = defaultdict(list)
-    for fault in faults:
+    rest, domains = take_domain_faults(connection, list(faults))
+    of_domains = _put_domains(connection, domains)
+    for fault in rest:
         groups[fault_group(fault)].append(fault)
     if not groups:
-        return []
+        return of_domains
     stored = _stored(connection, groups)
     heads = {fault.id: fault.heads for faults in stored.values() for fault in faults}
     changed: list[FaultSummary] = []
     gone: set[str] = set()
     for group, new in groups.items():
-        gone.update(_joined(group, stored.get(group, []), new, changed))
+        mine: list[FaultSummary] = []
+        gone.update(_joined(group, stored.get(group, []), new, mine))
+        if group[0] is not None:
+            gone.update(_signs_joined(mine, stored.get(group, []), gone))
+        changed += mine
     made = {fault.id: fault for fault in changed}
     found = [fault.incident() for fault in made.values()]
     found = with_blast_radius(connection, sorted(found, key=lambda incident: (incident.start, incident.id)))
@@ -157,19 +170,36 @@ def merge_faults(connection: sa.Connection, faults: Iterable[FaultSummary]) -> l
         _remove(connection, gone)
     others = [incident for incident in found if heads.get(incident.id) != made[incident.id].heads]
     insert_rows(connection, schema.incidents, _COLUMNS, [_row(incident, made[incident.id]) for incident in others])
+    return found + of_domains
+
+
+def _put_domains(connection: sa.Connection, change: DomainChange) -> list[Incident]:
+    """Write what became of NVLink domains; returns their incidents, by start."""
+    if change.gone:
+        _remove(connection, set(change.gone))
+    if not change.made:
+        return []
+    made = {incident.id: (incident, fault) for fault in change.made for incident in (fault.incident(),)}
+    found = sorted((incident for incident, _ in made.values()), key=lambda incident: (incident.start, incident.id))
+    found = with_blast_radius(connection, found)
+    insert_rows(connection, schema.incidents, _COLUMNS, [_row(incident, made[incident.id][1]) for incident in found])
     return found
 
 
 def _stored(connection: sa.Connection, groups: dict[Group, list[FaultSummary]]) -> dict[Group, list[FaultSummary]]:
     """The stored incidents that lie near the new faults, by group."""
     table = schema.incidents
-    first = min(fault.start for new in groups.values() for fault in new) - NODE_GAP
-    last = max(fault.end for new in groups.values() for fault in new) + NODE_GAP
-    query = sa.select(*_STORED).where(table.c.end >= first, table.c.start <= last)
+    faults = [fault for new in groups.values() for fault in new]
+    since, may_have_signs = reach_of(faults)
+    gap = max(gap_of(group) for group in groups)
+    first = min([fault.start for fault in faults] + ([] if since is None else [since])) - max(gap, NODE_GAP)
+    last = max(fault.end for fault in faults) + (LONGEST_INTERVAL if may_have_signs else max(gap, NODE_GAP))
+    query = sa.select(*_STORED).where(table.c.end >= first, table.c.start <= last, table.c.domain.is_(None))
     nodes = {group[0] for group in groups}
     if len(nodes) <= _MANY:
         named = [node for node in nodes if node is not None]
         theirs = is_one_of(connection, table.c.node, named)
+        theirs = theirs | table.c.kind.in_(ALONE) if MANY in groups else theirs
         query = query.where(theirs | table.c.node.is_(None) if None in nodes else theirs)
     found: dict[Group, list[FaultSummary]] = defaultdict(list)
     for row in connection.execute(query):
@@ -199,6 +229,28 @@ def _joined(
     return gone
 
 
+def _signs_joined(mine: list[FaultSummary], stored: Sequence[FaultSummary], gone: Collection[str]) -> set[str]:
+    """Count later signs with their faults: new ones with what is stored, stored ones with what came late.
+
+    Changes `mine`; returns the ids of the stored incidents whose place something in it takes.
+    """
+    ids = {fault.id for fault in stored}
+    is_mine = {id(fault) for fault in mine}
+    others = [fault for fault in stored if fault.id not in gone and id(fault) not in is_mine]
+    taken: set[str] = set()
+    for fault in sorted([*mine, *others], key=lambda one: (one.start, one.id)):
+        target = target_of(fault, [*mine, *others])
+        if target is None or (fault in others and target in others):
+            continue
+        mine[:] = [one for one in mine if one is not fault]
+        others = [one for one in others if one is not fault and one is not target]
+        taken.update({fault.id, target.id} & ids)
+        if not any(one is target for one in mine):
+            mine.append(target)
+        join_sign(target, fault)
+    return taken
+
+
 def _clusters(faults: Iterable[FaultSummary], gap: timedelta) -> Iterator[list[FaultSummary]]:
     """What belongs together, of faults by their start."""
     cluster: list[FaultSummary] = []
@@ -218,11 +270,13 @@ def _remove(connection: sa.Connection, gone: set[str]) -> None:
     connection.execute(sa.delete(table).where(is_one_of(connection, table.c.id, gone)))
 
 
-def _row(incident: Incident, fault: FaultSummary) -> tuple[Any, ...]:
+def _row(incident: Incident, fault: FaultSummary | DomainFault) -> tuple[Any, ...]:
     """The row of an incident, in the order of _COLUMNS."""
     return (
         *_plain(incident),
         orjson.dumps(incident.device).decode(),
         orjson.dumps(incident.kinds).decode(),
         fault.heads_text(),
+        orjson.dumps(incident.nodes).decode() if incident.nodes else None,
+        fault.parts_text() if isinstance(fault, DomainFault) else None,
     )

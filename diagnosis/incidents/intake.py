@@ -60,7 +60,7 @@ _NOTHING = _FoldResult(0, False)
 
 def put_faults(connection: sa.Connection, events: Iterable[Event], received: datetime) -> int:
     """Keep the fault events among new ones, all with a time, for the incidents to come; returns how many they are."""
-    faults = faults_of(events)
+    faults = faults_of(events, in_parts=True)
     count = sum(fault.count for fault in faults)
     if count:
         add_intake(connection, encode_faults(faults), count, received)

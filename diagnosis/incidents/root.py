@@ -7,12 +7,16 @@ Of a fault that several detectors tell, the witness names the incident: the kern
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from store.records.event import SEVERITIES, Action, Cause, Device, Event, Severity
+from store.records.event import SEVERITIES, Action, Attribute, Cause, Device, Event, Severity
 from store.records.event_sources import DETECTORS
 
 # Xids that only report what another fault led to: channels torn down, a channel reset, a changed recovery action.
 REPORTS = frozenset({45, 43, 154})
+# NVLink 5: a link or unit that failed in one GPU; and what the other GPUs of its domain print because of that.
+LINK_FAULTS = frozenset({144, 146, 147, 148, 149, 150})
+DOWNSTREAM = frozenset({145})
 # Xid -> what leads to it: an MMU fault follows a failed PMU call in 82 % of cases (FIELD D5); a GPU off the bus, a dead
 # system processor or lost memory take the program along. A GPU off the bus leaves its system processor without answer.
 _OFF_THE_BUS = frozenset({"xid:79", "gpu_lost", "gpu_lost:79"})
@@ -44,6 +48,11 @@ class IncidentHead:
     name: str | None = None
     follows: bool = False  # its own line says that another fault caused it
     id: str = ""  # the event's
+    # A later sign of a fault that another witness saw or an earlier moment showed: its Xid, and since when it stands.
+    sign_of: int | None = None
+    sign_since: datetime | None = None
+    link: int | None = None  # of the device
+    caused_by: int | None = None  # the Xid that its own line names as its cause
 
     @property
     def second_hand(self) -> bool:
@@ -57,7 +66,7 @@ def head_of(event: Event, time: datetime) -> IncidentHead:
         time,
         event.kind,
         event.code,
-        event.severity,
+        "warning" if event.severity == "info" and _caused_by(event) in LINK_FAULTS else event.severity,
         event.cause,
         event.action,
         event.device,
@@ -66,7 +75,60 @@ def head_of(event: Event, time: datetime) -> IncidentHead:
         name=event.name(),
         follows=event.attributes.get("caused_by") is not None,
         id=event.id or "",
+        link=_link_of(event),
+        caused_by=_caused_by(event),
+        **_sign(event),
     )
+
+
+def _sign(event: Event) -> dict[str, Any]:
+    """Of which fault it is a later sign: what an exporter's gauge shows, or what came after an Xid that stood."""
+    attributes = event.attributes
+    if event.kind == "xid" and attributes.get("gauge"):
+        return _reach(event.code, attributes.get("after"))
+    xid, _, code = str(attributes.get("follows", "")).partition(":")
+    return _reach(int(code), attributes.get("since")) if xid == "xid" and code.isdecimal() else {}
+
+
+def _reach(code: int | None, since: Attribute) -> dict[str, Any]:
+    try:
+        moment = datetime.fromisoformat(str(since))
+    except ValueError:
+        return {}
+    return {} if moment.tzinfo is None else {"sign_of": code, "sign_since": moment}
+
+
+def _caused_by(event: Event) -> int | None:
+    code = event.attributes.get("caused_by")
+    return code if event.kind == "xid" and isinstance(code, int) else None
+
+
+def _link_of(event: Event) -> int | None:
+    """The link of an NVLink fault; other formats number their links otherwise, and -1 is none."""
+    link = event.attributes.get("link")
+    return link if event.kind in _WITH_LINK and isinstance(link, int) and 0 <= link < MOST_LINKS else None
+
+
+# A GPU has 18 today.
+MOST_LINKS = 256
+_WITH_LINK = frozenset({"xid", "nvlink_outlier"})
+
+
+def is_link_fault(head: IncidentHead) -> bool:
+    """Whether it says that the NVLink part of its own GPU failed, or that this led to it: a line may be lost."""
+    if head.kind != "xid":
+        return False
+    return head.caused_by in LINK_FAULTS or (head.code in LINK_FAULTS and badness(head.severity) >= _GRAVE)
+
+
+def domain_part(event: Event) -> str:
+    """What an event of a node may be a part of in its NVLink domain: `nvlink`, `reports` of another Xid, or nothing."""
+    if event.kind != "xid":
+        return ""
+    caused_by = event.attributes.get("caused_by")
+    if event.code in LINK_FAULTS or event.code in DOWNSTREAM or caused_by in LINK_FAULTS or caused_by in DOWNSTREAM:
+        return "nvlink"
+    return "reports" if event.code in REPORTS and caused_by is None else ""
 
 
 def kind_key(kind: str, code: int | None) -> str:
@@ -79,7 +141,11 @@ def plain(key: str) -> str:
     return key.partition(":")[0]
 
 
-_REPORT_KEYS = frozenset(kind_key("xid", code) for code in REPORTS)
+REPORT_KEYS = frozenset(kind_key("xid", code) for code in REPORTS)
+
+
+_DOWNSTREAM_KEYS = frozenset(kind_key("xid", code) for code in DOWNSTREAM)
+_GRAVE = SEVERITIES.index("error")
 
 
 def root(heads: Sequence[IncidentHead], kinds: Collection[str]) -> IncidentHead:
@@ -100,6 +166,8 @@ def root(heads: Sequence[IncidentHead], kinds: Collection[str]) -> IncidentHead:
         return echo, -badness(head.severity), not_machine(head), second_hand, head.time
 
     ordered = sorted(heads, key=rank)
+    if kinds >= _DOWNSTREAM_KEYS and any(head.code in LINK_FAULTS and is_link_fault(head) for head in heads):
+        ordered = [head for head in ordered if head.kind != "xid" or head.code not in DOWNSTREAM] or ordered
     return next((head for head in ordered if not is_consequence(head, kinds)), ordered[0])
 
 
@@ -119,7 +187,7 @@ def is_consequence(head: IncidentHead, kinds: Collection[str]) -> bool:
     if head.kind != "xid" or head.code is None:
         return False
     if head.code in REPORTS:  # one report is no cause of another
-        return any(kind.startswith(("xid:", "sxid:")) and kind not in _REPORT_KEYS for kind in kinds)
+        return any(kind.startswith(("xid:", "sxid:")) and kind not in REPORT_KEYS for kind in kinds)
     return any(kind in kinds for kind in CONSEQUENCE_OF.get(head.code, ()))
 
 

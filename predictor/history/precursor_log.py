@@ -119,8 +119,24 @@ def event_rows(connection: sa.Connection) -> sa.Select[Any]:
 def precursor_query(connection: sa.Connection, since: datetime) -> sa.Select[Any]:
     """The events from a moment on that may be signs, as `event_rows`."""
     table = schema.events
-    signs = (table.c.source.not_in(sorted(NO_SIGN)), table.c.kind.not_in(_SILENT_KINDS))
+    signs = (table.c.source.not_in(sorted(NO_SIGN)), table.c.kind.not_in(_SILENT_KINDS), ~_felt_of_a_domain())
     return event_rows(connection).where(table.c.time >= since, *signs)
+
+
+# Xid 145 and what follows it (channels torn down, a recovery asked for).
+_FELT = (145, 43, 45, 154)
+
+
+def _felt_of_a_domain() -> sa.ColumnElement[bool]:
+    """Whether an event is what a node of an NVLink domain of several prints when another's link fails.
+
+    It is no sign of its own: a fault of its own has a line beside these.
+    """
+    event, node = schema.events.c, schema.nodes.alias()
+    domains = sa.select(schema.nodes.c.nvlink_domain).where(schema.nodes.c.nvlink_domain.is_not(None))
+    several = domains.group_by(schema.nodes.c.nvlink_domain).having(sa.func.count() > 1)
+    theirs = sa.select(node.c.node).where(node.c.nvlink_domain.in_(several))
+    return (event.kind == "xid") & event.code.in_(_FELT) & event.node.in_(theirs)
 
 
 # Node and millisecond in one figure, by which events are kept in order; microsecond of it, family, weight, device,

@@ -14,6 +14,8 @@ class Incident:
     `id` is that of its first event, so coalescing again gives the same incident.
     `source` said what names it; `name` is the device's where it has one (nvme0, swp51, a DIMM's label).
     `kinds` counts its events by `kind` or `kind:code`; `blast_radius` is the number of nodes of the runs it stopped.
+    `link` is that of the device, where what names it tells one. `domain` is the NVLink domain whose nodes (`nodes`) one
+    fault took along: `node` alone is the culprit, None where no node is known to be.
     """
 
     id: str
@@ -32,6 +34,9 @@ class Incident:
     blast_radius: int | None = None
     source: str | None = None
     name: str | None = None
+    link: int | None = None
+    domain: str | None = None
+    nodes: tuple[str, ...] = ()
 
 
 _INCIDENT = tuple(field.name for field in fields(Incident))
@@ -39,4 +44,5 @@ _INCIDENT = tuple(field.name for field in fields(Incident))
 
 def incident_of(row: Any) -> Incident:
     """The incident of a row of `incidents`."""
-    return Incident(**{**{name: row[name] for name in _INCIDENT}, "device": Device(**row["device"])})
+    values = {name: row[name] for name in _INCIDENT}
+    return Incident(**{**values, "device": Device(**row["device"]), "nodes": tuple(row["nodes"] or ())})

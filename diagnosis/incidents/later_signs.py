@@ -1,0 +1,94 @@
+"""Later signs of a fault that has its incident: what a gauge shows long after the line, a GPU that is gone days after.
+
+An exporter's gauge shows an Xid up to an interval after the kernel's line of it; a GPU that fell off the bus may be
+reported on for days before it is gone from the page. Both are one fault with what came before, and its incident counts
+them. They do not stretch it: its end stays that of its own events, so that nothing else of the node is drawn in.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol, Self, TypeVar
+
+from diagnosis.incidents.root import IncidentHead, kind_key, root
+
+# How far a clock may be off, and the gap of a node's incident.
+_SLACK = timedelta(minutes=1)
+# A gauge that looks once a day shows a fault a day later: how far ahead its incident may lie.
+LONGEST_INTERVAL = timedelta(days=1)
+_OFF_THE_BUS = 79
+
+
+class NodeFault(Protocol):
+    """A fault of a node, folded."""
+
+    id: str
+    node: str | None
+    start: datetime
+    end: datetime
+    kinds: dict[str, int]
+    heads: list[IncidentHead]
+
+    def join(self, *others: Self) -> None:
+        """Take other parts of the same fault in."""
+
+
+FaultT = TypeVar("FaultT", bound=NodeFault)
+
+
+def sign_of(fault: NodeFault) -> IncidentHead | None:
+    """What names a fault that is but a later sign; None for a fault of its own."""
+    if all(head.sign_since is None for head in fault.heads):
+        return None
+    head = root(fault.heads, fault.kinds)
+    return head if head.sign_since is not None and head.sign_of is not None else None
+
+
+def reach_of(faults: Iterable[NodeFault]) -> tuple[datetime | None, bool]:
+    """How far back the faults that these are later signs of may lie; whether later signs of these may be stored."""
+    signs = [
+        head.sign_since for fault in faults if (head := sign_of(fault)) is not None and head.sign_since is not None
+    ]
+    coded = any(key.startswith(("xid:", "gpu_lost")) for fault in faults for key in fault.kinds)
+    return min(signs, default=None), coded
+
+
+def is_sign_of(fault: NodeFault, target: NodeFault) -> bool:
+    """Whether a fault is a later sign of another one of the same node."""
+    head = sign_of(fault)
+    if head is None or head.sign_since is None or head.sign_of is None or target is fault:
+        return False
+    keys = {kind_key(kind, head.sign_of) for kind in ("xid", "gpu_lost", "xid_hint")}
+    keys |= {"gpu_lost"} if head.sign_of == _OFF_THE_BUS else set()
+    earlier = (target.start, target.id) < (fault.start, fault.id)
+    return earlier and target.end >= head.sign_since - _SLACK and not keys.isdisjoint(target.kinds)
+
+
+def target_of(fault: FaultT, faults: Sequence[FaultT]) -> FaultT | None:
+    """The fault that one is a later sign of: one that is none itself before one that is, then the earliest."""
+    found = [] if sign_of(fault) is None else [target for target in faults if is_sign_of(fault, target)]
+    return min(found, key=lambda one: (sign_of(one) is not None, one.start, one.id), default=None)
+
+
+def join_sign(target: FaultT, sign: FaultT) -> None:
+    """Count a later sign with its fault."""
+    end = target.end
+    target.join(sign)
+    target.end = end
+
+
+def with_signs_joined(faults: Iterable[FaultT]) -> list[FaultT]:
+    """Faults in any order, with the later signs among them counted with theirs."""
+    of_node: dict[str | None, list[FaultT]] = {}
+    for fault in sorted(faults, key=lambda one: (one.start, one.id)):
+        of_node.setdefault(fault.node, []).append(fault)
+    kept: list[FaultT] = []
+    for node, ones in of_node.items():
+        mine: list[FaultT] = []
+        for fault in ones:
+            target = None if node is None else target_of(fault, mine)
+            if target is None:
+                mine.append(fault)
+            else:
+                join_sign(target, fault)
+        kept += mine
+    return kept
