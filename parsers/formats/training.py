@@ -16,6 +16,7 @@ from datetime import datetime
 
 from parsers.text.parser import Context, Format, FormatSigns, ParseError, holds_any
 from parsers.text.stamp import Stamps
+from parsers.training.ascend import NPU
 from parsers.training.checkpoints import Checkpoints
 from parsers.training.error_report import AttemptErrors, ErrorReader, ErrorReport
 from parsers.training.exceptions import NCCL, PYTHON
@@ -40,6 +41,7 @@ from store.records.fault_catalog import with_kind_meaning
 
 MESSAGES: Mapping[str, str] = {
     "saving": "saving checkpoint at iteration",
+    "pausing": "saving checkpoint at iteration",
     "saved": "saved checkpoint at iteration",
     "loaded": "loaded checkpoint of iteration",
     "save_timer": "save-checkpoint",
@@ -48,6 +50,8 @@ MESSAGES: Mapping[str, str] = {
 KINDS: Mapping[str, str] = {
     "saving": "checkpoint_save_start",
     "scheduled": "checkpoint_save_start",
+    "pausing": "checkpoint_save_start",
+    "handed": "checkpoint_save_start",
     "saved": "checkpoint_save",
     "save_timer": "checkpoint_save",
     "loading": "checkpoint_load",
@@ -64,7 +68,7 @@ KINDS: Mapping[str, str] = {
 # A trainer that is built upon another stands before it: where both report an iteration or a save, the first has it.
 TRAINERS: tuple[Trainer, ...] = (MEGATRON, NEMO, TORCHTITAN, HF_TRAINER, DEEPSPEED)
 # Tried in this order.
-READERS: tuple[ErrorReader, ...] = (SLURM, NCCL, TORCHRUN, LAUNCHERS, PYTHON)
+READERS: tuple[ErrorReader, ...] = (SLURM, NPU, NCCL, TORCHRUN, LAUNCHERS, PYTHON)
 SIGNS = tuple(sign for reader in READERS for sign in reader.signs)
 
 
@@ -81,11 +85,16 @@ LITERALS = tuple(
     dict.fromkeys([*(sign for trainer in TRAINERS for sign in trainer.signs), *SIGNS, *BOX_SIGNS, *STRAGGLER_SIGNS])
 )
 _SIGN = holds_any(LITERALS)
+CHECKPOINT_LINES = frozenset(
+    ("loading", "loaded", "load_timer", "saving", "scheduled", "saved", "pausing", "handed", "save_timer")
+)
+# So far apart, by the bar's own clock, are iterations that only a bar shows.
+BAR_EVERY_S = 60.0
 # What only the trainer itself prints: it has the log from then on.
 _LEADS = frozenset({"spoke", "initialized", "iteration"})
 # A smaller share of an iteration is what any program takes to fetch its batch.
 _WAIT_SHARE = 0.01
-_SAVES = frozenset({"saving", "scheduled", "saved"})
+_SAVES = frozenset({"saving", "scheduled", "saved", "handed"})
 # A bar is written over with carriage returns, and what another logger or rank says may follow it without a line's end.
 _PARTS = re.compile(
     r"\r|(?<=\])(?=\[(?:(?:INFO|WARNING|ERROR)\||rank\d|[EWF]\d{0,4} |NeMo |20\d\d-)|WARNING:|ERROR:|Traceback)"
@@ -107,11 +116,14 @@ class TrainingParser:
         self._errors = AttemptErrors()
         self._box = RootCause()
         self._waiting: Event | None = None  # an iteration that a trainer above may tell too
+        self._paused: Attribute = None  # iteration of a save that work waits for
+        self._told = False  # a line told an iteration of this attempt: bars alone need not
         self._evaluate_ms: Attribute = None
         self._worked: tuple[int, int, Attribute] | None = None  # the last line: iteration, count, ms of each
         self._stragglers = Stragglers()
         self._shape = ModelShape()
         self._seen: datetime | None = None
+        self._bar_line: int | None = None
         self._reported: set[str] = set()  # what every rank repeats, since the last iteration
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
@@ -127,6 +139,26 @@ class TrainingParser:
         return [*late, *(event for part in parts if part for event in self._part(part, line))]
 
     def flush(self) -> Iterable[Event]:
+        """What waits for lines that did not come; where no line told an iteration, what the bar shows."""
+        held = self._held()
+        if not self._told and self._leader in (None, HF_TRAINER):
+            held += self._shown(
+                Event(None, self._context.node, "training", "", line=self._bar_line, cause="unknown"), 0
+            )
+        return held
+
+    def _shown(self, base: Event, since_s: float) -> list[Event]:
+        """The iteration that the bar shows, after so many seconds of its clock; nothing where it stands still."""
+        numbers = self._progress.unprinted(since_s)
+        iteration = numbers.get("iteration")
+        if not isinstance(iteration, int):
+            return []
+        total = self._progress.total
+        attributes = {"iteration": iteration, **({} if total is None else {"total": total}), **numbers}
+        of = "" if total is None else f"/{total}"
+        return [self._event(base, "iteration", f"iteration {iteration}{of}", attributes)]
+
+    def _held(self) -> list[Event]:
         """What waits for lines that did not come."""
         held = [] if self._waiting is None else [self._waiting]
         self._waiting = None
@@ -184,8 +216,15 @@ class TrainingParser:
             return
         if what == "iteration":
             yield from self._iteration(trainer, report, base)
-        elif what in ("loading", "loaded", "load_timer", "saving", "scheduled", "saved", "save_timer"):
+        elif what in CHECKPOINT_LINES:
             yield from self._checkpoint(what, numbers, base)
+        elif what == "bar":
+            self._progress.shows(numbers)
+            self._bar_line = base.line
+            if not self._told and trainer is HF_TRAINER and self._progress.planned is not None:
+                yield from self._shown(base, BAR_EVERY_S)
+        elif what == "speed":
+            yield from self._speed(trainer, report, base)
         elif what in ("start", "end", "phase", "initialized"):
             yield from self._phase(trainer, report, base)
         elif what == "evaluated":
@@ -211,10 +250,17 @@ class TrainingParser:
             self._progress.loaded(0)
         elif what == "background":
             self._checkpoints.background = True
-        elif what == "bar":
-            self._progress.shows(numbers)
         elif what in ("plan", "interval"):
             self._progress.plans(numbers)
+
+    def _speed(self, trainer: Trainer, report: TrainerReport, base: Event) -> Iterator[Event]:
+        """Samples a second: of the step that waits for more, else, where no line tells a step, of the timer's own."""
+        if self._waiting is not None:
+            speed = {"samples_per_s": report.numbers["samples_per_s"]}
+            self._waiting = replace(self._waiting, attributes={**self._waiting.attributes, **speed})
+        elif not self._told:
+            yield from self._iteration(trainer, report, base)
+            self._told = False
 
     def _iteration(self, trainer: Trainer, report: TrainerReport, base: Event) -> Iterator[Event]:
         numbers, iteration = report.numbers, report.numbers.get("iteration")
@@ -228,7 +274,9 @@ class TrainingParser:
             if self._waiting is not None:  # another line of the same step
                 self._waiting = replace(self._waiting, attributes={**self._waiting.attributes, **numbers})
             return
-        yield from self.flush()
+        yield from self._held()
+        yield from self._resumed(base)
+        self._told = True
         covered, elapsed_ms = self._progress.advance(iteration, base.time, numbers)
         self._errors.forget()
         self._reported.clear()
@@ -246,6 +294,13 @@ class TrainingParser:
             self._waiting = event
         else:
             yield event
+
+    def _resumed(self, base: Event) -> Iterator[Event]:
+        """Work goes on: the save that it waited for is done. How long it took is not told."""
+        iteration, self._paused = self._paused, None
+        if iteration is not None:
+            self._checkpoints.over(iteration)
+            yield self._event(base, "checkpoint_save", f"{MESSAGES['saved']} {iteration}", {"iteration": iteration})
 
     def _waited(self, numbers: Mapping[str, Attribute], base: Event) -> Iterator[Event]:
         """What the iterations just told waited for data, each; a hundredth of their time or less is no wait."""
@@ -265,6 +320,8 @@ class TrainingParser:
         at = "" if iteration is None else f" {iteration}"
         words = MESSAGES.get(what, what) if at else MESSAGES.get(what, what).partition(" at ")[0].partition(" of ")[0]
         event = self._event(base, KINDS[what], f"{words}{at}", numbers)
+        self._paused = iteration if what == "pausing" else None
+        what = "saving" if what == "pausing" else what
         if what in ("loading", "loaded") and isinstance(iteration, int):
             self._progress.loaded(iteration)
         if what == "saving" and not self._checkpoints.goes_on(iteration):
@@ -275,7 +332,7 @@ class TrainingParser:
             yield from getattr(self._checkpoints, what)(event)
 
     def _evaluated(self, numbers: Mapping[str, Attribute], base: Event) -> Iterator[Event]:
-        yield from self.flush()
+        yield from self._held()
         attributes = dict(numbers)
         if self._evaluate_ms is not None:
             attributes["duration_ms"] = self._evaluate_ms
@@ -290,8 +347,11 @@ class TrainingParser:
             if same in self._reported:
                 return
             self._reported.add(same)
-        yield from self.flush()
+        yield from self._held()
+        if report.what == "end":  # a program that ends in order has written what it began to write
+            yield from self._resumed(base)
         if report.what in ("start", "initialized"):
+            self._paused, self._told = None, False
             self._errors.forget()  # an attempt that died before its first iteration was another one
             self._progress.restart(base.time if report.what == "start" else None)
         if report.what == "initialized":
@@ -336,12 +396,17 @@ FORMAT = Format(
         r"|Global Checkpoint Save :|[, ]v_num="
         r"|- INFO - (?:\x1b\[\d+m)?step: +\d|\[titan\] \d{4}|\{'loss': |'train_runtime': |\*{5} Running training \*{5}"
         r"|\[Rank \d+\] step=\d+, skipped=|iter time \(s\): |\[Torch\] Checkpoint global_step"
-        r"|\[NeMo [A-Z] \d{4}-|\[[A-Z]+\|trainer\.py:\d+\] |\] \[[A-Z]+\] \[\w+\.py:\d+:\w+\] "
+        r"|\[NeMo [A-Z] \d{4}-|Epoch \d+, global step \d+: '|\tJob ID: .{0,40}\t# GPUs: \d|SamplesPerSec=\d"
+        r"|async checkpoint request with id=|\(PID:\d+, Device:\d+, RankID:-?\d+\) ERR\d|\bE[A-Z]\d{4}: \[PID: ?\d"
+        r"|\[PID: ?\d+\] \d{4}-\d\d-\d\d-.{1,24} \w+\(E[A-Z]\d{4}\): |CUDA_ERROR_[A-Z_]{4,40}: |NVLink SHARP \(NVLS\)"
+        r"|error: \*\*\* .{4,60} (?:STEPD TERMINATED|CANCELLED AT)|^\s*\d{1,3}%\|[^|]{1,400}\| \d+/\d+ \[[\d:]+<"
+        r"|\[[A-Z]+\|trainer\.py:\d+\] |\] \[[A-Z]+\] \[\w+\.py:\d+:\w+\] "
         r"|loading fused kernels|will not load any checkpoints|using world size: \d|time across ranks \(ms\)"
         r"|Watchdog caught collective operation|torch[./]distributed[./]elastic|NCCL WARN |slurmstepd: error: \*\*\*"
         r"|ProcessGroupNCCL\.cpp:\d+\]|srun: error: \S+: tasks? [\d,-]+: "
         r"|\[rank\d+\]: (?:Traceback |[\w.]+(?:Error|Exception): )"
-        r"|torch\.[\w.]+(?:Error|Exception): |RuntimeError: (?:CUDA|NCCL) |\[rank: \d+\] Child process with PID ",
+        r"|torch\.[\w.]+(?:Error|Exception): |RuntimeError: (?:CUDA|NCCL) |AssertionError: Rank \d+: found "
+        r"|\[rank: \d+\] Child process with PID ",
         re.ASCII,
     ),
     signs=FormatSigns(LITERALS),

@@ -29,6 +29,7 @@ class Checkpoints:
         self._loading: Event | None = None
         self._done: Attribute = None  # iteration of the last save that was reported to its end
         self._scheduled: Attribute = None  # iteration of the save whose stall is still to come
+        self._handed: Attribute = None  # iteration of the save that another process took over, which still stages
         self._blocking: dict[Attribute, Attribute] = {}  # iteration of a save in the background: its stall
 
     def held(self) -> list[Event]:
@@ -46,7 +47,7 @@ class Checkpoints:
     def reset(self) -> None:
         """A new attempt: what went on in the background is gone."""
         self._blocking.clear()
-        self._saving = self._loading = self._scheduled = self._done = None
+        self._saving = self._loading = self._scheduled = self._done = self._handed = None
 
     def saving(self, event: Event) -> Iterator[Event]:
         """A save begins; other ranks may say so too."""
@@ -59,6 +60,9 @@ class Checkpoints:
         """A save goes on in the background; one that was held as done has only stalled so far: it began before that."""
         save, self._save = self._save, None
         known = _iteration(event)
+        if save is not None and known is not None and _iteration(save) not in (None, known):
+            yield save  # an earlier one, which is done
+            save = None
         if known is None:
             known = _iteration(save or self._saving)
         if len(self._blocking) >= MAX_BACKGROUND:
@@ -75,6 +79,24 @@ class Checkpoints:
                 replace(event, message=event.message.replace("scheduled", "saving checkpoint at iteration"))
             )
 
+    def handed(self, event: Event) -> Iterator[Event]:
+        """Another process takes a save over: the one that was begun, or one of which nothing was told yet."""
+        known = _iteration(event)
+        begun = self._saving is not None and _iteration(self._saving) in (None, known)
+        if len(self._blocking) >= MAX_BACKGROUND:
+            self._blocking.pop(next(iter(self._blocking)))
+        self._blocking[known] = None
+        if begun:
+            self._handed = known
+        else:
+            yield from self.saving(
+                replace(event, message=event.message.replace("handed", "saving checkpoint at iteration"))
+            )
+
+    def over(self, iteration: Attribute) -> None:
+        """The save that work waited for is done."""
+        self._done, self._saving = iteration, None
+
     def saved(self, event: Event) -> Iterator[Event]:
         """A save is done: held for its timer, unless it was in the background or tells its duration itself."""
         known = _iteration(event)
@@ -84,7 +106,10 @@ class Checkpoints:
         if known is None and self._saving is not None and (known := _iteration(self._saving)) is not None:
             event = _with(event, iteration=known)
         if known in self._blocking:
+            self._handed = None
             yield self._background(event, self._blocking.pop(known))
+        elif known is None and self._handed is not None:
+            self._blocking[self._handed], self._handed = event.attributes.get("duration_ms"), None
         elif self.background and (stall := event.attributes.get("duration_ms")) is not None:
             yield self._background(event, stall)
         elif self._save is not None and _iteration(self._save) == known:

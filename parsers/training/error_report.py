@@ -18,7 +18,8 @@ _WORDS = (
         "hardware",
         re.compile(
             r"uncorrectable (?:NVLink|ECC)|ECC error|hardware stack error|fallen off the bus|GPU is lost"
-            r"|unable to determine the device handle|CUDA error: unknown error|device is in an unavailable state",
+            r"|unable to determine the device handle|CUDA error: unknown error|device is in an unavailable state"
+            r"|Invalid access of peer GPU memory|CUDA_ERROR_CONTAINED",
             re.IGNORECASE,
         ),
     ),
@@ -32,7 +33,11 @@ _WORDS = (
     ),
     (
         "fabric",
-        re.compile(r"NET/IB|\bibv_\w{1,40}|vendor.err|IBV_WC_|transport retry|InfiniBand", re.IGNORECASE),
+        re.compile(
+            r"NET/IB|\bibv_\w{1,40}|vendor.err|IBV_WC_|transport retry|InfiniBand|\berror cqe\b"
+            r"|bind NVLink SHARP \(NVLS\)|system not yet initialized",
+            re.IGNORECASE,
+        ),
     ),
     (
         "application",

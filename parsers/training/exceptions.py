@@ -52,6 +52,13 @@ _ASYNC = re.compile(
 )
 _IBV = re.compile(r"Call to (?P<call>ibv_\w{1,60}) failed", re.ASCII)
 _CUDA = re.compile(r"Cuda failure (?:\d{1,6} )?'(?P<what>[^']{1,200})'", re.ASCII)
+# NCCL's multicast over the NVSwitches: what cannot be bound, says NCCL, is the Fabric Manager's or a switch's fault.
+_NVLS = re.compile(
+    r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory(?: of size (?P<bytes>\d{1,18}))?.{0,120}?"
+    r": {0,2}CUDA error (?P<cuda_error>\d{1,6}) '(?P<what>[^']{1,200})'",
+    re.ASCII,
+)
+_NVLS_PLACE = "transport/nvls"
 _SOCKET = re.compile(
     r"Call to (?:connect|recv|send|accept|poll)\w{0,20} .{0,80}(?:failed|timeout)|[Cc]onnection closed by remote peer"
     r"|(?:socket\w{1,40}|ncclSocket\w{1,40}): .{0,200}(?:failed|refused|timed out|closed|exceeded)",
@@ -63,11 +70,25 @@ def read_nccl(text: str) -> ErrorReport | None:
     """A watchdog's line, or a warning that reports a fault."""
     if match := _WATCHDOG.search(text):
         return _watchdog(text, match)
+    if match := _NVLS.search(text):
+        return _multicast(text, match)
     head, warned, said = text.partition(_WARN)
     if not warned:
         return None
     named = _NODE.search(head[-_HEAD:])
-    return _warning(said, named["node"] if named else None)
+    node = named["node"] if named else None
+    if _NVLS_PLACE in head and (match := _CUDA.search(said)):
+        return ErrorReport("nccl_nvls", said.strip()[:MAX_MESSAGE], variant="fabric", node=node)
+    return _warning(said, node)
+
+
+def _multicast(text: str, match: re.Match[str]) -> ErrorReport:
+    """A multicast group that cannot be bound; without memory for it, the program's matter."""
+    named = _NODE.search(text[max(match.start() - _HEAD, 0) : match.start()].partition(_WARN)[0])
+    fields = numbers({"bytes": match["bytes"], "cuda_error": match["cuda_error"]})
+    variant = "application" if "out of memory" in match["what"] else "fabric"
+    node = named["node"] if named else None
+    return ErrorReport("nccl_nvls", match[0][:MAX_MESSAGE], variant=variant, node=node, attributes=fields)
 
 
 def _watchdog(text: str, match: re.Match[str]) -> ErrorReport:
@@ -107,7 +128,9 @@ def _fields(match: re.Match[str]) -> dict[str, str | int | float | bool | None]:
     return numbers(match.groupdict())
 
 
-NCCL = ErrorReader(name="nccl", signs=("atchdog", "NCCL WARN", "Heartbeat monitor"), read=read_nccl)
+NCCL = ErrorReader(
+    name="nccl", signs=("atchdog", "NCCL WARN", "Heartbeat monitor", "NVLink SHARP (NVLS)"), read=read_nccl
+)
 
 
 _RAISED = re.compile(
@@ -117,6 +140,18 @@ _RAISED = re.compile(
 )
 _WHAT = re.compile(r"\s{0,8}what\(\):  ?(?P<text>.+)", re.ASCII)
 _FATAL = re.compile(r"Fatal Python error: (?P<text>.{1,200})", re.ASCII)
+# Faults of the GPU as JAX and other programs over the CUDA driver print them; the driver's other errors may be tries.
+_DRIVER_ERROR = re.compile(
+    r"\b(?P<name>CUDA_ERROR_(?:CONTAINED|ECC_UNCORRECTABLE|NVLINK_UNCORRECTABLE|HARDWARE_STACK_ERROR|EXTERNAL_DEVICE"
+    r"|DEVICE_UNAVAILABLE|SYSTEM_NOT_READY|LAUNCH_FAILED|ILLEGAL_ADDRESS)): (?P<text>.{1,200})",
+    re.ASCII,
+)
+# Megatron-LM's check of its gradients: the program's, or a GPU that computes wrongly.
+_NAN = re.compile(
+    r"[Rr]ank (?P<rank>\d{1,7}): found (?:NaN|Inf) in local .{0,200}?Device: (?P<device>\d{1,4}), "
+    r"node: (?P<node>[\w.-]{1,200})",
+    re.ASCII,
+)
 _UNEXPECTED = re.compile(
     r"Possible (?P<which>transient|persistent) error!"
     r"|Unexpected result .{0,200}? on rank (?P<rank>\d{1,7}) at iteration #?(?P<iteration>\d{1,12})",
@@ -126,9 +161,14 @@ _UNEXPECTED = re.compile(
 
 def read_python(text: str) -> ErrorReport | None:
     """The error that a line names."""
+    if match := _NAN.search(text):
+        fields = numbers({"rank": match["rank"], "device": match["device"]})
+        return ErrorReport("nan_found", match[0][:MAX_MESSAGE], node=match["node"], attributes=fields, traceback=True)
     if match := _RAISED.match(text):
         name, message = match["name"].rpartition(".")[2], f"{match['name']}: {match['text']}"
         return ErrorReport(name, message.strip()[:MAX_MESSAGE], variant=variant_of(name, message), traceback=True)
+    if match := _DRIVER_ERROR.search(text):
+        return ErrorReport(match["name"], match[0].strip()[:MAX_MESSAGE], variant=_driver_variant(match))
     if match := _WHAT.match(text):
         return ErrorReport("c10_error", match["text"].strip()[:MAX_MESSAGE], variant=variant_of("", match["text"]))
     if match := _FATAL.match(text):
@@ -136,6 +176,13 @@ def read_python(text: str) -> ErrorReport | None:
     if match := _UNEXPECTED.search(text):
         return _unexpected(match)
     return None
+
+
+def _driver_variant(match: re.Match[str]) -> str:
+    """By its name: its words are shorter than those of CUDA's runtime."""
+    if match["name"] in ("CUDA_ERROR_LAUNCH_FAILED", "CUDA_ERROR_ILLEGAL_ADDRESS"):
+        return "application"
+    return "fabric" if match["name"] == "CUDA_ERROR_SYSTEM_NOT_READY" else "hardware"
 
 
 def _unexpected(match: re.Match[str]) -> ErrorReport:
@@ -148,6 +195,6 @@ def _unexpected(match: re.Match[str]) -> ErrorReport:
 
 PYTHON = ErrorReader(
     name="python",
-    signs=("rror", "xception", "Exit", "Interrupt", "what():", "Unexpected result"),
+    signs=("rror", "xception", "Exit", "Interrupt", "what():", "Unexpected result", "CUDA_ERROR_", "in local "),
     read=read_python,
 )

@@ -4,6 +4,7 @@
       | train_step_timing in s: 12.22 | consumed_samples: 1280
     Epoch 0: :  60%|...| 60/100 [02:01<01:21, reduced_train_loss=6.37, global_step=59.00, train_step_timing in s=2.01]
     Epoch 1:  22%|...| 4/18 [00:17<01:02,  4.47s/it, loss=10.072, v_num=193315]
+    Epoch 0, global step 9000: 'val_loss' reached 7.04238 (best 7.04238), saving model to '/c/step=9000.ckpt' as top 3
     [NeMo I 2025-04-11 14:48:45 nemo_logging:393] Global Checkpoint Save : Rank: 0 : Iteration: 50
       : Start time: 1744408121.151s : Save duration: 4.389s
     [NeMo I 2025-04-11 14:48:46 nemo_logging:393] Scheduled async checkpoint save for /ckpt/step=50.ckpt
@@ -11,8 +12,9 @@
 
 The duration of an asynchronous save is the stall alone; the save is safe when it is finalized. Steps count from 0 here,
 but for the finalized line and the bar, which prints `global_step` in three digits (2e+3): its count is taken,
-which begins anew with each epoch, as its clock does.
-Sources: nemo/lightning/pytorch/callbacks/progress_printer.py and model_checkpoint.py of NVIDIA/NeMo, public logs.
+which begins anew with each epoch, as its clock does. Training waits for Lightning's own save; no line tells its end.
+Sources: nemo/lightning/pytorch/callbacks/progress_printer.py and model_checkpoint.py of NVIDIA/NeMo,
+callbacks/model_checkpoint.py of Lightning-AI/pytorch-lightning, public logs.
 """
 
 import re
@@ -94,6 +96,7 @@ NEMO = Trainer(
         "heckpoint",
         "Trainer.fit",
         "Validation: iteration",
+        "saving model to ",
     ),
     rules=(
         LineRule(
@@ -123,6 +126,12 @@ NEMO = Trainer(
             _nemo_rule(
                 r"Global Checkpoint Save : Rank: \d{1,7} : (?:Iteration: (?P<iteration>\d{1,12}) : )?"
                 r"Start time: [\d.]{1,24}s : Save duration: (?P<seconds>[\d.]{1,24})s"
+            ),
+        ),
+        LineRule(
+            "pausing",
+            _nemo_rule(
+                r"Epoch \d{1,9}, global step (?P<iteration>\d{1,12}): .{1,200}? reached .{1,120}?, saving model to "
             ),
         ),
         LineRule("saving", _nemo_rule(r"Checkpoint save for step (?P<iteration>\d{1,12}) started")),
@@ -155,6 +164,8 @@ NEMO = Trainer(
     names={
         "train_step_timing in s": ("elapsed_ms", 1000),
         "reduced_train_loss": ("loss", 1),
+        "loss": ("loss", 1),
+        "train_loss": ("loss", 1),
         "grad_norm": ("grad_norm", 1),
         "TFLOPS_per_GPU": ("tflops_per_gpu", 1),
         "tokens_per_sec_per_gpu": ("tokens_per_s_per_gpu", 1),

@@ -37,7 +37,7 @@ _PREFIX = re.compile(
     r"|\[(?:[\w.-]{1,80}@)?\d{1,7},(?P<mpi>\d{1,7})\]<std(?:out|err|diag)>: ?"
     r"|(?P<srun>\d{1,7}): "
     r"|(?P<node>\d{1,3}(?:\.\d{1,3}){3}"
-    r"|(?!py\d|[\w.-]{1,200}?(?:Error|Exception|Warning): )[A-Za-z][\w.-]{0,200}?\d[\w.-]{0,200}): "
+    r"|(?!py\d|E[A-Z]\d{4}: |[\w.-]{1,200}?(?:Error|Exception|Warning): )[A-Za-z][\w.-]{0,200}?\d[\w.-]{0,200}): "
     r"|[\w.-]{1,80}/\d{1,5} (?=\[)"
     r"|\((?:[\w.:]{1,80} )?(?:pid=\d{1,10})(?:, ip=[\w.:]{1,60})?\) "
     r"|\[pod/[\w./-]{1,200}\] "
@@ -49,7 +49,7 @@ _PREFIX = re.compile(
 _TIME = re.compile(
     rf"\s{{0,8}}(?:\[NeMo [A-Z] (?P<nemo>{_STAMP}) [^\]]{{1,80}}\] ?"
     rf"|\[[A-Z]{{4,8}}\|[^\]\s]{{1,80}}\] (?P<hf>{_STAMP}) >> "
-    rf"|(?:\[titan\] )?(?P<plain>{_STAMP})(?: - | )"
+    rf"|(?:\[titan\] )?(?P<plain>{_STAMP})(?: - |[ \t])"
     rf"|\[(?P<bracket>{_STAMP})\] ?)",
     re.ASCII,
 )
@@ -156,13 +156,15 @@ LAUNCHERS = ErrorReader(
 # A job that was cancelled, preempted or out of time did not fail: these are warnings. Sources: slurmd/slurmstepd/req.c,
 # srun/libsrun/launch.c of Slurm, real logs of bigscience.
 
+# A job's log names the daemon; its own log (slurmd.log) names the step: `[4711.batch] error: *** JOB 4711 ...`.
+_DAEMON = r"(?:slurmstepd: |^(?:\[[\w.+]{1,40}\] )?)error: "
 _CANCELLED = re.compile(
-    r"slurmstepd: error: \*\*\* (?:JOB|STEP) [\w.+]{1,40} ON \S{1,200} CANCELLED AT (?P<time>[\d:T-]{19})"
+    _DAEMON + r"\*\*\* (?:JOB|STEP) [\w.+]{1,40} ON \S{1,200} CANCELLED AT (?P<time>[\d:T-]{19})"
     r"(?: DUE TO (?P<why>[A-Z ]{1,40}))?",
     re.ASCII,
 )
 _NOT_ENDING = re.compile(
-    r"slurmstepd: error: \*\*\* (?:JOB|STEP) [\w.+]{1,40} STEPD TERMINATED ON (?P<node>\S{1,200}) "
+    _DAEMON + r"\*\*\* (?:(?:JOB|STEP) )?[\w.+]{1,40} STEPD TERMINATED ON (?P<node>\S{1,200}) "
     r"AT (?P<time>[\d:T-]{19})",
     re.ASCII,
 )
@@ -174,7 +176,12 @@ _KILLED = re.compile(
     re.ASCII,
 )
 _NODE = re.compile(r"srun: error: (?P<message>Node failure on (?P<node>\S{1,200}))", re.ASCII)
-_WHY = {"TIME LIMIT": "time_limit", "NODE FAILURE": "node_failure", "PREEMPTION": "preempted"}
+_WHY = {
+    "TIME LIMIT": "time_limit",
+    "NODE FAILURE": "node_failure",
+    "PREEMPTION": "preempted",
+    "TASK FAILURE": "task_failed",
+}
 
 
 def read_slurm(text: str) -> ErrorReport | None:
@@ -196,7 +203,7 @@ def read_slurm(text: str) -> ErrorReport | None:
     return None
 
 
-SLURM = ErrorReader(name="slurm", signs=("slurmstepd: error:", "srun: error:"), read=read_slurm)
+SLURM = ErrorReader(name="slurm", signs=("slurmstepd: error:", "srun: error:", "error: *** "), read=read_slurm)
 
 
 # torchrun, the elastic launcher of PyTorch (NVRx's ft_launcher and DLRover's agent print the same).

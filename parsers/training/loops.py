@@ -6,8 +6,10 @@
     [titan] 2025-06-04 08:52:15,810 - root - INFO - Finished saving the checkpoint (or staging ...) in 5.51 seconds.
 
 Every line bears a time and may be coloured. With `"async_mode": "async"` in the settings the seconds are those of the
-staging, which stalls; no line tells when the save itself was done. `tps` is per device. Sources: torchtitan/components/
-metrics.py, checkpoint.py and train.py of pytorch/torchtitan.
+staging, which stalls; when the save itself is done is told only where PyTorch's own process of checkpoints logs, too
+(`Received async checkpoint request with id=.../step-10`, `Completed checkpoint save request ...`). `tps` is per device.
+Sources: torchtitan/components/metrics.py, checkpoint.py and train.py of pytorch/torchtitan, PyTorch's
+distributed/checkpoint/_async_process_executor.py.
 """
 
 import re
@@ -19,10 +21,12 @@ from parsers.training.trainer import LineRule, Trainer
 #     [2023-11-29 08:57:28,159] [INFO] [logging.py:96:log_dist] [Rank 0] step=5, skipped=0, lr=[6e-07], mom=[(0.9,
 # 0.95)]
 #     steps: 5 loss: 12.8004 iter time (s): 145.206 samples/sec: 7.052
+#     [2022-08-29 06:58:56,176] [INFO] [timer.py:198:stop] 0/20, RunningAvgSamplesPerSec=232.7, CurrSamplesPerSec=227.4
 #     [2023-07-24 13:21:33,261] [INFO] [logging.py:96:log_dist] [Rank 0] [Torch] Checkpoint global_step10 is about ...
 #     [2023-07-24 13:21:41,902] [INFO] [torch_checkpoint_engine.py:33:commit] [Torch] Checkpoint global_step10 is ...
 #
-# Every rank says that a save is ready; step=0 is printed at startup. Sources: deepspeed/runtime/engine.py,
+# Every rank says that a save is ready; step=0 is printed at startup. Old timers count micro-batches, of which a step
+# may have several: where steps are told, too, only the speed is taken. Sources: deepspeed/runtime/engine.py,
 # pipe/engine.py and checkpoint_engine/torch_checkpoint_engine.py of microsoft/DeepSpeed, real logs of bigscience and
 # superbenchmark.
 
@@ -33,7 +37,15 @@ def _deepspeed_rule(pattern: str) -> re.Pattern[str]:
 
 DEEPSPEED = Trainer(
     name="deepspeed",
-    signs=("step=", "iter time (s)", "Checkpoint ", "oading checkpoint", "oaded checkpoint", "exits successfully"),
+    signs=(
+        "step=",
+        "iter time (s)",
+        "Checkpoint ",
+        "oading checkpoint",
+        "oaded checkpoint",
+        "exits successfully",
+        "SamplesPerSec=",
+    ),
     rules=(
         LineRule(
             "iteration", _deepspeed_rule(r"\[Rank \d{1,7}\] step=(?P<iteration>[1-9]\d{0,11})(?P<fields>, skipped=.*)")
@@ -42,18 +54,33 @@ DEEPSPEED = Trainer(
             "iteration",
             _deepspeed_rule(r"(?:^|\s)steps: (?P<iteration>[1-9]\d{0,11}) (?P<fields>loss: .*iter time \(s\): .*)"),
         ),
+        LineRule(
+            "iteration",
+            _deepspeed_rule(
+                r":stop\] epoch=\d{1,9}/micro_step=\d{1,12}/global_step=(?P<iteration>[1-9]\d{0,11}), "
+                r"(?P<fields>RunningAvgSamplesPerSec=.*)"
+            ),
+        ),
+        LineRule(
+            "speed",
+            _deepspeed_rule(
+                r":stop\] \d{1,9}/(?P<iteration>[1-9]\d{0,11}), (?:RunningAvgSamplesPerSec=[\d.]{1,24}, Curr)?"
+                r"SamplesPerSec=(?P<samples_per_s>[\d.]{1,24})"
+            ),
+        ),
         LineRule("saving", _deepspeed_rule(r"\] Checkpoint global_step(?P<iteration>\d{1,12}) is about to be saved!")),
         LineRule("saved", _deepspeed_rule(r"\] Checkpoint global_step(?P<iteration>\d{1,12}) is ready now!")),
         LineRule("loading", _deepspeed_rule(r"Loading checkpoint from .{0,2000}global_step(?P<iteration>\d{1,12})/")),
         LineRule("loaded", _deepspeed_rule(r"Loaded checkpoint from .{0,2000}global_step(?P<iteration>\d{1,12})/")),
         LineRule("end", _deepspeed_rule(r"(?P<phase>Process) \d{1,10} exits successfully")),
     ),
-    pair=re.compile(r"(?P<name>[a-z][\w /()]{0,40}?)(?:=|: )(?P<value>[\d.e+-]{1,24})"),
+    pair=re.compile(r"(?P<name>[a-zC][\w /()]{0,40}?)(?:=|: )(?P<value>nan|-?inf|[\d.e+-]{1,24})"),
     names={
         "skipped": ("skipped", 0),
         "loss": ("loss", 1),
         "iter time (s)": ("elapsed_ms", 1000),
         "samples/sec": ("samples_per_s", 1),
+        "CurrSamplesPerSec": ("samples_per_s", 1),
     },
     waits=True,
 )
@@ -71,11 +98,16 @@ DEEPSPEED = Trainer(
 #         save-checkpoint ................................: (910.08, 913.10)      what it stalled all the same
 #       successfully saved checkpoint from iteration    1200 to /ckpt [ t 1/8, p 1/4 ]
 #
+#     2024-05-21 11:57:54  Job ID: 4711  # GPUs: 512  Saved checkpoint  Iteration: 1200  ...   (progress.txt, with tabs)
+#
 # Forks print seconds (`elapsed time per iteration (s)`, Megatron-DeepSpeed), `name=value` (Argonne's) or fields before
 # the iteration (GPT-NeoX). Old releases print no time. The last rank prints the iterations, rank 0 the rest. Sources:
 # training/training.py, training/checkpointing.py and core/timers.py of NVIDIA/Megatron-LM, real logs of bigscience and
 # superbenchmark.
 
+# A line of progress.txt, which `--log-progress` writes beside the checkpoints.
+_PROGRESS = r"\s{0,8}Job ID: \S{0,40}\s{1,8}# GPUs: \d{1,7}\s{1,8}"
+_PROGRESS_AT = r"Iteration: (?P<iteration>\d{1,12})"
 _AT = r"(?:at|from) iteration +(?P<iteration>\d{1,12})"
 _STAMP = r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(?:\.\d{1,6})?"
 _DATED = rf"\] datetime: (?P<time>{_STAMP})"
@@ -119,10 +151,14 @@ MEGATRON = Trainer(
         "fused kernels",
         "batch-generator",
         "batch generator",
+        "# GPUs: ",
     ),
     rules=(
         LineRule("iteration", _megatron_rule(rf"\[(?P<time>{_STAMP})\] {_ITERATION}")),
         LineRule("iteration", _megatron_rule(_ITERATION)),
+        LineRule("saved", _megatron_rule(rf"{_PROGRESS}Saved (?:async )?(?:local )?checkpoint\s{{1,8}}{_PROGRESS_AT}")),
+        LineRule("scheduled", _megatron_rule(rf"{_PROGRESS}Saving async (?:local )?checkpoint\s{{1,8}}{_PROGRESS_AT}")),
+        LineRule("initialized", _megatron_rule(rf"{_PROGRESS}(?P<phase>Starting job)")),
         LineRule("saved", _megatron_rule(rf"uccessfully (?:async )?saved (?:local )?checkpoint {_AT}")),
         LineRule("scheduled", _megatron_rule(rf"scheduled an async checkpoint save {_AT}")),
         LineRule("saving", _megatron_rule(rf"saving checkpoint {_AT}")),
@@ -190,7 +226,17 @@ def _torchtitan_rule(pattern: str) -> re.Pattern[str]:
 
 TORCHTITAN = Trainer(
     name="torchtitan",
-    signs=("step:", "the checkpoint", "Saving a ", "Training ", "async_mode", "torch.compile", "total steps"),
+    signs=(
+        "step:",
+        "the checkpoint",
+        "Saving a ",
+        "Training ",
+        "async_mode",
+        "torch.compile",
+        "total steps",
+        "async checkpoint request",
+        "checkpoint save request",
+    ),
     rules=(
         LineRule("evaluated", _torchtitan_rule(r"validate +step: +(?P<iteration>\d{1,12}) ")),
         LineRule(
@@ -215,13 +261,23 @@ TORCHTITAN = Trainer(
             "loading",
             _torchtitan_rule(r"Loading the checkpoint (?:from .{0,2000}?step-|at step )(?P<iteration>\d{1,12})"),
         ),
+        LineRule(
+            "handed",
+            _torchtitan_rule(r"Received async checkpoint request with id=.{0,2000}?\bstep-(?P<iteration>\d{1,12})"),
+        ),
+        LineRule(
+            "saved",
+            _torchtitan_rule(
+                r"Completed checkpoint save request for checkpoint_id=.{0,2000}?\bstep-(?P<iteration>\d{1,12})"
+            ),
+        ),
         LineRule("start", _torchtitan_rule(r"(?P<phase>Training starts at step) (?P<next>\d{1,12})")),
         LineRule("end", _torchtitan_rule(r"- INFO - (?P<phase>Training completed)")),
         LineRule("phase", _torchtitan_rule(r"(?P<phase>Compiling each \w{1,60}) with torch\.compile")),
         LineRule("background", _torchtitan_rule(r'"async_mode": "async')),
         LineRule("plan", _torchtitan_rule(r"\btotal steps (?P<total>\d{1,12})")),
     ),
-    pair=re.compile(r"(?P<name>[a-z_]{1,40}): {1,4}(?P<value>[\d.,e+-]{1,24})%?"),
+    pair=re.compile(r"(?P<name>[a-z_]{1,40}): {1,4}(?P<value>nan|-?inf|[\d.,e+-]{1,24})%?"),
     names={
         "loss": ("loss", 1),
         "global_avg_loss": ("loss", 1),

@@ -86,9 +86,14 @@ class TrainingProgress:
         """Whether the line before told the same iteration."""
         return self._from is None and iteration == self._last
 
-    def unprinted(self) -> Mapping[str, Attribute]:
-        """The iterations that the bar shows beyond the last line, and how long each took; nothing where none are."""
+    def unprinted(self, since_s: float = 0.0) -> Mapping[str, Attribute]:
+        """The iterations that the bar shows beyond the last line, and how long each took; nothing where none are.
+
+        `since_s`: nothing either where fewer seconds have passed by the bar's clock.
+        """
         if self.bar is None or self.bar <= (self._last or 0):
+            return NOTHING
+        if since_s and (self._clock is None or self._clock[0] != "bar" or self._now_s() - self._clock[1] < since_s):
             return NOTHING
         iteration = self.bar
         covered, elapsed_ms = self.advance(iteration, None)
@@ -127,6 +132,9 @@ class TrainingProgress:
         if time is not None:
             return "time", time.timestamp()
         return None if self.bar_s is None else ("bar", self.bar_s)
+
+    def _now_s(self) -> float:
+        return self.bar_s or 0.0
 
     def _passed_ms(self, time: datetime | None) -> float | None:
         """Milliseconds since the attempt began to iterate, for its first line."""

@@ -32,7 +32,10 @@ What: TypeAlias = Literal[
     "scheduled",  # a save goes on in the background
     "background",  # all saves will
     "saved",
+    "pausing",  # a save begins that work waits for: the next iteration shows that it is done
+    "handed",  # another process has taken the save over, and tells its end
     "save_timer",
+    "speed",  # samples a second at a count of its own
     "evaluate_timer",
     "data_timer",  # what an iteration waited for data
     "evaluated",
@@ -40,6 +43,8 @@ What: TypeAlias = Literal[
 ]
 # Groups that are whole numbers.
 _WHOLE = frozenset({"iteration", "total", "interval", "next", "epochs", "batch", "layers", "seq", "hidden"})
+# Numbers that no healthy iteration has. A gradient beyond the range of half precision is one: its step is skipped.
+_BROKEN: Mapping[str, tuple[str, ...]] = {"loss": ("nan", "inf", "infinity"), "grad_norm": ("nan",)}
 # A count beyond this is a broken number.
 MAX_COUNT = 2**53
 
@@ -127,8 +132,9 @@ class Trainer:
         return TrainerReport(what, numbers, found.get("phase", ""), found.get("time"), cut)
 
     def fields(self, text: str) -> dict[str, Attribute]:
-        """The known numbers of an iteration line; one that is no number (a NaN loss) is left out."""
+        """The known numbers of an iteration line; one that is no number (a NaN loss) is left out, and told as `nan`."""
         values: dict[str, Attribute] = {}
+        broken = False
         if self.pair is None or not text:
             return values
         for match in self.pair.finditer(text):
@@ -137,6 +143,10 @@ class Trainer:
                 number = number_of(match["value"].replace(",", ""))
                 if number is not None and (factor or abs(number) < MAX_COUNT):
                     values[name] = int(number) if factor == 0 else round(number * factor, 6)
+                elif match["value"].strip().lower().lstrip("+-") in _BROKEN.get(name, ()):
+                    broken = True
+        if broken and not values.get("nan"):
+            values["nan"] = 1
         return values
 
 
