@@ -8,7 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from schedulers.policy.facts import Inputs, JobFacts, NodeFacts, Pair, Reporting, corroborated
+from schedulers.checks.check_weights import check_weights
+from schedulers.policy.facts import Inputs, JobFacts, NodeFacts, Pair, Reporting, check_of, corroborated
 from schedulers.policy.kill_switch import effective_stop
 from schedulers.policy.settings import Policy
 from store.database.known_nodes import is_given
@@ -17,6 +18,7 @@ from store.hints.hint_log import recent_hints
 from store.hints.holds import costless_hints, nodes_still_avoided, nodes_still_held
 from store.hints.stops import newest_trips
 from store.nodes.node_states import (
+    FaultSign,
     fault_signs,
     last_repairs,
     newest_scores,
@@ -200,13 +202,17 @@ def _pairs(
     if policy.corroborate_s <= 0:
         return {}
     since = now - timedelta(seconds=policy.healthy_s)
-    found = {}
+    near: dict[str, list[FaultSign]] = {}
     for node, signs in fault_signs(connection, since, now, until).items():
         if node in repaired:
             signs = [sign for sign in signs if sign.end > repaired[node]]
-        if len(signs) > 1 and (pair := corroborated(signs, policy.corroborate_s)) is not None:
-            found[node] = pair
-    return found
+        if len(signs) > 1 and corroborated(signs, policy.corroborate_s) is not None:
+            near[node] = signs
+    # Such nodes are few: the records of what they are told of are asked for, and of nothing else.
+    checks = {check_of(sign) for signs in near.values() for sign in signs}
+    weights = check_weights(connection, checks, policy.corroborate_precision, until)
+    pairs = {node: corroborated(signs, policy.corroborate_s, weights) for node, signs in near.items()}
+    return {node: pair for node, pair in pairs.items() if pair is not None}
 
 
 def _jobs(connection: sa.Connection, policy: Policy, now: datetime, places: Sequence[Any]) -> dict[str, JobFacts]:

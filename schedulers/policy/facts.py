@@ -6,14 +6,17 @@ Two independent detectors that both saw a node fail count as a confirmed fault. 
 from the same events. Nor is a source that repeats others (`store/records/event_sources.py`): alerts, gpud and
 NVSentinel read the same log lines and counters, and an alert may come from our own score. A program's own report does
 not count: it is often the victim of another node. One sign from two sources (the kernel's Xid 63, and DCGM's field with
-the same number) is one sign.
+the same number) is one sign. A detector that was nearly always wrong at this site weighs less than one: see
+`schedulers/checks/check_weights.py`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from schedulers.policy.settings import Stop
+from store.hints.check_log import check_name
 from store.hints.hint_log import ACTOR_POLICY
 from store.hints.stops import Trip
 from store.nodes.node_states import FaultSign
@@ -37,15 +40,35 @@ _OF_THE_NODE: frozenset[Cause] = frozenset({"hardware", "fabric"})
 assert set(CAUSES) >= _OF_THE_NODE  # noqa: S101  # a word that is misspelt would corroborate nothing for ever
 
 
-def corroborated(signs: Sequence[FaultSign], within_s: float) -> Pair | None:
-    """The newest two signs of one node that come from different families, no further apart than `within_s` seconds."""
+# Each detector weighs at most 1, so that none confirms a hold by itself; one whose own record is bad weighs less.
+ENOUGH_WEIGHT = 1.5
+
+
+def corroborated(
+    signs: Sequence[FaultSign], within_s: float, weights: Mapping[tuple[str, str], float] = MappingProxyType({})
+) -> Pair | None:
+    """The newest two signs of one node that come from different families, no further apart than `within_s` seconds.
+
+    Args:
+        weights: of checks (source and name, `store/hints/check_log.py`) by their record; what has none weighs 1. Two
+            that weigh less than `ENOUGH_WEIGHT` together are no pair.
+    """
     counted = (sign for sign in signs if _counts(sign))
     newest_first = sorted(counted, key=lambda sign: (sign.end, sign.incident), reverse=True)
     for place, later in enumerate(newest_first):
         for earlier in newest_first[place + 1 :]:
-            if _independent(later, earlier) and (later.start - earlier.end).total_seconds() <= within_s:
+            if (
+                _independent(later, earlier)
+                and (later.start - earlier.end).total_seconds() <= within_s
+                and sum(min(1.0, weights.get(check_of(sign), 1.0)) for sign in (later, earlier)) >= ENOUGH_WEIGHT
+            ):
                 return earlier, later
     return None
+
+
+def check_of(sign: FaultSign) -> tuple[str, str]:
+    """The check that a sign is of: its source, and what it names."""
+    return sign.source, check_name(sign.kind, sign.code)
 
 
 def _counts(sign: FaultSign) -> bool:

@@ -223,6 +223,8 @@ class Policy:
     # Two detectors that see an error of one node in different ways, no further apart than this, are as good as a
     # confirmed fault; 0: they are not.
     corroborate_s: float = 3600.0
+    # One of the two that at this site was surely followed by an outage less often than this weighs less; 0: never.
+    corroborate_precision: float = 0.25
     budgets: Budgets = field(default_factory=Budgets)
     breaker: Breaker = field(default_factory=Breaker)
     control: Control = field(default_factory=Control)

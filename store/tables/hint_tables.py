@@ -1,4 +1,4 @@
-"""The tables of hints, deliveries, holds, stops, validations and outcomes; `metadata` here holds every table."""
+"""The tables of hints, deliveries, holds, stops, validations, outcomes and checks; `metadata` holds every table."""
 
 import sqlalchemy as sa
 
@@ -157,4 +157,41 @@ hint_outcomes = sa.Table(  # whether a hint was right, judged once its time is o
     sa.Column("lead_s", sa.Float),
     sa.Column("held_gpu_h", sa.Float),  # what it cost, or would have
     sa.Column("saved_gpu_h", sa.Float),  # what it saved, or would have
+)
+
+
+# Cases that wait for what comes.
+UNJUDGED = sa.text("outcome IS NULL")
+
+check_cases = sa.Table(  # what a check said of a node: what it says again within seven days is the same case
+    "check_cases",
+    metadata,
+    sa.Column("source", sa.Text, primary_key=True),  # of its events; `model` for the score
+    sa.Column("name", sa.Text, primary_key=True),  # kind and code, or what a detector calls it
+    sa.Column("node", sa.Text, primary_key=True),
+    sa.Column("said", UtcTime, primary_key=True),
+    sa.Column("last", UtcTime, nullable=False),
+    sa.Column("outcome", sa.Text),  # followed, cleared, contradicted, unknown; null: it is too early to tell
+    sa.Index(None, "node", "said"),
+    sa.Index("ix_check_cases_unjudged", "said", postgresql_where=UNJUDGED, sqlite_where=UNJUDGED),
+)
+
+check_records = sa.Table(  # what came of all that a check said within a year, as of the last judgement
+    "check_records",
+    metadata,
+    sa.Column("source", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("said", sa.BigInteger, nullable=False),
+    sa.Column("waiting", sa.BigInteger, nullable=False),
+    sa.Column("followed", sa.BigInteger, nullable=False),
+    sa.Column("cleared", sa.BigInteger, nullable=False),
+    sa.Column("contradicted", sa.BigInteger, nullable=False),
+    sa.Column("unknown", sa.BigInteger, nullable=False),
+    sa.Column("nodes", sa.BigInteger, nullable=False),
+    sa.Column("right", sa.Float, nullable=False),  # of the judged, each node counted once by the share of its cases
+    sa.Column("wrong", sa.Float, nullable=False),
+    sa.Column("precision", sa.Float, nullable=False),
+    sa.Column("low", sa.Float, nullable=False),
+    sa.Column("high", sa.Float, nullable=False),
+    sa.Column("last", UtcTime, nullable=False),
 )
