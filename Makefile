@@ -11,7 +11,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Tests start hundreds of programs: without kept bytecode each start costs two seconds of a processor more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test deep check bench screenshot formats contract fuzz bootstrap everything format sbom licences packages clean
+.PHONY: run test deep check bench screenshot formats contract calibration fuzz bootstrap everything format sbom licences packages clean
 
 run: bootstrap
 	$(VENV)/bin/foreshock demo $(ARGS)
@@ -40,6 +40,10 @@ formats: bootstrap
 
 contract: bootstrap
 	PYTHONPATH=tests $(RUN) python tests/contract.py
+
+# The simulator's figures of real sites, fitted anew in some minutes; DATA is the folder that holds `faults` and `m100`.
+calibration: bootstrap
+	PYTHONPATH=tests $(RUN) python tests/calibration.py $(DATA)
 
 fuzz: bootstrap
 	PYTHONPATH=tests $(RUN) python tests/fuzz.py $(ARGS)

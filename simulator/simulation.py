@@ -5,6 +5,7 @@ cluster = simulate(Settings(nodes=64, days=30, seed=1))
 
 import numpy as np
 
+from simulator.calibration import calibration
 from simulator.faults.decoy import DecoyContext, leave_decoys
 from simulator.faults.fault import CLASSES, NodeFailure, PlannedDrain
 from simulator.faults.hazard import draw_failures
@@ -33,7 +34,7 @@ _ROLL_WAVES = 3
 
 def simulate(settings: SimulationSettings) -> SimulatedCluster:
     """Simulate a cluster; the same settings give the same cluster."""
-    parameters = Parameters()
+    parameters = calibration(settings.calibration).parameters
     seeds = np.random.SeedSequence(settings.seed).spawn(7)
     rngs = [np.random.default_rng(seed) for seed in seeds]
     layout = lay_out(settings, parameters, rngs[0])

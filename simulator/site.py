@@ -4,7 +4,7 @@ The rows are those of the project's list of published figures ("the field in fig
 figure and row, so a reader of an archive can judge it.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
@@ -14,6 +14,15 @@ import numpy as np
 def _figure(value: Any, source: str) -> Any:
     """A parameter with its source."""
     return field(default=value, metadata={"source": source})
+
+
+# Of a length in hours: `_h` figures of five values are its quantiles at these places.
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def draw_h(quantiles: tuple[float, ...], rng: np.random.Generator) -> float:
+    """A length in hours: between two quantiles log-uniform, beyond the outer ones not at all."""
+    return float(np.exp(np.interp(rng.random(), QUANTILES, np.log(quantiles))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +36,9 @@ class Parameters:
     frailty_drift_per_day: float = _figure(0.03, "D7: slow drift; sigma of the daily step of log frailty")
     resample_on_board_swap: float = _figure(0.4, "D7: frailty resampled on repair")
     resample_on_reimage: float = _figure(0.1, "D7: frailty resampled on repair")
+    rate_scale: float = _figure(
+        1.02, "so that relapses, infants and resampling leave the whole at the rate asked for; ours"
+    )
     relapse_share: float = _figure(0.3, "D5: 33 of 112 GPUs with a DBE repeat (Summit)")
     relapse_factor: float = _figure(8.0, "D5: gap of a repeat: median 20 h, mean about 20 d; hazard factor of ours")
     relapse_days: float = _figure(7.0, "D5: as above")
@@ -37,11 +49,15 @@ class Parameters:
     mttr_reboot_h: tuple[float, float] = _figure((1.0, 4.0), "D6: driver or reboot 1-4 h")
     mttr_reimage_h: tuple[float, float] = _figure((4.0, 24.0), "D6: reimage 4-24 h")
     mttr_board_h: tuple[float, float] = _figure((24.0, 72.0), "D6: board swap 24-72 h")
+    repair_h: tuple[float, ...] = _figure((), "empty: by tier, as above")
     health_check_s: tuple[int, int] = _figure(
         (20, 300), "C: Meta checks every 5 min; until Slurm knows of an idle node"
     )
     # Precursors
     contained_share: float = _figure(0.3, "D3/D5: Xid 94 before the end; share of visible ECC failures is ours")
+    # A GPU that fell off the bus: how long it is still reported, and whether its whole board goes
+    loss_lag_h: tuple[float, ...] = _figure((), "empty: its samples end with the Xid")
+    whole_board_share: float = _figure(0.0, "one GPU falls, its neighbours stay; ours")
     # Decoys
     sbe_gpu_share: float = _figure(0.05, "D5: about 5 % of GPUs show SBE, active 1-3 weeks (share per 120 days)")
     sign_frailty_share: float = _figure(
@@ -57,6 +73,10 @@ class Parameters:
     leaf_event_per_leaf_month: float = _figure(0.02, "D4: 0.051 % of ToR switches crash a month at best; raised by us")
     drain_per_node_day: float = _figure(0.012, "D2: host maintenance 1.51 per M GPU-h; planned windows on top are ours")
     scrape_gap_per_node_day: float = _figure(0.05, "D7: scrape gaps from collector restarts; rate ours")
+    scrape_gap_h: tuple[float, ...] = _figure((), "empty: 1 to 4 whole hours; ours")
+    fleet_gap_per_day: float = _figure(0.0, "the collector of all nodes is silent; left out")
+    fleet_gap_h: tuple[float, ...] = _figure((), "empty: there is none")
+    sample_s: int = _figure(3600, "one sample an hour keeps an archive small; ours")
     gpu_gap_per_gpu_day: float = _figure(0.0005, "A1: GWDG: gaps and missing metrics; benign rate ours")
     hot_spot_per_rack_month: float = _figure(0.3, "D7: temperature regimes and correlated racks; rate ours")
     shock_after_share: float = _figure(0.6, "D7: driver-release shock; when, as a share of the archive, is ours")
@@ -78,11 +98,7 @@ class Parameters:
     slow_factor: tuple[float, float] = _figure((1.25, 1.6), "D4: 1.34 x job time")
 
 
-def described(parameters: Parameters) -> dict[str, dict[str, Any]]:
-    """Each parameter's value and source, for `truth/parameters.json`."""
-    return {f.name: {"value": getattr(parameters, f.name), "source": f.metadata["source"]} for f in fields(parameters)}
-
-
+CALIBRATIONS = ("published", "real")
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
@@ -94,6 +110,7 @@ class SimulationSettings:
 
     `rate_per_1000_node_days` is the unplanned hardware failure rate (FIELD D7: 3.8, worth sweeping over 1-20).
     `training` = `steady`, or `varied`: runs that save, wait for data, shrink and lose records in many ways.
+    `calibration` = `published` figures, or `real`: fitted to the records of real sites (`calibration.csv`).
     """
 
     nodes: int = 64
@@ -102,6 +119,7 @@ class SimulationSettings:
     start: datetime = datetime(2025, 1, 1, tzinfo=UTC)
     rate_per_1000_node_days: float = 3.8
     training: str = "steady"
+    calibration: str = "published"
 
     def __post_init__(self) -> None:
         """Refuse what cannot be simulated.
@@ -117,6 +135,8 @@ class SimulationSettings:
             raise ValueError(f"a rate of {self.rate_per_1000_node_days} is out of range: choose above 0, at most 50")
         if self.training not in ("steady", "varied"):
             raise ValueError(f"training that is {self.training!r} is not known: choose steady or varied")
+        if self.calibration not in CALIBRATIONS:
+            raise ValueError(f"a calibration {self.calibration!r} is not known: choose {' or '.join(CALIBRATIONS)}")
         if self.start.tzinfo is None or self.start.utcoffset() or self.start.time() != time.min:
             raise ValueError(f"{self.start} is no midnight in UTC: give the start as 2025-01-01T00:00:00Z")
         # Nodes are older than the archive, and the calendar ends.

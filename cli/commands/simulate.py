@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from cli.console.errors import Failure
 from cli.console.output import JSON_OPTION, print_json, print_table, print_text
@@ -51,18 +52,29 @@ def _midnight(_context: click.Context, _option: click.Parameter, text: str) -> d
     show_default=True,
     help="Varied: runs that save, wait for data, change size and lose records in many ways.",
 )
+@click.option(
+    "--calibration",
+    type=click.Choice(["published", "real"]),
+    default="published",
+    show_default=True,
+    help="Whose figures: published ones, or those of three real sites (their rate, too, without --rate).",
+)
 @JSON_OPTION
 def simulate(directory: Path, as_json: bool, **chosen: Any) -> None:
     """Simulate a cluster: its logs go to DIRECTORY/archive, its ground truth to DIRECTORY/truth.
 
     Prints the oracle: how well a reader of the hidden state would have foretold the outages.
     """
+    from simulator.calibration import real_rate
     from simulator.output.archive import write_archive
     from simulator.output.truth import write_truth
     from simulator.simulation import simulate as simulate_cluster
     from simulator.site import SimulationSettings
 
     _check_empty(directory / "archive")
+    given = click.get_current_context().get_parameter_source("rate_per_1000_node_days")
+    if chosen["calibration"] == "real" and given is ParameterSource.DEFAULT:
+        chosen["rate_per_1000_node_days"] = real_rate()
     try:
         settings = SimulationSettings(**chosen)
     except ValueError as error:

@@ -7,7 +7,17 @@ from numpy.typing import NDArray
 
 from simulator.faults.hazard import Availability
 from simulator.faults.trace import Count, Gap, Heat, KernelLine, LinkLoss, Trace, sxid_line, xid_line
-from simulator.site import DAY_MS, GPUS, HOUR_MS, MINUTE_MS, NODES_PER_RACK, Parameters, SimulationSettings, SiteLayout
+from simulator.site import (
+    DAY_MS,
+    GPUS,
+    HOUR_MS,
+    MINUTE_MS,
+    NODES_PER_RACK,
+    Parameters,
+    SimulationSettings,
+    SiteLayout,
+    draw_h,
+)
 
 _NOISE = (
     "perf: interrupt took too long (2503 > 2500), lowering kernel.perf_event_max_sample_rate to 79750",
@@ -62,6 +72,7 @@ def leave_decoys(stage: DecoyContext) -> None:
         _flaps,
         _flappers,
         _gaps,
+        _fleet_gaps,
         _hot_racks,
         _noise,
     ):
@@ -158,11 +169,25 @@ def _flap(stage: DecoyContext, time: int, node: int) -> None:
 
 def _gaps(stage: DecoyContext) -> None:
     """Collectors restart; an exporter loses a GPU for a while. Samples are missing, nothing is wrong."""
+    measured = stage.parameters.scrape_gap_h
     for begin, node in stage.moments(stage.parameters.scrape_gap_per_node_day * stage.node_days()):
-        stage.trace.gaps.append(Gap(begin, begin + int(stage.rng.integers(1, 5)) * HOUR_MS, node, None))
+        length_ms = (
+            round(draw_h(measured, stage.rng) * HOUR_MS) if measured else int(stage.rng.integers(1, 5)) * HOUR_MS
+        )
+        stage.trace.gaps.append(Gap(begin, begin + length_ms, node, None))
     for begin, node in stage.moments(stage.parameters.gpu_gap_per_gpu_day * stage.node_days() * GPUS):
         gpu = int(stage.rng.integers(0, GPUS))
         stage.trace.gaps.append(Gap(begin, begin + int(stage.rng.integers(1, 4)) * HOUR_MS, node, gpu))
+
+
+def _fleet_gaps(stage: DecoyContext) -> None:
+    """The collector of all nodes is silent: no sample of any of them, and nothing is wrong with any."""
+    if not stage.parameters.fleet_gap_per_day:
+        return
+    for _ in range(int(stage.rng.poisson(stage.parameters.fleet_gap_per_day * stage.settings.days))):
+        begin = int(stage.rng.integers(0, stage.settings.length_ms))
+        end = begin + round(draw_h(stage.parameters.fleet_gap_h, stage.rng) * HOUR_MS)
+        stage.trace.gaps += [Gap(begin, end, node, None) for node in range(stage.layout.nodes)]
 
 
 def _hot_racks(stage: DecoyContext) -> None:

@@ -70,6 +70,13 @@ class NodeFailure:
     ends_job: bool = True
     leaf: int | None = None  # a leaf switch failed, not the node
     outage: bool = True
+    lag_ms: int = 0  # how long after its Xid a GPU that fell off the bus is still reported
+    whole_board: bool = False  # all GPUs fall with it
+
+    @property
+    def falls_off_bus(self) -> bool:
+        """Whether its moment is Xid 79."""
+        return self.kind.name == "off_bus" or (self.kind.name == "thermal_psu" and self.variant < 50)
 
     @property
     def end_ms(self) -> int:

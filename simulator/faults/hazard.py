@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.faults.fault import FAULT_CLASSES, TIERS, FaultClass, NodeFailure, PlannedDrain
-from simulator.site import DAY_MS, GPUS, HOUR_MS, Parameters, SimulationSettings, SiteLayout
+from simulator.site import DAY_MS, GPUS, HOUR_MS, Parameters, SimulationSettings, SiteLayout, draw_h
 
 # Which nodes can be used when: in service, not failed, not drained.
 
@@ -119,7 +119,7 @@ def draw_failures(
     rate = np.zeros((settings.days, layout.nodes))
     failures: list[NodeFailure] = []
     # Relapses and infants add failures: the rest is scaled so that the whole stays at the rate asked for.
-    base *= 1.02
+    base *= parameters.rate_scale
     for day in range(settings.days):
         frailty.drift()
         relapse = np.where(relapse_until > day, parameters.relapse_factor, 1.0)
@@ -128,6 +128,7 @@ def draw_failures(
         in_service = free_ms <= day * DAY_MS
         for node in np.flatnonzero((rng.random(layout.nodes) < -np.expm1(-rate[day])) & in_service):
             failure = _draw_failure(int(node), day, shock > 1.0, weak_gpu, rng)
+            _as_measured(failure, parameters, rng)
             failures.append(_with_precursor(failure, int(free_ms[node]), rng))
             free_ms[node] = failure.end_ms + 1_800_000
             frailty.repaired(int(node), failure.tier)
@@ -175,6 +176,17 @@ def _draw_failure(
         warning_ms=fault_ms,
         variant=int(rng.integers(0, 100)),
     )
+
+
+def _as_measured(failure: NodeFailure, parameters: Parameters, rng: np.random.Generator) -> None:
+    """What real sites measured, in place of what is published: nothing is drawn where nothing was measured."""
+    if parameters.repair_h:
+        failure.repair_ms = round(draw_h(parameters.repair_h, rng) * 3600) * 1000
+    if parameters.loss_lag_h and failure.falls_off_bus:
+        failure.lag_ms = round(draw_h(parameters.loss_lag_h, rng) * 3600) * 1000
+        failure.whole_board = bool(rng.random() < parameters.whole_board_share)
+        # It is repaired after it is gone.
+        failure.repair_ms += failure.lag_ms
 
 
 def repair_ms(tier: str, rng: np.random.Generator) -> int:

@@ -118,7 +118,11 @@ def _heat_moment(failure: NodeFailure, trace: Trace, rng: np.random.Generator) -
 def _bus_moment(failure: NodeFailure, trace: Trace, rng: np.random.Generator) -> None:
     at, node, gpu = failure.fault_ms, failure.node, failure.gpu
     trace.kernel.append(xid_line(at, node, gpu, 79, rng))
-    trace.kernel.append(recovery_line(at + 55, node, gpu, 2))
+    if not failure.whole_board:
+        trace.kernel.append(recovery_line(at + 55, node, gpu, 2))
+    else:  # the tapes' gauge stays at 79: no Xid 154 comes after it
+        others = [other for other in range(GPUS) if other != gpu]
+        trace.kernel += [xid_line(at + 90 + other, node, other, 79, rng) for other in others]
 
 
 def _gsp_moment(failure: NodeFailure, trace: Trace, rng: np.random.Generator) -> None:
@@ -128,11 +132,11 @@ def _gsp_moment(failure: NodeFailure, trace: Trace, rng: np.random.Generator) ->
 
 def _hide(failure: NodeFailure, trace: Trace) -> None:
     """What cannot be sampled while the node is out, and the counters that begin anew."""
-    gone = failure.gpu if failure.kind.name in ("off_bus", "gsp") else None
+    gone = failure.gpu if failure.kind.name in ("off_bus", "gsp") and not failure.whole_board else None
     silent = failure.kind.name == "host" or (failure.kind.name == "thermal_psu" and failure.variant >= 50)
-    if gone is not None or silent:
-        trace.gaps.append(Gap(failure.fault_ms, failure.end_ms, failure.node, gone))
-    if failure.tier != "reboot":
+    if gone is not None or silent or failure.whole_board:
+        trace.gaps.append(Gap(failure.fault_ms + failure.lag_ms, failure.end_ms, failure.node, gone))
+    if failure.tier != "reboot" and not failure.lag_ms:
         trace.gaps.append(Gap(failure.start_ms + HOUR_MS // 2, failure.end_ms, failure.node, None))
     trace.resets.append((failure.end_ms - 10 * MINUTE_MS, failure.node))
 

@@ -121,7 +121,7 @@ def outages(cluster: SimulatedCluster, until_ms: int) -> list[str]:
 
 
 def write_telemetry(cluster: SimulatedCluster, folder: Path, until_ms: int) -> None:
-    """One Parquet file a day, one row per GPU and hour; what could not be sampled has no row."""
+    """One Parquet file a day, one row per GPU and interval; what could not be sampled has no row."""
     names = pa.array(cluster.layout.names, pa.string())
     node = np.repeat(np.arange(cluster.layout.nodes, dtype=np.int32), GPUS)
     gpu = np.tile(np.arange(GPUS, dtype=np.int8), cluster.layout.nodes)
@@ -140,7 +140,8 @@ def write_telemetry(cluster: SimulatedCluster, folder: Path, until_ms: int) -> N
             pq.write_table(table, folder / name, compression="zstd", use_dictionary=True)
             parts.clear()
 
-    for snapshot in snapshots(cluster, 0, until_ms + 1 if until_ms < cluster.settings.length_ms else until_ms):
+    end_ms = until_ms + 1 if until_ms < cluster.settings.length_ms else until_ms
+    for snapshot in snapshots(cluster, 0, end_ms, cluster.parameters.sample_s * 1000):
         if snapshot.time_ms // DAY_MS != day:
             flush()
             day = snapshot.time_ms // DAY_MS

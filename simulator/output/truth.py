@@ -14,9 +14,10 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from simulator.calibration import calibration, described
 from simulator.faults.fault import FAULT_CLASSES, NodeFailure
 from simulator.faults.hazard import Availability
-from simulator.site import DAY_MS, GPUS, HOUR_MS, PCI, described, gpu_uuid, leaf_name
+from simulator.site import DAY_MS, GPUS, HOUR_MS, PCI, gpu_uuid, leaf_name
 from simulator.state import SimulatedCluster
 from simulator.training.accounting import RunAccount, SimulatedInterruption
 from store.records.event import format_time
@@ -157,7 +158,7 @@ def write_truth(cluster: SimulatedCluster, directory: Path) -> dict[str, Any]:
         "oracle": hidden,
         "parameters": {
             "settings": {**asdict(cluster.settings), "start": format_time(cluster.settings.start)},
-            "parameters": described(cluster.parameters),
+            "parameters": described(calibration(cluster.settings.calibration)),
         },
     }
     for name, value in parts.items():

@@ -6,9 +6,10 @@ starts, loads its newest checkpoint and repeats what was lost (FIELD B3 and C fo
 
 import numpy as np
 
+from simulator.calibration import calibration
 from simulator.faults.fault import CLASSES, FAULT_CLASSES, JOB_CLASSES, NodeFailure, PlannedDrain
 from simulator.faults.hazard import Availability
-from simulator.site import DAY_MS, HOUR_MS, MINUTE_MS, NODES_PER_LEAF, Parameters, SimulationSettings, SiteLayout
+from simulator.site import DAY_MS, HOUR_MS, MINUTE_MS, NODES_PER_LEAF, SimulationSettings, SiteLayout
 from simulator.training.attempt import SimulatedAttempt, SimulatedRun, StepPace, Variety, advance
 
 _DRAIN_REASONS = ("maintenance: fan tray inspection", "scheduled firmware upgrade", "maintenance: cable tidy-up")
@@ -67,7 +68,7 @@ class TrainingScheduler:
         """Take what will fail; `failures` is moved and added to while runs are simulated."""
         self.variety = variety
         self.settings = settings
-        self.parameters = Parameters()
+        self.parameters = calibration(settings.calibration).parameters
         self.layout = layout
         self.failures = failures
         self.availability = Availability(layout, failures)

@@ -1,8 +1,10 @@
 """`foreshock simulate`."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -74,3 +76,21 @@ def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
     result = simulate(tmp_path / "file" / "below")
     assert result.exit_code == 2
     assert "cannot write to" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "rate", "interval_s"),
+    [((), 3.8, 3600), (("--calibration", "real"), 4.195, 600), (("--calibration", "real", "--rate", "3.8"), 3.8, 600)],
+)
+def test_a_calibration_brings_its_rate_unless_one_is_given(
+    tmp_path: Path, options: tuple[str, ...], rate: float, interval_s: int
+) -> None:
+    """And its interval of telemetry; the truth says whose figures it used, with their records' number."""
+    assert simulate(tmp_path, *options).exit_code == 0
+    said = json.loads((tmp_path / "truth" / "parameters.json").read_text(encoding="utf-8"))
+    assert said["settings"]["rate_per_1000_node_days"] == rate
+    assert said["settings"]["calibration"] == ("real" if interval_s == 600 else "published")
+    assert ("n = 9" in said["parameters"]["loss_lag_h"]["source"]) == (interval_s == 600)
+    first = pq.read_table(next((tmp_path / "archive" / "telemetry").iterdir()), columns=["time"])["time"]
+    moments = sorted(set(first.to_pylist()))
+    assert min(b - a for a, b in pairwise(moments)).total_seconds() == interval_s

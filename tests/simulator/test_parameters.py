@@ -1,18 +1,25 @@
 """Every figure says where it comes from."""
 
-from simulator.site import Parameters, described
+import pytest
+
+from simulator.calibration import calibration, described
+from simulator.site import CALIBRATIONS
 
 
-def test_every_parameter_names_its_source() -> None:
-    """A FIELD row, a program's option, or that it is ours."""
-    for name, entry in described(Parameters()).items():
-        assert len(entry["source"]) > 3, name
-        assert entry["value"] == getattr(Parameters(), name)
+@pytest.mark.parametrize("name", CALIBRATIONS)
+def test_every_parameter_names_its_source(name: str) -> None:
+    """A FIELD row, a program's option, a real set with the number of its records, or that it is ours."""
+    chosen = calibration(name)
+    for parameter, entry in described(chosen).items():
+        assert len(entry["source"]) > 3, parameter
+        assert entry["value"] == getattr(chosen.parameters, parameter)
 
 
-def test_ranges_run_upwards() -> None:
-    """A pair is (low, high)."""
-    for name, entry in described(Parameters()).items():
+@pytest.mark.parametrize("name", CALIBRATIONS)
+def test_ranges_run_upwards(name: str) -> None:
+    """A pair is (low, high), five are quantiles; none means that nothing was measured."""
+    for parameter, entry in described(calibration(name)).items():
         if isinstance(entry["value"], tuple):
-            low, high = entry["value"]
-            assert 0 <= low < high, name
+            assert len(entry["value"]) in (0, 2, 5), parameter
+            assert list(entry["value"]) == sorted(entry["value"]), parameter
+            assert all(figure >= 0 for figure in entry["value"]), parameter
