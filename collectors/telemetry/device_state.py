@@ -114,7 +114,7 @@ class DeviceState:
 
     def is_slow(self) -> bool:
         """Whether it reports so seldom that one moment without a value tells that it is gone."""
-        return (self.here.cadence_s() or 0.0) >= PATIENCE_S
+        return (self.here.cadence_s or 0.0) >= PATIENCE_S
 
 
 def _key(

@@ -149,7 +149,7 @@ class DeviceWatch:
             one.forget()
         one.uuid, one.pci = sample.uuid or one.uuid, sample.pci or one.pci
         yield from _xids(one, values, time_s, before_s if fresh else None)
-        yield from node_changes(one, sample, values, node)
+        yield from node_changes((one, sample, values), node, self._of_node[sample.node])
         rose: dict[str, tuple[Counter, float]] = {}
         for name, value in values.items():
             before = one.last.get(name)
@@ -205,6 +205,9 @@ class DeviceWatch:
             yield self._event(one, moment, _missing(one))
         for one in self._unheard(devices, state, alive):
             yield self._event(one, moment, _unknown(one))
+        for one in devices:
+            if one.xids == [0]:
+                one.fault = None
         state.close()
 
     def _unheard(self, devices: Sequence[DeviceState], state: NodeWatch, alive: set[str]) -> Iterator[DeviceState]:
@@ -288,8 +291,6 @@ def _xids(one: DeviceState, values: Mapping[str, float], time_s: float, before_s
     first = one.first_s == time_s
     new = sorted(codes - {0} - set(one.xids) - set(one.xids_before))
     one.xids = sorted({*one.xids, *codes})
-    if one.xids == [0]:
-        one.fault = None
     before = None if before_s is None else datetime.fromtimestamp(before_s, UTC)
     for code in new:
         finding = xid_changed(code, before, first=first)

@@ -17,13 +17,19 @@ BOOT_TIME = "boot_time_s"
 NODE_TIME = "node_time_s"
 # Btime moves by some seconds as the clock is disciplined; a node needs longer than this to boot.
 _DRIFT_S = 60.0
+# Silence before a reboot that is worth a word, and how many of its own intervals it is at least.
+_LONG_S = 3600.0
+_GAPS = 3
 _BMC = "ipmi"
 # Exporters whose silence tells something of the node, beside those of its accelerators.
 SPEAKERS = frozenset({"node_exporter", _BMC})
 
 
-def node_changes(one: DeviceState, sample: Sample, values: Mapping[str, float], node: NodeWatch) -> Iterator[Finding]:
-    """What a sample tells of its node."""
+def node_changes(
+    reported: tuple[DeviceState, Sample, Mapping[str, float]], node: NodeWatch, devices: Sequence[DeviceState]
+) -> Iterator[Finding]:
+    """What a sample of a device tells of its node."""
+    one, sample, values = reported
     boot_s = values.get(BOOT_TIME)
     if boot_s is None:
         return
@@ -36,9 +42,40 @@ def node_changes(one: DeviceState, sample: Sample, values: Mapping[str, float], 
         return
     time_s = sample.time.timestamp()
     node.rebooted_s = time_s
+    silent_s = 0.0 if node.before_s is None else time_s - node.before_s
+    long = silent_s >= max(_LONG_S, _GAPS * (one.here.cadence_s or 0.0))
+    ended = _ended(devices, time_s)
     booted = datetime.fromtimestamp(boot_s, UTC) if 0 < boot_s < 2**33 else None
-    message = "The node was booted" + (f" at {booted:%Y-%m-%d %H:%M:%S}" if booted else "") + "."
-    yield meant("node_reboot", message, "seen", boot_time=None if booted is None else booted.isoformat())
+    message = "The node was booted" + (f" at {booted:%Y-%m-%d %H:%M:%S}" if booted else "")
+    message += f", after {_length(silent_s)} without telemetry" if long else ""
+    message += f"; it ends the fault of Xid {ended[0]} that stood since {ended[1]}" if ended else ""
+    yield meant(
+        "node_reboot",
+        f"{message}.",
+        "seen",
+        name=one.node,
+        boot_time=None if booted is None else booted.isoformat(),
+        silent_s=round(silent_s) if long else None,
+        caused_by=f"xid:{ended[0]}" if ended else None,
+        since=ended[1] if ended else None,
+    )
+
+
+def _ended(devices: Sequence[DeviceState], time_s: float) -> tuple[int, str] | None:
+    """The fault that stood before this moment and that a reboot ends: the earliest of the node's."""
+    standing = standing_fault(devices)
+    if standing is None or datetime.fromisoformat(standing[1]).timestamp() >= time_s:
+        return None
+    for one in devices:
+        if one.fault is not None and datetime.fromisoformat(one.fault[1]).timestamp() < time_s:
+            one.fault = None
+    return standing
+
+
+def standing_fault(devices: Sequence[DeviceState]) -> tuple[int, str] | None:
+    """The code and the time of the earliest fault of a node's devices that stands."""
+    faults = [(str(one.fault[1]), int(one.fault[0])) for one in devices if one.fault is not None]
+    return None if not faults else (min(faults)[1], min(faults)[0])
 
 
 def streams_gone(
@@ -73,7 +110,12 @@ def _node_silent(devices: Sequence[DeviceState]) -> Finding:
     words = {1.0: "its power is on", 0.0: "its power is off"}.get(-1.0 if power is None else power, "")
     gpus = sum(one.is_accelerator() for one in devices)
     message = "Every exporter of the node is silent while its BMC answers" + (f"; {words}" if words else "")
-    return meant("node_silent", f"{message}.", devices=gpus or None, power=words.removeprefix("its power is ") or None)
+    fault = standing_fault(devices)
+    follows = {} if fault is None else {"follows": f"xid:{fault[0]}", "since": fault[1]}
+    message += "" if fault is None else f"; Xid {fault[0]} stands since {fault[1]}"
+    power_state = words.removeprefix("its power is ") or None
+    name = next(one.node for one in devices)
+    return meant("node_silent", f"{message}.", name=name, devices=gpus or None, power=power_state, **follows)
 
 
 def _exporter_gone(source: str, devices: Sequence[DeviceState], state: NodeWatch) -> Finding:

@@ -1,26 +1,31 @@
 """Whether something still reports, by its own cadence, and how often a value that rises may be told: plain JSON state.
 
-Nothing is missing for one gap: two looks in a row must lack it, or one after PATIENCE_S, as long as Prometheus holds a
-series to be there (its lookback of 5 min). What reports at other moments than its neighbours is judged by its own pace.
+Nothing is missing for one gap: two looks in a row must lack it; or one, where it reports no oftener than each
+PATIENCE_S: so long Prometheus holds a series to be there (its lookback of 5 min). What reports at other moments than
+its neighbours is judged by its own pace.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 MISSES = 2
 PATIENCE_S = 300.0
-# Intervals that the cadence is read from; the shortest of them, since gaps only ever make an interval longer.
-_INTERVALS = 5
+# The cadence is the shortest interval, since gaps only ever make one longer; where none is as short any more it grows
+# by this share at each report: what reported each 15 s and now does each 10 min is known for slow after 190 of those.
+_RELAXED = 1.02
 # Of something that reports by itself: intervals of its own that may pass.
 _INTERVALS_LATE = 2.5
 
 
 @dataclass(slots=True)
 class Presence:
-    """When something reported last, how often it does, and for how many looks it is gone."""
+    """When something reported last, how often it does, and for how many looks it is gone.
+
+    `cadence_s`: seconds from one report to the next; None before the second.
+    """
 
     last_s: float | None = None
-    intervals_s: list[float] = field(default_factory=list)
+    cadence_s: float | None = None
     misses: int = 0
     together: bool = True  # it came at the same moment as others, which are looked at instead of the clock
     gone: bool = False
@@ -28,7 +33,8 @@ class Presence:
     def report(self, time_s: float) -> bool:
         """It reports; whether it had been held to be gone."""
         if self.last_s is not None and time_s > self.last_s and not self.gone:
-            self.intervals_s = [*self.intervals_s, time_s - self.last_s][-_INTERVALS:]
+            interval_s = time_s - self.last_s
+            self.cadence_s = interval_s if self.cadence_s is None else min(interval_s, self.cadence_s * _RELAXED)
         self.last_s = time_s if self.last_s is None else max(self.last_s, time_s)
         was_gone, self.gone, self.misses = self.gone, False, 0
         return was_gone
@@ -39,20 +45,15 @@ class Presence:
             return False
         self.misses += 1
         silent_s = 0.0 if self.last_s is None else time_s - self.last_s
-        if self.together or not self.intervals_s:
-            self.gone = self.misses >= MISSES or silent_s >= PATIENCE_S
+        if self.together or self.cadence_s is None:
+            self.gone = self.misses >= MISSES or (self.cadence_s or silent_s) >= PATIENCE_S
         else:
-            self.gone = self.misses >= MISSES and silent_s >= _INTERVALS_LATE * min(self.intervals_s)
+            self.gone = self.misses >= MISSES and silent_s >= _INTERVALS_LATE * self.cadence_s
         return self.gone
-
-    def cadence_s(self) -> float | None:
-        """Seconds from one report to the next; None before the second."""
-        return min(self.intervals_s, default=None)
 
     def state(self) -> dict[str, Any]:
         """As plain JSON."""
-        state = {name: getattr(self, name) for name in self.__slots__}
-        return {**state, "intervals_s": list(self.intervals_s)}
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 _HOUR_S = 3600.0

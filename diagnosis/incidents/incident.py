@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 import orjson
 
-from diagnosis.incidents.later_signs import with_signs_joined
+from diagnosis.incidents.later_signs import shown_by, with_signs_joined
 from diagnosis.incidents.maintenance import TOGETHER_GAP, is_head_of_many, is_of_many, of_many
 from diagnosis.incidents.root import LINK_FAULTS, IncidentHead, badness, domain_part, head_of, kind_key, root
 from store.records.event import NAMING, Device, Event, event_id
@@ -76,7 +76,7 @@ class FaultSummary:
 
     def incident(self) -> Incident:
         """What all of it comes to."""
-        head = root(self.heads, self.kinds)
+        head = shown_by(root(self.heads, self.kinds), self.heads)
         found = Incident(
             id=self.id,
             node=self.node,

@@ -6,6 +6,7 @@ them. They do not stretch it: its end stays that of its own events, so that noth
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol, Self, TypeVar
 
@@ -18,7 +19,19 @@ LONGEST_INTERVAL = timedelta(days=1)
 _OFF_THE_BUS = 79
 
 
-class NodeFault(Protocol):
+def shown_by(head: IncidentHead, heads: Sequence[IncidentHead]) -> IncidentHead:
+    """What names an incident that a gauge shows: of several GPUs at once the first, with the others in its words."""
+    if head.sign_since is None or head.kind != "xid":
+        return head
+    alike = [one for one in heads if (one.kind, one.code) == (head.kind, head.code) and one.device.index is not None]
+    gpus = sorted({one.device.index: one for one in reversed(alike)}.items())
+    if len(gpus) < 2:
+        return head
+    words = f"{head.message} (GPUs {', '.join(str(index) for index, _ in gpus)})"
+    return replace(head, device=gpus[0][1].device, message=words)
+
+
+class IncidentFault(Protocol):
     """A fault of a node, folded."""
 
     id: str
@@ -32,10 +45,10 @@ class NodeFault(Protocol):
         """Take other parts of the same fault in."""
 
 
-FaultT = TypeVar("FaultT", bound=NodeFault)
+FaultT = TypeVar("FaultT", bound=IncidentFault)
 
 
-def sign_of(fault: NodeFault) -> IncidentHead | None:
+def sign_of(fault: IncidentFault) -> IncidentHead | None:
     """What names a fault that is but a later sign; None for a fault of its own."""
     if all(head.sign_since is None for head in fault.heads):
         return None
@@ -43,7 +56,7 @@ def sign_of(fault: NodeFault) -> IncidentHead | None:
     return head if head.sign_since is not None and head.sign_of is not None else None
 
 
-def reach_of(faults: Iterable[NodeFault]) -> tuple[datetime | None, bool]:
+def reach_of(faults: Iterable[IncidentFault]) -> tuple[datetime | None, bool]:
     """How far back the faults that these are later signs of may lie; whether later signs of these may be stored."""
     signs = [
         head.sign_since for fault in faults if (head := sign_of(fault)) is not None and head.sign_since is not None
@@ -52,7 +65,7 @@ def reach_of(faults: Iterable[NodeFault]) -> tuple[datetime | None, bool]:
     return min(signs, default=None), coded
 
 
-def is_sign_of(fault: NodeFault, target: NodeFault) -> bool:
+def is_sign_of(fault: IncidentFault, target: IncidentFault) -> bool:
     """Whether a fault is a later sign of another one of the same node."""
     head = sign_of(fault)
     if head is None or head.sign_since is None or head.sign_of is None or target is fault:

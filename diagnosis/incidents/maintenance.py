@@ -12,8 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from diagnosis.incidents.root import IncidentHead
-from store.records.event import Device, Event
-from store.records.fault_catalog import kind_meanings
+from store.records.event import Action, Cause, Device, Event, Severity
 from store.records.incident import Incident
 
 # Hosts of one rack come back minutes apart, and a telemetry of each ten minutes shows them one look apart.
@@ -21,7 +20,9 @@ TOGETHER_GAP = timedelta(minutes=15)
 REBOOT = "node_reboot"
 _SILENT = "node_silent"
 ALONE = (REBOOT, _SILENT)
-TOGETHER = ("nodes_rebooted", "nodes_silent")
+# What several are called: kind, severity, cause and action. Silence of many is watched; a reboot of many is over.
+_REBOOTED: tuple[str, Severity, Cause, Action] = ("nodes_rebooted", "info", "host", "none")
+_FELL_SILENT: tuple[str, Severity, Cause, Action] = ("nodes_silent", "warning", "unknown", "watch")
 # From this many nodes on it looks planned.
 _PLANNED = 3
 _FEW_NAMES = 8
@@ -46,12 +47,12 @@ def of_many(incident: Incident, heads: Sequence[IncidentHead]) -> Incident:
     if len(names) < 2:
         return replace(incident, severity="info") if ends and incident.kind == REBOOT else incident
     rebooted = {head.name for head in heads if head.kind == REBOOT}
-    kind = TOGETHER[0] if len(rebooted) > 1 else TOGETHER[1]
-    known = kind_meanings()[kind, ""]
+    several = len(rebooted) > 1
+    kind, severity, cause, action = _REBOOTED if several else _FELL_SILENT
     minutes = max(1, round((incident.end - incident.start) / timedelta(minutes=1)))
     some = ", ".join(names[:_FEW_NAMES]) + (" ..." if len(names) > _FEW_NAMES else "")
-    verb = "were booted" if kind == TOGETHER[0] else "fell silent"
-    guess = "planned maintenance" if kind == TOGETHER[0] else "their network, power or monitoring"
+    verb = "were booted" if several else "fell silent"
+    guess = "planned maintenance" if several else "their network, power or monitoring"
     looks = f": it looks like {guess}" if len(names) >= _PLANNED else ""
     message = f"{len(names)} nodes {verb} within {minutes} min ({some}){looks}"
     return replace(
@@ -59,9 +60,9 @@ def of_many(incident: Incident, heads: Sequence[IncidentHead]) -> Incident:
         node=None,
         kind=kind,
         code=None,
-        severity=known.severity,
-        cause=known.cause,
-        action=known.action,
+        severity=severity,
+        cause=cause,
+        action=action,
         device=Device(),
         message=message,
         name=None,
