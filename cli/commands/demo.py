@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from cli.replay.exporter import Feeder, Stretch
-    from cli.replay.tape import NodeTape
+    from cli.replay.tape import ReplayTape
     from simulator.simulation import SimulatedCluster
 
 _TICK_S = 0.2
@@ -131,7 +131,9 @@ def _run(settings: DemoSettings, directory: Path) -> None:
         _replay(feed, clock, children)
 
 
-def _history(settings: DemoSettings, engine: sa.Engine, directory: Path) -> tuple[SimulatedCluster, Stretch, NodeTape]:
+def _history(
+    settings: DemoSettings, engine: sa.Engine, directory: Path
+) -> tuple[SimulatedCluster, Stretch, ReplayTape]:
     """Simulate, load what lies before the replayed stretch, learn from it and score the nodes."""
     from cli.commands.ingest import ingest_archive
     from cli.replay.exporter import choose_stretch

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from cli.replay.clock import ReplayClock
-from cli.replay.tape import NODE, NodeTape
+from cli.replay.tape import NODE, ReplayTape
 from collectors.agent.metrics_server import ScrapedServer
 from simulator.output.archive import OutputLine, entries, exposition
 from simulator.simulation import SimulatedCluster
@@ -92,7 +92,7 @@ def tape_page(page: str) -> str:
 
 
 @contextmanager
-def exporter(cluster: SimulatedCluster, clock: ReplayClock, tape: NodeTape | None = None) -> Iterator[str]:
+def exporter(cluster: SimulatedCluster, clock: ReplayClock, tape: ReplayTape | None = None) -> Iterator[str]:
     """A dcgm-exporter page with the GPUs of every node, as they are at the replayed moment; yields its URL.
 
     With a tape, `tape_page(URL)` is the page of that node's own exporters.

@@ -40,7 +40,7 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class NodeTape:
+class ReplayTape:
     """The rows of the GPUs and of the host by their moment, on the replay's clock; absent values are not in a row."""
 
     gpus: pa.Table
@@ -83,7 +83,7 @@ class NodeTape:
             pq.write_table(before, archive / "telemetry" / f"{NODE}-{name}.parquet", compression="zstd")
 
 
-def read_tape(start: datetime, folder: Path = _FOLDER) -> NodeTape:
+def read_tape(start: datetime, folder: Path = _FOLDER) -> ReplayTape:
     """The tape of a folder, moved so that its fault begins `BEFORE_FAULT` after a replay's start."""
     # By whole steps, as the sampling was.
     begins = datetime.fromtimestamp(start.timestamp() // STEP.total_seconds() * STEP.total_seconds(), UTC)
@@ -97,7 +97,7 @@ def read_tape(start: datetime, folder: Path = _FOLDER) -> NodeTape:
     for row in _rows(host):
         found[row["time"]][1].update(row)
     moments = tuple(sorted(found))
-    return NodeTape(gpus, host, about, {time: (tuple(found[time][0]), found[time][1]) for time in moments}, moments)
+    return ReplayTape(gpus, host, about, {time: (tuple(found[time][0]), found[time][1]) for time in moments}, moments)
 
 
 def _moved(table: pa.Table, shift: timedelta) -> pa.Table:

@@ -12,7 +12,7 @@ from real.patience import patience
 from cli.replay import tape as tapes
 from cli.replay.clock import ReplayClock
 from cli.replay.exporter import exporter, tape_page
-from cli.replay.tape import BEFORE_FAULT, CREDIT, NODE, NodeTape, read_tape
+from cli.replay.tape import BEFORE_FAULT, CREDIT, NODE, ReplayTape, read_tape
 from parsers.pages import devices_of
 from parsers.text.parser import Context
 from simulator.output.archive import write_archive
@@ -26,18 +26,18 @@ ORIGIN = Path(__file__).parents[2] / "fixtures/real/gwdg/tapes/ggpu142_2025-03-1
 
 
 @pytest.fixture(scope="module")
-def tape() -> NodeTape:
+def tape() -> ReplayTape:
     """The tape as the demo reads it."""
     return read_tape(START)
 
 
-def gpus_at(tape: NodeTape, moment: datetime) -> list[Sample]:
+def gpus_at(tape: ReplayTape, moment: datetime) -> list[Sample]:
     """What the product reads of the GPUs on the page of a moment."""
     page = tape.exposition(moment)
     return [one for one in devices_of(page, Context(node=NODE, until=moment)) if one.type == "gpu"]
 
 
-def test_the_xid_comes_four_hours_into_the_replay_and_not_before(tape: NodeTape) -> None:
+def test_the_xid_comes_four_hours_into_the_replay_and_not_before(tape: ReplayTape) -> None:
     """On all four GPUs, as it was."""
     assert FAULT <= START + BEFORE_FAULT < FAULT + tapes.STEP
     before, after = gpus_at(tape, FAULT - timedelta(seconds=1)), gpus_at(tape, FAULT)
@@ -46,7 +46,7 @@ def test_the_xid_comes_four_hours_into_the_replay_and_not_before(tape: NodeTape)
     assert {one.time for one in after} == {FAULT}
 
 
-def test_two_days_later_the_system_is_silent_and_its_bmc_answers(tape: NodeTape) -> None:
+def test_two_days_later_the_system_is_silent_and_its_bmc_answers(tape: ReplayTape) -> None:
     """Then it has booted, at a time of the replay."""
     silent = FAULT + timedelta(days=2) - timedelta(minutes=20)
     assert gpus_at(tape, silent - timedelta(seconds=1))
@@ -61,13 +61,13 @@ def test_two_days_later_the_system_is_silent_and_its_bmc_answers(tape: NodeTape)
     assert silent < booted < back
 
 
-def test_outside_the_tape_the_page_is_empty(tape: NodeTape) -> None:
+def test_outside_the_tape_the_page_is_empty(tape: ReplayTape) -> None:
     """Before it, after it, and in a gap longer than its interval."""
     assert tape.exposition(tape.moments[0] - timedelta(seconds=1)) == ""
     assert tape.exposition(tape.moments[-1] + tapes.STEP) == ""
 
 
-def test_values_are_those_of_the_tape(tape: NodeTape) -> None:
+def test_values_are_those_of_the_tape(tape: ReplayTape) -> None:
     """Every figure of one moment, against the file; what Prometheus added is no exporter's."""
     moment = FAULT + timedelta(hours=1)
     origin = pq.read_table(ORIGIN / "telemetry/gpu.parquet").to_pylist()
@@ -86,7 +86,7 @@ def test_values_are_those_of_the_tape(tape: NodeTape) -> None:
     assert "scrape_samples" not in tape.exposition(moment)
 
 
-def test_the_exporter_serves_its_page_beside_the_cluster_s(tape: NodeTape) -> None:
+def test_the_exporter_serves_its_page_beside_the_cluster_s(tape: ReplayTape) -> None:
     """Each node on its own page."""
     cluster = simulate(SimulationSettings(nodes=8, days=3, seed=3))
     clock = ReplayClock(FAULT, FAULT, epoch=START, speed=1.0)
@@ -97,7 +97,7 @@ def test_the_exporter_serves_its_page_beside_the_cluster_s(tape: NodeTape) -> No
     assert NODE not in others
 
 
-def test_the_history_goes_into_the_archive_up_to_the_start(tape: NodeTape, tmp_path: Path) -> None:
+def test_the_history_goes_into_the_archive_up_to_the_start(tape: ReplayTape, tmp_path: Path) -> None:
     """A row in nodes.csv, and telemetry of both kinds that ends where the replay begins."""
     write_archive(simulate(SimulationSettings(nodes=8, days=2, seed=3)), tmp_path)
     tape.write_history(tmp_path, START)
