@@ -61,7 +61,11 @@ class EventJson(JsonObject, frozen=True, kw_only=True):
 
 
 class IncidentJson(JsonObject, frozen=True, kw_only=True):
-    """The events of one fault, coalesced."""
+    """The events of one fault, coalesced.
+
+    `link`: of the device, where one is known. `domain`: the NVLink domain that the fault took along, `nodes` those of
+    it that felt it: `node` alone is the culprit, and nothing is asked of the others.
+    """
 
     id: str
     node: str | None = None
@@ -80,6 +84,9 @@ class IncidentJson(JsonObject, frozen=True, kw_only=True):
     source: Annotated[str | None, example("kernel")] = None
     name: Annotated[str | None, example("nvme0")] = None
     meaning: Annotated[str | None, example("Driver can no longer reach the GPU over PCIe")] = None
+    link: Annotated[int | None, example(14)] = None
+    domain: Annotated[str | None, example("nvl72-03")] = None
+    nodes: list[str] = []
 
 
 class AuditJson(JsonObject, frozen=True, kw_only=True):

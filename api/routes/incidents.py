@@ -40,4 +40,4 @@ def get_incidents(_who: Reader, server: Server, query: Annotated[IncidentQuery, 
     with server.engine.connect() as connection:
         rows = incident_page(connection, window, query.severity, query.limit + 1, newest)
     items, following = page_of(rows, query.limit, newest, "start")
-    return listing([with_meaning(row) for row in items], following)
+    return listing([with_meaning(row | {"nodes": row["nodes"] or []}) for row in items], following)

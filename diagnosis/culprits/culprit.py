@@ -30,7 +30,10 @@ from store.tables import schema
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """One suspect. `events` are ids; `incident` is None where an outage alone speaks against the node."""
+    """One suspect. `events` are ids; `incident` is None where an outage alone speaks against the node.
+
+    `link` is that of the device; `domain` the NVLink domain that it took along, whose nodes that felt it are `nodes`.
+    """
 
     rank: int
     node: str | None
@@ -43,6 +46,8 @@ class Culprit:
     cause: Cause = "unknown"
     nodes: tuple[str, ...] = ()
     name: str | None = None  # of the device, where it has one
+    link: int | None = None
+    domain: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The suspect as plain values."""
@@ -187,7 +192,9 @@ def _suspect(incident: Incident, verdict: Plausibility) -> Culprit:
         reason=verdict.reason,
         time=incident.start,
         cause=incident.cause,
-        nodes=() if incident.node is None else (incident.node,),
+        nodes=incident.nodes or (() if incident.node is None else (incident.node,)),
+        link=incident.link,
+        domain=incident.domain,
     )
 
 
@@ -236,5 +243,7 @@ def _events(connection: sa.Connection, culprit: Culprit, incidents: Sequence[Inc
     named = []
     for event in read_events(connection, window, limit=20 * _EVIDENCE, excluding=tuple(NO_FAULT)):
         if event.id and event.severity != "info" and event.node in wanted:
-            named.append(event.id)
-    return tuple(named[:_EVIDENCE])
+            named.append((event.node != culprit.node, event.id))
+    if incident.domain is not None:  # the culprit's own words first, its neighbours' after them
+        named.sort(key=lambda one: one[0])
+    return tuple(ident for _, ident in named[:_EVIDENCE])

@@ -34,7 +34,7 @@ class Topology:
 
     def concerns(self, incident: Incident, nodes: Collection[str] | None) -> bool:
         """Whether an incident may have stopped work on these nodes: on one of them, or in the fabric between them."""
-        if nodes is None or incident.node in nodes:
+        if nodes is None or incident.node in nodes or any(node in nodes for node in incident.nodes):
             return True
         return incident.node is None and incident.cause == "fabric"
 
@@ -122,6 +122,10 @@ def weigh(incident: Incident, stop: Stoppage, others: Sequence[Incident], under_
     if under_leaf is not None:
         score *= _UNDER_SWITCH
         reasons.append(f"with others under {under_leaf}")
+    if incident.link is not None:
+        reasons.append(f"link {incident.link}")
+    if incident.domain is not None and len(incident.nodes) > 1:
+        reasons.append(f"felt by {len(incident.nodes)} nodes of NVLink domain {incident.domain}")
     if incident.count > 1:
         reasons.append(f"{incident.count} events")
     return Plausibility(round(score, 4), ", ".join(reasons))

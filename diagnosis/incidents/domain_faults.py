@@ -28,7 +28,7 @@ from diagnosis.incidents.incident import (
     fault_from,
     kept_heads,
 )
-from diagnosis.incidents.root import REPORT_KEYS, IncidentHead, is_link_fault
+from diagnosis.incidents.root import LINK_FAULTS, REPORT_KEYS, IncidentHead, is_link_fault
 from store.records.event import Device
 from store.records.incident import Incident
 from store.tables import schema
@@ -63,6 +63,7 @@ class DomainFault:
             blast_radius=max(self.size, len(nodes)),
         )
         if self.culprit is not None:
+            incident = _named(incident, self.culprit)
             return _confirmed(incident) if len(nodes) > 1 else incident
         if any(_link_fault(part) for part in self.parts):
             words = f"{len(nodes)} nodes of {self.domain} lost NVLinks at once: the switches that they share"
@@ -94,6 +95,18 @@ class DomainChange:
 
     made: tuple[DomainFault, ...] = ()
     gone: frozenset[str] = frozenset()
+
+
+def _named(incident: Incident, culprit: FaultSummary) -> Incident:
+    """The incident by the GPU whose link failed, where its own line is lost and another GPU of the node says more."""
+    words = [head for head in culprit.heads if is_link_fault(head)]
+    if not words or any(head.code in LINK_FAULTS for head in words):
+        return incident
+    head = words[0]
+    return replace(
+        incident, kind=head.kind, code=head.code, severity=head.severity, cause=head.cause, action=head.action,
+        device=head.device, message=head.message, source=head.source, name=head.name, link=head.link,
+    )  # fmt: skip
 
 
 def _confirmed(incident: Incident) -> Incident:
