@@ -22,7 +22,7 @@ from wire.events import AuditJson, EventJson, IncidentJson
 from wire.goodput import CausesJson, ClusterGoodputJson, LedgerJson, RunJson
 from wire.hints import HindsightJson, HintJson
 from wire.message import AnswerError, Page, decode
-from wire.models import ModelsJson
+from wire.models import ChecksJson, ModelsJson
 from wire.nodes import NodeDetailJson, NodeJson
 from wire.people import CallerJson
 from wire.policy import BudgetJson, PolicyInForceJson, StopJson, TripJson
@@ -150,6 +150,10 @@ class ApiClient:
     def models(self) -> ModelsJson:
         """Which models serve, which are on trial, and how the last training went."""
         return self._get(ModelsJson, "models")
+
+    def checks(self) -> ChecksJson:
+        """What each check said of nodes, and what came of it."""
+        return self._get(ChecksJson, "checks")
 
     def runs(self) -> list[RunJson]:
         """Every training run."""

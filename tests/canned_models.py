@@ -1,4 +1,4 @@
-"""An answer of `GET /models`, for the dashboard's tests."""
+"""Answers of `GET /models` and `GET /checks`, for the dashboard's tests."""
 
 MODEL = {
     "id": "gbt-24h-3f2a0c5a9b8e",
@@ -22,4 +22,32 @@ MODELS = {
     "next_cursor": None,
     "training": {"time": "2025-03-28T00:00:00Z", "outcome": "trained", "by": "server", "why": None},
     "control": {"percent": 3.0, "period_days": 28.0},
+}
+CHECK = {
+    "source": "kernel",
+    "name": "xid 79",
+    "said": 14,
+    "waiting": 1,
+    "followed": 9,
+    "cleared": 2,
+    "contradicted": 1,
+    "unknown": 1,
+    "nodes": 11,
+    "precision": 0.71,
+    "low": 0.46,
+    "high": 0.9,
+    "weight": 1.0,
+    "last": "2025-03-29T03:00:00Z",
+}
+CHECKS = {
+    "items": [
+        CHECK,
+        CHECK
+        | {"source": "dcgm", "name": "row_remap_failure", "followed": 0, "cleared": 40, "precision": 0.02, "low": 0.0}
+        | {"high": 0.09, "weight": 0.36},
+        CHECK | {"source": "nhc", "name": "check_hw_ib", "followed": 0, "cleared": 0, "contradicted": 0, "waiting": 14},
+    ],
+    "next_cursor": None,
+    "horizon_h": 168,
+    "enough": 0.25,
 }

@@ -1,4 +1,4 @@
-"""Models and the last training: `GET /models`."""
+"""Models and the last training: `GET /models`; the record of each check: `GET /checks`."""
 
 from typing import Annotated, Any
 
@@ -49,3 +49,35 @@ class ModelsJson(JsonObject, frozen=True, kw_only=True):
     next_cursor: Sometimes[None] = None
     training: LastTrainingJson | None = None
     control: ControlGroupJson = ControlGroupJson()
+
+
+class CheckRecordJson(JsonObject, frozen=True, kw_only=True):
+    """What a check said of nodes within a year, and what came of it.
+
+    `precision` is the share of nodes of which it was right, each counted once, `low` to `high` its 95 % interval.
+    `weight` is what it weighs where two detectors confirm a hold.
+    """
+
+    source: Annotated[str, example("dcgm")]
+    name: Annotated[str, example("row_remap_failure")]
+    said: int
+    waiting: int = 0
+    followed: int = 0
+    cleared: int = 0
+    contradicted: int = 0
+    unknown: int = 0
+    nodes: int = 0
+    precision: float
+    low: float
+    high: float
+    weight: float = 1.0
+    last: Always[Time] = None
+
+
+class ChecksJson(JsonObject, frozen=True, kw_only=True):
+    """Every check's record, those of the most nodes first. `enough`: the share under which a check weighs less."""
+
+    items: tuple[CheckRecordJson, ...] = ()
+    next_cursor: Sometimes[None] = None
+    horizon_h: int = 168
+    enough: float = 0.0

@@ -269,6 +269,7 @@ def make_loops(state: State) -> LoopRunner:
             *_scheduler_loops(turns.acting, every.observe_s),
             Loop("ledgers", every.ledgers_s, turns.ledgers),
             Loop("models", every.models_s, turns.models),
+            Loop("checks", every.models_s, turns.checks),
             Loop("lemons", every.lemons_s, turns.lemons, leased=False),
             Loop("incidents", INCIDENTS_S, turns.incidents, leased=False, wake=state.faults),
             *([Loop("rules", RULES_S, turns.rules)] if state.settings.rules else []),

@@ -16,6 +16,7 @@ from api.loops.scoring import FleetScorer
 from api.server.state import State
 from api.server.wakes import MarkWatch
 from diagnosis.incidents.intake import fold_intake
+from schedulers.checks.check_history import note_checks
 from schedulers.lifecycle.hindsight import judge_due
 from schedulers.lifecycle.policy_turn import run_policy
 from schedulers.lifecycle.validation import Validator
@@ -234,6 +235,12 @@ class Turns:
     def hindsight(self, _keep_on: Callable[[], bool]) -> None:
         """Judge the hints whose time is over."""
         judge_due(self._state.engine, self._state.clock())
+
+    def checks(self, keep_on: Callable[[], bool]) -> None:
+        """Keep the record of each check: what it said, and what came of it."""
+        left_out = note_checks(self._state.engine, self._state.clock(), keep_on)
+        if left_out:
+            _log.warning("%d sayings of checks are in no record: their nodes have too many checks at once", left_out)
 
     def policies(self, _keep_on: Callable[[], bool]) -> None:
         """Write down the policy in force, where it is not that of before."""

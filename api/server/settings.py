@@ -82,7 +82,7 @@ class Intervals:
     observe_s: float = 10.0  # how often a scheduler is read back at the least; news bring it at once
     ledgers_s: float = 5.0
     lemons_s: float = 60.0
-    models_s: float = 300.0  # how often it is looked whether models are to be judged or trained
+    models_s: float = 300.0  # how often it is looked whether models are to be judged or trained; and checks
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""`foreshock models list|show|promote|retire|judge`: which model serves, which are on trial, and your word on it."""
+"""`foreshock models list|show|promote|retire|judge|checks`: which model serves, which are on trial, your word on it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -20,13 +21,15 @@ from store.records.score import ModelRole
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from store.hints.check_log import CheckRecord
+
 _COLUMNS = ("id", "horizon_h", "kind", "role", "trained_until", "average_precision", "drift", "why")
 _DAYS = click.FloatRange(min=0.0)
 
 
 @click.group()
 def models() -> None:
-    """Which models serve, which are on trial, and what they were made of."""
+    """Which models serve, which are on trial, and what they were made of; and how good each check is here."""
 
 
 @models.command("list")
@@ -142,6 +145,41 @@ def judge_command(url: str, at: datetime | None, background: int | None, as_json
     print_text(f"{count} models scored" if count else "no scoring is due")
     if found:
         print_table(found, ("model", "outcome", "why"))
+
+
+@models.command("checks")
+@DB_OPTION
+@click.option("--source", help="Of this source alone: kernel, dcgm, nhc, model ...")
+@JSON_OPTION
+def checks_command(url: str, source: str | None, as_json: bool) -> None:
+    """What each check said of nodes within a year, what came of it, and of how many nodes it was right."""
+    from store.hints.check_log import check_records
+
+    engine = open_store(url)
+    with engine.connect() as connection:
+        found = [_check_row(one) for one in check_records(connection) if source in (None, one.tally.source)]
+    engine.dispose()
+    if as_json:
+        print_json(found)
+    elif found:
+        print_table(found, _CHECK_COLUMNS)
+    else:
+        print_text(
+            "no check has a record yet: the server makes them of what checks say and what comes within seven days"
+        )
+
+
+def _check_row(record: CheckRecord) -> dict[str, Any]:
+    tally = asdict(record.tally)
+    del tally["right"], tally["wrong"]
+    share = {name: round(getattr(record, name), 4) for name in ("precision", "low", "high")}
+    return {**tally, **share, "last": format_time(record.tally.last)}
+
+
+_CHECK_COLUMNS = (
+    *("source", "name", "nodes", "said", "followed", "cleared", "contradicted", "unknown", "waiting"),
+    *("precision", "low", "high", "last"),
+)
 
 
 def _carry_out(url: str, change: Callable[[sa.Connection, datetime], None]) -> None:

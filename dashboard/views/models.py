@@ -1,4 +1,4 @@
-"""The Models page: which model says what the risk is, whether it still holds, and what is on trial to follow it."""
+"""The Models page: which model says what the risk is, whether it still holds, what is on trial; how good checks are."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from dashboard.panels import page as panels
 from dashboard.panels.page import Site
 from dashboard.text import words
 from wire.cluster import ClusterJson
-from wire.models import ModelJson, ModelsJson
+from wire.models import CheckRecordJson, ChecksJson, ModelJson, ModelsJson
 
 KINDS = {"gbt": "trees over all signs", "history": "outage history alone", "rules": "rules alone"}
 ROLES = {
@@ -39,17 +39,55 @@ def _live(site: Site) -> None:
         panels.banner(*headline(models))
         panels.as_of(cluster)
         _training(models, cluster)
-        if not models.items:
-            return
-        serving = [model for model in models.items if model.role == "champion"]
-        for model in serving:
-            _serving(model, cluster)
-        rest = [model for model in models.items if model.role != "champion"]
-        st.subheader("On trial, and before", anchor=False, help="a challenger's scores are stored and not shown")
-        if rest:
-            frames.show([_row(model, cluster) for model in rest], "models", {"why": "Why"})
-        else:
-            panels.empty("Nothing yet: once a week the server trains a challenger, where there is enough news.")
+        if models.items:
+            _models(models, cluster)
+        _checks(site.client.checks(), cluster)
+
+
+def _models(models: ModelsJson, cluster: ClusterJson) -> None:
+    serving = [model for model in models.items if model.role == "champion"]
+    for model in serving:
+        _serving(model, cluster)
+    rest = [model for model in models.items if model.role != "champion"]
+    st.subheader("On trial, and before", anchor=False, help="a challenger's scores are stored and not shown")
+    if rest:
+        frames.show([_row(model, cluster) for model in rest], "models", {"why": "Why"})
+    else:
+        panels.empty("Nothing yet: once a week the server trains a challenger, where there is enough news.")
+
+
+def _checks(checks: ChecksJson, cluster: ClusterJson) -> None:
+    """How good each check is at this site."""
+    st.subheader("Checks, by what came of them here", anchor=False, help="what each said of nodes within a year")
+    if not checks.items:
+        panels.empty("No check has a record yet: it is made of what checks say and what comes within seven days.")
+        return
+    light = [one for one in checks.items if one.weight < 1.0]
+    if light:
+        names = ", ".join(words.plain(f"{one.source} {one.name}") for one in light[:3])
+        more = f" and {len(light) - 3} more" if len(light) > 3 else ""
+        st.caption(f"Less than a full weight where two detectors confirm a hold: {names}{more}.")
+    frames.show([check_row(one, cluster) for one in checks.items], "checks")
+
+
+def check_row(one: CheckRecordJson, cluster: ClusterJson) -> frames.Row:
+    """One check's record; its share only once something came of what it said."""
+    judged = one.followed + one.cleared + one.contradicted
+    share = f"{one.precision:.0%} ({one.low:.0%} to {one.high:.0%})" if judged else "not known yet"
+    return {
+        "check": one.name,
+        "from": one.source,
+        "nodes": one.nodes,
+        "said": one.said,
+        "followed": one.followed,
+        "cleared": one.cleared,
+        "contradicted": one.contradicted,
+        "unknown": one.unknown,
+        "too_early": one.waiting,
+        "right_of_nodes": share,
+        "weight": f"{one.weight:.2f}",
+        "last": words.when(one.last, cluster.now),
+    }
 
 
 def headline(models: ModelsJson) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx2
 import pytest
 import streamlit as st
-from canned_models import MODELS
+from canned_models import CHECKS, MODELS
 from drawn_page import Opened, draw_page
 
 from dashboard.client import ApiAddress, ApiClient
@@ -371,6 +371,7 @@ def api() -> Iterator[CannedApi]:
             "sidecars": listed(SIDECAR),
             "lemons": REPAIR,
             "models": MODELS,
+            "checks": CHECKS,
         }
     )
 

@@ -60,7 +60,7 @@ def test_the_page_shows_what_serves_and_what_is_on_trial(drawn: Opened) -> None:
     assert "The models hold." in text
     assert "The server's last training was done" in text
     assert "gbt-24h-3f2a0c5a9b8e: learned from 12,345 rows; trees: they beat both baselines" in text
-    (table,) = (frame.value for frame in shown.dataframe)
+    table, _checks = (frame.value for frame in shown.dataframe)
     assert list(table["role"]) == ["on trial"]
     assert list(table["why"]) == ["3 outages in 2 days"]
 
@@ -68,10 +68,26 @@ def test_the_page_shows_what_serves_and_what_is_on_trial(drawn: Opened) -> None:
 def test_a_cluster_without_a_model_is_told_how_to_get_one(drawn: Opened, api: Any) -> None:
     """And nothing else is on the page."""
     api.answers["models"] = {"items": [], "next_cursor": None, "training": None}
+    api.answers["checks"] = {"items": []}
     shown = drawn("models")
     assert failing(shown) == []
     assert "foreshock train --db URL" in seen(shown)
+    assert "No check has a record yet" in seen(shown)
     assert not shown.dataframe
+
+
+def test_each_check_has_its_record(drawn: Opened, api: Any) -> None:
+    """A share only where something came of what it said; which ones weigh less, above. Without a model, too."""
+    api.answers["models"] = {"items": [], "next_cursor": None, "training": None}
+    shown = drawn("models")
+    assert failing(shown) == []
+    (table,) = (frame.value for frame in shown.dataframe)
+    assert list(table["check"]) == ["xid 79", "row_remap_failure", "check_hw_ib"]
+    assert list(table["right_of_nodes"]) == ["71% (46% to 90%)", "2% (0% to 9%)", "not known yet"]
+    assert list(table["weight"]) == ["1.00", "0.36", "1.00"]
+    assert list(table["too_early"]) == [1, 1, 14]
+    text = seen(shown).replace("\\", "")
+    assert "Less than a full weight where two detectors confirm a hold: dcgm row_remap_failure." in text
 
 
 def test_a_control_node_says_so(drawn: Opened, api: Any) -> None:

@@ -82,6 +82,7 @@ def test_an_empty_cluster_says_what_to_do_instead_of_empty_charts(opened: Any, a
     api.answers["lemons"] = api.answers["lemons"] | {"items": [], "found": 0, "nodes": 0}
     api.answers["cluster"] = {"now": "2025-03-29T03:12:00Z", "mode": "shadow", "nodes": 0}
     api.answers["models"] = {"items": [], "training": None}
+    api.answers["checks"] = {"items": []}
     api.answers["hints/outcomes"] = {"tallies": []}
     drawn = opened(page)
     assert not drawn.exception
