@@ -18,7 +18,7 @@ from store.database.known_nodes import known_names
 from store.nodes.known_names import KnownNames
 from store.records.event import RecordError
 from store.records.hostlist import check_node_name
-from store.telemetry.rollups import TelemetryFile
+from store.telemetry.telemetry_file import TelemetryFile
 
 T = TypeVar("T")
 

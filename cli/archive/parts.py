@@ -5,15 +5,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from collectors.files.archive import ArchivePart, PartRecords, read_part
 from parsers.site_rules.rules import NO_RULES, SiteRules
 from parsers.text.parser import Context
 from store.records.event import RecordError
-from store.telemetry.archive_table import first_moment, read_telemetry
-from store.telemetry.rollups import TelemetryFile
+from store.telemetry.archive_table import time_span
+from store.telemetry.telemetry_file import TelemetryFile, read_telemetry
 
 # Results that wait for the writer: enough to keep the workers busy, few enough to hold in memory.
 _AHEAD = 8
@@ -24,11 +23,12 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """A file's content as a hash, and for telemetry the moment at which it begins."""
+    """A file's content as a hash, and for telemetry the moments at which it begins and ends."""
 
     part: ArchivePart
     sha256: str
     begins_us: int = 0
+    ends_us: int = 0
     broken: str | None = None
 
 
@@ -58,11 +58,8 @@ def digest(part: ArchivePart) -> Digest:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         return Digest(part, "", broken=f"it cannot be read ({error.strerror}): check its permissions")
-    return Digest(part, sha256, begins_us=_begins(part.path) if part.name == "telemetry" else 0)
-
-
-def _begins(path: Path) -> int:
-    return first_moment(path)
+    begins_us, ends_us = time_span(part.path) if part.name == "telemetry" else (0, 0)
+    return Digest(part, sha256, begins_us, ends_us)
 
 
 def take(task: FileTask) -> FileRecords:
@@ -74,7 +71,7 @@ def take(task: FileTask) -> FileRecords:
         telemetry = read_telemetry(part.path)
     except RecordError as error:
         return FileRecords(task, PartRecords(broken=str(error)))
-    skips = [*telemetry.left_out[:1], *(["rows without time, node or gpu"] if telemetry.skipped else [])]
+    skips = [*telemetry.left_out[:1], *(["rows without a time or node"] if telemetry.skipped else [])]
     skipped = telemetry.skipped + len(telemetry.left_out)
     return FileRecords(task, PartRecords(skipped=skipped, first_skip="; ".join(skips) or None), telemetry)
 

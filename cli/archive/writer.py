@@ -1,5 +1,6 @@
 """The writer of `foreshock ingest`: one transaction a file, so that a broken-off ingest leaves whole files behind."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -7,18 +8,20 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from cli.archive.parts import FileRecords
+from cli.archive.page_watch import PageWatch
+from cli.archive.parts import Digest, FileRecords, FileTask
 from diagnosis.incidents.intake import fold_everything, put_faults
 from store.database.connections import writing
 from store.database.partitions import ensure_days
 from store.events.append import IngestedFile, append_events, append_links, append_nodes, note_ingested
 from store.records.event import Event
 from store.tables import schema
-from store.telemetry.gpu_history import GpuHistory
 from store.telemetry.hours import insert_rollups
-from store.telemetry.rollups import RollupTable, TelemetryFile, moment_of
+from store.telemetry.rollups import DeviceHistory, RollupTable, moment_of
+from store.telemetry.telemetry_file import TelemetryFile
 
 _DAY_US = 86_400_000_000
+_LONG_AGO_US = -(2**62)
 
 
 @dataclass(slots=True)
@@ -40,7 +43,18 @@ class Writer:
     engine: sa.Engine
     now: datetime
     tallies: dict[str, IngestTally] = field(default_factory=dict)
-    carry: GpuHistory = field(default_factory=GpuHistory)
+    # Telemetry files in the order in which they come, of which those are new.
+    order: deque[Digest] = field(default_factory=deque)
+    new_from_us: int = 0
+    _history: DeviceHistory = field(default_factory=DeviceHistory)
+    _watch: PageWatch = field(default_factory=PageWatch)
+    _unwatched: list[tuple[int, IngestedFile]] = field(default_factory=list)
+
+    def expect(self, tasks: Sequence[FileTask]) -> None:
+        """What is going to be written: the telemetry's order decides until when its events are known."""
+        telemetry = [task for task in tasks if task.digest.part.name == "telemetry"]
+        self.order = deque(task.digest for task in telemetry)
+        self.new_from_us = min((task.digest.begins_us for task in telemetry if not task.only_carry), default=0)
 
     def tally(self, part: str) -> IngestTally:
         """The count of a part, from nothing."""
@@ -49,27 +63,48 @@ class Writer:
     def write(self, taken: FileRecords) -> None:
         """Write a file's records, and that it was taken unless it is broken."""
         digest = taken.task.digest
-        events, name = taken.records.events, digest.part.name
-        devices = None
-        if taken.telemetry is not None:
-            devices = self.carry.devices(taken.telemetry)
-            events = tuple(self.carry.follow(taken.telemetry, digest.part.relative))
-            if taken.task.only_carry:
-                return
+        events, name, devices = taken.records.events, digest.part.name, None
+        if name == "telemetry":
+            if taken.telemetry is not None:
+                devices = self._history.follow(taken.telemetry.devices, taken.telemetry.nodes)
+                self._watch.take(taken.telemetry)
+            self.order.popleft()
+            events = self._new_events()
         tally = self.tally(name)
         before = tally.records, tally.skipped
-        tally.files += 1
-        tally.skipped += taken.records.skipped
+        if not taken.task.only_carry:
+            tally.files += 1
+            tally.skipped += taken.records.skipped
         ensure_days(self.engine, _days(events, taken.telemetry), ("events", "telemetry"))
         with writing(self.engine).begin() as connection:
-            self._write_state(connection, taken, devices, tally)
+            if not taken.task.only_carry:
+                self._write_state(connection, taken, devices, tally)
             self._write_events(connection, events, self.tally("counters") if name == "telemetry" else tally)
             if taken.records.broken is not None:
                 tally.broken += 1
-            else:
+            elif not taken.task.only_carry:
                 records, skipped = tally.records - before[0], tally.skipped - before[1]
                 file = IngestedFile(digest.part.relative, digest.sha256, records, skipped, self.now)
+                self._unwatched.append((_ends_us(taken), file))
+            self._note_watched(connection)
+
+    def _until_us(self) -> int | None:
+        """No file to come has a page before this moment; None: there is none to come."""
+        return min((digest.begins_us for digest in self.order), default=None)
+
+    def _new_events(self) -> tuple[Event, ...]:
+        """The events of pages that no file to come can change, but for those of files that were taken before."""
+        known_us = moment_of(self.new_from_us)
+        found = self._watch.events_until(self._until_us())
+        return tuple(event for event in found if event.time is None or event.time >= known_us)
+
+    def _note_watched(self, connection: sa.Connection) -> None:
+        """Note files as taken of which every event is written: one that is not is read again after a break."""
+        until_us = self._until_us()
+        for ends_us, file in self._unwatched:
+            if until_us is None or ends_us < until_us:
                 note_ingested(connection, file)
+        self._unwatched = [one for one in self._unwatched if until_us is not None and one[0] >= until_us]
 
     def _write_events(self, connection: sa.Connection, events: tuple[Event, ...], tally: IngestTally) -> None:
         if not events:
@@ -105,6 +140,11 @@ class Writer:
         fold_everything(self.engine)
         with self.engine.connect() as connection:
             return max(0, (connection.scalar(count) or 0) - before)
+
+
+def _ends_us(taken: FileRecords) -> int:
+    """The last moment of a telemetry file; of any other file nothing is waited for."""
+    return _LONG_AGO_US if taken.telemetry is None else taken.telemetry.ends_us
 
 
 def _days(events: Iterable[Event], telemetry: TelemetryFile | None) -> set[datetime]:

@@ -1,4 +1,4 @@
-"""`foreshock ingest`: a cluster archive into the database, in parallel, resumable, idempotent."""
+"""`foreshock ingest`: a cluster archive, or a Prometheus's history, into the database; resumable, idempotent."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from cli.commands.rules import RULES_OPTION, open_rules
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from cli.console.store import open_store
+from cli.history.command import SCHEME, history_options, ingest_history, refuse_history_options
 from collectors.files.archive import ArchiveError, context_of, find_parts, newest_moment
 from parsers.site_rules.rules import NO_RULES, SiteRules
 
@@ -110,6 +111,7 @@ def ingest_archive(
         digests = list(in_order(executor, digest, parts))
         tasks = _plan(digests, taken_before, newest_moment(parts), reported or ArchiveOptions())
         _count_known(writer, digests, taken_before)
+        writer.expect(tasks)
         done, whole = 0, sum(task.digest.part.size for task in tasks)
         for taken in in_order(executor, take, tasks):
             named = names.named(taken)
@@ -157,8 +159,10 @@ def _plan(
     new.sort(key=lambda d: d.part.name not in ("nodes", "topology", "jobs"))
     tasks = [FileTask(d, context_of(d.part, newest, reported.year), rules=reported.rules) for d in new]
     fresh = [(d.part.relative, d.sha256) not in known for d in telemetry]
+    spans = [(d.begins_us, d.ends_us) for d, new in zip(telemetry, fresh, strict=True) if new]
     for place, item in enumerate(telemetry):
-        if any(fresh[place : place + 1 + CARRY_FILES]):
+        beside = any(begins <= item.ends_us and item.begins_us <= ends for begins, ends in spans)
+        if beside or any(fresh[place : place + 1 + CARRY_FILES]):
             tasks.append(FileTask(item, context_of(item.part, newest, reported.year), only_carry=not fresh[place]))
     return tasks
 
@@ -183,31 +187,43 @@ def _troubles(taken: FileRecords) -> Iterator[FileProblem]:
 
 
 @click.command()
-@click.argument("archive", type=click.Path(path_type=Path))
+@click.argument("archive", metavar="ARCHIVE|prometheus:URL")
 @DB_OPTION
+@history_options
 @click.option(
     "--year", type=click.IntRange(1970, 2200), help="Year of opensm's timestamps [default: the archive's own]."
 )
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes that read [default: one a core].")
 @RULES_OPTION
 @JSON_OPTION
-def ingest(archive: Path, url: str, workers: int | None, as_json: bool, **reported: Any) -> None:
+def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: Any) -> None:
     """Load a cluster archive: a folder of nodes.csv, kernel/, fabric/, telemetry/, training/, jobs.csv, outages.csv.
 
-    A file that was taken before is passed over, so that an ingest that was broken off goes on where it was.
+    Or the telemetry that a Prometheus has kept: prometheus:http://HOST:9090 --since 30d.
+
+    What was taken before is passed over, so that an ingest that was broken off goes on where it was.
     """
+    if archive.startswith(SCHEME):
+        ingest_history(archive, url, as_json, given)
+        return
+    refuse_history_options(given)
+    folder = Path(archive)
     try:
-        find_parts(archive)
+        find_parts(folder)
         engine = open_store(url, create=True)
         with _bar() as progress:
             summary = ingest_archive(
-                engine, archive, _archive_options(**reported), workers or len(os.sched_getaffinity(0)), progress
+                engine,
+                folder,
+                _archive_options(given["year"], given["rules_path"]),
+                workers or len(os.sched_getaffinity(0)),
+                progress,
             )
     except ArchiveError as error:
         raise Failure(str(error)) from error
     _tell(summary.troubles)
     if as_json:
-        print_json(_as_json(archive, summary))
+        print_json(_as_json(folder, summary))
     else:
         _print(summary)
 

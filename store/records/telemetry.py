@@ -64,6 +64,8 @@ def rise_in_words(counter: str, count: float) -> str:
 
 
 _SHORT = {"hca": "nic"}
+# Of these a node has one: it needs no number.
+_ALONE = ("node", "bmc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +88,9 @@ class Sample:
     source: str = "dcgm"
 
     def device_name(self) -> str:
-        """What the device is called within its node: `gpu:3`, `nic:mlx5_0/1`, `dimm:mc0/csrow2`."""
+        """What the device is called within its node: `gpu:3`, `nic:mlx5_0/1`, `dimm:mc0/csrow2`, `node`."""
         if self.name is None:
-            return f"{self.type}:{self.gpu}"
+            return self.type if self.type in _ALONE else f"{self.type}:{self.gpu}"
         return f"{_SHORT.get(self.type, self.type)}:{self.name}" + ("" if self.port is None else f"/{self.port}")
 
 

@@ -204,7 +204,11 @@ def insert_rollups(
 _PATCHED = """CASE WHEN excluded.devices IS NULL THEN telemetry.devices
     WHEN telemetry.devices IS NULL THEN excluded.devices
     ELSE json_patch(telemetry.devices, excluded.devices) END"""
-_SET = ", ".join(f"{name} = excluded.{name}" for name in _REPLACED)
+# A file of a node's own columns says nothing of its GPUs: what another file said of them stays.
+_SEES_GPUS = "excluded.gpus_seen > 0 OR telemetry.gpus_seen = 0"
+_SET = ", ".join(
+    f"{name} = CASE WHEN {_SEES_GPUS} THEN excluded.{name} ELSE telemetry.{name} END" for name in _REPLACED
+)
 _REPLACE = {
     dialect: f"ON CONFLICT (node, time) DO UPDATE SET {_SET}, devices = {joined}"
     for dialect, joined in (("sqlite", _PATCHED), ("postgresql", JOINED_DEVICES))

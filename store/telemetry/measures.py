@@ -89,3 +89,48 @@ def measure_of(field: str) -> tuple[str, float] | None:
     if not known.template:
         return None
     return known.named({}) or field[:MAX_DEVICE_NAME], known.factor
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMeasure:
+    """A column of a node's rows: whose it is, and what the store calls it.
+
+    Attributes:
+        type: of the device that it is of, where no label tells: `node`, `hca`, `dimm`, `bmc`.
+        device: that device's name; None for a node or its BMC, of which there is one.
+        known: the catalogue has a name for it.
+    """
+
+    name: str
+    factor: float
+    source: str
+    type: str = "node"
+    device: str | None = None
+    known: bool = False
+
+
+# Exporters whose columns a node's row may bear, beside what is of no exporter that the table knows.
+_NODE_EXPORTERS = ("node_exporter", "ipmi", "dcgm", "prometheus")
+# What a column is of, by how it begins; several series of one name are one column there.
+_PLACES = (
+    ("node_infiniband_", "hca", "infiniband"),
+    ("node_edac_channel_", "dimm", "mc/csrow/ch"),
+    ("node_edac_csrow_", "dimm", "mc/csrow"),
+    ("node_edac_", "dimm", "mc"),
+    ("ipmi_", "bmc", None),
+)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def node_measure(field: str) -> NodeMeasure:
+    """What a column of a node's rows is; one that the catalogue does not name, or leaves out, keeps its own name."""
+    kind, device = next(((kind, name) for begins, kind, name in _PLACES if field.startswith(begins)), ("node", None))
+    source = {"bmc": "ipmi", "node": "node_exporter" if field.startswith("node_") else "telemetry"}.get(
+        kind, "node_exporter"
+    )
+    for exporter in _NODE_EXPORTERS:
+        known = find_metric(exporter, field)
+        name = known.named({}) if known is not None else None
+        if known is not None and name is not None:
+            return NodeMeasure(name, known.factor, exporter, kind, device, known=True)
+    return NodeMeasure(field[:MAX_DEVICE_NAME], 1.0, source, kind, device)

@@ -19,10 +19,9 @@ from store.records.event import RecordError
 from store.records.telemetry import MAX_DEVICES, MAX_MEASURES, Rollup
 from store.tables import schema
 from store.telemetry import rollups
-from store.telemetry.archive_table import read_telemetry
-from store.telemetry.gpu_history import GpuHistory
 from store.telemetry.hours import insert_rollups, merge_rollups
-from store.telemetry.rollups import TelemetryFile, rounded
+from store.telemetry.rollups import DeviceHistory, rounded
+from store.telemetry.telemetry_file import TelemetryFile, read_telemetry
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 
@@ -40,8 +39,12 @@ def write(path: Path, rows: Sequence[tuple[float, str, int]], **columns: Any) ->
 
 def told(*files: TelemetryFile) -> list[dict[str, Any] | None]:
     """What the roll-ups of each file tell of devices, one after the other."""
-    carry = GpuHistory()
-    return [None if text is None else json.loads(text) for file in files for text in carry.devices(file) or ()]
+    carry = DeviceHistory()
+    return [
+        None if text is None else json.loads(text)
+        for file in files
+        for text in carry.follow(file.devices, file.nodes) or ()
+    ]
 
 
 def test_an_unknown_column_is_told_of_its_device(tmp_path: Path) -> None:
@@ -55,15 +58,15 @@ def test_an_unknown_column_is_told_of_its_device(tmp_path: Path) -> None:
         },
         {"gpu:0": {"smart_5": [9, 9, 9, 9, 1]}},
     ]
-    assert file.devices is not None
-    assert file.devices.devices[1] == '{"gpu:0":{"smart_5":[9,9,9,9,1]}}'
+    (table,) = file.devices
+    assert table.devices[1] == '{"gpu:0":{"smart_5":[9,9,9,9,1]}}'
 
 
 def test_a_file_of_our_own_fields_alone_tells_nothing_of_devices(tmp_path: Path) -> None:
     """It costs nothing then, and what a sidecar told stays as it is."""
     file = write(tmp_path / "t", [(0, "n", 0)], DCGM_FI_DEV_GPU_TEMP=[61.0], name=["x"], ok=[True])
-    assert file.devices is None
-    assert GpuHistory().devices(file) is None
+    assert file.devices == ()
+    assert told(file) == []
 
 
 def test_an_hour_without_a_value_is_null(tmp_path: Path) -> None:
@@ -74,7 +77,7 @@ def test_an_hour_without_a_value_is_null(tmp_path: Path) -> None:
         None,
         {"gpu:0": {"smart_5": [3, 3, 3, 3, 0]}},
     ]
-    assert write(tmp_path / "v", [], smart_5=pa.array([], pa.int32())).devices is None
+    assert write(tmp_path / "v", [], smart_5=pa.array([], pa.int32())).devices == ()
 
 
 def test_it_agrees_with_the_sidecar_value_by_value(tmp_path: Path) -> None:
@@ -124,7 +127,7 @@ def test_numbers_are_rounded_as_the_sidecar_rounds_them(value: float) -> None:
 
 def test_absurd_values_are_kept_and_impossible_ones_are_absent(tmp_path: Path) -> None:
     """1.5e9 power cycles happen; infinity, what no counter holds and DCGM's blanks are nothing that was measured."""
-    rows = [(0, "n", gpu) for gpu in (0, 0, 1, 2, 3)]
+    rows = [(0, "n", 0), (0.1, "n", 0), (0, "n", 1), (0, "n", 2), (0, "n", 3)]
     file = write(
         tmp_path / "t",
         rows,
@@ -151,7 +154,7 @@ def test_a_change_over_the_border_of_two_files_counts(tmp_path: Path) -> None:
 
 
 def test_rows_that_cannot_be_placed_take_their_values_with_them(tmp_path: Path) -> None:
-    """A row without a time, node or GPU is skipped in every column alike."""
+    """A row without a time or node is skipped in every column alike; one without a GPU is its node's."""
     keys = {
         "time": pa.array([None, START, START, START], pa.timestamp("us", tz="UTC")),
         "node": pa.array(["n", None, "n", "n"]),
@@ -159,8 +162,8 @@ def test_rows_that_cannot_be_placed_take_their_values_with_them(tmp_path: Path) 
     }
     pq.write_table(pa.table({**keys, "x": [1, 2, 3, 4]}), tmp_path / "t")
     file = read_telemetry(tmp_path / "t")
-    assert file.skipped == 3
-    assert told(file) == [{"gpu:0": {"x": [4, 4, 4, 4, 0]}}]
+    assert file.skipped == 2
+    assert told(file) == [{"gpu:0": {"x": [4, 4, 4, 4, 0]}, "node": {"x": [3, 3, 3, 3, 0]}}]
 
 
 def test_columns_beyond_what_a_roll_up_holds_are_named(tmp_path: Path) -> None:
@@ -210,13 +213,16 @@ def test_a_column_with_a_dot_in_its_name_is_itself(tmp_path: Path) -> None:
 
 def test_what_a_sidecar_told_of_the_same_hour_stays(tmp_path: Path, any_engine: sa.Engine) -> None:
     """Measures join, those told again are replaced; written twice is written once; without columns nothing changes."""
-    live = {"gpu:0": {"power_w": [1, 2, 1.5, 2, 1], "x": [9, 9, 9, 9, 0]}, "nic:mlx5_0/1": {"symbol_error": [0] * 5}}
+    live: dict[str, dict[str, list[float | None]]] = {
+        "gpu:0": {"power_w": [1, 2, 1.5, 2, 1], "x": [9, 9, 9, 9, 0]},
+        "nic:mlx5_0/1": {"symbol_error": [0, 0, 0, 0, 0]},
+    }
     file = write(tmp_path / "t", [(0, "n", 0)], x=[3])
     bare = write(tmp_path / "u", [(0, "n", 0)])
     with any_engine.begin() as connection:
         merge_rollups(connection, [Rollup("n", START, 0, 0, devices=live)])
         for _ in range(2):
-            insert_rollups(connection, file.nodes, file.rollups, GpuHistory().devices(file))
+            insert_rollups(connection, file.nodes, file.rollups, DeviceHistory().follow(file.devices, file.nodes))
         insert_rollups(connection, bare.nodes, bare.rollups)
         stored = connection.execute(sa.select(schema.telemetry.c.devices, schema.telemetry.c.samples)).all()
     assert stored == [({**live, "gpu:0": {"power_w": [1, 2, 1.5, 2, 1], "x": [3, 3, 3, 3, 0]}}, 1)]

@@ -1,9 +1,11 @@
-"""Telemetry files: roll-ups, rises of counters and vanished GPUs, against the same done sample by sample."""
+"""Telemetry files: their roll-ups, and what of them cannot be read."""
 
 import math
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -16,16 +18,10 @@ from hypothesis import strategies as st
 
 from store.records.event import RecordError
 from store.tables import schema
-from store.telemetry.archive_table import (
-    GpuSamples,
-    first_moment,
-    read_samples,
-    read_telemetry,
-    summarise,
-)
-from store.telemetry.gpu_history import GpuHistory
+from store.telemetry.archive_table import DeviceSamples, TelemetryTable, read_file, time_span
 from store.telemetry.hours import insert_rollups
-from store.telemetry.rollups import TelemetryFile
+from store.telemetry.rollups import HOUR_US
+from store.telemetry.telemetry_file import read_telemetry, summarise
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 SBE = "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"
@@ -43,19 +39,6 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 def grid(hours: range, gpus: int = 2, node: str = "n1") -> list[dict[str, Any]]:
     """A full grid of samples, all counters 0."""
     return [{"hour": h, "node": node, "gpu": g, SBE: 0} for h in hours for g in range(gpus)]
-
-
-def follow(*files: TelemetryFile) -> list[tuple[str, str | None, int | None, int]]:
-    """(kind, node, gpu, hour) of every event of the files in order."""
-    carry = GpuHistory()
-    found = []
-    for number, file in enumerate(files):
-        for event in carry.follow(file, f"{number}.parquet"):
-            assert event.time is not None
-            found.append(
-                (event.kind, event.node, event.device.index, int((event.time - START).total_seconds() // 3600))
-            )
-    return sorted(found, key=lambda item: (item[3], item[0], item[2] or 0))
 
 
 def test_a_roll_up_sums_up_a_node_s_hour(tmp_path: Path) -> None:
@@ -93,96 +76,9 @@ def test_a_blank_is_absent_and_no_value(tmp_path: Path, blank: int) -> None:
     ]
     file = read_telemetry(write(tmp_path / "t.parquet", rows))
     assert all(math.isnan(value) for value in file.rollups.values["gpu_temp_max_c"])
-    assert file.rises.count.tolist() == [1.0]
-
-
-def test_a_counter_that_rises_is_an_event_and_one_that_falls_is_none(tmp_path: Path) -> None:
-    """A fall is a driver reload: counting goes on from there."""
-    rows = [{"hour": h, "node": "n1", "gpu": 0, SBE: value} for h, value in enumerate([5, 5, 8, 0, 2])]
-    carry = GpuHistory()
-    events = carry.follow(read_telemetry(write(tmp_path / "t.parquet", rows)), "t.parquet")
-    assert [(e.kind, e.attributes["count"], e.severity, e.cause) for e in events] == [
-        ("ecc_sbe", 3, "info", "hardware"),
-        ("ecc_sbe", 2, "info", "hardware"),
-    ]
-    assert [e.time for e in events] == [START + timedelta(hours=2), START + timedelta(hours=4)]
-
-
-def test_rises_of_one_hour_are_one_event_at_the_last(tmp_path: Path) -> None:
-    """What an event says was known at its time."""
-    rows = [{"hour": h / 4, "node": "n1", "gpu": 0, SBE: value} for h, value in enumerate([0, 1, 3, 3, 4])]
-    events = GpuHistory().follow(read_telemetry(write(tmp_path / "t.parquet", rows)), "t.parquet")
-    assert [(e.time, e.attributes["count"]) for e in events] == [
-        (START + timedelta(minutes=30), 3),
-        (START + timedelta(hours=1), 1),
-    ]
-
-
-def test_counters_carry_over_from_file_to_file(tmp_path: Path) -> None:
-    """A rise between the last sample of one day and the first of the next is seen, also past a day without the GPU."""
-    one = read_telemetry(write(tmp_path / "1", [{"hour": 0, "node": "n1", "gpu": 0, SBE: 4}]))
-    two = read_telemetry(write(tmp_path / "2", [{"hour": 24, "node": "n2", "gpu": 0, SBE: 9}]))
-    three = read_telemetry(write(tmp_path / "3", [{"hour": 48, "node": "n1", "gpu": 0, SBE: 6}]))
-    assert follow(one, two, three) == [("ecc_sbe", "n1", 0, 48)]
-
-
-def test_the_first_value_ever_seen_is_no_rise(tmp_path: Path) -> None:
-    """Nobody knows when a counter got its first value."""
-    assert follow(read_telemetry(write(tmp_path / "1", [{"hour": 0, "node": "n1", "gpu": 0, SBE: 4}]))) == []
-
-
-def test_a_gpu_that_vanishes_while_its_node_reports_is_missing_until_it_returns(tmp_path: Path) -> None:
-    """One event when it goes, one when it comes back."""
-    rows = [row for row in grid(range(6)) if not (row["gpu"] == 1 and row["hour"] in (2, 3))]
-    file = read_telemetry(write(tmp_path / "1", rows))
-    assert follow(file) == [("gpu_missing", "n1", 1, 2), ("gpu_returned", "n1", 1, 4)]
-
-
-def test_a_gap_of_the_whole_node_says_nothing_of_its_gpus(tmp_path: Path) -> None:
-    """The exporter was down: fewer samples, no event."""
-    file = read_telemetry(write(tmp_path / "1", [row for row in grid(range(6)) if row["hour"] not in (2, 3)]))
-    assert follow(file) == []
-    assert len(file.rollups.node) == 4
-
-
-def test_a_gpu_missing_over_several_files_is_told_once(tmp_path: Path) -> None:
-    """It goes at the end of one day, is absent all the next, and returns in the third."""
-    one = read_telemetry(write(tmp_path / "1", [r for r in grid(range(4)) if not (r["gpu"] == 1 and r["hour"] == 3)]))
-    two = read_telemetry(write(tmp_path / "2", [r for r in grid(range(24, 28)) if r["gpu"] == 0]))
-    three = read_telemetry(write(tmp_path / "3", [r for r in grid(range(48, 52)) if r["gpu"] == 0 or r["hour"] > 49]))
-    assert follow(one, two, three) == [("gpu_missing", "n1", 1, 3), ("gpu_returned", "n1", 1, 50)]
-
-
-def test_a_gpu_absent_from_a_whole_file_is_missing_from_its_node_s_first_hour(tmp_path: Path) -> None:
-    """It vanished over midnight."""
-    one = read_telemetry(write(tmp_path / "1", grid(range(4))))
-    two = read_telemetry(write(tmp_path / "2", [r for r in grid(range(24, 28)) if r["gpu"] == 0]))
-    assert follow(one, two) == [("gpu_missing", "n1", 1, 24)]
-
-
-def test_a_gpu_that_comes_late_in_the_next_file_was_missing(tmp_path: Path) -> None:
-    """It was there yesterday, not in the first hours of today."""
-    one = read_telemetry(write(tmp_path / "1", grid(range(4))))
-    two = read_telemetry(write(tmp_path / "2", [r for r in grid(range(24, 28)) if r["gpu"] == 0 or r["hour"] == 27]))
-    assert follow(one, two) == [("gpu_missing", "n1", 1, 24), ("gpu_returned", "n1", 1, 27)]
-
-
-def test_a_gpu_never_seen_is_not_missing(tmp_path: Path) -> None:
-    """A GPU that shows up late for the first time has been put in."""
-    assert (
-        follow(read_telemetry(write(tmp_path / "1", [r for r in grid(range(4)) if r["gpu"] == 0 or r["hour"] > 1])))
-        == []
-    )
-
-
-def test_event_ids_are_the_same_each_time_and_different_among_files(tmp_path: Path) -> None:
-    """So that reading a file again adds nothing."""
-    rows = [{"hour": h, "node": "n1", "gpu": 0, SBE: h} for h in range(3)]
-    file = read_telemetry(write(tmp_path / "1", rows))
-    first, again, other = (GpuHistory().follow(file, name) for name in ("a", "a", "b"))
-    assert [e.id for e in first] == [e.id for e in again]
-    assert not {e.id for e in first} & {e.id for e in other}
-    assert len({e.id for e in first}) == 2
+    (pages,) = file.pages
+    counted = pages.values[:, pages.names.index("ecc_sbe")].tolist()
+    assert [value for value in counted if not math.isnan(value)] == [3.0, 4.0]
 
 
 def test_columns_of_other_kinds_are_passed_over_and_times_without_a_zone_are_utc(tmp_path: Path) -> None:
@@ -193,9 +89,10 @@ def test_columns_of_other_kinds_are_passed_over_and_times_without_a_zone_are_utc
         pa.table({"time": times, "node": ["a", "a"], "gpu": pa.array([0, 0], pa.int8()), "smart_5": [1, 2]}), path
     )
     file = read_telemetry(path)
-    assert file.rollups.time_us.tolist() == [int(START.timestamp() * 1e6), int((START.timestamp() + 86400) * 1e6)]
+    start_us = int(START.timestamp() * 1e6)
+    assert file.rollups.time_us.tolist() == [start_us - HOUR_US, start_us + 23 * HOUR_US]
     assert file.rollups.values == {}
-    assert first_moment(path) == int(START.timestamp() * 1e6)
+    assert time_span(path) == (start_us, start_us + 24 * HOUR_US)
 
 
 def test_rows_without_a_node_or_time_are_skipped_and_counted(tmp_path: Path) -> None:
@@ -213,7 +110,7 @@ def test_an_empty_table_gives_nothing(tmp_path: Path) -> None:
     }
     pq.write_table(pa.table(columns), tmp_path / "t")
     file = read_telemetry(tmp_path / "t")
-    assert (file.rows, follow(file), first_moment(tmp_path / "t")) == (0, [], 0)
+    assert (file.rows, file.pages, time_span(tmp_path / "t")) == (0, (), (0, 0))
 
 
 @pytest.mark.parametrize(
@@ -238,16 +135,16 @@ def test_a_file_that_is_no_parquet_is_named_with_its_remedy(tmp_path: Path, cont
     (tmp_path / "t").write_bytes(content)
     with pytest.raises(RecordError, match="no readable Parquet"):
         read_telemetry(tmp_path / "t")
-    assert first_moment(tmp_path / "t") == 0
+    assert time_span(tmp_path / "t") == (0, 0)
 
 
 def test_a_file_without_footer_statistics_has_no_first_moment(tmp_path: Path) -> None:
     """Then the name decides the order."""
     path = write(tmp_path / "a", grid(range(2)))
     pq.write_table(pq.read_table(path), tmp_path / "b", write_statistics=False)
-    assert first_moment(tmp_path / "b") == 0
+    assert time_span(tmp_path / "b") == (0, 0)
     pq.write_table(pa.table({"x": [1]}), tmp_path / "c")
-    assert first_moment(tmp_path / "c") == 0
+    assert time_span(tmp_path / "c") == (0, 0)
 
 
 def test_roll_ups_are_written_once_and_replaced_by_later_ones(tmp_path: Path, engine: sa.Engine) -> None:
@@ -275,67 +172,31 @@ SAMPLE = st.tuples(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(SAMPLE, max_size=60, unique_by=lambda s: s[:3]))
 def test_columns_and_single_samples_agree(samples: list[tuple[int, str, int, int | None]]) -> None:
-    """Counts of samples, of GPUs and of what counters rose by are those of a plain loop."""
+    """Counts of samples and of GPUs are those of a plain loop."""
     file = summarise(columns_of(samples))
     hours: dict[tuple[str, int], list[int]] = defaultdict(list)
-    risen: dict[tuple[str, int], float] = defaultdict(float)
-    last: dict[tuple[str, int], int] = {}
-    for time_us, node, gpu, value in sorted(samples, key=lambda s: s[0]):
-        hours[node, time_us // 3_600_000_000].append(gpu)
-        if value is not None:
-            risen[node, gpu] += max(0, value - last.get((node, gpu), value))
-            last[node, gpu] = value
+    times = {(node, gpu): sorted(s[0] for s in samples if s[1:3] == (node, gpu)) for _, node, gpu, _ in samples}
+    apart = [later - earlier for one in times.values() for earlier, later in pairwise(one)]
+    late = 1 if apart and median(apart) > HOUR_US else 0  # rows of more than an hour belong to the one that they end
+    for time_us, node, gpu, _ in samples:
+        hours[node, (time_us - late) // HOUR_US].append(gpu)
     table = file.rollups
     got = {
         (file.nodes[n], t // 3_600_000_000): (c, g)
         for n, t, c, g in zip(table.node, table.time_us, table.samples, table.gpus_seen, strict=True)
     }
     assert got == {key: (len(gpus), len(set(gpus))) for key, gpus in hours.items()}
-    total: dict[tuple[str, int], float] = defaultdict(float)
-    for key, count in zip(file.rises.key.tolist(), file.rises.count.tolist(), strict=True):
-        total[file.nodes[key // 1024], key % 1024] += count
-    assert total == {key: count for key, count in risen.items() if count}
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(SAMPLE, max_size=60, unique_by=lambda s: s[:3]))
-def test_missing_and_returned_alternate_and_fit_the_samples(samples: list[tuple[int, str, int, int | None]]) -> None:
-    """A GPU is missing in just those hours in which its node reports and it does not, after it was first seen."""
-    hours: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
-    for time_us, node, gpu, _ in samples:
-        hours[node][time_us // 3_600_000_000].add(gpu)
-    expected = set()
-    for node, seen in hours.items():
-        state: dict[int, bool] = {}
-        for hour in sorted(seen):
-            for gpu in [g for g, there in state.items() if there and g not in seen[hour]]:
-                expected.add(("gpu_missing", node, gpu, hour))
-                state[gpu] = False
-            for gpu in seen[hour]:
-                if state.get(gpu) is False:
-                    expected.add(("gpu_returned", node, gpu, hour))
-                state[gpu] = True
-    half = 15 * 3600 * 1_000_000
-    halves = [[s for s in samples if s[0] < half], [s for s in samples if s[0] >= half]]
-    carry = GpuHistory()
-    for parts in ([samples], halves):
-        carry = GpuHistory()
-        found = [e for n, part in enumerate(parts) for e in carry.follow(summarise(columns_of(part)), f"{n}")]
-        gaps = [e for e in found if e.kind.startswith("gpu_")]
-        got = [(e.kind, e.node, e.device.index, int(e.time.timestamp()) // 3600) for e in gaps if e.time]
-        assert sorted(got) == sorted(expected)
-
-
-def columns_of(samples: list[tuple[int, str, int, int | None]]) -> GpuSamples:
+def columns_of(samples: list[tuple[int, str, int, int | None]]) -> TelemetryTable:
     """The samples as a table of columns."""
-    return GpuSamples(
-        nodes=("a", "b"),
+    gpus = DeviceSamples(
         node=np.array([["a", "b"].index(s[1]) for s in samples], dtype=np.int64),
-        gpu=np.array([s[2] for s in samples], dtype=np.int64),
+        device=np.array([s[2] for s in samples], dtype=np.int64),
         time_us=np.array([s[0] for s in samples], dtype=np.int64),
-        gauges={},
         counters={"ecc_sbe": np.array([math.nan if s[3] is None else s[3] for s in samples], dtype=np.float64)},
     )
+    return TelemetryTable(("a", "b"), (gpus,))
 
 
 def test_samples_of_a_dictionary_column_are_read_as_of_a_plain_one(tmp_path: Path) -> None:
@@ -344,4 +205,8 @@ def test_samples_of_a_dictionary_column_are_read_as_of_a_plain_one(tmp_path: Pat
     table = pq.read_table(path)
     place = table.column_names.index("node")
     pq.write_table(table.set_column(place, "node", table["node"].dictionary_encode()), tmp_path / "d")
-    assert read_samples(tmp_path / "d").nodes == read_samples(path).nodes == ("n1",)
+    assert read_file(tmp_path / "d", _nodes) == read_file(path, _nodes) == ("n1",)
+
+
+def _nodes(table: TelemetryTable) -> tuple[str, ...]:
+    return table.nodes
