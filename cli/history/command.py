@@ -111,7 +111,7 @@ class HistoryRange:
             raise Failure(f"{spec}: give the server's address, as in prometheus:http://127.0.0.1:9090")
         if parts.username is not None or parts.fragment or parts.query:
             raise Failure(
-                f"{SCHEME}{parts.scheme}://{parts.hostname}: the address alone: a password goes into --basic-file"
+                f"{SCHEME}{parts.scheme}://{parts.hostname}: give the address alone, and a password in --basic-file"
             )
         if given["since"] is None:
             raise Failure(f"{spec}: --since is missing: from when on, as in --since 30d")
@@ -162,7 +162,10 @@ def moment_of_option(text: str, option: str, now: datetime) -> datetime:
         Failure: it is none of them.
     """
     if _LENGTH.fullmatch(text):
-        return now - length_of_option(text, option)
+        try:
+            return now - length_of_option(text, option)
+        except OverflowError as error:
+            raise Failure(f"{option} {text}: that is before all time") from error
     try:
         day = date.fromisoformat(text)
     except ValueError:
@@ -184,10 +187,7 @@ def length_of_option(text: str, option: str) -> timedelta:
     match = _LENGTH.fullmatch(text)
     if match is None or not int(match["number"]):
         raise Failure(f"{option} {text}: write a length of time as in 90s, 5m, 12h or 30d")
-    try:
-        return int(match["number"]) * _UNITS[match["unit"]]
-    except OverflowError as error:
-        raise Failure(f"{option} {text}: that is too long") from error
+    return int(match["number"]) * _UNITS[match["unit"]]
 
 
 def _authorization(url: str, given: Mapping[str, Any]) -> str | None:

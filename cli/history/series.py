@@ -20,30 +20,28 @@ from parsers.text.exposition import Point
 from parsers.text.parser import Context
 from store.records.event import Device
 from store.records.telemetry import MAX_DEVICE_NAME
-from store.telemetry.measures import Metric, find_metric
+from store.telemetry.measures import Metric, find_metric, node_measure
 
-# Metrics of hosts that no table of devices has: what tells of a reboot, of the BMC, of load, of the scrape itself.
+# Metrics that are taken though no table has them: of GPUs, of the BMC, of a host's load.
 _HOST = re.compile(
-    r"DCGM_FI_\w+|ipmi_\w+|up|node_(?:boot_time_seconds|time_seconds|uname_info|load(?:1|5|15)|procs_blocked"
-    r"|memory_MemAvailable_bytes|vmstat_oom_kill|network_carrier_changes_total|network_receive_errs_total"
-    r"|hwmon_max_chip_temp|infiniband_\w+|edac_\w+)"
-    r"|scrape_(?:duration_seconds|samples_scraped|samples_post_metric_relabeling|series_added)",
-    re.ASCII,
+    r"DCGM_FI_\w+|ipmi_\w+|node_(?:uname_info|load(?:1|5|15)|procs_blocked|memory_MemAvailable_bytes)", re.ASCII
 )
+# What a node has one of: labels of its series tell its parts, which are one measure.
+_WHOLE = frozenset({"node", "bmc"})
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # Labels of the target and of the pod that has the GPU: they say nothing of the device.
 _OF_TARGET = frozenset(
     re.findall(
         r"\w+",
         "__name__ job instance exported_instance exported_job node Hostname hostname nodename endpoint namespace pod "
         "container service exported_namespace exported_pod exported_container prometheus prometheus_replica replica "
-        "cluster tenant modelName DCGM_FI_DRIVER_VERSION err_code err_msg UUID uuid pci_bus_id",
+        "cluster tenant modelName DCGM_FI_DRIVER_VERSION err_code err_msg UUID uuid pci_bus_id collector id",
     )
 )
 _NODE_LABELS = ("node", "Hostname", "hostname", "exported_instance")
 _PORT = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[^:]+)(?::\d{1,5})?", re.ASCII)
 _INDEX = re.compile(r"\d{1,9}", re.ASCII)
 _ANY = (*EXPORTERS, node_exporter.EXPORTER)
-_NO_METRIC = Metric("", 1.0, "", of_instance=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +57,14 @@ class SeriesPlace:
     metric: Metric
     exporter: Exporter | None = None
     instance: str = ""  # the MIG instance or partition of the device that the value is of
-
-    def key(self) -> tuple[object, ...]:
-        """The same for all series of one device of one target."""
-        return self.node, self.source, self.device.type, self.device.index, self.name, self.device.port
+    known: bool = True  # the catalogue has a name for it
 
 
 def is_known(name: str) -> bool:
     """Whether a metric is taken without being named: a table has it, or it tells of the host."""
-    return _metric(name) is not None or _HOST.fullmatch(name) is not None
+    found = _metric(name)
+    named = found is not None and bool(found[1].template)
+    return named or node_measure(name).known or _HOST.fullmatch(name) is not None
 
 
 def place_of(labels: Mapping[str, str], node_label: str | None = None) -> SeriesPlace | str:
@@ -79,15 +76,13 @@ def place_of(labels: Mapping[str, str], node_label: str | None = None) -> Series
         return f"{name}: no label {missing} names its host: name another label with --node-label"
     target = " ".join(filter(None, (labels.get("job"), labels.get("instance"))))
     known = _metric(name)
-    if known is not None:
+    if known is not None and known[1].template:
         exporter, metric = known
-        if not metric.template:
-            return ""  # the table leaves it out on purpose
         place = exporter.place(Point(name, labels, "", None, None), Context(node=node))
         measure = metric.named(labels)
         if place is not None and measure is not None:
             about = place.about.get("name") if place.device.index is None else None
-            named = None if about is None else str(about)
+            named = None if about is None else _printable(str(about))
             return SeriesPlace(
                 node, target, exporter.source, place.device, named, measure, metric, exporter, place.instance
             )
@@ -95,23 +90,32 @@ def place_of(labels: Mapping[str, str], node_label: str | None = None) -> Series
 
 
 def _unknown(labels: Mapping[str, str], node: str, target: str) -> SeriesPlace:
-    """A series of which no table says whose it is."""
+    """A series of which no page's labels say whose it is: by what a table's column of that name would be of."""
     name = labels["__name__"]
-    source = "dcgm" if name.startswith("DCGM_") else name.partition("_")[0] if name.startswith("ipmi_") else "page"
+    one = node_measure(name)
+    metric = find_metric(one.source, name) if one.known else None
+    metric = metric or Metric("", one.factor, "", of_instance=False)
     gpu, port = labels.get("gpu", ""), labels.get("port", "")
-    metric = _NO_METRIC
-    device, named, instance = Device(), None, ""
-    if _INDEX.fullmatch(gpu):
-        device, instance = (
-            Device(type="gpu", index=int(gpu), uuid=labels.get("UUID") or None),
-            labels.get("GPU_I_ID", ""),
-        )
-    elif labels.get("device") and _INDEX.fullmatch(port):
-        device, named = Device(type="hca", port=int(port)), labels["device"]
-    elif own := [labels[label] for label in sorted(labels) if label not in _OF_TARGET and labels[label]]:
-        kind = "sensor" if labels.get("sensor") or source == "ipmi" else "series"
-        device, named = Device(type=kind), ",".join(own)[:MAX_DEVICE_NAME]
-    return SeriesPlace(node, target, source, device, named, name[:MAX_DEVICE_NAME], metric, None, instance)
+    own = [labels[label] for label in sorted(labels) if label not in _OF_TARGET and labels[label]]
+    device, named, instance = Device(type=one.type), one.device, ""
+    if _INDEX.fullmatch(gpu) and not one.known:
+        device = Device(type="gpu", index=int(gpu), uuid=labels.get("UUID") or None)
+        instance = labels.get("GPU_I_ID", "")
+        return SeriesPlace(node, target, "dcgm", device, None, name[:MAX_DEVICE_NAME], metric, None, instance, False)
+    if own and not (one.known and one.type in _WHOLE):
+        if labels.get("device") and _INDEX.fullmatch(port):
+            device, named = Device(type="hca", port=int(port)), labels["device"]
+        elif one.type == "bmc":
+            device, named = Device(type="sensor"), labels.get("name") or ",".join(own)
+        else:
+            device, named = Device(type="series"), ",".join(own)
+        named = _printable(named)
+    return SeriesPlace(node, target, one.source, device, named, one.name, metric, None, instance, one.known)
+
+
+def _printable(name: str) -> str:
+    """A device's name of a label's text, which may be any."""
+    return _CONTROL.sub("?", name)[:MAX_DEVICE_NAME]
 
 
 @lru_cache(maxsize=8192)

@@ -90,13 +90,14 @@ class PastPrometheus:
 
 
 @contextmanager
-def past_prometheus(folder: Path, openmetrics: Path, *options: str) -> Iterator[PastPrometheus]:
-    """A Prometheus that has the samples of a file."""
+def past_prometheus(folder: Path, openmetrics: Path | None, *options: str) -> Iterator[PastPrometheus]:
+    """A Prometheus that has the samples of a file, or what lies in `data` already."""
     folder.mkdir(exist_ok=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         server = PastPrometheus(folder, f"http://127.0.0.1:{free.getsockname()[1]}", options)
-    server.load(openmetrics)
+    if openmetrics is not None:
+        server.load(openmetrics)
     server.start()
     try:
         yield server
