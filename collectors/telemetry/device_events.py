@@ -115,6 +115,12 @@ def meant(kind: str, message: str, variant: str = "", **attributes: Attribute) -
     )
 
 
+def meant_of_device(kind: str, variant: str, message: str = "") -> Finding:
+    """A finding that the table of kinds judges, of one device."""
+    known = kind_meanings()[kind, variant]
+    return Finding(kind, message or known.description, known.severity, known.cause, action=known.action)
+
+
 def device_missing(kind: str, name: str | None, index: int | None) -> Finding:
     """A device is reported no more."""
     gone = "gpu_missing" if kind in ACCELERATORS else "device_missing"

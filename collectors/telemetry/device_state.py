@@ -26,6 +26,7 @@ class DeviceState:
         absent: those that it had, and for how many samples they are gone.
         first_s: when it was first reported.
         xids, xids_before: the codes that its gauges show at its last moment and showed at the one before.
+        standing: levels that are over their limit.
         fault: the code of an Xid that proves a fault of it, and since when; None where none stands.
     """
 
@@ -46,6 +47,7 @@ class DeviceState:
     xids_before: list[int] = field(default_factory=list)
     fault: list[Any] | None = None
     limits: dict[str, RateLimit] = field(default_factory=dict)
+    standing: set[str] = field(default_factory=set)
 
     @staticmethod
     def of(saved: Mapping[str, Any]) -> "DeviceState":
@@ -54,7 +56,8 @@ class DeviceState:
         here = Presence(**saved["here"]) if "here" in saved else Presence(misses=saved.get("misses", 0))
         limits = {name: rate_limit(limit) for name, limit in saved.get("limits", {}).items()}
         names = set(saved.get("names", saved.get("last", ())))
-        return DeviceState(**{**known, "here": here, "limits": limits, "names": names})
+        standing = set(saved.get("standing", ()))
+        return DeviceState(**{**known, "here": here, "limits": limits, "names": names, "standing": standing})
 
     def state(self) -> dict[str, Any]:
         """As plain JSON: asked for at every scrape, and `asdict` takes ten times as long."""
@@ -64,6 +67,7 @@ class DeviceState:
             "last": self.last.copy(),
             "absent": self.absent.copy(),
             "names": sorted(self.names),
+            "standing": sorted(self.standing),
             "here": self.here.state(),
             "limits": {name: limit.state() for name, limit in self.limits.items()},
         }

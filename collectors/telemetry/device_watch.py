@@ -33,6 +33,7 @@ from collectors.telemetry.device_events import (
 from collectors.telemetry.device_state import NODE, DeviceState, NodeWatch, key_of, note_fault, watched_device
 from collectors.telemetry.node_watch import SPEAKERS, node_changes, streams_gone
 from collectors.telemetry.presence import MISSES
+from collectors.telemetry.states import state_changes
 from parsers.formats.dcgm import BLANKS
 from store.records.event import Device, Event
 from store.records.fault_catalog import Counter, counter, link_counters
@@ -150,6 +151,7 @@ class DeviceWatch:
         one.uuid, one.pci = sample.uuid or one.uuid, sample.pci or one.pci
         yield from _xids(one, values, time_s, before_s if fresh else None)
         yield from node_changes((one, sample, values), node, self._of_node[sample.node])
+        yield from state_changes(one, sample, values)
         rose: dict[str, tuple[Counter, float]] = {}
         for name, value in values.items():
             before = one.last.get(name)

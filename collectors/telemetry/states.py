@@ -1,0 +1,97 @@
+"""Measures that are states or levels: a port that goes down, a power that goes off, an inlet that is too warm.
+
+Levels have a limit, and one to come back below.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from collectors.telemetry.device_events import Finding, meant_of_device
+from collectors.telemetry.device_state import DeviceState
+from store.records.telemetry import Sample
+
+# Its own watch (`ports.py`) tells the states of ports.
+_WATCHES_PORTS = "infiniband"
+_LOGICAL, _PHYSICAL, _RATE = "state_id", "physical_state_id", "rate_bytes_per_s"
+_THROTTLE = "throttle_reasons"
+# Slowed by its hardware, by its heat, by the power brake. Source: NVML's nvmlClocksEventReasonHwSlowdown,
+# HwThermalSlowdown and HwPowerBrakeSlowdown. What software caps on purpose is no fault.
+_HARDWARE_BITS = 0x8 | 0x40 | 0x80
+# Air that a server takes in. Source: ASHRAE TC 9.9, class A2: 10 to 35 °C are allowable.
+_INLET = re.compile(r"inlet|ambient", re.IGNORECASE)
+_INLET_C = 35.0
+_INLET_OVER_C = 33.0
+_INLET_MEASURES = ("inlet_temp_c", "ambient_temp_c")
+
+
+# Which value of a state is which kind of event, and variant, when a device comes to it from another one. Another value,
+# and the first one, are no event: a port that is down at first may never have been cabled. Sources: InfiniBand
+# Architecture Specification volume 1 (PortState, PortPhysicalState); IPMI 2.0 section 28.2, by ipmi_exporter.
+_STATES: Mapping[str, Mapping[int, tuple[str, str]]] = {
+    _LOGICAL: {
+        1: ("link_down", "fabric"),
+        2: ("link_inactive", ""),
+        3: ("link_inactive", ""),
+        4: ("link_up", "fabric"),
+    },
+    _PHYSICAL: {
+        2: ("link_down", "fabric"),
+        3: ("link_down", "admin"),
+        4: ("link_inactive", ""),
+        5: ("link_up", "fabric"),
+        6: ("link_inactive", ""),
+    },
+    "chassis_power_state": {0: ("node_power", "off"), 1: ("node_power", "on")},
+    "bmc_up": {0: ("bmc_silent", ""), 1: ("bmc_returned", "")},
+}
+
+
+def state_changes(one: DeviceState, sample: Sample, values: Mapping[str, float]) -> Iterator[Finding]:
+    """What the states and levels of a device's sample tell, against what they were."""
+    if sample.source == _WATCHES_PORTS:
+        return
+    time_s = sample.time.timestamp()
+    for measure, meanings in _STATES.items():
+        value, before = values.get(measure), one.last.get(measure)
+        if value is None or before is None or value == before or (measure == _PHYSICAL and _LOGICAL in values):
+            continue
+        meaning = meanings.get(int(value))
+        if meaning is not None and one.limit(f"{measure}={int(value)}").add(1.0, time_s):
+            yield meant_of_device(*meaning)
+    yield from _rate(one, values, time_s)
+    yield from _throttled(one, values, time_s)
+    yield from _inlet(one, values, time_s)
+
+
+def _rate(one: DeviceState, values: Mapping[str, float], time_s: float) -> Iterator[Finding]:
+    rate, before = values.get(_RATE), one.last.get(_RATE)
+    if not rate or not before or rate == before:
+        return
+    kind, words = ("link_degraded", "slower") if rate < before else ("link_restored", "faster")
+    if one.limit(kind).add(1.0, time_s):
+        message = f"The link runs at {rate * 8 / 1e9:.0f} Gb/s, {words} than before ({before * 8 / 1e9:.0f} Gb/s)"
+        yield meant_of_device(kind, "", message)
+
+
+def _throttled(one: DeviceState, values: Mapping[str, float], time_s: float) -> Iterator[Finding]:
+    bits, before = values.get(_THROTTLE), one.last.get(_THROTTLE)
+    if bits is None or before is None or not 0 <= bits < 2**53:
+        return
+    new = int(bits) & _HARDWARE_BITS
+    if new and not int(before) & _HARDWARE_BITS and one.limit(_THROTTLE).add(1.0, time_s):
+        yield meant_of_device("gpu_throttled", "", f"The GPU's hardware slows it down (reasons 0x{int(bits):x})")
+
+
+def _inlet(one: DeviceState, values: Mapping[str, float], time_s: float) -> Iterator[Finding]:
+    names = _INLET_MEASURES if one.name is None or not _INLET.search(one.name) else ("temp_c", *_INLET_MEASURES)
+    for name in names:
+        value = values.get(name)
+        if value is None:
+            continue
+        if name not in one.standing and value > _INLET_C:
+            one.standing.add(name)
+            if one.limit(f"{name}_hot").add(1.0, time_s):
+                yield meant_of_device("inlet_hot", "", f"The air that the node takes in is {value:.0f} °C warm")
+        elif name in one.standing and value < _INLET_OVER_C:
+            one.standing.discard(name)
+            yield meant_of_device("inlet_hot", "over", f"The air that the node takes in is {value:.0f} °C warm again")
