@@ -10,10 +10,11 @@ import re
 from collections.abc import Sequence
 
 from parsers.formats import amd, cambricon, dcgm, node_exporter, npu
-from parsers.text.device_page import Exporter, device_samples, samples_of_lines
-from parsers.text.exposition import metric_name, read_point
+from parsers.text.device_page import Exporter, SeriesDevice, device_samples, samples_of_lines
+from parsers.text.exposition import Point, metric_name, read_point
 from parsers.text.parser import Context, ParseError
 from parsers.text.stamp import Stamps
+from store.records.event import Device
 from store.records.telemetry import Sample
 
 # The exporters whose pages hold samples of a node's devices, and whose page it is.
@@ -32,13 +33,41 @@ def samples_of(text: str, context: Context) -> list[Sample]:
     return samples_of_lines(EXPORTERS, text, context)
 
 
+# What tells of a node as a whole: when it was booted, what was killed for lack of memory, whether its BMC is alive.
+
+
+def _of_node(_point: Point, _context: Context) -> SeriesDevice:
+    return SeriesDevice(Device())
+
+
+def _of_bmc(point: Point, _context: Context) -> SeriesDevice:
+    """The BMC, or a sensor that it reads, by its name."""
+    name = point.labels.get("name", "") if point.name == "ipmi_temperature_celsius" else ""
+    return SeriesDevice(Device(type="sensor"), about={"name": name}) if name else SeriesDevice(Device(type="bmc"))
+
+
+def _as_it_is(point: Point) -> float | None:
+    return point.value
+
+
+HOSTS: tuple[Exporter, ...] = (
+    Exporter(
+        "node_exporter",
+        ("node_boot_time", "node_time", "node_vmstat_oom_kill", "node_network_carrier_changes"),
+        _of_node,
+        _as_it_is,
+    ),
+    Exporter("ipmi", ("ipmi_",), _of_bmc, _as_it_is),
+)
+
+
 def devices_of(text: str, context: Context) -> list[Sample]:
-    """The samples of every device of a page: accelerators and their switches, and what node_exporter knows of the host.
+    """The samples of every device of a page: accelerators and their switches, and the host with its BMC.
 
     Raises:
         ParseError: as `samples_of`.
     """
-    return device_samples((*EXPORTERS, node_exporter.EXPORTER), text, context)
+    return device_samples((*EXPORTERS, node_exporter.EXPORTER, *HOSTS), text, context)
 
 
 MAX_SERIES = 1024
