@@ -53,6 +53,8 @@ _NAMES = (
     "sinfo",
     "scontrol",
     "nhc",
+    "rasdaemon",
+    "hostengine",
     "training",
     "fabricmanager",
     "kernel",

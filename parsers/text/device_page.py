@@ -27,6 +27,8 @@ MAX_DEVICES = 1_000_000
 # Series of one device in one scrape; more are left out.
 MAX_SERIES = 4096
 _LAST_XID = "xid_last"
+# A count of one Xid in the exporter's window (`DCGM_FI_DEV_XID_ERRORS_ACTIVE{xid="79"}`).
+_ACTIVE_XID = re.compile(r"xid_active_(\d{1,6})", re.ASCII)
 _INSTANCE = re.compile(r"\d{1,4}", re.ASCII)
 
 
@@ -190,6 +192,7 @@ class PageParser:
 
     def __init__(self, exporter: Exporter, context: Context) -> None:
         self._gathering = ScrapeGroups(exporter, context)
+        self._active_xids: dict[tuple[object, ...], frozenset[int]] = {}
         self._last_xids: dict[tuple[object, ...], float] = {}
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
@@ -215,8 +218,10 @@ class PageParser:
             line=scraped.line,
         )
         yield event
-        for code in self._new_xids(scraped):
-            message = f"The last Xid of this device is now {code}; the kernel log tells more."
+        words = {code: "last Xid of this device is now" for code in self._new_xids(scraped)}
+        words |= {code: "newest Xids of this device include" for code in self._new_active(scraped)}
+        for code, what in words.items():
+            message = f"The {what} {code}; the kernel log tells more."
             yield with_kind_meaning(replace(event, kind="xid_hint", code=code, message=message, attributes={}))
 
     def _new_xids(self, scraped: DeviceScrape) -> list[int]:
@@ -232,6 +237,19 @@ class PageParser:
             if before is not None and last != before and 0 < last < 2**31:
                 codes.add(last)
         return sorted(int(code) for code in codes)
+
+    def _new_active(self, scraped: DeviceScrape) -> list[int]:
+        """The codes that the exporter counts in its window of some minutes, and did not in the scrape before.
+
+        No such series is there until the first Xid, and none that is old.
+        """
+        device = (scraped.node, scraped.device.type, scraped.device.uuid or scraped.device.index)
+        found = (_ACTIVE_XID.fullmatch(name) for name, count in scraped.values.items() if count > 0)
+        codes = frozenset(int(match[1]) for match in found if match)
+        before = self._active_xids.pop(device, frozenset())
+        if codes and len(self._active_xids) < MAX_DEVICES:
+            self._active_xids[device] = codes
+        return sorted(codes - before)
 
 
 def _metric(exporter: Exporter, name: str) -> Metric | None:
