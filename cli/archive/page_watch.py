@@ -232,8 +232,9 @@ class PageWatch:
             )
             gap = time_us - previous_us > _GAP * interval_us
             noted |= gap
-            inner = np.flatnonzero(gap & (place > begun))
-            noted[inner - 1] = True
+        # And the one before each: it tells since when a change may have been. The last one is before what is to come.
+        noted[np.flatnonzero(noted & (place > begun)) - 1] = True
+        noted[ends] = True
         return noted
 
     def _watched(self, pages: _PendingPages, looks: _NodePages) -> Iterator[Event]:
@@ -251,7 +252,8 @@ class PageWatch:
         found: dict[DevicePlace, dict[str, float]] = {}
         for page in of_stream[of_stream >= 0].tolist():
             for device, values in _rows(self._tables[int(pages.table[page])], int(pages.page[page])):
-                found[device] = values | found[device] if device in found else values
+                if values:  # a row of blanks, of a table that is of several exporters, says nothing
+                    found[device] = values | found[device] if device in found else values
         return [sample_of(device, time_us, self._names[node], values) for device, values in found.items()]
 
     def _remember(self, pages: _PendingPages, looks: _NodePages) -> None:
