@@ -22,6 +22,7 @@ from store.hints.check_log import (
     HORIZON,
     KEPT,
     MODEL,
+    AddedCases,
     CheckCase,
     CheckOutcome,
     Saying,
@@ -29,6 +30,7 @@ from store.hints.check_log import (
     check_name,
     due_cases,
     forget_cases,
+    has_records,
     new_sayings,
     save_records,
     save_verdicts,
@@ -107,27 +109,31 @@ def note_checks(engine: sa.Engine, now: datetime, keep_on: Callable[[], bool] = 
 
     It may be stopped at any point and goes on there.
     """
-    left_out = 0
+    added = AddedCases(0, 0)
     with engine.connect() as reading:
         for part, mark in new_sayings(reading, now):
             with writing(engine).begin() as connection:
-                left_out += add_sayings(connection, part)
+                added = _sum(added, add_sayings(connection, part))
                 if mark is not None:
                     set_read(connection, mark)
             if not keep_on():
-                return left_out
-        scored = _scored(reading, now)
+                return added.left_out
+        scored, is_first = _scored(reading, now), not has_records(reading)
     with writing(engine).begin() as connection:
-        add_sayings(connection, scored)
-        forget_cases(connection, now - KEPT)
+        added = _sum(added, add_sayings(connection, scored))
+        is_news = forget_cases(connection, now - KEPT) > 0 or added.changed > 0 or is_first
     while keep_on() and _judge(engine, now):
-        pass
-    if keep_on():
+        is_news = True
+    if keep_on() and is_news:
         with engine.connect() as reading:
             records = [record_of(tally) for tally in tallies(reading, now)]
         with writing(engine).begin() as connection:
             save_records(connection, records)
-    return left_out
+    return added.left_out
+
+
+def _sum(one: AddedCases, other: AddedCases) -> AddedCases:
+    return AddedCases(one.changed + other.changed, one.left_out + other.left_out)
 
 
 def _scored(connection: sa.Connection, now: datetime) -> list[Saying]:

@@ -11,7 +11,7 @@ what a detector calls it (`check_hw_ib`). What it says of a node again within th
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import sqlalchemy as sa
 
@@ -167,13 +167,20 @@ def set_read(connection: sa.Connection, mark: int) -> None:
     upsert(connection, schema.marks, [{"name": _READ, "number": mark}])
 
 
-def add_sayings(connection: sa.Connection, sayings: Collection[Saying]) -> int:
-    """Make cases of what was said, or note that an open one goes on; returns how many were left out.
+class AddedCases(NamedTuple):
+    """How many cases are new or go on, and how many sayings were left out."""
+
+    changed: int
+    left_out: int
+
+
+def add_sayings(connection: sa.Connection, sayings: Collection[Saying]) -> AddedCases:
+    """Make cases of what was said, or note that an open one goes on.
 
     A node that has `MOST_OPEN` cases within the horizon opens no more.
     """
     if not sayings:
-        return 0
+        return AddedCases(0, 0)
     ordered = sorted(sayings, key=lambda one: (one.first, one.source, one.name, one.node))
     cases = _cases_about(connection, {one.node for one in ordered}, ordered[0].first, ordered[-1].last)
     open_of: dict[str, list[datetime]] = {}
@@ -201,8 +208,12 @@ def add_sayings(connection: sa.Connection, sayings: Collection[Saying]) -> int:
         else:
             continue
         changed[case.source, case.name, case.node, case.said] = case
-    upsert(connection, _CASES, [asdict(case) for case in changed.values()])
-    return left_out
+    upsert(connection, _CASES, [_row(case) for case in changed.values()])
+    return AddedCases(len(changed), left_out)
+
+
+def _row(case: CheckCase) -> dict[str, Any]:
+    return {"source": case.source, "name": case.name, "node": case.node, "said": case.said, "last": case.last}
 
 
 def _cases_about(
@@ -230,7 +241,7 @@ def due_cases(connection: sa.Connection, before: datetime, limit: int) -> list[C
 
 def save_verdicts(connection: sa.Connection, outcomes: Mapping[CheckCase, CheckOutcome]) -> None:
     """Write what came of some cases."""
-    upsert(connection, _CASES, [{**asdict(case), "outcome": outcome} for case, outcome in outcomes.items()])
+    upsert(connection, _CASES, [{**_row(case), "outcome": outcome} for case, outcome in outcomes.items()])
 
 
 def forget_cases(connection: sa.Connection, before: datetime) -> int:
@@ -322,3 +333,8 @@ def check_records(connection: sa.Connection, among: Collection[tuple[str, str]] 
         share = [rest.pop(name) for name in ("precision", "low", "high")]
         found.append(CheckRecord(CheckTally(**rest), *share))
     return found
+
+
+def has_records(connection: sa.Connection) -> bool:
+    """Whether any record was ever made."""
+    return connection.scalar(sa.select(sa.literal(1)).select_from(_RECORDS).limit(1)) is not None

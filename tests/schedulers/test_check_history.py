@@ -251,11 +251,11 @@ def test_a_node_that_invents_checks_fills_nothing(engine: sa.Engine) -> None:
     said = NOW - 20 * DAY
     with writing(engine).begin() as connection:
         many = [Saying("kernel", f"xid {i}", "liar", said, said) for i in range(MOST_OPEN + 36)]
-        assert add_sayings(connection, many) == 36
-        assert add_sayings(connection, [Saying("kernel", "xid 79", "a", said, said)]) == 0
+        assert add_sayings(connection, many) == (MOST_OPEN, 36)
+        assert add_sayings(connection, [Saying("kernel", "xid 79", "a", said, said)]) == (1, 0)
         assert len(due_cases(connection, NOW, 1000)) == MOST_OPEN + 1
         later = said + HORIZON
-        assert add_sayings(connection, [Saying("kernel", "xid 9999", "liar", later, later)]) == 0
+        assert add_sayings(connection, [Saying("kernel", "xid 9999", "liar", later, later)]) == (1, 0)
     assert len(names_of("nvsentinel", "xid", 1, "x" * 10_000)[0]) == 200
 
 
