@@ -46,6 +46,7 @@ _NAMES = (
     "iblinkinfo",
     "ibnetdiscover",
     "perfquery",
+    "nvidia_smi",
     "checkpoints",
     "sacctmgr",
     "sacct",

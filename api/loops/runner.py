@@ -121,6 +121,8 @@ RULES_S = 2.0
 # How often it is looked whether a held node is to be tested; and whether hints are to be judged.
 TESTS_S = 5.0
 HINDSIGHT_S = 600.0
+# How often NVLinks are compared with each other: exporters' roll-ups are of an hour.
+LINKS_S = 600.0
 # How often each process looks for events that came in through another; its own wake it.
 INCIDENTS_S = 0.25
 # At the least, after a turn that failed: the log shall not fill up.
@@ -267,6 +269,7 @@ def make_loops(state: State) -> LoopRunner:
             *([Loop("hindsight", HINDSIGHT_S, turns.hindsight)] if every.policy_s > 0 else []),
             Loop("dispatch", every.dispatch_s, turns.dispatch, wake=state.wakes.dispatch),
             *_scheduler_loops(turns.acting, every.observe_s),
+            Loop("links", LINKS_S, turns.links),
             Loop("ledgers", every.ledgers_s, turns.ledgers),
             Loop("models", every.models_s, turns.models),
             Loop("checks", every.models_s, turns.checks),

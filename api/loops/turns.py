@@ -16,6 +16,7 @@ from api.loops.scoring import FleetScorer
 from api.server.state import State
 from api.server.wakes import MarkWatch
 from diagnosis.incidents.intake import fold_intake
+from diagnosis.links.link_outliers import note_outliers
 from schedulers.checks.check_history import note_checks
 from schedulers.lifecycle.hindsight import judge_due
 from schedulers.lifecycle.policy_turn import run_policy
@@ -258,6 +259,12 @@ class Turns:
     def models(self, keep_on: Callable[[], bool]) -> None:
         """Judge and train, if that is due."""
         self._upkeep.turn(keep_on)
+
+    def links(self, _keep_on: Callable[[], bool]) -> None:
+        """Put links on the watch list that err as no other of their NVLink domain does."""
+        found = note_outliers(self._state.engine, self._state.clock())
+        if found:
+            _log.info("%d NVLinks stand out among those of their domain", found)
 
     def lemons(self, _keep_on: Callable[[], bool]) -> None:
         """Keep the repair list ready."""

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from cli.archive.page_watch import PageWatch
 from cli.archive.parts import Digest, FileRecords, FileTask
 from diagnosis.incidents.intake import fold_everything, put_faults
+from diagnosis.links.link_outliers import note_past_outliers
 from store.database.connections import writing
 from store.database.partitions import ensure_days
 from store.events.append import IngestedFile, append_events, append_links, append_nodes, note_ingested
@@ -137,6 +138,7 @@ class Writer:
         count = sa.select(sa.func.count()).select_from(schema.incidents)
         with self.engine.connect() as connection:
             before = connection.scalar(count) or 0
+        note_past_outliers(self.engine)
         fold_everything(self.engine)
         with self.engine.connect() as connection:
             return max(0, (connection.scalar(count) or 0) - before)

@@ -114,6 +114,7 @@ PARTS: dict[str, tuple[tuple[str, ...], str | None]] = {
     "kubernetes": (_logs("kubernetes/*.json", "kubernetes/*.jsonl"), "kubernetes"),
     "jobs": (("jobs.csv",), "sacct"),
     "cycles": (("nvrx/cycle_info.*",), "nvrx"),
+    "nvlink": (_logs("nvlink/*.log", "nvlink/*.txt"), "nvidia_smi"),
     "kernel": (("kernel/*.log", "kernel/*.json", "kernel/*.gz", "kernel/*.zst"), "kernel"),
     "fabricmanager": (_logs("fabricmanager/*.log"), "fabricmanager"),
     "fabric": (_logs("fabric/opensm*.log"), "opensm"),
@@ -128,7 +129,7 @@ PARTS: dict[str, tuple[tuple[str, ...], str | None]] = {
     "telemetry": (("telemetry/*.parquet",), None),
 }
 # Parts whose files are named for the node (or switch) that wrote them; nhc.log itself may be of many.
-_NAMED_FOR_NODE = frozenset({"kernel", "fabricmanager", "switches"})
+_NAMED_FOR_NODE = frozenset({"kernel", "nvlink", "fabricmanager", "switches"})
 # Parts whose lines bear dates with years.
 _DATED = frozenset({"outages", "jobs", "kernel", "training", "ufm"})
 # Parts whose files are named for their run.

@@ -31,6 +31,7 @@ from parsers.text.documents import Document, DocumentParser
 from parsers.text.json_fields import attributes, moment_of, record_of, records_of, text_of, whole_of
 from parsers.text.parser import Context, Format
 from store.records.event import Attribute, Device, Event, Severity, format_time
+from store.records.fault_catalog import with_kind_meaning
 
 # What a reason and a message of Kubernetes tell, whoever reported them: an event of a node, or a condition of it.
 #
@@ -146,6 +147,7 @@ _GOOD = ("Ready", "Healthy")
 # Taints that say what a condition says already, and those that nodes bear all their life.
 _MIRRORS = ("node.kubernetes.io/", "node-role.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 _CORDON = "node.kubernetes.io/unschedulable"
+CLIQUE = "nvidia.com/gpu.clique"
 _ACCELERATORS = (
     "nvidia.com/gpu",
     "amd.com/gpu",
@@ -175,7 +177,16 @@ class NodeReader:
         found += self._cordon(name, spec, line)
         found += self._taints(name, spec, line)
         found += self._accelerators(name, status, line)
+        found += self._domain(name, record_of(record, "metadata"), line)
         return found
+
+    def _domain(self, node: str, metadata: Mapping[str, Any], line: int) -> Iterable[Event]:
+        """The NVLink domain that NVIDIA's device plugin and feature discovery label the node with."""
+        domain = text_of(record_of(metadata, "labels"), CLIQUE)
+        if domain is None or not self._states.changed((node, CLIQUE), (domain,)):
+            return []
+        named = {"attributes": {"domain": domain[:128]}, "message": f"NVLink domain {domain[:128]}", "line": line}
+        return [with_kind_meaning(Event(None, node, "kubernetes", "nvlink_fabric", **named))]  # type: ignore[arg-type]
 
     def _condition(self, node: str, condition: Mapping[str, Any], line: int) -> Iterable[Event]:
         kind, status = text_of(condition, "type"), text_of(condition, "status")

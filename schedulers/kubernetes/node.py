@@ -168,6 +168,10 @@ def _names(mark: str, key: str, name: str) -> bool:
     return key == mark if "/" in mark else name.startswith(mark)
 
 
+# Cluster and clique of the node's NVLink fabric, as NVIDIA's device plugin and feature discovery write it.
+CLIQUE = "nvidia.com/gpu.clique"
+
+
 def opted_out(labels: Mapping[str, str] | None, settings: KubernetesSettings) -> bool:
     """Whether a label says that we must not touch it."""
     return (labels or {}).get(f"{settings.domain}/opt-out", "").lower() == "true"
@@ -189,4 +193,5 @@ def read_hold(node: KubernetesNode, settings: KubernetesSettings, is_busy: bool 
         opted_out(node.metadata.labels, settings),
         is_busy,
         is_up=words[0] == "Ready",
+        nvlink_domain=(node.metadata.labels or {}).get(CLIQUE),
     )

@@ -36,6 +36,7 @@ class Hold:
     is_opted_out: bool = False  # its label says that we must not touch it
     is_busy: bool = False  # work still runs on it
     is_up: bool = True  # it responds, and is not down
+    nvlink_domain: str | None = None  # where the scheduler's labels tell it
 
 
 @dataclass(frozen=True, slots=True)

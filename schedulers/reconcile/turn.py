@@ -44,6 +44,7 @@ from store.database.connections import transact
 from store.database.known_nodes import SCHEDULER, replace_known
 from store.hints.hint_log import read_hints, read_hints_by_id, read_hints_of
 from store.hints.holds import SchedulerHold, hints_without_hold, holds_of, open_holds, recent_avoids, recent_holds
+from store.nodes.domains import note_domains
 from store.nodes.shown_nodes import ShownNode, note_look
 from store.records.hint import OPEN_STATES, Hint
 
@@ -58,6 +59,7 @@ class LastObservation:
     holds: Mapping[str, Hold] = field(default_factory=dict)
     shown: Mapping[str, ShownNode] = field(default_factory=dict)
     noted: datetime | None = None  # when that was written down last
+    domains: Mapping[str, str] = field(default_factory=dict)  # the NVLink domain of each node that has one
 
     known: frozenset[str] | None = None  # the nodes that were last written down as this scheduler's
 
@@ -155,6 +157,7 @@ def run_actuator(acting: TurnContext, keep_on: Callable[[], bool]) -> ActuatorTu
         now, holds = acting.clock(), acting.actuator.observe()
         _note_look(acting, holds, now)
         _note_nodes(acting, frozenset(hold.node for hold in holds))
+        _note_domains(acting, {hold.node: hold.nvlink_domain for hold in holds if hold.nvlink_domain})
         planned = _save_plan(acting, _Observation(holds, now, acting.last.at), is_news=bool(reports))
         acting.last.at, acting.last.holds = now, {hold.node: hold for hold in holds}
         if not (planned.plan.orders or planned.jobs.orders) or not keep_on():
@@ -245,6 +248,13 @@ def _note_nodes(acting: TurnContext, names: frozenset[str]) -> None:
         word = SCHEDULER + acting.actuator.name
         transact(acting.engine, lambda connection: replace_known(connection, word, names))
         acting.last.known = names
+
+
+def _note_domains(acting: TurnContext, domains: Mapping[str, str]) -> None:
+    """Write down the NVLink domains that the scheduler's labels tell, where they have changed."""
+    if domains != acting.last.domains:
+        transact(acting.engine, lambda connection: note_domains(connection, domains, is_told=True))
+        acting.last.domains = domains
 
 
 def _note_look(acting: TurnContext, holds: Sequence[Hold], now: datetime) -> None:

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from store.database.known_nodes import ARCHIVE, TOPOLOGY, add_known
 from store.events.event_rows import COLUMNS, Owners, copy_new, new_ones, owners_by_id, sqlite_rows
 from store.events.ledger_intake import note_late, note_lines
+from store.nodes.domains import domains_of, note_domains
 from store.records.event import BOUND, Event, RecordError, format_time, owner_of, with_bound_id, with_id
 from store.records.hostlist import is_node_name
 from store.records.job import Job, job_from_event
@@ -68,6 +69,7 @@ def append_events(
     append_outages(connection, _decoded(fresh, "outage", outage_from_event), received)
     append_jobs(connection, _decoded(fresh, "job", job_from_event))
     note_lines(connection, fresh, received)
+    note_domains(connection, domains_of(fresh))
     if note_nodes:
         note_seen(connection, fresh, received)
     return AppendResult(new=tuple(fresh), known=len(unique) - len(fresh))

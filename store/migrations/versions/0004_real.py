@@ -1,5 +1,7 @@
 """What real clusters need: what was taken of a Prometheus's history; an incident's link, and its NVLink domain."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -8,7 +10,7 @@ from store.tables.schema import UtcTime
 revision = "0004"
 down_revision = "0003"
 
-_OF_INCIDENTS = {
+_OF_INCIDENTS: dict[str, sa.types.TypeEngine[Any]] = {
     "link": sa.Integer(),
     "domain": sa.Text(),
     "nodes": sa.JSON(none_as_null=True),

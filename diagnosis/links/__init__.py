@@ -1,0 +1,1 @@
+"""NVLinks that err as no other of their domain does."""
