@@ -21,7 +21,14 @@ from predictor.dataset import matrix as makers
 from predictor.dataset.executor import Executor, Progress
 from predictor.dataset.labels import rows_at
 from predictor.dataset.matrix import features_of, matrix
-from predictor.features.device_measures import SUFFIXES, Extent, choose, features_of_measures, most_frequent
+from predictor.features.device_measures import (
+    Extent,
+    FleetHours,
+    choose,
+    features_of_measures,
+    most_frequent,
+    suffixes_of,
+)
 from predictor.features.telemetry import COMPARED, JobHours, above_job, job_hours, joined
 from predictor.history.arrays import (
     EVENT_WINDOW_MS,
@@ -106,6 +113,7 @@ class PartFeatures:
     measures: tuple[str, ...]
     extents: dict[str, Extent]
     hours: JobHours
+    fleet: dict[str, FleetHours]
 
 
 def parts_of(fleet: FleetArrays, workers: int, apart: bool = False, most: int = MOST_NODES) -> list[Ints]:
@@ -160,7 +168,18 @@ def values_in_parts(
     own = {name: values[:, place[name]] for name in COMPARED}
     for name, column in above_job(own, jobs, rows, joined([one.hours for one in made])).items():
         values[:, place[name]] = column
+    _put_above_fleet(features, values, rows, made)
     return features, values
+
+
+def _put_above_fleet(features: Sequence[Feature], values: Grid, rows: Rows, made: Sequence[PartFeatures]) -> None:
+    """What compares a node with the whole fleet, of which a part knows its own share."""
+    place = {feature.name: i for i, feature in enumerate(features)}
+    for name in {name for one in made for name in one.fleet}:
+        if f"{name}.above_fleet" in place:
+            told = FleetHours.joined([one.fleet[name] for one in made if name in one.fleet])
+            own = values[:, place[f"{name}.mean_1d"]]
+            values[:, place[f"{name}.above_fleet"]] = told.above(own, rows.time_ms)
 
 
 def _first_hour(first_ms: int) -> int:
@@ -219,7 +238,8 @@ def part_features(shared: FleetContext, task: FleetPart) -> PartFeatures:
     extents = {name: Extent.of(series) for name, series in history.measures.items()}
     # Which measures differ is known of the whole alone: those that could be among them are taken.
     names = most_frequent(extents) if task.measures is None else task.measures
-    return PartFeatures(makers.matrix(history, task.rows, names), tuple(names), extents, job_hours(history))
+    told = {name: FleetHours.of(history.measures[name]) for name in names}
+    return PartFeatures(makers.matrix(history, task.rows, names), tuple(names), extents, job_hours(history), told)
 
 
 def read_part(connection: sa.Connection, shared: FleetContext, task: FleetPart) -> History:
@@ -266,13 +286,20 @@ def _with_measures(
 
 def _place(values: Grid, at: Ints, made: PartFeatures, names: Sequence[str]) -> None:
     """Put a part's columns where the whole has them."""
-    fixed, width = len(makers.FIXED), len(SUFFIXES)
+    fixed = len(makers.FIXED)
     values[at, :fixed] = made.values[:, :fixed]
-    from_of = {name: fixed + i * width for i, name in enumerate(made.measures)}
-    for i, name in enumerate(names):
-        if name in from_of:
-            to, source = fixed + i * width, from_of[name]
-            values[at, to : to + width] = made.values[:, source : source + width]
+    source, to = _columns(made.measures), _columns(names)
+    for name in names:
+        if name in source:
+            values[at, to[name]] = made.values[:, source[name]]
+
+
+def _columns(names: Sequence[str]) -> dict[str, slice]:
+    """Where the columns of each measure lie."""
+    found, first = {}, len(makers.FIXED)
+    for name in names:
+        found[name] = slice(first, first := first + len(suffixes_of(name)))
+    return found
 
 
 Reader: TypeAlias = Callable[[sa.Connection, datetime, datetime], History]

@@ -17,8 +17,8 @@ from predictor.history.arrays import (
     EVENT_WINDOW_MS,
     FAR_FUTURE_MS,
     FAR_PAST_MS,
+    GAUGE_GAP_MS,
     HOUR_MS,
-    INCIDENT_GAP_MS,
     MEASURE_WINDOW_MS,
     TELEMETRY_COLUMNS,
     TELEMETRY_WINDOW_H,
@@ -61,6 +61,9 @@ MAX_ROLLUPS = 3_000_000
 _STRIDES_H = (1, 2, 3, 4, 6, 8, 12)
 # What roll-ups have columns for, or what becomes events, has features of its own.
 _ELSEWHERE = frozenset({*(name for name, _ in GAUGES.values()), *COUNTERS.values()})
+_NOWHERE: frozenset[str] = frozenset()
+# What a node's own rows say of it is in no column of GPUs.
+_OF_NODE = ("node", "bmc")
 
 # Min, max, mean, last, changes.
 _Figures: TypeAlias = tuple[float | None, float | None, float | None, float | None, float | None]
@@ -165,8 +168,9 @@ class _DeviceRollups:
             self.subject.append(subject)
             self.device.append(self.devices.setdefault(device, len(self.devices)))
             self.time_ms.append(time_ms)
+            left_out = _NOWHERE if device in _OF_NODE else _ELSEWHERE
             for name, (_, high, _, last, _) in measures.items():
-                if last is None or high is None or name in _ELSEWHERE:
+                if last is None or high is None or name in left_out:
                     continue
                 figured = self.figured.get(name) or self._figured(name)
                 figured.hour.append(hour)
@@ -220,7 +224,7 @@ def read_history(connection: sa.Connection, first: datetime, last: datetime) -> 
     hours = (first_ms // HOUR_MS - TELEMETRY_WINDOW_H, last_ms // HOUR_MS)
     return History(
         fleet=fleet,
-        precursors=read_precursors(connection, fleet, (first_ms - EVENT_WINDOW_MS - INCIDENT_GAP_MS, last_ms)),
+        precursors=read_precursors(connection, fleet, (first_ms - EVENT_WINDOW_MS - GAUGE_GAP_MS, last_ms)),
         outages=read_outage_log(connection, fleet, last_ms),
         telemetry=read_telemetry(connection, fleet, *hours),
         jobs=read_jobs(connection, fleet, hours[0] * HOUR_MS, last_ms),

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.features.device_measures import SUFFIXES
+from predictor.features.device_measures import suffixes_of
 from predictor.features.precursors import WINDOWS_D, incidents
 from predictor.history.arrays import DAY_MS, HOUR_MS, Floats, Ints, Precursors, sum_within
 from predictor.history.families import FAMILIES, FAMILY_INDEX, INCIDENT, PrecursorFamily
@@ -245,9 +245,17 @@ def _telemetry_gap(subject: ExplainedNode) -> Sentence:
 
 def _measure(name: str, subject: ExplainedNode) -> Sentence:
     """What a numeric measure without words of its own says: its value, and how it rose."""
-    value = {suffix: subject.features.get(f"{name}.{suffix}", float("nan")) for suffix in SUFFIXES}
+    value = {suffix: subject.features.get(f"{name}.{suffix}", float("nan")) for suffix in suffixes_of(name)}
     if np.isnan(value["last"]):
         return f"{name} was never told", ()
+    if value["untold_d"] >= 2:
+        return f"{name} not told for {value['untold_d']:.0f} days", ()
+    if value.get("boots_28d", 0.0) > 0:
+        count = value["boots_28d"]
+        return (
+            f"booted {count:.0f} time{'' if count == 1 else 's'} in 28 days, the last {value['boot_age_d']:.1f} ago",
+            (),
+        )
     text = f"{name} at {value['last']:.6g}"
     for window in (1, 7, 28):
         if value[f"up_{window}d"] > 0:

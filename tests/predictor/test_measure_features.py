@@ -66,6 +66,10 @@ def plain(series: list[tuple[float, float]], now: float) -> dict[str, float]:
         found[f"up_{window}d"] = sum(by for at, by in rises if at > now - window + 1e-9)
     found["rises_28d"] = sum(at > now - 28 + 1e-9 for at, _ in rises)
     found["rise_age_d"] = now - rises[-1][0] if rises else np.nan
+    before = [value for at, value in past if now - 29 + 1e-9 < at <= now - 1 + 1e-9]
+    found["change_28d"] = found["mean_1d"] - float(np.mean(before)) if recent and before else np.nan
+    usual = sum(now - 35 + 1e-9 < at <= now - 7 + 1e-9 for at, _ in past) / 4
+    found["lost_7d"] = min(max(1 - len(week) / usual, 0.0), 1.0) if usual else np.nan
     return found
 
 
@@ -89,11 +93,44 @@ def test_they_are_those_of_a_plain_loop(
                 mine = sorted((hour, pair[drive]) for (n, hour), pair in unique.items() if n == name)
                 drives.append(plain([((hour + 1) / 24, v) for hour, v in mine if v is not None], now))
             row = frame.loc[(day(now), name)]
-            for suffix in SUFFIXES:
+            everyone = [
+                value
+                for (_, hour), pair in unique.items()
+                for value in pair
+                if value is not None and now - 1 + 1e-9 < (hour + 1) / 24 <= now + 1e-9
+            ]
+            above = row["worn.mean_1d"] - np.mean(everyone) if everyone else np.nan
+            np.testing.assert_allclose(row["worn.above_fleet"], above, rtol=1e-4, atol=1e-4)
+            for suffix in (suffix for suffix in SUFFIXES if suffix != "above_fleet"):
                 both = [drive[suffix] for drive in drives if not np.isnan(drive[suffix])]
                 pick = min if suffix == "untold_d" else max
                 expected = pick(both) if both else np.nan
                 np.testing.assert_allclose(row[f"worn.{suffix}"], expected, rtol=1e-4, atol=1e-4, err_msg=suffix)
+
+
+BOOT_S = 1_740_787_200.0  # 2025-03-01
+
+
+def booted(name: str, hour: int, boot_s: float) -> Rollup:
+    """An hour of a node that says when it was booted."""
+    return replace(rollup(name, hour / 24), devices={"node": {"boot_time_s": [boot_s, boot_s, boot_s, boot_s, 0]}})
+
+
+def test_boots_are_counted_and_dated_and_a_clock_that_is_set_is_none(engine: sa.Engine) -> None:
+    """A boot time that moves by seconds is the same boot; one of 1970 is no boot time."""
+    moments = [day(d).timestamp() for d in (1.0, 3.0, 10.0)]
+    rollups = [booted("a", 0, BOOT_S), booted("a", 24, BOOT_S + 20), booted("a", 2 * 24, moments[0])]
+    rollups += [booted("a", 4 * 24, moments[1]), booted("a", 11 * 24, moments[2]), booted("b", 5, 17.0)]
+    put(engine, [node("a"), node("b")], rollups=rollups)
+    with engine.connect() as connection:
+        frame = build(connection, [day(d) for d in (1.5, 5.0, 12.0)])
+    first = int(moments[0] - BOOT_S > 300)
+    of_a = frame.xs("a", level="node")
+    assert of_a["boot_time_s.boots_28d"].tolist() == [0, first + 1, first + 2]
+    assert of_a["boot_time_s.boots_7d"].tolist() == [0, first + 1, 1]
+    ages = [12.0 - 10.0, 5.0 - 3.0]
+    np.testing.assert_allclose(of_a["boot_time_s.boot_age_d"].tolist()[:0:-1], ages, atol=0.002)
+    assert frame.xs("b", level="node")["boot_time_s.boot_age_d"].isna().all()
 
 
 def test_what_is_told_later_changes_nothing(engine: sa.Engine) -> None:
