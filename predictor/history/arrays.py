@@ -57,6 +57,8 @@ TELEMETRY_WINDOW_H = 8 * 24
 MEASURE_WINDOW_MS = 3650 * DAY_MS
 # Events closer than this to the one before are one incident (FIELD A3.3): that much more is read than the window.
 INCIDENT_GAP_MS = 60_000
+# An exporter's gauge shows an Xid up to an interval later, a day at most: another word of it so far back counts.
+GAUGE_GAP_MS = DAY_MS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

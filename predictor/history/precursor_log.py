@@ -14,7 +14,7 @@ import orjson
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from predictor.history.arrays import INCIDENT_GAP_MS, Bools, FleetArrays, Ints, Precursors
+from predictor.history.arrays import GAUGE_GAP_MS, INCIDENT_GAP_MS, Bools, FleetArrays, Ints, Precursors
 from predictor.history.families import FAMILY_INDEX, family_of, is_serious
 from store.records.event import NAMING
 from store.records.event_sources import NO_SIGN
@@ -25,14 +25,22 @@ from store.tables import schema
 #     kernel 1.000 s, gpud 1.500 s, kernel 1.600 s      the first counts; gpud repeats it, and so does the kernel's
 # second
 #
-# It looks back only: what is said later changes nothing that was counted before.
+# It looks back only: what is said later changes nothing that was counted before. An exporter's last Xid is a gauge that
+# is looked at each hour or so: it counts where nobody else told of the Xid before.
+GAUGES = frozenset({"dcgm", "cambricon"})
 
 
-def repeated(node: Ints, family: Ints, source: Ints, time_ms: Ints) -> Bools:
-    """Whether another source told the same of the node in the minute before; a node's entries are in order of time."""
+def repeated(entries: tuple[Ints, Ints, Ints, Ints], gap_ms: Ints) -> Bools:
+    """Whether another source told the same of the node shortly before; a node's entries are in order of time.
+
+    Args:
+        entries: node, family, source and time in milliseconds of each.
+        gap_ms: of each source, how long before.
+    """
+    node, family, source, time_ms = entries
     several = _reported_by_several(family, source)
     found = np.zeros(len(node), dtype=np.bool_)
-    found[several] = _repeated(node[several], family[several], source[several], time_ms[several])
+    found[several] = _repeated((node[several], family[several], source[several], time_ms[several]), gap_ms)
     return found
 
 
@@ -46,7 +54,8 @@ def _reported_by_several(family: Ints, source: Ints) -> Ints:
     return np.flatnonzero(several[family + 1])
 
 
-def _repeated(node: Ints, family: Ints, source: Ints, time_ms: Ints) -> Bools:
+def _repeated(entries: tuple[Ints, Ints, Ints, Ints], gap_ms: Ints) -> Bools:
+    node, family, source, time_ms = entries
     order = np.lexsort((family, node))  # stable: each node's family stays in order of time
     node, family, source, time_ms = node[order], family[order], source[order], time_ms[order]
     place = np.arange(len(order), dtype=np.int64)
@@ -58,7 +67,7 @@ def _repeated(node: Ints, family: Ints, source: Ints, time_ms: Ints) -> Bools:
     began = np.maximum.accumulate(np.where(takes, place, 0))
     other = np.maximum(began - 1, 0)
     found = np.zeros(len(order), dtype=np.bool_)
-    found[order] = same[began] & (time_ms - time_ms[other] <= INCIDENT_GAP_MS)
+    found[order] = same[began] & (time_ms - time_ms[other] <= gap_ms[source])
     return found
 
 
@@ -161,7 +170,7 @@ class PrecursorLog:
         self._meaning: dict[tuple[Any, ...], tuple[int, bool]] = {}
         self._devices: dict[tuple[str, str | None], int] = {}
         self._device_names: list[str] = []
-        self._sources: dict[str, int] = {}
+        self._sources: dict[tuple[str, bool], int] = {}  # a source, and whether it is its gauge of the last Xid
 
     def take(self, rows: Iterable[Any]) -> int:
         """Add what is a precursor. Returns how many were new."""
@@ -183,7 +192,8 @@ class PrecursorLog:
         device = self._devices.setdefault((row[7], row[8]), len(self._devices))
         if device == len(self._device_names):
             self._device_names.append(device_name(row[7], row[8]))
-        source = self._sources.setdefault(row[9], len(self._sources))
+        is_gauge = row[2] == "xid" and row[9] in GAUGES
+        source = self._sources.setdefault((row[9], is_gauge), len(self._sources))
         time_ms, us = divmod(row[1], 1000)
         key = node << _BITS | min(max(time_ms, 0), _LAST_MS)
         self._taken.add((key, us, family, weight, device, serious, source))
@@ -228,7 +238,8 @@ class PrecursorLog:
         inside: Bools = (time_ms >= first_ms) & (time_ms < last_ms)
         key, _, family, weight, device, serious, source = (column[:end][inside] for column in self._held)
         node, time_ms = key >> _BITS, time_ms[inside]
-        kept = ~repeated(node, family, source, time_ms)
+        gaps = [GAUGE_GAP_MS if is_gauge else INCIDENT_GAP_MS for _, is_gauge in self._sources]
+        kept = ~repeated((node, family, source, time_ms), np.array(gaps or [INCIDENT_GAP_MS], dtype=np.int64))
         return Precursors(
             node=node[kept],
             time_ms=time_ms[kept],

@@ -20,8 +20,8 @@ from predictor.dataset.labels import at_risk
 from predictor.dataset.matrix import EVENTFUL, HOURLY, features_of
 from predictor.history.arrays import (
     EVENT_WINDOW_MS,
+    GAUGE_GAP_MS,
     HOUR_MS,
-    INCIDENT_GAP_MS,
     MEASURE_WINDOW_MS,
     TELEMETRY_COLUMNS,
     TELEMETRY_WINDOW_H,
@@ -176,7 +176,7 @@ class LiveHistory:
             if self._hourly is None or not self._hourly.serves(at, fleet):
                 self._hourly = self._of_the_hour(connection, fleet, at, wanted)
         hourly = self._hourly
-        precursors = self._log.precursors(fleet, at_ms - EVENT_WINDOW_MS - INCIDENT_GAP_MS, at_ms)
+        precursors = self._log.precursors(fleet, at_ms - EVENT_WINDOW_MS - GAUGE_GAP_MS, at_ms)
         history = replace(hourly.history, fleet=fleet, precursors=precursors, outages=outages)
         everybody = every(len(fleet.names), [at])
         kept = at_risk(fleet, outages, everybody)
@@ -191,7 +191,7 @@ class LiveHistory:
 
     def _read_events(self, connection: sa.Connection, at_ms: int) -> None:
         """Take what has come since the last time."""
-        since_ms = at_ms - EVENT_WINDOW_MS - INCIDENT_GAP_MS
+        since_ms = at_ms - EVENT_WINDOW_MS - GAUGE_GAP_MS
         table, on_postgres = schema.events, connection.dialect.name == "postgresql"
         # SQLite numbers rows as they come; PostgreSQL has an index of when they came.
         mark: Any = milliseconds(connection, table.c.received) if on_postgres else sa.literal_column("events._rowid_")

@@ -87,3 +87,16 @@ def test_what_another_source_repeats_is_left_out() -> None:
     alone = PrecursorLog()
     alone.take([row(1, "a", 2_000_000), row(2, "a", 1_000_000)])
     assert alone.precursors(names, FAR_PAST_MS, FAR_FUTURE_MS).time_ms.tolist() == [1_000, 2_000]
+
+
+def test_an_exporters_gauge_that_shows_the_kernel_s_xid_hours_later_counts_no_second_time() -> None:
+    """It does where the kernel told of none in the day before, or of another node; each GPU of its own counts."""
+    hour_us = 3_600_000_000
+    log, names = PrecursorLog(), fleet("a", "b")
+    kernel = row(1, "a", hour_us)
+    same = row(2, "a", 2 * hour_us, source="dcgm")
+    another_node = row(3, "b", 2 * hour_us, source="dcgm")
+    days_after = row(4, "a", 30 * hour_us, source="dcgm")
+    log.take([days_after, another_node, kernel, same])
+    found = read(log.precursors(names, FAR_PAST_MS, FAR_FUTURE_MS), names)
+    assert [(node, time_ms // 3_600_000) for node, time_ms, _, _ in found] == [("a", 1), ("a", 30), ("b", 2)]
