@@ -1,6 +1,7 @@
 """The demo, run as a user runs it: two addresses, a moving cluster, a fault written by hand, nothing left behind."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -8,12 +9,15 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from real.patience import patience
+
+from cli.replay.tape import BEFORE_FAULT, read_tape
 
 PATIENCE_S = patience(240.0)
 # Some 60 hours are replayed: in half an hour, so that they are not over before a busy machine has looked at them.
@@ -88,6 +92,7 @@ def test_history_is_there_with_scores_and_reasons(demo: Demo) -> None:
     nodes = demo.get("nodes?limit=1000")["items"]
     simulated = [node for node in nodes if node["node"].startswith("gpu-")]
     assert len(simulated) == 16
+    assert "gwdg-ggpu142" in [node["node"] for node in nodes]
     assert sum(node["score_24h"] is not None for node in simulated) >= 14
     assert any(node["reasons"] for node in simulated)
 
@@ -106,6 +111,34 @@ def test_the_ledger_of_the_replayed_run_grows(demo: Demo) -> None:
     before = demo.get(path)
     assert sum(before["buckets"].values()) == pytest.approx(before["wall_s"], abs=1e-6)
     assert await_value(lambda: demo.get(path)["wall_s"] > before["wall_s"])
+
+
+def test_the_real_node_says_whose_it_is(demo: Demo) -> None:
+    """Source and licence, where the demo starts and as the node's note."""
+    node = demo.get("nodes/gwdg-ggpu142")
+    for said in (node["note"], (demo.directory / "err").read_text()):
+        assert "Real telemetry: GWDG GPU Node Telemetry, doi 10.5281/zenodo.19052367, CC-BY-4.0" in said
+    assert (node["gpus"], node["gpu_model"], node["known_by"]) == (4, "NVIDIA A100-SXM4-80GB", "archive")
+    # What lies before the replay, by the hour.
+    assert len(node["telemetry"]) > 7 * 24
+
+
+def test_the_real_node_s_fault_is_found_by_its_telemetry_alone(demo: Demo) -> None:
+    """Xid 79 at the first sample that shows it, on the four GPUs that did; one incident, and a hint for the node."""
+
+    def found() -> Any:
+        return demo.get("events?node=gwdg-ggpu142&kind=xid&limit=1000")["items"]
+
+    events = await_value(lambda: len(found()) >= 4 and found())
+    assert {(event["code"], event["device"]["index"]) for event in events} == {(79, gpu) for gpu in range(4)}
+    assert len({event["time"] for event in events}) == 1
+    first = datetime.fromisoformat(events[0]["time"])
+    page = read_tape(first - BEFORE_FAULT).exposition(first)
+    shown = re.findall(r'^DCGM_FI_DEV_XID_ERRORS\{gpu="(\d)".*\} 79.0 ', page, re.MULTILINE)
+    assert shown == ["0", "1", "2", "3"]
+    incidents = await_value(lambda: demo.get("incidents?node=gwdg-ggpu142")["items"])
+    assert [(one["kind"], one["code"], one["severity"]) for one in incidents] == [("xid", 79, "fatal")]
+    assert await_value(lambda: demo.get("nodes/gwdg-ggpu142")["hint"])
 
 
 @pytest.mark.skipif(not os.access("/dev/kmsg", os.W_OK), reason="/dev/kmsg is not writable here: run as root")

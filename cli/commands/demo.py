@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 _TICK_S = 0.2
 # Hours of the replay go by in seconds: the sidecar scrapes and sends, the server scores and decides, as often.
 _TURN_S = 2.0
+# One scrape of all nodes, read and kept, takes some 6 s of a processor at 1250 nodes.
+_NODES_PER_TURN_S = 50
+_MANY_NODES = 256
 _SILENT_SCRAPES = 10
 # 0.8-20 unplanned failures per 1000 node-days are published; a small cluster needs many to show any.
 _RATE_PER_1000_NODE_DAYS = 12.0
@@ -57,6 +60,11 @@ class DemoSettings:
     port: int
     dashboard_port: int
     browser: bool
+
+    @property
+    def turn_s(self) -> float:
+        """Seconds between two scrapes."""
+        return max(_TURN_S, self.nodes / _NODES_PER_TURN_S)
 
 
 @click.command()
@@ -128,6 +136,8 @@ def _run(settings: DemoSettings, directory: Path) -> None:
         (directory / "sidecar.yaml").write_text(json.dumps({"source": own}), encoding="utf-8")
         (directory / "server.yaml").write_text(json.dumps({"inventory": {"notes": {NODE: CREDIT}}}), encoding="utf-8")
         _start(settings, url, clock, [*feed.sources(), f"scrape:{page}"], children)
+        hours = (stretch.end - stretch.start) / timedelta(hours=1)
+        print_text(f"the replay: {hours:.0f} hours in {60 * hours / settings.speed:.1f} minutes", err=True)
         _replay(feed, clock, children)
 
 
@@ -145,6 +155,12 @@ def _history(
     from simulator.simulation import simulate
     from simulator.site import SimulationSettings
 
+    if settings.nodes > _MANY_NODES:
+        print_text(
+            f"{settings.nodes} nodes take some minutes to prepare (--days 20 takes a third of them), and all GPUs are "
+            f"then sampled every {settings.turn_s:.0f} s: --speed 60 shows more of what happens",
+            err=True,
+        )
     midnight = real_clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     start = midnight - timedelta(days=settings.days)
     chosen = SimulationSettings(settings.nodes, settings.days, settings.seed, start, _RATE_PER_1000_NODE_DAYS)
@@ -175,9 +191,10 @@ def _start(settings: DemoSettings, url: str, clock: ReplayClock, sources: list[s
     """Start API, dashboard and sidecar, and say where they are once they answer."""
     port, dashboard_port = free_port(settings.port), free_port(settings.dashboard_port)
     api, page = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{dashboard_port}"
-    pace = {f"FORESHOCK_INTERVALS__{loop}_S": str(_TURN_S) for loop in ("SCORE", "POLICY")}
+    turn_s = settings.turn_s
+    pace = {f"FORESHOCK_INTERVALS__{loop}_S": str(turn_s) for loop in ("SCORE", "POLICY")}
     # Between two scrapes much replayed time goes by: that is no silence.
-    pace["FORESHOCK_SILENT_AFTER_S"] = str(max(900.0, _SILENT_SCRAPES * _TURN_S * clock.speed))
+    pace["FORESHOCK_SILENT_AFTER_S"] = str(max(900.0, _SILENT_SCRAPES * turn_s * clock.speed))
     pace["FORESHOCK_INVENTORY__NODES"] = socket.gethostname()  # nodes.csv names the others
     serve = ["serve", "--port", str(port), "--replay-clock", str(clock)]
     serve += ["--config", str(children.directory / "server.yaml")]
@@ -187,9 +204,9 @@ def _start(settings: DemoSettings, url: str, clock: ReplayClock, sources: list[s
     print_text(f"API {api}")
     follow = ["--config", str(children.directory / "sidecar.yaml")]
     follow += [argument for source in sources for argument in ("--fleet-source", source)]
-    spool = ["--spool", str(children.directory / "spool"), "--port", "0", "--scrape-interval", str(_TURN_S)]
+    spool = ["--spool", str(children.directory / "spool"), "--port", "0", "--scrape-interval", str(turn_s)]
     node = ["--node", socket.gethostname()]
-    often = {"FORESHOCK_ROLLUP_INTERVAL_S": str(_TURN_S)}
+    often = {"FORESHOCK_ROLLUP_INTERVAL_S": str(turn_s)}
     children.start("sidecar", ["sidecar", "--server", api, *node, *follow, *spool], often)
     children.wait_for(f"{page}/_stcore/health", _PATIENCE_S)
     print_text(f"Dashboard {page}")
@@ -206,5 +223,9 @@ def _replay(feed: Feeder, clock: ReplayClock, children: Children) -> None:
         children.check()
         if not over and moment >= clock.end:
             over = True
-            print_text("the replay is over; everything stays up until Ctrl-C", err=True)
+            print_text(
+                "the replay is over: the pages stay as they are until Ctrl-C. Start the demo anew to see it again; "
+                "another --seed is another cluster, a smaller --speed takes longer",
+                err=True,
+            )
         time.sleep(_TICK_S)

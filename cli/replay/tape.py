@@ -30,7 +30,8 @@ CREDIT = (
 STEP = timedelta(minutes=10)
 # Of the tape's own time: the last sample before the Xid, which lies this long after the replay's start.
 QUIET_UNTIL = datetime(2025, 3, 15, 13, 40, tzinfo=UTC)
-BEFORE_FAULT = timedelta(hours=4)
+# What is left of the tape then is longer than any replay.
+BEFORE_FAULT = timedelta(hours=9)
 _FOLDER = Path(__file__).parent / "gwdg"
 _KEYS = ("time", "node", "gpu")
 # What Prometheus itself adds, and series that are nothing but labels: no exporter printed these values.
