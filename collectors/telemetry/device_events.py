@@ -78,6 +78,12 @@ def proven_xid(code: int) -> Fault | None:
     return fault
 
 
+def no_counter(name: str) -> Finding:
+    """What has a counter's name falls again and again: another thing stands behind it now."""
+    message = f"{name} falls again and again: it is no counter, so that its rises tell nothing"
+    return Finding("metric_changed", message, attributes={"metric": name})
+
+
 def xid_changed(code: int, before: datetime | None, *, first: bool) -> Finding | None:
     """The last Xid that an exporter shows is another one than at `before`; None for what is no code.
 

@@ -15,6 +15,10 @@ _FORGOTTEN = 5760
 # Values that are only there while something is wrong, or once something was: their end is no loss.
 _COME_AND_GO = ("error_code", "afid_", "xid_")
 NODE = "node"
+NAME_SHARED = "name_shared"
+# A driver is not loaded anew so many times in a day; a gauge under a counter's name falls as often as it rises.
+_MOST_FALLS = 4
+_FALLS_S = 86_400.0
 
 
 @dataclass(slots=True)
@@ -27,6 +31,8 @@ class DeviceState:
         first_s: when it was first reported.
         xids, xids_before: the codes that its gauges show at its last moment and showed at the one before.
         standing: levels that are over their limit.
+        falls: when each counter fell last; what falls again and again is no counter.
+        boot_s: the newest boot time. uuid_before: whose place the device took.
         fault: the code of an Xid that proves a fault of it, and since when; None where none stands.
     """
 
@@ -48,6 +54,9 @@ class DeviceState:
     fault: list[Any] | None = None
     limits: dict[str, RateLimit] = field(default_factory=dict)
     standing: set[str] = field(default_factory=set)
+    falls: dict[str, list[float]] = field(default_factory=dict)
+    boot_s: float | None = None
+    uuid_before: str | None = None
 
     @staticmethod
     def of(saved: Mapping[str, Any]) -> "DeviceState":
@@ -69,6 +78,7 @@ class DeviceState:
             "names": sorted(self.names),
             "standing": sorted(self.standing),
             "here": self.here.state(),
+            "falls": {name: list(times) for name, times in self.falls.items()},
             "limits": {name: limit.state() for name, limit in self.limits.items()},
         }
 
@@ -98,12 +108,23 @@ class DeviceState:
         """Another device stands in its place."""
         self.last.clear()
         self.absent.clear()
-        self.limits.clear()
+        self.limits = {name: limit for name, limit in self.limits.items() if name == NAME_SHARED}
         self.fault = None
 
     def limit(self, name: str) -> RateLimit:
         """The limit of one of its counters."""
         return self.limits.setdefault(name, RateLimit())
+
+    def fell(self, name: str, time_s: float) -> bool:
+        """A counter fell; whether it is told by now that it is no counter: it fell so often within a day."""
+        times = [*self.falls.get(name, []), time_s][-_MOST_FALLS:]
+        self.falls[name] = times
+        return len(times) == _MOST_FALLS and times[-1] - times[0] <= _FALLS_S
+
+    def is_no_counter(self, name: str, time_s: float) -> bool:
+        """Whether a counter fell so often of late that its rises tell nothing."""
+        times = self.falls.get(name, [])
+        return len(times) == _MOST_FALLS and time_s - times[0] <= 2 * _FALLS_S and times[-1] - times[0] <= _FALLS_S
 
     def note_absent(self) -> None:
         """Count the moments that lack a value which was there."""

@@ -27,11 +27,12 @@ from collectors.telemetry.device_events import (
     exporter_event,
     finding_event,
     metric_event,
+    no_counter,
     rise,
     xid_changed,
 )
 from collectors.telemetry.device_state import NODE, DeviceState, NodeWatch, key_of, note_fault, watched_device
-from collectors.telemetry.node_watch import SPEAKERS, node_changes, streams_gone
+from collectors.telemetry.node_watch import SPEAKERS, name_shared, node_changes, streams_gone
 from collectors.telemetry.presence import MISSES
 from collectors.telemetry.states import state_changes
 from parsers.formats.dcgm import BLANKS
@@ -100,6 +101,20 @@ class DeviceWatch:
         """The end of a stretch of history: every node's last moment is over."""
         return [event for node in sorted(self._nodes) for event in self._closed(node)]
 
+    def is_settled(self) -> bool:
+        """Whether the same look again, and again, would tell nothing more: nothing is held back or about to be missed."""
+        for node in self._nodes.values():
+            if node.is_open or any(one.misses and not one.gone for one in node.streams.values()):
+                return False
+        for one in self._devices.values():
+            if one.here.misses and not one.here.gone:
+                return False
+            if any(limit.held for limit in one.limits.values()):
+                return False
+            if any(misses < MISSES for misses in one.absent.values()):
+                return False
+        return True
+
     def _node(self, name: str) -> NodeWatch:
         return self._nodes.setdefault(name, NodeWatch())
 
@@ -147,28 +162,18 @@ class DeviceWatch:
         if one.here.report(time_s):
             yield device_returned(sample)
         if sample.uuid is not None and one.uuid is not None and sample.uuid != one.uuid:
+            if not fresh or sample.uuid == one.uuid_before:
+                yield from name_shared(one, time_s)
             one.forget()
+            one.uuid_before = one.uuid
         one.uuid, one.pci = sample.uuid or one.uuid, sample.pci or one.pci
         yield from _xids(one, values, time_s, before_s if fresh else None)
         yield from node_changes((one, sample, values), node, self._of_node[sample.node])
         yield from state_changes(one, sample, values)
-        rose: dict[str, tuple[Counter, float]] = {}
-        for name, value in values.items():
-            before = one.last.get(name)
-            one.names.add(name)
-            if value == before or name.startswith(_XID):
-                one.last[name] = value
-                continue
-            known = counter(name, sample.type)
-            if before is not None and not fresh and value < before and known:
-                continue  # one moment told twice: what it says most stands
-            one.last[name] = value
-            if before is None or known is None:
-                continue
-            if value < before:
-                node.fell.add(one.key())
-            if (increase := value - before if value > before else value) > 0:
-                rose[name] = (known, increase)
+        rose, others, began_anew = _counted(one, sample.type, values, (time_s, fresh))
+        if began_anew:
+            node.fell.add(one.key())
+        yield from others
         for total in link_counters(rose):
             rose.pop(total, None)
         for name, (known, increase) in rose.items():
@@ -270,6 +275,36 @@ def ones_device(ones: Sequence[DeviceState]) -> Device | None:
 def _ordered(samples: Iterable[Sample]) -> list[Sample]:
     """By time and device: the order in which they come is nobody's."""
     return sorted(samples, key=lambda one: (one.time, one.node, repr(key_of(one)), repr(sorted(one.values.items()))))
+
+
+def _counted(
+    one: DeviceState, kind: str, values: Mapping[str, float], moment: tuple[float, bool]
+) -> tuple[dict[str, tuple[Counter, float]], list[Finding], bool]:
+    """Take a device's values in. `moment`: when, and whether it is a new one.
+
+    Returns the counters that rose, what no longer is one, and whether any began anew.
+    """
+    time_s, fresh = moment
+    rose: dict[str, tuple[Counter, float]] = {}
+    others: list[Finding] = []
+    began_anew = False
+    for name, value in values.items():
+        before, known = one.last.get(name), counter(name, kind)
+        one.names.add(name)
+        fell = known is not None and before is not None and value < before
+        if fell and not fresh:
+            continue  # one moment told twice: what it says most stands
+        one.last[name] = value
+        if before is None or known is None or value == before or name.startswith(_XID):
+            continue
+        was_none = one.is_no_counter(name, time_s)
+        if fell and one.fell(name, time_s):
+            others += [] if was_none else [no_counter(name)]
+            continue
+        began_anew = began_anew or fell
+        if not was_none and (increase := value if fell else value - before) > 0:
+            rose[name] = (known, increase)
+    return rose, others, began_anew
 
 
 def _told_together(names: list[str]) -> list[list[str]]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from collectors.telemetry.device_events import Finding, meant
-from collectors.telemetry.device_state import DeviceState, NodeWatch
+from collectors.telemetry.device_state import NAME_SHARED, DeviceState, NodeWatch
 from collectors.telemetry.presence import Presence
 from store.records.telemetry import Sample
 
@@ -33,7 +33,9 @@ def node_changes(
     boot_s = values.get(BOOT_TIME)
     if boot_s is None:
         return
-    known_s = one.last.get(BOOT_TIME)
+    known_s, one.boot_s = one.boot_s, max(boot_s, one.boot_s or boot_s)
+    if known_s is not None and boot_s < known_s - _DRIFT_S:
+        yield from _went_back(one, boot_s, sample.time.timestamp())
     if known_s is None or boot_s - known_s <= _DRIFT_S:
         return
     looked_s = one.last.get(NODE_TIME)
@@ -59,6 +61,23 @@ def node_changes(
         caused_by=f"xid:{ended[0]}" if ended else None,
         since=ended[1] if ended else None,
     )
+
+
+def _went_back(one: DeviceState, boot_s: float, time_s: float) -> Iterator[Finding]:
+    """A boot time that is older than one that was told: a clock that was set back, or another machine's."""
+    before_s = one.last.get(BOOT_TIME)
+    if before_s is not None and boot_s >= before_s - _DRIFT_S:
+        return  # it stays there
+    if one.fell(BOOT_TIME, time_s) or one.is_no_counter(BOOT_TIME, time_s):
+        yield from name_shared(one, time_s)
+    elif before_s is not None:
+        yield meant("clock_jump", f"The node's clock was set back by {_length(before_s - boot_s)}.")
+
+
+def name_shared(one: DeviceState, time_s: float) -> Iterator[Finding]:
+    """Two machines report under one name: told at a bounded rate."""
+    if one.limit(NAME_SHARED).add(1.0, time_s):
+        yield meant("name_shared", "")
 
 
 def _ended(devices: Sequence[DeviceState], time_s: float) -> tuple[int, str] | None:

@@ -45,10 +45,11 @@ class Presence:
             return False
         self.misses += 1
         silent_s = 0.0 if self.last_s is None else time_s - self.last_s
-        if self.together or self.cadence_s is None:
+        if self.together:
             self.gone = self.misses >= MISSES or (self.cadence_s or silent_s) >= PATIENCE_S
         else:
-            self.gone = self.misses >= MISSES and silent_s >= _INTERVALS_LATE * self.cadence_s
+            late_s = PATIENCE_S if self.cadence_s is None else _INTERVALS_LATE * self.cadence_s
+            self.gone = self.misses >= MISSES and silent_s >= late_s
         return self.gone
 
     def state(self) -> dict[str, Any]:
