@@ -64,7 +64,7 @@ def _checks(checks: ChecksJson, cluster: ClusterJson) -> None:
         return
     light = [one for one in checks.items if one.weight < 1.0]
     if light:
-        names = ", ".join(words.plain(f"{one.source} {one.name}") for one in light[:3])
+        names = ", ".join(words.plain(f"{one.source}: {one.name}") for one in light[:3])
         more = f" and {len(light) - 3} more" if len(light) > 3 else ""
         st.caption(f"Less than a full weight where two detectors confirm a hold: {names}{more}.")
     frames.show([check_row(one, cluster) for one in checks.items], "checks")
@@ -73,10 +73,10 @@ def _checks(checks: ChecksJson, cluster: ClusterJson) -> None:
 def check_row(one: CheckRecordJson, cluster: ClusterJson) -> frames.Row:
     """One check's record; its share only once something came of what it said."""
     judged = one.followed + one.cleared + one.contradicted
-    share = f"{one.precision:.0%} ({one.low:.0%} to {one.high:.0%})" if judged else "not known yet"
+    precision, low, high = (words.share(value, 0) for value in (one.precision, one.low, one.high))
+    share = f"{precision} ({low} to {high})" if judged else "not known yet"
     return {
-        "check": one.name,
-        "from": one.source,
+        "check": f"{one.source}: {one.name}",
         "nodes": one.nodes,
         "said": one.said,
         "followed": one.followed,

@@ -82,12 +82,12 @@ def test_each_check_has_its_record(drawn: Opened, api: Any) -> None:
     shown = drawn("models")
     assert failing(shown) == []
     (table,) = (frame.value for frame in shown.dataframe)
-    assert list(table["check"]) == ["xid 79", "row_remap_failure", "check_hw_ib"]
-    assert list(table["right_of_nodes"]) == ["71% (46% to 90%)", "2% (0% to 9%)", "not known yet"]
+    assert list(table["check"]) == ["kernel: xid 79", "dcgm: row_remap_failure", "nhc: check_hw_ib"]
+    assert list(table["right_of_nodes"]) == ["71 % (46 % to 90 %)", "2 % (0 % to 9 %)", "not known yet"]
     assert list(table["weight"]) == ["1.00", "0.36", "1.00"]
     assert list(table["too_early"]) == [1, 1, 14]
     text = seen(shown).replace("\\", "")
-    assert "Less than a full weight where two detectors confirm a hold: dcgm row_remap_failure." in text
+    assert "Less than a full weight where two detectors confirm a hold: dcgm: row_remap_failure." in text
 
 
 def test_a_control_node_says_so(drawn: Opened, api: Any) -> None:
