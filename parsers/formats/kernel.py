@@ -134,6 +134,8 @@ _FIELD = re.compile(r"[A-Z][A-Z0-9_]{0,62}=", re.ASCII)
 # The same, and reltime's lines, for a search of whole blocks.
 _STARTS = r"_|    |\t|SYSLOG_IDENTIFIER=|MESSAGE=|\[ *\+|\[[A-Z][a-z][a-z] ?[0-9]"
 _RELATIVE = re.compile(r"\[(?: *\+|[A-Z][a-z]{2} ?\d)")
+# A JSON object; `{1}[Hardware Error]: ` numbers the firmware's report.
+_OBJECT = re.compile(r"\{(?!\d{1,9}\}\[)")
 _SEPARATORS = frozenset({"{", "}", "},{", "},", "]"})
 # A record has some twenty fields; more is no record.
 MAX_FIELDS = 128
@@ -177,7 +179,7 @@ class KernelParser:
             if text.startswith("[") and _RELATIVE.match(text):
                 self._reader.relative(text)
             return held
-        record = record_from_json(text, self._reader) if text.startswith("{") else self._reader.read(text)
+        record = record_from_json(text, self._reader) if _OBJECT.match(text) else self._reader.read(text)
         return held if record is None else [*held, *self._decoded(record, line)]
 
     def _decoded(self, record: LogRecord, line: int) -> Iterator[Event]:

@@ -397,15 +397,19 @@ FORMAT = Format(
         r"|- INFO - (?:\x1b\[\d+m)?step: +\d|\[titan\] \d{4}|\{'loss': |'train_runtime': |\*{5} Running training \*{5}"
         r"|\[Rank \d+\] step=\d+, skipped=|iter time \(s\): |\[Torch\] Checkpoint global_step"
         r"|\[NeMo [A-Z] \d{4}-|Epoch \d+, global step \d+: '|\tJob ID: .{0,40}\t# GPUs: \d|SamplesPerSec=\d"
-        r"|async checkpoint request with id=|\(PID:\d+, Device:\d+, RankID:-?\d+\) ERR\d|\bE[A-Z]\d{4}: \[PID: ?\d"
-        r"|\[PID: ?\d+\] \d{4}-\d\d-\d\d-.{1,24} \w+\(E[A-Z]\d{4}\): |CUDA_ERROR_[A-Z_]{4,40}: |NVLink SHARP \(NVLS\)"
+        r"|async checkpoint request with id=|\(PID:\d+, Device:\d+, RankID:-?\d+\) ERR\d"
+        r"|\bE[A-Z]\d{4}: (?:\[PID: ?\d|\d{4}-\d\d-\d\d-\d\d:)|\w_\w+\(E[A-Z]\d{4}\): "
+        r"|function error: \w.{0,80}error code is \d"
+        r"|CUDA_ERROR_[A-Z_]{4,40}: |CUDA error: |NVLink SHARP \(NVLS\)|(?:Xla|Jax)RuntimeError: |NVMLError_\w+: "
+        r"|validation loss at "
         r"|error: \*\*\* .{4,60} (?:STEPD TERMINATED|CANCELLED AT)|^\s*\d{1,3}%\|[^|]{1,400}\| \d+/\d+ \[[\d:]+<"
         r"|\[[A-Z]+\|trainer\.py:\d+\] |\] \[[A-Z]+\] \[\w+\.py:\d+:\w+\] "
         r"|loading fused kernels|will not load any checkpoints|using world size: \d|time across ranks \(ms\)"
-        r"|Watchdog caught collective operation|torch[./]distributed[./]elastic|NCCL WARN |slurmstepd: error: \*\*\*"
+        r"|Watchdog caught collective operation|torch[./]distributed[./]elastic|NCCL WARN "
+        r"|slurmstepd: error: (?:\*\*\*|Detected|Exceeded|Container)"
         r"|ProcessGroupNCCL\.cpp:\d+\]|srun: error: \S+: tasks? [\d,-]+: "
         r"|\[rank\d+\]: (?:Traceback |[\w.]+(?:Error|Exception): )"
-        r"|torch\.[\w.]+(?:Error|Exception): |RuntimeError: (?:CUDA|NCCL) |AssertionError: Rank \d+: found "
+        r"|torch\.[\w.]+(?:Error|Exception): |RuntimeError: (?:CUDA|NCCL|ACL|HCCL) |AssertionError: Rank \d+: found "
         r"|\[rank: \d+\] Child process with PID ",
         re.ASCII,
     ),

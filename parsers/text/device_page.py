@@ -218,8 +218,8 @@ class PageParser:
             line=scraped.line,
         )
         yield event
-        words = {code: "last Xid of this device is now" for code in self._new_xids(scraped)}
-        words |= {code: "newest Xids of this device include" for code in self._new_active(scraped)}
+        words = dict.fromkeys(self._new_xids(scraped), "last Xid of this device is now")
+        words |= dict.fromkeys(self._new_active(scraped), "newest Xids of this device include")
         for code, what in words.items():
             message = f"The {what} {code}; the kernel log tells more."
             yield with_kind_meaning(replace(event, kind="xid_hint", code=code, message=message, attributes={}))

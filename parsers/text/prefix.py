@@ -58,6 +58,7 @@ _FABRIC_MANAGER = re.compile(
     r"(?:\[tid \d{1,12}\] ?)?",
     re.ASCII,
 )
+_FABRIC_MANAGER_BARE = re.compile(rf"{FABRIC_MANAGER_TAG}(?:\[\d{{1,10}}\])?: ", re.ASCII)
 _CONTAINER = re.compile(r"(?:stdout|stderr) [FP] ", re.ASCII)
 _DELTA = re.compile(r"\[ *\+(?P<delta>\d{1,9}\.\d{1,9})\] ?", re.ASCII)
 _ELIDED = re.compile(r"\[(?:\.\.\.|…)\] ?")
@@ -216,6 +217,8 @@ def _bare(text: str) -> LogRecord:
     message = text.lstrip()
     if message.startswith("Xid (PCI:"):  # journalctl -o cat of a record whose identifier was NVRM
         return LogRecord(None, None, "NVRM", message)
+    if match := _FABRIC_MANAGER_BARE.match(message):
+        return LogRecord(None, None, FABRIC_MANAGER_TAG, message[match.end() :])
     return LogRecord(None, None, None, message)
 
 

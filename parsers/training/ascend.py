@@ -28,7 +28,9 @@ _CANN = re.compile(
     rf"(?:^|[\s\]]){_CODE}: (?:\[PID: ?(?P<pid>\d{{1,10}})\] )?{_STAMP} +(?P<text>.{{1,800}})", re.ASCII | re.DOTALL
 )
 _NAMED = re.compile(
-    rf"\[PID: ?(?P<pid>\d{{1,10}})\] {_STAMP} \w{{1,60}}\({_CODE}\): (?P<text>.{{1,800}})", re.ASCII | re.DOTALL
+    rf"(?:^|[\s\]])(?:\[PID: ?(?P<pid>\d{{1,10}})\] {_STAMP} )?[A-Z]\w{{1,60}}_\w{{1,60}}\({_CODE}\): "
+    r"(?P<text>.{1,800})",
+    re.ASCII | re.DOTALL,
 )
 _PEER = re.compile(r"remote rank: ?\[(?P<peer_rank>\d{1,7})\]", re.ASCII)
 # What a code says whatever its words are: EI0013 is an error of the network adapter's completion queue; a process of an
@@ -61,8 +63,10 @@ def _message(match: re.Match[str]) -> str:
     return f"{match['code']}: {match['text'].strip()}"[:MAX_MESSAGE]
 
 
-def _time(match: re.Match[str]) -> str:
-    """`2025-10-11-15:09:34.713.335` as other logs write it."""
+def _time(match: re.Match[str]) -> str | None:
+    """`2025-10-11-15:09:34.713.335` as other logs write it; None where the line bears none."""
+    if match["day"] is None:
+        return None
     parts = [part for part in (match["ms"], match["us"]) if part]
     return f"{match['day']} {match['clock']}" + (f".{''.join(parts)}" if parts else "")
 

@@ -42,7 +42,8 @@ _WORDS = (
     (
         "application",
         re.compile(
-            r"out of memory|OutOfMemory|illegal memory access|device-side assert|unspecified launch failure"
+            r"out of memory|OutOfMemory|RESOURCE_EXHAUSTED|illegal memory access|device-side assert"
+            r"|unspecified launch failure"
             r"|misaligned address|invalid device (?:function|ordinal)|invalid configuration argument"
             r"|out of shared memory|insufficient shared memory|size mismatch|shapes? cannot be multiplied",
             re.IGNORECASE,

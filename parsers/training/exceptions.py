@@ -135,7 +135,7 @@ NCCL = ErrorReader(
 
 _RAISED = re.compile(
     r"(?:\[[^\]]{0,120}\]:? ?){0,4}(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}"
-    r"(?:Error|Exception|Exit|Interrupt)): (?P<text>.*)",
+    r"(?:Error|Exception|Exit|Interrupt)(?:_[A-Z]\w{1,40})?): (?P<text>.*)",
     re.ASCII,
 )
 _WHAT = re.compile(r"\s{0,8}what\(\):  ?(?P<text>.+)", re.ASCII)
@@ -144,6 +144,12 @@ _FATAL = re.compile(r"Fatal Python error: (?P<text>.{1,200})", re.ASCII)
 _DRIVER_ERROR = re.compile(
     r"\b(?P<name>CUDA_ERROR_(?:CONTAINED|ECC_UNCORRECTABLE|NVLINK_UNCORRECTABLE|HARDWARE_STACK_ERROR|EXTERNAL_DEVICE"
     r"|DEVICE_UNAVAILABLE|SYSTEM_NOT_READY|LAUNCH_FAILED|ILLEGAL_ADDRESS)): (?P<text>.{1,200})",
+    re.ASCII,
+)
+# The same in another logger's line, where no exception's name begins it.
+_CUDA_ERROR = re.compile(
+    r"CUDA error: (?P<text>(?:Invalid access of peer GPU memory|uncorrectable (?:ECC|NVLink) error|hardware stack error"
+    r"|device is in an unavailable state).{0,200})",
     re.ASCII,
 )
 # Megatron-LM's check of its gradients: the program's, or a GPU that computes wrongly.
@@ -173,6 +179,8 @@ def read_python(text: str) -> ErrorReport | None:
         return ErrorReport("c10_error", match["text"].strip()[:MAX_MESSAGE], variant=variant_of("", match["text"]))
     if match := _FATAL.match(text):
         return ErrorReport("fatal_python_error", match[0].strip()[:MAX_MESSAGE], variant=variant_of("", match["text"]))
+    if match := _CUDA_ERROR.search(text):
+        return ErrorReport("cuda_error", match[0].strip()[:MAX_MESSAGE], variant="hardware")
     if match := _UNEXPECTED.search(text):
         return _unexpected(match)
     return None

@@ -168,7 +168,14 @@ _NOT_ENDING = re.compile(
     r"AT (?P<time>[\d:T-]{19})",
     re.ASCII,
 )
-_OOM = re.compile(r"slurmstepd: error: Detected \d{1,6} oom.?kill event", re.ASCII)
+_OOM = re.compile(
+    r"slurmstepd: error: (?:Detected \d{1,6} oom.?kill event|Exceeded (?:step|job) memory limit at some point)",
+    re.ASCII,
+)
+# What the daemon says just before it ends itself: processes that no signal ends, in a call of a dead filesystem or GPU.
+_UNKILLABLE = re.compile(
+    _DAEMON + r"Container \d{1,20} (?:in cgroup plugin )?has \d{1,9} processes, giving up after \d{1,9} sec", re.ASCII
+)
 _KILLED = re.compile(
     r"srun: error: (?P<node>\S{1,200}): tasks? (?P<task>[\d,-]{1,80}): "
     r"(?P<what>Killed|Terminated|Aborted|Segmentation fault|Bus error|Floating point exception|Illegal instruction"
@@ -198,12 +205,16 @@ def read_slurm(text: str) -> ErrorReport | None:
     if match := _KILLED.search(text):
         fields = {"task": match["task"], "exitcode": match["exitcode"]}
         return ErrorReport("task_killed", message, node=match["node"], attributes=numbers(fields))
+    if _UNKILLABLE.search(text):
+        return ErrorReport("not_ending", message, variant="host")
     if _OOM.search(text):
         return ErrorReport("oom_kill", message, variant="application")
     return None
 
 
-SLURM = ErrorReader(name="slurm", signs=("slurmstepd: error:", "srun: error:", "error: *** "), read=read_slurm)
+SLURM = ErrorReader(
+    name="slurm", signs=("slurmstepd: error:", "srun: error:", "error: *** ", "processes, giving up"), read=read_slurm
+)
 
 
 # torchrun, the elastic launcher of PyTorch (NVRx's ft_launcher and DLRover's agent print the same).

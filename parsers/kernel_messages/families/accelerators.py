@@ -30,7 +30,7 @@ from store.records.fault_catalog import with_ascend_code, with_kind_meaning
 BOGUS_COUNT = 1_048_560
 
 _AMDGPU_HEAD = re.compile(
-    r"(?:kfd kfd: )?(?:amdgpu (?P<pci>[0-9a-fA-F:.]{7,16}): )?(?:amdgpu: )?(?:\[drm(?::\w{1,80} \[amdgpu\])?\] ?)?"
+    r"(?:kfd kfd: )?(?:amdgpu (?P<pci>[0-9a-fA-F:.]{7,16}): )?(?:amdgpu: )?(?:\[drm(?::[\w.]{1,80} \[amdgpu\])?\] ?)?"
     r"(?:\*ERROR\* )?(?:amdgpu: )?(?:\{\d{1,20}\} ?)?",
     re.ASCII,
 )
@@ -79,7 +79,7 @@ _AMDGPU_FORMS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         (
             "gpu_page_fault",
             "",
-            r"\[(?P<hub>\w{1,16})\] (?:no-)?retry page fault \(src_id:\d{1,9} ring:\d{1,9} vmid:(?P<vmid>\d{1,9}) "
+            r"\[(?P<hub>\w{1,16})\] (?:(?:no-)?retry )?page fault \(src_id:\d{1,9} ring:\d{1,9} vmid:(?P<vmid>\d{1,9}) "
             r"pasid:\d{1,9}(?:, for process (?P<process>.{0,64}?) pid (?P<pid>\d{1,9}) thread)?",
         ),
         ("xgmi_error", "", r"(?P<error_name>(?:XGMI3X16|XGMI|WAFL) PCS \w{1,40}) detected"),
@@ -166,7 +166,7 @@ AMDGPU = MessageFamily(
         "ASIC reset failed",
         " timeout, signaled seq=",
         " timeout, but soft recovered",
-        "retry page fault (src_id:",
+        " page fault (src_id:",
         "XGMI PCS ",
         "XGMI3X16 PCS ",
         "WAFL PCS ",

@@ -7,7 +7,7 @@ Forms: drivers/nvme/host/{core,pci}.c, block/blk-core.c, fs/buffer.c, drivers/sc
 drivers/md of Linux 3.10 to 6.16.
 """
 
-from parsers.kernel_messages.family import MessageFamily, MessageForm, decoder, signs
+from parsers.kernel_messages.family import PCI, MessageFamily, MessageForm, decoder, signs
 
 _NVME = r"nvme (?P<name>nvme\d{1,5})(?:: | )"
 # Floppies, optical and virtual drives: their errors are an empty drive.
@@ -51,6 +51,15 @@ DISK_FORMS = (
         rf"{_NVME}Removing after probe failure status: (?P<err>-\d{{1,6}})",
         "nvme_lost",
         device="disk",
+    ),
+    MessageForm(
+        "driver nvme failed",
+        rf"nvme {PCI}: probe with driver nvme failed with error (?P<err>-\d{{1,6}})",
+        "nvme_lost",
+        device="disk",
+    ),
+    MessageForm(
+        "nvme: probe of ", rf"nvme: probe of {PCI} failed with error (?P<err>-\d{{1,6}})", "nvme_lost", device="disk"
     ),
     MessageForm(
         "after reset failure: -",

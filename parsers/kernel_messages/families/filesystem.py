@@ -198,7 +198,8 @@ NETWORK_FILESYSTEM_FORMS = (
     ),
     MessageForm(
         "was lost; in progress",
-        rf"(?P<fs>Lustre): (?P<client>[^\s:]{{1,120}}): Connection to (?P<target>[^\s:]{{1,120}}) \(at {_PEER}\) was "
+        rf"(?P<fs>Lustre)(?:Error: \d{{1,4}}-[0-9a-f]{{1,4}})?: (?P<client>[^\s:]{{1,120}}): Connection to "
+        rf"(?P<target>[^\s:]{{1,120}}) \(at {_PEER}\) was "
         r"(?P<state>lost); in progress operations",
         "fs_stall",
         by="state",
@@ -232,13 +233,13 @@ NETWORK_FILESYSTEM_FORMS = (
     MessageForm("LustreError: ", r"LustreError: .{0,200}?Skipped \d{1,9} previous similar message", ""),
     MessageForm(
         "LustreError: ",
-        r"(?P<fs>Lustre)Error: \d{1,4}-\d{1,4}: (?P<client>[^\s:]{1,120}): operation (?P<operation>\w{1,40}) "
+        r"(?P<fs>Lustre)Error: \d{1,4}-[0-9a-f]{1,4}: (?P<client>[^\s:]{1,120}): operation (?P<operation>\w{1,40}) "
         rf"to node {_PEER} failed: rc = (?P<err>-?\d{{1,6}})",
         "lustre_error",
     ),
     MessageForm(
         "LustreError: ",
-        rf"(?P<fs>Lustre)Error: (?:{_WHERE}|\d{{1,4}}-\d{{1,4}}: )(?P<error>.{{1,200}})",
+        rf"(?P<fs>Lustre)Error: (?:{_WHERE}|\d{{1,4}}-[0-9a-f]{{1,4}}: )(?P<error>.{{1,200}})",
         "lustre_error",
     ),
     MessageForm("LNetError: ", r"LNetError: .{0,200}?Skipped \d{1,9} previous similar message", ""),
@@ -267,6 +268,21 @@ NETWORK_FILESYSTEM_FORMS = (
     ),
     MessageForm("Error=MMFS_", r"(?:mmfs: )?Error=(?P<error>MMFS_(?!QUOTA|GENERIC)[A-Z_]{2,40})\b", "gpfs_error"),
 )
+
+GPFS_FORMS = (
+    MessageForm(
+        "is being expelled",
+        r"\[[EN]\] Node (?P<peer>\S{1,120}) \((?P<name>[^\s()]{1,120})\) is being expelled"
+        r"(?: due to (?P<error>[\w ]{1,60}))?",
+        "gpfs_error",
+    ),
+    MessageForm(
+        "CCR: failed to connect to node",
+        r"\[E\] CCR: (?P<error>failed to connect) to node (?P<peer>[\d.a-fA-F:]{3,60}?)(?::\d{1,5})? \(",
+        "gpfs_error",
+    ),
+)
+NETWORK_FILESYSTEM_FORMS += GPFS_FORMS
 
 NETWORK_FILESYSTEM = MessageFamily(
     "network_filesystem", signs(NETWORK_FILESYSTEM_FORMS), decoder(NETWORK_FILESYSTEM_FORMS), tags=frozenset({"mmfs"})

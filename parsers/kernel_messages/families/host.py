@@ -36,8 +36,8 @@ LOCKUP_FORMS = (
     ),
     MessageForm(
         "soft lockup - CPU#",
-        r"(?:NMI )?(?:watchdog: )?BUG: soft lockup - CPU#(?P<cpu>\d{1,5}) stuck for (?P<duration_s>\d{1,9})s! \["
-        r"(?P<process>.{0,64}?):(?P<pid>\d{1,10})\]",
+        r"(?:NMI )?(?:watchdog: )?BUG: soft lockup - CPU#(?P<cpu>\d{1,5}) stuck for (?P<duration_s>\d{1,9})s!"
+        r"(?: \[(?P<process>.{0,64}?):(?P<pid>\d{1,10})\]|$)",
         "soft_lockup",
         device="cpu",
     ),

@@ -41,7 +41,8 @@ MEMORY_FORMS = (
     ),
     MessageForm(
         "Machine Check",
-        rf"(?:{_HARDWARE})?CPU (?P<cpu>\d{{1,5}}): Machine Check(?P<exception> Exception)?: *"
+        rf"(?:{_HARDWARE}|EDAC \w{{1,20}} MC\d{{1,4}}: )?CPU (?P<cpu>\d{{1,5}}): Machine Check(?: Event|(?P<exception> "
+        "Exception))?: *"
         rf"(?P<mcgstatus>[0-9a-f]{{1,16}}) Bank (?P<bank>\d{{1,4}}): *{_STATUS}",
         "mce",
         device="cpu",
@@ -132,6 +133,13 @@ MEMORY_FORMS = (
         "memory_failure",
         device="dimm",
         by="state",
+    ),
+    MessageForm(
+        "Memory failure: 0x",
+        r"Memory failure: (?P<page>0x[0-9a-f]{1,16}): unhandlable page",
+        "memory_failure",
+        device="dimm",
+        variant="ignored",
     ),
     MessageForm(
         "Memory failure: 0x",
