@@ -45,7 +45,7 @@ from store.records.outage import Outage
 from store.tables import hint_tables, schema
 from store.tables.bulk_rows import is_one_of
 
-_BATCH = 2_000
+_BATCH = 1_000
 # Records of what a fault did may bear times a little before the fault.
 _BEFORE = timedelta(minutes=10)
 _SOFT = ("watch", "avoid")

@@ -156,6 +156,7 @@ EXPORTED = (
     hint_tables.policies,
     hint_tables.validations,
     hint_tables.hint_outcomes,
+    hint_tables.check_cases,
     schema.rules,
     schema.sidecars,
     schema.event_days,

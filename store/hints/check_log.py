@@ -42,7 +42,7 @@ _READ = "checks"
 # A transaction that began before another may commit after it: on PostgreSQL this much is read twice.
 _OVERLAP = timedelta(minutes=2)
 _ROWS = 200_000
-_CHUNK = 5_000
+_CHUNK = 1_000
 _SPOKEN = ("warning", "error", "fatal")
 
 
