@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from parsers.formats import node_exporter
-from parsers.pages import EXPORTERS
+from parsers.pages import EXPORTERS, HOSTS
 from parsers.text.device_page import Exporter
 from parsers.text.exposition import Point
 from parsers.text.parser import Context
@@ -41,7 +41,7 @@ _OF_TARGET = frozenset(
 _NODE_LABELS = ("node", "Hostname", "hostname", "exported_instance")
 _PORT = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[^:]+)(?::\d{1,5})?", re.ASCII)
 _INDEX = re.compile(r"\d{1,9}", re.ASCII)
-_ANY = (*EXPORTERS, node_exporter.EXPORTER)
+_ANY = (*EXPORTERS, node_exporter.EXPORTER, *HOSTS)
 
 
 @dataclass(frozen=True, slots=True)

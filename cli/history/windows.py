@@ -24,6 +24,8 @@ QUESTION_SAMPLES = 250_000
 # What one hour may hold at most: a window is never less than an hour.
 HOUR_SAMPLES = 20_000_000
 MOST_HOURS = 7 * 24
+# The first: enough to tell hourly samples from daily ones.
+_FIRST_HOURS = 4
 _FASTER = 4  # a window is at most so many times as long as the one before
 # Of a metric of which nothing is known yet: no question is of over 16 of them.
 _UNKNOWN_PER_HOUR = 16_000
@@ -71,7 +73,7 @@ class HistoryReader:
             AwayError: the server gives no answer any more; what was given before is whole.
         """
         names = self._names(since_ms, until_ms)
-        begin, hours = since_ms, 1
+        begin, hours = since_ms, _FIRST_HOURS
         while begin < until_ms:
             end = min(until_ms, begin + hours * HOUR_MS)
             series = self._read(names, begin, end)

@@ -104,7 +104,7 @@ def test_devices_are_those_of_a_scrape() -> None:
     assert devices["node"]["boot_time_s"] == [1.7e9]
     assert devices["node"]["node_load1"] == [4.0]
     assert devices["bmc"] == {"bmc_up": [1.0]}
-    assert devices["sensor:Inlet Temp"] == {"ipmi_temperature_celsius": [24.0]}
+    assert devices["sensor:Inlet Temp"] == {"temp_c": [24.0]}
     assert devices["series:2,r7"] == {"site_pump_bar": [3.4]}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from real.patience import patience
+from real.postgres import Postgres
 from real.programs import wait_for
 from real.prometheus_history import PastPrometheus, past_prometheus, tape_as_openmetrics
 
@@ -23,7 +24,8 @@ from cli.history import windows
 from cli.history.importer import HistoryImport, HistorySummary, whole_hours
 from cli.history.server import HistoryAccess, HistoryServer
 from cli.history.windows import HistoryChoice, HistoryReader
-from store.database.connections import open_database
+from store.database.connections import migrate, open_database
+from store.tables import schema
 
 TAPES = Path(__file__).parents[2] / "fixtures/real/gwdg/tapes"
 CHOSEN = (
@@ -142,6 +144,27 @@ def test_any_cut_gives_the_same_and_a_second_import_asks_for_nothing(
     assert first["events"] == second["events"]
     assert first["telemetry"] == second["telemetry"]
     assert first["incidents"] == second["incidents"]
+
+
+@pytest.mark.integration
+def test_a_history_goes_into_postgresql(
+    prometheus: PastPrometheus, database: sa.Engine, postgres_server: Postgres
+) -> None:
+    """The same rows as into SQLite, in two parts; a second time nothing."""
+    engine = open_database(postgres_server.new_database())
+    migrate(engine)
+    until = datetime(2025, 2, 21, tzinfo=UTC)
+    for end in (datetime(2025, 2, 13, 5, tzinfo=UTC), until, until):
+        summary = taken(engine, prometheus.url, end)
+    whole = taken(database, prometheus.url, until)
+    assert (summary.samples, summary.taken_before) == (0, whole.hours)
+    with engine.connect() as theirs, database.connect() as ours:
+        for table in (schema.events, schema.telemetry):
+            more = ("id", "kind") if "id" in table.c else ("samples", "gpu_temp_max_c")
+            query = sa.select(*(table.c[name] for name in ("time", "node", *more))).order_by(table.c.time, table.c.node)
+            query = query.order_by(table.c[more[0]])
+            assert theirs.execute(query).all() == ours.execute(query).all()
+    engine.dispose()
 
 
 def command(url: str, file: Path) -> list[str]:

@@ -15,6 +15,7 @@ import pytest
 from real.prometheus_history import PastPrometheus, past_prometheus, tape_as_openmetrics, write_sample
 
 from cli.console.errors import Failure
+from cli.history import windows
 from cli.history.server import AwayError, HistoryAccess, HistoryServer, TooLargeError, basic
 from cli.history.windows import HOUR_MS, HistoryChoice, HistoryReader, HistoryWindow, read_selector
 
@@ -41,10 +42,10 @@ def reader(url: str, *selectors: str, step_ms: int = 0) -> HistoryReader:
     return HistoryReader(HistoryServer(HistoryAccess(url), sleep=lambda _s: None), HistoryChoice(selectors, step_ms))
 
 
-def points(windows: list[HistoryWindow]) -> dict[tuple[str, str], list[tuple[int, float]]]:
+def points(read: list[HistoryWindow]) -> dict[tuple[str, str], list[tuple[int, float]]]:
     """Everything, by metric and GPU."""
     found: dict[tuple[str, str], list[tuple[int, float]]] = {}
-    for window in windows:
+    for window in read:
         for one in window.series:
             assert (one.time_ms >= window.since_ms).all()
             assert (one.time_ms < window.until_ms).all()
@@ -65,13 +66,28 @@ def test_a_range_gives_every_raw_sample_once(prometheus: PastPrometheus) -> None
             if value is not None:
                 expected.setdefault((name, gpu), []).append((time_ms, value))
     one = reader(prometheus.url)
-    windows = list(one.windows(SINCE_MS, SINCE_MS + 10 * DAY_MS))
-    found = {key: values for key, values in points(windows).items() if key[0].startswith("DCGM_")}
+    read = list(one.windows(SINCE_MS, SINCE_MS + 10 * DAY_MS))
+    found = {key: values for key, values in points(read).items() if key[0].startswith("DCGM_")}
     assert found == expected
     assert one.refused > 0
-    assert [window.since_ms for window in windows[1:]] == [window.until_ms for window in windows[:-1]]
-    assert (windows[0].since_ms, windows[-1].until_ms) == (SINCE_MS, SINCE_MS + 10 * DAY_MS)
-    assert all(window.since_ms % HOUR_MS == 0 for window in windows)
+    assert [window.since_ms for window in read[1:]] == [window.until_ms for window in read[:-1]]
+    assert (read[0].since_ms, read[-1].until_ms) == (SINCE_MS, SINCE_MS + 10 * DAY_MS)
+    assert all(window.since_ms % HOUR_MS == 0 for window in read)
+
+
+@pytest.mark.integration
+def test_what_is_held_at_once_is_bounded(prometheus: PastPrometheus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that turns out too large is read anew in halves; an hour that is too large is refused."""
+    until_ms = SINCE_MS + 2 * DAY_MS
+    whole = points(list(reader(prometheus.url).windows(SINCE_MS, until_ms)))
+    monkeypatch.setattr(windows, "WINDOW_SAMPLES", 1000)
+    small = list(reader(prometheus.url).windows(SINCE_MS, until_ms))
+    assert max(window.samples for window in small) <= 2 * 1000
+    assert len(small) > 20
+    assert points(small) == whole
+    monkeypatch.setattr(windows, "HOUR_SAMPLES", 100)
+    with pytest.raises(Failure, match="one hour holds over 100 samples: import a part at a time with --match"):
+        list(reader(prometheus.url).windows(SINCE_MS, until_ms))
 
 
 @pytest.mark.integration
