@@ -226,7 +226,8 @@ class HistoryServer:
             with token_opener().open(request, timeout=_TIMEOUT_S) as answer:
                 text = _bounded(answer)
         except urllib.error.HTTPError as error:
-            said = error.read(4096)
+            with error:  # it holds the connection
+                said = error.read(4096)
             error.msg = _said(said) or error.msg
             if any(words in error.msg for words in _TOO_MUCH) or error.code == 413:
                 raise TooLargeError(error.msg) from error
