@@ -64,8 +64,12 @@ def test_every_kind_in_the_table_is_given_by_a_fixture_or_a_collector_or_named_b
     given = {kind for name in PARSERS for kind in kinds_of(name)}
     named = {row["kind"] for table in ("detectors", "ufm") for row in rows(table)}
     counted = {row["kind"] for row in rows("counters")}
-    collectors = "".join(path.read_text() for path in (FIXTURES.parent / "collectors").rglob("*.py"))
-    told = {kind for kind, _variant in kind_meanings() if f'"{kind}"' in collectors}
+    watches = [
+        *(FIXTURES.parent / "collectors").rglob("*.py"),
+        *(FIXTURES.parent / "diagnosis" / "links").rglob("*.py"),
+    ]
+    watched = "".join(path.read_text() for path in watches)
+    told = {kind for kind, _variant in kind_meanings() if f'"{kind}"' in watched}
     assert {kind for kind, _variant in kind_meanings()} - given - named - counted - told == set()
 
 

@@ -69,7 +69,7 @@ _NO_CLUSTER = re.compile(r"[0-]+")
 
 
 @dataclass(slots=True)
-class _GpuSaid:
+class _GpuReading:
     """What was read of one GPU so far."""
 
     device: Device
@@ -85,7 +85,7 @@ class NvidiaSmiParser:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._time: datetime | None = None
-        self._said: dict[str | None, _GpuSaid] = {}
+        self._said: dict[str | None, _GpuReading] = {}
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """The event of the GPU before, where another one begins."""
@@ -95,11 +95,12 @@ class NvidiaSmiParser:
         if gpu := _GPU.match(text):
             found = list(self._told(node))
             index = None if gpu["index"] is None else int(gpu["index"])
-            self._said[node] = _GpuSaid(Device("gpu", pci=_pci(gpu["pci"]), index=index, uuid=gpu["uuid"]), line)
+            self._said[node] = _GpuReading(Device("gpu", pci=_pci(gpu["pci"]), index=index, uuid=gpu["uuid"]), line)
             return found
-        said = self._said.get(node)
-        if said is not None and _take_counter(said, text):
+        if _LINK.match(text):  # a line that is pasted alone has no GPU before it
+            _take_counter(self._said.setdefault(node, _GpuReading(Device("gpu"), line)), text)
             return []
+        said = self._said.get(node)
         if said is not None and (match := _FABRIC.match(text)):
             _take_fabric(said, match["name"], match["value"])
             return []
@@ -128,7 +129,7 @@ class NvidiaSmiParser:
         if said.fabric and said.fabric.get("ClusterUUID"):
             yield from self._fabric(node, said, said.fabric)
 
-    def _fabric(self, node: str | None, said: _GpuSaid, fabric: dict[str, str]) -> Iterator[Event]:
+    def _fabric(self, node: str | None, said: _GpuReading, fabric: dict[str, str]) -> Iterator[Event]:
         cluster, clique = fabric["ClusterUUID"], fabric.get("CliqueId", "")
         state, status = fabric.get("State", ""), fabric.get("Status", "")
         if cluster == "N/A" or not state or state == "N/A":
@@ -140,30 +141,29 @@ class NvidiaSmiParser:
         yield self._event(node, said, "nvlink_fabric", f"NVLink fabric: {words}", attributes)
 
     def _event(
-        self, node: str | None, said: _GpuSaid, kind: str, message: str, attributes: dict[str, Attribute]
+        self, node: str | None, said: _GpuReading, kind: str, message: str, attributes: dict[str, Attribute]
     ) -> Event:
         where = {"device": said.device, "message": message, "attributes": attributes, "line": said.line}
         return with_kind_meaning(Event(self._time, node, "nvidia_smi", kind, **where))  # type: ignore[arg-type]
 
 
-def _take_counter(said: _GpuSaid, text: str) -> bool:
+def _take_counter(said: _GpuReading, text: str) -> None:
     match = _LINK.match(text)
     if match is None or int(match["link"]) >= _MOST_LINKS:
-        return False
+        return
     link, name = int(match["link"]), COUNTERS.get(match["name"])
     said.links.add(link)
     try:
         value = float(match["value"])
     except ValueError:
-        return True
+        return
     if name is None or not isfinite(value) or len(said.counters) >= _MOST_ATTRIBUTES:
-        return True
+        return
     if value > (_LEAST_RATE if name.endswith("_ratio") else 0):
         said.counters[f"{name}_l{link}"] = int(value) if value == int(value) else value
-    return True
 
 
-def _take_fabric(said: _GpuSaid, name: str, value: str | None) -> None:
+def _take_fabric(said: _GpuReading, name: str, value: str | None) -> None:
     if name == "Fabric" and value is None:
         said.fabric = {}
     elif said.fabric is not None and value is not None and "over" not in said.fabric:
