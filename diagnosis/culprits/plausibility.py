@@ -68,6 +68,7 @@ _LOST_LINK_BASE = 0.85
 _BEFORE = 0.5  # it began before the last progress: it was survived at first
 _LATER = 0.75  # for each fault of the machine that came clearly earlier
 _CLEARLY = timedelta(seconds=1)
+_FELT = 0.5  # of the doubt that is left, where its whole NVLink domain bears it out
 _UNDER_SWITCH = 0.5  # the switch above explains it better
 _ABOVE = 0.95
 _TOGETHER = timedelta(seconds=10)
@@ -115,7 +116,11 @@ def weigh(incident: Incident, stop: Stoppage, others: Sequence[Incident], under_
         reasons.append(f"began {-lag:.0f} s before the last progress")
     else:
         reasons.append(f"{max(0.0, lag):.0f} s after the last progress")
-    earlier = _earlier(incident, others, stop)
+    is_felt = incident.node is not None and len(incident.nodes) > 1
+    # What happened elsewhere does not explain what all nodes of a domain felt of this one at once.
+    earlier = 0 if is_felt else _earlier(incident, others, stop)
+    if is_felt:
+        score += (1.0 - score) * _FELT
     score *= _LATER ** min(earlier, 4)
     if earlier:
         reasons.append(f"after {earlier} other fault{'s' if earlier > 1 else ''} of the machine")

@@ -26,6 +26,7 @@ from store.nodes.node_states import (
     nodes_out,
     score_reasons,
     unrepaired_faults,
+    watched_links,
 )
 from store.nodes.shown_nodes import shown_out, shown_repairs
 from store.nodes.sidecars import silent_nodes
@@ -70,6 +71,8 @@ _HORIZON_H = 24
 # A score that is older than this says nothing of now.
 _STALE = timedelta(hours=24)
 SILENT_AFTER_S = 900.0
+# A link that stands out is told once a day.
+_WATCHED = timedelta(hours=30)
 _NO_REASONS: tuple[str, ...] = ()
 
 
@@ -86,6 +89,7 @@ class _NodeRecords:
     silent: frozenset[str]
     control: ControlGroup | None
     shown_out: Collection[str]
+    watched: Mapping[str, Incident]
 
 
 def gather(
@@ -163,6 +167,7 @@ def _look(
         silent,
         group,
         shown,
+        watched_links(connection, now - _WATCHED, now, until),
     )
 
 
@@ -190,6 +195,7 @@ def _nodes(places: Sequence[Any], seen: _NodeRecords, now: datetime) -> list[Nod
             seen.pairs.get(node),
             node in seen.silent,
             is_shown_out=node in seen.shown_out,
+            watched=seen.watched.get(node),
         )
         for node, rack, leaf, driver, domain, gpus in places
     ]

@@ -101,7 +101,7 @@ class NodeFacts:
     `witnesses`: two independent detectors that both saw it fail. `silent`: its sidecar does not report any more.
     `let_go`: a person has let go of what spoke against it: it is not held for that, nor is it a spare.
     `out`: somebody tells of an outage that lasts. `is_shown_out`: a scheduler itself shows it down or kept from work by
-    others, too: only then is nothing asked of it anew.
+    others, too: only then is nothing asked of it anew. `watched`: an NVLink of it stands out, which is no fault yet.
     """
 
     node: str
@@ -121,6 +121,7 @@ class NodeFacts:
     silent: bool = False
     let_go: bool = False
     is_shown_out: bool = False
+    watched: Incident | None = None
 
     @property
     def is_confirmed(self) -> bool:

@@ -87,7 +87,7 @@ def proposal_of(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hin
     # Nearly every node is well: that is found out first.
     if (
         (facts.out and facts.is_shown_out)
-        or not (facts.is_confirmed or _is_risky(facts, policy))
+        or not (facts.is_confirmed or _is_risky(facts, policy) or facts.watched is not None)
         or is_opted_out(facts.node, policy)
     ):
         return None
@@ -108,6 +108,9 @@ def _called(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hint | 
         return Proposal(facts, action, reason, replace(score, incident=fault.id))
     if facts.witnesses is not None:
         return _of_two(facts, facts.witnesses, score)
+    if facts.watched is not None and not _is_risky(facts, policy):
+        where = f"{facts.watched.device.words(facts.watched.name)}: {facts.watched.message[:200]}"
+        return Proposal(facts, "watch", f"foreshock: {where}", replace(score, incident=facts.watched.id))
     return _of_score(facts, steps_for(facts, inputs, policy), score, open_hint)
 
 
@@ -174,6 +177,8 @@ def is_unfounded(facts: NodeFacts, hint: Hint, inputs: Inputs, policy: Policy) -
         return False
     if hint.action in HOLDING:
         return True
+    if hint.action == "watch" and facts.watched is not None:
+        return False
     if facts.score is None:  # that is not low; but of a cordon that was turned down the fault is over
         return hint.evidence.incident is not None
     limits = steps_for(facts, inputs, policy)

@@ -129,6 +129,24 @@ def unrepaired_faults(
     return found
 
 
+def watched_links(
+    connection: sa.Connection, since: datetime, now: datetime, until: datetime | None = None
+) -> dict[str, Incident]:
+    """Each node's newest incident since a moment that is an NVLink which stands out among those of its domain."""
+    incidents = schema.incidents
+    query = sa.select(incidents).select_from(incidents.outerjoin(schema.nodes, schema.nodes.c.node == incidents.c.node))
+    query = query.where(
+        of_this_machine(now),
+        incidents.c.severity == "warning",
+        incidents.c.start >= since,
+        incidents.c.start <= (until or now),
+        incidents.c.kind == "nvlink_outlier",
+        incidents.c.node.is_not(None),
+    )
+    found = (incident_of(row) for row in connection.execute(query.order_by(incidents.c.start)).mappings())
+    return {incident.node: incident for incident in found if incident.node is not None}
+
+
 def of_this_machine(now: datetime) -> sa.ColumnElement[bool]:
     """Whether an incident, joined to its node, is not that of a machine that another has taken the place of."""
     machine = schema.nodes.c.in_service_since

@@ -7,17 +7,21 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
+from link_storms import OPEN
 
 from cli.main import foreshock
 from diagnosis.incidents.intake import fold_everything
 from diagnosis.links.link_outliers import LinkOutlier, note_outliers, outliers
 from parsers.registry import make_parser
 from parsers.text.parser import Context
+from schedulers.policy.decision import decide
+from schedulers.policy.fact_queries import gather
 from store.database.connections import open_database, writing
 from store.events.append import append_events, append_nodes
 from store.events.event_pages import read_incidents
 from store.nodes.domains import LinkReading, domain_of_each, note_domains
 from store.records.event import Device, Event
+from store.records.hint import Hint
 from store.records.node import Node
 from store.records.telemetry import Rollup
 from store.telemetry.hours import append_rollups
@@ -165,6 +169,12 @@ def test_the_public_report_from_the_watch_list_to_the_fault(tmp_path: Path) -> N
     assert len(first["nodes"]) == 16
 
 
+def hints(engine: sa.Engine, now: datetime) -> list[Hint]:
+    """What the policy asks."""
+    with engine.begin() as connection:
+        return [hint for hint, _ in decide(gather(connection, OPEN, now), OPEN).changed]
+
+
 def test_what_exporters_tell_of_single_links_is_compared_too(any_engine: sa.Engine) -> None:
     """DCGM's counters of each link, from the hours that are kept; the same look twice tells it once."""
     figures = {f"nvlink_recovery_l{link}": (0.0, 0.0, 0.0, 0.0, 0.0) for link in range(18)}
@@ -180,6 +190,10 @@ def test_what_exporters_tell_of_single_links_is_compared_too(any_engine: sa.Engi
     with any_engine.begin() as connection:
         (incident,) = read_incidents(connection, NOW - timedelta(days=1), NOW + timedelta(days=1))
     assert (incident.node, incident.device.index, incident.link, incident.action) == ("n2", 0, 14, "watch")
+    asked = hints(any_engine, NOW + timedelta(minutes=20))
+    assert [(hint.node, hint.action, hint.evidence.incident) for hint in asked] == [("n2", "watch", incident.id)]
+    assert "NVLink 14 stands out" in asked[0].reason
+    assert hints(any_engine, NOW + timedelta(days=3)) == []
 
 
 def test_a_nodes_own_word_fills_a_gap_and_moves_no_node(any_engine: sa.Engine) -> None:
