@@ -87,6 +87,15 @@ def test_both_addresses_answer(demo: Demo) -> None:
     assert httpx2.get(f"{demo.address('Dashboard')}/_stcore/health", timeout=patience(30.0)).status_code == 200
 
 
+def test_it_says_how_long_the_replay_is(demo: Demo) -> None:
+    """Of its own time and of the watcher's."""
+    demo.address("Dashboard")
+    hours, minutes = await_value(
+        lambda: re.findall(r"the replay: (\d+) hours in ([\d.]+) minutes", (demo.directory / "err").read_text())
+    )[0]
+    assert float(minutes) == pytest.approx(60 * int(hours) / SPEED, abs=1.0)
+
+
 def test_history_is_there_with_scores_and_reasons(demo: Demo) -> None:
     """Every node is scored by a model that was trained on what lies before."""
     nodes = demo.get("nodes?limit=1000")["items"]

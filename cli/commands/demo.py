@@ -138,7 +138,7 @@ def _run(settings: DemoSettings, directory: Path) -> None:
         _start(settings, url, clock, [*feed.sources(), f"scrape:{page}"], children)
         hours = (stretch.end - stretch.start) / timedelta(hours=1)
         print_text(f"the replay: {hours:.0f} hours in {60 * hours / settings.speed:.1f} minutes", err=True)
-        _replay(feed, clock, children)
+        replay_logs(feed, clock, children)
 
 
 def _history(
@@ -214,7 +214,7 @@ def _start(settings: DemoSettings, url: str, clock: ReplayClock, sources: list[s
         webbrowser.open(page)
 
 
-def _replay(feed: Feeder, clock: ReplayClock, children: Children) -> None:
+def replay_logs(feed: Feeder, clock: ReplayClock, children: Children) -> None:
     """Let the logs grow until somebody stops us."""
     over = False
     while True:

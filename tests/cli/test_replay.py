@@ -7,6 +7,8 @@ import httpx2
 import pytest
 from real.patience import patience
 
+from cli.commands.demo import DemoSettings, replay_logs
+from cli.processes.children import Children
 from cli.replay.clock import ReplayClock
 from cli.replay.exporter import LEAD, Feeder, choose_stretch, exporter, feeder
 from parsers.formats.dcgm import samples
@@ -97,3 +99,33 @@ def test_the_exporter_shows_the_gpus_of_the_replayed_moment(cluster: SimulatedCl
     found = samples(text, Context())
     assert len({sample.node for sample in found}) > cluster.settings.nodes // 2
     assert all(abs(sample.time - moment) <= timedelta(hours=1) for sample in found)
+
+
+def test_the_demo_says_when_its_replay_is_over_and_what_to_do_then(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once; what was still to be written is written first."""
+
+    class Watched(Children):
+        """Three looks at the children, then somebody stops the demo."""
+
+        looks = 0
+
+        def check(self) -> None:
+            """All run."""
+            self.looks += 1
+            if self.looks == 3:
+                raise KeyboardInterrupt
+
+    feed = Feeder([OutputLine(T0, "kernel", "last")], tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        replay_logs(feed, ReplayClock(T0, T0, epoch=T0, speed=1.0), Watched(tmp_path))
+    assert (tmp_path / "kernel.log").read_text() == "last\n"
+    said = capsys.readouterr().err
+    assert said.count("the replay is over: the pages stay as they are until Ctrl-C. Start the demo anew") == 1
+
+
+@pytest.mark.parametrize(("nodes", "seconds"), [(8, 2.0), (64, 2.0), (1250, 25.0), (2000, 40.0)])
+def test_a_large_demo_samples_less_often(nodes: int, seconds: float) -> None:
+    """A scrape must be read and kept before the next one is due."""
+    assert DemoSettings(nodes, 60, 9, 600.0, None, 0, 0, browser=False).turn_s == seconds
