@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.client import HTTPException
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -22,7 +23,8 @@ from urllib.parse import urlencode
 import orjson
 
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake, split_options
-from collectors.telemetry.device_events import finding_event, rise
+from collectors.telemetry.device_events import device_missing, finding_event, rise, xid_changed
+from collectors.telemetry.node_watch import DRIFT_S, booted
 from collectors.telemetry.prometheus_rules import STEP_S, Hour, RecordingRule, hour_query, record_name, recorded
 from store.records.event import Device, Event
 from store.records.fault_catalog import counter
@@ -181,7 +183,7 @@ class PrometheusCollector:
         since_s = max(self._done_s, newest_s - _MOST_BEHIND_S) if self._done_s else newest_s - STEP_S
         for end_s in _hour_ends(since_s, newest_s):
             yield from self._hour(end_s)
-        for events in self._rises(since_s, newest_s):
+        for events in chain(self._rises(since_s, newest_s), self._changes(since_s, newest_s)):
             yield CollectorTurn(events=tuple(events), lines=len(events))
         self._done_s = newest_s
         yield CollectorTurn(position={"done_s": newest_s})
@@ -236,6 +238,50 @@ class PrometheusCollector:
         if found:
             yield found
 
+    def _changes(self, since_s: int, newest_s: int) -> Iterator[list[Event]]:
+        """What a watch of samples tells, asked of the server by what is another than a step before.
+
+        A first value is no change, but that of an Xid: its series may begin with it. So the GPU must have been there.
+        """
+        for one in self._present(newest_s):
+            kind = _device_type(one)
+            last = f'{record_name(one.measure, "last")}{{exporter="{one.exporter}"}}'
+            before = f"last_over_time({last}[1h] offset {STEP_S}s)"
+            if one.measure == "xid_last":
+                there = f'last_over_time(foreshock:gpu_temp_c:last{{exporter="{one.exporter}"}}[1h] offset {STEP_S}s)'
+                labels = ", ".join((self._label, *one.place.labels))
+                question = f"(({last} > 0) unless ({last} == {before})) and on ({labels}) {there}"
+            elif one.measure == "boot_time_s":
+                question = f"{last} and ({last} - {before} > {DRIFT_S:.0f})"
+            elif one.measure == "gpu_temp_c":
+                question = (
+                    f"({last} offset {STEP_S}s unless {last}) and on ({self._label}) count by ({self._label}) ({last})"
+                )
+            else:
+                continue
+            found: list[Event] = []
+            for labels_of, points in self._client.query_range(question, since_s + STEP_S, newest_s, STEP_S):
+                for moment_s, value in points if self._label in labels_of else ():
+                    found += self._change(one, (kind, labels_of), moment_s, value)
+            if found:
+                yield found
+
+    def _change(
+        self, one: RecordingRule, of: tuple[str, dict[str, str]], moment_s: int, value: float
+    ) -> Iterator[Event]:
+        """The event of one point of a change."""
+        kind, labels = of
+        device = _device(one, kind, labels)
+        if one.measure == "xid_last":
+            finding = xid_changed(int(value), datetime.fromtimestamp(moment_s - STEP_S, UTC), first=False)
+        elif one.measure == "boot_time_s":
+            finding = booted(labels[self._label], value)
+        else:
+            finding = device_missing(kind, None, device.index)
+        if finding is not None:
+            whose = (labels[self._label], one.exporter, _name(one, labels))
+            yield finding_event(finding, whose, device, datetime.fromtimestamp(moment_s, UTC), self._url)
+
 
 def _hour_ends(since_s: int, newest_s: int) -> Iterator[int]:
     """The ends of hours that ended after a step, and the newest step itself."""
@@ -250,6 +296,8 @@ def _device_type(one: RecordingRule) -> str:
 
 def _device(one: RecordingRule, kind: str, labels: dict[str, str]) -> Device:
     words = [labels.get(label, "") for label in one.place.labels]
+    if not words:
+        return Device(type=kind)
     if kind == "hca":
         return Device(type=kind, port=int(words[1]) if words[1].isdigit() else None)
     return Device(type=kind, index=int(words[0]) if words[0].isdigit() and kind != "dimm" else None)

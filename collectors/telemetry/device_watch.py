@@ -102,7 +102,7 @@ class DeviceWatch:
         return [event for node in sorted(self._nodes) for event in self._closed(node)]
 
     def is_settled(self) -> bool:
-        """Whether the same look again, and again, would tell nothing more: nothing is held back or about to be missed."""
+        """Whether the same look again, and again, would tell nothing more: nothing is held back."""
         for node in self._nodes.values():
             if node.is_open or any(one.misses and not one.gone for one in node.streams.values()):
                 return False

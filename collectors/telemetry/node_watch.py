@@ -16,7 +16,9 @@ from store.records.telemetry import Sample
 BOOT_TIME = "boot_time_s"
 NODE_TIME = "node_time_s"
 # Btime moves by some seconds as the clock is disciplined; a node needs longer than this to boot.
-_DRIFT_S = 60.0
+DRIFT_S = 60.0
+# A boot time beyond is no time.
+_MOST_S = 2.0**33
 # Silence before a reboot that is worth a word, and how many of its own intervals it is at least.
 _LONG_S = 3600.0
 _GAPS = 3
@@ -34,12 +36,12 @@ def node_changes(
     if boot_s is None:
         return
     known_s, one.boot_s = one.boot_s, max(boot_s, one.boot_s or boot_s)
-    if known_s is not None and boot_s < known_s - _DRIFT_S:
+    if known_s is not None and boot_s < known_s - DRIFT_S:
         yield from _went_back(one, boot_s, sample.time.timestamp())
-    if known_s is None or boot_s - known_s <= _DRIFT_S:
+    if known_s is None or boot_s - known_s <= DRIFT_S:
         return
     looked_s = one.last.get(NODE_TIME)
-    if looked_s is not None and NODE_TIME in values and boot_s < looked_s - _DRIFT_S:
+    if looked_s is not None and NODE_TIME in values and boot_s < looked_s - DRIFT_S:
         yield meant("clock_jump", f"The node's clock was set forward by {_length(boot_s - known_s)}.")
         return
     time_s = sample.time.timestamp()
@@ -47,17 +49,22 @@ def node_changes(
     silent_s = 0.0 if node.before_s is None else time_s - node.before_s
     long = silent_s >= max(_LONG_S, _GAPS * (one.here.cadence_s or 0.0))
     ended = _ended(devices, time_s)
-    booted = datetime.fromtimestamp(boot_s, UTC) if 0 < boot_s < 2**33 else None
-    message = "The node was booted" + (f" at {booted:%Y-%m-%d %H:%M:%S}" if booted else "")
-    message += f", after {_length(silent_s)} without telemetry" if long else ""
+    yield booted(one.node, boot_s, silent_s if long else None, ended)
+
+
+def booted(node: str, boot_s: float, silent_s: float | None = None, ended: tuple[int, str] | None = None) -> Finding:
+    """A node was booted: after how long a silence, and which Xid, that stood since when, it ends."""
+    moment = datetime.fromtimestamp(boot_s, UTC) if 0 < boot_s < _MOST_S else None
+    message = "The node was booted" + (f" at {moment:%Y-%m-%d %H:%M:%S}" if moment else "")
+    message += f", after {_length(silent_s)} without telemetry" if silent_s else ""
     message += f"; it ends the fault of Xid {ended[0]} that stood since {ended[1]}" if ended else ""
-    yield meant(
+    return meant(
         "node_reboot",
         f"{message}.",
         "seen",
-        name=one.node,
-        boot_time=None if booted is None else booted.isoformat(),
-        silent_s=round(silent_s) if long else None,
+        name=node,
+        boot_time=None if moment is None else moment.isoformat(),
+        silent_s=round(silent_s) if silent_s else None,
         caused_by=f"xid:{ended[0]}" if ended else None,
         since=ended[1] if ended else None,
     )
@@ -66,7 +73,7 @@ def node_changes(
 def _went_back(one: DeviceState, boot_s: float, time_s: float) -> Iterator[Finding]:
     """A boot time that is older than one that was told: a clock that was set back, or another machine's."""
     before_s = one.last.get(BOOT_TIME)
-    if before_s is not None and boot_s >= before_s - _DRIFT_S:
+    if before_s is not None and boot_s >= before_s - DRIFT_S:
         return  # it stays there
     if one.fell(BOOT_TIME, time_s) or one.is_no_counter(BOOT_TIME, time_s):
         yield from name_shared(one, time_s)

@@ -65,6 +65,8 @@ class RecordingRule:
         words = [labels.get(label, "") for label in self.place.labels]
         if not all(words):
             return None
+        if not words:
+            return self.place.type
         return f"{self.place.type}:{'mc' if self.place.type == 'dimm' else ''}{'/'.join(words)}"
 
 
@@ -78,6 +80,9 @@ _HOST_PLACES: Mapping[str, DeviceLabels] = {
     "node_infiniband_": DeviceLabels("nic", ("device", "port"), "instance"),
     "node_cpu_": DeviceLabels("cpu", ("package",), "instance"),
     "node_edac_": DeviceLabels("dimm", ("controller",), "instance"),
+    "node_boot_time_": DeviceLabels("node", (), "instance"),
+    "node_vmstat_": DeviceLabels("node", (), "instance"),
+    "node_network_carrier_": DeviceLabels("node", (), "instance"),
 }
 # Parts of a memory controller count what the controller counts.
 _LEFT_OUT = ("node_edac_csrow_", "node_edac_channel_", "DCGM_FI_DEV_NVSWITCH_")
@@ -111,12 +116,14 @@ def expression(one: RecordingRule, stat: str) -> str:
     function, join = STATS[stat], _JOIN[stat]
     if one.how == "sum" and stat not in ("changes", "count"):
         join = "sum"
-    ranges = " or ".join(f"{function}({metric}{one.place.whole}[{STEP_S // 60}m])" for metric in one.metrics)
+    # Each MIG instance has a last Xid of its own; what else an instance's series says is the whole GPU's.
+    whole = "" if one.measure == "xid_last" else one.place.whole
+    ranges = " or ".join(f"{function}({metric}{whole}[{STEP_S // 60}m])" for metric in one.metrics)
     if one.place.host:
         pattern = "([^:]+)(?::[0-9]+)?" if one.place.host == "instance" else "(.+)"
         ranges = f'label_replace({ranges}, "node", "$1", "{one.place.host}", "{pattern}")'
     factor = f" * {one.factor:g}" if one.factor != 1 and stat not in ("count", "changes") else ""
-    return f"{join} by (node, {', '.join(one.place.labels)}) ({ranges}){factor}"
+    return f"{join} by ({', '.join(('node', *one.place.labels))}) ({ranges}){factor}"
 
 
 def rules_text(interval_s: int = STEP_S) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from real.patience import patience
 from real.programs import wait_for
 from real.prometheus import prometheus
 
@@ -228,3 +229,51 @@ def test_nothing_is_asked_before_a_step_is_due(server: Server) -> None:
     collector.open({"done_s": int(time.time()) + STEP_S})
     assert collector.collect(0.01) == CollectorTurn()
     assert server.asked == []
+
+
+def host(boot: float) -> str:
+    """A node_exporter's page."""
+    return f"node_boot_time_seconds {boot}\nnode_vmstat_oom_kill 0\n"
+
+
+def gpu(number: int, xid: int) -> str:
+    """A GPU's temperature and last Xid, on a dcgm-exporter's page."""
+    labels = f'{{gpu="{number}",UUID="GPU-{number}",Hostname="gpu-017"}}'
+    return f"DCGM_FI_DEV_GPU_TEMP{labels} 40\nDCGM_FI_DEV_XID_ERRORS{labels} {xid}\n"
+
+
+@pytest.mark.integration
+def test_a_real_prometheus_gives_xids_reboots_and_lost_gpus(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each once, at the step that shows it; what stood before tells nothing."""
+    monkeypatch.setattr(reader, "STEP_S", 2)
+    rules = "groups:\n" + rules_text(1)[rules_text(1).index("  - name:") :].replace("[5m]", "[2s]")
+    server.page = gpu(0, 0) + gpu(1, 31) + host(1_740_000_000)
+    with prometheus(tmp_path, {"all": server.address}, rules) as url:
+        client = PrometheusClient(PrometheusAccess(url))
+
+        def has(question: str) -> bool:
+            return any(True for _ in client.query(question, int(time.time())))
+
+        def told() -> list[tuple[str, int | None, int | None]]:
+            found = parts(collector, int(time.time()))
+            return sorted({(one.kind, one.code, one.device.index) for one in found.events}, key=str)
+
+        wait_for("the first values are recorded for a step", lambda: has("foreshock:xid_last:last offset 4s == 31"))
+        wait_for("and the boot time", lambda: has("foreshock:boot_time_s:last offset 4s == 1740000000"))
+        collector = PrometheusCollector(f"{url}#delay_s=0", SourceSettings("mon-1"))
+        collector.open({"done_s": int(time.time())})
+        server.page = gpu(0, 79) + gpu(1, 31) + host(1_741_000_000)
+        wait_for("the Xid is recorded", lambda: has("foreshock:xid_last:last offset 4s == 79"))
+        wait_for("the boot is recorded", lambda: has("foreshock:boot_time_s:last offset 4s == 1741000000"))
+        assert told() == [("node_reboot", None, None), ("xid", 79, 0)]
+        server.page = gpu(0, 79) + host(1_741_000_000)
+        wait_for("the GPU is gone", lambda: not has('foreshock:gpu_temp_c:last{gpu="1"}'))
+        wait_for("the other goes on", lambda: has('foreshock:gpu_temp_c:last{gpu="0"}'))
+        deadline = time.monotonic() + patience(30)
+        found: list[tuple[str, int | None, int | None]] = []
+        while not found and time.monotonic() < deadline:
+            time.sleep(2.5)  # a step later
+            found = told()
+        assert found == [("gpu_missing", None, 1)]
