@@ -27,7 +27,7 @@ from store.records.event import RecordError, format_time, parse_time
 from wire.access.address import clear_text, shared_secret
 
 if TYPE_CHECKING:
-    from cli.history.importer import HistorySummary
+    from cli.history.intake import HistorySummary
 
 SCHEME = "prometheus:"
 _LENGTH = re.compile(r"(?P<number>\d{1,6})(?P<unit>[smhd])", re.ASCII)
@@ -132,7 +132,7 @@ def ingest_history(spec: str, db: str, as_json: bool, given: Mapping[str, Any]) 
     Raises:
         Failure: an option, the server or the database stands against it.
     """
-    from cli.history.importer import HistoryImport, whole_hours
+    from cli.history.intake import HistoryIntake, whole_hours
     from cli.history.server import HistoryAccess, HistoryServer
     from cli.history.windows import HistoryChoice, HistoryReader, read_selector
 
@@ -147,7 +147,7 @@ def ingest_history(spec: str, db: str, as_json: bool, given: Mapping[str, Any]) 
     reader = HistoryReader(server, HistoryChoice(wanted.selectors, wanted.step_ms))
     engine = open_store(db, create=True)
     with _bar() as progress:
-        summary = HistoryImport(engine, reader, wanted.source, wanted.node_label).run(since, until, progress)
+        summary = HistoryIntake(engine, reader, wanted.source, wanted.node_label).run(since, until, progress)
     _tell(summary)
     if as_json:
         print_json({"source": wanted.source, **_as_json(summary)})

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from cli.history.series import SeriesPlace, place_of
-from cli.history.server import RawSeries
+from cli.history.server import SeriesSamples
 from parsers.formats.dcgm import UTIL_RATIO
 from parsers.text.exposition import Point
 from store.records.event import RecordError
@@ -71,7 +71,7 @@ class _LeftOut:
 DeviceIdentities: TypeAlias = dict[tuple[str, DevicePlace], list[tuple[int, str | None, str | None]]]
 
 
-def table_of_window(series: Sequence[RawSeries], names: HistoryNames) -> tuple[TelemetryTable, DeviceIdentities]:
+def table_of_window(series: Sequence[SeriesSamples], names: HistoryNames) -> tuple[TelemetryTable, DeviceIdentities]:
     """The table of a window; what has no place in it is counted, with a sentence each. And who its devices are."""
     left_out = _LeftOut()
     cells: dict[tuple[str, DevicePlace], dict[str, list[_Column]]] = {}
@@ -140,7 +140,7 @@ def _device(place: SeriesPlace) -> DevicePlace:
     return DevicePlace(place.device.type, index, place.name, place.device.port, place.source)
 
 
-def _cleaned(place: SeriesPlace, one: RawSeries) -> Floats:
+def _cleaned(place: SeriesPlace, one: SeriesSamples) -> Floats:
     """The values in the measure's unit; NaN where a number says that there is none."""
     values = one.values
     values[np.isinf(values)] = np.nan

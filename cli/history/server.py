@@ -54,7 +54,7 @@ _TOO_MUCH = (
 )
 
 
-class TooLargeError(Exception):
+class LimitError(Exception):
     """The server, or this program, cannot take so much in one answer: less must be asked for."""
 
 
@@ -104,7 +104,7 @@ class _AnswerJson(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class RawSeries:
+class SeriesSamples:
     """One series: its labels, and its samples in order of time. Times are milliseconds since 1970."""
 
     labels: Mapping[str, str]
@@ -142,7 +142,7 @@ class HistoryServer:
             raise Failure(f"{url} gives no answer ({error}): try again later") from error
         except urllib.error.HTTPError as error:
             raise Failure(f"{url} refuses: {_refusal(error)}") from error
-        except TooLargeError as error:
+        except LimitError as error:
             raise Failure(f"{url} refuses its first question: {error}") from error
         except (msgspec.MsgspecError, ValueError) as error:
             raise Failure(
@@ -165,14 +165,14 @@ class HistoryServer:
         parameters += [("match[]", selector) for selector in selectors]
         try:
             return sorted(msgspec.json.decode(self._ask("label/__name__/values", parameters, get=True), type=list[str]))
-        except TooLargeError as error:
+        except LimitError as error:
             raise Failure(f"{self.access.url} does not list its metrics: {error}") from error
 
-    def samples(self, selector: str, since_ms: int, until_ms: int, step_ms: int = 0) -> list[RawSeries]:
+    def samples(self, selector: str, since_ms: int, until_ms: int, step_ms: int = 0) -> list[SeriesSamples]:
         """Every sample of some series from one moment to before another. With a step, the last one of each step.
 
         Raises:
-            TooLargeError: less must be asked for at once.
+            LimitError: less must be asked for at once.
             Failure: a refusal.
             AwayError: no answer after all tries.
         """
@@ -212,7 +212,7 @@ class HistoryServer:
         """The data of an answer.
 
         Raises:
-            TooLargeError: as `samples`.
+            LimitError: as `samples`.
             HTTPError, OSError, HTTPException, ValueError, MsgspecError: no answer, or none of this API.
         """
         # Thanos' word against answers with gaps; the others pass it over.
@@ -230,7 +230,7 @@ class HistoryServer:
                 said = error.read(4096)
             error.msg = _said(said) or error.msg
             if any(words in error.msg for words in _TOO_MUCH) or error.code == 413:
-                raise TooLargeError(error.msg) from error
+                raise LimitError(error.msg) from error
             raise
         self.bytes_read += len(text)
         found = msgspec.json.decode(text.replace(b',"+Inf"]', b',"Inf"]'), type=_AnswerJson)
@@ -244,22 +244,22 @@ class HistoryServer:
 def _bounded(answer: HTTPResponse) -> bytes:
     text = answer.read(MOST_BYTES + 1)
     if len(text) > MOST_BYTES:
-        raise TooLargeError(f"the answer is over {MOST_BYTES} bytes")
+        raise LimitError(f"the answer is over {MOST_BYTES} bytes")
     return text
 
 
-def _series(found: _SeriesJson) -> RawSeries:
+def _series(found: _SeriesJson) -> SeriesSamples:
     pairs = np.fromiter(itertools.chain.from_iterable(found.values), np.float64, 2 * len(found.values)).reshape(-1, 2)
     time_ms: Ints = np.rint(pairs[:, 0] * 1000).astype(np.int64)
-    return RawSeries(found.metric, time_ms, pairs[:, 1].copy())
+    return SeriesSamples(found.metric, time_ms, pairs[:, 1].copy())
 
 
-def _between(found: Iterator[RawSeries], since_ms: int) -> Iterator[RawSeries]:
+def _between(found: Iterator[SeriesSamples], since_ms: int) -> Iterator[SeriesSamples]:
     for one in found:
         if not len(one.time_ms) or one.time_ms[-1] < since_ms:
             continue
         first = 0 if one.time_ms[0] >= since_ms else int(np.searchsorted(one.time_ms, since_ms))
-        yield RawSeries(one.labels, one.time_ms[first:], one.values[first:])
+        yield SeriesSamples(one.labels, one.time_ms[first:], one.values[first:])
 
 
 def _seconds(time_ms: int) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from cli.console.errors import Failure
 from cli.history.series import is_known
-from cli.history.server import HistoryServer, RawSeries, TooLargeError
+from cli.history.server import HistoryServer, LimitError, SeriesSamples
 
 HOUR_MS = 3_600_000
 # Samples of a window, and of one question: they bound memory. A sample takes 16 bytes here and 27 in an answer.
@@ -47,7 +47,7 @@ class HistoryWindow:
 
     since_ms: int
     until_ms: int
-    series: tuple[RawSeries, ...]
+    series: tuple[SeriesSamples, ...]
 
     @property
     def samples(self) -> int:
@@ -97,11 +97,11 @@ class HistoryReader:
             )
         return names
 
-    def _read(self, names: Sequence[str], since_ms: int, until_ms: int) -> tuple[RawSeries, ...] | None:
+    def _read(self, names: Sequence[str], since_ms: int, until_ms: int) -> tuple[SeriesSamples, ...] | None:
         """Every series of a window; None where it is more than one should hold."""
         hours = (until_ms - since_ms) / HOUR_MS
         most = HOUR_SAMPLES if hours <= 1 else 2 * WINDOW_SAMPLES
-        found: dict[frozenset[tuple[str, str]], list[RawSeries]] = {}
+        found: dict[frozenset[tuple[str, str]], list[SeriesSamples]] = {}
         held = 0
         for batch in self._batches(names, hours):
             counts = dict.fromkeys(batch, 0.0)
@@ -136,17 +136,19 @@ class HistoryReader:
         if batch:
             yield batch
 
-    def _asked(self, names: Sequence[str], since_ms: int, until_ms: int) -> Iterator[list[RawSeries]]:
+    def _asked(self, names: Sequence[str], since_ms: int, until_ms: int) -> Iterator[list[SeriesSamples]]:
         """The series of some metrics, in one answer or, where that is too much, in several."""
         for selector in self.choice.selectors or ("",):
             yield from self._halved(selector, names, since_ms, until_ms)
 
-    def _halved(self, selector: str, names: Sequence[str], since_ms: int, until_ms: int) -> Iterator[list[RawSeries]]:
+    def _halved(
+        self, selector: str, names: Sequence[str], since_ms: int, until_ms: int
+    ) -> Iterator[list[SeriesSamples]]:
         step_ms = self.choice.step_ms
         self.questions += 1
         try:
             found = self.server.samples(_narrowed(selector, names), since_ms, until_ms, step_ms)
-        except TooLargeError as error:
+        except LimitError as error:
             self.refused += 1
             reason = str(error)
         else:
@@ -189,9 +191,9 @@ def _narrowed(selector: str, names: Sequence[str]) -> str:
     return f"{{{own},{which}}}" if own else f"{{{which}}}"
 
 
-def _joined(parts: Sequence[RawSeries]) -> RawSeries:
+def _joined(parts: Sequence[SeriesSamples]) -> SeriesSamples:
     """One series of its parts: parts of its time, or the same where two selectors choose it."""
     if len(parts) == 1:
         return parts[0]
     moments, places = np.unique(np.concatenate([part.time_ms for part in parts]), return_index=True)
-    return RawSeries(parts[0].labels, moments, np.concatenate([part.values for part in parts])[places])
+    return SeriesSamples(parts[0].labels, moments, np.concatenate([part.values for part in parts])[places])

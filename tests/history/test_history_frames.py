@@ -7,7 +7,7 @@ import pytest
 
 from cli.history.frames import DeviceIdentities, HistoryNames, samples_of_table, table_of_window
 from cli.history.series import is_known, place_of
-from cli.history.server import RawSeries
+from cli.history.server import SeriesSamples
 from store.records.hostlist import check_node_name
 from store.records.telemetry import Sample
 from store.telemetry.archive_table import TelemetryTable
@@ -16,10 +16,10 @@ NAMES = HistoryNames(check_node_name)
 NOON_MS = 1_740_830_400_000
 
 
-def series(metric: str, values: list[float], labels: Mapping[str, str], first: int = 0) -> RawSeries:
+def series(metric: str, values: list[float], labels: Mapping[str, str], first: int = 0) -> SeriesSamples:
     """One sample a minute from a minute on."""
     times = NOON_MS + 60_000 * np.arange(first, first + len(values), dtype=np.int64)
-    return RawSeries({"__name__": metric, **labels}, times, np.array(values, dtype=np.float64))
+    return SeriesSamples({"__name__": metric, **labels}, times, np.array(values, dtype=np.float64))
 
 
 def gpu(**labels: str) -> dict[str, str]:
@@ -28,10 +28,13 @@ def gpu(**labels: str) -> dict[str, str]:
     return {**target, "gpu": "3", "UUID": "GPU-1", "Hostname": "gpu-017", "device": "nvidia3", **labels}
 
 
-def measured(*found: RawSeries, names: HistoryNames = NAMES) -> dict[tuple[str, str], dict[str, list[float | None]]]:
+Measured = dict[tuple[str, str], dict[str, list[float | None]]]
+
+
+def measured(*found: SeriesSamples, names: HistoryNames = NAMES) -> Measured:
     """Of each node and device its measures, all of them, by minute."""
     table, _ = table_of_window(found, names)
-    result: dict[tuple[str, str], dict[str, list[float | None]]] = {}
+    result: Measured = {}
     everything = TelemetryTable(table.nodes, tuple(_all_known(one) for one in table.samples))
     for sample in samples_of_table(everything, {}):
         values = result.setdefault((sample.node, sample.device_name()), {})
@@ -48,7 +51,7 @@ def _all_known(samples: object) -> object:
     return replace(samples, known=frozenset(samples.measures))  # type: ignore[attr-defined,type-var]
 
 
-def left_out(*found: RawSeries, names: HistoryNames = NAMES) -> tuple[int, tuple[str, ...]]:
+def left_out(*found: SeriesSamples, names: HistoryNames = NAMES) -> tuple[int, tuple[str, ...]]:
     """What has no place."""
     table, _ = table_of_window(found, names)
     return table.skipped, table.left_out

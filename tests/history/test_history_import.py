@@ -21,7 +21,7 @@ from real.prometheus_history import PastPrometheus, past_prometheus, tape_as_ope
 from cli.commands.ingest import ingest_archive
 from cli.console.errors import Failure
 from cli.history import windows
-from cli.history.importer import HistoryImport, HistorySummary, whole_hours
+from cli.history.intake import HistoryIntake, HistorySummary, whole_hours
 from cli.history.server import HistoryAccess, HistoryServer
 from cli.history.windows import HistoryChoice, HistoryReader
 from store.database.connections import migrate, open_database
@@ -75,7 +75,7 @@ def taken(engine: sa.Engine, url: str, until: datetime = UNTIL, waits_s: tuple[f
     """What an import in this process does."""
     server = HistoryServer(HistoryAccess(url), waits_s=waits_s)
     server.first_contact()
-    return HistoryImport(engine, HistoryReader(server, HistoryChoice()), "prometheus:gwdg").run(SINCE, until)
+    return HistoryIntake(engine, HistoryReader(server, HistoryChoice()), "prometheus:gwdg").run(SINCE, until)
 
 
 def rows(file: Path, query: str) -> list[tuple[object, ...]]:
@@ -237,7 +237,7 @@ def test_a_prometheus_that_stays_dead_is_told_and_the_rest_is_taken_later(
             return super()._once(path, parameters, get)  # type: ignore[arg-type]
 
     one = Dying(HistoryAccess(prometheus.url), waits_s=(0.1,))
-    dying = HistoryImport(database, HistoryReader(one, HistoryChoice()), "prometheus:gwdg")
+    dying = HistoryIntake(database, HistoryReader(one, HistoryChoice()), "prometheus:gwdg")
     with pytest.raises(Failure, match=r"gives no answer any more .*refused.*is taken; run the same command again"):
         dying.run(SINCE, UNTIL)
     [(until,)] = rows(tmp_path / "history.db", "SELECT until FROM histories")

@@ -16,7 +16,7 @@ from real.prometheus_history import PastPrometheus, past_prometheus, tape_as_ope
 
 from cli.console.errors import Failure
 from cli.history import windows
-from cli.history.server import AwayError, HistoryAccess, HistoryServer, TooLargeError, basic
+from cli.history.server import AwayError, HistoryAccess, HistoryServer, LimitError, basic
 from cli.history.windows import HOUR_MS, HistoryChoice, HistoryReader, HistoryWindow, read_selector
 
 TAPE = Path(__file__).parents[2] / "fixtures/real/gwdg/tapes/ggpu142_2025-02-17_gpus-fallen-off-bus"
@@ -121,9 +121,9 @@ def test_what_cannot_be_had_is_a_clear_sentence(prometheus: PastPrometheus) -> N
     with pytest.raises(Failure, match=r"400 .*parse error"):
         list(reader(prometheus.url, "{job=}").windows(SINCE_MS, SINCE_MS + DAY_MS))
     one = HistoryServer(HistoryAccess(prometheus.url))
-    with pytest.raises(TooLargeError, match="too many samples"):
+    with pytest.raises(LimitError, match="too many samples"):
         one.samples('{job="dcgm"}', SINCE_MS, SINCE_MS + 10 * DAY_MS)
-    with pytest.raises(TooLargeError, match="11,000 points"):
+    with pytest.raises(LimitError, match="11,000 points"):
         one.samples("site_pump", SINCE_MS, SINCE_MS + 10 * DAY_MS, 10)
 
 
@@ -266,7 +266,7 @@ def test_a_server_that_stays_away_is_given_up(refusing: Refusing) -> None:
 def test_a_server_s_limits_are_told_from_its_faults(refusing: Refusing, status: int, error: str) -> None:
     """Less must be asked for: the same again would be refused again."""
     refusing.answers = [(status, {}, answer(status="error", errorType="execution", error=error))]
-    with pytest.raises(TooLargeError, match=error[:20]):
+    with pytest.raises(LimitError, match=error[:20]):
         HistoryServer(HistoryAccess(refusing.url)).samples("up", 0, HOUR_MS)
 
 
@@ -274,5 +274,5 @@ def test_an_answer_that_is_too_large_is_not_read(refusing: Refusing, monkeypatch
     """What this program holds is bounded."""
     monkeypatch.setattr("cli.history.server.MOST_BYTES", 100)
     refusing.answers = [(200, {}, OK + b" " * 100)]
-    with pytest.raises(TooLargeError, match="over 100 bytes"):
+    with pytest.raises(LimitError, match="over 100 bytes"):
         HistoryServer(HistoryAccess(refusing.url)).samples("up", 0, HOUR_MS)

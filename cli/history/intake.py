@@ -1,6 +1,6 @@
 """A range of a Prometheus's history into the store: the roll-ups and events that an archive of it would give.
 
-    HistoryImport(engine, reader, options).run(since, until, progress)
+    HistoryIntake(engine, reader, options).run(since, until, progress)
 
 Each window is written in one transaction, with the note that it was taken and what the watch knows at its end: an
 import that was killed at any moment goes on there, and asks for nothing again. Events have the ids that those of an
@@ -62,7 +62,7 @@ class HistorySummary:
 
 
 @dataclass(slots=True)
-class _Carry:
+class _IntakeState:
     """What goes on from one window to the next."""
 
     watch: DeviceWatch
@@ -70,7 +70,7 @@ class _Carry:
     stretch: HistoryStretch
 
     @classmethod
-    def of(cls, stretch: HistoryStretch) -> "_Carry":
+    def of(cls, stretch: HistoryStretch) -> "_IntakeState":
         state = stretch.state
         history = state.get("history", {})
         return cls(
@@ -91,7 +91,7 @@ class _Carry:
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryImport:
+class HistoryIntake:
     """Of one source: the server's address, and what is selected of it."""
 
     engine: sa.Engine
@@ -131,41 +131,41 @@ class HistoryImport:
     def _windows(self, gap: HistoryGap, names: HistoryNames, summary: HistorySummary) -> Iterator[HistoryWindow]:
         """Take the windows of a gap, one after the other."""
         stretch = gap.before or HistoryStretch(self.source, gap.since, gap.since, 0, 0, self.now)
-        carry = _Carry.of(stretch)
+        known = _IntakeState.of(stretch)
         ahead: Any = read_ahead(self.reader.windows(_milliseconds(gap.since), _milliseconds(gap.until)))
         try:
             with closing(ahead):
                 for window in ahead:
-                    self._take(window, names, carry, summary)
+                    self._take(window, names, known, summary)
                     yield window
         except AwayError as error:
             raise Failure(
                 f"{self.reader.server.access.url} gives no answer any more ({error}): the history up to "
-                f"{format_time(carry.stretch.until)} is taken; run the same command again to go on from there"
+                f"{format_time(known.stretch.until)} is taken; run the same command again to go on from there"
             ) from error
 
-    def _take(self, window: HistoryWindow, names: HistoryNames, carry: _Carry, summary: HistorySummary) -> None:
+    def _take(self, window: HistoryWindow, names: HistoryNames, known: _IntakeState, summary: HistorySummary) -> None:
         """Write one window."""
         table, identities = table_of_window(window.series, names)
         file = summarise(table)
-        events = carry.watch.follow(samples_of_table(table, identities))
-        events += carry.watch.finish()
-        devices = carry.history.follow(file.devices, file.nodes)
+        events = known.watch.follow(samples_of_table(table, identities))
+        events += known.watch.finish()
+        devices = known.history.follow(file.devices, file.nodes)
         until = _moment(window.until_ms)
         ensure_days(self.engine, _days(events, file), ("events", "telemetry"))
         with writing(self.engine).begin() as connection:
             summary.rollups += insert_rollups(connection, file.nodes, file.rollups, devices)
             appended = append_events(connection, events, self.now)
             put_faults(connection, appended.new, self.now)
-            carry.stretch = replace(
-                carry.stretch,
+            known.stretch = replace(
+                known.stretch,
                 until=until,
-                samples=carry.stretch.samples + window.samples,
-                skipped=carry.stretch.skipped + file.skipped,
+                samples=known.stretch.samples + window.samples,
+                skipped=known.stretch.skipped + file.skipped,
                 done=datetime.now(UTC),
-                state=carry.state(),
+                state=known.state(),
             )
-            note_stretch(connection, carry.stretch)
+            note_stretch(connection, known.stretch)
         summary.hours += (window.until_ms - window.since_ms) / 3_600_000
         summary.samples += window.samples
         summary.events += len(events)
