@@ -5,7 +5,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from benchmarks import (  # noqa: E402
     archive,
     bodies,
     cordon,
+    history,
     http_ingest,
     latency,
     ledger,
@@ -38,6 +40,7 @@ BENCHMARKS: dict[str, tuple[str, str, Measure]] = {
     "cordon": (cordon.WHAT, cordon.BUDGET, cordon.measure),
     "sidecar": (sidecar.WHAT, sidecar.BUDGET, sidecar.measure),
     "archive": (archive.WHAT, archive.BUDGET, archive.measure),
+    "history": (history.WHAT, history.BUDGET, history.measure),
     "ingest": (http_ingest.WHAT, http_ingest.BUDGET, http_ingest.measure),
     "bodies": (bodies.WHAT, bodies.BUDGET, bodies.measure),
     "load": (load.WHAT, load.BUDGET, load.measure),
@@ -75,7 +78,7 @@ def table(results: Iterable[Result]) -> str:
 
 
 def main() -> int:
-    """Measure what is named, or everything; with --write keep the table in docs/benchmarks.md."""
+    """Measure what is named, or everything; with --write keep their rows in docs/benchmarks.md."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of: {', '.join(BENCHMARKS)} [default: all]")
     parser.add_argument("--write", action="store_true", help=f"write the table to {PAGE.relative_to(ROOT)}")
@@ -83,16 +86,28 @@ def main() -> int:
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"no benchmark {', '.join(unknown)}: use {', '.join(BENCHMARKS)}")
-    results: list[Result] = []
+    found: dict[str, list[Result]] = {}
     with tempfile.TemporaryDirectory(prefix="foreshock-bench-") as folder:
         for name in options.names or BENCHMARKS:
             began = time.monotonic()
-            results += run(name, Path(folder))
+            found[name] = run(name, Path(folder))
             print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+    results = [result for each in found.values() for result in each]
     print(table(results))
     if options.write:
-        PAGE.write_text(page(results, options.names))
+        PAGE.write_text(with_rows(PAGE.read_text(), found) if options.names else page(results, options.names))
     return 0
+
+
+def with_rows(text: str, found: Mapping[str, list[Result]]) -> str:
+    """The page with the rows of some benchmarks in place of those that it had of them, and all others as they were."""
+    lines = [line for line in text.splitlines() if not any(f"(`{name}`)" in line.split(" | ")[0] for name in found)]
+    last = max(place for place, line in enumerate(lines) if line.startswith("|"))
+    for name, results in found.items():
+        rows = table(replace(result, what=f"{result.what} (`{name}`)") for result in results).splitlines()[2:]
+        lines[last + 1 : last + 1] = rows
+        last += len(rows)
+    return "\n".join(lines) + "\n"
 
 
 def page(results: list[Result], names: list[str]) -> str:
