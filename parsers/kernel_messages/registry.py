@@ -27,6 +27,7 @@ FAMILIES: tuple[MessageFamily, ...] = (
     accelerators.AMDGPU,
     accelerators.ASCEND,
     accelerators.HABANALABS,
+    accelerators.METAX,
     pcie.PCIE,
     memory.MEMORY,
     network.MLX5,

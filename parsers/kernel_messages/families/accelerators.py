@@ -1,4 +1,4 @@
-"""Accelerators of AMD, Huawei and Intel (Gaudi): memory errors, a firmware that does not answer, resets.
+"""Accelerators of AMD, Huawei, Intel (Gaudi) and MetaX: memory errors, a firmware that does not answer, resets.
 
     habanalabs hl3: HBM0_MC0_DERR: ECC error detected. address: 0x1001. Syndrome: 0x3. wrapper id 2. block id 0x41.
     critical 1.
@@ -11,7 +11,7 @@ its character device (hl3, accel3) or its PCI address.
 
 import re
 
-from parsers.kernel_messages.family import MessageFamily
+from parsers.kernel_messages.family import MessageFamily, MessageForm, decoder, signs
 from store.records.event import Attribute, Device, Event, canonical_pci
 from store.records.fault_catalog import with_ascend_code, with_kind_meaning
 
@@ -300,3 +300,23 @@ HABANALABS = MessageFamily(
     ),
     decode=decode_habanalabs,
 )
+
+
+# MetaX: a queue of work that the driver cannot make; its library tries again every ten seconds, and programs wait.
+#
+#     [MXKW][E]queues.c:826: [mxkwCreateQueueBlock][Hint]ioctl create queue block timeout, gpu_id:40963 type:21.
+#     -> Event(kind="gpu_queue_hang", device=Device("gpu"), attributes={"gpu_id": "40963", "type": "21", ...})
+#
+# Form: public notes of MetaX's users; no other line of the driver was found. `gpu_id` is the driver's own number.
+
+METAX_FORMS = (
+    MessageForm(
+        "create queue block timeout",
+        r"\[MXKW\]\[E\] ?(?:(?P<where>\w{1,40}\.c:\d{1,6}):? ?)?(?:\[?(?P<function>\w{1,60})\]?(?:\[Hint\])? ?)?"
+        r"ioctl create queue block timeout(?:, gpu_id:(?P<gpu_id>\d{1,10}) type:(?P<type>\d{1,4}))?",
+        "gpu_queue_hang",
+        device="gpu",
+    ),
+)
+
+METAX = MessageFamily("metax", signs(METAX_FORMS), decoder(METAX_FORMS))
