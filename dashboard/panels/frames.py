@@ -32,8 +32,8 @@ def incident_rows(incidents: Sequence[IncidentJson], now: datetime, brief: bool 
             "when": words.when(i.start, now),
             "severity": [i.severity],
             "node": i.node or words.DASH,
-            "device": words.device(i.device, name=i.name),
-            "what": words.event_text(i),
+            "device": _of_incident(i),
+            "what": _felt(i, words.event_text(i)),
             "events": i.count,
             "do": words.action(i.action),
         }
@@ -41,10 +41,23 @@ def incident_rows(incidents: Sequence[IncidentJson], now: datetime, brief: bool 
     ]
     if brief:
         for row, incident in zip(rows, incidents, strict=True):
-            row["device"] = words.device(incident.device, brief=True, name=incident.name)
-            row["what"] = words.what(incident)
+            row["device"] = _of_incident(incident, brief=True)
+            row["what"] = _felt(incident, words.what(incident))
             del row["events"]
     return rows
+
+
+def _of_incident(incident: IncidentJson, brief: bool = False) -> str:
+    """The device, and its link where one is known."""
+    device = words.device(incident.device, brief=brief, name=incident.name)
+    return device if incident.link is None else f"{device} link {incident.link}"
+
+
+def _felt(incident: IncidentJson, text: str) -> str:
+    """The text, with the NVLink domain that the fault took along."""
+    if incident.domain is None or len(incident.nodes) < 2:
+        return text
+    return f"{text} ({len(incident.nodes)} nodes of NVLink domain {words.plain(incident.domain)} felt it)"
 
 
 def _device(event: EventJson) -> str:
