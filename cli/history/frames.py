@@ -19,7 +19,7 @@ from cli.history.server import SeriesSamples
 from parsers.formats.dcgm import UTIL_RATIO
 from parsers.text.exposition import Point
 from store.records.event import RecordError
-from store.records.telemetry import COUNTERS, GAUGES, Sample
+from store.records.telemetry import ACCELERATORS, COUNTERS, GAUGES, Sample
 from store.telemetry.archive_table import DeviceSamples, TelemetryTable
 from store.telemetry.pages import DevicePlace
 from store.telemetry.telemetry_file import sample_of
@@ -205,7 +205,7 @@ def _samples(rows: Sequence[_TableRows], gpus: bool) -> DeviceSamples:
     for start, one in zip(starts[:-1].tolist(), rows, strict=True):
         for name, (place, values) in one.columns.items():
             columns[name][start + place] = values
-    own = _GAUGES | _COUNTERS if gpus else frozenset()
+    own = _GAUGES | _COUNTERS if gpus else _GAUGES if rows[0].device.type in ACCELERATORS else frozenset()
     return DeviceSamples(
         node=np.repeat([one.node for one in rows], sizes).astype(np.int64),
         device=np.repeat([position[one.device] for one in rows], sizes).astype(np.int64),

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from store.records.telemetry import Sample
-from store.telemetry.archive_table import DeviceSamples, TelemetryTable, read_file
+from store.telemetry.archive_table import GPU_SLOTS, DeviceSamples, TelemetryTable, read_file
 from store.telemetry.pages import DevicePlace, PageTable, pages_of
 from store.telemetry.rollups import (
     HOUR_US,
@@ -118,7 +118,7 @@ def _interval_us(samples: DeviceSamples) -> int:
 def summarise(table: TelemetryTable) -> TelemetryFile:
     """Roll-ups, measures and pages of a file's samples, in whatever order they come."""
     ordered = [_SampleOrder.of(samples) for samples in table.samples]
-    gpus = next((one for one in ordered if not one.samples.devices), None)
+    gpus = [one for one in ordered if one.samples.gauges or not one.samples.devices]
     rollups, places = _roll_ups(ordered, gpus)
     devices: list[DeviceTable] = []
     pages: list[PageTable] = []
@@ -203,10 +203,10 @@ def sample_of(device: DevicePlace, time_us: int, node: str, values: Mapping[str,
     )
 
 
-def _roll_ups(ordered: Sequence[_SampleOrder], gpus: _SampleOrder | None) -> tuple[RollupTable, list[Ints]]:
+def _roll_ups(ordered: Sequence[_SampleOrder], gpus: Sequence[_SampleOrder]) -> tuple[RollupTable, list[Ints]]:
     """A row of each node and hour of which anything is told, and the place of each sample's in it.
 
-    What is no GPU counts as no sample.
+    What is no accelerator counts as no sample; those of several makers are several.
     """
     node = np.concatenate([one.keys()[0] for one in ordered]) if ordered else np.empty(0, np.int64)
     hour = np.concatenate([one.hours() for one in ordered]) if ordered else np.empty(0, np.int64)
@@ -216,17 +216,24 @@ def _roll_ups(ordered: Sequence[_SampleOrder], gpus: _SampleOrder | None) -> tup
     places = [part.astype(np.int64) for part in np.split(place, ends[:-1])] if ordered else []
     nothing = np.zeros(len(whole), dtype=np.int64)
     table = RollupTable(whole // span, (whole % span + base) * HOUR_US, nothing, nothing, {})
-    if gpus is None:
+    if not gpus:
         return table, places
-    of_node, of_gpu, _ = gpus.keys()
-    gauges = {name: gpus.values(column) for name, column in gpus.samples.gauges.items()}
-    own = roll_up(of_node, of_gpu, gpus.hours(), gauges)
+    of_node = np.concatenate([one.keys()[0] for one in gpus])
+    of_gpu = np.concatenate([one.keys()[1] + number * GPU_SLOTS for number, one in enumerate(gpus)])
+    names = dict.fromkeys(name for one in gpus for name in one.samples.gauges)
+    gauges = {name: np.concatenate([_gauge(one, name) for one in gpus]) for name in names}
+    own = roll_up(of_node, of_gpu, np.concatenate([one.hours() for one in gpus]), gauges)
     if len(own.node) == len(whole):
         return own, places
     at = np.searchsorted(whole, own.node * span + (own.time_us // HOUR_US - base))
     samples, seen = nothing.copy(), nothing.copy()
     samples[at], seen[at] = own.samples, own.gpus_seen
     return replace(table, samples=samples, gpus_seen=seen, values=_spread(own.values, at, len(whole))), places
+
+
+def _gauge(one: _SampleOrder, name: str) -> Floats:
+    column = one.samples.gauges.get(name)
+    return np.full(len(one.keys()[0]), np.nan) if column is None else one.values(column)
 
 
 def _spread(values: Mapping[str, Floats], at: Ints, size: int) -> dict[str, Floats]:

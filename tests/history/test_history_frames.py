@@ -11,6 +11,7 @@ from cli.history.server import SeriesSamples
 from store.records.hostlist import check_node_name
 from store.records.telemetry import Sample
 from store.telemetry.archive_table import TelemetryTable
+from store.telemetry.telemetry_file import summarise
 
 NAMES = HistoryNames(check_node_name)
 NOON_MS = 1_740_830_400_000
@@ -201,5 +202,13 @@ def test_known_are_the_metrics_of_our_tables_by_each_of_their_names() -> None:
 def test_other_makers_devices_are_told_by_their_own_exporters() -> None:
     """An NPU's, with the number that its exporter writes for none."""
     labels = {"instance": "npu-1:8082", "id": "2", "vdie_id": "V-2"}
-    found = measured(series("npu_chip_info_temperature", [45, -99999], labels))
-    assert "gpu_temp_c" in found["npu-1", "npu:2"]
+    found = [
+        series("npu_chip_info_temperature", [45, 55], labels),
+        series("npu_chip_info_temperature", [65, 65], {**labels, "id": "3", "vdie_id": "V-3"}),
+        series("npu_chip_info_power", [200, 100], labels),
+    ]
+    assert measured(*found)["npu-1", "npu:2"] == {"gpu_temp_c": [45.0, 55.0], "power_w": [200.0, 100.0]}
+    rollups = summarise(table_of_window(found, NAMES)[0]).rollups
+    assert (rollups.samples.tolist(), rollups.gpus_seen.tolist()) == ([4], [2])
+    assert rollups.values["gpu_temp_max_c"].tolist() == [65.0]
+    assert rollups.values["power_mean_w"].tolist() == [150.0]
