@@ -30,6 +30,15 @@ Read: TypeAlias = Callable[[Any, Any], float]  # of the library and a GPU's hand
 # By the numbers of nvml.h: corrected and uncorrected, since the driver was loaded and of the GPU's whole life.
 _ECC = {"ecc_sbe": (0, 0), "ecc_dbe": (1, 0), "ecc_sbe_lifetime": (0, 1), "ecc_dbe_lifetime": (1, 1)}
 _LINK_ERRORS = {"nvlink_replay": 0, "nvlink_recovery": 1, "nvlink_crc": 2, "nvlink_crc_data": 3}
+# From Blackwell on: fields of a link, which is their scope.
+_LINK_FIELDS = {
+    "nvlink_recovery_event": "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS",
+    "nvlink_recovery_failed": "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS",
+    "nvlink_effective_error": "NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS",
+    "nvlink_integrity_error": "NVML_FI_DEV_NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS",
+    "nvlink_rx_error": "NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS",
+    "nvlink_symbol_error": "NVML_FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS",
+}
 _MAX_LINKS = 36
 
 
@@ -49,8 +58,12 @@ def _field(name: str) -> Read:
     return lambda nvml, gpu: _field_value(nvml, gpu, getattr(nvml, name))
 
 
-def _field_value(nvml: Any, gpu: Any, field: int) -> float:
+def _field_value(nvml: Any, gpu: Any, field: int | tuple[int, int]) -> float:
     [value] = nvml.nvmlDeviceGetFieldValues(gpu, [field])
+    return _value_of(nvml, value)
+
+
+def _value_of(nvml: Any, value: Any) -> float:
     if value.nvmlReturn != nvml.NVML_SUCCESS:
         raise nvml.NVMLError(value.nvmlReturn)
     names = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
@@ -131,6 +144,18 @@ def _links(nvml: Any, gpu: Any) -> dict[str, float]:
             read = lambda link=link, counter=counter: nvml.nvmlDeviceGetNvLinkErrorCounter(gpu, link, counter)  # noqa: E731
             for value in _one(nvml, read):
                 found[f"{name}_l{link}"] = float(value)
+        found |= _link_fields(nvml, gpu, link)
+    return found
+
+
+def _link_fields(nvml: Any, gpu: Any, link: int) -> dict[str, float]:
+    """The counters of one link that newer drivers keep; bindings and drivers that lack some leave them out."""
+    names = {name: getattr(nvml, field) for name, field in _LINK_FIELDS.items() if hasattr(nvml, field)}
+    found: dict[str, float] = {}
+    for values in _one(nvml, lambda: nvml.nvmlDeviceGetFieldValues(gpu, [(field, link) for field in names.values()])):
+        for name, value in zip(names, values, strict=True):
+            for counted in _one(nvml, lambda value=value: _value_of(nvml, value)):  # type: ignore[misc]
+                found[f"{name}_l{link}"] = counted
     return found
 
 

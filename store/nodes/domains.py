@@ -79,15 +79,16 @@ class LinkReading:
     counters: Mapping[tuple[str, int], float]
 
 
-# What a sidecar prints of links it prints when it changes: what was read a week ago stands.
-_PRINTED = timedelta(days=8)
+# What a sidecar reads of links it tells when it changes: what was read weeks ago stands.
+_PRINTED = timedelta(days=30)
 
 
 def link_readings(connection: sa.Connection, since: datetime, until: datetime) -> list[LinkReading]:
     """The newest reading of each GPU until a moment, by node and device; of exporters' roll-ups since another."""
     newest: dict[tuple[str, str], LinkReading] = {}
     for reading in (*_of_rollups(connection, since, until), *_of_events(connection, until - _PRINTED, until)):
-        key = reading.node, f"{reading.source} {reading.device.key()}"
+        index = reading.device.index  # a GPU that took the place of another is read in its stead
+        key = reading.node, f"{reading.source} {reading.device.key() if index is None else index}"
         former = newest.get(key)
         if former is None or former.time <= reading.time:
             newest[key] = reading

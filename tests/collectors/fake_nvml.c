@@ -66,7 +66,8 @@ struct field { u id, scope; long long time, latency; u type, status; double valu
 int nvmlDeviceGetFieldValues(const char *gpu, int count, struct field *out) {
     for (int i = 0; i < count; i++) {
         char key[32]; double v = 0;
-        snprintf(key, sizeof key, "field%u", out[i].id);
+        if (out[i].scope) snprintf(key, sizeof key, "field%u.%u", out[i].id, out[i].scope);
+        else snprintf(key, sizeof key, "field%u", out[i].id);
         out[i].status = (u)of(gpu, key, &v); out[i].type = 0; out[i].value = v;
         if (out[i].status == LOST) return LOST;
     }

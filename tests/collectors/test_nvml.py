@@ -36,6 +36,7 @@ GPU = """0.temp 61
 0.link0 1
 0.link1 0
 0.link0.2 9
+0.field215.1 505
 0.fabric 3
 0.field82 77
 """
@@ -141,6 +142,7 @@ def test_gpus_are_sampled_in_the_words_of_an_exporter(collector: NvmlCollector) 
         "row_remap_failure": 0,
         "nvlink_up": 1,
         "nvlink_crc_l0": 9,
+        "nvlink_recovery_event_l1": 505,
         "fabric_state": 3,
         "fabric_health_mask": 2,
     }
