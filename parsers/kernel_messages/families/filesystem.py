@@ -267,9 +267,6 @@ NETWORK_FILESYSTEM_FORMS = (
         variant="lost",
     ),
     MessageForm("Error=MMFS_", r"(?:mmfs: )?Error=(?P<error>MMFS_(?!QUOTA|GENERIC)[A-Z_]{2,40})\b", "gpfs_error"),
-)
-
-GPFS_FORMS = (
     MessageForm(
         "is being expelled",
         r"\[[EN]\] Node (?P<peer>\S{1,120}) \((?P<name>[^\s()]{1,120})\) is being expelled"
@@ -282,7 +279,6 @@ GPFS_FORMS = (
         "gpfs_error",
     ),
 )
-NETWORK_FILESYSTEM_FORMS += GPFS_FORMS
 
 NETWORK_FILESYSTEM = MessageFamily(
     "network_filesystem", signs(NETWORK_FILESYSTEM_FORMS), decoder(NETWORK_FILESYSTEM_FORMS), tags=frozenset({"mmfs"})
