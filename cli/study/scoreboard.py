@@ -4,8 +4,8 @@
     scoreboard_page(board)      # Markdown, for `docs/real.md`: `cli/study/scoreboard_page.py`
 
 Of the tapes: a hold is right that meets the week before a ticket, its day, or the day after; wrong where it meets none.
-A ticket is found by a hold that meets the week before it or its day; where the node had a ticket within that week, what
-came before counts for that one. There are eleven tickets, of five nodes: the intervals say so, and they are too narrow,
+A ticket is found by a hold that meets the week before it or its day; where the node had an earlier ticket, a hold that
+began before that was over counts for it, unless it lasts until this one. There are eleven tickets, of five nodes: the intervals say so, and they are too narrow,
 for tickets of one node are not independent.
 
 Of the lines nobody knows what came after: they are held against the first step that NVIDIA's own catalogue names.
@@ -145,7 +145,11 @@ def _meets(hold: DetectorHold, since: Any, until: Any, ticket: Ticket) -> bool:
 def _lead(ticket: Ticket, tickets: Sequence[Ticket], holds: Sequence[DetectorHold]) -> Lead | None:
     before = [other.over for other in tickets if other.node == ticket.node and other.over <= ticket.day]
     since = max([ticket.day - WEEK, *before])
-    found = [hold for hold in holds if _meets(hold, since, ticket.over, ticket)]
+    found = [
+        hold
+        for hold in holds
+        if _meets(hold, since, ticket.over, ticket) and (hold.start >= since or hold.end > ticket.day or not before)
+    ]
     if not found:
         return None
     start = min(hold.start for hold in found)

@@ -33,6 +33,7 @@ def scoreboard_page(board: Scoreboard) -> list[str]:
         "|---|---|---|---|---|---|---|",
         *(_tape_row(score) for score in board.tapes),
         "",
+        *_tickets_page(board),
         *_lines_page(board),
         "### Where the rules come from",
         "",
@@ -44,6 +45,28 @@ def scoreboard_page(board: Scoreboard) -> list[str]:
         if missing:
             said.append(f"  Not judged, for no tape has the metric: {'; '.join(missing)}.")
     return [*said, "", *_unshown(board)]
+
+
+def _tickets_page(board: Scoreboard) -> list[str]:
+    """Each ticket that anybody found, with each detector's lead."""
+    leads = {(score.name, lead.ticket.tape): lead for score in board.tapes for lead in score.leads}
+    found = {lead.ticket.tape: lead.ticket for lead in leads.values()}
+    names = [score.name for score in board.tapes if score.leads]
+    rows = [
+        f"| {ticket.node[:11]} | {ticket.day:%Y-%m-%d} | "
+        + " | ".join(f"{leads[name, tape].to_ticket_h:.0f}" if (name, tape) in leads else "-" for name in names)
+        + " |"
+        for tape, ticket in sorted(found.items(), key=lambda item: (item[1].day, item[1].node))
+    ]
+    left = board.tapes[0].tickets - len(found)
+    return [
+        f"Hours from the first hold to each ticket's day, 00:00; {left} of the tickets nobody found:",
+        "",
+        f"| node | ticket | {' | '.join(names)} |",
+        f"|---|---|{'---|' * len(names)}",
+        *rows,
+        "",
+    ]
 
 
 def _tape_row(score: TapeScore) -> str:

@@ -53,6 +53,10 @@ def test_the_lead_is_from_the_first_hold_that_is_this_tickets() -> None:
     assert (late.to_ticket_h, late.to_loss_h) == (-12.0, None)
     two = judge_tapes("d", "t", [hold(12, 13), hold(18, 19)], [tape(30)], [ticket(14), ticket(20)])
     assert [lead.to_ticket_h for lead in two.leads] == [48.0, 48.0]
+    over = judge_tapes("d", "t", [hold(12, 16), hold(19.5, 21)], [tape(30)], [ticket(14), ticket(20)])
+    assert [lead.to_ticket_h for lead in over.leads] == [48.0, 12.0]
+    through = judge_tapes("d", "t", [hold(12, 21)], [tape(30)], [ticket(14), ticket(20)])
+    assert [lead.to_ticket_h for lead in through.leads] == [48.0, 192.0]
     assert judge_tapes("d", "t", [hold(21.1, 22)], [tape(30)], [ticket(20)]).leads == ()
 
 
@@ -115,3 +119,5 @@ def test_the_scoreboard_of_the_real_tapes() -> None:
     assert "The kernel lines are not here" in page
     assert all(source.url in page for detector in board.detectors for source in detector.sources)
     assert "| **foreshock** " in page
+    assert "| node | ticket | foreshock | " in page
+    assert page.count("| 2025-03-21 | ") >= 3
