@@ -5,8 +5,8 @@
 
 Of the tapes: a hold is right that meets the week before a ticket, its day, or the day after; wrong where it meets none.
 A ticket is found by a hold that meets the week before it or its day; where the node had an earlier ticket, a hold that
-began before that was over counts for it, unless it lasts until this one. There are eleven tickets, of five nodes: the intervals say so, and they are too narrow,
-for tickets of one node are not independent.
+began before that was over counts for it, unless it lasts until this one. There are eleven tickets, of five nodes: the
+intervals say so, and they are too narrow, for tickets of one node are not independent.
 
 Of the lines nobody knows what came after: they are held against the first step that NVIDIA's own catalogue names.
 """
