@@ -4,14 +4,13 @@
     watch.take(file)
     events = watch.events_until(next_file_begins_us)
 
-Each node has a watch of its own. One look of it is all that is told of the node at one moment, by whichever files: a
-table whose rows lie further apart than another's stands until its next row is due. Most looks show what the one before
-showed, and tell a watch nothing: it is given those in which something changed, those around a gap, and the few after
-something vanished or came, since a watch may wait for a second look.
+Each node has a watch of its own. One look of it is all that is told of the node at one moment, by whichever files. Most
+looks show what the one before showed, and tell a watch nothing: it is given those in which something changed, those
+around a gap, the few before each, and all after it until the watch has settled.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,10 +26,11 @@ Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 Sums: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 
-# Looks after something vanished or came that a watch is given: it may take several for certain.
-FOLLOWED = 4
+# Looks that a watch is given before each that is news: by them it knows how often its devices report, and since when
+# something can have changed.
+BEFORE = 2
 _LONG_AGO = -(2**62)
-# Rows of one table that come later than this many intervals after those before lie beyond a gap.
+# Looks of a node that lie further apart than this many intervals have a gap between them.
 _GAP = 2
 ORIGIN = "telemetry"
 
@@ -41,28 +41,28 @@ class _Stream:
 
     interval_us: int = 0
     content: Sums = field(default_factory=lambda: np.zeros(0, np.uint64))
-    presence: Sums = field(default_factory=lambda: np.zeros(0, np.uint64))
     last_us: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def grow(self, nodes: int) -> None:
         """Room for more nodes."""
         more = nodes - len(self.last_us)
         if more > 0:
-            self.content, self.presence = (np.r_[a, np.zeros(more, np.uint64)] for a in (self.content, self.presence))
+            self.content = np.r_[self.content, np.zeros(more, np.uint64)]
             self.last_us = np.r_[self.last_us, np.full(more, _LONG_AGO)]
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingPages:
-    """Pages that were not looked at yet. `table` and `page` say where their rows are."""
+    """Pages with where their rows are; `old` ones were looked at, of which `given` ones the watch knows."""
 
     node: Ints
     time_us: Ints
     stream: Ints
     content: Sums
-    presence: Sums
     table: Ints
     page: Ints
+    old: Flags
+    given: Flags
 
     def only(self, kept: Flags | Ints) -> "_PendingPages":
         """Those that a mask or a list of positions keeps."""
@@ -76,15 +76,44 @@ class _PendingPages:
 
 @dataclass(frozen=True, slots=True)
 class _NodePages:
-    """Moments of nodes in order of node and time.
+    """Looks: all pages of a node at a moment, in order of node and time.
 
-    `page` is of each look and stream the position of its page; -1: there is none. `noted`: the watch is given it.
+    `page` is of each look and stream the position of its page; -1: there is none. `look` is of each page its look.
+    `begun` is of each look the first one of its node, `begins` are those first ones.
     """
 
     node: Ints
     time_us: Ints
+    begins: Ints
+    begun: Ints
     page: Ints
-    noted: Flags
+    look: Ints
+    old: Flags
+    given: Flags
+
+    @classmethod
+    def of(cls, pages: _PendingPages, streams: int) -> "_NodePages":
+        """The looks of pages in order of node and time."""
+        starts = group_starts(pages.node, pages.time_us)
+        node = pages.node[starts]
+        look = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(pages.node)]))
+        begins = group_starts(node)
+        begun = np.repeat(begins, np.diff(np.r_[begins, len(node)]))
+        page = np.full((len(node), streams), -1, dtype=np.int64)
+        page[look, pages.stream] = np.arange(len(pages.node))
+        return cls(node, pages.time_us[starts], begins, begun, page, look, pages.old[starts], pages.given[starts])
+
+    def before(self, looks: Ints, inclusive: bool) -> Flags:
+        """The last looks of each stream before some looks."""
+        found = np.zeros(len(self.node), bool)
+        for number in range(self.page.shape[1]):
+            own = np.flatnonzero(self.page[:, number] >= 0)
+            at = np.searchsorted(own, looks, side="right" if inclusive else "left")
+            for back in range(1, BEFORE + 1):
+                there = at >= back
+                place = own[at[there] - back]
+                found[place[place >= self.begun[looks[there]]]] = True
+        return found
 
 
 @dataclass(slots=True)
@@ -98,12 +127,12 @@ class PageWatch:
     _tables: dict[int, PageTable] = field(default_factory=dict)
     _next_table: int = 0
     _waiting: list[_PendingPages] = field(default_factory=list)
+    _before: list[_PendingPages] = field(default_factory=list)  # the last looks of each node
     _watches: dict[int, DeviceWatch] = field(default_factory=dict)
-    # Of each node: its newest look, what was shown at it, whether it was noted, and the looks since a change of that.
+    _unsettled: set[int] = field(default_factory=set)
+    # Of each node: its newest look, and which streams stood at it.
     _last_us: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    _shown: Sums = field(default_factory=lambda: np.zeros(0, np.uint64))
-    _noted: Flags = field(default_factory=lambda: np.zeros(0, bool))
-    _since: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    _stood: Sums = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     def take(self, file: TelemetryFile) -> None:
         """The pages of a file."""
@@ -123,13 +152,18 @@ class PageWatch:
                     time_us=table.time_us,
                     stream=np.full(size, number),
                     content=table.content,
-                    presence=table.presence,
                     table=np.full(size, self._next_table),
                     page=np.arange(size),
+                    old=np.zeros(size, bool),
+                    given=np.zeros(size, bool),
                 )
             )
             self._next_table += 1
-        self._grow()
+        more = len(self._names) - len(self._last_us)
+        self._last_us = np.r_[self._last_us, np.full(more, _LONG_AGO)]
+        self._stood = np.r_[self._stood, np.zeros(more, np.uint64)]
+        for stream in self._state:
+            stream.grow(len(self._names))
 
     def _node(self, name: str) -> int:
         number = self.nodes.setdefault(name, len(self.nodes))
@@ -137,114 +171,94 @@ class PageWatch:
             self._names.append(name)
         return number
 
-    def _grow(self) -> None:
-        more = len(self._names) - len(self._last_us)
-        if more > 0:
-            self._last_us = np.r_[self._last_us, np.full(more, _LONG_AGO)]
-            self._shown = np.r_[self._shown, np.zeros(more, np.uint64)]
-            self._noted = np.r_[self._noted, np.ones(more, bool)]
-            self._since = np.r_[self._since, np.full(more, FOLLOWED)]
-        for stream in self._state:
-            stream.grow(len(self._names))
-
     def events_until(self, until_us: int | None) -> list[Event]:
         """The events of the pages before a moment (None: of all); no page before it may come after this."""
         if not self._waiting:
             return []
         waiting = _PendingPages.joined(self._waiting)
         now = np.ones(len(waiting.node), bool) if until_us is None else waiting.time_us < until_us
-        self._waiting = [] if now.all() else [waiting.only(~now)]
-        pages = waiting.only(now)
-        if not len(pages.node):
+        if not now.any():
             return []
-        pages = _once(pages)
-        changed, present = self._compared(pages)
-        looks = self._looks(pages, changed, present)
-        events = list(self._watched(pages, looks))
-        self._remember(pages, looks)
-        events.sort(key=lambda event: (event.time is not None and event.time.timestamp(), event.node or ""))
+        self._waiting = [] if now.all() else [waiting.only(~now)]
+        pages = _once(_PendingPages.joined([*self._before, waiting.only(now)]))
+        looks = _NodePages.of(pages, len(self._state))
+        noted = self._noted(pages, looks)
+        given = looks.given.copy()
+        events = list(self._watched(pages, looks, noted, given))
+        self._remember(pages, looks, given)
+        events.sort(key=lambda event: (0.0 if event.time is None else event.time.timestamp(), event.node or ""))
         return events
 
-    def _compared(self, pages: _PendingPages) -> tuple[Flags, Flags]:
-        """Whether each page differs from the one before it of its stream and node, and in what it speaks of."""
-        changed, present = np.ones(len(pages.node), bool), np.ones(len(pages.node), bool)
+    def _changed(self, pages: _PendingPages) -> Flags:
+        """Whether each page differs from the one before it of its stream and node."""
+        changed = np.ones(len(pages.node), bool)
         order = np.lexsort((pages.time_us, pages.node, pages.stream))
-        node, stream = pages.node[order], pages.stream[order]
+        node, stream, sums = pages.node[order], pages.stream[order], pages.content[order]
         first = np.r_[True, (node[1:] != node[:-1]) | (stream[1:] != stream[:-1])]
-        for name, found in (("content", changed), ("presence", present)):
-            sums = getattr(pages, name)[order]
-            before = np.r_[np.zeros(1, np.uint64), sums[:-1]]
-            known = np.ones(len(sums), bool)
-            for number, state in enumerate(self._state):
-                mine = first & (stream == number)
-                before[mine] = getattr(state, name)[node[mine]]
-                known[mine] = state.last_us[node[mine]] > _LONG_AGO
-            found[order] = (sums != before) | ~known
-        return changed, present
-
-    def _looks(self, pages: _PendingPages, changed: Flags, present: Flags) -> _NodePages:
-        starts = group_starts(pages.node, pages.time_us)
-        node, time_us = pages.node[starts], pages.time_us[starts]
-        look = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(pages.node)]))
-        begins = group_starts(node)
-        begun = np.repeat(begins, np.diff(np.r_[begins, len(node)]))  # of each look its node's first one
-        page = np.full((len(node), len(self._state)), -1, dtype=np.int64)
-        page[look, pages.stream] = np.arange(len(pages.node))
-        shown = page >= 0
-        fastest = min((state.interval_us for state in self._state if state.interval_us), default=0)
+        before, known = np.r_[np.zeros(1, np.uint64), sums[:-1]], np.ones(len(sums), bool)
         for number, state in enumerate(self._state):
-            seen = np.maximum.accumulate(np.where(page[:, number] >= 0, np.arange(len(node)), -1))
-            within = seen >= begun
-            last_us = np.where(within, time_us[np.maximum(seen, 0)], state.last_us[node])
-            stands_us = state.interval_us if state.interval_us * 2 <= fastest * 3 else state.interval_us * 3 // 2
-            shown[:, number] |= time_us - last_us < stands_us
-        noted = self._noted_looks((node, time_us, begins, begun), (look, changed, present), shown, fastest)
-        return _NodePages(node, time_us, page, noted)
+            mine = first & (stream == number)
+            before[mine] = state.content[node[mine]]
+            known[mine] = state.last_us[node[mine]] > _LONG_AGO
+        changed[order] = (sums != before) | ~known
+        return changed & ~pages.old
 
-    def _noted_looks(
-        self,
-        looks: tuple[Ints, Ints, Ints, Ints],
-        pages: tuple[Ints, Flags, Flags],
-        shown: Flags,
-        interval_us: int,
-    ) -> Flags:
-        node, time_us, begins, begun = looks
-        look, changed, present = pages
-        size = len(node)
-        noted, altered = np.zeros(size, bool), np.zeros(size, bool)
-        noted[look[changed]] = True
-        altered[look[present]] = True
-        words = _words(shown)
-        before = np.r_[np.zeros(1, np.uint64), words[:-1]]
-        before[begins] = self._shown[node[begins]]
-        altered |= words != before
-        place = np.arange(size)
-        newest = np.maximum.accumulate(np.where(altered, place, -1))
-        since = np.where(newest >= begun, place - newest, self._since[node] + (place - begun) + 1)
-        noted |= since < FOLLOWED
-        ends = np.r_[begins[1:], size] - 1
-        self._since[node[ends]] = np.minimum(since[ends], FOLLOWED)
-        self._shown[node[ends]] = words[ends]
-        if interval_us:
-            previous_us = np.r_[np.zeros(1, np.int64), time_us[:-1]]
-            previous_us[begins] = np.where(
-                self._last_us[node[begins]] > _LONG_AGO, self._last_us[node[begins]], time_us[begins]
-            )
-            gap = time_us - previous_us > _GAP * interval_us
-            noted |= gap
-        # And the one before each: it tells since when a change may have been. The last one is before what is to come.
-        noted[np.flatnonzero(noted & (place > begun)) - 1] = True
-        noted[ends] = True
-        return noted
+    def _noted(self, pages: _PendingPages, looks: _NodePages) -> Flags:
+        """The looks at which something changed, a table fell silent or speaks again, or that follow a gap; and some
+        before each of them."""
+        noted = np.zeros(len(looks.node), bool)
+        noted[looks.look[self._changed(pages)]] = True
+        stood = self._standing(looks)
+        new = np.flatnonzero(~looks.old)
+        first = np.r_[True, looks.node[new][1:] != looks.node[new][:-1]]
+        before = np.where(first, self._stood[looks.node[new]], stood[np.maximum(new - 1, 0)])
+        noted[new] |= stood[new] != before
+        last_us = np.where(first, self._last_us[looks.node[new]], looks.time_us[np.maximum(new - 1, 0)])
+        interval_us = min((state.interval_us for state in self._state if state.interval_us), default=0)
+        gap = (last_us > _LONG_AGO) & (looks.time_us[new] - last_us > _GAP * interval_us)
+        noted[new] |= gap & (interval_us > 0)
+        ends = np.r_[looks.begins[1:], len(looks.node)] - 1
+        self._stood[looks.node[ends]] = stood[ends]
+        return noted | looks.before(np.flatnonzero(noted), inclusive=False)
 
-    def _watched(self, pages: _PendingPages, looks: _NodePages) -> Iterator[Event]:
-        where = np.flatnonzero(looks.noted)
-        of_look = zip(where.tolist(), looks.node[where].tolist(), looks.time_us[where].tolist(), strict=True)
-        for place, node, time_us in of_look:
-            watch = self._watches.get(node)
-            if watch is None:
-                watch = self._watches[node] = DeviceWatch(ORIGIN)
-            yield from watch.add(self._page(pages, looks.page[place], (node, time_us)), moment_of(time_us))
+    def _standing(self, looks: _NodePages) -> Sums:
+        """Of each look, as one number, the streams that spoke so lately that they are not silent yet."""
+        place = np.arange(len(looks.node))
+        fastest = min((state.interval_us for state in self._state if state.interval_us), default=0)
+        words = np.zeros(len(looks.node), np.uint64)
+        weights = np.random.default_rng(1).integers(1, 2**63, size=len(self._state), dtype=np.uint64)
+        for number, state in enumerate(self._state):
+            own = looks.page[:, number] >= 0
+            seen = np.maximum.accumulate(np.where(own, place, -1))
+            within = seen >= looks.begun
+            last_us = np.where(within, looks.time_us[np.maximum(seen, 0)], state.last_us[looks.node])
+            # One that is as fast as any is silent at the first look without it.
+            patient = 15 if state.interval_us * 2 > fastest * 3 else 9
+            stands = own | ((looks.time_us - last_us) * 10 < state.interval_us * patient)
+            words += np.where(stands, weights[number], np.uint64(0))
+        return words
+
+    def _watched(self, pages: _PendingPages, looks: _NodePages, noted: Flags, given: Flags) -> Iterator[Event]:
+        """The events of the noted looks, and of those after them until a watch has settled."""
+        wanted = np.flatnonzero(noted & ~given)
+        ends = np.r_[looks.begins[1:], len(looks.node)]
+        busy = np.isin(looks.node[looks.begins], np.fromiter(self._unsettled, np.int64, len(self._unsettled)))
+        busy |= np.searchsorted(wanted, ends) > np.searchsorted(wanted, looks.begins)
+        for begin, end in zip(looks.begins[busy].tolist(), ends[busy].tolist(), strict=True):
+            node = int(looks.node[begin])
+            watch = self._watches.setdefault(node, DeviceWatch(ORIGIN))
+            place = begin
+            while place < end:
+                if not (noted[place] or (node in self._unsettled and not looks.old[place])) or given[place]:
+                    at = int(np.searchsorted(wanted, place + 1))
+                    following = int(wanted[at]) if at < len(wanted) else end
+                    place = place + 1 if node in self._unsettled else following
+                    continue
+                moment = moment_of(int(looks.time_us[place]))
+                yield from watch.add(self._page(pages, looks.page[place], (node, int(looks.time_us[place]))), moment)
+                given[place] = True
+                (self._unsettled.discard if watch.is_settled() else self._unsettled.add)(node)
+                place += 1
 
     def _page(self, pages: _PendingPages, of_stream: Ints, of: tuple[int, int]) -> list[Sample]:
         """All that is told of a node at a moment; what two tables tell of a device is one."""
@@ -256,19 +270,21 @@ class PageWatch:
                     found[device] = values | found[device] if device in found else values
         return [sample_of(device, time_us, self._names[node], values) for device, values in found.items()]
 
-    def _remember(self, pages: _PendingPages, looks: _NodePages) -> None:
+    def _remember(self, pages: _PendingPages, looks: _NodePages, given: Flags) -> None:
         """What the next pages follow on."""
         order = np.lexsort((pages.time_us, pages.node, pages.stream))
         node, stream = pages.node[order], pages.stream[order]
         last = order[np.r_[(node[1:] != node[:-1]) | (stream[1:] != stream[:-1]), True]]
         for number, state in enumerate(self._state):
             mine = last[pages.stream[last] == number]
-            of_node = pages.node[mine]
-            state.content[of_node], state.presence[of_node] = pages.content[mine], pages.presence[mine]
-            state.last_us[of_node] = pages.time_us[mine]
-        ends = np.r_[looks.node[1:] != looks.node[:-1], True]
+            state.content[pages.node[mine]], state.last_us[pages.node[mine]] = pages.content[mine], pages.time_us[mine]
+        ends = np.r_[looks.begins[1:], len(looks.node)] - 1
         self._last_us[looks.node[ends]] = looks.time_us[ends]
-        needed = {number for waiting in self._waiting for number in np.unique(waiting.table).tolist()}
+        kept = looks.before(ends, inclusive=True)[looks.look]
+        seen = replace(pages, old=np.ones(len(pages.node), bool), given=given[looks.look])
+        absent = [part.only(~np.isin(part.node, looks.node[looks.begins])) for part in self._before]
+        self._before = [_PendingPages.joined([seen.only(kept), *absent])]
+        needed = {int(one) for part in (*self._waiting, *self._before) for one in np.unique(part.table)}
         self._tables = {number: table for number, table in self._tables.items() if number in needed}
 
 
@@ -277,13 +293,6 @@ def _once(pages: _PendingPages) -> _PendingPages:
     order = np.lexsort((pages.stream, pages.time_us, pages.node))
     sorted_pages = pages.only(order)
     return sorted_pages.only(group_starts(sorted_pages.node, sorted_pages.time_us, sorted_pages.stream))
-
-
-def _words(shown: Flags) -> Sums:
-    """What is shown at each look, as one number."""
-    weights = np.random.default_rng(1).integers(1, 2**63, size=shown.shape[1], dtype=np.uint64)
-    found: Sums = np.where(shown, weights, np.uint64(0)).sum(axis=1, dtype=np.uint64)
-    return found
 
 
 def _rows(table: PageTable, page: int) -> Iterator[tuple[DevicePlace, dict[str, float]]]:

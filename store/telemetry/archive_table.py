@@ -283,14 +283,16 @@ def _gpu_samples(source: ColumnSource, rows: _RowPlaces, gpu: Ints) -> tuple[Dev
     counters = {
         name: _counter(rows.picked(own[column], place)) for column, name in COUNTERS.items() if column in columns
     }
+    readers: dict[str, Reader] = {name: partial(_measure, source, rows, place, one) for name, one in measures.items()}
+    readers = _told(readers) if len(rows.of_nodes) else readers
     found = DeviceSamples(
         node=rows.node[place],
         device=gpu,
         time_us=rows.time_us[place],
         gauges=gauges,
         counters=counters,
-        measures={name: partial(_measure, source, rows, place, column) for name, column in measures.items()},
-        known=frozenset(name for name, (column, _) in measures.items() if _is_known(column)),
+        measures=readers,
+        known=frozenset(name for name in readers if _is_known(measures[name][0])),
     )
     return found, left_out
 
@@ -314,18 +316,23 @@ def _node_samples(
         place = rows.of_nodes
     found = []
     for (kind, name), columns in groups.items():
-        exporter = _exporter(columns)
+        measures: dict[str, Reader] = {
+            name: partial(_measure, source, rows, place, (column, one.factor))
+            for name, (column, one) in columns.items()
+        }
+        if len(rows.of_gpus) or len({one.source for _, one in columns.values()}) > 1:
+            measures = _told(measures)
+        if not measures:
+            continue
+        exporter = _exporter({measure: columns[measure] for measure in measures})
         devices = tuple(_device(kind, name, exporter, one) for one in parts[:GPU_SLOTS])
         found.append(
             DeviceSamples(
                 node=rows.node[place],
                 device=part,
                 time_us=rows.time_us[place],
-                measures={
-                    name: partial(_measure, source, rows, place, (column, one.factor))
-                    for name, (column, one) in columns.items()
-                },
-                known=frozenset(name for name, (_, one) in columns.items() if one.known),
+                measures=measures,
+                known=frozenset(measure for measure in measures if columns[measure][1].known),
                 devices=devices,
             )
         )
@@ -373,6 +380,11 @@ def _exporter(columns: Mapping[str, tuple[str, NodeMeasure]]) -> str:
     known = Counter(one.source for _, one in columns.values() if one.known)
     every = Counter(one.source for _, one in columns.values())
     return (known or every).most_common(1)[0][0]
+
+
+def _told(measures: Mapping[str, Reader]) -> dict[str, Reader]:
+    """The measures of which these rows say anything: a file of GPUs and nodes has columns of both."""
+    return {name: read for name, read in measures.items() if not np.isnan(read()).all()}
 
 
 # Of each kind of part and device its measures: by their names the column, and what it is.

@@ -19,13 +19,15 @@ Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 Sums: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 
-# Measures that are no counters, of which a change of the value is news.
+# Measures that are no counters, of which a change of the value is news; and of levels, past which limits it is.
 _WATCHED = frozenset(
     {
-        *("xid_last", "boot_time_s", "state_id", "physical_state_id", "rate_bytes_per_s", "healthy", "live"),
-        *("chassis_power_state", "bmc_up", "up", "row_remap_pending", "clock_throttle_reasons"),
+        *("xid_last", "boot_time_s", "state_id", "physical_state_id", "rate_bytes_per_s"),
+        *("throttle_reasons", "chassis_power_state", "bmc_up"),
     }
 )
+_CODE = "xid_active_"
+LEVELS = dict.fromkeys(("inlet_temp_c", "ambient_temp_c", "temp_c"), (33.0, 35.0))
 # The finaliser of splitmix64 (Steele, Lea, Flood 2014): each bit of a sum depends on each bit of what went in.
 _STEPS = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
 _LAST = np.uint64(31)
@@ -51,7 +53,7 @@ class PageTable:
         stream: names the table: files whose tables have one name go on from each other.
         interval_us: how far apart a node's pages usually are; 0: nobody knows.
         node, time_us: of each page.
-        content, presence: sums of what a page says, and of what it says anything of.
+        content: a sum of what a page says.
         row, rows: the first of its kept rows, and how many they are; those of the page before it where nothing changed.
         device, values: the kept rows: a position in `devices`, and (rows, `names`), NaN where absent.
     """
@@ -61,7 +63,6 @@ class PageTable:
     node: Ints
     time_us: Ints
     content: Sums
-    presence: Sums
     row: Ints
     rows: Ints
     devices: tuple[DevicePlace, ...]
@@ -72,7 +73,7 @@ class PageTable:
 
 def is_watched(measure: str, device_type: str) -> bool:
     """Whether another value of a measure is news; of any other measure only that it comes and goes is."""
-    return measure in _WATCHED or counter(measure, device_type) is not None
+    return measure in _WATCHED or measure.startswith(_CODE) or counter(measure, device_type) is not None
 
 
 def pages_of(
@@ -93,8 +94,7 @@ def pages_of(
     node, device, time_us = node[order], device[order], time_us[order]
     starts = _starts(node, time_us)
     sizes = np.diff(np.r_[starts, len(node)])
-    content, presence = _contents(devices, device, order, columns)
-    whole, there = _page_sums(content, starts), _page_sums(presence, starts)
+    whole = _page_sums(_contents(devices, device, order, columns), starts)
     page_node = node[starts]
     kept = np.ones(len(starts), dtype=bool)
     kept[1:] = (page_node[1:] != page_node[:-1]) | (whole[1:] != whole[:-1])
@@ -113,7 +113,6 @@ def pages_of(
         node=page_node,
         time_us=time_us[starts],
         content=whole,
-        presence=there,
         row=begun[np.cumsum(kept) - 1] if len(starts) else np.empty(0, dtype=np.int64),
         rows=sizes,
         devices=tuple(devices),
@@ -125,19 +124,22 @@ def pages_of(
 
 def _contents(
     devices: Sequence[DevicePlace], device: Ints, order: Ints, columns: Mapping[str, Callable[[], Floats]]
-) -> tuple[Sums, Sums]:
-    """Of each row a sum of what it says, and of what it says anything of."""
+) -> Sums:
+    """Of each row a sum of what it says that is watched, and of what it says anything of."""
     types = {one.type for one in devices}
-    content, presence = np.zeros(len(device), np.uint64), np.zeros(len(device), np.uint64)
+    content = np.zeros(len(device), np.uint64)
     for name, read in columns.items():
         values = read()[order] + 0.0  # one zero, not two
         known = ~np.isnan(values)
         salt = np.full(1, _salt(name), dtype=np.uint64)
-        presence += np.where(known, _mixed(salt), np.uint64(0))
-        if any(is_watched(name, one) for one in types):
+        content += np.where(known, _mixed(salt), np.uint64(0))
+        if name in LEVELS:
+            low, high = LEVELS[name]
+            content += _mixed((values < low).astype(np.uint64) + 2 * (values > high).astype(np.uint64) ^ salt)
+        elif any(is_watched(name, one) for one in types):
             content += _mixed(np.where(known, values.view(np.uint64), _ABSENT) ^ salt)
     of_device = np.array([_salt(repr(one)) for one in devices], dtype=np.uint64)[device]
-    return (content + presence) ^ of_device, presence ^ of_device
+    return content ^ of_device
 
 
 def _starts(*columns: Ints) -> Ints:

@@ -2,16 +2,23 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from cli.archive.page_watch import PageWatch
+from cli.archive.page_watch import ORIGIN, PageWatch
+from collectors.telemetry import states
+from collectors.telemetry.device_watch import DeviceWatch
 from store.records.event import Event
-from store.telemetry.archive_table import time_span
-from store.telemetry.telemetry_file import TelemetryFile, read_telemetry
+from store.records.telemetry import Sample
+from store.telemetry.archive_table import TelemetryTable, table_of, time_span
+from store.telemetry.pages import LEVELS, is_watched
+from store.telemetry.telemetry_file import TelemetryFile, read_telemetry, summarise
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 SBE = "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"
@@ -142,6 +149,103 @@ def test_files_that_overlap_are_told_once(tmp_path: Path) -> None:
     found += watch.events_until(None)
     whole = events_of(write(tmp_path / "whole", rows))
     assert sorted(event.id or "" for event in found) == sorted(event.id or "" for event in whole)
+
+
+BOOT, CLOCK, BMC = "node_boot_time_seconds", "node_time_seconds", "ipmi_up"
+STEP_S = 600
+# What one moment of a node's GPUs says of each: whether it is there, its corrected errors, its last Xid, its heat.
+GPU = st.tuples(
+    st.booleans(),
+    st.sampled_from([None, 0, 0, 0, 1, 2]),
+    st.sampled_from([None, 0, 0, 0, 79]),
+    st.sampled_from([None, 40.0, 41.0]),
+)
+# And of the node: the boot, the port's downs, whether the BMC answers.
+HOST = st.tuples(
+    st.sampled_from([0, 0, 0, 1, 2]), st.sampled_from([None, 0, 0, 1]), st.sampled_from([None, 1.0, 1.0, 0.0])
+)
+STRETCH = st.tuples(st.integers(1, 9), st.one_of(st.none(), st.tuples(GPU, GPU)), st.one_of(st.none(), HOST))
+
+
+@settings(max_examples=150, deadline=None)
+@given(stretches=st.lists(STRETCH, min_size=1, max_size=9), cuts=st.lists(st.integers(1, 60), max_size=2, unique=True))
+def test_the_looks_that_are_given_tell_what_all_of_them_tell(stretches: list[Any], cuts: list[int]) -> None:
+    """Stretches of looks in which nothing changes, of GPUs and their node, in files that are cut anywhere."""
+    gpus, hosts = [], []
+    place = 0
+    for length, of_gpus, of_host in stretches:
+        for at in range(place, place + length):
+            gpus += [(at, number, gpu) for number, gpu in enumerate(of_gpus or ()) if gpu[0]]
+            hosts += [] if of_host is None else [(at, of_host)]
+        place += length
+    watch, found = PageWatch(), []
+    for low, high in pairwise([0, *sorted(cuts), 10_000]):
+        watch.take(summarise(table_of_rows(gpus, hosts, (low, high))))
+        found += watch.events_until(us(high))
+    every = DeviceWatch(ORIGIN)
+    expected = [
+        event
+        for at in sorted({row[0] for row in (*gpus, *hosts)})
+        for event in every.add(look(at, gpus, hosts), START + timedelta(seconds=at * STEP_S))
+    ]
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+
+
+def us(place: int) -> int:
+    """A moment of the grid in microseconds."""
+    return int(START.timestamp() + place * STEP_S) * 1_000_000
+
+
+def table_of_rows(gpus: list[Any], hosts: list[Any], within: tuple[int, int]) -> TelemetryTable:
+    """Rows of GPUs and of their node as one table, as an archive's file has them."""
+    low, high = within
+    rows = [
+        {"time": us(at), "node": "n", "gpu": number, SBE: sbe, XID: xid, "DCGM_FI_DEV_GPU_TEMP": temp}
+        for at, number, (_, sbe, xid, temp) in gpus
+        if low <= at < high
+    ]
+    rows += [
+        {"time": us(at), "node": "n", BOOT: 1.7e9 + boot * 1e5, CLOCK: at * 600.0, DOWNED: downs, BMC: bmc}
+        for at, (boot, downs, bmc) in hosts
+        if low <= at < high
+    ]
+    kinds = {"time": pa.timestamp("us", tz="UTC"), "node": pa.string(), "gpu": pa.int64()}
+    names = ("time", "node", "gpu", SBE, XID, "DCGM_FI_DEV_GPU_TEMP", BOOT, CLOCK, DOWNED, BMC)
+    columns = {name: pa.array([row.get(name) for row in rows], kinds.get(name, pa.float64())) for name in names}
+    return table_of(pa.table(columns))
+
+
+def look(at: int, gpus: list[Any], hosts: list[Any]) -> list[Sample]:
+    """All that is told at a moment, without any table."""
+    time = START + timedelta(seconds=at * STEP_S)
+    found = []
+    for place, number, (_, sbe, xid, temp) in gpus:
+        values = {"ecc_sbe": sbe, "xid_last": xid, "gpu_temp_c": temp}
+        found += [Sample(time, "n", number, known(values))] if place == at and known(values) else []
+    for place, (boot, downs, bmc) in hosts:
+        if place != at:
+            continue
+        clock = {"boot_time_s": 1.7e9 + boot * 1e5, "node_time_s": at * 600.0}
+        found.append(Sample(time, "n", 0, clock, type="node", source="node_exporter"))
+        if downs is not None:
+            downed = {"link_downed": float(downs)}
+            found.append(Sample(time, "n", 0, downed, type="hca", name="infiniband", source="node_exporter"))
+        if bmc is not None:
+            found.append(Sample(time, "n", 0, {"bmc_up": bmc}, type="bmc", source="ipmi"))
+    return found
+
+
+def known(values: dict[str, float | None]) -> dict[str, float]:
+    """What was measured."""
+    return {name: float(value) for name, value in values.items() if value is not None}
+
+
+def test_the_levels_are_those_of_the_watch() -> None:
+    """A page in which a level passes a limit is news for the watch alone if both have the same limits."""
+    assert set(LEVELS.values()) == {(states._INLET_OVER_C, states._INLET_C)}
+    assert LEVELS.keys() == {"temp_c", *states._INLET_MEASURES}
+    watched = {states._THROTTLE, states._RATE, *states._STATES}
+    assert all(is_watched(name, "node") for name in watched)
 
 
 def write_path(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
