@@ -1,6 +1,6 @@
-"""The README's picture: the Cluster page of the demo, some hours into its replay.
+"""The README's picture: the Cluster page of the demo, some hours into its replay, when its real node is faulty.
 
-    PYTHONPATH=tests python tests/real/screenshot.py docs/cluster.png --hours 35
+    PYTHONPATH=tests python tests/real/screenshot.py docs/cluster.png --hours 14
 
 The same seed shows the same cluster, on the dates of the day on which it is run.
 """
@@ -19,7 +19,7 @@ import httpx2
 from real.chromium import opened
 from real.patience import patience
 
-SPEED = 1800
+SPEED = 600
 PATIENCE_S = patience(300.0)
 
 
@@ -70,6 +70,6 @@ def take(path: Path, hours: float, size: tuple[int, int]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("path", type=Path)
-    parser.add_argument("--hours", type=float, default=35.0)
+    parser.add_argument("--hours", type=float, default=14.0)
     asked = parser.parse_args()
     take(asked.path, asked.hours, (1440, 1240))
