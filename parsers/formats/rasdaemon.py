@@ -53,6 +53,9 @@ _FIRMWARE = re.compile(
 )
 _MACHINE_CHECK = re.compile(r"error: (?P<error>.{1,200}?)(?:, (?:CPU|bank|mcg|mci) .{0,600})?, mcgcap=0x", re.ASCII)
 _REGISTER = re.compile(r"\b(?P<name>status|cpu|socketid|bank|addr)=0x(?P<value>[0-9a-f]{1,16})", re.ASCII)
+# Registers that say where, and what a record calls them. No machine has so many of any.
+_PLACES = {"cpu": "cpu", "bank": "bank", "socketid": "socket"}
+_MOST = 2**31
 # Bits of a machine check's status register (Intel SDM volume 3, IA32_MCi_STATUS).
 _UNCORRECTED, _CONTEXT_CORRUPT = 1 << 61, 1 << 57
 _AER_WORDS = {"Corrected": "correctable", "Uncorrected (Non-Fatal)": "nonfatal", "Uncorrected (Fatal)": "fatal"}
@@ -122,9 +125,9 @@ def _machine_check(error: str, rest: str) -> Event:
     registers = {match["name"]: int(match["value"], 16) for match in _REGISTER.finditer(rest)}
     status = registers.get("status", 0)
     found: dict[str, Attribute] = {"error": error, "status": f"{status:016x}"}
-    found |= {name: registers[name] for name in ("cpu", "bank") if name in registers}
-    if "socketid" in registers:
-        found["socket"] = registers["socketid"]
+    for name, known in _PLACES.items():
+        if registers.get(name, _MOST) < _MOST:
+            found[known] = registers[name]
     if "addr" in registers:
         found["address"] = f"{registers['addr']:x}"
     variant = "fatal" if status & _CONTEXT_CORRUPT else "uncorrected" if status & _UNCORRECTED else "corrected"
