@@ -325,3 +325,12 @@ def test_gpus_that_are_there_but_not_offered_are_unhealthy() -> None:
 def test_other_objects_and_strange_ones_tell_nothing(record: dict[str, Any]) -> None:
     """Without an error: they are JSON."""
     assert decoded(record) == []
+
+
+def test_the_label_of_a_clique_names_the_nodes_nvlink_domain_once() -> None:
+    """Cluster and clique, as NVIDIA's device plugin writes them; a watch prints the node again and again."""
+    clique = "50000000-0000-0000-0000-000000000005.1"
+    labelled = node() | {"metadata": {"name": "gpu-017", "labels": {"nvidia.com/gpu.clique": clique}}}
+    found = [one for one in decoded(labelled, labelled) if one.kind == "nvlink_fabric"]
+    assert [(one.node, one.attributes["domain"], one.severity) for one in found] == [("gpu-017", clique, "info")]
+    assert [one for one in decoded(node()) if one.kind == "nvlink_fabric"] == []

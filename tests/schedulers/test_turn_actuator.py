@@ -17,6 +17,7 @@ from store.database.connections import writing
 from store.hints.hint_log import audit_page, read_hint, save_hint
 from store.hints.holds import SchedulerHold, holds_of
 from store.hints.stops import set_kill_switch
+from store.nodes.domains import domain_of_each
 from store.records.hint import Hint
 
 from .cluster import HOUR, NOW, hint
@@ -457,3 +458,13 @@ def test_an_undoing_wins_over_a_renewal_at_the_same_moment(
     monkeypatch.setattr(placement_log, "close_hint", renewing)
     server.turn()
     assert server.states() == ("withdrawn", "undone")
+
+
+def test_the_nvlink_domains_that_a_scheduler_labels_are_written_down(engine: sa.Engine) -> None:
+    """They replace what was known, and are written again only when they change."""
+    server = one(engine, nodes=("a", "b"))
+    holding = server.told[0]
+    holding.nodes = {name: replace(hold, nvlink_domain=f"c.{name}") for name, hold in holding.nodes.items()}
+    server.turn()
+    with engine.connect() as connection:
+        assert domain_of_each(connection) == {"a": "c.a", "b": "c.b"}

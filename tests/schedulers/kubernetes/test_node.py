@@ -36,6 +36,13 @@ def test_a_node_that_nobody_marked_is_nobody_s() -> None:
     assert read_hold(msgspec.convert({"metadata": {"name": "x"}}, KubernetesNode), SETTINGS).state == "NotReady"
 
 
+def test_a_label_names_the_nvlink_domain() -> None:
+    """As NVIDIA's device plugin writes it; most nodes have none."""
+    labels = {"nvidia.com/gpu.clique": "50000000-0000-0000-0000-000000000005.1"}
+    assert read_hold(node(labels=labels), SETTINGS).nvlink_domain == "50000000-0000-0000-0000-000000000005.1"
+    assert read_hold(node(), SETTINGS).nvlink_domain is None
+
+
 @pytest.mark.parametrize(
     ("found", "action", "hint"),
     [
