@@ -42,7 +42,7 @@ COUNTERS: Mapping[str, str] = {
     "DCGM_FI_DEV_XID_ERRORS": "xid_last",
 }
 # A counter that rises is an event of this kind, severity and cause (`attributes.count` = the increase).
-# `xid_last` is a sticky gauge, a hint only: the kernel log is the witness, so it makes no event here.
+# `xid_last` is a sticky gauge: what its change tells is said in `collectors/telemetry/device_events.py`.
 COUNTER_EVENTS: Mapping[str, tuple[str, str, str]] = {
     "ecc_sbe": ("ecc_sbe", "info", "hardware"),
     "ecc_dbe": ("ecc_dbe", "error", "hardware"),
