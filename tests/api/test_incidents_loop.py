@@ -13,6 +13,9 @@ from real.programs import wait_for
 from api.loops import runner as loops_module
 from api.loops.runner import Loop, LoopRunner
 from api.server.state import State
+from store.database.connections import writing
+from store.events.append import append_nodes
+from store.records.node import Node
 from store.tables import schema
 
 from .conftest import NOW, QUIET, Clock
@@ -94,3 +97,21 @@ def test_events_that_are_folded_are_those_of_the_store(any_client: TestClient, a
     fold_all(any_engine)
     (incident,) = any_client.get("/api/v1/incidents").json()["items"]
     assert incident["start"] == NOW.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def test_a_failed_nvlink_is_one_incident_over_http_in_any_order(any_client: TestClient, any_engine: sa.Engine) -> None:
+    """Each node's sidecar posts what its own GPUs printed, the culprit's last; the answer tells link and domain."""
+    nodes = [f"n{number:02}" for number in range(4)]
+    with writing(any_engine).begin() as connection:
+        append_nodes(connection, [Node(node, nvlink_domain="rack-1") for node in nodes])
+    for number, node in enumerate([*nodes[1:], nodes[0]]):
+        code, link = (149, 14) if node == "n00" else (145, -1)
+        what = {"kind": "xid", "code": code, "severity": "fatal", "cause": "hardware", "action": "reset_gpu"}
+        place = {"node": node, "source": "kernel", "device": {"type": "gpu", "pci": "0008:01:00.0"}}
+        event = {**what, **place, "id": f"e{number}", "time": NOW.isoformat(), "message": f"Xid {code}"}
+        answer = any_client.post("/api/v1/events", json=[{**event, "attributes": {"link": link}}])
+        assert answer.status_code == 200
+        fold_all(any_engine)
+    (incident,) = any_client.get("/api/v1/incidents").json()["items"]
+    assert (incident["node"], incident["code"], incident["link"]) == ("n00", 149, 14)
+    assert (incident["domain"], incident["nodes"], incident["blast_radius"]) == ("rack-1", nodes, 4)
