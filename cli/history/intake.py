@@ -148,7 +148,7 @@ class HistoryIntake:
         """Write one window."""
         table, identities = table_of_window(window.series, names)
         file = summarise(table)
-        events = known.watch.follow(samples_of_table(table, identities))
+        events = [event for part in samples_of_table(table, identities) for event in known.watch.follow(part)]
         events += known.watch.finish()
         devices = known.history.follow(file.devices, file.nodes)
         until = _moment(window.until_ms)

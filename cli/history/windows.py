@@ -22,7 +22,7 @@ HOUR_MS = 3_600_000
 WINDOW_SAMPLES = 1_000_000
 QUESTION_SAMPLES = 250_000
 # What one hour may hold at most: a window is never less than an hour.
-HOUR_SAMPLES = 20_000_000
+HOUR_SAMPLES = 10_000_000
 MOST_HOURS = 7 * 24
 # The first: enough to tell hourly samples from daily ones.
 _FIRST_HOURS = 4

@@ -57,7 +57,7 @@ def events_of(series: list[SeriesSamples], cut_h: int) -> list[Event]:
             if kept.any():
                 part.append(SeriesSamples(one.labels, one.time_ms[kept], one.values[kept].copy()))
         table, identities = table_of_window(part, names)
-        events += watch.follow(samples_of_table(table, identities))
+        events += [event for samples in samples_of_table(table, identities) for event in watch.follow(samples)]
         events += watch.finish()
         watch = DeviceWatch(ORIGIN, watch.state())
     return events

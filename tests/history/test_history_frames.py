@@ -1,6 +1,7 @@
 """Series to rows of devices: whose a series is, several of one measure, two nodes of one name, labels with any text."""
 
 from collections.abc import Mapping
+from itertools import chain, pairwise
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def measured(*found: SeriesSamples, names: HistoryNames = NAMES) -> Measured:
     table, _ = table_of_window(found, names)
     result: Measured = {}
     everything = TelemetryTable(table.nodes, tuple(_all_known(one) for one in table.samples))
-    for sample in samples_of_table(everything, {}):
+    for sample in chain.from_iterable(samples_of_table(everything, {})):
         values = result.setdefault((sample.node, sample.device_name()), {})
         for name, value in sample.values.items():
             minute = round(sample.time.timestamp() / 60 - NOON_MS / 60_000)
@@ -184,11 +185,24 @@ def test_a_sample_bears_who_its_device_is() -> None:
         series("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", [0, 0], gpu(UUID="GPU-new", pci_bus_id="00000000:0F:00.0"), first=2),
     ]
     table, identities = table_of_window(found, NAMES)
-    samples: list[Sample] = list(samples_of_table(table, identities))
+    samples: list[Sample] = list(chain.from_iterable(samples_of_table(table, identities)))
     assert [sample.uuid for sample in samples] == ["GPU-old", "GPU-old", "GPU-new", "GPU-new"]
     assert {sample.pci for sample in samples} == {"0000:0f:00.0"}
     nobody: DeviceIdentities = {}
-    assert {sample.uuid for sample in samples_of_table(table, nobody)} == {None}
+    assert {sample.uuid for sample in chain.from_iterable(samples_of_table(table, nobody))} == {None}
+
+
+def test_samples_come_in_parts_in_order_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What shares a moment is in one part, whichever device it is of."""
+    monkeypatch.setattr("cli.history.frames.ROWS_AT_ONCE", 3)
+    host = {"instance": "gpu-017:9100"}
+    found = [series("DCGM_FI_DEV_GPU_TEMP", [60] * 7, gpu(gpu=str(one))) for one in range(2)]
+    table, _ = table_of_window([*found, series("node_boot_time_seconds", [1.7e9] * 7, host)], NAMES)
+    parts = list(samples_of_table(table, {}))
+    assert sum(map(len, parts)) == 21
+    moments = [{sample.time for sample in part} for part in parts]
+    assert all(max(before) < min(after) for before, after in pairwise(moments))
+    assert len(parts) == 7
 
 
 def test_known_are_the_metrics_of_our_tables_by_each_of_their_names() -> None:
