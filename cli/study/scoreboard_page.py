@@ -1,13 +1,18 @@
-"""The scoreboard of detectors as a section of the page on real data.
+"""The scoreboard of detectors as a section of a page, in Markdown.
 
-scoreboard_page(board)      # lines of Markdown: `docs/real.md`
+    scoreboard_page(make_scoreboard(Path("fixtures/real/gwdg"), Path("lines.jsonl")))      # lines
+
+By itself, from the sources: `python -m cli.study.scoreboard_page fixtures/real/gwdg [--lines FILE]`
 """
 
+import argparse
 import math
 import statistics
 from collections.abc import Sequence
+from pathlib import Path
 
-from cli.study.scoreboard import Scoreboard, TapeScore
+from cli.console.output import print_text
+from cli.study.scoreboard import Scoreboard, TapeScore, make_scoreboard
 from schedulers.lifecycle.hindsight import wilson
 
 
@@ -16,6 +21,8 @@ def scoreboard_page(board: Scoreboard) -> list[str]:
     first = board.tapes[0]
     said = [
         "## A scoreboard of detectors",
+        "",
+        "Tapes: GWDG GPU Node Telemetry, doi 10.5281/zenodo.19052367, CC-BY-4.0 (`fixtures/real/gwdg`).",
         "",
         "The rules of others are **our reading of what they publish**, written as data (`cli/study/detectors/`).",
         "They are not the programs, which read more than a tape bears.",
@@ -135,3 +142,16 @@ def _unshown(board: Scoreboard) -> list[str]:
         "- Whether a node was drained already when a detector spoke. The scheduler's history would settle it.",
         "- What the programs themselves would have said. They would have to run on the nodes.",
     ]
+
+
+def _main() -> None:
+    asked = argparse.ArgumentParser(description="Print the scoreboard of detectors.")
+    asked.add_argument("folder", type=Path, help="with facts.json and tapes/")
+    asked.add_argument("--lines", type=Path, help="kernel lines with what they are: lines.jsonl")
+    given = asked.parse_args()
+    for line in scoreboard_page(make_scoreboard(given.folder, given.lines)):
+        print_text(line)
+
+
+if __name__ == "__main__":
+    _main()
