@@ -79,7 +79,7 @@ def test_one_gpu_and_link_is_the_cause_and_one_node_is_held(any_engine: sa.Engin
 
 
 def test_the_reports_that_follow_go_with_it(engine: sa.Engine) -> None:
-    """Xid 154 asks that the neighbours' GPUs be reset: it is no fault of theirs, before or after the line that tells."""
+    """Xid 154 asks that neighbours' GPUs be reset: it is no fault of theirs, before or after the line that tells."""
     know_rack(engine)
     reports = [
         line(node, 1, "154, GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)") for node in RACK
