@@ -8,7 +8,7 @@ A format is loaded when it is first used. Rules may change while a log is follow
 """
 
 import importlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -88,6 +88,8 @@ PARSERS: Mapping[str, Format] = _Formats(_NAMES)
 
 # How many lines to look at: a training log opens with some 1,500 lines of settings.
 SAMPLE_LINES = 4000
+# Lines before the first that speaks for a format: so many of them are kept for it.
+HEADING_LINES = 16
 # What a log of several formats is called; `make_parser` knows it.
 MIXED = "mixed"
 
@@ -126,13 +128,15 @@ def recognise(text: str) -> str | None:
 class MixedParser:
     """Hands each line to the format that it speaks for.
 
-    A line that speaks for none may be more of any record before it: every format met so far is shown it.
+    A line that speaks for none may be more of any record before it: every format met so far is shown it. What stands
+    before the first line that speaks for a format may begin a record of it (a date, a name): that format is shown it.
     """
 
     def __init__(self, make: Callable[[str], Parser]) -> None:
         """`make` gives the parser of a format's name."""
         self._make = make
         self._parsers: dict[str, Parser] = {}
+        self._before: deque[tuple[str, int]] = deque(maxlen=HEADING_LINES)
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """The events of one line.
@@ -144,7 +148,15 @@ class MixedParser:
         if name is not None:
             if name not in self._parsers:
                 self._parsers[name] = self._make(name)
-            return self._parsers[name].feed(text, line)
+            parser = self._parsers[name]
+            if not self._before:
+                return parser.feed(text, line)
+            before = list(self._before)
+            self._before.clear()
+            return _all([partial(parser.feed, *heading) for heading in before] + [partial(parser.feed, text, line)])
+        if not self._parsers:
+            self._before.append((text, line))
+            return []
         return _all([partial(parser.feed, text, line) for parser in self._parsers.values()])
 
     def flush(self) -> Iterable[Event]:

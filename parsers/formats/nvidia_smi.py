@@ -48,6 +48,8 @@ COUNTERS = {
 # 15e-255, which the driver prints of a link without errors, is no rate.
 _LEAST_RATE = 1e-18
 _MOST_LINKS = 64
+# No record holds a greater whole number.
+_MOST_COUNT = 2.0**63
 _MOST_ATTRIBUTES = 256
 
 _NODE = re.compile(
@@ -157,7 +159,7 @@ def _take_counter(said: _GpuReading, text: str) -> None:
         value = float(match["value"])
     except ValueError:
         return
-    if name is None or not isfinite(value) or len(said.counters) >= _MOST_ATTRIBUTES:
+    if name is None or not isfinite(value) or value >= _MOST_COUNT or len(said.counters) >= _MOST_ATTRIBUTES:
         return
     if value > (_LEAST_RATE if name.endswith("_ratio") else 0):
         said.counters[f"{name}_l{link}"] = int(value) if value == int(value) else value

@@ -119,6 +119,15 @@ def test_a_message_without_its_prefix_is_read_beside_another_format() -> None:
     ]
 
 
+def test_what_stands_before_the_first_known_line_is_shown_to_its_format() -> None:
+    """A date above a sweep dates it, and a broken heading loses nothing; of many lines the last count."""
+    gpu = "GPU 0: NVIDIA GB200 (UUID: GPU-d1b93026-6d5b-03bd-3a71-f85b47a61bde)"
+    for before in (["2026-09-05T12:00:00Z"], [*["x"] * 100, "2026-09-05T12:00:00Z"]):
+        found = decoded([*before, gpu, "         Link 14: Total link recovery events: 505", REMOVED])
+        assert [event.kind for event in found] == ["port_removed", "nvlink_counters"]
+        assert str(found[1].time) == "2026-09-05 12:00:00+00:00"
+
+
 @given(lines=st.lists(st.text(max_size=120), max_size=10))
 def test_any_lines_are_survived(lines: list[str]) -> None:
     """Whatever stands between a Xid and a removed port, both are found."""
