@@ -1,6 +1,6 @@
 """The README's picture: the Cluster page of the demo, some hours into its replay, when its real node is faulty.
 
-    PYTHONPATH=tests python tests/real/screenshot.py docs/cluster.png --hours 14
+    PYTHONPATH=tests python tests/real/screenshot.py docs/cluster.png --hours 12
 
 The same seed shows the same cluster, on the dates of the day on which it is run.
 """
@@ -16,10 +16,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import httpx2
-from real.chromium import opened
+from real.chromium import Page, opened
 from real.patience import patience
 
 SPEED = 600
+# Its squares and what stands in them.
+DRAWN_MAP = "document.querySelectorAll('.js-plotly-plot .plot .trace, .js-plotly-plot .hm image').length > 0"
 PATIENCE_S = patience(300.0)
 
 
@@ -45,6 +47,15 @@ def wait_for_hours(api: str, hours: float) -> None:
         time.sleep(0.5)
 
 
+def wait_for_map(page: Page) -> None:
+    """Wait until Plotly has drawn the map: Streamlit is idle before."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not page.evaluate(DRAWN_MAP):
+        if time.monotonic() > deadline:
+            raise SystemExit("the map of the nodes was not drawn: look at the page in a browser")
+        time.sleep(0.2)
+
+
 def take(path: Path, hours: float, size: tuple[int, int]) -> None:
     """Run the demo, wait, take the picture, stop the demo."""
     with tempfile.TemporaryDirectory() as directory:
@@ -61,6 +72,7 @@ def take(path: Path, hours: float, size: tuple[int, int]) -> None:
             wait_for_hours(address(out, "API"), hours)
             with opened(page, *size) as shown:
                 shown.wait_for(["served by"], 300.0)
+                wait_for_map(shown)
                 shown.screenshot(path)
         finally:
             demo.send_signal(signal.SIGTERM)
@@ -70,6 +82,6 @@ def take(path: Path, hours: float, size: tuple[int, int]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("path", type=Path)
-    parser.add_argument("--hours", type=float, default=14.0)
+    parser.add_argument("--hours", type=float, default=12.0)
     asked = parser.parse_args()
     take(asked.path, asked.hours, (1440, 1240))
