@@ -23,7 +23,7 @@ from wire.goodput import CausesJson, ClusterGoodputJson, LedgerJson, RunJson
 from wire.hints import HindsightJson, HintJson
 from wire.message import AnswerError, Page, decode
 from wire.models import ChecksJson, ModelsJson
-from wire.nodes import NodeDetailJson, NodeJson
+from wire.nodes import NodeDetailJson, NodeHourJson, NodeJson
 from wire.people import CallerJson
 from wire.policy import BudgetJson, PolicyInForceJson, StopJson, TripJson
 from wire.repair import RepairListJson
@@ -34,6 +34,8 @@ T = TypeVar("T")
 TIMEOUT_S = 10.0
 PAGE = 1000
 MAX_ITEMS = 20_000  # a limit on every loop: 12,500 nodes fit
+# Hours of a node's devices: a week and a day.
+MAX_HOURS = 192
 
 
 class ApiProblem(Exception):  # noqa: N818  # it is what the page shows, not what the programmer did wrong
@@ -130,6 +132,11 @@ class ApiClient:
     def node(self, name: str) -> NodeDetailJson:
         """One node, and its incidents, outages, hints, telemetry and scores."""
         return self._get(NodeDetailJson, f"nodes/{quote(name, safe='')}")
+
+    def hours(self, name: str, device: str, since: datetime) -> list[NodeHourJson]:
+        """What a device of a node (`node`: itself) measured each hour since a moment, at most a week of it."""
+        query = {"device": device, "since": since.isoformat(), "limit": str(MAX_HOURS)}
+        return list(self._page(NodeHourJson, f"nodes/{quote(name, safe='')}/telemetry", query).items)
 
     def events(self, limit: int, until: datetime | None = None) -> list[EventJson]:
         """The newest events (before a moment), newest first; `limit` <= 1000."""

@@ -12,13 +12,15 @@ from plotly.subplots import make_subplots
 
 from dashboard.charts.layout import Cell
 from dashboard.text import words
-from wire.nodes import NodeScoresJson, OutageJson, ReasonJson, RollupJson
+from wire.nodes import NodeHourJson, NodeScoresJson, OutageJson, ReasonJson, RollupJson
 
 CONFIG = {"displayModeBar": False, "scrollZoom": False}
 
 RAISES, LOWERS = "#d6403b", "#3a9d74"
 LINE, SECOND = "#3b7dd8", "#e9a11a"
 HOUR = timedelta(hours=1)
+# Charts of one device: more are no overview.
+MOST_MEASURES = 24
 
 # Plain name, columns of the roll-up (name -> legend), unit, factor.
 PANELS: tuple[tuple[str, dict[str, str], float], ...] = (
@@ -206,6 +208,32 @@ def telemetry(rollups: Sequence[RollupJson], outages: Sequence[OutageJson]) -> g
     figure.update_layout(
         height=60 + 190 * rows, margin={"l": 0, "r": 0, "t": 40, "b": 0}, showlegend=False, hovermode="x"
     )
+    return figure
+
+
+def measures(hours: Sequence[NodeHourJson], device: str, outages: Sequence[OutageJson]) -> go.Figure | None:
+    """Small charts of what a device measured each hour, of at most MOST_MEASURES that differ; None where none does."""
+    series = {
+        name: [(hour.time, hour.devices[device][name][2]) for hour in hours if name in hour.devices.get(device, {})]
+        for name in sorted({name for hour in hours for name in hour.devices.get(device, {})})
+    }
+    shown = [name for name, values in series.items() if len({value for _, value in values}) > 1][:MOST_MEASURES]
+    if not shown:
+        return None
+    rows = (len(shown) + 1) // 2
+    titles = [words.plain(name) for name in shown]
+    figure = make_subplots(rows=rows, cols=2, subplot_titles=titles, vertical_spacing=0.28 / rows)
+    for i, name in enumerate(shown):
+        times, values = zip(*series[name], strict=True)
+        line = {"color": LINE, "width": 1.6}
+        trace = go.Scatter(x=times, y=values, mode="lines+markers", marker_size=2.5, line=line, name=titles[i])
+        figure.add_trace(trace, row=i // 2 + 1, col=i % 2 + 1)
+    every = sorted(hour.time for hour in hours)
+    _shade(figure, outages, every)
+    figure.update_xaxes(range=[every[0], every[-1] + HOUR], tickformat="%b %d", nticks=6, fixedrange=True)
+    figure.update_yaxes(fixedrange=True)
+    margin = {"l": 0, "r": 0, "t": 40, "b": 0}
+    figure.update_layout(height=60 + 190 * rows, margin=margin, showlegend=False, hovermode="x")
     return figure
 
 

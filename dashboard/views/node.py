@@ -48,6 +48,7 @@ def _live(site: Site, name: str) -> None:
         _risk(node, cluster)
         _history(node, cluster)
         _telemetry(node, cluster)
+        _own_measures(site, node, cluster)
 
 
 def headline(node: NodeJson) -> tuple[str, str]:
@@ -134,6 +135,17 @@ def _telemetry(node: NodeDetailJson, cluster: ClusterJson) -> None:
         )
     else:
         st.plotly_chart(figure, key="telemetry", config=charts.CONFIG)
+
+
+def _own_measures(site: Site, node: NodeDetailJson, cluster: ClusterJson) -> None:
+    """What the node itself measures: asked for when somebody wants it, since it may be much."""
+    if not st.toggle("What the node itself measures: load, power, boot, errors", key="own_measures"):
+        return
+    figure = charts.measures(site.client.hours(node.node, "node", cluster.now - WEEK), "node", node.outages)
+    if figure is None:
+        panels.empty("Nothing that the node itself measures has differed for a week.")
+    else:
+        st.plotly_chart(figure, key="measures", config=charts.CONFIG)
 
 
 def _history(node: NodeDetailJson, cluster: ClusterJson) -> None:

@@ -165,6 +165,23 @@ def test_another_node_can_be_chosen(opened: Any, api: Any) -> None:
     assert "No telemetry of this node" in seen(drawn)
 
 
+def test_what_a_node_itself_measures_is_asked_for_when_it_is_wanted(opened: Any, api: Any) -> None:
+    """Measures that differ are charts; one that stands still is none."""
+    rollup = {"samples": 0, "gpus_seen": 0}
+    hours = [
+        {**rollup, "time": f"2025-03-28T{at:02}:00:00Z", "devices": {"node": {"x": [at] * 5, "still": [1] * 5}}}
+        for at in range(3)
+    ]
+    api.answers["nodes/gpu-017/telemetry"] = {"items": hours, "next_cursor": None}
+    drawn = opened("node", node="gpu-017")
+    charts = len(drawn.get("plotly_chart"))
+    drawn.toggle(key="own_measures").set_value(True).run()
+    assert len(drawn.get("plotly_chart")) == charts + 1
+    assert api.asked[-1][1] == "nodes/gpu-017/telemetry"
+    api.answers["nodes/gpu-017/telemetry"] = {"items": hours[:1], "next_cursor": None}
+    assert "Nothing that the node itself measures has differed" in seen(drawn.run())
+
+
 def test_an_address_that_names_no_node_says_so(opened: Any) -> None:
     """And shows the worst one."""
     drawn = opened("node", node="gpu-999")
