@@ -44,6 +44,7 @@ COMMANDS = {
     "serve": "cli.commands.serve",
     "sidecar": "cli.commands.sidecar",
     "simulate": "cli.commands.simulate",
+    "study": "cli.study.command",
     "token": "cli.commands.token",
     "train": "cli.commands.predict",
     "what-if": "cli.commands.what_if",

@@ -33,18 +33,18 @@ def our_holds(folder: Path, tapes: Sequence[NodeTape]) -> OurHolds:
 
     with tempfile.TemporaryDirectory(prefix="foreshock-study-") as place:
         archive = Path(place) / "archive"
-        _write_archive(folder, archive)
+        write_archive(folder, archive)
         engine = open_database(f"sqlite:///{place}/study.db")
         try:
             migrate(engine)
             ingest_archive(engine, archive)
             with engine.connect() as connection:
-                return OurHolds(_holds(connection, tapes), _errors(connection))
+                return OurHolds(joined(replay_holds(connection, tapes)), _errors(connection))
         finally:
             engine.dispose()
 
 
-def _write_archive(folder: Path, archive: Path) -> None:
+def write_archive(folder: Path, archive: Path) -> None:
     """The tapes as one archive, each sample once."""
     import pandas as pd
 
@@ -59,7 +59,8 @@ def _write_archive(folder: Path, archive: Path) -> None:
         rows.drop_duplicates(keys).sort_values(keys).to_parquet(archive / "telemetry" / f"{name}.parquet", index=False)
 
 
-def _holds(connection: sa.Connection, tapes: Sequence[NodeTape]) -> list[DetectorHold]:
+def replay_holds(connection: sa.Connection, tapes: Sequence[NodeTape]) -> list[DetectorHold]:
+    """What the policy's defaults hold over the tapes, asked at each hour and each fatal fault."""
     from schedulers.backtest.episode import ReplaySpan
     from schedulers.backtest.replay import Contender, ask_by, replay_side_by_side, without_limits
     from schedulers.policy.fact_queries import ScoreHistory
@@ -77,7 +78,7 @@ def _holds(connection: sa.Connection, tapes: Sequence[NodeTape]) -> list[Detecto
             for one in lived.episodes
             if one.is_hold and one.held_back is None
         ]
-    return joined(found)
+    return found
 
 
 def _spans(tapes: Sequence[NodeTape]) -> list[tuple[datetime, datetime]]:
