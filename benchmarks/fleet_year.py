@@ -27,6 +27,7 @@ from store.database.partitions import ensure_days
 from store.tables import hint_tables
 
 _UNFILLED = ("seq", "heads", "position", "hash", "unbroken_since")  # the database numbers them, or a server does
+_NO_DOMAINS = {"incidents": ("link", "domain", "nodes", "parts")}  # this fleet has no NVLink domains
 _DAYS_AT_ONCE = 20  # a transaction holds a lock on every partition and index that it makes
 
 
@@ -70,8 +71,9 @@ def _fill_day(dsn: str, size: Size, back: int) -> None:
 
 def copy_in(connection: "psycopg.Connection[tuple[object, ...]]", table: str, blocks: Iterable[bytes]) -> None:
     """COPY text into all columns of a table that are not numbered by the database."""
+    unfilled = (*_UNFILLED, *_NO_DOMAINS.get(table, ()))
     columns = [
-        f'"{column.name}"' for column in hint_tables.metadata.tables[table].columns if column.name not in _UNFILLED
+        f'"{column.name}"' for column in hint_tables.metadata.tables[table].columns if column.name not in unfilled
     ]
     with connection.cursor() as cursor, cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
         for block in blocks:

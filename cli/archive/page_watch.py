@@ -222,20 +222,11 @@ class PageWatch:
         return noted | looks.before(np.flatnonzero(noted), inclusive=False)
 
     def _standing(self, looks: _NodePages) -> Sums:
-        """Of each look, as one number, the streams that spoke so lately that they are not silent yet."""
-        place = np.arange(len(looks.node))
-        fastest = min((state.interval_us for state in self._state if state.interval_us), default=0)
+        """Of each look, as one number, the streams that speak at it."""
         words = np.zeros(len(looks.node), np.uint64)
         weights = np.random.default_rng(1).integers(1, 2**63, size=len(self._state), dtype=np.uint64)
-        for number, state in enumerate(self._state):
-            own = looks.page[:, number] >= 0
-            seen = np.maximum.accumulate(np.where(own, place, -1))
-            within = seen >= looks.begun
-            last_us = np.where(within, looks.time_us[np.maximum(seen, 0)], state.last_us[looks.node])
-            # One that is as fast as any is silent at the first look without it.
-            patient = 15 if state.interval_us * 2 > fastest * 3 else 9
-            stands = own | ((looks.time_us - last_us) * 10 < state.interval_us * patient)
-            words += np.where(stands, weights[number], np.uint64(0))
+        for number in range(len(self._state)):
+            words += np.where(looks.page[:, number] >= 0, weights[number], np.uint64(0))
         return words
 
     def _watched(self, pages: _PendingPages, looks: _NodePages, noted: Flags, given: Flags) -> Iterator[Event]:
@@ -255,7 +246,8 @@ class PageWatch:
                     place = place + 1 if node in self._unsettled else following
                     continue
                 moment = moment_of(int(looks.time_us[place]))
-                yield from watch.add(self._page(pages, looks.page[place], (node, int(looks.time_us[place]))), moment)
+                page = self._page(pages, looks.page[place], (node, int(looks.time_us[place])))
+                yield from watch.add(page, moment, is_page=False)
                 given[place] = True
                 (self._unsettled.discard if watch.is_settled() else self._unsettled.add)(node)
                 place += 1

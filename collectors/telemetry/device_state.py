@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from collectors.telemetry.device_events import Finding, proven_xid
-from collectors.telemetry.presence import PATIENCE_S, Presence, RateLimit, rate_limit
+from collectors.telemetry.presence import MISSES, PATIENCE_S, Presence, RateLimit, rate_limit
 from store.records.event import Device
 from store.records.telemetry import ACCELERATORS, Sample
 
@@ -14,6 +14,9 @@ from store.records.telemetry import ACCELERATORS, Sample
 _FORGOTTEN = 5760
 # Values that are only there while something is wrong, or once something was: their end is no loss.
 _COME_AND_GO = ("error_code", "afid_", "xid_")
+# How much longer than ever before a value must be gone, and the longest absence that counts as its way.
+_LONGER = 1.5
+_LONGEST_GAP_S = 86_400.0
 NODE = "node"
 NAME_SHARED = "name_shared"
 # A driver is not loaded anew so many times in a day; a gauge under a counter's name falls as often as it rises.
@@ -27,7 +30,8 @@ class DeviceState:
 
     Attributes:
         last: its values. names: those of its last moment.
-        absent: those that it had, and for how many samples they are gone.
+        absent: those that it had, and for how many samples they are gone. absent_s: since when.
+        gaps_s: of each, its longest absence that ended: what comes less often than its device is not lost.
         first_s: when it was first reported.
         xids, xids_before: the codes that its gauges show at its last moment and showed at the one before.
         standing: levels that are over their limit.
@@ -47,6 +51,8 @@ class DeviceState:
     last: dict[str, float] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     absent: dict[str, int] = field(default_factory=dict)
+    absent_s: dict[str, float] = field(default_factory=dict)
+    gaps_s: dict[str, float] = field(default_factory=dict)
     here: Presence = field(default_factory=Presence)
     first_s: float | None = None
     xids: list[int] = field(default_factory=list)
@@ -75,6 +81,8 @@ class DeviceState:
             **state,
             "last": self.last.copy(),
             "absent": self.absent.copy(),
+            "absent_s": self.absent_s.copy(),
+            "gaps_s": self.gaps_s.copy(),
             "names": sorted(self.names),
             "standing": sorted(self.standing),
             "here": self.here.state(),
@@ -108,6 +116,8 @@ class DeviceState:
         """Another device stands in its place."""
         self.last.clear()
         self.absent.clear()
+        self.absent_s.clear()
+        self.gaps_s.clear()
         self.limits = {name: limit for name, limit in self.limits.items() if name == NAME_SHARED}
         self.fault = None
 
@@ -130,16 +140,27 @@ class DeviceState:
         """Count the moments that lack a value which was there."""
         if not self.absent and self.names == self.last.keys():
             return
+        now_s = self.here.last_s or 0.0
         for name in self.last.keys() - self.names:
             if not name.startswith(_COME_AND_GO):
                 self.absent[name] = self.absent.get(name, 0) + 1
+                self.absent_s.setdefault(name, now_s)
         for name in [name for name, misses in self.absent.items() if name in self.names or misses > _FORGOTTEN]:
+            since_s = self.absent_s.pop(name, now_s)
             if self.absent.pop(name) > _FORGOTTEN:
                 self.last.pop(name, None)
+            else:
+                self.gaps_s[name] = max(self.gaps_s.get(name, 0.0), min(now_s - since_s, _LONGEST_GAP_S))
 
-    def is_slow(self) -> bool:
-        """Whether it reports so seldom that one moment without a value tells that it is gone."""
-        return (self.here.cadence_s or 0.0) >= PATIENCE_S
+    def lost_names(self) -> set[str]:
+        """Values that are gone for longer than they ever were, as of the last moment."""
+        enough = 1 if (self.here.cadence_s or 0.0) >= PATIENCE_S else MISSES
+        now_s = self.here.last_s or 0.0
+        return {
+            name
+            for name, misses in self.absent.items()
+            if misses >= enough and now_s - self.absent_s.get(name, 0.0) >= _LONGER * self.gaps_s.get(name, 0.0)
+        }
 
 
 def _key(

@@ -72,8 +72,11 @@ class DeviceWatch:
             "lost": [list(pair) for pair in sorted(self._lost)],
         }
 
-    def add(self, samples: Sequence[Sample], now: datetime) -> list[Event]:
-        """One look at everything; `now` is when, for what is missing in a page without samples."""
+    def add(self, samples: Sequence[Sample], now: datetime, is_page: bool = True) -> list[Event]:
+        """One look at everything; `now` is when, for what is missing in a page without samples.
+
+        `is_page`: one exporter's page, all of which reports at one pace; else each part is judged by its own.
+        """
         moment = max((sample.time for sample in samples), default=now)
         nodes = {sample.node for sample in samples}
         events = list(self._nodes_back(nodes, moment))
@@ -83,7 +86,7 @@ class DeviceWatch:
             self._node(sample.node).begin(sample.time)
             events += self._taken(sample)
         for node in sorted(nodes):
-            events += self._judged(node, moment, present[node])
+            events += self._judged(node, moment, present[node], is_page)
         return events + list(self._gone_from_page(nodes, moment))
 
     def follow(self, samples: Iterable[Sample]) -> list[Event]:
@@ -111,7 +114,7 @@ class DeviceWatch:
                 return False
             if any(limit.held for limit in one.limits.values()):
                 return False
-            if any(misses < MISSES for misses in one.absent.values()):
+            if one.absent.keys() - one.lost_names():
                 return False
         return True
 
@@ -189,8 +192,10 @@ class DeviceWatch:
             if name not in rose and (told := limit.due(time_s)) and (known := counter(name, sample.type)):
                 yield rise(name, known, told)
 
-    def _judged(self, node: str, moment: datetime, present: set[tuple[object, ...]]) -> Iterator[Event]:
-        """What a moment of a node lacks, now that it is over."""
+    def _judged(
+        self, node: str, moment: datetime, present: set[tuple[object, ...]], is_page: bool = False
+    ) -> Iterator[Event]:
+        """What a moment of a node lacks, now that it is over. `is_page`: all of it reports at one pace."""
         state = self._nodes[node]
         devices = self._of_node.get(node, [])
         fell = [one for one in devices if one.key() in state.fell]
@@ -203,11 +208,11 @@ class DeviceWatch:
         for one in here:
             one.here.together = counts[one.source] > 1
         alive = counts.keys() & SPEAKERS | {one.source for one in here if one.is_accelerator()}
-        for finding, source in streams_gone(state, alive, moment, devices):
+        for finding, source in streams_gone(state, alive, (moment, is_page), devices):
             yield self._event_of(node, source, moment, finding)
         for one in devices:
             if one.key() not in present and one.source in counts and one.type not in _PARTS_OF_NODE:
-                gone += [one] if one.here.lack(moment.timestamp()) else []
+                gone += [one] if one.here.lack(moment.timestamp(), is_page or one.is_accelerator()) else []
         for one in gone:
             yield self._event(one, moment, _missing(one))
         for one in self._unheard(devices, state, alive):
@@ -229,9 +234,8 @@ class DeviceWatch:
         gone: dict[tuple[str, str], list[DeviceState]] = {}
         for one in here:
             one.note_absent()
-            for name, misses in one.absent.items():
-                if misses >= MISSES or one.is_slow():
-                    gone.setdefault((node, name), []).append(one)
+            for name in one.lost_names():
+                gone.setdefault((node, name), []).append(one)
         new = sorted(gone.keys() - self._lost)
         self._lost.update(new)
         for names in _told_together([name for _, name in new]):
@@ -257,7 +261,7 @@ class DeviceWatch:
                     yield exporter_event(node, moment, "exporter_down", message, self._origin)
             return
         for one in self._devices.values():
-            if one.here.lack(moment.timestamp()):
+            if one.here.lack(moment.timestamp(), is_alike=True):
                 yield self._event(one, moment, device_missing(one.type, one.name, one.index))
 
     def _event(self, one: DeviceState, time: datetime, finding: Finding) -> Event:

@@ -105,17 +105,20 @@ def standing_fault(devices: Sequence[DeviceState]) -> tuple[int, str] | None:
 
 
 def streams_gone(
-    state: NodeWatch, alive: Collection[str], moment: datetime, devices: Sequence[DeviceState]
+    state: NodeWatch, alive: Collection[str], look: tuple[datetime, bool], devices: Sequence[DeviceState]
 ) -> Iterator[tuple[Finding, str]]:
-    """Exporters of a node that fall silent or speak again at a moment, with whose event it is."""
-    time_s = moment.timestamp()
+    """Exporters of a node that fall silent or speak again, with whose event it is.
+
+    `look`: the moment, and whether it is one page of them all.
+    """
+    time_s, is_page = look[0].timestamp(), look[1]
     for source in sorted(alive):
         stream = state.streams.setdefault(source, Presence())
         stream.together = len(alive) > 1
         if stream.report(time_s) and not state.is_silent:
             yield meant("exporter_up", "The exporter reports of this node again."), source
     silent = [source for source in sorted(state.streams) if source not in alive]
-    new = [source for source in silent if state.streams[source].lack(time_s)]
+    new = [source for source in silent if state.streams[source].lack(time_s, is_page)]
     state.silenced = set(new)
     if not alive:
         return

@@ -15,41 +15,66 @@ PATIENCE_S = 300.0
 _RELAXED = 1.02
 # Of something that reports by itself: intervals of its own that may pass.
 _INTERVALS_LATE = 2.5
+# The same of something that reported once: whether it ever will again is not known.
+_UNKNOWN_S = 3600.0
+# A look this share of an interval after a report is one that the next report was due at.
+_DUE = 0.99
+# Held to be gone so often within a day and back each time, it is only irregular: it gets twice the time, and again.
+_FLAPS = 3
+_DAY_S = 86400.0
 
 
 @dataclass(slots=True)
 class Presence:
     """When something reported last, how often it does, and for how many looks it is gone.
 
-    `cadence_s`: seconds from one report to the next; None before the second.
+    Attributes:
+        cadence_s: seconds from one report to the next; None before the second.
+        together: it came at the same moment as others, which are looked at instead of the clock.
+        paced: the first look that lacks it was one that it was due at.
+        falls, fell_s: how often it was held to be gone, each within a day of the one before, and when last.
     """
 
     last_s: float | None = None
     cadence_s: float | None = None
     misses: int = 0
-    together: bool = True  # it came at the same moment as others, which are looked at instead of the clock
+    together: bool = True
     gone: bool = False
+    paced: bool = False
+    falls: int = 0
+    fell_s: float = 0.0
 
     def report(self, time_s: float) -> bool:
         """It reports; whether it had been held to be gone."""
-        if self.last_s is not None and time_s > self.last_s and not self.gone:
+        if self.last_s is not None and time_s > self.last_s and (self.cadence_s is None or not self.gone):
             interval_s = time_s - self.last_s
             self.cadence_s = interval_s if self.cadence_s is None else min(interval_s, self.cadence_s * _RELAXED)
         self.last_s = time_s if self.last_s is None else max(self.last_s, time_s)
         was_gone, self.gone, self.misses = self.gone, False, 0
         return was_gone
 
-    def lack(self, time_s: float) -> bool:
-        """A look does not show it; whether it is held to be gone from now on."""
+    def lack(self, time_s: float, is_alike: bool = False) -> bool:
+        """A look does not show it; whether it is held to be gone from now on.
+
+        Args:
+            is_alike: the look is of its like, which report whenever it does: GPUs of one exporter.
+        """
         if self.gone:
             return False
         self.misses += 1
         silent_s = 0.0 if self.last_s is None else time_s - self.last_s
-        if self.together:
+        if self.misses == 1:
+            due_s = self.cadence_s if self.cadence_s is not None else 0.0 if is_alike else PATIENCE_S
+            self.paced = self.together and silent_s >= _DUE * due_s
+        falls = self.falls if time_s - self.fell_s < _DAY_S else 0
+        if self.paced and falls < _FLAPS:
             self.gone = self.misses >= MISSES or (self.cadence_s or silent_s) >= PATIENCE_S
         else:
-            late_s = PATIENCE_S if self.cadence_s is None else _INTERVALS_LATE * self.cadence_s
+            late_s = _UNKNOWN_S if self.cadence_s is None else _INTERVALS_LATE * self.cadence_s
+            late_s = min(late_s * 2.0 ** max(0, falls - _FLAPS), _DAY_S)
             self.gone = self.misses >= MISSES and silent_s >= late_s
+        if self.gone:
+            self.falls, self.fell_s = falls + 1, time_s
         return self.gone
 
     def state(self) -> dict[str, Any]:
@@ -58,7 +83,6 @@ class Presence:
 
 
 _HOUR_S = 3600.0
-_DAY_S = 86400.0
 # Rises told one by one; after them one in an hour, in two, in four ... in a day, until a day went without any.
 _ONE_BY_ONE = 3
 

@@ -52,6 +52,7 @@ _MEMORY = (("controller", "mc"), ("csrow", "csrow"), ("channel", "ch"))
 _MOST_DIGITS = 10
 # What pandas writes of an index that has no name: a number of the row.
 _INDEX = re.compile(r"__index_level_\d+__")
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 
@@ -273,8 +274,9 @@ class _RowPlaces:
 
 def _gpu_samples(source: ColumnSource, rows: _RowPlaces, gpu: Ints) -> tuple[DeviceSamples, tuple[str, ...]]:
     columns, place = set(source.schema.names), rows.of_gpus
-    own = source.read([name for name in (*GAUGES, *COUNTERS) if name in columns])
+    own, no_numbers = _as_numbers(source.read([name for name in (*GAUGES, *COUNTERS) if name in columns]))
     measures, left_out = other_columns(source.schema)
+    left_out, columns = (*no_numbers, *left_out), set(own.column_names)
     gauges = {
         name: _gauge(rows.picked(own[column], place)) * factor
         for column, (name, factor) in GAUGES.items()
@@ -440,6 +442,22 @@ def other_columns(columns: pa.Schema) -> tuple[dict[str, tuple[str, float]], tup
         else:
             taken[name], measures[name] = column, (column, factor)
     return measures, tuple(left_out)
+
+
+def _as_numbers(table: pa.Table) -> tuple[pa.Table, list[str]]:
+    """Numbers that were written as text are numbers; a sentence of each column that loses values, or is lost."""
+    columns, left_out = {}, []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            is_one = pc.match_substring_regex(column, _NUMBER)
+            lost = pc.sum(pc.and_(pc.is_valid(column), pc.invert(is_one))).as_py() or 0
+            left_out += [f"column {name!r}: {lost} values are text and no numbers"] if lost else []
+            column = pc.if_else(is_one, column, pa.scalar(None, column.type)).cast(pa.float64())
+        elif not (_is_number(column.type) or pa.types.is_boolean(column.type) or pa.types.is_null(column.type)):
+            left_out.append(f"column {name!r} is {column.type}: write it as numbers")
+            continue
+        columns[name] = column
+    return pa.table(columns), left_out
 
 
 def _is_number(kind: pa.DataType) -> bool:

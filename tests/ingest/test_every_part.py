@@ -39,6 +39,7 @@ SAMPLES = {
     "checkpoints/llm.txt": "checkpoints/megatron.txt",
     "kubernetes/jobs.json": "kubernetes/jobs.json",
     "squeue.txt": "squeue/running.txt",
+    "nvlink/gpu-001.log": "nvidia_smi/nvlink_counters.log",
 }
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 OFFLINE = "20250301 04:05:08 [slurm] /usr/libexec/nhc/node-mark-offline gpu-002 check_hw_ib:  No IB port is ACTIVE.\n"

@@ -210,3 +210,14 @@ def test_samples_of_a_dictionary_column_are_read_as_of_a_plain_one(tmp_path: Pat
 
 def _nodes(table: TelemetryTable) -> tuple[str, ...]:
     return table.nodes
+
+
+def test_numbers_written_as_text_are_numbers_and_other_words_are_counted(tmp_path: Path) -> None:
+    """One `n/a` of a script that wrote text costs itself, not the file."""
+    field = "DCGM_FI_DEV_GPU_TEMP"
+    rows = [{"hour": h, "node": "n1", "gpu": 0, field: said} for h, said in enumerate(["60", "n/a", "7e1", "", None])]
+    file = read_telemetry(write(tmp_path / "t.parquet", rows))
+    found = file.rollups.values["gpu_temp_mean_c"].tolist()
+    assert [found[0], found[2]] == [60.0, 70.0]
+    assert all(math.isnan(found[place]) for place in (1, 3, 4))
+    assert file.left_out == (f"column {field!r}: 2 values are text and no numbers",)
