@@ -35,12 +35,12 @@ def study_html(lines: Timelines | None, reports: Mapping[str, Any]) -> str:
         if isinstance(report, str):
             parts.append(section(SETS[name].title, report))
             continue
-        rows = [
-            (ranking.replace("_", " "), *(_sure(found, key) for key in ("average_precision", "roc_auc")))
+        rankings = [
+            (ranking.replace("_", " "), _sure(found, "average_precision"), _sure(found, "roc_auc"))
             for ranking, found in {"the model": report, **report["baselines"]}.items()
         ]
         parts.append(
-            section(SETS[name].title, verdict(report), table(("ranking", "average precision", "ROC-AUC"), rows))
+            section(SETS[name].title, verdict(report), table(("ranking", "average precision", "ROC-AUC"), rankings))
         )
     return page("Foreshock study", parts)
 

@@ -28,7 +28,7 @@ _LOST = ("gpu_missing", "gpu_lost", "metric_missing", "exporter_down", "node_sil
 
 
 @dataclass(frozen=True, slots=True)
-class ToldSentence:
+class TapeMessage:
     """What a site is told of a node, word for word."""
 
     time: datetime
@@ -50,7 +50,7 @@ class TicketTimeline:
     gpu_gone: datetime | None
     reboot: datetime | None
     first_xid_79: datetime | None
-    told: tuple[ToldSentence, ...]
+    told: tuple[TapeMessage, ...]
 
     def hours(self, start: datetime | None, end: datetime | None) -> float | None:
         """Hours between two moments; None where one of them is not."""
@@ -72,7 +72,7 @@ class Timelines:
     """All tapes of a folder; `together`: what was told of several nodes at once; `skipped`: tapes not read, and why."""
 
     lines: tuple[TicketTimeline, ...]
-    together: tuple[ToldSentence, ...]
+    together: tuple[TapeMessage, ...]
     quiet: tuple[QuietCount, ...]
     skipped: tuple[str, ...]
     nodes: int
@@ -173,7 +173,7 @@ def _timeline(
     fatal = min((row.time for row in events if row.severity in ("error", "fatal")), default=None)
     fault = fatal or sign
     held = [hold for hold in holds if hold.node == node and since <= hold.start < until]
-    told += [ToldSentence(hold.start, "hint", f"cordon: {hold.rules[0]}") for hold in held]
+    told += [TapeMessage(hold.start, "hint", f"cordon: {hold.rules[0]}") for hold in held]
     return TicketTimeline(
         tape=fact["tape"],
         node=node,
@@ -201,14 +201,14 @@ def _events(connection: sa.Connection, node: str, since: datetime, until: dateti
     return list(connection.execute(query.order_by(table.time)))
 
 
-def _incidents(connection: sa.Connection, node: str | None, since: datetime, until: datetime) -> list[ToldSentence]:
+def _incidents(connection: sa.Connection, node: str | None, since: datetime, until: datetime) -> list[TapeMessage]:
     """The incidents of a node, those of several nodes that it is one of among them; None: those of several alone."""
     from store.tables import schema
 
     table = schema.incidents.c
     query = sa.select(table.start, table.node, table.severity, table.message).order_by(table.start)
     return [
-        ToldSentence(row.start, row.severity, row.message)
+        TapeMessage(row.start, row.severity, row.message)
         for row in connection.execute(query)
         if since <= row.start < until and (row.node == node or (row.node is None and str(node) in row.message))
     ]
