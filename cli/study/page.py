@@ -205,11 +205,13 @@ def verdict(report: Mapping[str, Any]) -> str:
     name = COUNT_365.replace("_", " ")
     if gain is None or sure is None:
         return f"There are too few outages to hold the model against {name}."
+    area, roc = over["gain"]["roc_auc"], over["intervals"]["roc_auc"]
     figures = f"average precision {gain:+.4f} ({sure[0]:+.4f} to {sure[1]:+.4f})"
+    figures += f", ROC-AUC {area:+.4f} ({roc[0]:+.4f} to {roc[1]:+.4f})"
     if sure[0] > 0:
-        return f"The model is better than {name}: {figures}."
+        return f"By average precision the model is better than {name}: {figures}."
     if sure[1] < 0:
-        return f"The model is worse than {name}: {figures}."
+        return f"By average precision the model is worse than {name}: {figures}."
     return f"The model is not shown to be better than {name}: {figures}."
 
 

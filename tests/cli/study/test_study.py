@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import foreshock
-from cli.study.page import gwdg_page
+from cli.study.page import gwdg_page, verdict
 from cli.study.timelines import Timelines, read_timelines
 
 ROOT = Path(__file__).parents[3]
@@ -78,3 +78,16 @@ def test_too_small_a_set_has_no_figure_but_its_reason(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert isinstance(json.loads(result.stdout)["faults"], str)
     assert "No figure: " in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("interval", "said"),
+    [([0.01, 0.03], "is better"), ([-0.03, -0.01], "is worse"), ([-0.01, 0.03], "is not shown to be better")],
+)
+def test_the_verdict_follows_the_interval_of_the_difference(interval: list[float], said: str) -> None:
+    """Not its middle alone; ROC-AUC stands beside it, for the two may differ."""
+    gain = {"average_precision": sum(interval) / 2, "roc_auc": -0.02}
+    over = {"gain": gain, "intervals": {"average_precision": interval, "roc_auc": [-0.05, 0.01]}}
+    assert f"model {said}" in verdict({"over_365d": over})
+    assert "ROC-AUC -0.0200 (-0.0500 to +0.0100)" in verdict({"over_365d": over})
+    assert "too few outages" in verdict({"over_365d": {"gain": gain, "intervals": None}})
