@@ -80,9 +80,9 @@ class DeviceState:
         return {
             **state,
             "last": self.last.copy(),
-            "absent": self.absent.copy(),
-            "absent_s": self.absent_s.copy(),
-            "gaps_s": self.gaps_s.copy(),
+            "absent": dict(sorted(self.absent.items())),
+            "absent_s": dict(sorted(self.absent_s.items())),
+            "gaps_s": dict(sorted(self.gaps_s.items())),
             "names": sorted(self.names),
             "standing": sorted(self.standing),
             "here": self.here.state(),

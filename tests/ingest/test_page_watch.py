@@ -168,15 +168,22 @@ STRETCH = st.tuples(st.integers(1, 9), st.one_of(st.none(), st.tuples(GPU, GPU))
 
 
 @settings(max_examples=150, deadline=None)
-@given(stretches=st.lists(STRETCH, min_size=1, max_size=9), cuts=st.lists(st.integers(1, 60), max_size=2, unique=True))
-def test_the_looks_that_are_given_tell_what_all_of_them_tell(stretches: list[Any], cuts: list[int]) -> None:
-    """Stretches of looks in which nothing changes, of GPUs and their node, in files that are cut anywhere."""
+@given(
+    stretches=st.lists(STRETCH, min_size=1, max_size=9),
+    cuts=st.lists(st.integers(1, 60), max_size=2, unique=True),
+    paces=st.tuples(st.sampled_from([1, 1, 5]), st.sampled_from([1, 1, 3])),
+)
+def test_the_looks_that_are_given_tell_what_all_of_them_tell(
+    stretches: list[Any], cuts: list[int], paces: tuple[int, int]
+) -> None:
+    """Stretches of looks in which nothing changes, of GPUs and their node, each at its pace, in files cut anywhere."""
     gpus, hosts = [], []
     place = 0
     for length, of_gpus, of_host in stretches:
         for at in range(place, place + length):
-            gpus += [(at, number, gpu) for number, gpu in enumerate(of_gpus or ()) if gpu[0]]
-            hosts += [] if of_host is None else [(at, of_host)]
+            if at % paces[0] == 0:
+                gpus += [(at, number, gpu) for number, gpu in enumerate(of_gpus or ()) if gpu[0]]
+            hosts += [] if of_host is None or at % paces[1] else [(at, of_host)]
         place += length
     watch, found = PageWatch(), []
     for low, high in pairwise([0, *sorted(cuts), 10_000]):
@@ -186,7 +193,7 @@ def test_the_looks_that_are_given_tell_what_all_of_them_tell(stretches: list[Any
     expected = [
         event
         for at in sorted({row[0] for row in (*gpus, *hosts)})
-        for event in every.add(look(at, gpus, hosts), START + timedelta(seconds=at * STEP_S))
+        for event in every.add(look(at, gpus, hosts), START + timedelta(seconds=at * STEP_S), is_page=False)
     ]
     assert sorted(map(repr, found)) == sorted(map(repr, expected))
 
