@@ -44,6 +44,7 @@ SETS = {
         (
             "A reboot may be an administrator's: 471 of 579 outages are reboots, and no reason is known.",
             "Days with fewer than 930 nodes bear no label: 275 of 663.",
+            "Such days count as days without an outage, for every ranking: to know them is worth something, too.",
             "One row a node and day: what comes within a day is not seen before its end.",
         ),
     ),

@@ -24,7 +24,21 @@ BUCKETS = (
     "productive checkpoint_save checkpoint_load startup detection waiting lost_work"
     " degraded data_stall evaluation unknown"
 )
-CULPRIT = ["rank", "node", "device", "incident", "score", "reason", "events", "time", "cause", "nodes", "name"]
+CULPRIT = [
+    "rank",
+    "node",
+    "device",
+    "incident",
+    "score",
+    "reason",
+    "events",
+    "time",
+    "cause",
+    "nodes",
+    "name",
+    "link",
+    "domain",
+]
 DEVICE = ["type", "pci", "index", "uuid", "port"]
 
 
