@@ -14,7 +14,8 @@ STATES = {
     "sxid_non_fatal_last", "reset_required", "healthy", "network_healthy", "link_up", "link_up_count", "link_speed",
     "error_code", "error_code_{0}", "optical_present", "optical_present_l{link}", "driver_running", "heartbeat",
     "link_status_l{link}", "link_cable_l{link}", "state_id", "physical_state_id", "live", "{sensor}_crit_alarm",
-    "{sensor}_alarm", "{sensor}_fault", "afid_{severity}_{afid_index}",
+    "{sensor}_alarm", "{sensor}_fault", "afid_{severity}_{afid_index}", "xid_active_{xid}", "bmc_up",
+    "boot_time_s", "node_time_s", "chassis_power_state",
 }  # fmt: skip
 COUNTED_ALREADY = {
     "ecc_error",
@@ -24,6 +25,7 @@ COUNTED_ALREADY = {
     "mac_rx_bad_octet",
     "mac_tx_bad_octet",
 }
+DEVICES = ("gpu", "hca", "cpu", "dimm", "nvswitch", "npu", "node", "nic")
 HEALTHY = {
     "power_violation", "board_limit_violation", "power_violation_residency", "pfc_rx", "pfc_tx", "xmit_wait",
 }  # fmt: skip
@@ -34,7 +36,7 @@ def test_every_measure_is_a_counter_or_known_not_to_be_one() -> None:
     names = {(row["exporter"], row["name"]) for row in rows("telemetry") if row["name"]}
     for exporter, name in sorted(names):
         written = name.replace("{0}", "3").replace("{nvlink}", "3").replace("{link}", "3").replace("{xid}", "31")
-        is_counter = any(counter(written, device) for device in ("gpu", "hca", "cpu", "dimm", "nvswitch", "npu"))
+        is_counter = any(counter(written, device) for device in DEVICES)
         known = name.endswith(GAUGES) or name in STATES | COUNTED_ALREADY | HEALTHY or "_lifetime" in name
         assert is_counter != known, (exporter, name)
 
