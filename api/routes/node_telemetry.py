@@ -44,7 +44,7 @@ def get_node_telemetry(
     node: Annotated[str, Path(max_length=255)],
     query: Annotated[NodeTelemetryQuery, Query()],
 ) -> Response:
-    """Hours in order of time, with each GPU, NIC, sensor and the node itself (`node`) in `devices`, as far as it was told."""
+    """Hours in order of time, with each GPU, NIC, sensor and the node (`node`) in `devices`, as far as it was told."""
     after = None if query.cursor is None else decode(query.cursor).time
     window = TelemetryWindow(query.since, query.until, after, query.device, query.measure)
     with server.engine.connect() as connection:
