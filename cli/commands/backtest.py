@@ -13,7 +13,7 @@ import click
 
 from cli.commands.predict import Moment
 from cli.console.errors import CheckFailed, Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text, progress_bar
 from cli.console.store import open_store
 from cli.processes.workers import worker_options
 from predictor.dataset.folds import BacktestSettings, NoDataError
@@ -79,7 +79,6 @@ def backtest(url: str, scores_file: Path | None, html_file: Path | None, as_json
 
 def _judged(url: str, chosen: dict[str, Any]) -> "Backtest":
     """The backtest, with what it is worth; every way to fail as a command fails."""
-    from cli.commands.predict import bar
     from cli.processes.workers import workers
     from predictor.evaluate.backtest import WorthSettings, run_backtest, with_worth
     from predictor.evaluate.cost import CostSettings, PolicyError, parse_policy
@@ -98,7 +97,7 @@ def _judged(url: str, chosen: dict[str, Any]) -> "Backtest":
         if truth is not None:
             read_truth(truth, ())  # said before minutes of work, not after
         engine, where = open_store(url), (chosen.pop("processes"), chosen.pop("ray"))
-        with bar("Looking back") as progress, workers(engine, *where) as run:
+        with progress_bar("Looking back") as progress, workers(engine, *where) as run:
             found = run_backtest(engine, BacktestSettings(moments=moments, **chosen), progress, subjects, run)
         return with_worth(found, worth)
     except (NoDataError, ModelError, PolicyError, TruthError) as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
@@ -18,7 +17,7 @@ import click
 
 from cli.commands.rules import RULES_OPTION, open_rules
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text, progress_bar
 from cli.console.store import open_store
 from cli.history.command import SCHEME, history_options, ingest_history, refuse_history_options
 from collectors.files.archive import ArchiveError, context_of, find_parts, newest_moment
@@ -211,7 +210,7 @@ def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: 
     try:
         find_parts(folder)
         engine = open_store(url, create=True)
-        with _bar() as progress:
+        with progress_bar("Reading the archive") as progress:
             summary = ingest_archive(
                 engine,
                 folder,
@@ -231,22 +230,6 @@ def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: 
 def _archive_options(year: int | None, rules_path: Path | None) -> ArchiveOptions:
     source = open_rules(rules_path)
     return ArchiveOptions(year) if source is None else ArchiveOptions(year, source())
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on a terminal, nothing elsewhere."""
-    stream = sys.stderr
-    if not stream.isatty():
-        yield None
-        return
-    with click.progressbar(length=1, label="Reading the archive", file=stream) as bar:
-
-        def progress(done: int, whole: int) -> None:
-            bar.length = max(whole, 1)
-            bar.update(done - bar.pos)
-
-        yield progress
 
 
 def _tell(troubles: Sequence[FileProblem]) -> None:

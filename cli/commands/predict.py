@@ -3,9 +3,7 @@
 What needs scikit-learn is imported where it is used: scoring does without, and starts two seconds sooner.
 """
 
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 import click
 
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
+from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text, progress_bar
 from cli.console.store import open_store
 from cli.processes.workers import BACKGROUND_OPTION, worker_options
 from predictor.dataset.folds import NoDataError
@@ -32,21 +30,6 @@ class Moment(click.ParamType[datetime]):
             return value if isinstance(value, datetime) else parse_time(value)
         except RecordError as error:
             self.fail(str(error), param, ctx)
-
-
-@contextmanager
-def bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on a terminal, nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    with click.progressbar(length=1, label=label, file=sys.stderr) as shown:
-
-        def progress(done: int, whole: int) -> None:
-            shown.length = max(whole, 1)
-            shown.update(done - shown.pos)
-
-        yield progress
 
 
 @click.command()
@@ -78,7 +61,7 @@ def train(url: str, until: datetime | None, as_json: bool, background: int | Non
         settings = replace(settings, now=until)
     engine = open_store(url)
     try:
-        with bar("Learning") as progress, workers(engine, chosen["processes"], chosen["ray"]) as run:
+        with progress_bar("Learning") as progress, workers(engine, chosen["processes"], chosen["ray"]) as run:
             names = learn(engine, until, settings, progress, run)
     except (NoDataError, ModelError) as error:
         raise Failure(str(error)) from error

@@ -6,7 +6,8 @@ Names and messages come from logs and requests of others: a control character in
 import getpass
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -99,3 +100,19 @@ def log_to_stderr() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter())
     logging.getLogger().addHandler(handler)
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on a terminal, told (done, whole) as often as there is news; None elsewhere."""
+    stream = sys.stderr
+    if not stream.isatty():
+        yield None
+        return
+    with click.progressbar(length=1, label=label, file=stream) as bar:
+
+        def progress(done: int, whole: int) -> None:
+            bar.length = max(whole, 1)
+            bar.update(done - bar.pos)
+
+        yield progress

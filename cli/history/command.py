@@ -8,9 +8,7 @@ Imports what is heavy inside its functions: `foreshock ingest --help` comes at o
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -21,7 +19,7 @@ import click
 
 from cli.console.errors import Failure
 from cli.console.files import secret_file
-from cli.console.output import print_json, print_text
+from cli.console.output import print_json, print_text, progress_bar
 from cli.console.store import open_store
 from store.records.event import RecordError, format_time, parse_time
 from wire.access.address import clear_text, shared_secret
@@ -146,7 +144,7 @@ def ingest_history(spec: str, db: str, as_json: bool, given: Mapping[str, Any]) 
     server.first_contact()
     reader = HistoryReader(server, HistoryChoice(wanted.selectors, wanted.step_ms))
     engine = open_store(db, create=True)
-    with _bar() as progress:
+    with progress_bar("Reading the history") as progress:
         summary = HistoryIntake(engine, reader, wanted.source, wanted.node_label).run(since, until, progress)
     _tell(summary)
     if as_json:
@@ -213,22 +211,6 @@ def _authorization(url: str, given: Mapping[str, Any]) -> str | None:
     if ":" not in text:
         raise Failure(f"--basic-file: {password} is not USER:PASSWORD")
     return basic(text)
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on a terminal, nothing elsewhere. What is counted is seconds of history."""
-    stream = sys.stderr
-    if not stream.isatty():
-        yield None
-        return
-    with click.progressbar(length=1, label="Reading the history", file=stream) as bar:
-
-        def progress(done: int, whole: int) -> None:
-            bar.length = max(whole, 1)
-            bar.update(done - bar.pos)
-
-        yield progress
 
 
 def _tell(summary: HistorySummary) -> None:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from click.testing import CliRunner, Result
 from fleet_store import day, fill, fill_trained
 
-from cli.commands.predict import bar
+from cli.console.output import progress_bar
 from cli.main import foreshock
 from store.records.event import format_time
 
@@ -144,14 +144,14 @@ def test_a_progress_bar_shows_on_a_terminal_only(url: str, monkeypatch: pytest.M
     """On stderr, so that JSON on stdout stays clean."""
     stream = Terminal()
     monkeypatch.setattr("sys.stderr", stream)
-    with bar("Learning") as progress:
+    with progress_bar("Learning") as progress:
         assert progress is not None
         progress(1, 4)
         progress(4, 4)
     assert "Learning" in stream.getvalue()
     assert "100%" in stream.getvalue()
     monkeypatch.setattr("sys.stderr", io.StringIO())
-    with bar("Learning") as progress:
+    with progress_bar("Learning") as progress:
         assert progress is None
 
 
