@@ -153,7 +153,9 @@ async def _find(request: Request, server: State, edge: Edge, credentials: Creden
     if secret is not None and people is not None and people.issuer and is_id_token(secret):
         edge.admit(request, f"address:{_address(request)}")
         return await _signed_in(server, edge, people, secret)
-    found = "missing" if secret is None else server.tokens.find(configured, secret, server.wall())
+    found = (
+        server.tokens.missing(configured) if secret is None else server.tokens.find(configured, secret, server.wall())
+    )
     edge.admit(request, f"token:{found.name}" if isinstance(found, Token) else f"address:{_address(request)}")
     if found == "unknown" and secret is not None and await server.tokens.renewed(secret):
         found = server.tokens.find(configured, secret, server.wall())

@@ -60,6 +60,10 @@ class KnownTokens:
         """Whether callers need a token: once one was ever made, a server is not open again."""
         return bool(configured) or bool(self._issued) or self._read_at is None
 
+    def missing(self, configured: tuple[Token, ...]) -> Literal["missing", "unreadable"]:
+        """Why a request without a token is refused: one is asked for, or nobody knows yet whether one is."""
+        return "missing" if configured or self._issued or self._read_at is not None else "unreadable"
+
     def find(self, configured: tuple[Token, ...], secret: str, now: datetime) -> Token | Missing:
         """The token of a text, or why there is none. `now` is the real present, not a replay's."""
         if configured is not self._configured:

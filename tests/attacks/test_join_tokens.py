@@ -187,6 +187,19 @@ def test_while_the_database_is_away_known_tokens_stay_for_a_bounded_time(engine:
     assert known.find((CONFIGURED,), "of-people", now) is CONFIGURED
 
 
+def test_before_the_first_reading_a_request_without_a_token_is_to_come_again(engine: sa.Engine) -> None:
+    """Nobody knows yet whether one is asked for: 503, for a sidecar takes 401 as final. Nobody is let in either way."""
+    known = KnownTokens()
+    assert known.are_asked_for(())
+    assert known.missing(()) == "unreadable"
+    assert known.missing((CONFIGURED,)) == "missing"
+    known.read(engine)
+    assert not known.are_asked_for(())
+    make(engine, "alice", "read", "*")
+    known.read(engine)
+    assert known.missing(()) == "missing"
+
+
 @pytest.mark.integration
 def test_a_sidecar_enrols_itself_and_keeps_its_token(engine: sa.Engine, tmp_path: Path) -> None:
     """At its first start; its file is for its user alone; a restart asks for nothing."""
