@@ -1,0 +1,1 @@
+"""The search for the fewest causes that explain what is seen, with their probability and evidence."""

@@ -1,0 +1,65 @@
+"""A symptom: what is seen of one meaning at one place, however many lines say so."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias, get_args
+
+from diagnosis.graph.place import Place
+from store.records.event import Severity
+
+SymptomKind: TypeAlias = Literal[
+    "gpu_lost",  # a GPU is gone or dead: Xid 79, no answer
+    "gpu_fault",  # its memory or another part of it failed
+    "gpu_follow_on",  # channels torn down, a reset asked for: something else was first
+    "gpu_program",  # a program's access faulted on it
+    "nvlink_fault",
+    "nvswitch_fault",
+    "link_down",  # a port, a cable or an adapter has no link
+    "port_errors",  # counters, bit errors, width, speed
+    "optic_sign",  # light, temperature, bias of a module
+    "switch_gone",  # a switch answers nobody
+    "switch_notice",  # a switch tells that one of its links changed, not which
+    "guid_twice",  # two devices of one GUID
+    "manager_fault",  # the subnet manager itself
+    "pause_storm",  # a port that floods the fabric with pause frames, and those who feel it
+    "node_silent",
+    "node_reboot",
+    "host_fault",  # processor, memory, PCIe, kernel
+    "power_sign",
+    "heat_sign",
+    "storage_complaint",  # a mount, a server of files
+    "disk_fault",  # of the node's own
+    "driver_fault",
+    "service_fault",  # a daemon of the node
+    "hang",  # a collective does not end; `points_at` names who is missing where somebody knows
+    "slow",
+    "program_error",  # the training program's own report
+    "peer_complaint",  # somebody cannot reach somebody: `points_at`
+    "corruption",  # numbers that are wrong
+]
+SYMPTOM_KINDS: tuple[SymptomKind, ...] = get_args(SymptomKind)
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """Events of one meaning at one place.
+
+    `first` and `last` are by a common clock, each true within `uncertainty_s` seconds. `cured` is when it was over (a
+    link that came up, a node that answers), None while it stands or where nobody would say. `points_at` are the names
+    that the lines give of others: a file server, a peer's address, a switch. Who complains is not a suspect for it.
+    """
+
+    kind: SymptomKind
+    place: Place
+    node: str | None
+    first: datetime
+    last: datetime
+    count: int = 1
+    severity: Severity = "error"
+    code: int | None = None
+    run: str | None = None
+    events: tuple[str, ...] = ()
+    cured: datetime | None = None
+    points_at: tuple[str, ...] = ()
+    text: str = ""
+    uncertainty_s: float = 1.0
