@@ -1,11 +1,11 @@
 """A symptom: what is seen of one meaning at one place, however many lines say so."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias, get_args
 
 from diagnosis.graph.place import Place
-from store.records.event import Severity
+from store.records.event import Device, Severity
 
 SymptomKind: TypeAlias = Literal[
     "gpu_lost",  # a GPU is gone or dead: Xid 79, no answer
@@ -45,8 +45,10 @@ class Symptom:
     """Events of one meaning at one place.
 
     `first` and `last` are by a common clock, each true within `uncertainty_s` seconds. `cured` is when it was over (a
-    link that came up, a node that answers), None while it stands or where nobody would say. `points_at` are the names
-    that the lines give of others: a file server, a peer's address, a switch. Who complains is not a suspect for it.
+    link that came up, a node that answers), None while it stands or where nobody would say. What comes again after a
+    cure has its newest `first`; `relapses` counts the cures before (at most 32), `ever` is its very first moment.
+    `points_at` are the names that the lines give of others: a file server, a peer's address, a switch. Who complains is
+    no suspect for it.
     """
 
     kind: SymptomKind
@@ -63,3 +65,6 @@ class Symptom:
     points_at: tuple[str, ...] = ()
     text: str = ""
     uncertainty_s: float = 1.0
+    device: Device = field(default_factory=Device)
+    relapses: int = 0
+    ever: datetime | None = None

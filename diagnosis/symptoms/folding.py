@@ -1,0 +1,158 @@
+"""Events to symptoms: what means the same at the same place is one, with its begin, its count, and whether it is over.
+
+    fold = SymptomFold(graph)
+    fold.take(events)                # in any order, each once
+    fold.symptoms(now)               # the first first
+
+The same events in any order give the same symptoms. What memory holds is bounded: the oldest cured ones go first.
+"""
+
+from bisect import insort
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from diagnosis.graph.device_graph import DeviceGraph
+from diagnosis.graph.place import Place
+from diagnosis.symptoms.event_place import names_of_others, place_of_event
+from diagnosis.symptoms.meaning import meaning_of
+from diagnosis.symptoms.symptom import Symptom, SymptomKind
+from store.records.event import SEVERITIES, Event, Severity
+
+# Event ids and names of others that a symptom keeps.
+_MOST_EVENTS = 5
+_MOST_NAMES = 16
+# Symptoms that are held; beyond, the oldest are forgotten.
+MOST_SYMPTOMS = 200_000
+# Moments of each symptom and of its cures that are held, the newest.
+_MOST_MOMENTS = 32
+_BADNESS = {severity: place for place, severity in enumerate(SEVERITIES)}
+
+SymptomKey = tuple[SymptomKind, Place, str | None]
+
+
+@dataclass(slots=True)
+class _Tally:
+    """One symptom in the making; `events` are of its first moments, in order."""
+
+    node: str | None
+    run: str | None
+    first: datetime
+    last: datetime
+    severity: Severity
+    count: int = 0
+    events: list[tuple[datetime, str, Event]] = field(default_factory=list)
+    moments: list[datetime] = field(default_factory=list)  # the newest, in order
+    points_at: dict[str, None] = field(default_factory=dict)
+
+    def add(self, event: Event, time: datetime) -> None:
+        self.count += _repeats(event)
+        self.first, self.last = min(self.first, time), max(self.last, time)
+        if _BADNESS[event.severity] > _BADNESS[self.severity]:
+            self.severity = event.severity
+        keep_newest(self.moments, time)
+        entry = (time, event.id or "", event)
+        if len(self.events) < _MOST_EVENTS or entry[:2] < self.events[-1][:2]:
+            self.events.append(entry)
+            self.events.sort(key=lambda one: one[:2])
+            del self.events[_MOST_EVENTS:]
+        for name in names_of_others(event):
+            if len(self.points_at) < _MOST_NAMES:
+                self.points_at[name] = None
+
+
+class SymptomFold:
+    """Symptoms in the making. `graph` may be replaced by a newer one; what was folded keeps its place."""
+
+    def __init__(self, graph: DeviceGraph) -> None:
+        self.graph = graph
+        self._tallies: dict[SymptomKey, _Tally] = {}
+        self._cures: dict[tuple[SymptomKind, Place], list[datetime]] = {}
+
+    def __len__(self) -> int:
+        return len(self._tallies)
+
+    def take(self, events: Iterable[Event]) -> int:
+        """Fold events, each once; returns how many meant anything. Those without a time mean nothing."""
+        taken = 0
+        for event in events:
+            if event.time is not None:
+                taken += self._take(event, event.time)
+        if len(self._tallies) > MOST_SYMPTOMS:
+            self._shrink()
+        return taken
+
+    def _take(self, event: Event, time: datetime) -> bool:
+        meaning = meaning_of(event)
+        if meaning.symptom is None and not meaning.cures:
+            return False
+        place = place_of_event(event, self.graph)
+        for kind in meaning.cures:
+            keep_newest(self._cures.setdefault((kind, place), []), time)
+        if meaning.symptom is not None:
+            run = event.run()
+            key = (meaning.symptom, place, run)
+            tally = self._tallies.get(key)
+            if tally is None:
+                tally = self._tallies[key] = _Tally(event.node, run, time, time, event.severity)
+            tally.add(event, time)
+        return True
+
+    def symptoms(self, now: datetime | None = None) -> list[Symptom]:
+        """Every symptom that began by `now`, the first first."""
+        found = [self._symptom(key, tally) for key, tally in self._tallies.items() if now is None or tally.first <= now]
+        return sorted(found, key=lambda one: (one.first, one.kind, one.place))
+
+    def forget(self, before: datetime) -> int:
+        """Let go of what was last seen before a moment; returns how many symptoms went."""
+        old = [key for key, tally in self._tallies.items() if tally.last < before]
+        for key in old:
+            del self._tallies[key]
+        for cured in [cured for cured, moments in self._cures.items() if moments[-1] < before]:
+            del self._cures[cured]
+        return len(old)
+
+    def _symptom(self, key: SymptomKey, tally: _Tally) -> Symptom:
+        kind, place, run = key
+        cures = self._cures.get((kind, place), ())
+        cured = next((moment for moment in cures if moment >= tally.last), None)
+        before = [moment for moment in cures if moment < tally.last]
+        # A link that fails again after it came up fails anew.
+        first = next((moment for moment in tally.moments if moment > before[-1]), tally.last) if before else tally.first
+        head = tally.events[0][2]
+        return Symptom(
+            kind=kind,
+            place=place,
+            node=tally.node,
+            first=first,
+            last=tally.last,
+            count=tally.count,
+            severity=tally.severity,
+            code=head.code,
+            run=run,
+            events=tuple(ident for _, ident, _ in tally.events if ident),
+            cured=cured,
+            points_at=tuple(sorted(tally.points_at)),
+            text=head.message[:200],
+            device=head.device,
+            relapses=len(before),
+            ever=tally.first,
+        )
+
+    def _shrink(self) -> None:
+        """Forget the tenth that was last seen longest ago."""
+        oldest = sorted(self._tallies, key=lambda key: self._tallies[key].last)
+        for key in oldest[: MOST_SYMPTOMS // 10]:
+            del self._tallies[key]
+
+
+def keep_newest(moments: list[datetime], time: datetime) -> None:
+    """Put a moment among the newest ones, in order."""
+    insort(moments, time)
+    del moments[:-_MOST_MOMENTS]
+
+
+def _repeats(event: Event) -> int:
+    """How many lines an event stands for."""
+    repeats = event.attributes.get("repeats")
+    return repeats + 1 if isinstance(repeats, int) and not isinstance(repeats, bool) and 0 <= repeats < 10**9 else 1

@@ -1,0 +1,78 @@
+"""What an event is a symptom of, and what it cures: by the first row of `store/catalogs/symptoms.csv` that fits."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from diagnosis.symptoms.symptom import SYMPTOM_KINDS, SymptomKind
+from store.records.catalog_rows import rows
+from store.records.event import Event
+from store.records.event_sources import NO_FAULT
+
+_KINDS: dict[str, SymptomKind] = {kind: kind for kind in SYMPTOM_KINDS}
+# Work and plans, not faults; what these tell of nodes comes as outages and jobs.
+_NO_SYMPTOM = frozenset({"telemetry", "job", "outage", "iteration", "node_state", "pod_failed", "alert_resolved"})
+# Errors of a program that its own end or a person brings about.
+_ENDED = frozenset({"cancelled", "SIGTERM", "SignalException"})
+
+
+@dataclass(frozen=True, slots=True)
+class EventMeaning:
+    """The symptom that an event is, or the symptoms of its place that it ends."""
+
+    symptom: SymptomKind | None = None
+    cures: tuple[SymptomKind, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    code: int | None
+    error: str
+    severity: str
+    cause: str
+    meaning: EventMeaning
+
+    def fits(self, event: Event) -> bool:
+        """Whether it decides of an event of its kind."""
+        is_info = event.severity == "info"
+        return (
+            (self.severity == event.severity if self.severity else not is_info)
+            and self.code in (None, event.code)
+            and self.cause in ("", event.cause)
+            and self.error in ("", event.attributes.get("error"))
+        )
+
+
+NOTHING = EventMeaning()
+
+
+def meaning_of(event: Event) -> EventMeaning:
+    """What an event is a symptom of; nothing for work, plans and what is only for information."""
+    if event.kind in _NO_SYMPTOM:
+        return NOTHING
+    if event.kind == "training_error" and event.attributes.get("error") in _ENDED:
+        return NOTHING
+    by_kind = _table()
+    for row in by_kind.get(event.kind, ()):
+        if row.fits(event):
+            return row.meaning
+    if event.severity == "info" or event.source in NO_FAULT:
+        return NOTHING
+    return next((row.meaning for row in by_kind[""] if row.fits(event)), NOTHING)
+
+
+def kinds_that_matter() -> frozenset[str]:
+    """Kinds of events that are looked at though they may be for information only: they cure."""
+    return frozenset(kind for kind, found in _table().items() if any(row.meaning.cures for row in found))
+
+
+@cache
+def _table() -> dict[str, tuple[_Row, ...]]:
+    found: dict[str, list[_Row]] = {"": []}
+    for row in rows("symptoms"):
+        meaning = EventMeaning(
+            _KINDS[row["symptom"]] if row["symptom"] else None,
+            tuple(_KINDS[name] for name in row["cures"].split("+") if name),
+        )
+        code = int(row["code"]) if row["code"] else None
+        found.setdefault(row["kind"], []).append(_Row(code, row["error"], row["severity"], row["cause"], meaning))
+    return {kind: tuple(rows_of_kind) for kind, rows_of_kind in found.items()}
