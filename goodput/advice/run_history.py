@@ -205,8 +205,8 @@ def checkpoint_inputs(ledger: Ledger, history: RunHistory | None) -> checkpoint.
 
 def _memory_share(ledger: Ledger) -> float | None:
     """The share of stops that took one node at most: a copy in another's memory outlives them; None of none known."""
-    known = [cut for cut in ledger.interruptions if cut.culprit is not None]
-    one_node = [cut for cut in known if cut.culprit is not None and cut.culprit.device.type != "switch"]
+    known = [cut for cut in ledger.interruptions if cut.culprit is not None or cut.cause == "application"]
+    one_node = [cut for cut in known if cut.culprit is None or cut.culprit.device.type != "switch"]
     # As many of as many: never quite all (Jeffreys).
     return (len(one_node) + 0.5) / (len(known) + 1) if known else None
 

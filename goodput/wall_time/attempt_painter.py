@@ -87,7 +87,8 @@ def blame(
     if down:
         return down[0].cause, InterruptionCulprit(down[0].node, Device(type="node"), "outage", None)
     cause = _CAUSE_OF_STATE.get(attempt.state, "unknown") if fault is None else _of_words(fault)
-    return cause, _failed_task(window_ms, evidence)
+    # What the program did to itself, it does on any node: who reports it is not to blame for it.
+    return cause, None if cause == "application" else _failed_task(window_ms, evidence)
 
 
 def _went_down(attempt: RunAttempt, window_ms: tuple[int, int], evidence: BlameEvidence) -> list[Outage]:

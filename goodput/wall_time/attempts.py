@@ -7,6 +7,7 @@ A session of the log that no job covers is an attempt by itself: logs without `s
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from goodput.log.training_log import Session, TrainingLine
@@ -309,6 +310,8 @@ FAULT_CAUSES = ("hardware", "fabric", "host", "driver", "storage")
 LOST_LINKS = ("link_down", "port_removed", "ib_port", "net_link", "bond_down", "node_down")
 # Without a training log nobody knows when the work stopped: only faults this close to the end may have ended it.
 BLIND_WINDOW_MS = 30 * 60_000
+# A fatal fault of the hardware that is told so long after the program's own words is what the program met.
+_NOTICED = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +388,11 @@ def fault_window(attempt: RunAttempt, end_ms: int, worked_ms: int | None = None)
 
 
 def first_fault(attempt: RunAttempt, faults: Iterable[Event]) -> Event | None:
-    """The earliest fault on the attempt's nodes (or of its program), of those in its window."""
+    """The earliest fault on the attempt's nodes (or of its program), of those in its window.
+
+    Clocks differ, and a program may notice before the kernel writes: what it reports gives way to a node's own fatal
+    hardware fault of about that time.
+    """
     found = [
         event
         for event in faults
@@ -393,7 +400,16 @@ def first_fault(attempt: RunAttempt, faults: Iterable[Event]) -> Event | None:
         and not event.attributes.get("time_assumed")
         and is_fault(event)
     ]
-    return min(found, key=lambda e: (e.time, e.kind == "training_error", e.line or 0, e.id or ""), default=None)
+    first = min(found, key=_order, default=None)
+    if first is None or first.kind != "training_error" or first.time is None:
+        return first
+    until = first.time + _NOTICED
+    dead = (e for e in found if e.severity == "fatal" and e.cause == "hardware" and e.kind != "training_error")
+    return min((e for e in dead if e.time is not None and e.time <= until), key=_order, default=first)
+
+
+def _order(event: Event) -> tuple[datetime | None, bool, int, str]:
+    return event.time, event.kind == "training_error", event.line or 0, event.id or ""
 
 
 def ended_badly(attempt: RunAttempt, fault: Event | None) -> bool:

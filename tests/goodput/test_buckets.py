@@ -263,13 +263,13 @@ def test_nodes_and_gpus_are_those_of_the_widest_attempt() -> None:
 
 
 def test_a_training_error_that_names_a_node_blames_it() -> None:
-    """The launcher's word where no device spoke; the scheduler's mere warning is none."""
-    said_so = [reported(30, "ValueError: bad token"), reported(31, "task 1: Exited with exit code 1", "gpu-2")]
-    (cut,) = ledger([attempt(0, 40, "FAILED")], [iteration(10, 1)], said_so).interruptions
-    assert (cut.cause, cut.culprit and (cut.culprit.node, cut.culprit.kind)) == (
-        "application",
-        ("gpu-2", "training_error"),
-    )
+    """The launcher's word where no device spoke, but not of the program's own error; the scheduler's warning is none."""
+    task = reported(31, "task 1: Exited with exit code 1", "gpu-2")
+    (cut,) = ledger([attempt(0, 40, "FAILED")], [iteration(10, 1)], [reported(30, "[Errno 5] EIO"), task]).interruptions
+    assert (cut.cause, cut.culprit and (cut.culprit.node, cut.culprit.kind)) == ("storage", ("gpu-2", "training_error"))
+    own = [reported(30, "ValueError: bad token"), task]
+    (cut,) = ledger([attempt(0, 40, "FAILED")], [iteration(10, 1)], own).interruptions
+    assert (cut.cause, cut.culprit) == ("application", None)
     warned = reported(30, "slurmstepd: error: *** JOB 1 CANCELLED AT ... DUE TO TIME LIMIT ***", severity="warning")
     made = ledger([attempt(0, 40, "TIMEOUT")], [iteration(10, 1)], [warned])
     assert (ms(made), made.interruptions[0].cause) == ({"lost_work": 40_000}, "unknown")

@@ -106,7 +106,7 @@ def test_a_switch_is_its_own_leaf(any_engine: sa.Engine) -> None:
 
 def test_what_nobody_can_explain_stays_visible(any_engine: sa.Engine) -> None:
     """A row of its own, apart from the program's own errors, which have no node either."""
-    jobs = [attempt("a", 0, 60, "gpu-[1-2]"), attempt("b", 0, 60, "gpu-[3-4]"), attempt("c", 0, 60, "gpu-[3-4]")]
+    jobs = [attempt("a", 0, 60, "gpu-[1-2]"), attempt("b", 0, 60, "gpu-[5-6]"), attempt("c", 0, 60, "gpu-[3-4]")]
     error = reported(30, "ValueError: bad token")
     error = Event(
         error.time, None, "training", "training_error", severity="error", message="x", attributes={"run": "b"}

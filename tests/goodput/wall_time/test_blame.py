@@ -7,7 +7,7 @@ import pytest
 
 from goodput.timeline import to_ms
 from goodput.wall_time.attempt_painter import BlameEvidence, blame, faults_by_time
-from goodput.wall_time.attempts import RunAttempt, is_fault
+from goodput.wall_time.attempts import RunAttempt, first_fault, is_fault
 from store.records.event import Cause, Device, Event
 from store.records.outage import Outage
 
@@ -76,7 +76,7 @@ def test_a_dead_gpu_needs_no_outage() -> None:
 
 
 def test_the_one_task_that_failed_names_the_node() -> None:
-    """Where all were killed, nobody is named; the words tell storage from the program's own error."""
+    """Where all were killed, nobody is named; the words tell storage from the program's own error, which is no node's."""
     fault = error("OSError: [Errno 5] Input/output error: '/data/x'")
     one = [fault, error("task 1: Exited with exit code 1", "gpu-2")]
     cause, culprit = blame(ATTEMPT, fault, WINDOW, BlameEvidence(faults_by_time(one)))
@@ -98,10 +98,49 @@ def test_a_lost_link_is_a_fault_whoever_says_it_and_one_taken_down_on_purpose_is
 
 def test_a_task_that_failed_within_the_last_millisecond_is_named() -> None:
     """The window is in whole milliseconds."""
-    last = replace(error("Killed", "gpu-2"), time=START + timedelta(seconds=600, microseconds=999))
+    last = replace(error("NET/IB", "gpu-2", "fabric"), time=START + timedelta(seconds=600, microseconds=999))
     cause, culprit = blame(ATTEMPT, last, WINDOW, BlameEvidence(faults_by_time([last])))
     assert culprit is not None
-    assert (cause, culprit.node) == ("application", "gpu-2")
+    assert (cause, culprit.node) == ("fabric", "gpu-2")
+
+
+ILLEGAL = "RuntimeError: CUDA error: an illegal memory access was encountered"
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (ILLEGAL, "application"),
+        ("torch.OutOfMemoryError: CUDA out of memory.", "application"),
+        ("KeyError: 'labels'", "unknown"),
+        ("task 5: Exited with exit code 1", "unknown"),
+    ],
+)
+def test_what_the_program_did_itself_is_no_nodes_fault(words: str, cause: Cause) -> None:
+    """One rank on one node reports it, Slurm names its task, the GPU that ran it writes Xid 13 or 31: all its victims."""
+    for code in (None, 13, 31, 43, 45):
+        told = [error(words, "gpu-2", cause), error("task 5: Exited with exit code 1", "gpu-2")]
+        if code is not None:
+            device = Device("gpu", pci="0000:0f:00.0")
+            mark = Event(START + timedelta(seconds=59), "gpu-2", "kernel", "xid", code=code, device=device)
+            told.append(replace(mark, severity="error", cause="application"))
+        fault = first_fault(ATTEMPT, told)
+        assert blame(ATTEMPT, fault, WINDOW, BlameEvidence(faults_by_time(told))) == ("application", None)
+
+
+def test_a_dead_gpu_that_the_program_noticed_first_is_the_culprit() -> None:
+    """Its kernel wrote some seconds later, or its clock is behind; an hour later it is another story."""
+    gpu = Device("gpu", pci="0000:0f:00.0")
+    dead = Event(START + timedelta(seconds=90), "gpu-3", "kernel", "xid", code=79, severity="fatal", device=gpu)
+    told = [error(ILLEGAL, "gpu-2", "application"), replace(dead, cause="hardware")]
+    fault = first_fault(ATTEMPT, told)
+    cause, culprit = blame(ATTEMPT, fault, WINDOW, BlameEvidence(faults_by_time(told)))
+    assert culprit is not None
+    assert (cause, culprit.node, culprit.code) == ("hardware", "gpu-3", 79)
+    late = [told[0], replace(told[1], time=START + timedelta(seconds=121))]
+    assert blame(ATTEMPT, first_fault(ATTEMPT, late), WINDOW, BlameEvidence(faults_by_time(late)))[1] is None
+    elsewhere = [told[0], replace(told[1], node="gpu-9")]
+    assert blame(ATTEMPT, first_fault(ATTEMPT, elsewhere), WINDOW, BlameEvidence())[1] is None
 
 
 @pytest.mark.parametrize("window", [(0, 90), (30, 60), (30, 30), (31, 59), (91, 99), (60, 30)])
