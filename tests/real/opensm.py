@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from real.fabric_plan import FabricPlan, small_plan
 from real.patience import patience
 from real.programs import need, need_file, stop, wait_for
 
@@ -26,47 +27,9 @@ PACKAGES = "ibsim-utils opensm infiniband-diags"
 _PROMPT = b"sim> "
 
 
-def topology(leaves: int = 2, hosts_each: int = 2, spines: int = 1) -> str:
-    """A fabric in ibnetdiscover's form: hosts on leaves, leaves on spines.
-
-    A leaf's last ports are its uplinks, spine01's the last; a spine's port is the leaf's number.
-    """
-    text = []
-    for leaf in range(1, leaves + 1):
-        text += _switch(f"leaf{leaf:02d}")
-        for port in range(1, hosts_each + 1):
-            host = f"host{(leaf - 1) * hosts_each + port:02d}"
-            text.append(f'[{port}]\t"{_id(host)}"[1]\t\t# "{host} mlx5_0" lid 0 4xHDR')
-        for spine in range(1, spines + 1):
-            text.append(f'[{9 - spine}]\t"{_id(f"spine{spine:02d}")}"[{leaf}]\t\t# "spine" lid 0 4xHDR')
-    for spine in range(1, spines + 1):
-        text += _switch(f"spine{spine:02d}")
-        for leaf in range(1, leaves + 1):
-            text.append(f'[{leaf}]\t"{_id(f"leaf{leaf:02d}")}"[{9 - spine}]\t\t# "leaf" lid 0 4xHDR')
-    for number in range(1, leaves * hosts_each + 1):
-        host, leaf, port = f"host{number:02d}", (number - 1) // hosts_each + 1, (number - 1) % hosts_each + 1
-        text += ["", f"caguid=0x{_guid(host):x}", f'Ca\t1 "{_id(host)}"\t\t# "{host} mlx5_0"']
-        text.append(f'[1]({_guid(host) + 1:x})\t"{_id(f"leaf{leaf:02d}")}"[{port}]\t\t# lid 0 lmc 0 "leaf" lid 0 4xHDR')
-    return "\n".join(text) + "\n"
-
-
-def _switch(name: str) -> list[str]:
-    line = f'Switch\t8 "{_id(name)}"\t\t# "MF0;{name}:MQM8700/U1" enhanced port 0 lid 0 lmc 0'
-    return ["", f"switchguid=0x{_guid(name):x}", line]
-
-
-def _guid(name: str) -> int:
-    kind, number = name[:-2], int(name[-2:])
-    return {"leaf": 0x1000 + number, "spine": 0x2000 + number, "host": 0x100000 + number * 0x10}[kind]
-
-
 def node_guid(name: str) -> str:
-    """The node GUID of `leaf01`, `spine01` or `host01`, as logs print it."""
-    return f"0x{_guid(name):016x}"
-
-
-def _id(name: str) -> str:
-    return f"{'H' if name.startswith('host') else 'S'}-{_guid(name):016x}"
+    """The node GUID of `leaf01`, `spine01` or `host01` of the small fabric, as logs print it."""
+    return f"0x{small_plan(spines=2).guids[name]:016x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +49,7 @@ class Fabric:
     """A running fabric with its subnet manager."""
 
     folder: Path
+    plan: FabricPlan
     ibsim: subprocess.Popen[bytes]
     opensm: subprocess.Popen[bytes]
     replies: "queue.Queue[bytes | None]"
@@ -107,7 +71,7 @@ class Fabric:
     def reboot(self, host: str) -> None:
         """A host's port loses its link and its LID, until the manager has seen it."""
         sweeps = self.sweeps()
-        self._act("Clear", host, None)
+        self.reset(host)
         self.settle(sweeps + 1)
         self._act("ReLink", host, None)
 
@@ -123,12 +87,16 @@ class Fabric:
     def count(self, name: str, port: int, **counters: int) -> None:
         """Set error counters of a port."""
         for counter, value in counters.items():
-            self._say(f'PerformanceSet "{_id(name)}"[{port}] PortCounters.{counter}={value}')
+            self._say(f'PerformanceSet "{self.plan.identity(name)}"[{port}] PortCounters.{counter}={value}')
 
-    def impersonate(self, host: str, other: str) -> None:
-        """Give a host's node and port the GUIDs of another's."""
-        self._say(f'Guid "{_id(host)}" 0x{_guid(other):x}')
-        self._say(f'Guid "{_id(host)}"[1] 0x{_guid(other) + 1:x}')
+    def impersonate(self, adapter: str, other: str) -> None:
+        """Give an adapter's node and port the GUIDs of another's, or its own again."""
+        self._say(f'Guid "{self.plan.identity(adapter)}" 0x{self.plan.guids[other]:x}')
+        self._say(f'Guid "{self.plan.identity(adapter)}"[1] 0x{self.plan.guids[other] + 1:x}')
+
+    def reset(self, name: str) -> None:
+        """An adapter, or each of a host's, loses its link and its LID, as where the host goes down."""
+        self._act("Clear", name, None)
 
     def sweep(self) -> None:
         """Ask the subnet manager for a heavy sweep."""
@@ -136,9 +104,9 @@ class Fabric:
 
     def trap(self, switch: str, number: int, port: int) -> None:
         """A switch sends the manager a trap about one of its ports."""
-        own, manager = self._lid(switch), self._lid("host01")
+        own, manager = self._lid(switch), self._lid(self.plan.adapters()[0])
         command = [sys.executable, str(Path(__file__).with_name("send_trap.py")), str(number), str(manager), str(own)]
-        environment = {**self.environment, "SIM_HOST": _id(switch)}
+        environment = {**self.environment, "SIM_HOST": self.plan.identity(switch)}
         done = subprocess.run(
             [*command, str(port)], env=environment, capture_output=True, text=True, check=False, timeout=patience(60)
         )
@@ -151,7 +119,7 @@ class Fabric:
     def diagnose(self, tool: str, *arguments: str) -> str:
         """What a tool of infiniband-diags prints of the fabric now, whatever it ends with."""
         command = [need(tool, PACKAGES), *arguments]
-        environment = {**self.environment, "SIM_HOST": _id("host04")}
+        environment = {**self.environment, "SIM_HOST": self.plan.identity(self.plan.adapters()[-1])}
         return subprocess.run(
             command, env=environment, capture_output=True, text=True, check=False, timeout=patience(60)
         ).stdout
@@ -182,16 +150,18 @@ class Fabric:
     @contextmanager
     def manager(self, host: str, name: str, arguments: Sequence[str] = (), settings: str = "") -> Iterator[Manager]:
         """A further subnet manager on a host."""
-        environment = {**self.environment, "SIM_HOST": _id(host)}
-        with _opensm(self.folder, host, name, environment, arguments, settings) as process:
+        environment = {**self.environment, "SIM_HOST": self.plan.identity(host)}
+        start = _Start(self.folder, name, self.plan.guids[host] + 1, environment)
+        with _opensm(start, arguments, settings) as process:
             yield Manager(self.folder / f"{name}.log", process)
 
     def _act(self, verb: str, name: str, port: int | None) -> None:
-        port = 1 if port is None and name.startswith("host") else port
-        self._say(f'{verb} "{_id(name)}"' + ("" if port is None else f"[{port}]"))
+        for each in [name] if name in self.plan.guids else self.plan.adapters(name):
+            own = 1 if port is None and not self.plan.is_switch(each) else port
+            self._say(f'{verb} "{self.plan.identity(each)}"' + ("" if own is None else f"[{own}]"))
 
     def _lid(self, name: str) -> int:
-        found = re.search(r"lid (\d+) lmc", self._say(f'Dump "{_id(name)}"'))
+        found = re.search(r"lid (\d+) lmc", self._say(f'Dump "{self.plan.identity(name)}"'))
         assert found, f"ibsim knows no LID of {name}"
         return int(found[1])
 
@@ -203,8 +173,14 @@ class Fabric:
 
 
 @contextmanager
-def fabric(folder: Path, spines: int = 1, arguments: Sequence[str] = (), settings: str = "") -> Iterator[Fabric]:
-    """A fabric of four hosts on two leaves, its subnet manager up.
+def fabric(
+    folder: Path,
+    spines: int = 1,
+    arguments: Sequence[str] = (),
+    settings: str = "",
+    plan: FabricPlan | None = None,
+) -> Iterator[Fabric]:
+    """A fabric of four hosts on two leaves, or of a plan; its subnet manager, on the first adapter, is up.
 
     Args:
         arguments: further ones of opensm.
@@ -213,19 +189,21 @@ def fabric(folder: Path, spines: int = 1, arguments: Sequence[str] = (), setting
     need("opensm", PACKAGES)
     program = need("ibsim", PACKAGES)
     library = need_file("usr/lib/*/umad2sim/libumad2sim.so", PACKAGES)
-    (folder / "net.topo").write_text(topology(spines=spines))
+    plan = plan or small_plan(spines=spines)
+    (folder / "net.topo").write_text(plan.text())
     # HOME and the paths keep opensm's files here; the socket's name is of this run alone.
     base = {
         **{name: value for name, value in os.environ.items() if name != "LD_PRELOAD"},
         "IBSIM_SOCKNAME": f"foreshock-{secrets.token_hex(5)}",
         "TZ": "UTC",
     }
-    client = {**base, "LD_PRELOAD": str(library), "SIM_HOST": _id("host01")}
+    client = {**base, "LD_PRELOAD": str(library), "SIM_HOST": plan.identity(plan.adapters()[0])}
+    start = _Start(folder, "opensm", plan.guids[plan.adapters()[0]] + 1, client)
     with (
         _ibsim(program, folder, base) as (ibsim, replies),
-        _opensm(folder, "host01", "opensm", client, arguments, settings) as opensm,
+        _opensm(start, arguments, settings) as opensm,
     ):
-        yield Fabric(folder, ibsim, opensm, replies, client)
+        yield Fabric(folder, plan, ibsim, opensm, replies, client)
 
 
 @contextmanager
@@ -267,19 +245,28 @@ def _read_replies(process: subprocess.Popen[bytes], replies: "queue.Queue[bytes 
     replies.put(None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Where a subnet manager runs, what its files are called, and its port's GUID."""
+
+    folder: Path
+    name: str
+    guid: int
+    environment: dict[str, str]
+
+
 @contextmanager
-def _opensm(
-    folder: Path, host: str, name: str, environment: dict[str, str], arguments: Sequence[str], settings: str
-) -> Iterator[subprocess.Popen[bytes]]:
+def _opensm(start: _Start, arguments: Sequence[str], settings: str) -> Iterator[subprocess.Popen[bytes]]:
+    folder, name = start.folder, start.name
     cache, out, log = folder / f"{name}.cache", folder / f"{name}.out", folder / f"{name}.log"
     cache.mkdir(exist_ok=True)
     # opensm keeps INFO lines back until it ends, unless it is told to flush them.
     (folder / f"{name}.conf").write_text(f"force_log_flush TRUE\ndump_files_dir {cache}\n{settings}")
     command = [need("opensm", PACKAGES), "-F", str(folder / f"{name}.conf"), "-f", str(log)]
-    environment = {**environment, "OSM_CACHE_DIR": f"{cache}/", "OSM_TMP_DIR": f"{cache}/"}
+    environment = {**start.environment, "OSM_CACHE_DIR": f"{cache}/", "OSM_TMP_DIR": f"{cache}/"}
     with out.open("wb") as file:
         process = subprocess.Popen(
-            [*command, "-g", f"0x{_guid(host) + 1:x}", *arguments],
+            [*command, "-g", f"0x{start.guid:x}", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
