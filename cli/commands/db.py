@@ -54,11 +54,12 @@ def migrate_command(url: str) -> None:
 @click.option("--scores-days", type=int, help="Of scores; too few for what looks back are refused.")
 @click.option("--incidents-days", type=int, help="Of incidents since their end; at least 91, so --keep-days, too.")
 @click.option("--deliveries-days", type=int, help="Of the delivery log; too few for what looks back are refused.")
+@click.option("--verdicts-days", type=int, help="Of verdicts since their end; at least 91, so --keep-days, too.")
 @click.option("--audit-days", type=int, help="Of the audit, which --keep-days leaves alone; at least 400.")
 @click.option("--dry-run", is_flag=True, help="Only say how many rows would go.")
 @JSON_OPTION
 def prune_command(url: str, keep_days: int | None, dry_run: bool, as_json: bool, **days: int | None) -> None:
-    """Delete old events, telemetry, scores, incidents and attempts to deliver; counts by the day stay.
+    """Delete old events, telemetry, scores, incidents, verdicts and attempts to deliver; counts by the day stay.
 
     Outages, jobs, hints and their audit stay.
     What no option names is kept for ever.
@@ -84,7 +85,7 @@ def _keep(keep_days: int | None, days: Mapping[str, int | None]) -> RetentionPer
 
     alike = dict.fromkeys((name for name in days if name != "audit_days"), keep_days)
     if keep_days is not None:
-        alike["incidents_days"] = max(keep_days, MINIMUM.incidents_days or 0)
+        alike |= {name: max(keep_days, getattr(MINIMUM, name)) for name in ("incidents_days", "verdicts_days")}
     keep = RetentionPeriods(**{name: alike.get(name) if count is None else count for name, count in days.items()})
     if keep == RetentionPeriods():
         options = ", ".join(f"--{name.replace('_', '-')}" for name in days)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from store.database.partitions import DIVIDED
-from store.tables import hint_tables, schema
+from store.tables import hint_tables, schema, verdict_tables
 
 # The rows of a table as Arrow tables, a bounded number at a time: PostgreSQL's through COPY, SQLite's by a cursor.
 
@@ -157,6 +157,8 @@ EXPORTED = (
     hint_tables.validations,
     hint_tables.hint_outcomes,
     hint_tables.check_cases,
+    verdict_tables.verdicts,
+    verdict_tables.verdict_revisions,
     schema.rules,
     schema.sidecars,
     schema.event_days,

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from store.database.audit_chain import cut_audit
 from store.database.connections import writing
 from store.database.partitions import LOCK, BusyError, Partition, partitions, with_lock_timeout
-from store.tables import hint_tables, schema
+from store.tables import hint_tables, schema, verdict_tables
 from store.tables.day_totals import DAYS, adding, summary
 
 # Rows a step. Scores and incidents have no index by time alone, so that each step looks at all of them: fewer and
@@ -27,9 +27,10 @@ _STEP_ROWS = {
     "incidents": 200_000,
     "deliveries": 20_000,
     "audit": 20_000,
+    "verdicts": 20_000,
 }
 # When a row was over, where that is not its `time`: an incident goes on for as long as its fault comes again.
-_ENDS = {"incidents": "end"}
+_ENDS = {"incidents": "end", "verdicts": "ended"}
 _log = logging.getLogger(__name__)
 
 
@@ -42,6 +43,7 @@ class RetentionPeriods:
     scores_days: int | None = None
     incidents_days: int | None = None  # since their last event
     deliveries_days: int | None = None  # the log of attempts to hand hints over; what is owed is no part of it
+    verdicts_days: int | None = None  # since they ended; with each change of them
     audit_days: int | None = None  # what goes leaves a row in the audit's chain that says up to where
 
     def before(self, now: datetime) -> dict[str, datetime]:
@@ -54,9 +56,16 @@ class RetentionPeriods:
 # is to
 # spare for late ones. A day of scores is what a node's state and its hints rest on.
 # The repair list looks back 90 days at incidents.
+# Ledgers of runs and the repair list read verdicts back to 90 days.
 # Releases are sent for a week. A model learns from a year by default, and must know by the audit which nodes we held.
 MINIMUM = RetentionPeriods(
-    events_days=29, telemetry_days=9, scores_days=2, incidents_days=91, deliveries_days=8, audit_days=400
+    events_days=29,
+    telemetry_days=9,
+    scores_days=2,
+    incidents_days=91,
+    deliveries_days=8,
+    verdicts_days=91,
+    audit_days=400,
 )
 
 
@@ -182,6 +191,8 @@ class _Pruning:
         waiting = _waiting_since(connection, self.name)
         if waiting is not None:
             old.append(table.c.received < waiting)
+        if self.name == "verdicts":
+            _delete_parts(connection, sa.select(table.c.id).where(*old))
         return _delete_summed(connection, self.name, table, sa.and_(*old))
 
 
@@ -200,6 +211,12 @@ def _delete_summed(connection: sa.Connection, name: str, table: sa.Table, old: s
     gone = sa.delete(table).where(old).returning(*table.c).cte("gone")
     kept = adding(connection, name, summary(name, gone)).cte("kept")
     return connection.scalar(sa.select(sa.func.count()).select_from(gone).add_cte(kept)) or 0
+
+
+def _delete_parts(connection: sa.Connection, gone: sa.Select[Any]) -> None:
+    """What belongs to verdicts that go: each change of them, and whom they named."""
+    for table in (verdict_tables.verdict_revisions, verdict_tables.verdict_subjects):
+        connection.execute(sa.delete(table).where(table.c.verdict.in_(gone)))
 
 
 def _detach(connection: sa.Connection, part: Partition) -> None:

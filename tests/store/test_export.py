@@ -32,8 +32,10 @@ from store.records.node import Node
 from store.records.outage import Outage
 from store.records.score import Reason, Score
 from store.records.telemetry import Rollup, hour_of
+from store.records.verdict import Verdict
 from store.tables import hint_tables, schema
 from store.telemetry.hours import append_rollups
+from store.verdicts.verdict_log import VerdictChange, save_changes
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -65,6 +67,8 @@ def fill(engine: sa.Engine) -> None:
         connection.execute(schema.event_days.insert().values(**day, **kind, count=2**40))
         connection.execute(schema.telemetry_days.insert().values(**day, hours=2, samples=9, gpus_seen=8))
         fill_hint_tables(connection)
+        cause = Verdict("gpu", "n2/0", 0.9, "hardware", "reboot_node", NOW, "ü,\n'", node="n2", nodes=("n2",), id="v")
+        save_changes(connection, [VerdictChange(cause, "opened")], NOW)
 
 
 def fill_hint_tables(connection: sa.Connection) -> None:
@@ -152,6 +156,8 @@ def test_secrets_and_book_keeping_stay_inside(engine: sa.Engine, tmp_path: Path)
         "scheduler_nodes",
         "late_telemetry",
         "tokens",
+        "symptom_news",
+        "verdict_subjects",
     }
     assert left_out == book_keeping | {"ledgers", "interruptions", "run_days", "check_records"}  # made from the rest
 

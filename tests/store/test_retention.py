@@ -197,7 +197,7 @@ def test_limits_say_what_goes(engine: sa.Engine) -> None:
         "events": NOW - 30 * DAY,
         "scores": NOW - 5 * DAY,
     }
-    kept = (*DIVIDED, "incidents", "deliveries", "audit")
+    kept = (*DIVIDED, "incidents", "deliveries", "verdicts", "audit")
     assert {f"{table}_days" for table in kept} == set(RetentionPeriods.__slots__)
     assert too_short(RetentionPeriods()) is None
     assert too_short(MINIMUM) is None

@@ -1,0 +1,67 @@
+"""The tables of verdicts: what is held now, each change of it, whom it touches, and events not weighed yet."""
+
+import sqlalchemy as sa
+
+from store.tables.schema import UtcTime, metadata
+
+# Verdicts that are held now.
+STANDING = sa.text("state IN ('open', 'revised')")
+
+verdicts = sa.Table(  # each cause as it is held now, or as it was when it ended
+    "verdicts",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("class", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("node", sa.Text),
+    sa.Column("state", sa.Text, nullable=False),  # open, revised, explained, closed
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("probability", sa.Float, nullable=False),
+    sa.Column("since", UtcTime, nullable=False),  # its first sign
+    sa.Column("opened", UtcTime, nullable=False),
+    sa.Column("changed", UtcTime, nullable=False),
+    sa.Column("ended", UtcTime),
+    sa.Column("why", sa.Text),  # it ended
+    sa.Column("explained_by", sa.Text),
+    sa.Column("document", sa.Text, nullable=False),  # JSON of all the rest (`store/verdicts/verdict_log.py`)
+    sa.Index(None, "since", "id"),
+    sa.Index(None, "node", "since"),
+    sa.Index(None, "changed"),
+    sa.Index(None, "ended"),
+    sa.Index("ix_verdicts_standing", "id", postgresql_where=STANDING, sqlite_where=STANDING),
+)
+
+verdict_revisions = sa.Table(  # each change of a verdict; never updated
+    "verdict_revisions",
+    metadata,
+    sa.Column("seq", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
+    sa.Column("verdict", sa.Text, nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("time", UtcTime, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("what", sa.Text, nullable=False),  # has changed, in words
+    sa.Column("probability", sa.Float, nullable=False),
+    sa.Column("document", sa.Text, nullable=False),
+    sa.Index(None, "verdict", "seq"),
+    sa.Index(None, "time"),
+    sqlite_autoincrement=True,  # a number is never given twice: who listens resumes by it
+)
+
+verdict_subjects = sa.Table(  # the nodes and runs that a verdict names
+    "verdict_subjects",
+    metadata,
+    sa.Column("verdict", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),  # node, run
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Index(None, "kind", "name", "verdict"),
+)
+
+symptom_news = sa.Table(  # events that may be symptoms and that no verdict has weighed yet: a row a batch
+    "symptom_news",
+    metadata,
+    sa.Column("seq", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
+    sa.Column("received", UtcTime, nullable=False),
+    sa.Column("count", sa.Integer, nullable=False),
+    sa.Column("events", sa.LargeBinary, nullable=False),  # zstd of JSON
+    sqlite_autoincrement=True,
+)
