@@ -263,7 +263,7 @@ def test_nodes_and_gpus_are_those_of_the_widest_attempt() -> None:
 
 
 def test_a_training_error_that_names_a_node_blames_it() -> None:
-    """The launcher's word where no device spoke, but not of the program's own error; the scheduler's warning is none."""
+    """The launcher's word where no device spoke, not of the program's own error; a mere warning is none."""
     task = reported(31, "task 1: Exited with exit code 1", "gpu-2")
     (cut,) = ledger([attempt(0, 40, "FAILED")], [iteration(10, 1)], [reported(30, "[Errno 5] EIO"), task]).interruptions
     assert (cut.cause, cut.culprit and (cut.culprit.node, cut.culprit.kind)) == ("storage", ("gpu-2", "training_error"))

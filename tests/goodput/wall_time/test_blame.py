@@ -76,7 +76,7 @@ def test_a_dead_gpu_needs_no_outage() -> None:
 
 
 def test_the_one_task_that_failed_names_the_node() -> None:
-    """Where all were killed, nobody is named; the words tell storage from the program's own error, which is no node's."""
+    """Where all were killed, nobody is named; words tell storage from the program's own error."""
     fault = error("OSError: [Errno 5] Input/output error: '/data/x'")
     one = [fault, error("task 1: Exited with exit code 1", "gpu-2")]
     cause, culprit = blame(ATTEMPT, fault, WINDOW, BlameEvidence(faults_by_time(one)))
@@ -117,7 +117,7 @@ ILLEGAL = "RuntimeError: CUDA error: an illegal memory access was encountered"
     ],
 )
 def test_what_the_program_did_itself_is_no_nodes_fault(words: str, cause: Cause) -> None:
-    """One rank on one node reports it, Slurm names its task, the GPU that ran it writes Xid 13 or 31: all its victims."""
+    """One rank reports it, Slurm names its task, the GPU that ran it writes Xid 13 or 31: all victims."""
     for code in (None, 13, 31, 43, 45):
         told = [error(words, "gpu-2", cause), error("task 5: Exited with exit code 1", "gpu-2")]
         if code is not None:
