@@ -82,6 +82,10 @@ class Fabric:
     def settle(self, sweeps: int) -> None:
         """Wait until the subnet manager has swept so often, and has nothing left to do."""
         self.wait_for_log("SUBNET UP", times=sweeps)
+        self.rest()
+
+    def rest(self) -> None:
+        """Wait until nothing is on its way."""
         wait_for("the fabric is at rest", lambda: _are_at_rest(self.ibsim.pid, self.opensm.pid))
 
     def count(self, name: str, port: int, **counters: int) -> None:
