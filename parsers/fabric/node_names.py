@@ -127,6 +127,7 @@ _NAMED = (
     ),
     re.compile(r"[^\n]{0,200}?(?P<guid>0x[0-9a-f]{16}) \((?:node )?'?(?P<name>[^()'\n]{1,128})", re.ASCII),
 )
+_MANAGER = re.compile(r"(?:\w{1,64}: )?Setting IS_SM on port (?P<guid>0x[0-9a-f]{1,16})", re.ASCII)
 _LOCAL = 2**64 - 1
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -140,6 +141,7 @@ class NodeNames:
         self._guids: dict[int, str] = {}
         self._switches: dict[str, None] = {}
         self._routes: dict[str, str] = {}
+        self.manager: str | None = None  # the GUID of the manager's own port, where every route begins
 
     def learn(self, guid: str, description: str) -> None:
         """A GUID belongs to the node of a description."""
@@ -158,7 +160,14 @@ class NodeNames:
         _keep(self._routes, path, guid, MOST_ROUTES)
 
     def listen(self, text: str) -> None:
-        """A record that may say whose a GUID is: `nd_rcv_process_nd`, or a GUID with a name in parentheses."""
+        """A record that may say whose a GUID is: `nd_rcv_process_nd`, or a GUID with a name in parentheses.
+
+        Or which port is the manager's own.
+        """
+        if "IS_SM" in text and (own := _MANAGER.match(text)):
+            self.manager = canonical_guid(own["guid"])
+            # Its routes begin elsewhere now.
+            self._routes.clear()
         if "Description = " not in text and " (" not in text:
             return
         for form in _NAMED:

@@ -115,6 +115,7 @@ def _duplicate(event: Event, match: re.Match[str], names: NodeNames) -> Event:
     attributes: dict[str, Attribute] = dict(event.attributes)
     for number, (switch, port) in enumerate(ends, start=1):
         attributes[f"seen_at_{number}"] = f"{names.place_of(switch).text or switch} port {port}"
+        attributes[f"end_{number}"] = f"{switch}/{port}"
     device = Device(type="hca", uuid=guid, port=int(match["port"]))
     message = f"Duplicate node GUID {guid}: {attributes['seen_at_1']} and {attributes['seen_at_2']}"
     attributes |= where.attributes()
@@ -308,6 +309,8 @@ class Timeouts:
         where = self._names.place_of(guid)
         target = where.text or guid or (f"LID {lid}" if lid else f"the end of route {path}" if path else "a node")
         what = attributes.get("request") or "a request"
+        if isinstance(path, str):
+            attributes |= self._way(path)
         return replace(
             event,
             node=where.host,
@@ -315,6 +318,17 @@ class Timeouts:
             message=f"No answer from {target} to {what} ({attributes.get('status', 'error')})",
             attributes={**attributes, **where.attributes()},
         )
+
+    def _way(self, path: str) -> dict[str, Attribute]:
+        """Where a route begins, and the switch port by which it comes to its end, as far as the log has named them."""
+        found: dict[str, Attribute] = {}
+        if self._names.manager is not None:
+            found["manager"] = self._names.manager
+        before, _, port = path.rpartition(",")
+        switch = self._names.at_end_of(before)
+        if switch is not None:
+            found["via"] = f"{switch}/{port.strip()}"
+        return found
 
 
 def _detail(text: str) -> dict[str, Attribute]:
