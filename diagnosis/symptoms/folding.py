@@ -14,8 +14,11 @@ from datetime import datetime
 
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
+from diagnosis.hangs.placement import RankPlacements
+from diagnosis.hangs.stuck_ranks import StuckRanks
 from diagnosis.symptoms.event_place import names_of_others, place_of_event
-from diagnosis.symptoms.meaning import meaning_of
+from diagnosis.symptoms.meaning import at_place, meaning_of
+from diagnosis.symptoms.switch_notices import SwitchNotices, link_place
 from diagnosis.symptoms.symptom import Symptom, SymptomKind
 from store.records.event import SEVERITIES, Event, Severity
 
@@ -62,12 +65,21 @@ class _Tally:
 
 
 class SymptomFold:
-    """Symptoms in the making. `graph` may be replaced by a newer one; what was folded keeps its place."""
+    """Symptoms in the making. `graph` may be replaced by a newer one; what was folded keeps its place.
+
+    What ranks report of their collectives is kept, too: the ranks that others wait for are found when they are read.
+    """
 
     def __init__(self, graph: DeviceGraph) -> None:
         self.graph = graph
         self._tallies: dict[SymptomKey, _Tally] = {}
         self._cures: dict[tuple[SymptomKind, Place], list[datetime]] = {}
+        self._notices = SwitchNotices(graph)
+        self._ranks = StuckRanks()
+
+    def place_ranks(self, placements: RankPlacements) -> None:
+        """Say on which nodes the ranks of runs are."""
+        self._ranks.placements = placements
 
     def __len__(self) -> int:
         return len(self._tallies)
@@ -77,7 +89,8 @@ class SymptomFold:
         taken = 0
         for event in events:
             if event.time is not None:
-                taken += self._take(event, event.time)
+                told = self._ranks.take(event)
+                taken += self._take(event, event.time) or told
         if len(self._tallies) > MOST_SYMPTOMS:
             self._shrink()
         return taken
@@ -87,6 +100,12 @@ class SymptomFold:
         if meaning.symptom is None and not meaning.cures:
             return False
         place = place_of_event(event, self.graph)
+        if meaning.symptom == "link_down" or "link_down" in meaning.cures:
+            place = link_place(place, self.graph)
+        meaning = at_place(meaning, place)
+        self._notices.know(self.graph)
+        if self._notices.take(event, time, place, meaning):
+            return True
         for kind in meaning.cures:
             keep_newest(self._cures.setdefault((kind, place), []), time)
         if meaning.symptom is not None:
@@ -101,6 +120,11 @@ class SymptomFold:
     def symptoms(self, now: datetime | None = None) -> list[Symptom]:
         """Every symptom that began by `now`, the first first."""
         found = [self._symptom(key, tally) for key, tally in self._tallies.items() if now is None or tally.first <= now]
+        ranks = self._ranks.events(now)
+        if ranks:
+            of_ranks = SymptomFold(self.graph)
+            of_ranks.take(ranks)
+            found += of_ranks.symptoms(now)
         return sorted(found, key=lambda one: (one.first, one.kind, one.place))
 
     def forget(self, before: datetime) -> int:

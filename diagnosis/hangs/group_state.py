@@ -1,0 +1,111 @@
+"""Where the ranks of a process group stand: which collective each has entered, and which each has completed.
+
+Ranks report it in many ways (a watchdog's time-out, a flight recorder's dump, NCCL's RAS, the training hook); all come
+as events of the kind `collective_wait`, with sets of ranks as attributes (`store/runs/rank_set.py`):
+
+    ranks           those that report
+    members, world  those of the group, or how many they are, where the source tells
+    last_enqueued   the number of the last collective that each has entered; last_completed, that each has left
+    waiting, absent, stopped    ranks that are in the collective; that have not come; whose process does not run
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from store.records.event import Event
+from store.runs.rank_set import MOST_RANKS, numbers_of, ranks_of
+
+WAIT = "collective_wait"
+# Groups of one run that are held, the newest reported.
+MOST_GROUPS = 4_096
+# Who reports of a group: nodes that are held by name.
+_MOST_WITNESSES = 64
+# What was reported so long before is of another hang.
+_SAME_HANG = timedelta(minutes=45)
+
+
+@dataclass(slots=True)
+class GroupState:
+    """One process group of one run. `first` and `last` are when it was reported to wait."""
+
+    name: str
+    first: datetime
+    last: datetime
+    members: frozenset[int] = frozenset()
+    members_text: str = ""  # as they were last told: every rank tells the same
+    world: int | None = None
+    enqueued: dict[int, int] = field(default_factory=dict)
+    completed: dict[int, int] = field(default_factory=dict)
+    reported: set[int] = field(default_factory=set)
+    waiting: set[int] = field(default_factory=set)
+    absent: set[int] = field(default_factory=set)
+    stopped: set[int] = field(default_factory=set)
+    operations: dict[int, str] = field(default_factory=dict)
+    witnesses: set[str] = field(default_factory=set)
+    events: list[str] = field(default_factory=list)
+
+    def take(self, event: Event, time: datetime) -> None:
+        """One report. A newer one of a rank takes the place of its older one."""
+        if time - self.last > _SAME_HANG:
+            self.__init__(self.name, time, time)  # type: ignore[misc]  # begins anew
+        told = event.attributes
+        ranks = ranks_of(told.get("ranks"))
+        if len(self.reported) + len(ranks) > 2 * MOST_RANKS:
+            return
+        self.first, self.last = min(self.first, time), max(self.last, time)
+        members = told.get("members")
+        if isinstance(members, str) and members != self.members_text:
+            self.members_text = members
+            self.members |= ranks_of(members)
+        world = told.get("world")
+        if isinstance(world, int) and not isinstance(world, bool) and 0 < world <= MOST_RANKS:
+            self.world = max(world, self.world or 0)
+        self.reported |= ranks
+        self.enqueued.update(numbers_of(told.get("last_enqueued"), ranks))
+        self.completed.update(numbers_of(told.get("last_completed"), ranks))
+        for name in ("waiting", "absent", "stopped"):
+            held: set[int] = getattr(self, name)
+            held -= ranks
+            held |= ranks_of(told.get(name))
+        operation = told.get("operation")
+        if isinstance(operation, str):
+            self.operations.update(dict.fromkeys(ranks, operation[:40]))
+        if event.node is not None and len(self.witnesses) < _MOST_WITNESSES:
+            self.witnesses.add(event.node)
+        if event.id is not None and len(self.events) < 5:
+            self.events.append(event.id)
+
+    def front(self) -> int | None:
+        """The number of the newest collective that a rank has entered."""
+        return max(self.enqueued.values(), default=None)
+
+    def waiters(self) -> set[int]:
+        """Ranks that have entered a collective and not left it."""
+        inside = {rank for rank, number in self.enqueued.items() if number > self.completed.get(rank, number)}
+        return (inside | self.waiting) - self.stopped
+
+    def behind(self) -> set[int]:
+        """Ranks that have not entered the collective that others are in, and those whose process does not run."""
+        front = self.front()
+        late = {rank for rank, number in self.enqueued.items() if front is not None and number < front}
+        return late | self.absent | self.stopped
+
+    def all_ranks(self, world: int | None) -> frozenset[int]:
+        """The group's members; where no one tells them, all ranks of the run for the group that all are in."""
+        if self.members:
+            return self.members
+        size = self.world or world
+        return frozenset(range(size)) if size is not None and is_default(self.name) else frozenset()
+
+    def silent(self, world: int | None) -> set[int]:
+        """Members that nobody has reported of while the others did."""
+        everyone = self.all_ranks(world)
+        if len(self.reported) < 2 and len(everyone) > 2:
+            return set()
+        spoken = self.reported | self.absent | self.stopped | self.waiting
+        return set(everyone - spoken)
+
+
+def is_default(name: str) -> bool:
+    """Whether a group is the one of all ranks: PyTorch calls it `default_pg`, and numbers it 0."""
+    return name in ("", "0", "default", "default_pg", "0(default_pg)")
