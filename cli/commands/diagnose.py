@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def diagnose(url: str, run: str | None, at: str | None, as_json: bool) -> None:
     """Rank the devices that may have stopped a run, the likeliest first."""
     from diagnosis.culprits.culprit import explain
-    from diagnosis.culprits.stop import stop_of
+    from diagnosis.causes.stop import stop_of
 
     try:
         moment = None if at is None else parse_time(at)

@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from diagnosis.culprits.plausibility import Plausibility, Topology, read_topology, together, weigh
-from diagnosis.culprits.stop import Stoppage, stop_of
+from diagnosis.causes.stop import Stoppage, stop_of
 from diagnosis.incidents.incident import NODE_GAP
 from store.events.event_pages import EventWindow, event_of, read_events
 from store.records.event import Cause, Device, Event, format_time

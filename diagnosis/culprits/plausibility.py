@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
-from diagnosis.culprits.stop import Stoppage
+from diagnosis.causes.stop import Stoppage
 from diagnosis.incidents.root import kind_key, plain
 from store.records.event import Device
 from store.records.incident import Incident

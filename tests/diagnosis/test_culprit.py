@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from fault_events import START, at, iteration, job, lost_port, program_error, xid
 
 from diagnosis.culprits.culprit import Culprit, rank
-from diagnosis.culprits.stop import stop_of
+from diagnosis.causes.stop import stop_of
 from diagnosis.incidents.incidents_table import update_incidents
 from store.database.connections import writing
 from store.events.append import (

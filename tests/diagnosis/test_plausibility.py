@@ -6,7 +6,7 @@ import pytest
 from fault_events import at, lost_port, xid
 
 from diagnosis.culprits.plausibility import LeafGroup, Topology, together, weigh
-from diagnosis.culprits.stop import Stoppage
+from diagnosis.causes.stop import Stoppage
 from diagnosis.incidents.incident import coalesce
 from store.records.event import Cause, Severity
 from store.records.incident import Incident

@@ -9,7 +9,7 @@ from fault_events import at, iteration, job, lost_port, program_error, xid
 
 from diagnosis.culprits.culprit import MOST, Culprit, rank
 from diagnosis.culprits.plausibility import read_topology
-from diagnosis.culprits.stop import LONGEST, Stoppage, ended, stop_of
+from diagnosis.causes.stop import LONGEST, Stoppage, ended, stop_of
 from diagnosis.incidents.incident import coalesce
 from diagnosis.incidents.incidents_table import update_incidents, with_blast_radius
 from store.database.connections import writing

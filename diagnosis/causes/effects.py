@@ -1,0 +1,271 @@
+"""What is to be explained: symptoms, put together where they are one effect, less those that planned work excuses.
+
+- What a device shows is an effect of its place. What a job shows (ranks that wait, a program that ends) is one effect
+  of the job, however many of its nodes say so: they all say it because one stopped.
+- Who complains of another one is no suspect for it: the effect is of whom the line names.
+- A node that the scheduler marked down without a word of its own fell silent.
+- What a node shows while an operator holds it for planned work is excused.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from diagnosis.causes.cause_catalog import STOP, cause_tables
+from diagnosis.causes.scene import MARKED_DOWN, Scene, SceneJob
+from diagnosis.graph.device_graph import DeviceGraph
+from diagnosis.graph.place import Place
+from diagnosis.symptoms.symptom import Symptom, SymptomKind
+from store.records.event import Cause
+from store.records.outage import Outage
+
+# Effects of a job as a whole.
+OF_JOBS = frozenset({"hang", "program_error", "peer_complaint", "gpu_program", "gpu_follow_on", STOP})
+# Lines that complain of another one.
+_ACCUSING = frozenset({"hang", "peer_complaint", "storage_complaint"})
+# What planned work brings about.
+_EXCUSED = frozenset(
+    {
+        *("link_down", "node_silent", "node_reboot", "gpu_lost", "port_errors", "host_fault", "power_sign"),
+        *("switch_gone", "switch_notice", "service_fault", "peer_complaint", "driver_fault", "storage_complaint"),
+    }
+)
+_OUR_OWN = "foreshock:"
+# Users in whose name programs drain.
+_PROGRAMS = frozenset({"", "root", "slurm", "slurmctld", "unknown"})
+# The scheduler is told a little before, and the node is back a little after.
+_EXCUSE_BEFORE, _EXCUSE_AFTER = timedelta(minutes=5), timedelta(minutes=15)
+# A warning says less than an error.
+_WARNING, _MOST_LEAK = 10.0, 0.5
+# From this many on, complaints of one name are no accident.
+_SEVERAL, _SEVERAL_LEAK = 3, 0.01
+_SHOWS: dict[Cause, SymptomKind] = {
+    "hardware": "host_fault",
+    "fabric": "link_down",
+    "storage": "storage_complaint",
+    "driver": "driver_fault",
+    "host": "node_silent",
+    "unknown": "node_silent",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing to be explained. `named` is whom its lines accuse; `run` is set where it is an effect of a job.
+
+    `leak` is the chance that it shows with no cause known here.
+    """
+
+    kind: str
+    place: Place
+    node: str | None
+    first: datetime
+    last: datetime
+    leak: float
+    symptoms: tuple[Symptom, ...] = ()
+    named: Place | None = None
+    run: str | None = None
+    cured: datetime | None = None
+    nodes: frozenset[str] = frozenset()
+    uncertainty_s: float = 1.0
+
+
+@dataclass(slots=True)
+class ExcusedWork:
+    """Symptoms that one piece of planned work accounts for."""
+
+    outages: list[Outage] = field(default_factory=list)
+    symptoms: list[Symptom] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class SceneEffects:
+    """All that is to be explained, and what is excused by reason of the work. `held`: nodes in planned work."""
+
+    effects: list[Effect]
+    excused: dict[str, ExcusedWork]
+    held: frozenset[str]
+
+
+def effects_of(scene: Scene) -> SceneEffects:
+    """The effects of a scene, in the order of their symptoms."""
+    planned = _planned(scene)
+    excused: dict[str, ExcusedWork] = {}
+    seen: list[Symptom] = []
+    for symptom in (*scene.symptoms, *_marked_down(scene)):
+        work = _excuse(symptom, planned, scene.graph)
+        if work is None:
+            seen.append(symptom)
+            continue
+        own = excused.setdefault(work.reason or work.state, ExcusedWork())
+        own.symptoms.append(symptom)
+        if work not in own.outages:
+            own.outages.append(work)
+    jobs = JobIndex(scene.jobs)
+    effects = list(_effects(seen, jobs, scene.graph))
+    stop = _stop(scene)
+    held = frozenset(node for node, works in planned.items() if any(_is_open(work, scene.now) for work in works))
+    return SceneEffects([*effects, *([stop] if stop else [])], excused, held)
+
+
+class JobIndex:
+    """Which jobs had a node at a moment."""
+
+    def __init__(self, jobs: Iterable[SceneJob]) -> None:
+        self._by_node: dict[str, list[SceneJob]] = defaultdict(list)
+        self.by_run: dict[str, SceneJob] = {}
+        for job in jobs:
+            self.by_run[job.run] = job
+            for node in job.nodes:
+                self._by_node[node].append(job)
+
+    def of(self, node: str | None, moment: datetime) -> SceneJob | None:
+        """The newest job that had a node at a moment, or ended within the time of a time-out before it."""
+        found = None
+        for job in self._by_node.get(node or "", ()):
+            if job.start <= moment and (job.end is None or moment <= job.end + MARKED_DOWN):
+                found = job
+        return found
+
+
+def _effects(symptoms: Sequence[Symptom], jobs: JobIndex, graph: DeviceGraph) -> Iterator[Effect]:
+    of_jobs: dict[tuple[str, str, Place | None], list[Symptom]] = {}
+    for symptom in symptoms:
+        named = _accused(symptom, graph)
+        if symptom.kind in OF_JOBS:
+            job = jobs.of(symptom.node, symptom.first)
+            run = symptom.run or (job.run if job is not None else None)
+            if run is not None:
+                of_jobs.setdefault((run, symptom.kind, named), []).append(symptom)
+                continue
+        yield _own(symptom, named)
+    for (run, kind, named), members in of_jobs.items():
+        yield _of_job(run, kind, named, members)
+
+
+def _own(symptom: Symptom, named: Place | None) -> Effect:
+    return Effect(
+        kind=symptom.kind,
+        place=symptom.place,
+        node=symptom.node,
+        first=symptom.first,
+        last=symptom.last,
+        leak=_leak(symptom),
+        symptoms=(symptom,),
+        named=named,
+        cured=symptom.cured,
+        nodes=frozenset([symptom.node] if symptom.node else ()),
+        uncertainty_s=symptom.uncertainty_s,
+    )
+
+
+def _of_job(run: str, kind: str, named: Place | None, members: Sequence[Symptom]) -> Effect:
+    """What the nodes of a job say alike; of one place alone it is that place's too."""
+    places = {member.place for member in members}
+    nodes = frozenset(member.node for member in members if member.node is not None)
+    head = members[0]
+    leak = cause_tables().leak[kind] * (_SEVERAL_LEAK if named is not None and len(nodes) >= _SEVERAL else 1.0)
+    return replace(
+        _own(head, named),
+        place=head.place if len(places) == 1 and head.place.kind in ("gpu", "node") else Place("job", run),
+        node=head.node if len(nodes) == 1 else None,
+        last=max(member.last for member in members),
+        leak=leak,
+        symptoms=tuple(members),
+        run=run,
+        nodes=nodes,
+    )
+
+
+def _leak(symptom: Symptom) -> float:
+    leak = cause_tables().leak[symptom.kind]
+    return min(_MOST_LEAK, leak * (_WARNING if symptom.severity in ("warning", "info") else 1.0))
+
+
+def _accused(symptom: Symptom, graph: DeviceGraph) -> Place | None:
+    """Whom the lines of a symptom name."""
+    if symptom.kind not in _ACCUSING:
+        return None
+    for name in symptom.points_at:
+        known = graph.place_of(name)
+        if known is None:
+            known = graph.place_of(name.partition("@")[0].partition("<")[0])
+        if known is not None:
+            return known
+    if symptom.kind == "storage_complaint" and symptom.points_at:
+        return Place("storage", symptom.points_at[0])
+    return None
+
+
+def _stop(scene: Scene) -> Effect | None:
+    stop = scene.stop
+    if stop is None or stop.run is None:
+        return None
+    return Effect(
+        STOP,
+        Place("job", stop.run),
+        None,
+        stop.last_work,
+        stop.end,
+        cause_tables().leak[STOP],
+        run=stop.run,
+        nodes=stop.nodes or frozenset(),
+    )
+
+
+def _planned(scene: Scene) -> dict[str, list[Outage]]:
+    """Planned work by node, and what an operator drained; without the holds of our own."""
+    found: dict[str, list[Outage]] = defaultdict(list)
+    for outage in scene.outages:
+        if outage.reason.startswith(_OUR_OWN) or outage.cause == "application":
+            continue
+        if outage.planned or is_by_hand(outage):
+            found[outage.node].append(outage)
+    return dict(found)
+
+
+def is_by_hand(outage: Outage) -> bool:
+    """Whether a person took a node out of service."""
+    by_person = outage.user is not None and outage.user.partition("(")[0].strip().lower() not in _PROGRAMS
+    return by_person and outage.state.upper().startswith(("DRAIN", "MAINT"))
+
+
+def _is_open(work: Outage, now: datetime) -> bool:
+    return work.start <= now and (work.end is None or work.end > now)
+
+
+def _excuse(symptom: Symptom, planned: dict[str, list[Outage]], graph: DeviceGraph) -> Outage | None:
+    """The planned work that accounts for a symptom: of its node, or of the host at the far end of its cable."""
+    if not planned or symptom.kind not in _EXCUSED:
+        return None
+    node = symptom.node or graph.node_of(symptom.place)
+    if node is None:
+        far = graph.far_end(symptom.place)
+        node = None if far is None else graph.node_of(far)
+    for work in planned.get(node or "", ()):
+        since = work.start - (_EXCUSE_BEFORE if work.planned else timedelta())
+        if since <= symptom.first and (work.end is None or symptom.first <= work.end + _EXCUSE_AFTER):
+            return work
+    return None
+
+
+def _marked_down(scene: Scene) -> Iterator[Symptom]:
+    """What the scheduler alone noticed: nodes out of service, unplanned, that say nothing of it themselves."""
+    silent = {one.node for one in scene.symptoms if one.kind in ("node_silent", "node_reboot")}
+    for outage in scene.outages:
+        kind = None if outage.planned or not outage.state.upper().startswith("DOWN") else _SHOWS.get(outage.cause)
+        if kind is None or outage.node in silent or outage.reason.startswith(_OUR_OWN):
+            continue
+        if scene.stop is not None and outage.start > scene.stop.end + MARKED_DOWN:
+            continue
+        yield Symptom(
+            kind=kind,
+            place=Place("node", outage.node),
+            node=outage.node,
+            first=outage.start,
+            last=outage.start,
+            cured=outage.end,
+            text=f"went out of service ({outage.state} {outage.reason})".replace(" )", ")"),
+            uncertainty_s=MARKED_DOWN.total_seconds(),
+        )

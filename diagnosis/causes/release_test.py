@@ -1,0 +1,77 @@
+"""Whether the nodes of one release fail more than all others: Fisher's exact test, and how much that says.
+
+The nodes of a version share no place, so what they have in common is the version; where only one version runs, nothing
+can be told apart and there is no answer.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diagnosis.causes.suspects import Hit, ReachIndex, Suspect
+
+# Fewer nodes than these prove nothing about a release.
+_FEWEST = 4
+# The chance by which one must not be misled, over all versions and codes that are looked at.
+_MOST_P = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFinding:
+    """`struck` of `units` nodes of the release show it, and `others` (struck, all) of the rest."""
+
+    gain: float
+    hits: tuple[Hit, ...]
+    struck: int
+    units: int
+    others: tuple[int, int]
+    p_value: float
+
+
+def release_gain(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> ReleaseFinding | None:
+    """The best finding over the codes that nodes of the release show; None where nothing stands out."""
+    by_sign: dict[tuple[str, int | None], list[Hit]] = defaultdict(list)
+    for hit in hits:
+        code = hit.effect.symptoms[0].code if hit.effect.symptoms else None
+        by_sign[hit.effect.kind, code].append(hit)
+    found = None
+    for own in by_sign.values():
+        finding = _finding(suspect, own, reach)
+        if finding is not None and (found is None or finding.gain > found.gain):
+            found = finding
+    return found
+
+
+def _finding(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> ReleaseFinding | None:
+    struck = {hit.unit for hit in hits}
+    if len(struck) < _FEWEST:
+        return None
+    units = len(reach.units(suspect))
+    rest = reach.rest_of(suspect)
+    code = hits[0].effect.symptoms[0].code if hits[0].effect.symptoms else None
+    else_struck = reach.struck_elsewhere(suspect, hits[0].effect.kind, code)
+    if units <= len(struck) and rest == 0:
+        return None
+    p_value = fisher(len(struck), units, else_struck, rest)
+    if p_value > _MOST_P:
+        return None
+    share = len(struck) / units
+    gain = sum(math.log(max(share, 1e-6) / hit.effect.leak) for hit in hits)
+    gain += (units - len(struck)) * math.log1p(-min(share, 0.999)) + min(0.0, math.log(p_value / _MOST_P)) * 0.0
+    return ReleaseFinding(gain, tuple(hits), len(struck), units, (else_struck, rest), p_value)
+
+
+def fisher(struck: int, units: int, others_struck: int, others: int) -> float:
+    """The chance that so many or more of the release's nodes are among the struck ones, were it no matter which."""
+    total, hit = units + others, struck + others_struck
+    most = min(units, hit)
+    logs = [_log_ways(units, k) + _log_ways(others, hit - k) for k in range(struck, most + 1) if hit - k <= others]
+    whole = _log_ways(total, hit)
+    return min(1.0, math.fsum(math.exp(log - whole) for log in logs))
+
+
+def _log_ways(total: int, chosen: int) -> float:
+    if chosen < 0 or chosen > total:
+        return -math.inf
+    return math.lgamma(total + 1) - math.lgamma(chosen + 1) - math.lgamma(total - chosen + 1)

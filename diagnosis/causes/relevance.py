@@ -1,0 +1,57 @@
+"""How much a cause matters to what is asked: is it of the job that stopped, does it stand, how long is it past?
+
+A true fault that was cured hours ago is no answer to what is wrong now; beside nothing else, it is the best there is.
+"""
+
+import math
+from collections.abc import Iterable
+
+from diagnosis.causes.calibration import calibrated
+from diagnosis.causes.scene import Scene
+from diagnosis.causes.weighing import Account, Finding
+
+# Cured; of another job than the one that stopped; survived before the last progress; not what the stop is put down to.
+_CURED, _ELSEWHERE, _SURVIVED, _BESIDE_THE_STOP = 0.15, 0.05, 0.3, 0.5
+_HALF_LIFE_S = {False: 6 * 3600.0, True: 1800.0}
+# The best of what is long past is at most this likely where a stop is to be explained.
+_LEAST_WITH_STOP = 0.6
+
+
+def relevance(findings: Iterable[Finding], scene: Scene) -> list[tuple[Finding, float]]:
+    """Findings with their probability, each suspect once, the likeliest first."""
+    best: dict[object, tuple[Finding, float]] = {}
+    weighted = [(finding, matters(finding.account, scene)) for finding in findings]
+    most = max((weight for finding, weight in weighted if finding.share >= 0.5), default=1.0)
+    if scene.stop is not None and scene.stop.run is not None:
+        most = max(most, _LEAST_WITH_STOP)
+    for finding, weight in weighted:
+        probability = calibrated(finding.share * min(1.0, weight / most))
+        known = best.get(finding.account.suspect)
+        if known is None or known[1] < probability:
+            best[finding.account.suspect] = (finding, probability)
+    return sorted(
+        best.values(),
+        key=lambda one: (-one[1], not one[0].is_cause, -one[0].account.gain, one[0].account.suspect),
+    )
+
+
+def matters(account: Account, scene: Scene) -> float:
+    """How much a cause matters, 0 to 1."""
+    effects = [hit.effect for hit, _ in account.parts] or [effect for effect, _ in account.jobs]
+    is_cured = bool(account.parts) and all(effect.cured is not None and effect.cured <= scene.now for effect in effects)
+    weight = _CURED if is_cured else 1.0
+    last = max((effect.cured if is_cured and effect.cured else effect.last) for effect in effects)
+    age = max(0.0, (scene.now - last).total_seconds())
+    weight *= math.exp2(-age / _HALF_LIFE_S[is_cured])
+    stop = scene.stop
+    if stop is None or stop.run is None:
+        return weight
+    if any(effect.run == stop.run for effect, _ in account.jobs):
+        return weight
+    nodes = {node for effect in effects for node in effect.nodes}
+    if nodes and stop.nodes is not None and not nodes & stop.nodes:
+        return weight * _ELSEWHERE
+    since = account.since
+    if since is not None and (stop.last_work - since).total_seconds() > 60.0:
+        return weight * _SURVIVED
+    return weight * _BESIDE_THE_STOP

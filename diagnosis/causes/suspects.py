@@ -1,0 +1,202 @@
+"""Who may have caused an effect: its place, what that hangs on, the far end of its cable, and whom its lines name."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from diagnosis.causes.cause_catalog import CauseRow, CauseTables, cause_tables
+from diagnosis.causes.effects import Effect
+from diagnosis.graph.device_graph import DeviceGraph
+from diagnosis.graph.place import Place
+from store.records.verdict import CauseClass
+
+# The classes that a place of a kind may be the cause as.
+_OWN: dict[str, tuple[CauseClass, ...]] = {
+    "gpu": ("gpu", "nvlink"),
+    "nvlink": ("nvlink",),
+    "nvswitch": ("nvswitch",),
+    "nic": ("nic", "cable", "optic"),
+    "port": ("port", "cable", "optic"),
+    "cable": ("cable",),
+    "optic": ("optic",),
+    "switch": ("switch",),
+    "node": ("node",),
+    "storage": ("storage",),
+    "power": ("power",),
+    "cooling": ("cooling",),
+    "rack": ("power", "cooling"),
+}
+_ABOVE: dict[str, tuple[CauseClass, ...]] = {
+    "switch": ("switch",),
+    "nvswitch": ("nvswitch",),
+    "rack": ("power", "cooling"),
+    "power": ("power",),
+    "cooling": ("cooling",),
+    "node": ("node",),
+}
+_RELEASES = ("driver", "firmware")
+# Classes that are the parts of a cable's both ends.
+_OF_CABLES = ("cable",)
+
+
+class Suspect(NamedTuple):
+    """A class of cause at a place."""
+
+    kind: CauseClass
+    place: Place
+
+
+class Hit(NamedTuple):
+    """One effect that a suspect would show: where, and of which of the suspect's parts (`unit`)."""
+
+    effect: Effect
+    where: str
+    row: CauseRow
+    unit: Place
+
+
+@dataclass(slots=True)
+class ReachIndex:
+    """What depends on what, remembered: many effects have the same places above them."""
+
+    graph: DeviceGraph
+    tables: CauseTables = field(default_factory=cause_tables)
+    _above: dict[Place, tuple[Place, ...]] = field(default_factory=dict)
+    _node: dict[Place, str | None] = field(default_factory=dict)
+    _units: dict[Suspect, frozenset[Place]] = field(default_factory=dict)
+    # Which nodes show each kind and code.
+    signs: dict[tuple[str, int | None], set[str]] = field(default_factory=dict)
+
+    def rest_of(self, suspect: Suspect) -> int:
+        """How many nodes have another version of the same release."""
+        others = [place for place in self.graph.places(suspect.kind) if place != suspect.place]
+        return sum(len(self.units(Suspect(suspect.kind, place))) for place in others)
+
+    def struck_elsewhere(self, suspect: Suspect, kind: str, code: int | None) -> int:
+        """How many nodes of other versions show the same."""
+        own = {unit.name for unit in self.units(suspect)}
+        others = [place for place in self.graph.places(suspect.kind) if place != suspect.place]
+        rest = {unit.name for place in others for unit in self.units(Suspect(suspect.kind, place))}
+        return len((self.signs.get((kind, code), set()) & rest) - own)
+
+    def node_of(self, place: Place) -> str | None:
+        """The node of a part: by the graph, else by its name."""
+        if place not in self._node:
+            found = self.graph.node_of(place)
+            if found is None and place.kind in ("gpu", "nic", "nvswitch", "nvlink") and "/" in place.name:
+                found = place.name.partition("/")[0]
+            self._node[place] = found
+        return self._node[place]
+
+    def above(self, place: Place) -> tuple[Place, ...]:
+        """All that a place depends on: by the graph; what it does not know, as its node does."""
+        if place not in self._above:
+            found = dict.fromkeys(self.graph.above(place))
+            node = self.node_of(place)
+            if node is not None and Place("node", node) != place:
+                found[Place("node", node)] = None
+                if not self.graph.knows(place):
+                    found.update(dict.fromkeys(self.graph.above(Place("node", node))))
+            far = self.graph.far_end(place)
+            if far is not None:
+                found[far] = None
+                found.update(dict.fromkeys(self.graph.above(far)))
+            self._above[place] = tuple(found)
+        return self._above[place]
+
+    def cable_of(self, place: Place) -> Place:
+        """The cable at a port or adapter: both its ends in order; the one end where nobody knows the other."""
+        if place.kind == "cable":
+            return place
+        far = self.graph.far_end(place)
+        return Place("cable", place.name if far is None else "--".join(sorted((place.name, far.name))))
+
+    def units(self, suspect: Suspect) -> frozenset[Place]:
+        """The parts below a suspect that would all show it."""
+        if suspect not in self._units:
+            self._units[suspect] = frozenset(self._parts(suspect))
+        return self._units[suspect]
+
+    def _parts(self, suspect: Suspect) -> Iterable[Place]:
+        kind, place = suspect
+        if kind == "switch":
+            ports = [child for child in self.graph.children(place) if child.kind in ("port", "nic")]
+            if ports:
+                return {self.cable_of(port) for port in ports if self.graph.far_end(port) or port.kind == "nic"}
+        if kind == "nvswitch":
+            gpus = self.graph.below(place, "gpu")
+            if gpus:
+                return gpus
+        if kind == "node":
+            return self.graph.children(place, "nic")
+        return [Place("node", node) for node in self.graph.nodes_below(place)]
+
+    def unit_of(self, suspect: Suspect, effect: Effect) -> Place:
+        """Which part of a suspect an effect is of."""
+        place = effect.place
+        if suspect.kind == "switch" and place.kind in ("port", "nic", "cable"):
+            return self.cable_of(place)
+        if suspect.kind == "nvswitch" and place.kind == "gpu":
+            return place
+        if suspect.kind == "node":
+            return place
+        node = effect.node or self.node_of(place)
+        if node is None:
+            far = self.graph.far_end(place)
+            node = None if far is None else self.node_of(far)
+        return place if node is None else Place("node", node)
+
+
+def hits_of(effect: Effect, reach: ReachIndex) -> Iterator[tuple[Suspect, Hit]]:
+    """Every suspect of an effect, each once for each way in which it would show it."""
+    place = effect.place
+    if place.kind != "job":
+        accused = effect.named is not None
+        if not accused:
+            yield from _own(effect, place, reach)
+        yield from _above(effect, place, reach)
+    if effect.named is not None:
+        yield from _named(effect, effect.named, reach)
+
+
+def _own(effect: Effect, place: Place, reach: ReachIndex) -> Iterator[tuple[Suspect, Hit]]:
+    rows = reach.tables
+    for kind in _OWN.get(place.kind, ()):
+        row = rows.row(kind, effect.kind, "own")
+        if row is not None:
+            at = reach.cable_of(place) if kind in _OF_CABLES else place
+            yield Suspect(kind, at), Hit(effect, "own", row, at)
+    far = reach.graph.far_end(place)
+    if far is None:
+        return
+    for kind in _OWN.get(far.kind, ()):
+        if kind in _OF_CABLES:
+            continue
+        row = rows.row(kind, effect.kind, "far") or rows.row(kind, effect.kind, "own")
+        if row is not None:
+            yield Suspect(kind, far), Hit(effect, "far", row, far)
+
+
+def _above(effect: Effect, place: Place, reach: ReachIndex) -> Iterator[tuple[Suspect, Hit]]:
+    for parent in reach.above(place):
+        for kind in _ABOVE.get(parent.kind, ()):
+            row = reach.tables.row(kind, effect.kind, "below")
+            if row is not None:
+                suspect = Suspect(kind, parent)
+                yield suspect, Hit(effect, "below", row, reach.unit_of(suspect, effect))
+        if parent.kind in _RELEASES:
+            row = reach.tables.row(parent.kind, effect.kind, "rate")
+            if row is not None:
+                suspect = Suspect(parent.kind, parent)
+                yield suspect, Hit(effect, "rate", row, reach.unit_of(suspect, effect))
+
+
+def _named(effect: Effect, named: Place, reach: ReachIndex) -> Iterator[tuple[Suspect, Hit]]:
+    above = (parent for parent in reach.above(named) if parent.kind in ("node", "switch"))
+    for place in (named, *above):
+        for kind in _OWN.get(place.kind, ()):
+            row = reach.tables.row(kind, effect.kind, "named")
+            if row is not None:
+                suspect = Suspect(kind, place)
+                unit = effect.place if kind == "storage" else reach.unit_of(suspect, effect)
+                yield suspect, Hit(effect, "named", row, unit)

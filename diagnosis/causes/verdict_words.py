@@ -1,0 +1,345 @@
+"""A verdict of what a suspect explains: its names, its nodes and jobs, and the evidence in an operator's words."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from diagnosis.causes.effects import Effect, SceneEffects
+from diagnosis.causes.scene import Scene
+from diagnosis.causes.suspects import Hit, Suspect
+from diagnosis.causes.weighing import Account, Finding
+from diagnosis.graph.place import Place
+from diagnosis.symptoms.symptom import Symptom
+from store.records import fault_catalog
+from store.records.event import Action, Cause, Device
+from store.records.verdict import CauseClass, Verdict, VerdictEvidence
+
+# Event ids of one piece of evidence, names of a verdict, incidents of it.
+_MOST_EVENTS, _MOST_NAMES, _MOST_INCIDENTS = 10, 16, 1000
+_NEAR = timedelta(minutes=1)
+_GPUS = 8
+_CAUSES: dict[CauseClass, Cause] = {
+    **dict.fromkeys(("gpu", "nvlink", "nvswitch"), "hardware"),
+    **dict.fromkeys(("nic", "cable", "optic", "port", "switch"), "fabric"),
+    **dict.fromkeys(("node", "rack", "power", "cooling"), "host"),
+    "storage": "storage",
+    **dict.fromkeys(("driver", "firmware"), "driver"),
+    **dict.fromkeys(("application", "job"), "application"),
+    "planned": "unknown",
+    "unknown": "unknown",
+}
+_ACTIONS: dict[CauseClass, Action] = {
+    **dict.fromkeys(("gpu", "nvlink", "nvswitch", "node", "nic"), "drain_node"),
+    **dict.fromkeys(("cable", "optic", "port", "switch", "rack", "power", "cooling"), "run_diagnostics"),
+    **dict.fromkeys(("storage", "driver", "firmware"), "contact_support"),
+    **dict.fromkeys(("application", "job"), "restart_app"),
+    "planned": "none",
+    "unknown": "run_diagnostics",
+}
+# What an operator calls a symptom: after a number, `3 of 8 ...`.
+_SHOWS: dict[str, str] = {
+    "gpu_lost": "lost a GPU",
+    "gpu_fault": "have a GPU fault",
+    "gpu_follow_on": "tore down GPU channels",
+    "gpu_program": "had a program fault on a GPU",
+    "nvlink_fault": "have an NVLink fault",
+    "nvswitch_fault": "have an NVSwitch fault",
+    "link_down": "lost a link",
+    "port_errors": "have link errors",
+    "optic_sign": "have a bad optic",
+    "switch_gone": "is not reached",
+    "switch_notice": "told of a changed link",
+    "guid_twice": "share a GUID",
+    "manager_fault": "upset the subnet manager",
+    "pause_storm": "pause the fabric",
+    "node_silent": "fell silent",
+    "node_reboot": "rebooted",
+    "host_fault": "have a host fault",
+    "power_sign": "told of power",
+    "heat_sign": "got hot",
+    "storage_complaint": "complain of storage",
+    "disk_fault": "have a disk fault",
+    "driver_fault": "have a driver fault",
+    "service_fault": "lost a service",
+    "hang": "wait without end",
+    "slow": "are slow",
+    "program_error": "report a program error",
+    "peer_complaint": "cannot reach a peer",
+    "corruption": "compute wrong numbers",
+}
+_UNITS: dict[str, str] = {"switch": "links", "node": "parts", "nvswitch": "GPUs"}
+
+
+def verdict_of(finding: Finding, probability: float, scene: Scene) -> Verdict:
+    """The verdict on one suspect."""
+    account = finding.account
+    suspect = account.suspect
+    effects = account.effects()
+    own = [hit.effect for hit, _ in account.parts] or effects
+    symptoms = [symptom for effect in own for symptom in effect.symptoms]
+    node = None if suspect.kind in ("application", "job", "storage", "driver", "firmware") else _node(suspect, scene)
+    nodes = _nodes(suspect, own, node, scene)
+    runs = sorted({effect.run for effect, _ in account.jobs if effect.run is not None})
+    lead = _lead(account)
+    return Verdict(
+        cause_class=suspect.kind,
+        name=suspect.place.name,
+        probability=round(probability, 4),
+        cause=_cause(suspect, lead),
+        action=_action(suspect, lead),
+        since=account.since or min(effect.first for effect in effects),
+        reason=_reason(account, lead),
+        device=_device(suspect, lead, scene),
+        node=node,
+        names=_names(suspect, scene),
+        nodes=nodes,
+        jobs=tuple(runs),
+        gpu_hours_at_stake=_stake(runs, account, scene),
+        incidents=_incidents(symptoms, scene),
+        evidence_for=tuple(_evidence_for(account)),
+        evidence_against=tuple(_evidence_against(account, scene)),
+        last=max(effect.last for effect in effects),
+    )
+
+
+def _node(suspect: Suspect, scene: Scene) -> str | None:
+    place = suspect.place
+    if suspect.kind in ("switch", "rack", "power", "cooling"):
+        return None
+    if suspect.kind == "cable":
+        ends = (_node_of_part(Place(kind, end), scene) for end in place.name.split("--") for kind in ("nic", "port"))
+        return next((node for node in ends if node is not None), None)
+    if place.kind == "port":
+        far = scene.graph.far_end(place)
+        return None if far is None else _node_of_part(far, scene)
+    return _node_of_part(place, scene)
+
+
+def _node_of_part(place: Place, scene: Scene) -> str | None:
+    found = scene.graph.node_of(place)
+    if found is None and place.kind in ("gpu", "nic", "nvlink", "nvswitch", "optic") and "/" in place.name:
+        known = scene.graph.place_of(place.name.partition("/")[0], "switch")
+        found = None if known is not None else place.name.partition("/")[0]
+    return found
+
+
+def _nodes(suspect: Suspect, own: Iterable[Effect], node: str | None, scene: Scene) -> tuple[str, ...]:
+    """The nodes that hang below a cause or felt it."""
+    found = {name for effect in own for name in effect.nodes}
+    if suspect.kind in ("switch", "power", "cooling", "rack", "nvswitch"):
+        found |= set(scene.graph.nodes_below(suspect.place))
+    if node is not None:
+        found.add(node)
+    return tuple(sorted(found))
+
+
+def _lead(account: Account) -> Symptom | None:
+    """The symptom that says most of a suspect; the first of those."""
+    best = max(account.parts, key=lambda part: (part[1], -part[0].effect.first.timestamp()), default=None)
+    if best is not None and best[0].effect.symptoms:
+        return best[0].effect.symptoms[0]
+    return next((effect.symptoms[0] for effect, _ in account.jobs if effect.symptoms), None)
+
+
+def _cause(suspect: Suspect, lead: Symptom | None) -> Cause:
+    if suspect.kind == "node" and lead is not None:
+        return {"disk_fault": "storage", "driver_fault": "driver", "link_down": "fabric"}.get(lead.kind, "host")  # type: ignore[return-value]
+    return _CAUSES[suspect.kind]
+
+
+def _action(suspect: Suspect, lead: Symptom | None) -> Action:
+    if suspect.kind in ("gpu", "nvlink") and lead is not None and lead.code is not None:
+        known = fault_catalog.xid(lead.code)
+        if known is not None:
+            return known.action
+    return _ACTIONS[suspect.kind]
+
+
+def _device(suspect: Suspect, lead: Symptom | None, scene: Scene) -> Device:
+    guid = next((name for name in _names(suspect, scene) if name.lower().startswith("0x")), None)
+    if suspect.kind == "switch":
+        return Device(type="switch", uuid=guid or suspect.place.name)
+    if suspect.kind in ("gpu", "nvlink", "nic", "port", "cable", "optic", "nvswitch") and lead is not None:
+        return lead.device
+    return Device()
+
+
+def _names(suspect: Suspect, scene: Scene) -> tuple[str, ...]:
+    """A place's aliases; a cable's are those of its ends."""
+    graph = scene.graph
+    names = dict.fromkeys(graph.names_of(suspect.place))
+    if suspect.kind == "cable":
+        for end in suspect.place.name.split("--"):
+            for kind in ("nic", "port"):
+                place = Place(kind, end)
+                if graph.knows(place):
+                    names.update(dict.fromkeys((*graph.names_of(place), end.partition("/")[0])))
+    return tuple(names)[:_MOST_NAMES]
+
+
+def _stake(runs: Sequence[str], account: Account, scene: Scene) -> float:
+    """GPU-hours of the jobs that wait for it, since its first sign."""
+    if account.since is None:
+        return 0.0
+    hours = max(0.0, (scene.now - account.since).total_seconds() / 3600.0)
+    nodes = {job.run: len(job.nodes) for job in scene.jobs}
+    return round(sum(nodes.get(run, 0) for run in runs) * _GPUS * hours, 3)
+
+
+def _incidents(symptoms: Sequence[Symptom], scene: Scene) -> tuple[str, ...]:
+    """The incidents that a cause accounts for: those whose first event it has, and those of its places and times."""
+    events = {ident for symptom in symptoms for ident in symptom.events}
+    spans: dict[str, list[tuple[datetime, datetime]]] = {}
+    for symptom in symptoms:
+        if symptom.node is not None:
+            spans.setdefault(symptom.node, []).append((symptom.first - _NEAR, symptom.last + _NEAR))
+    found = []
+    for incident in scene.incidents:
+        of_nodes = incident.nodes or ((incident.node,) if incident.node is not None else ())
+        is_near = any(
+            incident.start <= until and incident.end >= since
+            for node in of_nodes
+            for since, until in spans.get(node, ())
+        )
+        if incident.id in events or is_near:
+            found.append(incident.id)
+    return tuple(found[:_MOST_INCIDENTS])
+
+
+def _reason(account: Account, lead: Symptom | None) -> str:
+    """One sentence."""
+    kind, place = account.suspect
+    if account.p_value is not None:
+        struck, all_of = account.others
+        return (
+            f"{account.struck} of {account.units} nodes with {kind} {place.name} fail alike, "
+            f"{struck} of {all_of} of the others (chance {account.p_value:.1g})"
+        )
+    if account.units > 1 and account.struck > 1:
+        return f"{_group_words(account)}: {_what(account.suspect)}"
+    said = "" if lead is None or not lead.text else f": {lead.text[:160]}"
+    return f"{_what(account.suspect)}{said}"
+
+
+def _what(suspect: Suspect) -> str:
+    kind, place = suspect
+    if kind == "application":
+        return f"the program of {place.name} failed by itself"
+    return f"{kind} {place.name}"
+
+
+def _group_words(account: Account) -> str:
+    shared = [hit for hit, _ in account.parts if hit.where in ("below", "named")]
+    kind = Counter(hit.effect.kind for hit in shared).most_common(1)[0][0] if shared else ""
+    units = _UNITS.get(account.suspect.kind, "nodes")
+    return (
+        f"{account.struck} of {account.units} {units} below it {_SHOWS.get(kind, kind)} within {account.spread_s:.0f} s"
+    )
+
+
+def _evidence_for(account: Account) -> Iterable[VerdictEvidence]:
+    """Reasons for a suspect, the strongest first."""
+    found = []
+    shared = [(hit, odds) for hit, odds in account.parts if hit.where in ("below", "named", "rate")]
+    if shared:
+        text = _reason(account, None) if account.p_value is not None else _group_words(account)
+        found.append(_evidence(text, [hit.effect for hit, _ in shared], sum(odds for _, odds in shared)))
+    for hit, odds in account.parts:
+        if hit.where not in ("below", "named", "rate"):
+            found.append(_evidence(_own_words(hit), [hit.effect], odds))
+    for effect, odds in account.jobs:
+        found.append(_evidence(_job_words(effect), [effect], odds))
+    return sorted(found, key=lambda one: -one.weight)[:_MOST_NAMES]
+
+
+def _evidence(text: str, effects: Sequence[Effect], weight: float) -> VerdictEvidence:
+    events = dict.fromkeys(ident for effect in effects for symptom in effect.symptoms for ident in symptom.events)
+    return VerdictEvidence(text, tuple(events)[:_MOST_EVENTS], round(weight, 2))
+
+
+def _own_words(hit: Hit) -> str:
+    effect = hit.effect
+    count = sum(symptom.count for symptom in effect.symptoms)
+    times = f", {count} times" if count > 1 else ""
+    text = next((symptom.text for symptom in effect.symptoms if symptom.text), "")
+    where = effect.place.words()
+    return f"{where} {_SHOWS.get(effect.kind, effect.kind)}{times}" + (f": {text[:160]}" if text else "")
+
+
+def _job_words(effect: Effect) -> str:
+    if effect.kind == "stop":
+        return f"job {effect.run} stopped: its last progress was at {effect.first:%H:%M:%S}"
+    nodes = f" on {len(effect.nodes)} nodes" if effect.nodes else ""
+    text = next((symptom.text for symptom in effect.symptoms if symptom.text), "")
+    return f"job {effect.run}{nodes}: {text[:160] or _SHOWS.get(effect.kind, effect.kind)}"
+
+
+def _evidence_against(account: Account, scene: Scene) -> Iterable[VerdictEvidence]:
+    """What speaks against: parts that are fine, recovery, the time."""
+    fine = account.units - account.struck
+    if fine > 0 and account.p_value is None:
+        units = _UNITS.get(account.suspect.kind, "nodes")
+        yield VerdictEvidence(f"its other {fine} {units} are fine", (), round(-account.cover, 2))
+    cured = [hit.effect for hit, _ in account.parts if hit.effect.cured is not None and hit.effect.cured <= scene.now]
+    if cured:
+        longest = max((effect.cured - effect.last).total_seconds() for effect in cured if effect.cured is not None)
+        yield _evidence(f"{len(cured)} of {len(account.parts)} signs were over after {longest:.0f} s", cured, 1.9)
+    stop = scene.stop
+    if stop is not None and stop.run is not None and account.since is not None:
+        before = (stop.last_work - account.since).total_seconds()
+        if before > 60.0:
+            yield VerdictEvidence(f"it began {before:.0f} s before the last progress", (), 1.2)
+
+
+def planned_verdicts(seen: SceneEffects, scene: Scene) -> list[Verdict]:
+    """What planned work accounts for: no fault, nothing to do."""
+    found = []
+    for reason, work in sorted(seen.excused.items()):
+        nodes = tuple(sorted({outage.node for outage in work.outages}))
+        since = min(outage.start for outage in work.outages)
+        who = next((outage.user for outage in work.outages if outage.user), None)
+        text = f"{len(work.symptoms)} signs on {len(nodes)} nodes are of planned work: {reason}"
+        effects = [ident for symptom in work.symptoms for ident in symptom.events]
+        found.append(
+            Verdict(
+                cause_class="planned",
+                name=reason or "planned work",
+                probability=0.0,
+                cause="unknown",
+                action="none",
+                since=since,
+                reason=text + (f" ({who})" if who else ""),
+                nodes=nodes,
+                names=(reason,) if reason else (),
+                incidents=_incidents(work.symptoms, scene),
+                evidence_for=(VerdictEvidence(text, tuple(effects[:_MOST_EVENTS]), 3.0),),
+                last=max(symptom.last for symptom in work.symptoms),
+            )
+        )
+    return found
+
+
+def unknown_verdict(scene: Scene, seen: SceneEffects, weighted: Sequence[tuple[Finding, float]]) -> Verdict:
+    """That no cause known here explains it, with the leads that there are."""
+    left = 1.0
+    for finding, probability in weighted:
+        if finding.is_cause:
+            left *= 1.0 - probability
+    rest = max(0.0, 1.0 - max((probability for _, probability in weighted), default=0.0))
+    first = min((effect.first for effect in seen.effects), default=scene.now)
+    since = scene.stop.last_work if scene.stop is not None else first
+    leads = [finding.account.suspect for finding, _ in weighted[:3]]
+    named = f"; leads: {', '.join(_what(lead) for lead in leads)}" if leads else ""
+    nodes: tuple[str, ...] = ()
+    runs = () if scene.stop is None or scene.stop.run is None else (scene.stop.run,)
+    return Verdict(
+        cause_class="unknown",
+        name="unknown",
+        probability=round(min(rest, max(0.001, left)), 4),
+        cause="unknown",
+        action="run_diagnostics",
+        since=since,
+        reason=f"no cause that is known here explains it{named}",
+        nodes=nodes,
+        jobs=runs,
+    )

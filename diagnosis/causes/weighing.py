@@ -1,0 +1,218 @@
+"""How well a suspect explains its effects: the sum of logarithms of odds, with what speaks for it and against it.
+
+gain = log prior
+     + for each effect: log (chance that the suspect shows it / chance that it shows by itself)
+     + for each further part below that shows it at the same time: log (a day / the spread)
+     + the chance that just these of its parts show it and the others are fine (beta-binomial: faults take a part of
+       what hangs below, too)
+     + for each job on its nodes: log (chance that it stops or hangs / chance that it does by itself)
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from diagnosis.causes.cause_catalog import CauseTables
+from diagnosis.causes.effects import Effect
+from diagnosis.causes.release_test import release_gain
+from diagnosis.causes.suspects import Hit, ReachIndex, Suspect
+from store.records.verdict import CauseClass
+
+_DAY_S = 86_400.0
+# Clocks that nobody compares may differ by this much; what comes later than that is of something else.
+_LOOSE_S = 600.0
+# How evenly a shared fault takes what hangs below it (a, b of a beta distribution): all or nearly all of it.
+_COVER: dict[CauseClass, tuple[float, float]] = {
+    "switch": (6.0, 0.4),
+    "node": (4.0, 0.4),
+    "power": (5.0, 0.5),
+    "cooling": (2.0, 0.8),
+    "nvswitch": (3.0, 0.6),
+    "storage": (1.0, 1.0),
+}
+# GPUs and adapters of a node whose inventory nobody told.
+_PARTS_OF_NODE = 8
+# A fault that the work survived for a while explains its end less; one that came minutes after it, hardly.
+_SURVIVED = math.log(0.2)
+_STOP_LAG_S = 600.0
+
+
+@dataclass(slots=True)
+class Account:
+    """What a suspect explains, and how well. `struck` of its `units` parts show it."""
+
+    suspect: Suspect
+    gain: float
+    parts: list[tuple[Hit, float]] = field(default_factory=list)
+    jobs: list[tuple[Effect, float]] = field(default_factory=list)
+    units: int = 0
+    struck: int = 0
+    cover: float = 0.0
+    prior: float = 0.0
+    since: datetime | None = None
+    spread_s: float = 0.0
+    p_value: float | None = None
+    others: tuple[int, int] = (0, 0)
+
+    def effects(self) -> list[Effect]:
+        """Everything that it explains."""
+        return [hit.effect for hit, _ in self.parts] + [effect for effect, _ in self.jobs]
+
+
+@dataclass(slots=True)
+class Finding:
+    """A suspect with its share among all that may have caused the same. `is_cause`: it was the best of them."""
+
+    account: Account
+    share: float
+    is_cause: bool
+
+
+def weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach: ReachIndex) -> Account | None:
+    """The account of a suspect over the effects that are left to explain; None where it explains none."""
+    if suspect.kind in ("driver", "firmware"):
+        return release_account(suspect, hits, reach)
+    account = Account(suspect, 0.0)
+    account.prior = math.log(reach.tables.prior.get(suspect.kind, 1e-5))
+    shared = [hit for hit in hits if hit.where in ("below", "named")]
+    near = _window(shared)
+    first = min((hit.effect.first for hit in near), default=None)
+    units = set()
+    for hit in near:
+        if first is None:
+            break
+        units.add(hit.unit)
+        account.parts.append((hit, _log_odds(hit)))
+    _simultaneous(account, near)
+    for hit in hits:
+        if hit.where not in ("below", "named"):
+            odds = _log_odds(hit)
+            if odds > 0:
+                account.parts.append((hit, odds))
+    if not account.parts and suspect.kind != "application":
+        return None
+    if units:
+        account.struck, account.units = len(units), max(len(units), _units(suspect, near, reach))
+        account.cover = cover(suspect.kind, account.struck, account.units)
+    account.since = min((hit.effect.first for hit, _ in account.parts), default=None)
+    _add_jobs(account, jobs, reach.tables)
+    if not account.parts and not account.jobs:
+        return None
+    account.gain = account.prior + account.cover + sum(odds for _, odds in (*account.parts, *account.jobs))
+    return account
+
+
+def _log_odds(hit: Hit) -> float:
+    return math.log(hit.row.chance / hit.effect.leak)
+
+
+def _window(hits: Sequence[Hit]) -> list[Hit]:
+    """Of the effects of parts below, those that came together: the fullest stretch of time."""
+    if len(hits) < 2:
+        return list(hits)
+    ordered = sorted(hits, key=lambda hit: hit.effect.first)
+    times = [hit.effect.first.timestamp() for hit in ordered]
+    best: tuple[int, int, int] = (0, 0, 0)
+    for start, time in enumerate(times):
+        end = bisect_right(times, time + _reach_s(ordered[start]))
+        if end - start > best[0]:
+            best = (end - start, start, end)
+    return ordered[best[1] : best[2]]
+
+
+def _reach_s(hit: Hit) -> float:
+    return max(_LOOSE_S, hit.row.spread_s or 0.0, hit.effect.uncertainty_s)
+
+
+def _simultaneous(account: Account, near: Sequence[Hit]) -> None:
+    """What comes together with others speaks for what they share: the middle one is where most of them are."""
+    if len(near) < 2:
+        return
+    times = [hit.effect.first.timestamp() for hit in near]
+    account.spread_s = times[-1] - times[0]
+    middle = times[len(times) // 2]
+    bonus = []
+    for place, (hit, odds) in enumerate(account.parts):
+        spread = max(hit.row.spread_s or 60.0, hit.effect.uncertainty_s)
+        away = abs(times[place] - middle)
+        bonus.append((hit, odds + math.log(_DAY_S / (spread if away <= spread else max(_LOOSE_S * 2, away)))))
+    # The first one has no other to come together with.
+    bonus[len(times) // 2] = account.parts[len(times) // 2]
+    account.parts[:] = bonus
+
+
+def _units(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> int:
+    """How many parts a suspect has of the kind that was hit."""
+    if suspect.kind == "node":
+        kinds = {hit.unit.kind for hit in hits}
+        counts = [len(reach.graph.children(suspect.place, kind)) or _PARTS_OF_NODE for kind in kinds]
+        return sum(counts)
+    if suspect.kind == "storage":
+        return len(reach.units(suspect))
+    return len(reach.units(suspect))
+
+
+def cover(kind: CauseClass, struck: int, units: int) -> float:
+    """The logarithm of the chance that a fault takes just these of its parts."""
+    a, b = _COVER.get(kind, (2.0, 0.5))
+    return _log_beta(struck + a, units - struck + b) - _log_beta(a, b)
+
+
+def _log_beta(a: float, b: float) -> float:
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+
+
+def _add_jobs(account: Account, jobs: Sequence[Effect], tables: CauseTables) -> None:
+    """The jobs that stopped or hang on the suspect's nodes: after its first sign, as far as clocks can tell."""
+    for effect in jobs:
+        row = tables.for_job(account.suspect.kind, effect.kind)
+        if row is None:
+            continue
+        odds = math.log(row.chance / effect.leak)
+        if account.since is not None:
+            lag = _lag_s(account, effect)
+            if lag is None:
+                continue
+            odds += lag
+        if odds > 0:
+            account.jobs.append((effect, odds))
+
+
+def _lag_s(account: Account, effect: Effect) -> float | None:
+    """What the order in time takes away; None where the effect cannot follow."""
+    if account.since is None:
+        return 0.0
+    if effect.kind == "stop":
+        if account.since > effect.last + timedelta(minutes=30):
+            return None
+        lag = (account.since - effect.first).total_seconds()
+        if lag < -60.0:
+            return _SURVIVED
+        return -min(2.0, max(0.0, lag) / _STOP_LAG_S)
+    lag = (effect.first - account.since).total_seconds()
+    slack = effect.uncertainty_s + max((hit.effect.uncertainty_s for hit, _ in account.parts), default=1.0)
+    if lag >= -slack:
+        return 0.0
+    return None if lag < -_LOOSE_S - slack else -1.0
+
+
+def release_account(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> Account | None:
+    """The account of a driver's or firmware's version: the share of its nodes that fail, against that of the others."""
+    found = release_gain(suspect, hits, reach)
+    if found is None:
+        return None
+    prior = math.log(reach.tables.prior.get(suspect.kind, 1e-5))
+    account = Account(suspect, prior + found.gain, prior=prior)
+    share = found.gain / max(1, len(found.hits))
+    account.parts = [(hit, share) for hit in found.hits]
+    account.struck, account.units, account.others, account.p_value = (
+        found.struck,
+        found.units,
+        found.others,
+        found.p_value,
+    )
+    account.since = min(hit.effect.first for hit in found.hits)
+    account.spread_s = (max(hit.effect.first for hit in found.hits) - account.since).total_seconds()
+    return account
