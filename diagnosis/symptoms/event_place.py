@@ -22,11 +22,17 @@ _CABLE_KINDS = frozenset(
     {"link_down", "link_up", "counter", "link_degraded", "link_inactive", "bit_errors", "port_unhealthy", "fabric_link"}
 )
 _MOST_NAMES = 4
+# Where the subnet manager says that all is well.
+SUBNET = Place("unknown", "opensm subnet_up")
+# A GUID that two devices bear, and a request that no device answered.
+_TWICE, _UNANSWERED = "0D01", "smp_timeout"
 
 
 def place_of_event(event: Event, graph: DeviceGraph) -> Place:
     """The place of an event: by the graph's names where it knows them, else by the event's own."""
     device, node = event.device, event.node
+    if event.source == "opensm" and (found := _told_by_manager(event, graph)) is not None:
+        return found
     if node is not None and device.type in _PARTS:
         return _part(event, node, graph)
     if device.type in ("switch", "port") or event.attributes.get("switch") is not None:
@@ -41,6 +47,43 @@ def place_of_event(event: Event, graph: DeviceGraph) -> Place:
     if run is not None:
         return Place("job", run)
     return Place("unknown", device.uuid or f"{event.source} {event.kind}")
+
+
+def _told_by_manager(event: Event, graph: DeviceGraph) -> Place | None:
+    """The place that only the way to it names: who bears another's GUID, where a request was lost."""
+    if event.kind == _UNANSWERED:
+        return _end_of_way(event, graph)
+    if event.attributes.get("error") != _TWICE or event.device.uuid is None:
+        return SUBNET if event.kind == "subnet_up" else None
+    owner = graph.place_of(event.device.uuid, "nic")
+    ends = (_switch_port(_text(event, f"end_{number}"), graph) for number in (1, 2))
+    there = [far for end in ends if end is not None and (far := graph.far_end(end)) is not None]
+    return next((far for far in there if far != owner), owner)
+
+
+def _end_of_way(event: Event, graph: DeviceGraph) -> Place | None:
+    """The last port of a directed route from the manager's own port, or the adapter at that port."""
+    port = None
+    manager, path = _text(event, "manager"), _text(event, "path")
+    if manager is not None and path is not None:
+        port = graph.place_of(manager, "nic")
+        # The first two numbers are of the manager's own port.
+        for number in path.split(",")[2:]:
+            entry = None if port is None else graph.far_end(port)
+            switch = entry and next((above for above in graph.parents(entry) if above.kind == "switch"), None)
+            port = graph.place_of(f"{switch.name}/{number.strip()}", "port") if switch else None
+    port = port or _switch_port(_text(event, "via"), graph)
+    if port is None or port.kind != "port":
+        return None
+    far = graph.far_end(port)
+    return far if far is not None and far.kind == "nic" else port
+
+
+def _switch_port(text: str | None, graph: DeviceGraph) -> Place | None:
+    """The port of a switch that is named by its GUID: `0xb83fd20300100200/11`."""
+    guid, _, number = (text or "").partition("/")
+    switch = graph.place_of(guid, "switch") if guid else None
+    return None if switch is None else graph.place_of(f"{switch.name}/{number}", "port")
 
 
 def _part(event: Event, node: str, graph: DeviceGraph) -> Place:

@@ -16,9 +16,9 @@ from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
 from diagnosis.hangs.placement import RankPlacements
 from diagnosis.hangs.stuck_ranks import StuckRanks
-from diagnosis.symptoms.event_place import names_of_others, place_of_event
-from diagnosis.symptoms.meaning import at_place, meaning_of
-from diagnosis.symptoms.switch_notices import SwitchNotices, link_place
+from diagnosis.symptoms.event_place import SUBNET, names_of_others, place_of_event
+from diagnosis.symptoms.meaning import meaning_of
+from diagnosis.symptoms.switch_notices import SwitchNotices, at_place, link_place
 from diagnosis.symptoms.symptom import Symptom, SymptomKind
 from store.records.event import SEVERITIES, Event, Severity
 
@@ -102,7 +102,7 @@ class SymptomFold:
         place = place_of_event(event, self.graph)
         if meaning.symptom == "link_down" or "link_down" in meaning.cures:
             place = link_place(place, self.graph)
-        meaning = at_place(meaning, place)
+        meaning = at_place(event, meaning, place)
         self._notices.know(self.graph)
         if self._notices.take(event, time, place, meaning):
             return True
@@ -120,6 +120,7 @@ class SymptomFold:
     def symptoms(self, now: datetime | None = None) -> list[Symptom]:
         """Every symptom that began by `now`, the first first."""
         found = [self._symptom(key, tally) for key, tally in self._tallies.items() if now is None or tally.first <= now]
+        found += self._notices.symptoms(now)
         ranks = self._ranks.events(now)
         if ranks:
             of_ranks = SymptomFold(self.graph)
@@ -134,11 +135,15 @@ class SymptomFold:
             del self._tallies[key]
         for cured in [cured for cured, moments in self._cures.items() if moments[-1] < before]:
             del self._cures[cured]
+        self._notices.forget(before)
         return len(old)
 
     def _symptom(self, key: SymptomKey, tally: _Tally) -> Symptom:
         kind, place, run = key
         cures = self._cures.get((kind, place), ())
+        if kind == "guid_twice":
+            # While two devices have one GUID, the manager never gets the subnet up.
+            cures = sorted((*cures, *self._cures.get((kind, SUBNET), ())))
         cured = next((moment for moment in cures if moment >= tally.last), None)
         before = [moment for moment in cures if moment < tally.last]
         # A link that fails again after it came up fails anew.

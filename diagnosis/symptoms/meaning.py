@@ -61,15 +61,6 @@ def meaning_of(event: Event) -> EventMeaning:
     return next((row.meaning for row in by_kind[""] if row.fits(event)), NOTHING)
 
 
-def at_place(meaning: EventMeaning, place: Place) -> EventMeaning:
-    """What the same words mean of a place: a switch whose port is gone is gone, an unanswered port has no link."""
-    if meaning.symptom == "link_down" and place.kind == "switch":
-        return _SWITCH_GONE
-    if meaning.symptom == "unanswered":
-        return _UNANSWERED if place.kind in ("port", "nic") else _COMPLAINT
-    return meaning
-
-
 def kinds_that_matter() -> frozenset[str]:
     """Kinds of events that are looked at though they may be for information only: they cure, or tell of ranks."""
     return KINDS | {kind for kind, found in _table().items() if any(row.meaning.cures for row in found)}

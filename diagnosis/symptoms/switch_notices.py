@@ -1,0 +1,351 @@
+"""What a subnet manager's log says of cables without naming them: which link went, and whether it came back.
+
+A switch's notice (trap 128) says that one of its links changed: not which, nor whether it is down or up.
+
+- A port that vanishes or returns within seconds is what its switch gave notice of; a switch that vanishes or returns,
+  what its neighbours did.
+- Two switches that give notice at the same moment share a cable: that one changed. It was up before the first time,
+  so the second time it is up again.
+- A notice that stays alone is of the switch. The far switch's notice took the way that was lost.
+- A port that no request gets through is down; a port's own words (`changed state from ACTIVE to DOWN`) say so.
+
+    notices = SwitchNotices(graph)
+    notices.take(event, time, place, meaning)   # in any order, within _LATE
+    notices.symptoms(now)                       # `link_down` at cables' ends, `switch_notice` at switches
+"""
+
+from bisect import bisect_right, insort
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
+
+from diagnosis.graph.device_graph import DeviceGraph
+from diagnosis.graph.place import Place
+from diagnosis.symptoms.meaning import EventMeaning
+from diagnosis.symptoms.symptom import Symptom, SymptomKind
+from store.records.event import Event
+
+# A sweep tells what vanished some time after the notice: longer in large fabrics, or where traps are ignored.
+_SWEEP = timedelta(seconds=12)
+_BEFORE_NOTICE = timedelta(milliseconds=100)
+# Both ends of a cable see it at once; the two traps take their own ways.
+_SAME = timedelta(seconds=1)
+# Two notices so near to each other that nothing else is their cause.
+_TIGHT = timedelta(milliseconds=50)
+# A link that was lost with one switch's word alone comes back with two: so long after it nobody thinks of it any more.
+_AWAITED = timedelta(hours=1)
+# Traps of one switch that many of its links sent at once.
+_BURST = timedelta(milliseconds=50)
+# What is older than this beside the newest is settled: nothing that comes changes it.
+_LATE = timedelta(minutes=10)
+# Changes that are held before they are settled, and cables and switches of which something is known.
+_MOST_CHANGES = 8192
+_MOST_PLACES = 65_536
+_MOST_EVENTS = 5
+
+_GONE, _DOWN = EventMeaning("switch_gone"), EventMeaning("link_down")
+_Word = Literal["notice", "gone", "found", "down", "up"]
+
+
+class _Change(NamedTuple):
+    """What a line says of a place."""
+
+    time: datetime
+    word: _Word
+    place: Place
+    event: str
+
+
+@dataclass(slots=True)
+class _LinkState:
+    """A cable, or a switch of which one link is meant: since when it is down, and how often it came back."""
+
+    ever: datetime
+    first: datetime
+    last: datetime
+    down: datetime | None = None
+    cured: datetime | None = None
+    relapses: int = 0
+    count: int = 0
+    events: list[str] = field(default_factory=list)
+
+    def fall(self, time: datetime, event: str) -> None:
+        """It is down as of a moment; what is down already is so still."""
+        if self.down is None:
+            self.relapses += self.cured is not None
+            self.down = self.first = time
+            self.cured, self.events = None, []
+        self.last = time
+        self.count += 1
+        if event and len(self.events) < _MOST_EVENTS:
+            self.events.append(event)
+
+    def rise(self, time: datetime) -> None:
+        """It is up as of a moment."""
+        if self.down is not None:
+            self.down, self.cured = None, time
+
+    def copy(self) -> "_LinkState":
+        """The same, to go on from."""
+        own = (self.ever, self.first, self.last, self.down, self.cured)
+        return _LinkState(*own, self.relapses, self.count, list(self.events))
+
+
+_States = dict[Place, _LinkState]
+_Said = tuple[datetime, str, Place, str]
+
+
+def link_place(place: Place, graph: DeviceGraph) -> Place:
+    """The place that stands for a cable whichever end is named: a host's adapter, of two switches the first port."""
+    if place.kind != "port":
+        return place
+    far = graph.far_end(place)
+    if far is None:
+        return place
+    return far if far.kind == "nic" else min(place, far)
+
+
+def at_place(event: Event, meaning: EventMeaning, place: Place) -> EventMeaning:
+    """What a meaning is at a place: a switch whose port is gone is gone, a port that does not answer has no link."""
+    if meaning.symptom == "link_down" and place.kind == "switch":
+        return _GONE
+    if event.kind == "smp_timeout" and place.kind in ("port", "nic"):
+        return _DOWN
+    return meaning
+
+
+class _Trunks:
+    """The cables between switches of a graph, looked up once."""
+
+    def __init__(self, graph: DeviceGraph) -> None:
+        self.graph = graph
+        self._known: dict[Place, dict[Place, list[Place]]] = {}
+
+    def of(self, switch: Place) -> dict[Place, list[Place]]:
+        """The neighbours of a switch, each with the places of the cables to it."""
+        if switch not in self._known:
+            found: dict[Place, list[Place]] = {}
+            for port in self.graph.children(switch, "port"):
+                far = self.graph.far_end(port)
+                other = None if far is None or far.kind != "port" else self.switch_of(far)
+                if far is not None and other is not None:
+                    found.setdefault(other, []).append(min(port, far))
+            self._known[switch] = found
+        return self._known[switch]
+
+    def switch_of(self, end: Place) -> Place | None:
+        """The switch that a port is of."""
+        return next((parent for parent in self.graph.parents(end) if parent.kind == "switch"), None)
+
+    def ends(self, link: Place) -> set[Place]:
+        """The switches at both ends of a link."""
+        near = link if link.kind == "port" else self.graph.far_end(link)
+        far = None if near is None else self.graph.far_end(near)
+        found = (self.switch_of(end) for end in (near, far) if end is not None and end.kind == "port")
+        return {switch for switch in found if switch is not None}
+
+
+class SwitchNotices:
+    """Changes of links as they come."""
+
+    def __init__(self, graph: DeviceGraph) -> None:
+        self._trunks = _Trunks(graph)
+        self._changes: list[_Change] = []
+        self._settled: _States = {}
+
+    def know(self, graph: DeviceGraph) -> None:
+        """Go on with a newer graph."""
+        if graph is not self._trunks.graph:
+            self._trunks = _Trunks(graph)
+
+    def take(self, event: Event, time: datetime, place: Place, meaning: EventMeaning) -> bool:
+        """Whether an event is told of by this alone, and by no symptom of its own."""
+        change = self._change(event, time, place, meaning)
+        if change is None:
+            return False
+        if self._changes and time < self._changes[-1].time - _LATE:
+            return change.word == "notice"
+        insort(self._changes, change)
+        self._settle()
+        return change.word in ("notice", "down", "up")
+
+    def _change(self, event: Event, time: datetime, place: Place, meaning: EventMeaning) -> _Change | None:
+        ident = event.id or ""
+        if meaning.symptom == "switch_notice":
+            return _Change(time, "notice", place, ident) if place.kind == "switch" else None
+        falls, rises = meaning.symptom in ("link_down", "switch_gone"), "link_down" in meaning.cures
+        if not falls and not rises:
+            return None
+        if place.kind == "port" and self._trunks.graph.far_end(place) is not None:
+            return _Change(time, "down" if falls else "up", place, ident)
+        return _Change(time, "gone" if falls else "found", place, ident) if place.kind in ("nic", "switch") else None
+
+    def symptoms(self, now: datetime | None = None) -> list[Symptom]:
+        """What is known of cables and of switches as of a moment."""
+        known = self._changes if now is None else self._changes[: bisect_right(self._changes, now, key=_time_of)]
+        states = _Reading(self._trunks, self._settled).read(known)
+        return [_symptom(place, state) for place, state in states.items()]
+
+    def forget(self, before: datetime) -> None:
+        """Let go of links that are well and were so before a moment."""
+        for place in [place for place, one in self._settled.items() if one.cured is not None and one.cured < before]:
+            del self._settled[place]
+
+    def _settle(self) -> None:
+        """Read what is too old to change, or too much, once and for all."""
+        changes = self._changes
+        old = changes[-1].time - 2 * _LATE
+        if changes[0].time >= old and len(changes) <= _MOST_CHANGES:
+            return
+        keep = bisect_right(changes, changes[-1].time - _LATE, key=_time_of)
+        keep = max(keep, len(changes) - _MOST_CHANGES // 2)
+        self._settled = _Reading(self._trunks, self._settled).read(changes[:keep])
+        while len(self._settled) > _MOST_PLACES:
+            del self._settled[next(iter(self._settled))]
+        del changes[:keep]
+
+
+def _time_of(change: _Change) -> datetime:
+    return change.time
+
+
+class _Reading:
+    """One pass over the changes of a stretch of time, in the order of time."""
+
+    def __init__(self, trunks: _Trunks, before: _States) -> None:
+        self._trunks = trunks
+        self._states: _States = {place: state.copy() for place, state in before.items()}
+        self._notices: dict[Place, list[datetime]] = defaultdict(list)
+        self._events: dict[tuple[Place, datetime], str] = {}
+        self._pairs: dict[Place, set[datetime]] = defaultdict(set)
+
+    def read(self, changes: Sequence[_Change]) -> _States:
+        """The state of every cable, and of every switch with a notice that nothing explains, after the changes."""
+        for change in changes:
+            if change.word == "notice":
+                own = self._notices[change.place]
+                if not own or change.time - own[-1] > _BURST:
+                    own.append(change.time)
+                    self._events[change.place, change.time] = change.event
+        for switch, at, far, far_at in self._paired(_TIGHT):
+            self._pairs[switch].add(at)
+            self._pairs[far].add(far_at)
+        for change in changes:
+            if change.word in ("gone", "found") and change.place.kind == "switch":
+                self._explain_switch(change)
+        for change in changes:
+            if change.word in ("gone", "found", "down", "up") and change.place.kind != "switch":
+                self._explain_end(change)
+        return self._told(changes)
+
+    def _told(self, changes: Sequence[_Change]) -> _States:
+        """Go through what the changes say of links, in order."""
+        said: list[_Said] = []
+        for switch, at, far, far_at in list(self._paired(_SAME)):
+            self._notices[switch].remove(at)
+            self._notices[far].remove(far_at)
+            cables = self._trunks.of(switch)[far]
+            end = cables[0] if len(cables) == 1 else switch
+            said.append((min(at, far_at), "toggle", end, self._events.get((switch, at), "")))
+        for switch, alone in self._notices.items():
+            said += [(at, "toggle", switch, self._events.get((switch, at), "")) for at in alone]
+        for change in changes:
+            if change.word in ("down", "up"):
+                said.append((change.time, change.word, link_place(change.place, self._trunks.graph), change.event))
+            elif change.word == "found" and change.place.kind == "switch":
+                cables = [cable for ends in self._trunks.of(change.place).values() for cable in ends]
+                said += [(change.time, "up", cable, change.event) for cable in cables if cable in self._states]
+        for time, word, place, event in sorted(said):
+            self._hear(time, word, place, event)
+        return self._states
+
+    def _hear(self, time: datetime, word: str, place: Place, event: str) -> None:
+        state = self._states.get(place)
+        if word == "up" or (word == "toggle" and state is not None and state.down is not None):
+            if state is not None:
+                state.rise(time)
+            return
+        if state is None:
+            state = self._states[place] = _LinkState(time, time, time)
+        if word == "toggle" and place.kind == "port" and (alone := self._awaited(place, time)) is not None:
+            # It went with one switch's word, which that switch's state holds, and comes back with both.
+            state.fall(alone.last, event)
+            state.rise(time)
+            alone.rise(time)
+        else:
+            state.fall(time, event)
+
+    def _awaited(self, link: Place, time: datetime) -> _LinkState | None:
+        """The notice of one of a link's switches that stayed alone, if there is one of late."""
+        for switch in sorted(self._trunks.ends(link)):
+            state = self._states.get(switch)
+            if state is not None and state.down is not None and time - state.down <= _AWAITED:
+                return state
+        return None
+
+    def _paired(self, within: timedelta) -> Iterable[tuple[Place, datetime, Place, datetime]]:
+        """Notices of two neighbours at one moment, the nearest first; each notice once."""
+        near = []
+        for switch, times in self._notices.items():
+            for other in self._trunks.of(switch):
+                if other < switch or not self._notices.get(other):
+                    continue
+                far = self._notices[other]
+                for at in times:
+                    for place in range(bisect_right(far, at - within), bisect_right(far, at + within)):
+                        near.append((abs(far[place] - at), at, switch, far[place], other))
+        used: set[tuple[Place, datetime]] = set()
+        for _, at, switch, far_at, other in sorted(near):
+            if (switch, at) not in used and (other, far_at) not in used:
+                used |= {(switch, at), (other, far_at)}
+                yield switch, at, other, far_at
+
+    def _explain_switch(self, change: _Change) -> None:
+        """A switch that vanishes or returns: its own notices and one of each neighbour were of that."""
+        own = self._notices.get(change.place)
+        if own:
+            begin, end = change.time - _SWEEP, change.time + _BEFORE_NOTICE
+            self._notices[change.place] = [at for at in own if not begin <= at <= end]
+        for other in self._trunks.of(change.place):
+            self._spend(other, change.time, frozenset())
+
+    def _explain_end(self, change: _Change) -> None:
+        """A port that vanishes or returns: one notice of its switch was of that; a cable's two ends, one of each."""
+        is_trunk = change.word in ("down", "up")
+        for switch in self._trunks.ends(change.place):
+            self._spend(switch, change.time, frozenset() if is_trunk else self._pairs[switch])
+
+    def _spend(self, switch: Place, time: datetime, but: Iterable[datetime]) -> None:
+        """Take the last notice of a switch before a moment as explained, but for some."""
+        own = self._notices.get(switch, [])
+        for place in range(bisect_right(own, time + _BEFORE_NOTICE) - 1, -1, -1):
+            if own[place] < time - _SWEEP:
+                return
+            if own[place] not in but:
+                del own[place]
+                return
+
+
+def _symptom(place: Place, state: _LinkState) -> Symptom:
+    kind: SymptomKind = "switch_notice" if place.kind == "switch" else "link_down"
+    words = (
+        f"{place.name} tells that one of its links changed, and nobody says which"
+        if kind == "switch_notice"
+        else f"the link of {place.name} went down"
+    )
+    return Symptom(
+        kind=kind,
+        place=place,
+        node=None,
+        first=state.first,
+        last=state.last,
+        count=state.count,
+        severity="warning" if kind == "switch_notice" else "error",
+        events=tuple(state.events),
+        cured=state.cured,
+        text=words,
+        relapses=state.relapses,
+        ever=state.ever,
+    )
