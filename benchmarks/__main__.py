@@ -20,6 +20,7 @@ from benchmarks import (  # noqa: E402
     archive,
     bodies,
     cordon,
+    diagnosis,
     history,
     http_ingest,
     latency,
@@ -47,6 +48,7 @@ BENCHMARKS: dict[str, tuple[str, str, Measure]] = {
     "rescore": (predict.WHAT, predict.BUDGET, predict.measure),
     "ledger": (ledger.WHAT, ledger.BUDGET, ledger.measure),
     "reads": (reads.WHAT, reads.BUDGET, reads.measure),
+    "diagnosis": (diagnosis.WHAT, diagnosis.BUDGET, diagnosis.measure),
     "start": (start.WHAT, start.BUDGET, start.measure),
 }
 PAGE = ROOT / "docs/benchmarks.md"
