@@ -115,6 +115,9 @@ def _check_numbers(policy: Policy, place: str) -> None:
         raise Failure(f"{place}, thresholds, release_ratio: must be under 1, or hints flap")
     if policy.control.percent > 50.0:
         raise Failure(f"{place}, control, percent: at most 50 % of the nodes may be left alone")
+    least = policy.shared_causes.probability
+    if least is not None and not 0.5 <= least <= 1.0:
+        raise Failure(f"{place}, shared_causes, probability: 0.5 to 1, or null: then no verdict counts")
     if policy.quorum > 1.0:
         raise Failure(f"{place}, quorum: a share of the nodes, 0 to 1")
     if policy.costs.averted > 1.0:

@@ -57,7 +57,7 @@ def code_of(facts: NodeFacts) -> str | None:
     """What a node's confirmed fault is called in a group of its like: `xid 79`; of two detectors the later one's."""
     fault = facts.fault if facts.fault is not None else facts.witnesses[1] if facts.witnesses is not None else None
     if fault is None:
-        return None
+        return None if facts.verdict is None else f"verdict {facts.verdict.cause_class}"
     return fault.kind if fault.code is None else f"{fault.kind} {fault.code}"
 
 

@@ -39,7 +39,7 @@ def heed_resets(inputs: Inputs) -> Inputs:
         return inputs
     kept = inputs.still_held | {hint.node for hint in inputs.hints if holds(hint) and hint.state in _TAKEN}
     nodes = [
-        replace(facts, fault=None, witnesses=None, let_go=True)
+        replace(facts, fault=None, witnesses=None, verdict=None, let_go=True)
         if facts.node not in kept and _reset(facts, trips)
         else facts
         for facts in inputs.nodes
@@ -149,7 +149,7 @@ def _called(proposal: Proposal, open_hint: Hint | None, now: datetime) -> dateti
 
 
 def _incident_or_score(proposal: Proposal) -> str:
-    return proposal.evidence.incident or "score"
+    return proposal.evidence.incident or proposal.evidence.verdict or "score"
 
 
 # What a hint waits for in place of quiet hours.
@@ -220,6 +220,9 @@ def _amended(proposal: Proposal, hint: Hint, now: datetime, policy: Policy) -> t
         incident = new.incident or hint.evidence.incident
         evidence = replace(hint.evidence, held=new.held, call=new.call, incident=incident)
         return replace(hint, evidence=evidence, policy=version), "held back"
+    if proposal.action == hint.action and new.verdict not in (None, hint.evidence.verdict):
+        evidence = replace(hint.evidence, verdict=new.verdict)
+        return replace(hint, reason=proposal.reason, evidence=evidence, policy=version), "names a verdict"
     if RANK[hint.action] > RANK["avoid"] and not proposal.holds:
         return None  # a hold lapses when nothing speaks for it any more but a score
     if hint.valid_until - now < lasts / 2:

@@ -12,6 +12,7 @@ from schedulers.checks.check_weights import check_weights
 from schedulers.policy.facts import Inputs, JobFacts, NodeFacts, Pair, Reporting, check_of, corroborated
 from schedulers.policy.kill_switch import effective_stop
 from schedulers.policy.settings import Policy
+from schedulers.policy.shared_causes import SharedCauses, read_causes
 from store.database.known_nodes import is_given
 from store.hints.control_group import ControlGroup
 from store.hints.hint_log import recent_hints
@@ -31,6 +32,7 @@ from store.nodes.node_states import (
 from store.nodes.shown_nodes import shown_out, shown_repairs
 from store.nodes.sidecars import silent_nodes
 from store.records.incident import Incident
+from store.records.verdict import Verdict
 from store.runs.jobs import running_jobs
 
 # Scores that are not in the store: those of a backtest, which each were made by a model of what came before. Pure.
@@ -90,6 +92,8 @@ class _NodeRecords:
     control: ControlGroup | None
     shown_out: Collection[str]
     watched: Mapping[str, Incident]
+    victims: Mapping[str, Verdict]
+    causes: Mapping[str, Verdict]
 
 
 def gather(
@@ -157,17 +161,27 @@ def _look(
     repaired, shown = last_repairs(connection, since, now), frozenset(out)
     if until is None:  # now: an outage, and its end, are only told as long as no scheduler shows them
         repaired, shown = shown_repairs(connection, repaired), shown_out(connection, out, now)
+    causes = read_causes(connection, policy, since, now)
+    faults = unrepaired_faults(connection, since, now, until, repaired)
+    pairs = _pairs(connection, policy, (now, until), repaired)
+    held = {*faults, *pairs}
+    if not causes.behind.keys().isdisjoint(held):
+        faults = unrepaired_faults(connection, since, now, until, repaired, causes.is_own)
+        pairs = _pairs(connection, policy, (now, until), repaired, causes)
+    excused = ((node, causes.standing(node)) for node in held if node not in faults and node not in pairs)
     return _NodeRecords(
         scores,
         score_reasons(connection, _HORIZON_H, risky),
-        unrepaired_faults(connection, since, now, until, repaired),
-        _pairs(connection, policy, now, until, repaired),
+        faults,
+        pairs,
         out,
         _jobs(connection, policy, now, places),
         silent,
         group,
         shown,
         watched_links(connection, now - _WATCHED, now, until),
+        {node: verdict for node, verdict in excused if verdict is not None},
+        causes.own,
     )
 
 
@@ -196,22 +210,34 @@ def _nodes(places: Sequence[Any], seen: _NodeRecords, now: datetime) -> list[Nod
             node in seen.silent,
             is_shown_out=node in seen.shown_out,
             watched=seen.watched.get(node),
+            victim_of=seen.victims.get(node),
+            verdict=seen.causes.get(node),
         )
         for node, rack, leaf, driver, domain, gpus in places
     ]
 
 
 def _pairs(
-    connection: sa.Connection, policy: Policy, now: datetime, until: datetime | None, repaired: Mapping[str, datetime]
+    connection: sa.Connection,
+    policy: Policy,
+    moments: tuple[datetime, datetime | None],
+    repaired: Mapping[str, datetime],
+    shared: SharedCauses | None = None,
 ) -> dict[str, Pair]:
-    """The nodes that two independent detectors saw fail, within the healthy time and since their last repair."""
+    """The nodes that two independent detectors saw fail, within the healthy time and since their last repair.
+
+    `moments`: now, and the moment after which nothing was known. What another's failure explains is no failure.
+    """
     if policy.corroborate_s <= 0:
         return {}
+    now, until = moments
     since = now - timedelta(seconds=policy.healthy_s)
     near: dict[str, list[FaultSign]] = {}
     for node, signs in fault_signs(connection, since, now, until).items():
         if node in repaired:
             signs = [sign for sign in signs if sign.end > repaired[node]]
+        if shared is not None:
+            signs = [sign for sign in signs if shared.explains(node, sign) is None]
         if len(signs) > 1 and corroborated(signs, policy.corroborate_s) is not None:
             near[node] = signs
     # Such nodes are few: the records of what they are told of are asked for, and of nothing else.

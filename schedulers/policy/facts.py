@@ -23,6 +23,7 @@ from store.nodes.node_states import FaultSign
 from store.records.event import CAUSES, Cause
 from store.records.hint import OPEN_STATES, Hint, HintAction
 from store.records.incident import Incident
+from store.records.verdict import Verdict
 
 Pair = tuple[FaultSign, FaultSign]
 
@@ -102,6 +103,8 @@ class NodeFacts:
     `let_go`: a person has let go of what spoke against it: it is not held for that, nor is it a spare.
     `out`: somebody tells of an outage that lasts. `is_shown_out`: a scheduler itself shows it down or kept from work by
     others, too: only then is nothing asked of it anew. `watched`: an NVLink of it stands out, which is no fault yet.
+    `victim_of`: the verdict that explains what the node shows, so that it is no fault of its own; `verdict`: the one by
+    which a part of this node is what others suffer from.
     """
 
     node: str
@@ -122,11 +125,13 @@ class NodeFacts:
     let_go: bool = False
     is_shown_out: bool = False
     watched: Incident | None = None
+    victim_of: Verdict | None = None
+    verdict: Verdict | None = None
 
     @property
     def is_confirmed(self) -> bool:
         """Whether more than a score speaks against it: what a hold takes."""
-        return self.fault is not None or self.witnesses is not None
+        return self.fault is not None or self.witnesses is not None or self.verdict is not None
 
 
 @dataclass(frozen=True, slots=True)

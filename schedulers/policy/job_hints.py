@@ -227,7 +227,10 @@ def _fault_of(facts: NodeFacts) -> Evidence:
     if facts.fault is not None:
         fault = facts.fault
         what = fault.kind if fault.code is None else f"{fault.kind} {fault.code}"
-        return Evidence(incident=fault.id, what=f"{what} on {fault.device.words(fault.name)}")
+        verdict = None if facts.verdict is None else facts.verdict.id
+        return Evidence(incident=fault.id, what=f"{what} on {fault.device.words(fault.name)}", verdict=verdict)
+    if facts.witnesses is None and facts.verdict is not None:
+        return Evidence(verdict=facts.verdict.id, what=facts.verdict.reason[:200])
     if facts.witnesses is None:
         raise ValueError(f"nothing speaks against {facts.node}")
     one, other = facts.witnesses

@@ -6,6 +6,9 @@ A confirmed fault, or two independent detectors, call for a hold (`cordon`, `dra
 hint (`watch`, `avoid`), by the thresholds that follow from the size of the job (`schedulers/policy/thresholds.py`).
 Budgets, the breaker and the kill switch come later (`schedulers/policy/decision.py`).
 
+A verdict by which others suffer from a part of the node calls for a hold, too; of a node whose faults another's failure
+explains nothing is asked but a `watch` that names it (`schedulers/policy/shared_causes.py`).
+
 A hold ends with its faults. A soft hint ends when the score falls below `release_ratio` of the threshold that raised
 it, or of the present one where that is lower: so a job that ends does not make hints flap. Missing data ends nothing.
 """
@@ -87,7 +90,7 @@ def proposal_of(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hin
     # Nearly every node is well: that is found out first.
     if (
         (facts.out and facts.is_shown_out)
-        or not (facts.is_confirmed or _is_risky(facts, policy) or facts.watched is not None)
+        or not (facts.is_confirmed or _is_risky(facts, policy) or facts.watched is not None or facts.victim_of)
         or is_opted_out(facts.node, policy)
     ):
         return None
@@ -99,7 +102,8 @@ def proposal_of(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hin
 
 
 def _called(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hint | None) -> Proposal | None:
-    score = Evidence(score=facts.score, horizon_h=24, reasons=facts.reasons)
+    own = None if facts.verdict is None else facts.verdict.id
+    score = Evidence(score=facts.score, horizon_h=24, reasons=facts.reasons, verdict=own)
     if facts.fault is not None:
         fault = facts.fault
         what = f"{fault.kind} {fault.code}" if fault.code is not None else fault.kind
@@ -108,6 +112,13 @@ def _called(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hint | 
         return Proposal(facts, action, reason, replace(score, incident=fault.id))
     if facts.witnesses is not None:
         return _of_two(facts, facts.witnesses, score)
+    if facts.verdict is not None:
+        held: HintAction = "drain" if facts.verdict.action in _DRAINS else "cordon"
+        return Proposal(facts, held, f"foreshock: {facts.verdict.reason[:300]}", score)
+    if facts.victim_of is not None:
+        cause = facts.victim_of
+        reason = f"foreshock: not this node's fault: {cause.cause_class} {cause.name[:100]}: {cause.reason[:200]}"
+        return Proposal(facts, "watch", reason, replace(score, verdict=cause.id))
     if facts.watched is not None and not _is_risky(facts, policy):
         where = f"{facts.watched.device.words(facts.watched.name)}: {facts.watched.message[:200]}"
         return Proposal(facts, "watch", f"foreshock: {where}", replace(score, incident=facts.watched.id))
@@ -138,7 +149,9 @@ def began_of(facts: NodeFacts) -> datetime | None:
     """When what speaks for a hold began; None where nothing does."""
     if facts.fault is not None:
         return facts.fault.start
-    return None if facts.witnesses is None else facts.witnesses[1].start
+    if facts.witnesses is not None:
+        return facts.witnesses[1].start
+    return None if facts.verdict is None else facts.verdict.since
 
 
 def _is_risky(facts: NodeFacts, policy: Policy) -> bool:
@@ -177,7 +190,7 @@ def is_unfounded(facts: NodeFacts, hint: Hint, inputs: Inputs, policy: Policy) -
         return False
     if hint.action in HOLDING:
         return True
-    if hint.action == "watch" and facts.watched is not None:
+    if hint.action == "watch" and (facts.watched is not None or facts.victim_of is not None):
         return False
     if facts.score is None:  # that is not low; but of a cordon that was turned down the fault is over
         return hint.evidence.incident is not None

@@ -201,6 +201,16 @@ class JobWatch:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedCauseRule:
+    """From which probability on a verdict about what nodes share keeps those from being held that only suffer from it.
+
+    None: no verdict does, nor does one hold the node that it names.
+    """
+
+    probability: float | None = 0.8
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalRule:
     """From which size on an approval needs two people.
 
@@ -227,6 +237,7 @@ class Policy:
     corroborate_precision: float = 0.25
     budgets: Budgets = field(default_factory=Budgets)
     breaker: Breaker = field(default_factory=Breaker)
+    shared_causes: SharedCauseRule = field(default_factory=SharedCauseRule)
     control: Control = field(default_factory=Control)
     # Where fewer than this share of the nodes with a sidecar report, no node is held anew: too little is seen.
     quorum: float = 0.5

@@ -1,6 +1,6 @@
 """What each detector said of a node: the parts of its incidents, where an incident joins those of a minute."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -99,6 +99,7 @@ def unrepaired_faults(
     now: datetime,
     until: datetime | None = None,
     repaired: Mapping[str, datetime] | None = None,
+    is_own: Callable[[Incident], bool] = lambda _incident: True,
 ) -> dict[str, Incident]:
     """Each node's newest confirmed fault (a fatal hardware incident) since a moment that no outage has ended.
 
@@ -108,6 +109,7 @@ def unrepaired_faults(
 
     Args:
         repaired: when nodes were seen to; None: by the outages that are told.
+        is_own: whether a fault counts as its node's own.
     """
     incidents = schema.incidents
     repaired = last_repairs(connection, since, now) if repaired is None else repaired
@@ -124,7 +126,8 @@ def unrepaired_faults(
     found: dict[str, Incident] = {}
     for row in connection.execute(query.order_by(incidents.c.start)).mappings():
         incident = incident_of(row)
-        if incident.node is not None and (incident.node not in repaired or repaired[incident.node] < incident.end):
+        unseen = incident.node not in repaired or repaired[incident.node] < incident.end
+        if incident.node is not None and unseen and is_own(incident):
             found[incident.node] = incident
     return found
 

@@ -117,6 +117,7 @@ class Evidence:
     `job_nodes`: of a hint on a job. `code`: of the fault, for the breaker. `held`: why a hold became an `avoid`.
     `acted`: when the hint was made or escalated. `quiet`: the quiet hours that it waits for. `control`: written down
     only. `review`: a person decides, whatever the mode. `approvals`: of people, while it still needs another's.
+    `verdict`: the id of the one that names the node, or that explains what the node shows.
     """
 
     score: float | None = None
@@ -146,6 +147,7 @@ class Evidence:
     approvals: tuple[Approval, ...] | None = None
     approved: StateChange | None = None
     closed: StateChange | None = None
+    verdict: str | None = None
     other: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -279,6 +281,7 @@ _READERS: Mapping[str, _Reader] = {
     "approvals": _list_of(_part(Approval, by=_text, person=_text, action=_text, time=_moment)),
     "approved": _CHANGE,
     "closed": _CHANGE,
+    "verdict": _text,
 }
 
 
