@@ -5,7 +5,8 @@ as events of the kind `collective_wait`, with sets of ranks as attributes (`stor
 
     ranks           those that report
     members, world  those of the group, or how many they are, where the source tells
-    last_enqueued   the number of the last collective that each has entered; last_completed, that each has left
+    last_enqueued   the number of the last collective that each has entered; last_started, that its GPU has begun;
+                    last_completed, that it has left
     waiting, absent, stopped    ranks that are in the collective; that have not come; whose process does not run
 """
 
@@ -35,6 +36,7 @@ class GroupState:
     members_text: str = ""  # as they were last told: every rank tells the same
     world: int | None = None
     enqueued: dict[int, int] = field(default_factory=dict)
+    started: dict[int, int] = field(default_factory=dict)
     completed: dict[int, int] = field(default_factory=dict)
     reported: set[int] = field(default_factory=set)
     waiting: set[int] = field(default_factory=set)
@@ -62,6 +64,7 @@ class GroupState:
             self.world = max(world, self.world or 0)
         self.reported |= ranks
         self.enqueued.update(numbers_of(told.get("last_enqueued"), ranks))
+        self.started.update(numbers_of(told.get("last_started"), ranks))
         self.completed.update(numbers_of(told.get("last_completed"), ranks))
         for name in ("waiting", "absent", "stopped"):
             held: set[int] = getattr(self, name)
@@ -75,20 +78,39 @@ class GroupState:
         if event.id is not None and len(self.events) < 5:
             self.events.append(event.id)
 
+    def stands_at(self, rank: int) -> int:
+        """The collective that a rank is in: the first that it has entered and not completed, else the last."""
+        entered = self.enqueued[rank]
+        return min(entered, self.completed.get(rank, entered) + 1)
+
     def front(self) -> int | None:
-        """The number of the newest collective that a rank has entered."""
-        return max(self.enqueued.values(), default=None)
+        """The number of the collective that is waited for: programs enter more of them ahead."""
+        inside = [self.stands_at(rank) for rank in self.enqueued if self.is_inside(rank)]
+        return max(inside, default=max(self.enqueued.values(), default=None))
+
+    def is_inside(self, rank: int) -> bool:
+        """Whether a rank has entered a collective and not left it."""
+        return self.enqueued[rank] > self.completed.get(rank, self.enqueued[rank])
 
     def waiters(self) -> set[int]:
         """Ranks that have entered a collective and not left it."""
-        inside = {rank for rank, number in self.enqueued.items() if number > self.completed.get(rank, number)}
-        return (inside | self.waiting) - self.stopped
+        inside = {rank for rank in self.enqueued if self.is_inside(rank)} | self.waiting
+        return inside - self.stopped - self.not_begun()
+
+    def not_begun(self) -> set[int]:
+        """Ranks whose GPU has not begun the collective that the GPUs of others are in."""
+        front = self.front()
+        if front is None or not any(number >= front for number in self.started.values()):
+            return set()
+        return {rank for rank, number in self.started.items() if 0 <= number < front}
 
     def behind(self) -> set[int]:
-        """Ranks that have not entered the collective that others are in, and those whose process does not run."""
+        """Ranks that have not entered the collective that others are in, or not begun it, or do not run."""
         front = self.front()
-        late = {rank for rank, number in self.enqueued.items() if front is not None and number < front}
-        return late | self.absent | self.stopped
+        if front is None:
+            return self.absent | self.stopped
+        late = {rank for rank, number in self.enqueued.items() if number < front}
+        return late | self.not_begun() | self.absent | self.stopped
 
     def all_ranks(self, world: int | None) -> frozenset[int]:
         """The group's members; where no one tells them, all ranks of the run for the group that all are in."""

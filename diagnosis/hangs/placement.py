@@ -54,6 +54,11 @@ class RankPlacements:
         runs = self.runs_of_node.get(node or "", frozenset())
         return next(iter(runs)) if len(runs) == 1 else None
 
+    def is_foreign(self, node: str | None, run: str) -> bool:
+        """Whether a node works for other runs alone; one without a job may hold the logs of any."""
+        runs = self.runs_of_node.get(node or "")
+        return runs is not None and run in self.by_run and run not in runs
+
 
 def placements_of(jobs: Iterable[Job]) -> RankPlacements:
     """The placements of the newest attempt of each run."""

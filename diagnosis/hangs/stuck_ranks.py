@@ -66,9 +66,8 @@ class StuckRanks:
                 known.groups = {name: group for name, group in known.groups.items() if group.last > time}
                 known.front = None
             return False
-        placement = self.placements.of(run)
-        if placement is not None and event.node is not None and event.node not in placement.nodes:
-            return False  # a node that is not of the job says nothing of its ranks
+        if self.placements.is_foreign(event.node, run):
+            return False  # a node of another job says nothing of this one's ranks
         state = self._runs.get(run)
         if state is None:
             self._make_room()

@@ -79,5 +79,5 @@ def _silent(clear: Sequence[GroupState], waits: set[int], world: int | None) -> 
 def _mismatch(group: GroupState) -> bool:
     """Whether ranks at the same number call different collectives."""
     front = group.front()
-    inside = {rank for rank, number in group.enqueued.items() if number == front}
-    return len({group.operations[rank] for rank in inside if rank in group.operations}) > 1
+    inside = (rank for rank in group.operations if rank in group.enqueued and group.stands_at(rank) == front)
+    return len({group.operations[rank] for rank in inside}) > 1

@@ -18,8 +18,10 @@ from parsers.text.parser import Context, Format, FormatSigns, ParseError, holds_
 from parsers.text.stamp import Stamps
 from parsers.training.ascend import NPU
 from parsers.training.checkpoints import Checkpoints
+from parsers.training.collectives import SIGNS as WAIT_SIGNS
+from parsers.training.collectives import CollectiveWaits
 from parsers.training.error_report import AttemptErrors, ErrorReader, ErrorReport
-from parsers.training.exceptions import NCCL, PYTHON
+from parsers.training.exceptions import NCCL, PYTHON, glog_of
 from parsers.training.frameworks import HF_TRAINER, NEMO
 from parsers.training.launchers import (
     BOX_SIGNS,
@@ -82,7 +84,9 @@ def report_of(text: str) -> ErrorReport | None:
 
 # Lines without any of these say nothing.
 LITERALS = tuple(
-    dict.fromkeys([*(sign for trainer in TRAINERS for sign in trainer.signs), *SIGNS, *BOX_SIGNS, *STRAGGLER_SIGNS])
+    dict.fromkeys(
+        [*(sign for trainer in TRAINERS for sign in trainer.signs), *SIGNS, *BOX_SIGNS, *STRAGGLER_SIGNS, *WAIT_SIGNS]
+    )
 )
 _SIGN = holds_any(LITERALS)
 CHECKPOINT_LINES = frozenset(
@@ -114,6 +118,7 @@ class TrainingParser:
         self._progress = TrainingProgress()
         self._checkpoints = Checkpoints()
         self._errors = AttemptErrors()
+        self._waits = CollectiveWaits()
         self._box = RootCause()
         self._waiting: Event | None = None  # an iteration that a trainer above may tell too
         self._paused: Attribute = None  # iteration of a save that work waits for
@@ -134,7 +139,7 @@ class TrainingParser:
         """
         if not _SIGN.search(text):
             return []
-        late = self._errors.release() if self._errors.late(line) else []
+        late = self._reported_errors() if self._errors.late(line) else []
         parts = _PARTS.split(text) if "\r" in text or "%|" in text else [text]
         return [*late, *(event for part in parts if part for event in self._part(part, line))]
 
@@ -162,8 +167,13 @@ class TrainingParser:
         """What waits for lines that did not come."""
         held = [] if self._waiting is None else [self._waiting]
         self._waiting = None
-        held += [*self._checkpoints.held(), *self._errors.release()]
+        held += [*self._checkpoints.held(), *self._reported_errors()]
         return sorted(held, key=lambda event: event.line or 0)
+
+    def _reported_errors(self) -> list[Event]:
+        """The errors that are held, and who waits in a collective: the log's node is where that was read."""
+        base = Event(None, self._context.node, "training", "", cause="unknown", attributes={"run": self._context.run})
+        return [*self._errors.release(), *self._waits.release(base)]
 
     def _part(self, text: str, line: int) -> Iterator[Event]:
         found = program_line(text)
@@ -171,6 +181,9 @@ class TrainingParser:
         self._seen = time or self._seen
         node = found.node or self._context.node
         base = Event(time, node, "training", kind="", line=line, cause="unknown")
+        if any(sign in found.text for sign in WAIT_SIGNS):
+            glog = None if time is not None else glog_time(glog_of(found.text), self._stamps, self._seen)
+            self._waits.read(found, time or glog, line)
         for trainer in TRAINERS:
             reports = list(trainer.reports(found.text))
             if reports and self._heeds(trainer, reports):
@@ -315,7 +328,7 @@ class TrainingParser:
     def _checkpoint(self, what: str, numbers: Mapping[str, Attribute], base: Event) -> Iterator[Event]:
         """A load or save; errors and an iteration that wait are reported before it."""
         held, self._waiting = self._waiting, None
-        yield from [*([] if held is None else [held]), *self._errors.release()]
+        yield from [*([] if held is None else [held]), *self._reported_errors()]
         iteration = numbers.get("iteration")
         at = "" if iteration is None else f" {iteration}"
         words = MESSAGES.get(what, what) if at else MESSAGES.get(what, what).partition(" at ")[0].partition(" of ")[0]

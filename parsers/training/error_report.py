@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from store.records.event import Attribute, Event
+from store.runs.rank_set import text_of_ranks
 
 # The words of an error show its cause. Words that fit several causes show none.
 #
@@ -99,6 +100,8 @@ def variant_of(name: str, message: str) -> str:
 
 # Different errors between two iterations.
 MAX_ERRORS = 64
+# Ranks of one error that are held.
+MAX_RANKS = 200_000
 # An error is held no longer than for these lines.
 MAX_LINES = 20_000
 # Python's traceback of an exception that it ignores is no longer than these lines, other ranks' among them.
@@ -112,6 +115,7 @@ class AttemptErrors:
         self._held: dict[str, Event] = {}
         self._seen: set[str] = set()
         self._first = 0
+        self._ranks: dict[str, set[int]] = {}  # that repeat each error
         self._ignored: list[int] = []  # lines that reported an exception that Python ignores
 
     def ignore(self, line: int) -> None:
@@ -126,7 +130,11 @@ class AttemptErrors:
 
     def add(self, key: str, event: Event) -> bool:
         """Hold an error, or count it as one more of its kind. False where it was reported before."""
+        rank = event.attributes.get("rank")
         if (first := self._held.get(key)) is not None:
+            ranks = self._ranks[key]
+            if isinstance(rank, int) and len(ranks) < MAX_RANKS:
+                ranks.add(rank)
             repeats = first.attributes.get("repeats", 1)
             count = repeats + 1 if isinstance(repeats, int) else 2
             self._held[key] = replace(
@@ -137,6 +145,7 @@ class AttemptErrors:
             return False
         self._seen.add(key)
         self._held[key] = event
+        self._ranks[key] = {rank} if isinstance(rank, int) else set()
         self._first = self._first or event.line or 0
         return True
 
@@ -146,12 +155,20 @@ class AttemptErrors:
 
     def release(self) -> list[Event]:
         """The errors held, in their order; repeats of them that follow are reported no more."""
-        held, self._held, self._first = list(self._held.values()), {}, 0
+        held = [_with_ranks(event, self._ranks[key]) for key, event in self._held.items()]
+        self._held, self._ranks, self._first = {}, {}, 0
         return held
 
     def forget(self) -> None:
         """Work went on: the same error would be a new one."""
         self._seen = set(self._held)
+
+
+def _with_ranks(event: Event, ranks: set[int]) -> Event:
+    """The error with all ranks that reported it: who did not is as telling as who did."""
+    if len(ranks) < 2:
+        return event
+    return replace(event, attributes={**event.attributes, "ranks": text_of_ranks(ranks)})
 
 
 MAX_MESSAGE = 500

@@ -98,9 +98,14 @@ def _watchdog(text: str, match: re.Match[str]) -> ErrorReport:
         if found := pattern.search(text):
             fields.update(numbers(found.groupdict()))
     name = "nccl_heartbeat" if "got stuck" in message or "Heartbeat" in message else "nccl_watchdog"
+    variant = variant_of("", message)
+    return ErrorReport(name, message[:MAX_MESSAGE], variant=variant, glog=glog_of(text), attributes=fields)
+
+
+def glog_of(text: str) -> tuple[int, str, str] | None:
+    """Month, day and clock of a line of PyTorch's logger; None where it bears none."""
     glog = _GLOG.search(text)
-    at = (int(glog["month"]), glog["day"], glog["clock"]) if glog and glog["month"] else None
-    return ErrorReport(name, message[:MAX_MESSAGE], variant=variant_of("", message), glog=at, attributes=fields)
+    return (int(glog["month"]), glog["day"], glog["clock"]) if glog and glog["month"] else None
 
 
 def _warning(text: str, node: str | None) -> ErrorReport | None:

@@ -54,7 +54,8 @@ def test_a_watchdog_names_its_rank_and_collective() -> None:
     """And the time of PyTorch's own logger, whose year the log tells."""
     words = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=BROADCAST, NumelIn=131072000, "
     words += "NumelOut=131072000, Timeout(ms)=600000) ran for 600081 milliseconds before timing out."
-    (event,) = decode(GLOG.format(5) + words)
+    event, wait = decode(GLOG.format(5) + words)
+    assert (wait.kind, wait.time) == ("collective_wait", event.time)
     assert event.time == datetime(2025, 12, 18, 20, 27, 21, 426415, tzinfo=UTC)
     told = {name: event.attributes[name] for name in ("rank", "sequence", "operation", "timeout_ms", "ran_ms")}
     assert told == {"rank": 5, "sequence": 1, "operation": "BROADCAST", "timeout_ms": 600_000, "ran_ms": 600_081}

@@ -115,9 +115,23 @@ def test_work_that_goes_on_ends_the_hang() -> None:
 
 
 def test_a_node_outside_the_job_says_nothing_of_its_ranks() -> None:
-    """Somebody's node reports that rank 5 of another's job is missing."""
-    event = wait("0(default_pg)", node="evil-1", ranks="0-4,6-7", world=8, last_enqueued=3, last_completed=2)
-    assert stuck_ranks([event], placed(1)) == []
+    """A node of another job reports that rank 5 is missing. The node that holds the logs has no job, and may."""
+    jobs = [Job(run, run, "RUNNING", T, T, None, 1, node) for run, node in ((RUN, "gpu-001"), ("other", "evil-1"))]
+    for node, found in (("evil-1", 0), ("login-1", 1), ("gpu-001", 1)):
+        event = wait("0(default_pg)", node=node, ranks="0-4,6-7", world=8, last_enqueued=3, last_completed=2)
+        assert len(stuck_ranks([event], placements_of(jobs))) == found
+
+
+def test_collectives_that_are_entered_ahead_make_no_rank_late() -> None:
+    """A program runs ahead of its GPU: rank 2 has entered two fewer, but the one that is waited for, too."""
+    event = wait("0(default_pg)", ranks="0-3", world=4, last_enqueued="807:3;809:2;811:0-1", last_completed=807)
+    assert told(stuck_ranks([event]), "rank", "collective") == [(3, 808)]
+
+
+def test_a_gpu_that_has_not_begun_what_others_have_is_missing() -> None:
+    """Its program has entered the collective, and its GPU does not come to it."""
+    event = wait("0(default_pg)", ranks="0-3", world=4, last_enqueued=8, last_started="7:1;8:0,2-3", last_completed=7)
+    assert told(stuck_ranks([event]), "rank", "how") == [(1, "not_entered")]
 
 
 def test_a_rank_that_two_nodes_claim_is_placed_by_the_job() -> None:
