@@ -18,6 +18,10 @@ BLIND_WINDOW = timedelta(minutes=30)
 MARGIN = timedelta(seconds=60)
 # A cause that lies further back was survived until then.
 LONGEST = timedelta(hours=6)
+# A running job that printed nothing for so long, and for so many of its own paces, hangs.
+_STALLED, _STALLED_PACES = timedelta(minutes=5), 10
+# Running jobs that are looked at for one that hangs, the largest first, and iterations that tell a pace.
+_MOST_RUNNING, _PACES = 64, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,8 @@ class Stoppage:
 def stop_of(connection: sa.Connection, run: str | None, at: datetime | None) -> Stoppage | None:
     """What stopped: the newest attempt that ended badly (of a run, by `at`), else whatever happened before `at`.
 
-    A run that was running at `at` is looked at as of then. None where the store knows nothing that could be explained.
+    A run that was running at `at` is looked at as of then. Without `at` a job that still runs by its books and does not
+    get on counts as stopped. None where the store knows nothing that could be explained.
     """
     jobs = [job for job in read_jobs(connection, run) if job.start is not None and (at is None or job.start <= at)]
     if at is not None:
@@ -47,9 +52,45 @@ def stop_of(connection: sa.Connection, run: str | None, at: datetime | None) -> 
             return _of_job(connection, running[-1], at)
     ended = [job for job in jobs if _ended_badly(job) and (at is None or (job.end is not None and job.end <= at))]
     newest = max(ended, key=_end_of, default=None)
+    if at is None:
+        hanging = _hanging(connection, jobs, newest)
+        if hanging is not None:
+            return hanging
     if newest is not None and (run is not None or at is None or at - _end_of(newest) <= BLIND_WINDOW):
         return _of_job(connection, newest, _end_of(newest))
     return None if run is not None else _of_cluster(connection, at)
+
+
+def _hanging(connection: sa.Connection, jobs: Sequence[Job], ended: Job | None) -> Stoppage | None:
+    """The largest running job that complains or gets on no more, unless one as large ended badly after that."""
+    clock = connection.scalar(sa.select(sa.func.max(schema.incidents.c.end, type_=schema.UtcTime())))
+    running = [job for job in jobs if job.end is None and job.state.startswith("RUNNING")]
+    running.sort(key=lambda job: (-(job.nodes or 0), job.job_id))
+    for job in running[:_MOST_RUNNING]:
+        found = _stalled(connection, job, clock)
+        if found is None:
+            continue
+        is_news = ended is None or found.end > _end_of(ended) or (job.nodes or 0) > (ended.nodes or 0)
+        return found if is_news else None
+    return None
+
+
+def _stalled(connection: sa.Connection, job: Job, clock: datetime | None) -> Stoppage | None:
+    """The stop of a job that runs by its books: it said what is wrong after its last progress, or says nothing more."""
+    table = schema.events
+    of_run = sa.and_(table.c.run == job.run, table.c.time >= job.start, table.c.time != table.c.received)
+    query = sa.select(table.c.time).where(of_run, table.c.kind == "iteration").order_by(table.c.time.desc())
+    times = connection.scalars(query.limit(_PACES)).all()
+    if not times:
+        return None
+    wrong = sa.select(sa.func.max(table.c.time, type_=schema.UtcTime())).where(
+        of_run, table.c.time > times[0], table.c.severity.in_(("error", "fatal"))
+    )
+    complaint = connection.scalar(wrong)
+    pace = (times[0] - times[-1]) / max(1, len(times) - 1)
+    silent_until = None if clock is None or clock - times[0] <= max(_STALLED, _STALLED_PACES * pace) else clock
+    end = max((moment for moment in (complaint, silent_until) if moment is not None), default=None)
+    return None if end is None else Stoppage(job.run, times[0], end, hosts(job.node_list))
 
 
 def _ended_badly(job: Job) -> bool:
