@@ -25,10 +25,11 @@ class CauseRow:
 
 @dataclass(frozen=True, slots=True)
 class CauseTables:
-    """`prior` of each class, `leak` of each symptom, `shows` by (class, symptom, where)."""
+    """`prior` of each class, `leak` of each symptom (`mild`: of one that warns), `shows` by (class, symptom, where)."""
 
     prior: dict[str, float] = field(default_factory=dict)
     leak: dict[str, float] = field(default_factory=dict)
+    mild: dict[str, float] = field(default_factory=dict)
     shows: dict[tuple[str, str, str], CauseRow] = field(default_factory=dict)
 
     def row(self, kind: CauseClass, symptom: str, where: str) -> CauseRow | None:
@@ -59,8 +60,10 @@ def cause_tables() -> CauseTables:
             found.prior[kind] = chance
         elif where == "leak":
             found.leak[symptom] = chance
+        elif where == "mild":
+            found.mild[symptom] = chance
         elif where in WHERE:
             found.shows[kind, symptom, where] = CauseRow(chance, float(row["spread_s"]) if row["spread_s"] else None)
         else:
-            raise ValueError(f"causes.csv: where {where!r}: use prior, leak or one of {', '.join(WHERE)}")
+            raise ValueError(f"causes.csv: where {where!r}: use prior, leak, mild or one of {', '.join(WHERE)}")
     return found

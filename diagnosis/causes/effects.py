@@ -36,8 +36,7 @@ _OUR_OWN = "foreshock:"
 _PROGRAMS = frozenset({"", "root", "slurm", "slurmctld", "unknown"})
 # The scheduler is told a little before, and the node is back a little after.
 _EXCUSE_BEFORE, _EXCUSE_AFTER = timedelta(minutes=5), timedelta(minutes=15)
-# A warning says less than an error.
-_WARNING, _MOST_LEAK = 10.0, 0.5
+_FLEETING = timedelta(minutes=1)
 # From this many on, complaints of one name are no accident.
 _SEVERAL, _SEVERAL_LEAK = 3, 0.01
 _SHOWS: dict[Cause, SymptomKind] = {
@@ -69,6 +68,14 @@ class Effect:
     cured: datetime | None = None
     nodes: frozenset[str] = frozenset()
     uncertainty_s: float = 1.0
+
+    def is_fleeting(self) -> bool:
+        """Whether it was over within a minute."""
+        return self.cured is not None and self.cured - self.last <= _FLEETING
+
+    def is_mild(self) -> bool:
+        """Whether it only warns."""
+        return bool(self.symptoms) and all(symptom.severity in ("warning", "info") for symptom in self.symptoms)
 
 
 @dataclass(slots=True)
@@ -179,8 +186,10 @@ def _of_job(run: str, kind: str, named: Place | None, members: Sequence[Symptom]
 
 
 def _leak(symptom: Symptom) -> float:
-    leak = cause_tables().leak[symptom.kind]
-    return min(_MOST_LEAK, leak * (_WARNING if symptom.severity in ("warning", "info") else 1.0))
+    """The chance that a symptom shows with no cause known; a warning says less than an error."""
+    tables = cause_tables()
+    is_mild = symptom.severity in ("warning", "info")
+    return tables.mild.get(symptom.kind, tables.leak[symptom.kind]) if is_mild else tables.leak[symptom.kind]
 
 
 def _accused(symptom: Symptom, graph: DeviceGraph) -> Place | None:

@@ -28,8 +28,6 @@ _BESIDE = 4
 # Causes that are looked for, and effects of one whose other suspects are weighed.
 _MOST_CAUSES = 200
 _MOST_RIVALS = 40
-# Logarithms of odds are sums over effects that are not independent: they are divided by this.
-_TEMPER = 1.5
 # Below this a suspect is not worth a line: it would be wrong 49 times of 50.
 _LEAST = -4.0
 
@@ -66,11 +64,12 @@ def explain(scene: Scene) -> list[Verdict]:
     seen = effects_of(scene)
     search = search_of(scene, seen)
     findings = list(_findings(search))
-    weighted = relevance(findings, scene)
+    planned = planned_verdicts(seen, scene)
+    weighted = relevance(findings, scene, max((verdict.probability for verdict in planned), default=0.0))
     verdicts = [verdict_of(finding, probability, scene) for finding, probability in weighted[:MOST]]
-    verdicts += planned_verdicts(seen, scene)
+    verdicts += planned
     if seen.effects or scene.stop is not None or scene.incidents:
-        verdicts.append(unknown_verdict(scene, seen, weighted))
+        verdicts.append(unknown_verdict(scene, seen, weighted, planned))
     return sorted(verdicts, key=lambda one: (-one.probability, one.since, one.cause_class, one.name))
 
 
@@ -140,9 +139,10 @@ def _findings(search: Search) -> Iterable[Finding]:
 def _beside(account: Account, search: Search) -> Iterable[Finding]:
     rivals = [rival for suspect in search.rivals(account) if (rival := search.account(suspect)) is not None]
     rivals.sort(key=lambda one: (-one.gain, one.suspect))
-    odds = [account.gain / _TEMPER, 0.0, *(rival.gain / _TEMPER for rival in rivals)]
+    apart = [0.0] if account.struck > 1 else []  # each of its parts for a reason of its own
+    odds = [account.gain, -account.own, *(rival.gain for rival in rivals), *apart]
     most = max(odds)
     whole = sum(math.exp(one - most) for one in odds)
     yield Finding(account, math.exp(odds[0] - most) / whole, True)
-    for rival, odd in list(zip(rivals, odds[2:], strict=True))[:_BESIDE]:
+    for rival, odd in list(zip(rivals, odds[2:], strict=False))[:_BESIDE]:
         yield Finding(rival, math.exp(odd - most) / whole, False)

@@ -17,11 +17,12 @@ _HALF_LIFE_S = {False: 6 * 3600.0, True: 1800.0}
 _LEAST_WITH_STOP = 0.6
 
 
-def relevance(findings: Iterable[Finding], scene: Scene) -> list[tuple[Finding, float]]:
-    """Findings with their probability, each suspect once, the likeliest first."""
+def relevance(findings: Iterable[Finding], scene: Scene, planned: float) -> list[tuple[Finding, float]]:
+    """Findings with their probability, each suspect once, likeliest first. `planned`: how much such work matters."""
     best: dict[object, tuple[Finding, float]] = {}
     weighted = [(finding, matters(finding.account, scene)) for finding in findings]
-    most = max((weight for finding, weight in weighted if finding.share >= 0.5), default=1.0)
+    most = max((weight for finding, weight in weighted if finding.share >= 0.5), default=0.0)
+    most = max(most, planned) or 1.0
     if scene.stop is not None and scene.stop.run is not None:
         most = max(most, _LEAST_WITH_STOP)
     for finding, weight in weighted:
@@ -51,7 +52,7 @@ def matters(account: Account, scene: Scene) -> float:
     nodes = {node for effect in effects for node in effect.nodes}
     if nodes and stop.nodes is not None and not nodes & stop.nodes:
         return weight * _ELSEWHERE
-    since = account.since
-    if since is not None and (stop.last_work - since).total_seconds() > 60.0:
+    since = max(effect.first for effect in effects)
+    if (stop.last_work - since).total_seconds() > 60.0:
         return weight * _SURVIVED
     return weight * _BESIDE_THE_STOP

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from diagnosis.causes.stop import LONGEST, Stoppage, stop_of
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.stored_graph import read_graph
+from diagnosis.hangs.placement import placements_of
 from diagnosis.symptoms.folding import SymptomFold
 from diagnosis.symptoms.symptom import Symptom
 from store.events.event_pages import EventWindow, read_events, read_incidents
@@ -81,9 +82,11 @@ def read_scene(connection: sa.Connection, run: str | None = None, at: datetime |
         return None
     now = at or stop.end
     since = min(now, stop.end) - (LONGEST if run is not None else REACH)
+    attempts = read_jobs(connection, window=(since, now))
     fold = SymptomFold(read_graph(connection, at))
+    fold.place_ranks(placements_of(attempts))
     fold.take(_events(connection, min(since, stop.since), now))
-    jobs = [scene_job(job) for job in read_jobs(connection, window=(since, now))]
+    jobs = [scene_job(job) for job in attempts]
     outages = read_outages(connection, until=max(now, stop.end + MARKED_DOWN), since=since - REACH)
     return Scene(
         now=now,

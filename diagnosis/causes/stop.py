@@ -16,6 +16,8 @@ ENDED_WELL = ("COMPLETED", "RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CON
 BLIND_WINDOW = timedelta(minutes=30)
 # The fault may be logged a little before the last line is printed, and the clocks of nodes differ.
 MARGIN = timedelta(seconds=60)
+# What programs say when something keeps them from working.
+_PROGRAM_SIGNS = ("training_error", "straggler", "rank_missing", "rank_slow", "node_slow", "numbers_wrong")
 # A cause that lies further back was survived until then.
 LONGEST = timedelta(hours=6)
 # A running job that printed nothing for so long, and for so many of its own paces, hangs.
@@ -42,8 +44,8 @@ class Stoppage:
 def stop_of(connection: sa.Connection, run: str | None, at: datetime | None) -> Stoppage | None:
     """What stopped: the newest attempt that ended badly (of a run, by `at`), else whatever happened before `at`.
 
-    A run that was running at `at` is looked at as of then. Without `at` a job that still runs by its books and does not
-    get on counts as stopped. None where the store knows nothing that could be explained.
+    A run that was running at `at`, or runs now, is looked at as of then. Without `at` a job that still runs by its
+    books and does not get on counts as stopped. None where the store knows nothing that could be explained.
     """
     jobs = [job for job in read_jobs(connection, run) if job.start is not None and (at is None or job.start <= at)]
     if at is not None:
@@ -56,9 +58,12 @@ def stop_of(connection: sa.Connection, run: str | None, at: datetime | None) -> 
         hanging = _hanging(connection, jobs, newest)
         if hanging is not None:
             return hanging
-    if newest is not None and (run is not None or at is None or at - _end_of(newest) <= BLIND_WINDOW):
+    moment = at or _newest_sign(connection)
+    if run is not None and at is None and moment is not None and jobs and jobs[-1].end is None:
+        return _of_job(connection, jobs[-1], max(moment, jobs[-1].start or moment))
+    if newest is not None and (run is not None or moment is None or moment - _end_of(newest) <= BLIND_WINDOW):
         return _of_job(connection, newest, _end_of(newest))
-    return None if run is not None else _of_cluster(connection, at)
+    return None if run is not None or moment is None else Stoppage(None, moment - BLIND_WINDOW, moment, None)
 
 
 def _hanging(connection: sa.Connection, jobs: Sequence[Job], ended: Job | None) -> Stoppage | None:
@@ -118,12 +123,13 @@ def _of_job(connection: sa.Connection, job: Job, end: datetime) -> Stoppage:
     return Stoppage(job.run, last or max(start, end - BLIND_WINDOW), end, hosts(job.node_list))
 
 
-def _of_cluster(connection: sa.Connection, at: datetime | None) -> Stoppage | None:
-    """No job to explain: the newest incident of the cluster by `at`, and what came shortly before it."""
-    table = schema.incidents
-    query = sa.select(sa.func.max(table.c.end, type_=schema.UtcTime()))
-    newest = at or connection.scalar(query)
-    return None if newest is None else Stoppage(None, newest - BLIND_WINDOW, newest, None)
+def _newest_sign(connection: sa.Connection) -> datetime | None:
+    """When something was last seen that may need an explanation: an incident, a program's own word of trouble."""
+    events = schema.events
+    newest = [connection.scalar(sa.select(sa.func.max(schema.incidents.c.end, type_=schema.UtcTime())))]
+    query = sa.select(sa.func.max(events.c.time, type_=schema.UtcTime()))
+    newest += [connection.scalar(query.where(events.c.kind == kind)) for kind in _PROGRAM_SIGNS]
+    return max((moment for moment in newest if moment is not None), default=None)
 
 
 def ended(jobs: Sequence[Job]) -> list[Job]:

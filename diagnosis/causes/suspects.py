@@ -1,5 +1,6 @@
 """Who may have caused an effect: its place, what that hangs on, the far end of its cable, and whom its lines name."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -34,6 +35,8 @@ _ABOVE: dict[str, tuple[CauseClass, ...]] = {
     "cooling": ("cooling",),
     "node": ("node",),
 }
+# What is over within a minute happens this much more often than what stays (logarithm).
+_FLEETING = math.log(10.0)
 _RELEASES = ("driver", "firmware")
 # Classes that are the parts of a cable's both ends.
 _OF_CABLES = ("cable",)
@@ -64,8 +67,16 @@ class ReachIndex:
     _above: dict[Place, tuple[Place, ...]] = field(default_factory=dict)
     _node: dict[Place, str | None] = field(default_factory=dict)
     _units: dict[Suspect, frozenset[Place]] = field(default_factory=dict)
+    _base: dict[int, float] = field(default_factory=dict)
+    _nodes: int | None = None
     # Which nodes show each kind and code.
     signs: dict[tuple[str, int | None], set[str]] = field(default_factory=dict)
+
+    def known_nodes(self) -> int:
+        """How many nodes the graph knows."""
+        if self._nodes is None:
+            self._nodes = len(self.graph.places("node"))
+        return self._nodes
 
     def rest_of(self, suspect: Suspect) -> int:
         """How many nodes have another version of the same release."""
@@ -103,6 +114,13 @@ class ReachIndex:
                 found.update(dict.fromkeys(self.graph.above(far)))
             self._above[place] = tuple(found)
         return self._above[place]
+
+    def base_of(self, effect: Effect) -> float:
+        """How much better an effect is explained by a cause of its own place than by none: logarithm of odds."""
+        known = self._base.get(id(effect))
+        if known is None:
+            known = self._base[id(effect)] = _base(effect, self)
+        return known
 
     def cable_of(self, place: Place) -> Place:
         """The cable at a port or adapter: both its ends in order; the one end where nobody knows the other."""
@@ -145,6 +163,17 @@ class ReachIndex:
             far = self.graph.far_end(place)
             node = None if far is None else self.node_of(far)
         return place if node is None else Place("node", node)
+
+
+def _base(effect: Effect, reach: ReachIndex) -> float:
+    tables = reach.tables
+    chance = 0.0
+    if effect.run is not None:
+        row = tables.for_job("application", effect.kind)
+        chance += 0.0 if row is None else tables.prior["application"] * row.chance
+    if effect.place.kind != "job":
+        chance += sum(tables.prior[suspect.kind] * hit.row.chance for suspect, hit in _own(effect, effect.place, reach))
+    return math.log1p(chance / effect.leak) + (_FLEETING if effect.is_fleeting() else 0.0)
 
 
 def hits_of(effect: Effect, reach: ReachIndex) -> Iterator[tuple[Suspect, Hit]]:

@@ -1,10 +1,11 @@
 """A verdict of what a suspect explains: its names, its nodes and jobs, and the evidence in an operator's words."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from diagnosis.causes.effects import Effect, SceneEffects
+from diagnosis.causes.effects import Effect, ExcusedWork, SceneEffects
 from diagnosis.causes.scene import Scene
 from diagnosis.causes.suspects import Hit, Suspect
 from diagnosis.causes.weighing import Account, Finding
@@ -62,6 +63,7 @@ _SHOWS: dict[str, str] = {
     "driver_fault": "have a driver fault",
     "service_fault": "lost a service",
     "hang": "wait without end",
+    "rank_missing": "is missing where others wait",
     "slow": "are slow",
     "program_error": "report a program error",
     "peer_complaint": "cannot reach a peer",
@@ -304,7 +306,7 @@ def planned_verdicts(seen: SceneEffects, scene: Scene) -> list[Verdict]:
             Verdict(
                 cause_class="planned",
                 name=reason or "planned work",
-                probability=0.0,
+                probability=_planned_share(work, scene),
                 cause="unknown",
                 action="none",
                 since=since,
@@ -319,13 +321,33 @@ def planned_verdicts(seen: SceneEffects, scene: Scene) -> list[Verdict]:
     return found
 
 
-def unknown_verdict(scene: Scene, seen: SceneEffects, weighted: Sequence[tuple[Finding, float]]) -> Verdict:
+# Planned work that is on, and how fast what is over ceases to matter; where a job stopped, it is seldom the answer.
+_PLANNED, _PLANNED_OVER, _PLANNED_HALF_LIFE_S, _PLANNED_ELSEWHERE = 0.95, 0.8, 3600.0, 0.1
+
+
+def _planned_share(work: ExcusedWork, scene: Scene) -> float:
+    """How likely it is that what is seen now is of this work."""
+    is_on = any(outage.end is None or outage.end > scene.now for outage in work.outages)
+    last = max(symptom.cured or symptom.last for symptom in work.symptoms)
+    age = max(0.0, (scene.now - last).total_seconds())
+    share = (_PLANNED if is_on else _PLANNED_OVER) * math.exp2(-age / _PLANNED_HALF_LIFE_S)
+    stop = scene.stop
+    if stop is not None and stop.run is not None:
+        inside = stop.nodes is None or any(outage.node in stop.nodes for outage in work.outages)
+        share *= 1.0 if inside else _PLANNED_ELSEWHERE
+    return round(share, 4)
+
+
+def unknown_verdict(
+    scene: Scene, seen: SceneEffects, weighted: Sequence[tuple[Finding, float]], planned: Sequence[Verdict]
+) -> Verdict:
     """That no cause known here explains it, with the leads that there are."""
-    left = 1.0
+    left = math.prod(1.0 - verdict.probability for verdict in planned)
     for finding, probability in weighted:
         if finding.is_cause:
             left *= 1.0 - probability
-    rest = max(0.0, 1.0 - max((probability for _, probability in weighted), default=0.0))
+    known = [*(probability for _, probability in weighted), *(verdict.probability for verdict in planned)]
+    rest = max(0.0, 1.0 - max(known, default=0.0))
     first = min((effect.first for effect in seen.effects), default=scene.now)
     since = scene.stop.last_work if scene.stop is not None else first
     leads = [finding.account.suspect for finding, _ in weighted[:3]]

@@ -23,20 +23,28 @@ from store.records.verdict import CauseClass
 _DAY_S = 86_400.0
 # Clocks that nobody compares may differ by this much; what comes later than that is of something else.
 _LOOSE_S = 600.0
+_WRONG_CLOCK = math.log(0.05 * 86_400.0 / 1_200.0)
 # How evenly a shared fault takes what hangs below it (a, b of a beta distribution): all or nearly all of it.
 _COVER: dict[CauseClass, tuple[float, float]] = {
     "switch": (6.0, 0.4),
     "node": (4.0, 0.4),
-    "power": (5.0, 0.5),
+    "power": (8.0, 0.5),
     "cooling": (2.0, 0.8),
     "nvswitch": (3.0, 0.6),
     "storage": (1.0, 1.0),
 }
 # GPUs and adapters of a node whose inventory nobody told.
 _PARTS_OF_NODE = 8
+# A file server of which nobody says whom it serves, serves at least one node of so many.
+_CLIENTS = 4
+# What is over at once, or only warns, seldom ends a job.
+_FLEETING, _MILD = math.log(0.03), math.log(0.15)
 # A fault that the work survived for a while explains its end less; one that came minutes after it, hardly.
 _SURVIVED = math.log(0.2)
 _STOP_LAG_S = 600.0
+# What a job shows so much later is seldom of the fault before; and what cannot follow.
+_LONG_AGO_S = 3_600.0
+_NEVER = -1e6
 
 
 @dataclass(slots=True)
@@ -44,7 +52,8 @@ class Account:
     """What a suspect explains, and how well. `struck` of its `units` parts show it."""
 
     suspect: Suspect
-    gain: float
+    gain: float  # over every effect explained by a cause of its own
+    own: float = 0.0  # what those causes of their own would come to: no cause at all is that much less likely
     parts: list[tuple[Hit, float]] = field(default_factory=list)
     jobs: list[tuple[Effect, float]] = field(default_factory=list)
     units: int = 0
@@ -73,7 +82,7 @@ class Finding:
 def weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach: ReachIndex) -> Account | None:
     """The account of a suspect over the effects that are left to explain; None where it explains none."""
     if suspect.kind in ("driver", "firmware"):
-        return release_account(suspect, hits, reach)
+        return release_account(suspect, hits, jobs, reach)
     account = Account(suspect, 0.0)
     account.prior = math.log(reach.tables.prior.get(suspect.kind, 1e-5))
     shared = [hit for hit in hits if hit.where in ("below", "named")]
@@ -100,7 +109,9 @@ def weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach: 
     _add_jobs(account, jobs, reach.tables)
     if not account.parts and not account.jobs:
         return None
-    account.gain = account.prior + account.cover + sum(odds for _, odds in (*account.parts, *account.jobs))
+    account.own = sum(reach.base_of(effect) for effect in account.effects())
+    odds = sum(odds for _, odds in account.parts) + sum(odds for _, odds in account.jobs)
+    account.gain = account.prior + account.cover + odds - account.own
     return account
 
 
@@ -128,7 +139,7 @@ def _reach_s(hit: Hit) -> float:
 
 def _simultaneous(account: Account, near: Sequence[Hit]) -> None:
     """What comes together with others speaks for what they share: the middle one is where most of them are."""
-    if len(near) < 2:
+    if len({hit.unit for hit in near}) < 2:
         return
     times = [hit.effect.first.timestamp() for hit in near]
     account.spread_s = times[-1] - times[0]
@@ -137,7 +148,7 @@ def _simultaneous(account: Account, near: Sequence[Hit]) -> None:
     for place, (hit, odds) in enumerate(account.parts):
         spread = max(hit.row.spread_s or 60.0, hit.effect.uncertainty_s)
         away = abs(times[place] - middle)
-        bonus.append((hit, odds + math.log(_DAY_S / (spread if away <= spread else max(_LOOSE_S * 2, away)))))
+        bonus.append((hit, odds + (math.log(_DAY_S / max(spread, away)) if away <= 3 * spread else _WRONG_CLOCK)))
     # The first one has no other to come together with.
     bonus[len(times) // 2] = account.parts[len(times) // 2]
     account.parts[:] = bonus
@@ -150,7 +161,7 @@ def _units(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> int:
         counts = [len(reach.graph.children(suspect.place, kind)) or _PARTS_OF_NODE for kind in kinds]
         return sum(counts)
     if suspect.kind == "storage":
-        return len(reach.units(suspect))
+        return len(reach.units(suspect)) or reach.known_nodes() // _CLIENTS
     return len(reach.units(suspect))
 
 
@@ -165,40 +176,44 @@ def _log_beta(a: float, b: float) -> float:
 
 
 def _add_jobs(account: Account, jobs: Sequence[Effect], tables: CauseTables) -> None:
-    """The jobs that stopped or hang on the suspect's nodes: after its first sign, as far as clocks can tell."""
+    """The jobs that stopped or hang on the suspect's nodes: after its signs, as far as clocks can tell."""
     for effect in jobs:
         row = tables.for_job(account.suspect.kind, effect.kind)
         if row is None:
             continue
         odds = math.log(row.chance / effect.leak)
-        if account.since is not None:
-            lag = _lag_s(account, effect)
-            if lag is None:
+        if account.parts:
+            lag = max((_order(hit.effect, effect) + _force(hit.effect) for hit, _ in account.parts), default=0.0)
+            if lag <= _NEVER:
                 continue
             odds += lag
         if odds > 0:
             account.jobs.append((effect, odds))
 
 
-def _lag_s(account: Account, effect: Effect) -> float | None:
-    """What the order in time takes away; None where the effect cannot follow."""
-    if account.since is None:
-        return 0.0
+def _force(sign: Effect) -> float:
+    """How far a fault of such a sign is able to end a job."""
+    if sign.is_fleeting():
+        return _FLEETING
+    return _MILD if sign.is_mild() else 0.0
+
+
+def _order(sign: Effect, effect: Effect) -> float:
+    """What the order in time takes away."""
+    since = sign.first
     if effect.kind == "stop":
-        if account.since > effect.last + timedelta(minutes=30):
-            return None
-        lag = (account.since - effect.first).total_seconds()
-        if lag < -60.0:
-            return _SURVIVED
-        return -min(2.0, max(0.0, lag) / _STOP_LAG_S)
-    lag = (effect.first - account.since).total_seconds()
-    slack = effect.uncertainty_s + max((hit.effect.uncertainty_s for hit, _ in account.parts), default=1.0)
+        if since > effect.last + timedelta(minutes=30):
+            return _NEVER
+        lag = (since - effect.first).total_seconds()
+        return _SURVIVED if lag < -60.0 else -min(2.0, max(0.0, lag) / _STOP_LAG_S)
+    lag = (effect.first - since).total_seconds()
+    slack = effect.uncertainty_s + sign.uncertainty_s
     if lag >= -slack:
-        return 0.0
-    return None if lag < -_LOOSE_S - slack else -1.0
+        return _SURVIVED if lag > _LONG_AGO_S else 0.0
+    return _NEVER if lag < -_LOOSE_S - slack else -1.0
 
 
-def release_account(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> Account | None:
+def release_account(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach: ReachIndex) -> Account | None:
     """The account of a driver's or firmware's version: the share of its nodes that fail, against that of the others."""
     found = release_gain(suspect, hits, reach)
     if found is None:
@@ -215,4 +230,7 @@ def release_account(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) ->
     )
     account.since = min(hit.effect.first for hit in found.hits)
     account.spread_s = (max(hit.effect.first for hit in found.hits) - account.since).total_seconds()
+    _add_jobs(account, jobs, reach.tables)
+    account.own = sum(reach.base_of(effect) for effect in account.effects())
+    account.gain += sum(odds for _, odds in account.jobs) - account.own
     return account

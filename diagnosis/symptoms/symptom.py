@@ -31,7 +31,8 @@ SymptomKind: TypeAlias = Literal[
     "disk_fault",  # of the node's own
     "driver_fault",
     "service_fault",  # a daemon of the node
-    "hang",  # a collective does not end; `points_at` names who is missing where somebody knows
+    "hang",  # a collective does not end, by those who wait; `points_at` names who is missing where somebody knows
+    "rank_missing",  # the rank that they wait for
     "slow",
     "program_error",  # the training program's own report
     "peer_complaint",  # somebody cannot reach somebody: `points_at`
