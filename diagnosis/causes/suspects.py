@@ -108,8 +108,13 @@ class ReachIndex:
                 found[Place("node", node)] = None
                 if not self.graph.knows(place):
                     found.update(dict.fromkeys(self.graph.above(Place("node", node))))
+                    if sum(parent.kind == "switch" for parent in self.graph.parents(Place("node", node))) > 1:
+                        # A node of several rails: nobody knows which of its switches this part hangs on.
+                        found = {parent: None for parent in found if parent.kind != "switch"}
             far = self.graph.far_end(place)
             if far is not None:
+                # Its own cable leads to one switch; the other rails of its node are no matter of this one.
+                found = {parent: None for parent in found if parent.kind != "switch"}
                 found[far] = None
                 found.update(dict.fromkeys(self.graph.above(far)))
             self._above[place] = tuple(found)
