@@ -93,7 +93,7 @@ def rack_drained(stage: Stage) -> Truth:
             stage.archive.says(place, lines.boot(stage.site.driver(place)), 2400 + rng.uniform(0, 200))
         fabric.nodes_back(stage.archive, 2440.0, places, rng, 200.0)
     stage.asked = "ended"
-    stage.program_until(300.0)
+    stage.program_until(3000.0)
     stage.goes_on()
     return _PLANNED
 
@@ -120,6 +120,6 @@ def rolling_reboot(stage: Stage) -> Truth:
         stage.archive.says(place, lines.boot(stage.site.driver(place)), at + 240)
         fabric.nodes_back(stage.archive, at + 290, [place], rng)
     stage.asked = "ended"
-    stage.program_until(300.0)
+    stage.program_until(1900.0)
     stage.goes_on()
     return _PLANNED
