@@ -52,6 +52,7 @@ from api.routes import (
     topology,
     traces,
     validations,
+    verdicts,
     what_if,
     whoami,
 )
@@ -74,6 +75,7 @@ RESOURCES = (
     enrollment,
     outages,
     incidents,
+    verdicts,
     budget,
     cluster,
     nodes,
@@ -117,6 +119,7 @@ _TAGS = [
     {"name": "outages", "description": "Nodes out of service."},
     {"name": "nodes", "description": "How each node is, and how likely it fails."},
     {"name": "incidents", "description": "The faults, coalesced from events."},
+    {"name": "verdicts", "description": "The causes of what is seen: which device, since when, with evidence."},
     {"name": "cluster", "description": "The cluster as a whole."},
     {"name": "scores", "description": "The probability of an unplanned outage, with reasons."},
     {"name": "runs", "description": "Where the training hours went."},

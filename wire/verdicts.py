@@ -1,4 +1,4 @@
-"""Verdicts: `GET /verdicts`, `GET /verdicts/{id}`, the stream, what receivers are sent, and `foreshock diagnose --json`.
+"""Verdicts: `GET /verdicts`, `/verdicts/{id}`, the stream, what receivers are sent, and `foreshock diagnose --json`.
 
 verdict_object(verdict, rank=1)     # the JSON object of a record: the same keys wherever a verdict leaves the product
 """
@@ -42,8 +42,9 @@ class VerdictJson(JsonObject, frozen=True, kw_only=True):
     `rank`: its place among all that stand now (of `foreshock diagnose`: in its answer), 1 the likeliest; 0: it has
     ended. `class` `unknown`: no cause known here explains what is seen. `nodes`: those below it, or that felt it;
     `victims`: those of them that suffer only, of which nothing is asked. `gpu_hours_at_stake`: the GPU-hours that its
-    running jobs would lose if they stopped now (docs/verdicts.md). `score`: `probability` under its earlier name. `revisions`, of one verdict asked for by its id:
-    every change of it, oldest first.
+    running jobs would lose if they stopped now (docs/verdicts.md). `score`: `probability` under its earlier name.
+    `why` it ended; `what` has changed, in the stream; `revisions`, of one verdict asked for by its id: every change of
+    it, oldest first.
     """
 
     id: str = ""
@@ -74,6 +75,7 @@ class VerdictJson(JsonObject, frozen=True, kw_only=True):
     changed: Sometimes[Time | None] = None
     ended: Sometimes[Time | None] = None
     why: Sometimes[str | None] = None
+    what: Sometimes[str | None] = None
     revisions: Sometimes[list[VerdictRevisionJson]] = []
 
 
@@ -83,7 +85,7 @@ def verdict_object(verdict: Verdict, rank: int) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in _SOMETIMES}
 
 
-_SOMETIMES = ("opened", "changed", "ended", "why", "revisions")
+_SOMETIMES = ("opened", "changed", "ended", "why", "what", "revisions")
 
 
 def verdict_json(verdict: Verdict, rank: int) -> VerdictJson:

@@ -26,6 +26,7 @@ def take_events(state: State, events: Sequence[Event], rejected: Sequence[Reject
     new = _append(state, events) if events else ()
     if new:
         state.news.set()
+        state.wakes.verdicts.set()
     for source, count in Counter(event.source for event in new).items():
         state.metrics.count_events(source, count)
     return IntakeResult(len(new), len(events) - len(new), rejected[:MAX_REJECTED_SHOWN])

@@ -13,6 +13,7 @@ from api.loops.ledgers import LedgerTurns
 from api.loops.model_upkeep import Upkeep
 from api.loops.repair_list import LemonTurns
 from api.loops.scoring import FleetScorer
+from api.loops.verdicts import VerdictStream, VerdictTurns
 from api.server.state import State
 from api.server.wakes import MarkWatch
 from diagnosis.incidents.intake import fold_intake
@@ -148,6 +149,8 @@ class Turns:
         self._newest: datetime | None = None
         self._ledgers = LedgerTurns(state.engine, state.clock)
         self._lemons = LemonTurns(state)
+        self._verdicts = VerdictTurns(state)
+        self._stream = VerdictStream(state)
         self._upkeep = Upkeep(state)
         self._scorer = FleetScorer(state.engine)
         self._marks = MarkWatch(state.engine, state.wakes)
@@ -297,6 +300,14 @@ class Turns:
                 return
             self._state.metrics.folded.inc(folded)
             time.sleep(min(_REST * (time.perf_counter() - began), _REST_S))
+
+    def verdicts(self, keep_on: Callable[[], bool]) -> None:
+        """Explain what came in, until nothing waits; then rest as long as that took, for the requests want a turn."""
+        self._verdicts.turn(keep_on)
+
+    def stream(self, _keep_on: Callable[[], bool]) -> None:
+        """Wake those who listen, where verdicts have changed."""
+        self._stream.turn()
 
     def dispatch(self, keep_on: Callable[[], bool]) -> None:
         """Send what is owed."""

@@ -16,6 +16,7 @@ from api.gauges.goodput import GoodputGauges
 from api.gauges.hints import hindsight_gauges, limit_gauges
 from api.gauges.left_schedulers import left_behind_gauge
 from api.gauges.models import model_gauges
+from api.gauges.verdicts import verdict_gauges
 from api.server.state import Server, State
 from store.events.incident_intake import IntakeBacklog, read_waiting
 from store.hints.hint_log import read_hints
@@ -65,6 +66,7 @@ class StoreCollector:
                 judged = tuple(hindsight_gauges(connection, now))
                 left = tuple(left_behind_gauge(connection, self._state.settings))
                 chain = tuple(audit_gauges(connection))
+                verdicts = tuple(verdict_gauges(connection))
                 limits = tuple(limit_gauges(connection, self._state.settings.policy))
                 goodput = self._goodput.families(connection, now, dict(self._state.settings.shapes))
         except SQLAlchemyError:
@@ -79,6 +81,7 @@ class StoreCollector:
         yield from limits
         yield from left
         yield from chain
+        yield from verdicts
         yield from _intake(waiting, self._state.clock())
         yield from judged
         yield from model_gauges(models, last)

@@ -167,6 +167,7 @@ class Metrics:
             buckets=(0.001, 0.01, 0.05, 0.2, 0.5, 1.0, 2.0),
             registry=self.registry,
         )
+        self._count_verdicts()
         self.failing: set[str] = set()  # background loops whose last turn failed
 
     def _count_refusals(self) -> None:
@@ -214,6 +215,25 @@ class Metrics:
             "Tests of held nodes that ended, by outcome.",
             ["outcome"],
             registry=self.registry,
+        )
+
+    def _count_verdicts(self) -> None:
+        self.explained = Counter(
+            "foreshock_symptom_events_weighed", "Events that were weighed for verdicts.", registry=self.registry
+        )
+        self.symptoms = Gauge("foreshock_symptoms", "Symptoms that the engine holds.", registry=self.registry)
+        self.verdict_changes = Counter(
+            "foreshock_verdict_changes", "Changes of verdicts, by the state.", ["state"], registry=self.registry
+        )
+        buckets = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
+        self.verdict_seconds = Histogram(
+            "foreshock_verdict_seconds",
+            "Time from the oldest event of a turn to the change of a verdict that came of it.",
+            buckets=buckets,
+            registry=self.registry,
+        )
+        self.explain_seconds = Histogram(
+            "foreshock_explain_seconds", "What one turn of the engine cost.", buckets=buckets, registry=self.registry
         )
 
     def page(self) -> bytes:

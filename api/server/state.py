@@ -18,6 +18,7 @@ from api.server.known_tokens import KnownTokens
 from api.server.metrics import Metrics
 from api.server.provider_keys import ProviderKeys
 from api.server.settings import ApiSettings
+from api.server.verdict_feed import VerdictFeed
 from api.server.wakes import Wakes
 from parsers.site_rules.rules import RulesSource, no_rules
 from store.database.connections import is_away
@@ -92,6 +93,7 @@ class State:
     )
     joint_rollups: JointWrites[Rollup, None] = field(default_factory=lambda: JointWrites(500, is_away))
     provider_keys: ProviderKeys = field(default_factory=ProviderKeys)
+    feed: VerdictFeed = field(default_factory=VerdictFeed)
     names: InventoryNames = field(default_factory=InventoryNames)
     disk: DiskWatch | None = None  # None: nobody looks
     followers: list[Callable[[ApiSettings], None]] = field(default_factory=list)

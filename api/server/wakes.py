@@ -23,6 +23,8 @@ class Wakes:
     policy: Event = field(default_factory=Event)
     grave: Event = field(default_factory=Event)  # beside `policy`: it is for faults that a hint is likely made of
     dispatch: Event = field(default_factory=Event)
+    verdicts: Event = field(default_factory=Event)  # events came in that a verdict may come of
+    stream: Event = field(default_factory=Event)  # verdicts have changed
     actuators: dict[str, Event] = field(default_factory=dict)
 
     def actuator(self, name: str) -> Event:
@@ -33,6 +35,12 @@ class Wakes:
         """There is a grave fault that the policy has not seen."""
         self.grave.set()
         self.policy.set()
+
+    def changed_verdicts(self) -> None:
+        """Verdicts have changed: who listens is told, the policy looks, receivers are sent what they are owed."""
+        self.stream.set()
+        self.policy.set()
+        self.dispatch.set()
 
     def hints(self) -> None:
         """The orders for schedulers have changed."""

@@ -12,7 +12,7 @@ Any number of processes may call it on one database; one at a time folds.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -21,6 +21,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from diagnosis.incidents.incident import FaultSummary, decode_faults, encode_faults, faults_of
 from diagnosis.incidents.incidents_table import merge_faults
+from diagnosis.verdicts.news import put_symptoms
 from store.database.connections import in_turn
 from store.database.coordination import FAULTS, move_mark
 from store.events.incident_intake import (
@@ -58,8 +59,12 @@ class _FoldResult:
 _NOTHING = _FoldResult(0, False)
 
 
-def put_faults(connection: sa.Connection, events: Iterable[Event], received: datetime) -> int:
-    """Keep the fault events among new ones, all with a time, for the incidents to come; returns how many they are."""
+def put_faults(connection: sa.Connection, events: Sequence[Event], received: datetime) -> int:
+    """Keep the fault events among new ones, all with a time, for the incidents to come; returns how many they are.
+
+    What may be a symptom is kept for the verdicts as well.
+    """
+    put_symptoms(connection, events, received)
     faults = faults_of(events, in_parts=True)
     count = sum(fault.count for fault in faults)
     if count:

@@ -59,7 +59,15 @@ def oldest_news(connection: sa.Connection, most_events: int) -> list[NewsBatch]:
 
 def remove_news(connection: sa.Connection, batches: Iterable[NewsBatch]) -> None:
     """Delete rows: their events are weighed."""
-    connection.execute(sa.delete(_TABLE).where(_TABLE.c.seq.in_([batch.seq for batch in batches])))
+    seqs = [batch.seq for batch in batches]
+    for begin in range(0, len(seqs), _MOST_ROWS):
+        connection.execute(sa.delete(_TABLE).where(_TABLE.c.seq.in_(seqs[begin : begin + _MOST_ROWS])))
+
+
+def news_seqs(connection: sa.Connection) -> list[tuple[int, datetime]]:
+    """The numbers of all rows, and when each came in."""
+    rows = connection.execute(sa.select(_TABLE.c.seq, _TABLE.c.received).order_by(_TABLE.c.seq))
+    return [(row.seq, row.received) for row in rows]
 
 
 def count_news(connection: sa.Connection) -> int:

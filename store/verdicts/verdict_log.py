@@ -17,7 +17,7 @@ import msgspec
 import sqlalchemy as sa
 
 from store.records.verdict import CauseClass, Verdict, VerdictState
-from store.tables import verdict_tables
+from store.tables import schema, verdict_tables
 from store.tables.bulk_rows import insert_rows, is_one_of
 from store.tables.pages import PageMark
 from store.tables.schema import UtcTime
@@ -30,6 +30,8 @@ _TABLE, _REVISIONS, _SUBJECTS = (
 )
 # Of advisory locks: "vdct".
 _LOCK = 0x76646374
+# Incidents that a verdict names.
+_MOST_INCIDENTS = 200
 _ENDED: tuple[VerdictState, ...] = ("explained", "closed")
 _DECODER = msgspec.json.Decoder(Verdict)
 _COLUMNS = tuple(column.name for column in _TABLE.columns)
@@ -131,6 +133,26 @@ def verdict_page(
     order = (_TABLE.c.since.desc(), _TABLE.c.id.desc()) if newest else (_TABLE.c.since, _TABLE.c.id)
     rows = connection.execute(query.order_by(*order).limit(limit)).all()
     return [_stored(row) for row in (reversed(rows) if newest else rows)]
+
+
+def recent_verdicts(connection: sa.Connection, since: datetime) -> list[tuple[Verdict, datetime]]:
+    """Verdicts that ended at a moment or later, each with when."""
+    rows = connection.execute(sa.select(*_READ).where(_TABLE.c.ended >= since).order_by(_TABLE.c.ended))
+    return [(_verdict(row), row.ended) for row in rows]
+
+
+def incidents_of(
+    connection: sa.Connection, nodes: Iterable[str], window: tuple[datetime, datetime], events: Iterable[str]
+) -> tuple[str, ...]:
+    """The incidents that showed on some nodes within a window, and those that begin with one of some events; few."""
+    table = schema.incidents
+    first = sa.select(table.c.id, table.c.start).where(is_one_of(connection, table.c.id, set(events)))
+    of_nodes = sa.select(table.c.id, table.c.start).where(
+        is_one_of(connection, table.c.node, set(nodes)), table.c.end >= window[0], table.c.start <= window[1]
+    )
+    both = sa.union(first, of_nodes.order_by(table.c.start).limit(_MOST_INCIDENTS).subquery().select()).subquery()
+    query = sa.select(both.c.id).order_by(both.c.start, both.c.id).limit(_MOST_INCIDENTS)
+    return tuple(connection.scalars(query))
 
 
 def standing_ranks(connection: sa.Connection) -> dict[str, int]:

@@ -1,0 +1,215 @@
+"""`GET /verdicts`, `/verdicts/{id}`, `/verdicts/stream`: the causes of what is seen, each as it is held now."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, Field
+from starlette.types import Receive, Scope, Send
+
+from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
+from api.answers.reply import dump, listing, reply
+from api.edge.auth import Reader
+from api.edge.openapi import answer
+from api.edge.problem import Problem
+from api.server.state import Server, State
+from api.server.verdict_feed import DROP_S, HEARTBEAT_S, MOST_STREAMS, FeedListener
+from store.records.verdict import CauseClass, VerdictState
+from store.verdicts.verdict_log import (
+    StoredVerdict,
+    VerdictRevision,
+    VerdictWindow,
+    newest_seq,
+    open_verdicts,
+    revisions_after,
+    revisions_of,
+    standing_ranks,
+    stored_verdict,
+    verdict_page,
+)
+from wire.message import Page
+from wire.verdicts import VerdictJson, verdict_object
+
+router = APIRouter(tags=["verdicts"])
+VerdictId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
+_STANDING: tuple[VerdictState, ...] = ("open", "revised")
+_PAGE = 100
+_EVENT_STREAM = "text/event-stream"
+
+
+class VerdictQuery(BaseModel):
+    """Which verdicts; `state=open` means all that stand, revised ones too."""
+
+    state: VerdictState | None = None
+    of_class: CauseClass | None = Field(default=None, alias="class")
+    node: Name | None = None
+    run: Name | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    limit: int = Field(default=100, ge=1, le=MAX_LIMIT)
+    cursor: CursorText = None
+
+
+@router.get("/verdicts", operation_id="get_verdicts", summary="List verdicts", responses=answer(Page[VerdictJson]))
+def get_verdicts(_who: Reader, server: Server, query: Annotated[VerdictQuery, Query()]) -> Response:
+    """Verdicts by their first sign, newest last. Without `since` the newest, and the cursor leads to older ones.
+
+    `rank` says which of those that stand is the likeliest, wherever it is on the page.
+    """
+    cursor = decode(query.cursor) if query.cursor else None
+    newest = cursor.backwards if cursor else query.since is None
+    states = None if query.state is None else _STANDING if query.state == "open" else (query.state,)
+    window = VerdictWindow(states, query.of_class, query.node, query.run, query.since, query.until)
+    mark = (cursor.time, cursor.id) if cursor else None
+    with server.engine.connect() as connection:
+        found = verdict_page(connection, window, mark, (query.limit + 1, newest))
+        ranks = standing_ranks(connection)
+    items, following = page_of([_shown(one, ranks) for one in found], query.limit, newest, "since")
+    return listing(items, following)
+
+
+@router.get(
+    "/verdicts/stream",
+    operation_id="stream_verdicts",
+    summary="Listen to verdicts",
+    response_class=Response,
+    responses={200: {"content": {_EVENT_STREAM: {"schema": {"type": "string"}}}}},
+)
+async def stream_verdicts(
+    _who: Reader,
+    server: Server,
+    request: Request,
+    last_event_id: Annotated[str | None, Header(max_length=40)] = None,
+) -> Response:
+    """Server-sent events: first the verdicts that stand, then each change as it is written.
+
+    `event` is the state (`open`, `revised`, `explained`, `closed`), `id` the number of the change, `data` the verdict
+    with `what` has changed. With `Last-Event-ID` it goes on behind that number: none is lost, over restarts too.
+    """
+    after = _seq_of(last_event_id)
+    listener = server.feed.listen()
+    if listener is None:
+        detail = f"{MOST_STREAMS} streams are open already: close one, or ask GET /verdicts"
+        raise Problem(503, detail, {"Retry-After": "10"})
+    return EventStream(server, listener, _events(server, listener, after, request))
+
+
+@router.get(
+    "/verdicts/{verdict}",
+    operation_id="get_verdict",
+    summary="Show a verdict",
+    responses=answer(VerdictJson) | {404: {"description": "No such verdict."}},
+)
+def get_verdict(_who: Reader, server: Server, verdict: VerdictId) -> Response:
+    """One verdict, whatever became of it, with every change of it."""
+    with server.engine.connect() as connection:
+        found = stored_verdict(connection, verdict)
+        if found is None:
+            raise Problem(404, f"there is no verdict {verdict[:80]!r}")
+        changes = revisions_of(connection, verdict)
+        ranks = standing_ranks(connection)
+    return reply(_shown(found, ranks) | {"revisions": [_revision(one) for one in changes]})
+
+
+def _shown(found: StoredVerdict, ranks: dict[str, int]) -> dict[str, Any]:
+    times = {"opened": found.opened, "changed": found.changed, "ended": found.ended, "why": found.why}
+    return verdict_object(found.verdict, ranks.get(found.verdict.id, 0)) | times
+
+
+def _revision(one: VerdictRevision) -> dict[str, Any]:
+    held = one.verdict
+    return {
+        "revision": held.revision,
+        "time": one.time,
+        "state": held.state,
+        "what": one.what,
+        "probability": held.probability,
+        "class": held.cause_class,
+        "name": held.name,
+        "reason": held.reason,
+        "nodes": len(held.nodes),
+    }
+
+
+def _seq_of(text: str | None) -> int | None:
+    """The number of a `Last-Event-ID`.
+
+    Raises:
+        Problem: 422, it is none of ours.
+    """
+    if text is None or not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 18):
+        raise Problem(422, "Last-Event-ID is none of this stream's: leave it out, and it begins with what stands")
+    return int(text)
+
+
+class EventStream(StreamingResponse):
+    """A stream that gives its place back at its end, and lets a listener go that takes nothing."""
+
+    media_type = _EVENT_STREAM
+
+    def __init__(self, server: State, listener: FeedListener, content: AsyncIterator[bytes]) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(content, headers=headers, media_type=_EVENT_STREAM)
+        self._server, self._listener = server, listener
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve until either side ends it."""
+
+        async def patient(message: Any) -> None:
+            await asyncio.wait_for(send(message), DROP_S)
+
+        try:
+            await super().__call__(scope, receive, patient)
+        except TimeoutError:
+            self._server.metrics.shed.labels("slow_stream").inc()
+        finally:
+            self._server.feed.leave(self._listener)
+
+
+async def _events(server: State, listener: FeedListener, after: int | None, request: Request) -> AsyncIterator[bytes]:
+    """The text of the stream."""
+    yield b": foreshock verdicts\nretry: 2000\n\n"
+    at, first = await run_in_threadpool(_beginning, server, after)
+    for part in first:
+        yield part
+    while not await request.is_disconnected():
+        at, parts = await run_in_threadpool(_news, server, at)
+        for part in parts:
+            yield part
+        if parts:
+            continue
+        try:
+            await asyncio.wait_for(listener.news.wait(), HEARTBEAT_S)
+        except TimeoutError:
+            yield b": heartbeat\n\n"
+        listener.news.clear()
+
+
+def _beginning(server: State, after: int | None) -> tuple[int, Sequence[bytes]]:
+    """Where a stream begins: behind a number, or with what stands (also where the number is beyond all that is)."""
+    with server.engine.connect() as connection:
+        newest = newest_seq(connection)
+        if after is not None and after <= newest:
+            return after, ()
+        ranks = standing_ranks(connection)
+        standing = [(one, "it stands") for one in open_verdicts(connection)]
+    return newest, [_event(newest, verdict_object(one, ranks.get(one.id, 0)), what) for one, what in standing]
+
+
+def _news(server: State, after: int) -> tuple[int, Sequence[bytes]]:
+    with server.engine.connect() as connection:
+        changes = revisions_after(connection, after, _PAGE)
+        if not changes:
+            return after, ()
+        ranks = standing_ranks(connection)
+    parts = [_event(one.seq, verdict_object(one.verdict, ranks.get(one.verdict.id, 0)), one.what) for one in changes]
+    return changes[-1].seq, parts
+
+
+def _event(seq: int, found: dict[str, Any], what: str) -> bytes:
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (seq, str(found["state"]).encode(), dump(found | {"what": what}))

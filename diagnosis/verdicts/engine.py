@@ -1,0 +1,230 @@
+"""The engine: it folds the events that came in, explains what is seen, and writes what that changes about the verdicts.
+
+    engine = VerdictEngine(database, clock)
+    while engine.turn(): ...      # until nothing waits
+
+One process at a time has it (`api/loops/`). What it knows is in memory and in the verdicts that stand: whoever comes
+next reads the events of `REACH` once more. Events wait in `store/verdicts/symptom_news.py` until what was made of them
+is written: none is passed over, and none counts twice. Its cost follows what is seen now, not what ever came.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from diagnosis.causes.explanation import explain
+from diagnosis.causes.scene import REACH
+from diagnosis.graph.place import Place
+from diagnosis.symptoms.folding import SymptomFold
+from diagnosis.symptoms.symptom import Symptom
+from diagnosis.verdicts.comparison import CurrentLook, compared
+from diagnosis.verdicts.ends import EndFinder
+from diagnosis.verdicts.news import recent_symptom_events
+from diagnosis.verdicts.stake import with_stake
+from diagnosis.verdicts.surroundings import Surroundings
+from store.database.connections import transact
+from store.database.coordination import VERDICTS, move_mark, read_marks
+from store.records.verdict import Verdict
+from store.verdicts.symptom_news import NewsBatch, news_seqs, oldest_news, remove_news
+from store.verdicts.verdict_log import VerdictChange, incidents_of, open_verdicts, recent_verdicts, save_changes
+
+# Events that one turn folds: a second of a storm, and a fraction of one of work.
+MOST_EVENTS = 20_000
+# A cause that ended so lately and shows again is the same verdict.
+LATELY = timedelta(hours=1)
+# Without news all is looked at again so often: what is quiet or cured ends.
+IDLE = timedelta(seconds=15)
+_FORGET_EVERY = timedelta(minutes=10)
+_log = logging.getLogger(__name__)
+
+
+class HandedOverError(RuntimeError):
+    """Another process has written verdicts since our last turn: what is in memory is not all there is."""
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What one process knows between turns."""
+
+    fold: SymptomFold
+    around: Surroundings
+    standing: dict[str, Verdict]
+    recent: dict[str, tuple[Verdict, datetime]]
+    mark: int
+    changed_at: dict[str, datetime] = field(default_factory=dict)
+    missing: dict[str, datetime] = field(default_factory=dict)
+    looked: datetime | None = None
+    forgot: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTurn:
+    """What a turn did: events folded, what changed, since when the oldest of its events waited, and whether more do."""
+
+    events: int = 0
+    changes: Sequence[VerdictChange] = ()
+    oldest: datetime | None = None
+    more: bool = False
+    damaged: int = 0
+
+
+Owe = Callable[[sa.Connection, Sequence[VerdictChange], datetime], None]
+
+
+def _owe_nothing(_connection: sa.Connection, _changes: Sequence[VerdictChange], _now: datetime) -> None:
+    pass
+
+
+class VerdictEngine:
+    """One of a process. `owe` writes what others are to be told, in the transaction of the verdicts themselves."""
+
+    def __init__(self, engine: sa.Engine, clock: Callable[[], datetime], owe: Owe = _owe_nothing) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._owe = owe
+        self._memory: _Memory | None = None
+        self._pending: list[NewsBatch] = []  # folded, and not yet written
+
+    def turn(self) -> EngineTurn:
+        """Take what came in, explain it and write what that changes.
+
+        Raises:
+            SQLAlchemyError: the database is busy or gone; the next turn goes on where this one was.
+            HandedOverError: another process has the engine, too; the next turn begins anew.
+        """
+        now = self._clock()
+        memory = self._memory
+        is_new = memory is None
+        if memory is None:
+            memory = self._memory = self._remembered(now)
+        with self._engine.connect() as connection:
+            if not self._pending:
+                self._pending = oldest_news(connection, MOST_EVENTS)
+                self._fold(memory, self._pending)
+            is_due = memory.looked is None or now - memory.looked >= IDLE
+            if not self._pending and not (is_new or (is_due and (len(memory.fold) or memory.standing))):
+                return EngineTurn()
+            if memory.around.refresh(connection, now):
+                memory.fold.graph = memory.around.graph
+        try:
+            changes = self._compared(memory, now)
+        except Exception:
+            self._write(memory, (), now)  # what nobody can explain shall not come again and again
+            raise
+        taken = self._pending
+        self._write(memory, changes, now)
+        memory.looked = now
+        self._forget(memory, now)
+        events = sum(len(batch.events) for batch in taken)
+        return EngineTurn(
+            events=events,
+            changes=changes,
+            oldest=min((batch.received for batch in taken), default=None),
+            more=events >= MOST_EVENTS // 2,
+            damaged=sum(batch.error is not None for batch in taken),
+        )
+
+    @property
+    def symptoms(self) -> int:
+        """How many symptoms are held in memory."""
+        return 0 if self._memory is None else len(self._memory.fold)
+
+    def _remembered(self, now: datetime) -> _Memory:
+        """All that is known, read once more; events that wait are among those that are read."""
+        around = Surroundings()
+        level = {"isolation_level": "REPEATABLE READ"} if self._engine.dialect.name == "postgresql" else {}
+        with self._engine.connect().execution_options(**level) as connection:
+            mark = read_marks(connection).get(VERDICTS, 0)
+            around.refresh(connection, now)
+            fold = SymptomFold(around.graph)
+            fold.take(recent_symptom_events(connection, now - REACH))
+            waiting = news_seqs(connection)
+            standing = {one.id: one for one in open_verdicts(connection)}
+            recent = {one.id: (one, ended) for one, ended in recent_verdicts(connection, now - LATELY)}
+        self._pending = [NewsBatch(seq, received, ()) for seq, received in waiting]
+        _log.info("verdicts: %d symptoms, %d verdicts that stand", len(fold), len(standing))
+        return _Memory(fold, around, standing, recent, mark)
+
+    def _fold(self, memory: _Memory, batches: Iterable[NewsBatch]) -> None:
+        for batch in batches:
+            if batch.error is not None:
+                _log.error("%s: its events are in the store, and in no verdict until the next start", batch.error)
+            memory.fold.take(batch.events)
+
+    def _compared(self, memory: _Memory, now: datetime) -> list[VerdictChange]:
+        """Explain what is seen, and find what that changes."""
+        back = memory.around.back_since()
+        symptoms = [one for one in memory.fold.symptoms() if not _is_before(one, back)]
+        stakes = memory.around.stakes(now)
+        explained = [with_stake(one, stakes) for one in explain(memory.around.scene(symptoms, now))]
+        ends = EndFinder(now, symptoms, back, (*explained, *memory.standing.values()))
+        memory.recent = {ident: kept for ident, kept in memory.recent.items() if now - kept[1] < LATELY}
+        look = CurrentLook(now, ends.of, self._above(memory), memory.changed_at, memory.missing)
+        recent = {ident: one for ident, (one, _) in memory.recent.items()}
+        return compared(memory.standing, explained, recent, look)
+
+    def _above(self, memory: _Memory) -> Callable[[Verdict], Iterable[tuple[str, str]]]:
+        def above(verdict: Verdict) -> Iterable[tuple[str, str]]:
+            return memory.around.graph.above(Place(verdict.cause_class, verdict.name))
+
+        return above
+
+    def _write(self, memory: _Memory, changes: Sequence[VerdictChange], now: datetime) -> None:
+        """Write the changes and let go of the events that they were made of."""
+        if not changes and not self._pending:
+            return
+
+        def work(connection: sa.Connection) -> list[VerdictChange]:
+            move_mark(connection, VERDICTS)  # first: of two that write at once the second waits here, and sees it
+            if read_marks(connection)[VERDICTS] != memory.mark + 1:
+                raise HandedOverError("another process writes verdicts, too: all is read anew")
+            named = [_with_incidents(connection, change, now) for change in changes]
+            save_changes(connection, named, now)
+            self._owe(connection, named, now)
+            remove_news(connection, self._pending)
+            return named
+
+        try:
+            written = transact(self._engine, work)
+        except HandedOverError:
+            self._memory, self._pending = None, []
+            raise
+        memory.mark += 1
+        self._pending = []
+        for change in written:
+            self._note(memory, change, now)
+
+    def _note(self, memory: _Memory, change: VerdictChange, now: datetime) -> None:
+        one = change.verdict
+        if one.state in ("open", "revised"):
+            memory.standing[one.id] = one
+            memory.recent.pop(one.id, None)
+        else:
+            memory.standing.pop(one.id, None)
+            memory.changed_at.pop(one.id, None)
+            memory.recent[one.id] = (one, now)
+
+    def _forget(self, memory: _Memory, now: datetime) -> None:
+        """Let go of symptoms that nobody has seen for long."""
+        if memory.forgot is None or now - memory.forgot >= _FORGET_EVERY:
+            memory.fold.forget(now - REACH)
+            memory.forgot = now
+
+
+def _is_before(symptom: Symptom, back: dict[str, datetime]) -> bool:
+    """Whether the node was away and came back since: what was seen before was seen to."""
+    return symptom.node is not None and symptom.node in back and symptom.last < back[symptom.node]
+
+
+def _with_incidents(connection: sa.Connection, change: VerdictChange, now: datetime) -> VerdictChange:
+    """A change that names the incidents of its verdict's nodes and events, where the search named none."""
+    one = change.verdict
+    if one.state not in ("open", "revised"):
+        return change
+    events = [event for evidence in one.evidence_for for event in evidence.events]
+    nodes = {*one.nodes, *([one.node] if one.node else [])}
+    found = incidents_of(connection, nodes, (one.since - timedelta(minutes=1), now), events)
+    return replace(change, verdict=replace(one, incidents=found or one.incidents))

@@ -1,0 +1,83 @@
+"""Explains the stops of runs: of each attempt that ended badly the first verdict, kept where ledgers read it.
+
+    explain_stops(engine, now)               # those that nobody has explained yet, or of which more came in since
+    explain_stops(engine, now, {"llm-70b"})
+
+It is what `foreshock diagnose --run R --at END` names first: one question, one answer, whoever asks.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from diagnosis.causes.explanation import explain
+from diagnosis.causes.scene import read_scene
+from diagnosis.causes.stop import ended
+from store.database.connections import writing
+from store.events.ledger_intake import LATE, LateReport, read_late
+from store.records.hostlist import hosts
+from store.records.job import Job
+from store.records.verdict import Verdict
+from store.runs.jobs import jobs_of_runs, read_jobs
+from store.verdicts.run_stops import RunStop, save_stops, stop_times
+from store.verdicts.verdict_log import verdicts_between
+
+# A cause that began so long before a stop may be that of it.
+_NEAR = timedelta(hours=6)
+_PART = 50  # stops that are written at once
+
+
+def explain_stops(engine: sa.Engine, now: datetime, runs: Collection[str] | None = None) -> int:
+    """Explain what waits for it, of all runs or some; returns how many stops were."""
+    with engine.connect() as connection:
+        waiting = _waiting(connection, now, None if runs is None else sorted(runs))
+    for first in range(0, len(waiting), _PART):
+        with engine.connect() as connection:
+            found = [_explained(connection, job, now) for job in waiting[first : first + _PART]]
+        with writing(engine).begin() as connection:
+            save_stops(connection, [one for one in found if one is not None])
+    return len(waiting)
+
+
+def _waiting(connection: sa.Connection, now: datetime, runs: Sequence[str] | None) -> list[Job]:
+    """The attempts that ended badly, and whose verdict is missing or was made before all was in."""
+    if runs is None:
+        jobs = read_jobs(connection)
+    else:
+        jobs = [job for own in jobs_of_runs(connection, runs).values() for job in own]
+    made = stop_times(connection, runs)
+    _rows, late = read_late(connection)
+    return [job for job in ended([job for job in jobs if job.run and job.start]) if _waits(job, made, late, now)]
+
+
+def _waits(job: Job, made: dict[tuple[str, datetime], datetime], late: Sequence[LateReport], now: datetime) -> bool:
+    if job.end is None:
+        return False
+    before = made.get((job.run, job.end))
+    if before is None or before < job.end + LATE <= now:  # all is in: once more, for good
+        return True
+    near = [one for one in late if one.since <= job.end + LATE and one.until >= job.end - _NEAR]
+    return bool(near) and not hosts(job.node_list).isdisjoint(one.node for one in near)
+
+
+def _explained(connection: sa.Connection, job: Job, now: datetime) -> RunStop | None:
+    """The first verdict on a stop, with the id of the one that is held of the same cause."""
+    if job.end is None:
+        return None
+    scene = read_scene(connection, job.run, job.end)
+    verdicts = [] if scene is None else explain(scene)
+    if not verdicts:
+        return None
+    return RunStop(job.run, job.end, now, _known(connection, verdicts[0], job.end))
+
+
+def _known(connection: sa.Connection, first: Verdict, end: datetime) -> Verdict:
+    """The verdict under the id of the stored one that names the same cause of that time."""
+    same = [
+        one
+        for one in verdicts_between(connection, end - _NEAR, end + LATE)
+        if (one.cause_class, one.name) == (first.cause_class, first.name)
+    ]
+    return replace(first, id=same[-1].id) if same else first

@@ -1,0 +1,58 @@
+"""What is at stake where a cause stops the work: the jobs that run on its nodes, and the GPU-hours that they lose.
+
+    gpu_hours_at_stake = sum over its running jobs of GPUs of the job [1] x hours since its last save [h]
+
+The last save is that of a checkpoint, or the job's start where it has saved nothing (or nobody tells of its saves):
+what was done since then is lost if it stops now. A node whose GPUs the inventory does not count has none here: the
+figure is a floor, never a guess.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from diagnosis.causes.scene import SceneJob
+from store.records.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class StakeTable:
+    """The running jobs with what each would lose, looked up by node."""
+
+    jobs: Mapping[str, tuple[str, float]]  # by job id: its run, GPU-hours since the last save
+    by_node: Mapping[str, tuple[str, ...]]  # ids of the jobs on it
+
+    def of(self, nodes: Iterable[str]) -> tuple[tuple[str, ...], float]:
+        """The runs on some nodes, and the GPU-hours that these would lose, each job counted whole and once."""
+        found = {job for node in nodes for job in self.by_node.get(node, ())}
+        return tuple(sorted({self.jobs[job][0] for job in found})), sum(self.jobs[job][1] for job in found)
+
+
+def stake_table(
+    jobs: Sequence[SceneJob], gpus: Mapping[str, int], saved: Mapping[str, datetime], now: datetime
+) -> StakeTable:
+    """The table as of a moment.
+
+    Args:
+        gpus: of each node, as the inventory counts them.
+        saved: of each run, when its newest checkpoint was saved.
+    """
+    found: dict[str, tuple[str, float]] = {}
+    by_node: dict[str, list[str]] = defaultdict(list)
+    for job in jobs:
+        if job.end is not None and job.end <= now:
+            continue
+        last = max(job.start, saved.get(job.run, job.start))
+        hours = max(0.0, (now - last).total_seconds() / 3600.0)
+        found[job.job_id] = (job.run, sum(gpus.get(node, 0) for node in job.nodes) * hours)
+        for node in job.nodes:
+            by_node[node].append(job.job_id)
+    return StakeTable(found, {node: tuple(ids) for node, ids in by_node.items()})
+
+
+def with_stake(verdict: Verdict, table: StakeTable) -> Verdict:
+    """A verdict with the jobs on its nodes, and the GPU-hours at stake, to a tenth."""
+    nodes = {*verdict.nodes, *verdict.victims, *([verdict.node] if verdict.node else [])}
+    runs, hours = table.of(nodes)
+    return replace(verdict, jobs=tuple(sorted({*verdict.jobs, *runs})), gpu_hours_at_stake=round(hours, 1))

@@ -1,0 +1,199 @@
+"""The engine on a store: what comes in becomes verdicts, revised as more comes, ended when it is over."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from diagnosis.incidents.intake import put_faults
+from diagnosis.verdicts.engine import HandedOverError, VerdictEngine
+from store.database.connections import writing
+from store.events.append import append_events, append_jobs, append_nodes, append_outages
+from store.records.event import Device, Event, with_id
+from store.records.job import Job
+from store.records.node import Node
+from store.records.outage import Outage
+from store.records.verdict import Verdict
+from store.verdicts.symptom_news import count_news
+from store.verdicts.verdict_log import open_verdicts, revisions_of, verdict, verdicts_between
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+class Watch:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def later(self, **by: float) -> None:
+        self.now += timedelta(**by)
+
+
+@pytest.fixture
+def watch() -> Watch:
+    """At noon."""
+    return Watch()
+
+
+@pytest.fixture
+def cluster(any_engine: sa.Engine) -> sa.Engine:
+    """64 nodes in four racks, and a job on the first two."""
+    nodes = [Node(f"gpu-{n:03d}", f"r{n // 16}", f"leaf{n // 16}", "H100", 8, f"550.{n % 2}") for n in range(64)]
+    with writing(any_engine).begin() as connection:
+        append_nodes(connection, nodes)
+        append_jobs(
+            connection, [Job("1", "llm", "RUNNING", NOW, NOW - timedelta(hours=2), None, 2, "gpu-[000-001]", None)]
+        )
+    return any_engine
+
+
+def xid(node: str, seconds: float = 0, code: int = 79, pci: str = "0000:0f:00.0") -> Event:
+    """A GPU that fell off its bus."""
+    device = Device("gpu", pci=pci)
+    text = "GPU has fallen off the bus."
+    return Event(
+        NOW + timedelta(seconds=seconds), node, "kernel", "xid", code, "fatal", "hardware", "reboot_node", device, text
+    )
+
+
+def take(engine: sa.Engine, *events: Event, received: datetime = NOW) -> None:
+    """What the API does with events."""
+    with writing(engine).begin() as connection:
+        new = append_events(connection, [with_id(event) for event in events], received).new
+        put_faults(connection, new, received)
+
+
+def standing(engine: sa.Engine) -> list[Verdict]:
+    """Those that stand."""
+    with engine.connect() as connection:
+        return [one for one in open_verdicts(connection) if one.cause_class != "unknown"]
+
+
+def test_a_fatal_fault_opens_a_verdict_with_what_is_at_stake(cluster: sa.Engine, watch: Watch) -> None:
+    """Two hours of two nodes with eight GPUs each, for nothing was saved."""
+    engine = VerdictEngine(cluster, watch)
+    engine.turn()
+    take(cluster, xid("gpu-000"))
+    turn = engine.turn()
+    assert turn.events == 1
+    (found,) = standing(cluster)
+    assert (found.state, found.node, found.jobs) == ("open", "gpu-000", ("llm",))
+    assert found.cause_class in ("gpu", "node")
+    assert found.gpu_hours_at_stake == pytest.approx(32.0)
+    with cluster.connect() as connection:
+        assert count_news(connection) == 0
+
+
+def test_the_same_line_again_changes_nothing(cluster: sa.Engine, watch: Watch) -> None:
+    """One cause, one verdict, no revision."""
+    engine = VerdictEngine(cluster, watch)
+    take(cluster, xid("gpu-005"))
+    engine.turn()
+    (before,) = standing(cluster)
+    watch.later(seconds=5)
+    take(cluster, xid("gpu-005"), xid("gpu-005", 2))
+    engine.turn()
+    (after,) = standing(cluster)
+    assert (after.id, after.revision) == (before.id, before.revision)
+
+
+def test_another_process_goes_on_with_the_same_verdicts(cluster: sa.Engine, watch: Watch) -> None:
+    """A restart reads what was seen and what stands; nothing opens twice, and what waited is weighed."""
+    first = VerdictEngine(cluster, watch)
+    take(cluster, xid("gpu-005"))
+    first.turn()
+    (before,) = standing(cluster)
+    take(cluster, xid("gpu-050"))
+    watch.later(seconds=3)
+    second = VerdictEngine(cluster, watch)
+    second.turn()
+    found = {one.node: one.id for one in standing(cluster)}
+    assert found.keys() == {"gpu-005", "gpu-050"}
+    assert found["gpu-005"] == before.id
+    take(cluster, xid("gpu-020", 4))
+    with pytest.raises(HandedOverError):
+        first.turn()
+    with cluster.connect() as connection:
+        assert count_news(connection) == 1
+    first.turn()
+    assert {one.node for one in standing(cluster)} == {"gpu-005", "gpu-050", "gpu-020"}
+
+
+def test_a_node_that_is_back_from_an_outage_ends_its_verdict(cluster: sa.Engine, watch: Watch) -> None:
+    """The verdict says why it ended, and stays to be read."""
+    engine = VerdictEngine(cluster, watch)
+    take(cluster, xid("gpu-005"))
+    engine.turn()
+    (found,) = standing(cluster)
+    start, end = NOW + timedelta(minutes=5), NOW + timedelta(minutes=30)
+    with writing(cluster).begin() as connection:
+        append_outages(connection, [Outage("gpu-005", start, end, "DOWN", "gpu", "root", False, "hardware")], end)
+    watch.later(minutes=31)
+    engine = VerdictEngine(cluster, watch)  # its surroundings are read anew: a test does not wait for that
+    engine.turn()
+    assert standing(cluster) == []
+    with cluster.connect() as connection:
+        ended = verdict(connection, found.id)
+        assert ended is not None
+        assert ended.state == "closed"
+        assert "back since" in revisions_of(connection, found.id)[-1].what
+        assert verdicts_between(connection, NOW, NOW + timedelta(minutes=1), node="gpu-005") == [ended]
+
+
+def test_late_evidence_moves_the_first_sign_and_says_so(cluster: sa.Engine, watch: Watch) -> None:
+    """A spool that comes after the network is back."""
+    engine = VerdictEngine(cluster, watch)
+    take(cluster, xid("gpu-005"))
+    engine.turn()
+    (before,) = standing(cluster)
+    watch.later(seconds=40)
+    take(cluster, xid("gpu-005", -90), received=watch.now)
+    engine.turn()
+    (after,) = standing(cluster)
+    assert (after.id, after.state) == (before.id, "revised")
+    assert after.since == before.since - timedelta(seconds=90)
+    with cluster.connect() as connection:
+        assert "late evidence: its first sign is 90 s earlier" in revisions_of(connection, after.id)[-1].what
+
+
+def test_a_rack_that_loses_its_power_is_one_verdict_not_sixteen(cluster: sa.Engine, watch: Watch) -> None:
+    """The first node's own verdict is taken in once the others fall silent, too."""
+    engine = VerdictEngine(cluster, watch)
+    silent = Event(NOW, "gpu-016", "kubernetes", "node_silent", severity="fatal", cause="host", message="silent")
+    take(cluster, silent)
+    engine.turn()
+    watch.later(seconds=5)
+    rest = [replace(silent, node=f"gpu-{n:03d}", time=NOW + timedelta(seconds=1)) for n in range(17, 32)]
+    take(cluster, *rest, received=watch.now)
+    engine.turn()
+    shared = [one for one in standing(cluster) if one.name in ("r1", "leaf1")]
+    assert len(shared) == 1
+    assert set(shared[0].nodes) >= {f"gpu-{n:03d}" for n in range(16, 32)}
+    assert [one for one in standing(cluster) if one.cause_class == "node"] == []
+
+
+def test_an_event_that_nobody_can_explain_does_not_come_again(
+    cluster: sa.Engine, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn fails and is told of; the next one is fine."""
+    engine = VerdictEngine(cluster, watch)
+    engine.turn()
+    take(cluster, xid("gpu-005"))
+
+    def fails(_scene: object) -> list[Verdict]:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("diagnosis.verdicts.engine.explain", fails)
+        with pytest.raises(ZeroDivisionError):
+            engine.turn()
+    with cluster.connect() as connection:
+        assert count_news(connection) == 0
+    take(cluster, xid("gpu-006", 1))
+    engine.turn()
+    assert {one.node for one in standing(cluster)} == {"gpu-005", "gpu-006"}
