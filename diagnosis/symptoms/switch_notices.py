@@ -16,7 +16,7 @@ A switch's notice (trap 128) says that one of its links changed: not which, nor 
 
 from bisect import bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
@@ -39,14 +39,14 @@ _AWAITED = timedelta(hours=1)
 # Traps of one switch that many of its links sent at once.
 _BURST = timedelta(milliseconds=50)
 # What is older than this beside the newest is settled: nothing that comes changes it.
-_LATE = timedelta(minutes=10)
+_LATE = timedelta(minutes=2)
 # Changes that are held before they are settled, and cables and switches of which something is known.
 _MOST_CHANGES = 8192
 _MOST_PLACES = 65_536
 _MOST_EVENTS = 5
 
 _GONE, _DOWN = EventMeaning("switch_gone"), EventMeaning("link_down")
-_Word = Literal["notice", "gone", "found", "down", "up"]
+_Word = Literal["notice", "gone", "found", "twice", "down", "up"]
 
 
 class _Change(NamedTuple):
@@ -70,6 +70,7 @@ class _LinkState:
     relapses: int = 0
     count: int = 0
     events: list[str] = field(default_factory=list)
+    single: bool = False  # the one notice of its moment
 
     def fall(self, time: datetime, event: str) -> None:
         """It is down as of a moment; what is down already is so still."""
@@ -90,7 +91,7 @@ class _LinkState:
     def copy(self) -> "_LinkState":
         """The same, to go on from."""
         own = (self.ever, self.first, self.last, self.down, self.cured)
-        return _LinkState(*own, self.relapses, self.count, list(self.events))
+        return _LinkState(*own, self.relapses, self.count, list(self.events), self.single)
 
 
 _States = dict[Place, _LinkState]
@@ -175,6 +176,8 @@ class SwitchNotices:
         ident = event.id or ""
         if meaning.symptom == "switch_notice":
             return _Change(time, "notice", place, ident) if place.kind == "switch" else None
+        if meaning.symptom == "guid_twice":
+            return _Change(time, "twice", place, ident) if place.kind == "nic" else None
         falls, rises = meaning.symptom in ("link_down", "switch_gone"), "link_down" in meaning.cures
         if not falls and not rises:
             return None
@@ -200,7 +203,10 @@ class SwitchNotices:
         if changes[0].time >= old and len(changes) <= _MOST_CHANGES:
             return
         keep = bisect_right(changes, changes[-1].time - _LATE, key=_time_of)
-        keep = max(keep, len(changes) - _MOST_CHANGES // 2)
+        keep = max(keep, len(changes) - _MOST_CHANGES // 2, 1)
+        # Cut where it was quiet: what belongs together stays together.
+        begin = keep // 2
+        keep = 1 + max(range(begin, keep), key=lambda place: (changes[place + 1].time - changes[place].time, place))
         self._settled = _Reading(self._trunks, self._settled).read(changes[:keep])
         while len(self._settled) > _MOST_PLACES:
             del self._settled[next(iter(self._settled))]
@@ -219,7 +225,7 @@ class _Reading:
         self._states: _States = {place: state.copy() for place, state in before.items()}
         self._notices: dict[Place, list[datetime]] = defaultdict(list)
         self._events: dict[tuple[Place, datetime], str] = {}
-        self._pairs: dict[Place, set[datetime]] = defaultdict(set)
+        self._pairs: dict[Place, dict[datetime, Place]] = defaultdict(dict)
 
     def read(self, changes: Sequence[_Change]) -> _States:
         """The state of every cable, and of every switch with a notice that nothing explains, after the changes."""
@@ -230,14 +236,29 @@ class _Reading:
                     own.append(change.time)
                     self._events[change.place, change.time] = change.event
         for switch, at, far, far_at in self._paired(_TIGHT):
-            self._pairs[switch].add(at)
-            self._pairs[far].add(far_at)
+            self._pairs[switch][at] = far
+            self._pairs[far][far_at] = switch
         for change in changes:
             if change.word in ("gone", "found") and change.place.kind == "switch":
                 self._explain_switch(change)
+        twice: set[Place] = set()
         for change in changes:
-            if change.word in ("gone", "found", "down", "up") and change.place.kind != "switch":
+            if change.word in ("gone", "found", "twice") and change.place.kind != "switch":
                 self._explain_end(change)
+            if change.word == "twice":
+                twice.add(change.place)
+            elif change.word == "found" and change.place in twice:
+                # The manager never knew it by the other's GUID: that it was pulled, its switch alone told.
+                twice.discard(change.place)
+                self._explain_end(change)
+        said: dict[tuple[Place, str], datetime] = {}
+        for change in changes:
+            if change.word in ("down", "up"):
+                link = link_place(change.place, self._trunks.graph), change.word
+                # Each request that gets no answer says it again.
+                if link not in said or change.time - said[link] > _SWEEP:
+                    self._explain_link(change)
+                said[link] = change.time
         return self._told(changes)
 
     def _told(self, changes: Sequence[_Change]) -> _States:
@@ -249,8 +270,8 @@ class _Reading:
             cables = self._trunks.of(switch)[far]
             end = cables[0] if len(cables) == 1 else switch
             said.append((min(at, far_at), "toggle", end, self._events.get((switch, at), "")))
-        for switch, alone in self._notices.items():
-            said += [(at, "toggle", switch, self._events.get((switch, at), "")) for at in alone]
+        for switch, at, is_single in self._left():
+            said.append((at, "alone" if is_single else "notice", switch, self._events.get((switch, at), "")))
         for change in changes:
             if change.word in ("down", "up"):
                 said.append((change.time, change.word, link_place(change.place, self._trunks.graph), change.event))
@@ -261,9 +282,17 @@ class _Reading:
             self._hear(time, word, place, event)
         return self._states
 
+    def _left(self) -> Iterable[tuple[Place, datetime, bool]]:
+        """The notices that nothing explains, and whether each is the only one of its moment."""
+        left = sorted((at, switch) for switch, alone in self._notices.items() for at in alone)
+        for place, (at, switch) in enumerate(left):
+            before = place > 0 and at - left[place - 1][0] <= _SAME and left[place - 1][1] != switch
+            after = place + 1 < len(left) and left[place + 1][0] - at <= _SAME and left[place + 1][1] != switch
+            yield switch, at, not before and not after
+
     def _hear(self, time: datetime, word: str, place: Place, event: str) -> None:
         state = self._states.get(place)
-        if word == "up" or (word == "toggle" and state is not None and state.down is not None):
+        if word == "up" or (word in ("toggle", "alone") and state is not None and state.down is not None):
             if state is not None:
                 state.rise(time)
             return
@@ -276,12 +305,13 @@ class _Reading:
             alone.rise(time)
         else:
             state.fall(time, event)
+            state.single = word == "alone"
 
     def _awaited(self, link: Place, time: datetime) -> _LinkState | None:
         """The notice of one of a link's switches that stayed alone, if there is one of late."""
         for switch in sorted(self._trunks.ends(link)):
             state = self._states.get(switch)
-            if state is not None and state.down is not None and time - state.down <= _AWAITED:
+            if state is not None and state.single and state.down is not None and time - state.down <= _AWAITED:
                 return state
         return None
 
@@ -303,25 +333,65 @@ class _Reading:
                 yield switch, at, other, far_at
 
     def _explain_switch(self, change: _Change) -> None:
-        """A switch that vanishes or returns: its own notices and one of each neighbour were of that."""
-        own = self._notices.get(change.place)
-        if own:
-            begin, end = change.time - _SWEEP, change.time + _BEFORE_NOTICE
-            self._notices[change.place] = [at for at in own if not begin <= at <= end]
+        """A switch that vanishes or returns: what it and its neighbours told at the moment before was of that."""
+        end = change.time + _BEFORE_NOTICE
+        moment = self._moment(change.place, change.time - _SWEEP, end)
+        if moment is None:
+            return
+        own = self._notices.get(change.place, [])
+        self._notices[change.place] = [at for at in own if not moment <= at <= moment + _SAME]
         for other in self._trunks.of(change.place):
-            self._spend(other, change.time, frozenset())
+            others = [at for at, far in self._pairs[other].items() if far != change.place]
+            self._spend(other, moment + _SAME, others, moment)
+
+    def _moment(self, switch: Place, begin: datetime, end: datetime) -> datetime | None:
+        """When most of a switch's neighbours told something at once, the last time that they did."""
+        told = []
+        for other in (switch, *self._trunks.of(switch)):
+            own = self._notices.get(other, [])
+            told += [(at, other) for at in own[bisect_right(own, begin) : bisect_right(own, end)]]
+        told.sort()
+        best: tuple[int, datetime] | None = None
+        for place, (at, _) in enumerate(told):
+            near = {other for later, other in told[place:] if later - at <= _SAME}
+            if best is None or len(near) >= best[0]:
+                best = len(near), at
+        return None if best is None else best[1]
 
     def _explain_end(self, change: _Change) -> None:
-        """A port that vanishes or returns: one notice of its switch was of that; a cable's two ends, one of each."""
-        is_trunk = change.word in ("down", "up")
+        """An adapter that vanishes or returns: one notice of its switch was of that."""
         for switch in self._trunks.ends(change.place):
-            self._spend(switch, change.time, frozenset() if is_trunk else self._pairs[switch])
+            self._spend(switch, change.time + _BEFORE_NOTICE, self._pairs[switch], change.time - _SWEEP)
 
-    def _spend(self, switch: Place, time: datetime, but: Iterable[datetime]) -> None:
-        """Take the last notice of a switch before a moment as explained, but for some."""
+    def _explain_link(self, change: _Change) -> None:
+        """A cable between switches that is named: what both its ends told at one moment was of that, or one end alone."""
+        ends = sorted(self._trunks.ends(change.place))
+        if len(ends) != 2:
+            return
+        near, far = (self._free(switch, other, change.time) for switch, other in (ends, ends[::-1]))
+        for at in reversed(near):
+            both = [far_at for far_at in far if abs(far_at - at) <= _SAME]
+            if both:
+                self._notices[ends[0]].remove(at)
+                self._notices[ends[1]].remove(both[-1])
+                return
+        for switch, free in zip(ends, (near, far), strict=True):
+            alone = [at for at in free if at not in self._pairs[switch] and at >= change.time - _SAME]
+            if alone:
+                self._notices[switch].remove(alone[-1])
+                return
+
+    def _free(self, switch: Place, far: Place, time: datetime) -> list[datetime]:
+        """The notices of a switch before a moment that are not those of a cable to another than `far`."""
+        own, pairs = self._notices.get(switch, []), self._pairs[switch]
+        place = slice(bisect_right(own, time - _SWEEP), bisect_right(own, time + _BEFORE_NOTICE))
+        return [at for at in own[place] if pairs.get(at, far) == far]
+
+    def _spend(self, switch: Place, end: datetime, but: Collection[datetime], begin: datetime) -> None:
+        """Take the last notice of a switch within a time as explained, but for some."""
         own = self._notices.get(switch, [])
-        for place in range(bisect_right(own, time + _BEFORE_NOTICE) - 1, -1, -1):
-            if own[place] < time - _SWEEP:
+        for place in range(bisect_right(own, end) - 1, -1, -1):
+            if own[place] < begin:
                 return
             if own[place] not in but:
                 del own[place]
