@@ -136,6 +136,24 @@ def _findings(search: Search) -> Iterable[Finding]:
         found += 1
 
 
+def _alone(account: Account, search: Search) -> float:
+    """The share of a suspect of its own signs, whoever else may have stopped the jobs."""
+    if not account.parts or not account.jobs:
+        return 0.0
+    own = {id(hit.effect) for hit, _ in account.parts}
+    gain = account.gain - sum(odds - search.reach.base_of(effect) for effect, odds in account.jobs)
+    odds = [gain, -sum(search.reach.base_of(hit.effect) for hit, _ in account.parts)]
+    if account.struck > 1:
+        odds.append(0.0)
+    for suspect in search.rivals(account):
+        hits = [hit for hit in search.hits.get(suspect, ()) if id(hit.effect) in own]
+        rival = weigh(suspect, hits, [], search.reach) if hits else None
+        if rival is not None:
+            odds.append(rival.gain)
+    most = max(odds)
+    return math.exp(gain - most) / sum(math.exp(one - most) for one in odds)
+
+
 def _beside(account: Account, search: Search) -> Iterable[Finding]:
     rivals = [rival for suspect in search.rivals(account) if (rival := search.account(suspect)) is not None]
     rivals.sort(key=lambda one: (-one.gain, one.suspect))
@@ -143,6 +161,7 @@ def _beside(account: Account, search: Search) -> Iterable[Finding]:
     odds = [account.gain, -account.own, *(rival.gain for rival in rivals), *apart]
     most = max(odds)
     whole = sum(math.exp(one - most) for one in odds)
-    yield Finding(account, math.exp(odds[0] - most) / whole, True)
+    share = max(math.exp(odds[0] - most) / whole, _alone(account, search))
+    yield Finding(account, share, True)
     for rival, odd in list(zip(rivals, odds[2:], strict=False))[:_BESIDE]:
         yield Finding(rival, math.exp(odd - most) / whole, False)

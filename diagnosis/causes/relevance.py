@@ -25,7 +25,10 @@ def relevance(findings: Iterable[Finding], scene: Scene, planned: float) -> list
     most = max(most, planned) or 1.0
     if scene.stop is not None and scene.stop.run is not None:
         most = max(most, _LEAST_WITH_STOP)
+    causes = {finding.account.suspect for finding, _ in weighted if finding.is_cause}
     for finding, weight in weighted:
+        if not finding.is_cause and finding.account.suspect in causes:
+            continue
         probability = calibrated(finding.share * min(1.0, weight / most))
         known = best.get(finding.account.suspect)
         if known is None or known[1] < probability:
@@ -39,7 +42,7 @@ def relevance(findings: Iterable[Finding], scene: Scene, planned: float) -> list
 def matters(account: Account, scene: Scene) -> float:
     """How much a cause matters, 0 to 1."""
     effects = [hit.effect for hit, _ in account.parts] or [effect for effect, _ in account.jobs]
-    is_cured = bool(account.parts) and all(effect.cured is not None and effect.cured <= scene.now for effect in effects)
+    is_cured = bool(account.parts) and all(effect.cured is not None for effect in effects)
     weight = _CURED if is_cured else 1.0
     last = max((effect.cured if is_cured and effect.cured else effect.last) for effect in effects)
     age = max(0.0, (scene.now - last).total_seconds())

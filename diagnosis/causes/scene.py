@@ -30,6 +30,8 @@ from store.tables import schema
 REACH = timedelta(hours=24)
 # A node that dies silently is marked down by the scheduler up to this long after the work stopped.
 MARKED_DOWN = timedelta(minutes=30)
+# What is known of later tells whether it was cured.
+_AFTERMATH = timedelta(minutes=10)
 # Lines of work, of which there are many, and no symptoms.
 _NO_SYMPTOMS = ("iteration", "telemetry", "job", "outage", "checkpoint")
 
@@ -85,7 +87,7 @@ def read_scene(connection: sa.Connection, run: str | None = None, at: datetime |
     attempts = read_jobs(connection, window=(since, now))
     fold = SymptomFold(read_graph(connection, at))
     fold.place_ranks(placements_of(attempts))
-    fold.take(_events(connection, min(since, stop.since), now))
+    fold.take(_events(connection, min(since, stop.since), now + (_AFTERMATH if at is None else timedelta())))
     jobs = [scene_job(job) for job in attempts]
     outages = read_outages(connection, until=max(now, stop.end + MARKED_DOWN), since=since - REACH)
     return Scene(

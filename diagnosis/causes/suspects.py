@@ -37,6 +37,7 @@ _ABOVE: dict[str, tuple[CauseClass, ...]] = {
 }
 # What is over within a minute happens this much more often than what stays (logarithm).
 _FLEETING = math.log(10.0)
+_LINKS_OF_NODE = 8
 _RELEASES = ("driver", "firmware")
 # Classes that are the parts of a cable's both ends.
 _OF_CABLES = ("cable",)
@@ -177,6 +178,8 @@ def _base(effect: Effect, reach: ReachIndex) -> float:
         row = tables.for_job("application", effect.kind)
         chance += 0.0 if row is None else tables.prior["application"] * row.chance
     if effect.place.kind != "job":
+        if effect.place.kind == "node" and effect.kind == "link_down":
+            chance += _LINKS_OF_NODE * tables.prior["cable"]  # nobody says which of them
         chance += sum(tables.prior[suspect.kind] * hit.row.chance for suspect, hit in _own(effect, effect.place, reach))
     return math.log1p(chance / effect.leak) + (_FLEETING if effect.is_fleeting() else 0.0)
 

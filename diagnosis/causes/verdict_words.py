@@ -282,7 +282,7 @@ def _evidence_against(account: Account, scene: Scene) -> Iterable[VerdictEvidenc
     if fine > 0 and account.p_value is None:
         units = _UNITS.get(account.suspect.kind, "nodes")
         yield VerdictEvidence(f"its other {fine} {units} are fine", (), round(-account.cover, 2))
-    cured = [hit.effect for hit, _ in account.parts if hit.effect.cured is not None and hit.effect.cured <= scene.now]
+    cured = [hit.effect for hit, _ in account.parts if hit.effect.cured is not None]
     if cured:
         longest = max((effect.cured - effect.last).total_seconds() for effect in cured if effect.cured is not None)
         yield _evidence(f"{len(cured)} of {len(account.parts)} signs were over after {longest:.0f} s", cured, 1.9)
@@ -323,6 +323,8 @@ def planned_verdicts(seen: SceneEffects, scene: Scene) -> list[Verdict]:
 
 # Planned work that is on, and how fast what is over ceases to matter; where a job stopped, it is seldom the answer.
 _PLANNED, _PLANNED_OVER, _PLANNED_HALF_LIFE_S, _PLANNED_ELSEWHERE = 0.95, 0.8, 3600.0, 0.1
+# Work on one node or two explains little of what a cluster shows.
+_PLANNED_FEW = {1: 0.3, 2: 0.5}
 
 
 def _planned_share(work: ExcusedWork, scene: Scene) -> float:
@@ -331,6 +333,7 @@ def _planned_share(work: ExcusedWork, scene: Scene) -> float:
     last = max(symptom.cured or symptom.last for symptom in work.symptoms)
     age = max(0.0, (scene.now - last).total_seconds())
     share = (_PLANNED if is_on else _PLANNED_OVER) * math.exp2(-age / _PLANNED_HALF_LIFE_S)
+    share *= _PLANNED_FEW.get(len({outage.node for outage in work.outages}), 1.0)
     stop = scene.stop
     if stop is not None and stop.run is not None:
         inside = stop.nodes is None or any(outage.node in stop.nodes for outage in work.outages)

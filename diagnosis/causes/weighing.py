@@ -23,7 +23,7 @@ from store.records.verdict import CauseClass
 _DAY_S = 86_400.0
 # Clocks that nobody compares may differ by this much; what comes later than that is of something else.
 _LOOSE_S = 600.0
-_WRONG_CLOCK = math.log(0.05 * 86_400.0 / 1_200.0)
+_WRONG_CLOCK = math.log(0.005 * 86_400.0 / 1_200.0)
 # How evenly a shared fault takes what hangs below it (a, b of a beta distribution): all or nearly all of it.
 _COVER: dict[CauseClass, tuple[float, float]] = {
     "switch": (6.0, 0.4),
@@ -33,6 +33,8 @@ _COVER: dict[CauseClass, tuple[float, float]] = {
     "nvswitch": (3.0, 0.6),
     "storage": (1.0, 1.0),
 }
+# Together means within so many times the spread; and so many parts are several.
+_TIGHT, _SEVERAL = 3.0, 3
 # GPUs and adapters of a node whose inventory nobody told.
 _PARTS_OF_NODE = 8
 # A file server of which nobody says whom it serves, serves at least one node of so many.
@@ -127,14 +129,24 @@ def _window(hits: Sequence[Hit]) -> list[Hit]:
     times = [hit.effect.first.timestamp() for hit in ordered]
     best: tuple[int, int, int] = (0, 0, 0)
     for start, time in enumerate(times):
-        end = bisect_right(times, time + _reach_s(ordered[start]))
+        end = bisect_right(times, time + _TIGHT * _spread_s(ordered[start]))
         if end - start > best[0]:
             best = (end - start, start, end)
-    return ordered[best[1] : best[2]]
+    _, start, end = best
+    near = ordered[start:end]
+    if len({hit.unit for hit in near}) < _SEVERAL:
+        return near
+    # Where several agree, a few others may have clocks that nobody set right: no more of them than of those.
+    far = [
+        hit
+        for hit in (*ordered[:start], *ordered[end:])
+        if min(abs(hit.effect.first.timestamp() - times[place]) for place in (start, end - 1)) <= _LOOSE_S
+    ]
+    return sorted((*near, *far), key=lambda hit: hit.effect.first) if len(far) <= len(near) else near
 
 
-def _reach_s(hit: Hit) -> float:
-    return max(_LOOSE_S, hit.row.spread_s or 0.0, hit.effect.uncertainty_s)
+def _spread_s(hit: Hit) -> float:
+    return max(hit.row.spread_s or 60.0, hit.effect.uncertainty_s)
 
 
 def _simultaneous(account: Account, near: Sequence[Hit]) -> None:
@@ -146,9 +158,9 @@ def _simultaneous(account: Account, near: Sequence[Hit]) -> None:
     middle = times[len(times) // 2]
     bonus = []
     for place, (hit, odds) in enumerate(account.parts):
-        spread = max(hit.row.spread_s or 60.0, hit.effect.uncertainty_s)
+        spread = _spread_s(hit)
         away = abs(times[place] - middle)
-        bonus.append((hit, odds + (math.log(_DAY_S / max(spread, away)) if away <= 3 * spread else _WRONG_CLOCK)))
+        bonus.append((hit, odds + (math.log(_DAY_S / max(spread, away)) if away <= _TIGHT * spread else _WRONG_CLOCK)))
     # The first one has no other to come together with.
     bonus[len(times) // 2] = account.parts[len(times) // 2]
     account.parts[:] = bonus

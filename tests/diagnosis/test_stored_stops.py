@@ -1,4 +1,4 @@
-"""Stops, blast radius and ranking from a store, on both databases."""
+"""Stops, blast radius and causes from a store, on both databases."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,8 +7,8 @@ import pytest
 import sqlalchemy as sa
 from fault_events import at, iteration, job, lost_port, program_error, xid
 
-from diagnosis.culprits.culprit import MOST, Culprit, rank
-from diagnosis.culprits.plausibility import read_topology
+from diagnosis.causes.explanation import MOST, explain
+from diagnosis.causes.scene import read_scene
 from diagnosis.causes.stop import LONGEST, Stoppage, ended, stop_of
 from diagnosis.incidents.incident import coalesce
 from diagnosis.incidents.incidents_table import update_incidents, with_blast_radius
@@ -16,16 +16,14 @@ from store.database.connections import writing
 from store.events.append import (
     append_events,
     append_jobs,
-    append_links,
-    append_nodes,
     append_outages,
 )
 from store.events.event_pages import read_incidents
 from store.records.event import Event
 from store.records.hostlist import hosts
 from store.records.job import Job
-from store.records.node import Node
 from store.records.outage import Outage
+from store.records.verdict import Verdict
 from store.runs.jobs import read_jobs
 
 RECEIVED = at(100_000)
@@ -41,10 +39,16 @@ def told(
         update_incidents(connection, append_events(connection, events, RECEIVED).new)
 
 
-def ranked(engine: sa.Engine, run: str | None = "llm", seconds: float | None = None) -> list[Culprit]:
-    """The suspects."""
+def explained(engine: sa.Engine, run: str | None = "llm", seconds: float | None = None) -> list[Verdict]:
+    """The causes, the likeliest first."""
     with engine.begin() as connection:
-        return rank(connection, run, None if seconds is None else at(seconds))
+        scene = read_scene(connection, run, None if seconds is None else at(seconds))
+    return [] if scene is None else explain(scene)
+
+
+def nodes_of(verdicts: Sequence[Verdict], *classes: str) -> list[str | None]:
+    """The nodes of the verdicts of some classes, in order, each once."""
+    return list(dict.fromkeys(one.node for one in verdicts if one.cause_class in classes))
 
 
 def stop(engine: sa.Engine, run: str | None = "llm", seconds: float | None = None) -> Stoppage | None:
@@ -68,19 +72,13 @@ def test_a_whole_stop_on_either_database(any_engine: sa.Engine) -> None:
     ]
     down = Outage("gpu-004", at(150), None, "DOWN", "Not responding", None, planned=False, cause="host")
     told(any_engine, events, [job(0, 700, "FAILED")], [down])
-    suspects = ranked(any_engine)
-    assert [one.node or one.device.uuid for one in suspects] == [
-        "gpu-002",
-        "0xb2",
-        "gpu-003",
-        "gpu-004",
-        None,
-        "gpu-001",
-    ]
-    assert [one.rank for one in suspects] == [1, 2, 3, 4, 5, 6]
-    assert [one.score for one in suspects] == sorted((one.score for one in suspects), reverse=True)
-    assert suspects[0].events == ("gpu-002-79-00100.000", "gpu-002-45-00100.200")
-    assert suspects[1].events == ("None-port_removed-0xb2-00104.000",)
+    verdicts = explained(any_engine)
+    assert [one.probability for one in verdicts] == sorted((one.probability for one in verdicts), reverse=True)
+    first = verdicts[0]
+    assert (first.cause_class, first.node, first.jobs) == ("gpu", "gpu-002", ("llm",))
+    assert first.evidence_for[0].events == ("gpu-002-79-00100.000",)
+    assert nodes_of(verdicts, "gpu", "node")[:3] == ["gpu-002", "gpu-003", "gpu-004"]
+    assert all(one.probability < 0.1 for one in verdicts if one.node == "gpu-099")  # of no job that stopped
 
 
 def test_late_events_change_the_stored_incident_as_if_they_had_come_in_time(any_engine: sa.Engine) -> None:
@@ -206,27 +204,29 @@ def test_a_running_job_is_looked_at_only_when_its_run_is_named(engine: sa.Engine
     found = stop(engine, "llm", 200)
     assert found is not None
     assert (found.last_work, found.end) == (at(90), at(200))
-    assert [one.node for one in ranked(engine, "llm", 200)] == ["gpu-001"]
+    assert nodes_of(explained(engine, "llm", 200), "gpu") == ["gpu-001"]
     assert stop(engine, "llm", -1) is None
     cluster = stop(engine, None, 200)
     assert (cluster and cluster.run, cluster and cluster.nodes) == (None, None)
 
 
-def test_no_more_than_twenty_suspects_are_named(engine: sa.Engine) -> None:
-    """Of thirty nodes, those that failed first; equal ones by name."""
+def test_no_more_than_twenty_causes_are_named(engine: sa.Engine) -> None:
+    """Of thirty nodes that failed at once; and "unknown", which is always an answer."""
     nodes = [f"gpu-{n:03d}" for n in range(1, 31)]
     told(engine, [iteration(90), *(xid(79, 100, n) for n in nodes)], [job(0, 700, "FAILED", "gpu-[001-030]")])
-    suspects = ranked(engine)
-    assert len(suspects) == MOST == 20
-    assert [one.node for one in suspects] == nodes[:20]
+    verdicts = explained(engine)
+    assert len([one for one in verdicts if one.cause_class != "unknown"]) == MOST == 20
+    assert len(set(nodes_of(verdicts, "gpu"))) == 20
 
 
-def test_evidence_is_ten_events_at_most_and_never_mere_information(engine: sa.Engine) -> None:
-    """The first ones of the incident, in order."""
+def test_evidence_names_ten_events_at_most(engine: sa.Engine) -> None:
+    """The first ones of the symptom, in order."""
     flood = [xid(92, 100 + n / 10) for n in range(30)]
     told(engine, [iteration(90), xid(43, 100), *flood], [job(0, 700, "FAILED")])
-    (suspect,) = ranked(engine)
-    assert suspect.events == tuple(event.id for event in flood[:10])
+    (first,) = [one for one in explained(engine) if one.cause_class == "gpu"]
+    evidence = next(one for one in first.evidence_for if "30 times" in one.text)
+    assert evidence.events == tuple(event.id for event in flood[: len(evidence.events)])
+    assert 0 < len(evidence.events) <= 10
 
 
 def test_a_node_that_went_down_after_its_own_fault_is_named_once(engine: sa.Engine) -> None:
@@ -237,33 +237,15 @@ def test_a_node_that_went_down_after_its_own_fault_is_named_once(engine: sa.Engi
         Outage("gpu-003", at(700 + 1801), None, "DOWN", "Not responding", None, planned=False, cause="host"),
     ]
     told(engine, [iteration(90), xid(79, 100, "gpu-001")], [job(0, 700, "NODE_FAIL")], outages)
-    assert [one.node for one in ranked(engine)] == ["gpu-001", "gpu-002"]
+    verdicts = explained(engine)
+    assert nodes_of(verdicts, "gpu", "node")[:2] == ["gpu-001", "gpu-002"]
+    assert "gpu-003" not in {one.node for one in verdicts}
 
 
-def test_a_consequence_that_is_reported_first_does_not_name_the_programs_error(engine: sa.Engine) -> None:
-    """Unless nothing else was said; a cause that the line tells is taken over."""
-    watchdog = program_error(100, "Watchdog caught collective operation timeout", "nccl_watchdog")
-    told(engine, [iteration(90), watchdog], [job(0, 700, "FAILED")])
-    assert ranked(engine)[0].reason == "the program reported: Watchdog caught collective operation timeout"
-    cuda = replace(program_error(120, "CUDA error: uncorrectable ECC", "cuda"), cause="hardware")
-    told(engine, [cuda, program_error(80, "before the last line", "x"), program_error(701, "after the end", "x")])
-    (suspect,) = ranked(engine)
-    assert (suspect.reason, suspect.cause) == ("the program reported: CUDA error: uncorrectable ECC", "hardware")
-    assert len(suspect.events) == 2
-
-
-def test_the_node_table_tells_better_than_the_cables_where_a_node_hangs(any_engine: sa.Engine) -> None:
-    """A cable to a switch is none to a node; the first cable of a node holds where the table is silent."""
-    links = [
-        {"switch": "sw-1", "port": 1, "peer": "gpu-001", "peer_port": 1, "peer_type": "hca"},
-        {"switch": "sw-1", "port": 2, "peer": "gpu-002", "peer_port": 1, "peer_type": "hca"},
-        {"switch": "sw-1", "port": 9, "peer": "sw-2", "peer_port": 9, "peer_type": "switch"},
-    ]
-    with writing(any_engine).begin() as connection:
-        append_nodes(connection, [Node("gpu-001", leaf="leaf-01"), Node("gpu-002"), Node("gpu-003")])
-        append_links(connection, links)
-    with any_engine.begin() as connection:
-        topology = read_topology(connection)
-    assert topology.leaf == {"gpu-001": "leaf-01", "gpu-002": "sw-1"}
-    assert topology.switches == {"sw-1"}
-    assert topology.switch_of("leaf-01").key() == "switch:leaf-01"
+def test_what_the_program_says_is_told_with_its_verdict(engine: sa.Engine) -> None:
+    """Lines before its last progress and after its end are not of this stop."""
+    errors = [program_error(100, "ValueError: bad token", "ValueError"), program_error(701, "after the end", "x")]
+    told(engine, [iteration(90), *errors], [job(0, 700, "FAILED")])
+    first = explained(engine)[0]
+    assert (first.cause_class, first.name, first.cause) == ("application", "llm", "application")
+    assert "ValueError: bad token" in first.reason
