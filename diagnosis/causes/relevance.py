@@ -4,7 +4,8 @@ A true fault that was cured hours ago is no answer to what is wrong now; beside 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from diagnosis.causes.calibration import calibrated
 from diagnosis.causes.scene import Scene
@@ -13,6 +14,8 @@ from diagnosis.causes.weighing import Account, Finding
 # Cured; of another job than the one that stopped; survived before the last progress; not what the stop is put down to.
 _CURED, _ELSEWHERE, _SURVIVED, _BESIDE_THE_STOP = 0.15, 0.05, 0.3, 0.5
 _HALF_LIFE_S = {False: 6 * 3600.0, True: 1800.0}
+# Where nobody asks what ended the work, the newest of what is over is meant; each older one matters so much less.
+_OLDER = 0.5
 # The best of what is long past is at most this likely where a stop is to be explained.
 _LEAST_WITH_STOP = 0.6
 
@@ -21,6 +24,8 @@ def relevance(findings: Iterable[Finding], scene: Scene, planned: float) -> list
     """Findings with their probability, each suspect once, likeliest first. `planned`: how much such work matters."""
     best: dict[object, tuple[Finding, float]] = {}
     weighted = [(finding, matters(finding.account, scene)) for finding in findings]
+    if scene.stop is None or scene.stop.run is None:
+        weighted = _newest_first(weighted)
     most = max((weight for finding, weight in weighted if finding.share >= 0.5), default=0.0)
     most = max(most, planned) or 1.0
     if scene.stop is not None and scene.stop.run is not None:
@@ -37,6 +42,26 @@ def relevance(findings: Iterable[Finding], scene: Scene, planned: float) -> list
         best.values(),
         key=lambda one: (-one[1], not one[0].is_cause, -one[0].account.gain, one[0].account.suspect),
     )
+
+
+def _newest_first(weighted: Sequence[tuple[Finding, float]]) -> list[tuple[Finding, float]]:
+    """The same, where what is over matters less with each cause that was over later."""
+    ends = {id(finding): end for finding, _ in weighted if (end := _end(finding.account)) is not None}
+    order = sorted(
+        {end for finding, _ in weighted if finding.is_cause and (end := ends.get(id(finding)))}, reverse=True
+    )
+    older = {end: place for place, end in enumerate(order)}
+    return [
+        (finding, weight * _OLDER ** older.get(ends[id(finding)], len(older)) if id(finding) in ends else weight)
+        for finding, weight in weighted
+    ]
+
+
+def _end(account: Account) -> datetime | None:
+    """When all that a cause shows was over; None while some of it stands."""
+    ends = [hit.effect.cured for hit, _ in account.parts]
+    known = [end for end in ends if end is not None]
+    return max(known) if known and len(known) == len(ends) else None
 
 
 def matters(account: Account, scene: Scene) -> float:

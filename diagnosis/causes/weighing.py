@@ -48,6 +48,9 @@ _STOP_LAG_S = 600.0
 _LONG_AGO_S = 3_600.0
 _NEVER = -1e6
 
+# What the fabric's manager tells by one clock, and of which it tells the end.
+_OF_LINKS = frozenset({"link_down", "switch_gone", "switch_notice"})
+
 
 @dataclass(slots=True)
 class Account:
@@ -123,6 +126,7 @@ def _log_odds(hit: Hit) -> float:
 
 def _window(hits: Sequence[Hit]) -> list[Hit]:
     """Of the effects of parts below, those that came together: the fullest stretch of time."""
+    hits = _standing(hits)
     if len(hits) < 2:
         return list(hits)
     ordered = sorted(hits, key=lambda hit: hit.effect.first)
@@ -143,6 +147,20 @@ def _window(hits: Sequence[Hit]) -> list[Hit]:
         if min(abs(hit.effect.first.timestamp() - times[place]) for place in (start, end - 1)) <= _LOOSE_S
     ]
     return sorted((*near, *far), key=lambda hit: hit.effect.first) if len(far) <= len(near) else near
+
+
+def _standing(hits: Sequence[Hit]) -> list[Hit]:
+    """The effects but for links that were up again before the newest went down: those were of something else."""
+    links = [hit.effect for hit in hits if hit.effect.kind in _OF_LINKS]
+    still = [effect.first for effect in links if effect.cured is None] or [effect.first for effect in links]
+    newest = max(still, default=None)
+    if newest is None:
+        return list(hits)
+    return [
+        hit
+        for hit in hits
+        if hit.effect.kind not in _OF_LINKS or hit.effect.cured is None or hit.effect.cured >= newest
+    ]
 
 
 def _spread_s(hit: Hit) -> float:
@@ -190,7 +208,8 @@ def _log_beta(a: float, b: float) -> float:
 def _add_jobs(account: Account, jobs: Sequence[Effect], tables: CauseTables) -> None:
     """The jobs that stopped or hang on the suspect's nodes: after its signs, as far as clocks can tell."""
     for effect in jobs:
-        row = tables.for_job(account.suspect.kind, effect.kind)
+        kind = account.suspect.kind
+        row = tables.for_job(kind, effect.kind) if effect.domain is None else tables.row(kind, effect.kind, "domain")
         if row is None:
             continue
         odds = math.log(row.chance / effect.leak)
