@@ -123,11 +123,11 @@ class Writer:
         records, telemetry = taken.records, taken.telemetry
         if records.nodes:
             with _counted(connection, sa.select(sa.func.count()).select_from(schema.nodes), tally):
-                append_nodes(connection, records.nodes)
+                append_nodes(connection, records.nodes, self.now)
                 tally.records += len(records.nodes)
         if records.links:
             with _counted(connection, sa.select(sa.func.count()).select_from(schema.links), tally):
-                append_links(connection, records.links)
+                append_links(connection, records.links, self.now)
                 tally.records += len(records.links)
         if telemetry is not None and len(telemetry.rollups.node):
             with _counted(connection, _rows_between(telemetry.rollups), tally):

@@ -2,106 +2,221 @@
 
     graph.place_of("0xb83fd203001000c0")          # Place("switch", "leaf04"): a GUID, LID, address, netdev, serial ...
     graph.above(Place("nic", "gpu-017/mlx5_3"))   # its node, its leaf's port, the leaf ...
-    graph.below(Place("switch", "leaf04"))        # every port, adapter and node that it serves
+    graph.below(Place("switch", "leaf04"))        # every port and adapter that it serves
 
 A group that parts share (a rack, a power feed, a file server, a driver's version) is a place like any other.
+A cable is no place of its own in memory: it is the pair of ends that `join` was told, and is made when it is asked for.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+import re
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
 
 from diagnosis.graph.place import Place
-from store.records.verdict import CauseClass
+from store.records.verdict import CAUSE_CLASSES, CauseClass
 
-_NONE: frozenset[Place] = frozenset()
+_NONE: tuple[Place, ...] = ()
+_GUID = re.compile(r"0x[0-9a-f]{1,16}", re.ASCII)
+# Names of one place that are held, and that one name is looked up among.
+_MOST_NAMES = 64
+_MOST_BEARERS = 16
+
+_Name = str | int
 
 
 class DeviceGraph:
-    """A graph as of one moment. Loops are allowed: what was seen once is not gone through again."""
+    """A graph as of one moment. Loops are allowed: what was seen once is not gone through again.
+
+    Names are looked up in any case; one that several places bear means none of them.
+    """
 
     def __init__(self) -> None:
-        self._parents: dict[Place, set[Place]] = {}
-        self._children: dict[Place, set[Place]] = {}
-        self._places: dict[str, list[Place]] = {}
-        self._names: dict[Place, list[str]] = {}
+        self._parents: dict[Place, list[Place]] = {}
+        self._children: dict[Place, list[Place]] = {}
+        self._names: dict[Place, list[_Name]] = {}
+        self._bearers: dict[_Name, Place | list[Place]] = {}
         self._far: dict[Place, Place] = {}
+        self._kinds: dict[CauseClass, int] = {}
 
     def add(self, place: Place, names: Iterable[str] = ()) -> None:
         """A place, with what else it is called. Its own name is one of its names."""
+        if place not in self._parents:
+            self._parents[place] = []
+            self._kinds[place.kind] = self._kinds.get(place.kind, 0) + 1
+            if (lower := place.name.lower()) != place.name:
+                self._bear(lower, place)
+            elif _GUID.fullmatch(lower):
+                self._bear(int(lower, 16), place)
+        for name in names:
+            self._call(place, name)
+
+    def _call(self, place: Place, name: str) -> None:
+        text = name.strip()
+        if not text or text == place.name:
+            return
+        key = _key(text)
         known = self._names.setdefault(place, [])
-        for name in (place.name, *names):
-            if name and name not in known:
-                known.append(name)
-                self._places.setdefault(name.lower(), []).append(place)
+        if len(known) < _MOST_NAMES and all(_key(_text(one)) != key for one in known):
+            known.append(key if isinstance(key, int) else text)
+            self._bear(key, place)
+
+    def _bear(self, key: _Name, place: Place) -> None:
+        others = self._bearers.get(key)
+        if others is None:
+            self._bearers[key] = place
+        elif isinstance(others, list):
+            if len(others) < _MOST_BEARERS and place not in others:
+                others.append(place)
+        elif others != place:
+            self._bearers[key] = [others, place]
 
     def hang(self, child: Place, parent: Place) -> None:
         """Say that one place depends on another: when the parent fails, the child feels it."""
         self.add(child)
         self.add(parent)
-        self._parents.setdefault(child, set()).add(parent)
-        self._children.setdefault(parent, set()).add(child)
+        own = self._parents[child]
+        if parent not in own:
+            own.append(parent)
+            self._children.setdefault(parent, []).append(child)
 
     def join(self, end: Place, other: Place) -> None:
-        """Say that a cable joins two ports (or adapters)."""
-        self._far[end], self._far[other] = other, end
+        """Say that a cable joins two ports (or adapters). An end has one cable: the first that was told."""
+        if end != other and end not in self._far and other not in self._far:
+            self.add(end)
+            self.add(other)
+            self._far[end], self._far[other] = other, end
 
     def places(self, kind: CauseClass | None = None) -> list[Place]:
-        """Every place, or those of a class, in no order."""
-        return [place for place in self._names if kind is None or place.kind == kind]
+        """Every place but cables, or those of a class, in no order."""
+        if kind == "cable":
+            return [cable for end in self._far if (cable := self._cable(end)) is not None and end < self._far[end]]
+        return [place for place in self._parents if kind is None or place.kind == kind]
 
     def knows(self, place: Place) -> bool:
         """Whether the place is in the graph."""
-        return place in self._names
+        return place in self._parents or bool(place.kind == "cable" and self._ends(place))
 
     def place_of(self, name: str, kind: CauseClass | None = None) -> Place | None:
         """Whom a name means; None where nobody bears it, or several do."""
-        found = [place for place in self._places.get(name.strip().lower(), ()) if kind is None or place.kind == kind]
+        found = self._bearing(name.strip(), kind)
         return found[0] if len(found) == 1 else None
+
+    def _bearing(self, text: str, kind: CauseClass | None) -> list[Place]:
+        key = _key(text)
+        found: list[Place] = []
+        borne = self._bearers.get(key)
+        for place in borne if isinstance(borne, list) else () if borne is None else (borne,):
+            if kind is None or place.kind == kind:
+                found.append(place)
+        spelled = text.lower() if isinstance(key, str) else f"0x{key:016x}"
+        for each in (kind,) if kind is not None else self._kinds:
+            place = Place(each, spelled)
+            if place in self._parents and place not in found:
+                found.append(place)
+        if kind in (None, "cable") and "--" in text and (cable := self._cable_of(text)) is not None:
+            found.append(cable)
+        if not found and kind in (None, "nic"):
+            found += self._adapter(spelled)
+        return found
+
+    def _adapter(self, text: str) -> list[Place]:
+        """An adapter as others write it: `gpu-017 mlx5_3` of its description, `gpu-017/mlx5_3/1` with its port."""
+        node, blank, rest = text.partition(" ")
+        if blank and "/" not in text and " " not in rest:
+            return self._bearing(f"{node}/{rest}", "nic")
+        head, slash, port = text.rpartition("/")
+        return self._bearing(head, "nic") if slash and "/" in head and port.isdecimal() and len(port) < 4 else []
 
     def names_of(self, place: Place) -> tuple[str, ...]:
         """What a place is called, its own name first."""
-        return tuple(self._names.get(place, (place.name,)))
+        return (place.name, *map(_text, self._names.get(place, ())))
 
     def parents(self, place: Place) -> Collection[Place]:
         """What a place depends on directly."""
-        return self._parents.get(place, _NONE)
+        own = self._parents.get(place, _NONE)
+        cable = self._cable(place)
+        return own if cable is None else (*own, cable)
 
     def children(self, place: Place, kind: CauseClass | None = None) -> Collection[Place]:
-        """What depends on a place directly; of a class where one is given."""
-        own = self._children.get(place, _NONE)
+        """What depends on a place directly; of a class where one is given. Of a cable both its ends."""
+        own: Collection[Place] = self._ends(place) if place.kind == "cable" else self._children.get(place, _NONE)
         return own if kind is None else [child for child in own if child.kind == kind]
 
     def above(self, place: Place) -> list[Place]:
         """All that a place depends on, the nearest first."""
-        return self._walk(place, self._parents)
+        return list(self._walk(place, up=True))
 
     def below(self, place: Place, kind: CauseClass | None = None) -> list[Place]:
         """All that depends on a place, the nearest first; of a class where one is given."""
-        return [found for found in self._walk(place, self._children) if kind is None or found.kind == kind]
+        return [found for found in self._walk(place, up=False) if kind is None or found.kind == kind]
 
     def nodes_below(self, place: Place) -> tuple[str, ...]:
-        """The nodes that depend on a place (of a node's part: its node), by name."""
+        """The nodes that depend on a place, or whose parts do (of a node's part: its node), by name."""
         if place.kind == "node":
             return (place.name,)
-        found = {below.name for below in self.below(place, "node")}
-        found |= {found for part in self.below(place) if (found := self.node_of(part)) is not None}
-        own = self.node_of(place)
-        return tuple(sorted(found | ({own} if own else set())))
+        found = {node for part in (place, *self._walk(place, up=False)) if (node := self.node_of(part)) is not None}
+        return tuple(sorted(found))
 
     def node_of(self, place: Place) -> str | None:
         """The node that a part is of; None for what is of none."""
         if place.kind == "node":
             return place.name
-        return next((parent.name for parent in self.parents(place) if parent.kind == "node"), None)
+        return next((parent.name for parent in self._parents.get(place, _NONE) if parent.kind == "node"), None)
 
     def far_end(self, end: Place) -> Place | None:
         """The other end of a port's or adapter's cable."""
         return self._far.get(end)
 
-    def _walk(self, place: Place, onward: dict[Place, set[Place]]) -> list[Place]:
-        found: dict[Place, None] = {}
-        now: Sequence[Place] = [place]
-        while now:
-            new = {far for near in now for far in onward.get(near, _NONE) if far not in found and far != place}
-            found.update(dict.fromkeys(sorted(new)))
-            now = list(new)
-        return list(found)
+    def cable_at(self, end: Place) -> Place | None:
+        """The cable at a port or adapter, named by both its ends in order."""
+        return end if end.kind == "cable" else self._cable(end)
+
+    def _cable(self, end: Place) -> Place | None:
+        far = self._far.get(end)
+        return None if far is None else Place("cable", "--".join(sorted((end.name, far.name))))
+
+    def _cable_of(self, name: str) -> Place | None:
+        """The cable that is named by both its ends, in any order and case."""
+        one, _, other = name.partition("--")
+        near = [place for kind in ("port", "nic") for place in self._bearing(one.strip(), _as_class(kind))]
+        far = [place for kind in ("port", "nic") for place in self._bearing(other.strip(), _as_class(kind))]
+        return next((self._cable(end) for end in near if self._far.get(end) in far), None)
+
+    def _ends(self, cable: Place) -> tuple[Place, ...]:
+        one, _, other = cable.name.partition("--")
+        for kind in ("nic", "port"):
+            end = Place(_as_class(kind), one)
+            far = self._far.get(end)
+            if far is not None and far.name == other:
+                return end, far
+        return _NONE
+
+    def _walk(self, place: Place, *, up: bool) -> Iterator[Place]:
+        seen = {place}
+        waiting = deque([place])
+        while waiting:
+            near = waiting.popleft()
+            for far in sorted(self.parents(near)) if up else self.children(near):
+                if far not in seen:
+                    seen.add(far)
+                    waiting.append(far)
+                    yield far
+
+
+_CLASSES = {kind: kind for kind in CAUSE_CLASSES}
+
+
+def _as_class(text: str) -> CauseClass:
+    return _CLASSES[text]  # type: ignore[index]
+
+
+def _key(name: str) -> _Name:
+    """How a name is looked up: a GUID by its number, which takes a third of the memory; any other in lower case."""
+    lower = name.lower()
+    if lower.startswith("0x") and _GUID.fullmatch(lower):
+        return int(lower, 16)
+    return name if lower == name else lower
+
+
+def _text(name: _Name) -> str:
+    return name if isinstance(name, str) else f"0x{name:016x}"

@@ -1,32 +1,32 @@
-"""The graph of devices as the store knows it."""
+"""The graph of devices as the store knows it.
+
+graph = read_graph(connection)                 # as it is cabled now
+graph = read_graph(connection, at=moment)      # as it was cabled then
+graph_version(connection)                      # another one than before: read it again
+"""
 
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from diagnosis.graph.device_graph import DeviceGraph
-from diagnosis.graph.place import Place
-from store.nodes.inventory import read_links, read_nodes
+from diagnosis.graph.graph_builder import TopologyRecords, build_graph
+from store.nodes.topology import read_cables, read_groups, read_names, topology_version
+from store.tables import schema
 
 
 def read_graph(connection: sa.Connection, at: datetime | None = None) -> DeviceGraph:
-    """Nodes with their racks, leafs, drivers; cables."""
-    graph = DeviceGraph()
-    for node in read_nodes(connection):
-        place = Place("node", node.node)
-        graph.add(place)
-        if node.rack:
-            graph.hang(place, Place("rack", node.rack))
-        if node.leaf:
-            graph.hang(place, Place("switch", node.leaf))
-        if node.driver:
-            graph.hang(place, Place("driver", node.driver))
-    for link in read_links(connection):
-        switch = Place("switch", link["switch"])
-        port = Place("port", f"{link['switch']}/{link['port']}")
-        graph.hang(port, switch)
-        if link["peer_type"] == "hca":
-            graph.hang(Place("node", link["peer"]), switch)
-        else:
-            graph.join(port, Place("port", f"{link['peer']}/{link['peer_port']}"))
-    return graph
+    """Nodes, adapters, cables and switches with all their names, and what nodes share; as of now or of a moment."""
+    return build_graph(
+        TopologyRecords(
+            nodes=connection.scalars(sa.select(schema.nodes.c.node)).all(),
+            links=read_cables(connection, at),
+            names=read_names(connection, at),
+            groups=read_groups(connection, at),
+        )
+    )
+
+
+def graph_version(connection: sa.Connection) -> tuple[int, int]:
+    """What changes whenever the graph does; as cheap to ask for as a row."""
+    return topology_version(connection)

@@ -6,18 +6,23 @@
 
 gives for the second line as a link (`links`, what an archive's topology is loaded by) and as an event (`FORMAT`):
 
-    {"switch": "leaf03", "port": 1, "peer": "gpu017", "peer_port": 1, "peer_type": "hca"}
+    {"switch": "leaf03", "port": 1, "peer": "gpu017", "peer_port": 1, "peer_type": "hca", "hca": "mlx5_0",
+     "switch_guid": "0xb83fd20300100080", "switch_lid": 21, "peer_guid": "0xb83fd20300200100",
+     "peer_port_guid": "0xb83fd20300200101", "peer_lid": 4, "rate": "4xHDR"}
     {"kind": "fabric_link", "severity": "info", "node": "gpu017",
      "device": {"type": "port", "uuid": "0xb83fd20300100080", "port": 1},
      "attributes": {"switch": "leaf03", "peer": "gpu017 mlx5_0", "peer_port": 1, "lid": 21, "rate": "4xHDR"}, ...}
 
-A switch bears the name within its description, a host the first word of its HCA's description (the host name).
-Only the blocks of switches are read: each cable of a host stands there too. A topology is a state and no happening:
-its events are informational, one per cable, and without a time.
+A switch bears the name within its description, a host the first word of its HCA's description (the host name), the
+adapter the second. Where two switches bear one name each is called by its GUID. A cable that only the block of an
+adapter tells of (`Ca`) is taken from there. A topology is a state and no happening: its events are informational, one
+per cable, and without a time.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from parsers.fabric.node_names import FabricNode, fabric_node, fabric_switch
 from parsers.text.parser import MAX_LINE, Context, Format, OnError, ParseError
@@ -35,36 +40,118 @@ _CABLE = re.compile(
 )
 
 Link = dict[str, str | int]
+# Cables of one topology that are held; a fabric has some 50,000 LIDs of up to 64 ports in use.
+MOST_LINKS = 400_000
+_OWN_LID = re.compile(r"#\s*lid (?P<lid>\d{1,5}) lmc", re.ASCII)
+_PEER_LID = re.compile(r'"\s+lid (?P<lid>\d{1,5})', re.ASCII)
+_PORT_GUID = re.compile(r"^\[\d{1,3}\]\((?P<own>[0-9a-fA-F]{1,16})\)|\]\((?P<peer>[0-9a-fA-F]{1,16})\)", re.ASCII)
+
+
+@dataclass(slots=True)
+class _Cabling:
+    """The cables of a topology in the making, and who bears which name."""
+
+    by_port: dict[tuple[str, int], Link] = field(default_factory=dict)  # of each switch by its id
+    names: dict[str, str] = field(default_factory=dict)  # of each switch's id
+
+    def links(self) -> Iterator[Link]:
+        """Every cable by the names of its ends; a name that two switches bear is none of theirs."""
+        bearers = Counter(self.names.values())
+        for link in self.by_port.values():
+            for end in ("switch", "peer") if link["peer_type"] == "switch" else ("switch",):
+                own = str(link[end])
+                name = self.names.get(own, own)
+                link[end] = name if bearers[name] <= 1 else _guid_of(own)
+            yield link
 
 
 def links(lines: Iterable[str], on_error: OnError | None = None) -> Iterator[Link]:
-    """Every cable that the switches of a topology name, in the order of the text.
+    """Every cable of a topology (`store.records.topology.FabricLink`), in the order of the text.
 
     A broken row is reported to `on_error` and skipped.
     """
-    switch: str | None = None
+    cabling, block = _Cabling(), None
     for number, line in enumerate(lines, start=1):
         text = line[:MAX_LINE].strip()
-        block = _BLOCK.match(text)
-        if block:
-            switch = switch_name(block["name"] or block["id"]) if block["type"] == "Switch" else None
-        elif switch is not None and text.startswith("["):
+        found = _BLOCK.match(text)
+        if found:
+            block = found
+            if block["type"] == "Switch":
+                cabling.names[block["id"]] = switch_name(block["name"] or block["id"])
+        elif block is not None and text.startswith("["):
             cable = _CABLE.match(text)
             if cable:
-                yield _link(switch, cable)
+                _take(cabling, block, cable, text)
             elif on_error is not None:
                 on_error(number, ParseError(f"{text[:60]!r} is no port of a switch: run ibnetdiscover anew"))
+    yield from cabling.links()
 
 
-def _link(switch: str, cable: re.Match[str]) -> Link:
-    name, is_switch = cable["name"] or cable["peer"], cable["peer"].startswith("S-")
-    return {
-        "switch": switch,
+def _take(cabling: _Cabling, block: re.Match[str], cable: re.Match[str], text: str) -> None:
+    """Keep a cable; what the block of its adapter tells of it alone goes to the switch's end."""
+    is_switch = cable["peer"].startswith("S-")
+    if block["type"] != "Switch":
+        key = cable["peer"], int(cable["peer_port"])
+        if is_switch and key not in cabling.by_port and len(cabling.by_port) < MOST_LINKS:
+            cabling.names.setdefault(cable["peer"], switch_name(cable["name"] or cable["peer"]))
+            cabling.by_port[key] = _of_adapter(block, cable, text)
+        return
+    link: Link = {
+        "switch": block["id"],
         "port": int(cable["port"]),
-        "peer": switch_name(name) if is_switch else (name.split() or [cable["peer"]])[0],
+        "peer": cable["peer"],
         "peer_port": int(cable["peer_port"]),
         "peer_type": "switch" if is_switch else "hca",
+        "switch_guid": _guid_of(block["id"]),
+        "peer_guid": _guid_of(cable["peer"]),
     }
+    if is_switch:
+        cabling.names.setdefault(cable["peer"], switch_name(cable["name"] or cable["peer"]))
+    else:
+        link |= _host(cable["name"], cable["peer"])
+    rest = block.string[block.end() :]
+    _put(link, "switch_lid", _SWITCH_LID.search(rest), "lid")
+    guid = next((match["peer"] for match in _PORT_GUID.finditer(text) if match["peer"]), None)
+    _add_common(link, guid, _PEER_LID.search(text), text)
+    if len(cabling.by_port) < MOST_LINKS:
+        cabling.by_port[block["id"], int(cable["port"])] = link
+
+
+def _of_adapter(block: re.Match[str], cable: re.Match[str], text: str) -> Link:
+    """The cable of an adapter's block, as the switch has it."""
+    link: Link = {
+        "switch": cable["peer"],
+        "port": int(cable["peer_port"]),
+        "peer_port": int(cable["port"]),
+        "peer_type": "hca",
+        "switch_guid": _guid_of(cable["peer"]),
+        "peer_guid": _guid_of(block["id"]),
+        **_host(block["name"], block["id"]),
+    }
+    _put(link, "switch_lid", _PEER_LID.search(text), "lid")
+    guid = next((match["own"] for match in _PORT_GUID.finditer(text) if match["own"]), None)
+    _add_common(link, guid, _OWN_LID.search(text), text)
+    return link
+
+
+def _host(description: str | None, identity: str) -> Link:
+    """The host and the adapter of a description: gpu017 and mlx5_0."""
+    host, _, adapter = (description or "").strip().partition(" ")
+    words = adapter.split()
+    return {"peer": host or identity, **({"hca": words[0]} if words else {})}
+
+
+def _add_common(link: Link, port_guid: str | None, lid: re.Match[str] | None, text: str) -> None:
+    if port_guid is not None and link["peer_type"] == "hca":
+        link["peer_port_guid"] = f"0x{int(port_guid, 16):016x}"
+    _put(link, "peer_lid", lid, "lid")
+    if rate := _RATE.search(text):
+        link["rate"] = rate["rate"]
+
+
+def _put(link: Link, name: str, found: re.Match[str] | None, group: str) -> None:
+    if found is not None:
+        link[name] = int(found[group])
 
 
 def switch_name(description: str) -> str:
@@ -73,7 +160,7 @@ def switch_name(description: str) -> str:
     return (found[1].strip() if found else "") or description
 
 
-_SWITCH_LID = re.compile(r" lid (\d{1,5})", re.ASCII)
+_SWITCH_LID = re.compile(r" lid (?P<lid>\d{1,5})", re.ASCII)
 _RATE = re.compile(r" (?P<rate>\d{1,2}x[A-Z]\w{2,6})\s*$", re.ASCII)
 _ROW = re.compile(
     r"(?P<type>SW|CA|RT) {1,6}(?P<lid>\d{1,5}) {1,4}(?P<port>\d{1,3}) (?P<guid>0x[0-9a-f]{16}) (?P<width>\d{1,2})x "

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from store.database.partitions import DIVIDED
-from store.tables import hint_tables, schema, verdict_tables
+from store.tables import hint_tables, schema, topology_tables, verdict_tables
 
 # The rows of a table as Arrow tables, a bounded number at a time: PostgreSQL's through COPY, SQLite's by a cursor.
 
@@ -144,6 +144,9 @@ EXPORTED = (
     schema.jobs,
     schema.telemetry,
     schema.links,
+    topology_tables.former_links,
+    topology_tables.device_names,
+    topology_tables.node_groups,
     schema.incidents,
     schema.scores,
     schema.link_scores,

@@ -13,15 +13,17 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
-from store.database.known_nodes import ARCHIVE, TOPOLOGY, add_known
+from store.database.known_nodes import ARCHIVE, add_known
 from store.events.event_rows import COLUMNS, Owners, copy_new, new_ones, owners_by_id, sqlite_rows
 from store.events.ledger_intake import note_late, note_lines
 from store.nodes.domains import domains_of, note_domains
+from store.nodes.topology import append_groups, append_names, note_columns
+from store.nodes.topology import append_links as append_links
 from store.records.event import BOUND, Event, RecordError, format_time, owner_of, with_bound_id, with_id
-from store.records.hostlist import is_node_name
 from store.records.job import Job, job_from_event
-from store.records.node import Node
+from store.records.node import NODE_COLUMNS, Node
 from store.records.outage import Outage, outage_from_event
+from store.records.topology import DeviceName, NodeGroup
 from store.tables import schema
 from store.tables.bulk_rows import upsert, upsert_last_seen
 
@@ -183,22 +185,15 @@ def append_jobs(connection: sa.Connection, jobs: Iterable[Job]) -> None:
     upsert(connection, table, rows, lambda new: (table.c.state != "RESIZING") | new["end"].is_not(None))
 
 
-def append_nodes(connection: sa.Connection, nodes: Iterable[Node]) -> None:
+def append_nodes(connection: sa.Connection, nodes: Iterable[Node], at: datetime | None = None) -> None:
     """Append nodes of a nodes.csv, which names them; what is known of one already is replaced, but `last_seen`."""
-    rows = [asdict(node) for node in nodes]
+    taken = list(nodes)
+    rows = [{name: getattr(node, name) for name in NODE_COLUMNS} for node in taken]
+    note_columns(connection, rows, at)
     upsert(connection, schema.nodes, rows)
+    append_groups(connection, (NodeGroup(node.node, kind, name) for node in taken for kind, name in node.groups), at)
+    append_names(connection, (DeviceName(*name) for node in taken for name in node.names), at)
     add_known(connection, ARCHIVE, [row["node"] for row in rows])
-
-
-def append_links(connection: sa.Connection, links: Iterable[Mapping[str, Any]]) -> None:
-    """Append cables (`switch port peer peer_port peer_type`), which names the hosts at their ends.
-
-    The newest cabling of a port holds.
-    """
-    rows = [dict(link) for link in links]
-    upsert(connection, schema.links, rows)
-    hosts = {row["peer"] for row in rows if row.get("peer_type") == "hca"}
-    add_known(connection, TOPOLOGY, filter(is_node_name, hosts))
 
 
 # What `foreshock ingest` has taken of archives: files by their path and content, so that it resumes where it was.

@@ -18,6 +18,8 @@ from typing import Any, TypeAlias
 import msgspec
 import sqlalchemy as sa
 
+from store.database.coordination import move_mark
+from store.nodes.topology import MARK
 from store.records.event import Device, Event
 from store.tables import schema
 from store.tables.bulk_rows import is_one_of
@@ -47,7 +49,9 @@ def note_domains(connection: sa.Connection, domains: Mapping[str, str], *, is_to
             connection.execute(sa.insert(table), new)
         change = sa.update(table).where(is_one_of(connection, table.c.node, known)).values(nvlink_domain=domain)
         is_news = table.c.nvlink_domain.is_distinct_from(domain) if is_told else table.c.nvlink_domain.is_(None)
-        connection.execute(change.where(is_news))
+        moved = connection.execute(change.where(is_news)).rowcount
+        if new or moved:
+            move_mark(connection, MARK)
 
 
 def domain_of_each(connection: sa.Connection) -> dict[str, str]:

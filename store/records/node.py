@@ -4,9 +4,11 @@ One row of an archive's `nodes.csv`:
 
     node,rack,leaf,gpu_model,gpus,driver,in_service_since,in_service_until
     gpu-017,r03,leaf-02,H100-SXM,8,550.90.07,2025-01-01T00:00:00Z,
+
+Further columns say what nodes share and what they are called: docs/topology.md.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -27,3 +29,9 @@ class Node:
     in_service_since: datetime | None = None
     in_service_until: datetime | None = None
     nvlink_domain: str | None = None  # nodes that share NVLink switches, as an NVL72's do
+    groups: tuple[tuple[str, str], ...] = ()  # what else it shares: ("power", "r03-pdua")
+    names: tuple[tuple[str, str, str, str], ...] = ()  # of its devices: class, device, kind, name (`DeviceName`)
+
+
+# The fields that are columns of the table `nodes`.
+NODE_COLUMNS = tuple(field.name for field in fields(Node) if field.name not in ("groups", "names"))

@@ -2,6 +2,7 @@
 
 import sqlalchemy as sa
 
+from store.tables import topology_tables as topology_tables
 from store.tables import verdict_tables as verdict_tables
 from store.tables.schema import UtcTime
 from store.tables.schema import metadata as metadata

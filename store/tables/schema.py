@@ -304,7 +304,7 @@ telemetry = sa.Table(
     postgresql_partition_by=BY_DAY,
 )
 
-links = sa.Table(  # topology: which port is cabled to which
+links = sa.Table(  # topology: which port is cabled to which, as it is now (`topology_tables.former_links` was)
     "links",
     metadata,
     sa.Column("switch", sa.Text, primary_key=True),
@@ -312,6 +312,11 @@ links = sa.Table(  # topology: which port is cabled to which
     sa.Column("peer", sa.Text, nullable=False),  # host or switch name
     sa.Column("peer_port", sa.Integer),
     sa.Column("peer_type", sa.Text, nullable=False),  # hca or switch
+    *(sa.Column(name, sa.Text) for name in ("switch_guid", "port_name", "peer_guid", "peer_port_guid", "hca", "rate")),
+    *(sa.Column(name, sa.Integer) for name in ("switch_lid", "peer_lid")),
+    sa.Column("since", UtcTime),  # null: as long as anything is known of the port
+    sa.Column("known_by", sa.Text),  # the node that told of it; null: the fabric or an operator
+    sa.Index(None, "peer"),
 )
 
 incidents = sa.Table(

@@ -65,3 +65,12 @@ symptom_news = sa.Table(  # events that may be symptoms and that no verdict has 
     sa.Column("events", sa.LargeBinary, nullable=False),  # zstd of JSON
     sqlite_autoincrement=True,
 )
+
+run_stops = sa.Table(  # the first verdict of each stop of a run, as `foreshock diagnose` names it
+    "run_stops",
+    metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("end", UtcTime, primary_key=True),  # of the attempt
+    sa.Column("made", UtcTime, nullable=False),
+    sa.Column("document", sa.Text, nullable=False),  # JSON of the verdict
+)

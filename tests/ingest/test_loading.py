@@ -95,7 +95,7 @@ def test_every_part_arrives_in_its_table(tmp_path: Path, engine: sa.Engine) -> N
         ("llm", "NODE_FAIL", False),
         ("llm", "RUNNING", True),
     ]
-    assert tuple(link) == ("leaf-01", 1, "gpu-001", 1, "hca")
+    assert tuple(link)[:5] == ("leaf-01", 1, "gpu-001", 1, "hca")
 
 
 def test_an_ingest_makes_incidents_of_what_it_took(tmp_path: Path, engine: sa.Engine) -> None:

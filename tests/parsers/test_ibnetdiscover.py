@@ -24,10 +24,31 @@ Ca\t1 "H-b83fd20300200100"\t\t# "gpu017 mlx5_0"
 
 def test_each_port_of_a_switch_is_a_cable() -> None:
     """To a host by its name, to a switch by the name in its description; the host's own block repeats them."""
-    assert list(links(TEXT.splitlines())) == [
-        {"switch": "leaf03", "port": 1, "peer": "gpu017", "peer_port": 1, "peer_type": "hca"},
-        {"switch": "leaf03", "port": 39, "peer": "spine01", "peer_port": 3, "peer_type": "switch"},
+    leaf = {"switch": "leaf03", "switch_guid": "0xb83fd20300100080", "switch_lid": 21, "rate": "4xHDR"}
+    host = {"peer": "gpu017", "peer_port": 1, "peer_type": "hca", "hca": "mlx5_0", "peer_lid": 4}
+    guids = {"peer_guid": "0xb83fd20300200100", "peer_port_guid": "0xb83fd20300200101"}
+    spine = {"peer": "spine01", "peer_port": 3, "peer_type": "switch", "peer_guid": "0xb83fd2030010fa00", "peer_lid": 3}
+    assert list(links(TEXT.splitlines())) == [{**leaf, "port": 1, **host, **guids}, {**leaf, "port": 39, **spine}]
+
+
+def test_a_cable_that_only_the_adapter_tells_of_is_taken_from_its_block() -> None:
+    """As where the text was cut, or the switch's block is of another run; with the same GUIDs and LIDs."""
+    adapter_alone = TEXT[TEXT.index("Ca\t1") :]
+    (found,) = links(adapter_alone.splitlines())
+    (told, _) = links(TEXT.splitlines())
+    assert found == told
+
+
+def test_two_switches_of_one_name_are_called_by_their_guids() -> None:
+    """Whoever names a switch as another is named takes nothing from it: neither has the name."""
+    rows = [
+        'Switch\t40 "S-00000000000000a1"\t\t# "MF0;leaf01:MQM8700/U1" enhanced port 0 lid 2 lmc 0',
+        '[1]\t"H-00000000000000c0"[1](c1) \t\t# "gpu001 mlx5_0" lid 4 4xHDR',
+        'Switch\t40 "S-00000000000000a2"\t\t# "MF0;leaf01:MQM8700/U1" enhanced port 0 lid 3 lmc 0',
+        '[1]\t"H-00000000000000d0"[1](d1) \t\t# "gpu002 mlx5_0" lid 5 4xHDR',
     ]
+    found = [(link["switch"], link["peer"]) for link in links(rows)]
+    assert found == [("0x00000000000000a1", "gpu001"), ("0x00000000000000a2", "gpu002")]
 
 
 def test_a_port_without_a_description_is_named_by_its_guid() -> None:

@@ -1,4 +1,9 @@
-"""What verdicts need: verdicts with each change of them, whom they touch, and the events that none has weighed yet."""
+"""What verdicts need: verdicts with each change of them, whom they touch, events that none has weighed yet; the topology.
+
+Cables with both their ends and their past, what devices are called, what nodes share.
+"""
+
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -14,6 +19,7 @@ _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 def upgrade() -> None:
     """Create the tables."""
     _create_verdicts()
+    _create_topology()
 
 
 def _create_verdicts() -> None:
@@ -65,7 +71,64 @@ def _create_verdicts() -> None:
     )
 
 
+_OF_LINKS: dict[str, sa.types.TypeEngine[Any]] = {
+    **dict.fromkeys(("switch_guid", "port_name", "peer_guid", "peer_port_guid", "hca", "rate"), sa.Text()),
+    **dict.fromkeys(("switch_lid", "peer_lid"), sa.Integer()),
+    "since": UtcTime(),
+    "known_by": sa.Text(),
+}
+
+
+def _create_topology() -> None:
+    """Cables with both ends and their past, what devices are called, what nodes share."""
+    for name, kind in _OF_LINKS.items():
+        op.add_column("links", sa.Column(name, kind))
+    op.create_index("ix_links_peer", "links", ["peer"])
+    op.create_table(
+        "former_links",
+        sa.Column("switch", sa.Text, nullable=False),
+        sa.Column("port", sa.Integer, nullable=False),
+        sa.Column("until", UtcTime, nullable=False),
+        sa.Column("peer", sa.Text, nullable=False),
+        sa.Column("peer_port", sa.Integer),
+        sa.Column("peer_type", sa.Text, nullable=False),
+        *(sa.Column(name, kind) for name, kind in _OF_LINKS.items()),
+        sa.PrimaryKeyConstraint("switch", "port", "until", name="pk_former_links"),
+    )
+    op.create_index("ix_former_links_until", "former_links", ["until"])
+    op.create_table(
+        "device_names",
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("class", "device", "kind", "name")),
+        sa.Column("since", UtcTime, nullable=False),
+        sa.Column("until", UtcTime),
+        sa.Column("known_by", sa.Text),
+        sa.PrimaryKeyConstraint("class", "device", "kind", "name", "since", name="pk_device_names"),
+    )
+    op.create_index("ix_device_names_kind_name", "device_names", ["kind", "name"])
+    op.create_index("ix_device_names_device", "device_names", ["device"])
+    op.create_table(
+        "node_groups",
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("node", "class", "name")),
+        sa.Column("since", UtcTime, nullable=False),
+        sa.Column("until", UtcTime),
+        sa.PrimaryKeyConstraint("node", "class", "name", "since", name="pk_node_groups"),
+    )
+    op.create_index("ix_node_groups_class_name", "node_groups", ["class", "name"])
+    op.create_table(
+        "run_stops",
+        sa.Column("run", sa.Text, nullable=False),
+        *(sa.Column(name, UtcTime, nullable=False) for name in ("end", "made")),
+        sa.Column("document", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("run", "end", name="pk_run_stops"),
+    )
+
+
 def downgrade() -> None:
     """Drop them."""
+    for name in ("run_stops", "node_groups", "device_names", "former_links"):
+        op.drop_table(name)
+    op.drop_index("ix_links_peer", "links")
+    for name in _OF_LINKS:
+        op.drop_column("links", name)
     for name in ("symptom_news", "verdict_subjects", "verdict_revisions", "verdicts"):
         op.drop_table(name)

@@ -1,0 +1,163 @@
+"""The graph of devices from plain records: nodes, cables, further names, groups. No SQL, no clock.
+
+    graph = build_graph(TopologyRecords(nodes=("gpu-017",), links=[FabricLink(...)], groups=[NodeGroup(...)]))
+
+An adapter hangs on its node and on the switch's port that it is cabled to; the port on its switch; a switch on another
+one only where that is its only way (`fabric_cuts.py`); a node on a switch only where all its adapters do.
+
+What a fabric says of an adapter's host is the host's own word: any host can call itself another. So an adapter hangs on
+the node that it names unless that node's own sidecar knows of no such adapter, or two adapters claim the same name.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from diagnosis.graph.device_graph import DeviceGraph
+from diagnosis.graph.fabric_cuts import cut_off
+from diagnosis.graph.place import Place
+from store.records.topology import LOCAL_KINDS, DeviceName, FabricLink, NodeGroup
+from store.records.verdict import CAUSE_CLASSES, CauseClass
+
+_CLASSES: Mapping[str, CauseClass] = {kind: kind for kind in CAUSE_CLASSES}
+# Words before a name of a kind: a number alone would mean many things.
+_WORD = {"lid": "lid ", "rank": "rank "}
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyRecords:
+    """What a graph is built from."""
+
+    nodes: Sequence[str] = ()
+    links: Sequence[FabricLink] = ()
+    names: Sequence[DeviceName] = ()
+    groups: Sequence[NodeGroup] = ()
+
+
+@dataclass(slots=True)
+class _Adapters:
+    """Who an adapter is: by its GUID, and by what nodes say of their own."""
+
+    own: dict[str, dict[str, str]] = field(default_factory=dict)  # of each node: GUID -> the adapter's place
+    twice: set[str] = field(default_factory=set)  # names that two adapters claim
+
+    def place_of(self, link: FabricLink) -> tuple[Place, bool]:
+        """The adapter at a cable's end, and whether it is sure to be its node's."""
+        name = f"{link.peer}/{link.hca or link.peer_port or 1}"
+        guids = self.own.get(link.peer)
+        if guids:
+            known = guids.get(link.peer_guid or "") or guids.get(link.peer_port_guid or "")
+            if known is not None:
+                return Place("nic", known), True
+            if link.peer_guid is not None:
+                return Place("nic", link.peer_guid), False
+        if name in self.twice and link.peer_guid is not None:
+            return Place("nic", link.peer_guid), False
+        return Place("nic", name), True
+
+
+def build_graph(records: TopologyRecords) -> DeviceGraph:
+    """The graph of what is known."""
+    graph = DeviceGraph()
+    for node in records.nodes:
+        graph.add(Place("node", node))
+    adapters = _adapters(records)
+    leaves: dict[str, set[str]] = {}
+    trunks: dict[str, set[str]] = {}
+    for link in records.links:
+        port = _port(graph, link)
+        trunks.setdefault(link.switch, set())
+        if link.peer_type == "hca":
+            _cable_adapter(graph, link, port, adapters, leaves)
+        else:
+            _cable_switch(graph, link, port)
+            trunks[link.switch].add(link.peer)
+    hosts = Counter(switch for switches in leaves.values() for switch in switches)
+    for switch, above in cut_off(trunks, hosts).items():
+        graph.hang(Place("switch", switch), Place("switch", above))
+    for node, switches in leaves.items():
+        if len(switches) == 1:
+            graph.hang(Place("node", node), Place("switch", next(iter(switches))))
+    _group(graph, records.groups, leaves)
+    _name(graph, records.names)
+    return graph
+
+
+def _adapters(records: TopologyRecords) -> _Adapters:
+    found = _Adapters()
+    for name in records.names:
+        if name.kind_of_device == "nic" and name.kind in ("guid", "port_guid") and name.known_by is not None:
+            node = name.device.partition("/")[0]
+            if node == name.known_by:
+                found.own.setdefault(node, {})[name.name] = name.device
+    claims: dict[str, str] = {}
+    for link in records.links:
+        if link.peer_type == "hca" and link.peer_guid is not None:
+            name_of = f"{link.peer}/{link.hca or link.peer_port or 1}"
+            if claims.setdefault(name_of, link.peer_guid) != link.peer_guid:
+                found.twice.add(name_of)
+    return found
+
+
+def _port(graph: DeviceGraph, link: FabricLink) -> Place:
+    switch = Place("switch", link.switch)
+    names = (link.switch_guid or "", "" if link.switch_lid is None else f"lid {link.switch_lid}")
+    graph.add(switch, names)
+    port = Place("port", f"{link.switch}/{link.port_name or link.port}")
+    graph.hang(port, switch)
+    if link.port_name is not None:
+        graph.add(port, (f"{link.switch}/{link.port}",))
+    return port
+
+
+def _cable_adapter(
+    graph: DeviceGraph, link: FabricLink, port: Place, adapters: _Adapters, leaves: dict[str, set[str]]
+) -> None:
+    adapter, is_sure = adapters.place_of(link)
+    lid = "" if link.peer_lid is None else f"lid {link.peer_lid}"
+    claimed = () if is_sure else (f"{link.peer}/{link.hca or link.peer_port or 1}",)
+    graph.add(adapter, (link.peer_guid or "", link.peer_port_guid or "", lid, *claimed))
+    if is_sure:
+        graph.hang(adapter, Place("node", link.peer))
+        leaves.setdefault(link.peer, set()).add(link.switch)
+    if graph.far_end(adapter) not in (None, port):
+        # The second port of an adapter is an adapter of its own, which hangs on it.
+        second = Place("nic", f"{adapter.name}/{link.peer_port or 2}")
+        graph.hang(second, adapter)
+        if is_sure:
+            graph.hang(second, Place("node", link.peer))
+        adapter = second
+    graph.hang(adapter, port)
+    graph.join(adapter, port)
+
+
+def _cable_switch(graph: DeviceGraph, link: FabricLink, port: Place) -> None:
+    far = Place("switch", link.peer)
+    graph.add(far, (link.peer_guid or "",))
+    if link.peer_port is None:
+        return
+    end = Place("port", f"{link.peer}/{link.peer_port}")
+    known = graph.place_of(end.name, "port")
+    end = known if known is not None and known.name.startswith(f"{link.peer}/") else end
+    graph.hang(end, far)
+    graph.join(port, end)
+
+
+def _group(graph: DeviceGraph, groups: Iterable[NodeGroup], leaves: Mapping[str, set[str]]) -> None:
+    for group in groups:
+        # A leaf that is only named says less than a cable that is known.
+        if group.kind in _CLASSES and not (group.kind == "switch" and group.node in leaves):
+            graph.hang(Place("node", group.node), Place(_CLASSES[group.kind], group.name))
+
+
+def _name(graph: DeviceGraph, names: Iterable[DeviceName]) -> None:
+    for name in names:
+        kind = _CLASSES.get(name.kind_of_device)
+        if kind is None:
+            continue
+        place = Place(kind, name.device)
+        node, slash, _ = name.device.partition("/")
+        if slash and kind in ("nic", "gpu", "nvswitch"):
+            graph.hang(place, Place("node", node))
+        text = f"{node}/{name.name}" if name.kind in LOCAL_KINDS else f"{_WORD.get(name.kind, '')}{name.name}"
+        graph.add(place, (text,))

@@ -1,0 +1,59 @@
+"""Cables with both their ends, what devices are called, and what nodes share.
+
+FabricLink("leaf04", 12, "gpu-017", 1, "hca", hca="mlx5_3", peer_guid="0x...", switch_guid="0x...", rate="4xNDR")
+DeviceName("nic", "gpu-017/mlx5_3", "pci", "0000:4f:00.0")
+NodeGroup("gpu-017", "power", "r03-pdua")
+"""
+
+from typing import NamedTuple
+
+# What a name is of a device. Of some kinds a name is one device's at a time: the newest bearer has it.
+NAME_KINDS = ("guid", "port_guid", "lid", "pci", "netdev", "ip", "serial", "rank", "name")
+MOVING_KINDS = frozenset({"lid", "ip", "rank"})
+# Names that are unique only within their node.
+LOCAL_KINDS = frozenset({"pci", "netdev"})
+# Classes of devices that names are kept of, and of groups that nodes are kept in.
+NAMED_CLASSES = ("node", "nic", "gpu", "nvswitch", "switch", "port", "storage", "power", "cooling")
+GROUP_CLASSES = ("rack", "power", "cooling", "storage", "driver", "firmware", "nvswitch", "switch")
+MOST_NAME = 256
+
+
+class FabricLink(NamedTuple):
+    """One cable as one switch has it. `peer` is a host or a switch; what is None is not known.
+
+    `peer_guid` is of the adapter or switch, `peer_port_guid` of the adapter's port; `port_name` is what an Ethernet
+    switch calls the port. `known_by` is the node that told of it; None: the fabric, or an operator.
+    """
+
+    switch: str
+    port: int
+    peer: str
+    peer_port: int | None = None
+    peer_type: str = "hca"
+    switch_guid: str | None = None
+    switch_lid: int | None = None
+    port_name: str | None = None
+    peer_guid: str | None = None
+    peer_port_guid: str | None = None
+    peer_lid: int | None = None
+    hca: str | None = None
+    rate: str | None = None
+    known_by: str | None = None
+
+
+class DeviceName(NamedTuple):
+    """One more name of a device. `device` is its place's name (`diagnosis/graph/place.py`)."""
+
+    kind_of_device: str
+    device: str
+    kind: str
+    name: str
+    known_by: str | None = None
+
+
+class NodeGroup(NamedTuple):
+    """A node is in a group: a rack, a power feed, a cooling row, a file server, a release, an NVLink domain, a leaf."""
+
+    node: str
+    kind: str
+    name: str
