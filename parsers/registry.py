@@ -29,6 +29,7 @@ _NAMES = (
     "alertmanager",
     "gpud",
     "nvrx",
+    "flight",
     "hook",
     "otel",
     "mlgoodput",

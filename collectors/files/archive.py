@@ -4,6 +4,7 @@
     outages.csv    fabric/opensm.log           training/RUN.log      fabric/ibnetdiscover.txt
     nhc.log        health/NODE.log             switches/SWITCH.log   fabricmanager/NODE.log
     fabric/ufm.log          nvrx/cycle_info.*         checkpoints/RUN.txt     squeue.txt   kubernetes/*.json
+    flight/RUN/nccl_trace_rank_N                      stacks/RUN/*            ncclras/RUN.txt
 
     parts = find_parts(Path("archive"))
     for part in parts:
@@ -126,6 +127,7 @@ PARTS: dict[str, tuple[tuple[str, ...], str | None]] = {
         "training",
     ),
     "checkpoints": (_logs("checkpoints/*.txt"), "checkpoints"),
+    "flight": (("flight/*", "flight/*/*"), "flight"),
     "telemetry": (("telemetry/*.parquet",), None),
 }
 # Parts whose files are named for the node (or switch) that wrote them; nhc.log itself may be of many.
@@ -134,6 +136,8 @@ _NAMED_FOR_NODE = frozenset({"kernel", "nvlink", "fabricmanager", "switches"})
 _DATED = frozenset({"outages", "jobs", "kernel", "training", "ufm"})
 # Parts whose files are named for their run.
 _NAMED_FOR_RUN = frozenset({"training", "checkpoints"})
+# Parts whose files are named for a rank, in a folder that is named for their run.
+_NAMED_FOR_RANK = frozenset({"flight"})
 # What a file under training/ may be beside a trainer's log: its first lines tell.
 _OF_RUNS = frozenset({"hook", "otel", "mlgoodput", "dlrover"})
 # A date that lies further ahead of the archive's others than this is a broken clock's.
@@ -246,9 +250,12 @@ def context_of(part: ArchivePart, newest: datetime | None, year: int | None = No
     if year is not None:
         # A month ahead of `until` would be taken for last year's: the year that was asked for holds for all.
         until = datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC)
+    run = part.stem() if part.name in _NAMED_FOR_RUN else None
+    if part.name in _NAMED_FOR_RANK:
+        run = part.relative.partition("/")[2]
     return Context(
         node=part.stem() if part.is_named_for_node() else None,
-        run=part.stem() if part.name in _NAMED_FOR_RUN else None,
+        run=run,
         year=until.year,
         until=until,
     )

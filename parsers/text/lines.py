@@ -1,13 +1,15 @@
-"""The lines of a stream, plain, gzip or zstd by its first bytes, in bounded memory.
+"""The lines of a stream, plain, gzip, zstd or a flight recorder's dump by its first bytes, in bounded memory.
 
     for raw in lines(stream, "node.log.gz"): ...
 
 A line longer than MAX_LINE is cut there. A compressed stream that ends early gives all that was whole, then an error.
 """
 
+import itertools
 from collections.abc import Iterator
 from typing import Protocol
 
+from parsers.text.flight_dump import DumpError, dump_lines, is_dump
 from parsers.text.packed import GZIP, ZSTD, CutShortError, PackedError, unzipped, unzstd
 from parsers.text.parser import MAX_LINE
 
@@ -80,17 +82,26 @@ def plain(stream: ByteSource, name: str) -> Iterator[bytes]:
         while first and len(first) < len(ZSTD) and (more := stream.read1(CHUNK_BYTES)):
             first += more
         if first.startswith(GZIP):
-            yield from unzipped(_chunks(first, stream))
+            yield from _content(unzipped(_chunks(first, stream)))
         elif first.startswith(ZSTD):
-            yield from unzstd(_chunks(first, stream))
+            yield from _content(unzstd(_chunks(first, stream)))
         else:
-            yield from _chunks(first, stream)
+            yield from _content(_chunks(first, stream))
     except OSError as error:
         raise ReadError(f"cannot read {name}: {error.strerror or error}") from error
     except CutShortError:
         raise ReadError(f"{name} is cut short: its packed data end early; what was whole was read") from None
     except PackedError as error:
         raise ReadError(f"{name} is damaged: {error}; what was whole before it was read") from error
+    except DumpError as error:
+        raise ReadError(f"{name} is a binary dump that is not read: {error}") from error
+
+
+def _content(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Text as it is; a flight recorder's dump as text."""
+    first = next(chunks, b"")
+    whole = itertools.chain((first,), chunks) if first else chunks
+    yield from dump_lines(whole) if is_dump(first) else whole
 
 
 def _chunks(first: bytes, stream: ByteSource) -> Iterator[bytes]:
