@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from diagnosis.culprits.culprit import Culprit, rank
+from diagnosis.causes.explanation import explain
+from diagnosis.causes.scene import read_scene
 from diagnosis.incidents.incidents_table import update_incidents
 from parsers.registry import make_parser
 from parsers.text.parser import Context
@@ -22,6 +23,7 @@ from store.events.event_pages import read_incidents
 from store.records.event import Event
 from store.records.incident import Incident
 from store.records.node import Node
+from store.records.verdict import Verdict
 
 # Nothing but the decision itself keeps the policy from holding every node.
 OPEN = Policy(
@@ -37,7 +39,7 @@ class StormOutcome:
     """What came of a storm. `held`: every node that the policy asked to hold at any moment of it."""
 
     incidents: tuple[Incident, ...]
-    culprits: tuple[Culprit, ...]
+    verdicts: tuple[Verdict, ...]
     held: frozenset[str] = field(default_factory=frozenset)
 
     def of_domain(self, domain: str) -> list[Incident]:
@@ -96,7 +98,8 @@ def outcome_of(engine: sa.Engine, start: datetime, held: set[str]) -> StormOutco
     """What the store tells in the end."""
     with engine.begin() as connection:
         incidents = read_incidents(connection, start - timedelta(hours=1), start + timedelta(hours=1))
-        return StormOutcome(tuple(incidents), tuple(rank(connection)), frozenset(held))
+        scene = read_scene(connection)
+    return StormOutcome(tuple(incidents), () if scene is None else tuple(explain(scene)), frozenset(held))
 
 
 @contextmanager

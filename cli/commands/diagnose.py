@@ -1,7 +1,8 @@
-"""`foreshock diagnose`: which device stopped the work, with evidence."""
+"""`foreshock diagnose`: which device stopped the work, with evidence for and against."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +13,11 @@ from cli.console.store import open_store
 from store.records.event import RecordError, format_time, parse_time
 
 if TYPE_CHECKING:
-    from diagnosis.culprits.culprit import Culprit
+    from diagnosis.causes.stop import Stoppage
+    from store.records.verdict import Verdict, VerdictEvidence
+
+# Reasons that are printed below the table.
+_MOST_REASONS = 6
 
 
 @click.command()
@@ -21,47 +26,67 @@ if TYPE_CHECKING:
 @click.option("--at", metavar="T", help="As of this time, RFC 3339 (default: the newest stop known).")
 @JSON_OPTION
 def diagnose(url: str, run: str | None, at: str | None, as_json: bool) -> None:
-    """Rank the devices that may have stopped a run, the likeliest first."""
-    from diagnosis.culprits.culprit import explain
-    from diagnosis.causes.stop import stop_of
+    """Name the causes that explain a stop, or what is wrong in the cluster, the likeliest first."""
+    from diagnosis.causes.explanation import explain
+    from diagnosis.causes.scene import read_scene
+    from wire.verdicts import verdict_object
 
     try:
         moment = None if at is None else parse_time(at)
     except RecordError as error:
         raise Failure(f"--at: {error}") from error
     with open_store(url).begin() as connection:
-        stop = stop_of(connection, run, moment)
-        if stop is None:
-            what = (
-                f"run {run!r} has no interruption" if run else "the database holds no interrupted run and no incident"
-            )
-            raise Failure(
-                f"{what}{'' if at is None else f' by {at}'}: ingest its jobs.csv and kernel logs, or name another"
-            )
-        culprits = explain(connection, stop)
+        scene = read_scene(connection, run, moment)
+    if scene is None or scene.stop is None:
+        what = f"run {run!r} has no interruption" if run else "the database holds no interrupted run and no incident"
+        raise Failure(f"{what}{'' if at is None else f' by {at}'}: ingest its jobs.csv and kernel logs, or name another")
+    verdicts = explain(scene)
     if as_json:
-        print_json([culprit.to_json() for culprit in culprits])
+        objects = [verdict_object(verdict, rank) for rank, verdict in enumerate(verdicts, start=1)]
+        print_json([{name: _plain(value) for name, value in one.items()} for one in objects])
         return
-    subject = "the cluster" if stop.run is None else stop.run
-    print_text(f"{subject}: last progress {_clock(format_time(stop.last_work))}, end {_clock(format_time(stop.end))}")
-    if not culprits:
-        print_text("no incident, no outage on its nodes in that time: nothing is known of the machine's part")
-        return
-    print_table([_row(culprit) for culprit in culprits], ["rank", "node", "device", "score", "time", "reason"])
-    events = culprits[0].events
-    if events:
-        print_text(f"evidence for the first: events {', '.join(events)}")
+    print_text(_subject(scene.stop))
+    print_table(
+        [_row(rank, verdict) for rank, verdict in enumerate(verdicts, start=1)],
+        ["rank", "probability", "class", "name", "node", "since", "reason"],
+    )
+    if verdicts:
+        _print_evidence(verdicts[0])
 
 
-def _row(culprit: Culprit) -> dict[str, object]:
+def _subject(stop: Stoppage) -> str:
+    """What is explained."""
+    if stop.run is None:
+        return f"the cluster: as of {_clock(format_time(stop.end))}"
+    return f"{stop.run}: last progress {_clock(format_time(stop.last_work))}, end {_clock(format_time(stop.end))}"
+
+
+def _row(rank: int, verdict: Verdict) -> dict[str, object]:
     return {
-        "rank": culprit.rank,
-        "node": culprit.node,
-        "device": culprit.device.words(culprit.name),
-        "score": f"{culprit.score:.2f}",
-        "time": None if culprit.time is None else _clock(format_time(culprit.time)),
-        "reason": culprit.reason,
+        "rank": rank,
+        "probability": f"{verdict.probability:.2f}",
+        "class": verdict.cause_class,
+        "name": verdict.name,
+        "node": verdict.node,
+        "since": _clock(format_time(verdict.since)),
+        "reason": verdict.reason,
     }
+
+
+def _print_evidence(verdict: Verdict) -> None:
+    """What speaks for and against the first verdict, in plain words."""
+    for word, evidence in (("for", verdict.evidence_for), ("against", verdict.evidence_against)):
+        for one in evidence[:_MOST_REASONS]:
+            print_text(f"{word} {verdict.name}: {one.text}{_events(one)}")
+
+
+def _events(evidence: VerdictEvidence) -> str:
+    return f" (events {', '.join(evidence.events)})" if evidence.events else ""
+
+
+def _plain(value: object) -> object:
+    """A value as JSON has it."""
+    return format_time(value) if isinstance(value, datetime) else value
 
 
 def _clock(text: str) -> str:

@@ -8,7 +8,7 @@ from store.records.catalog_rows import rows
 from store.records.verdict import CAUSE_CLASSES, CauseClass
 
 # Where a cause shows a symptom; the catalogue's head says what each means.
-WHERE = ("own", "node", "below", "far", "named", "job", "rate")
+WHERE = ("own", "node", "below", "far", "named", "job", "domain", "rate")
 # What the end of a job's work is called in the catalogue: no symptom of a device.
 STOP = "stop"
 # A class that stands for every fault of the machine.

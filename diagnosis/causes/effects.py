@@ -37,6 +37,8 @@ _PROGRAMS = frozenset({"", "root", "slurm", "slurmctld", "unknown"})
 # The scheduler is told a little before, and the node is back a little after.
 _EXCUSE_BEFORE, _EXCUSE_AFTER = timedelta(minutes=5), timedelta(minutes=15)
 _FLEETING = timedelta(minutes=1)
+# The Xid that the other GPUs of an NVLink domain print.
+_DOWNSTREAM = 145
 # From this many on, complaints of one name are no accident.
 _SEVERAL, _SEVERAL_LEAK = 3, 0.01
 _SHOWS: dict[Cause, SymptomKind] = {
@@ -51,7 +53,9 @@ _SHOWS: dict[Cause, SymptomKind] = {
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One thing to be explained. `named` is whom its lines accuse; `run` is set where it is an effect of a job.
+    """One thing to be explained. `named` is whom its lines accuse.
+
+    `run` is set where it is an effect of a job, `domain` where all GPUs of an NVLink domain show it.
 
     `leak` is the chance that it shows with no cause known here.
     """
@@ -65,9 +69,14 @@ class Effect:
     symptoms: tuple[Symptom, ...] = ()
     named: Place | None = None
     run: str | None = None
+    domain: str | None = None
     cured: datetime | None = None
     nodes: frozenset[str] = frozenset()
     uncertainty_s: float = 1.0
+
+    def felt_by(self) -> str | None:
+        """By which job or NVLink domain it is felt; None where it is of one place."""
+        return self.run if self.domain is None else domain_key(self.domain)
 
     def is_fleeting(self) -> bool:
         """Whether it was over within a minute."""
@@ -116,6 +125,11 @@ def effects_of(scene: Scene) -> SceneEffects:
     return SceneEffects([*effects, *([stop] if stop else [])], excused, held)
 
 
+def domain_key(domain: str) -> str:
+    """A key of an NVLink domain that no run's name is."""
+    return f"\0{domain}"
+
+
 class JobIndex:
     """Which jobs had a node at a moment."""
 
@@ -138,7 +152,12 @@ class JobIndex:
 
 def _effects(symptoms: Sequence[Symptom], jobs: JobIndex, graph: DeviceGraph) -> Iterator[Effect]:
     of_jobs: dict[tuple[str, str, Place | None], list[Symptom]] = {}
+    of_domains: dict[tuple[str, str], list[Symptom]] = {}
     for symptom in symptoms:
+        domain = _domain(symptom, graph)
+        if domain is not None:
+            of_domains.setdefault((domain, symptom.kind), []).append(symptom)
+            continue
         named = _accused(symptom, graph)
         if symptom.kind in OF_JOBS:
             job = jobs.of(symptom.node, symptom.first)
@@ -149,6 +168,17 @@ def _effects(symptoms: Sequence[Symptom], jobs: JobIndex, graph: DeviceGraph) ->
         yield _own(symptom, named)
     for (run, kind, named), members in of_jobs.items():
         yield _of_job(run, kind, named, members)
+    for (domain, _), members in of_domains.items():
+        shared = _of_job(domain, members[0].kind, None, members)
+        yield replace(shared, place=Place("nvswitch", domain), run=None, domain=domain)
+
+
+def _domain(symptom: Symptom, graph: DeviceGraph) -> str | None:
+    """The NVLink domain whose GPUs all print a line when one link of it fails."""
+    if symptom.code != _DOWNSTREAM or symptom.node is None:
+        return None
+    above = graph.parents(Place("node", symptom.node))
+    return next((parent.name for parent in above if parent.kind == "nvswitch"), None)
 
 
 def _own(symptom: Symptom, named: Place | None) -> Effect:

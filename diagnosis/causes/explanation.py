@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from diagnosis.causes.effects import Effect, SceneEffects, effects_of
+from diagnosis.causes.effects import Effect, SceneEffects, domain_key, effects_of
 from diagnosis.causes.relevance import relevance
 from diagnosis.causes.scene import Scene
 from diagnosis.causes.suspects import Hit, ReachIndex, Suspect, hits_of
@@ -59,23 +59,28 @@ class Search:
         return list(found)
 
 
-def explain(scene: Scene) -> list[Verdict]:
-    """The causes of what is seen, the likeliest first; "unknown" is always one of them where anything is seen."""
+def explain(scene: Scene, most: int = MOST, reach: ReachIndex | None = None) -> list[Verdict]:
+    """The causes of what is seen, the likeliest first; "unknown" is always one of them where anything is seen.
+
+    Args:
+        most: causes that are returned, at most.
+        reach: of the same graph, from the call before: then it need not be found out again.
+    """
     seen = effects_of(scene)
-    search = search_of(scene, seen)
-    findings = list(_findings(search))
+    search = search_of(scene, seen, reach)
+    findings = list(_findings(search, max(most, _MOST_CAUSES)))
     planned = planned_verdicts(seen, scene)
     weighted = relevance(findings, scene, max((verdict.probability for verdict in planned), default=0.0))
-    verdicts = [verdict_of(finding, probability, scene) for finding, probability in weighted[:MOST]]
+    verdicts = [verdict_of(finding, probability, scene) for finding, probability in weighted[:most]]
     verdicts += planned
     if seen.effects or scene.stop is not None or scene.incidents:
         verdicts.append(unknown_verdict(scene, seen, weighted, planned))
     return sorted(verdicts, key=lambda one: (-one.probability, one.since, one.cause_class, one.name))
 
 
-def search_of(scene: Scene, seen: SceneEffects) -> Search:
+def search_of(scene: Scene, seen: SceneEffects, known: ReachIndex | None = None) -> Search:
     """Every suspect of every effect."""
-    reach = ReachIndex(scene.graph)
+    reach = ReachIndex(scene.graph) if known is None else known.anew()
     search = Search(reach)
     runs = _runs_by_node(scene)
     for effect in seen.effects:
@@ -83,6 +88,8 @@ def search_of(scene: Scene, seen: SceneEffects) -> Search:
             if symptom.node is not None:
                 reach.signs.setdefault((symptom.kind, symptom.code), set()).add(symptom.node)
     for effect in seen.effects:
+        if effect.domain is not None:
+            search.jobs[domain_key(effect.domain)].append(effect)
         if effect.run is not None:
             search.jobs[effect.run].append(effect)
             _add(search, Suspect("application", Place("job", effect.run)), None, effect)
@@ -110,10 +117,13 @@ def _runs_by_node(scene: Scene) -> dict[str, frozenset[str]]:
     for job in scene.jobs:
         for node in (*job.nodes, ""):
             found[node].add(job.run)
+    for domain in scene.graph.places("nvswitch"):
+        for node in scene.graph.nodes_below(domain):
+            found[node].add(domain_key(domain.name))
     return {node: frozenset(runs) for node, runs in found.items()}
 
 
-def _findings(search: Search) -> Iterable[Finding]:
+def _findings(search: Search, most: int) -> Iterable[Finding]:
     """The causes one after the other, each followed by its nearest rivals."""
     heap: list[tuple[float, str, str, Suspect]] = []
     for suspect in {*search.hits, *search.runs_of}:
@@ -121,7 +131,7 @@ def _findings(search: Search) -> Iterable[Finding]:
         if account is not None:
             heapq.heappush(heap, (-account.gain, suspect.kind, suspect.place.name, suspect))
     found = 0
-    while heap and found < _MOST_CAUSES:
+    while heap and found < most:
         old, *_, suspect = heapq.heappop(heap)
         account = search.account(suspect)
         if account is None:

@@ -89,7 +89,9 @@ def read_scene(connection: sa.Connection, run: str | None = None, at: datetime |
     fold.place_ranks(placements_of(attempts))
     fold.take(_events(connection, min(since, stop.since), now + (_AFTERMATH if at is None else timedelta())))
     jobs = [scene_job(job) for job in attempts]
-    outages = read_outages(connection, until=max(now, stop.end + MARKED_DOWN), since=since - REACH)
+    outages = read_outages(
+        connection, until=max(now, stop.end + MARKED_DOWN) + timedelta(microseconds=1), since=since - REACH
+    )
     return Scene(
         now=now,
         symptoms=fold.symptoms(now),

@@ -70,8 +70,15 @@ class ReachIndex:
     _units: dict[Suspect, frozenset[Place]] = field(default_factory=dict)
     _base: dict[int, float] = field(default_factory=dict)
     _nodes: int | None = None
+    _versions: dict[CauseClass, list[Place]] = field(default_factory=dict)
     # Which nodes show each kind and code.
     signs: dict[tuple[str, int | None], set[str]] = field(default_factory=dict)
+
+    def anew(self) -> "ReachIndex":
+        """What depends on what, kept; nothing of the scene that was looked at before."""
+        self._base.clear()
+        self.signs.clear()
+        return self
 
     def known_nodes(self) -> int:
         """How many nodes the graph knows."""
@@ -81,15 +88,21 @@ class ReachIndex:
 
     def rest_of(self, suspect: Suspect) -> int:
         """How many nodes have another version of the same release."""
-        others = [place for place in self.graph.places(suspect.kind) if place != suspect.place]
+        others = [place for place in self._releases(suspect.kind) if place != suspect.place]
         return sum(len(self.units(Suspect(suspect.kind, place))) for place in others)
+
+    def _releases(self, kind: CauseClass) -> list[Place]:
+        """Every version of a kind."""
+        if kind not in self._versions:
+            self._versions[kind] = self.graph.places(kind)
+        return self._versions[kind]
 
     def struck_elsewhere(self, suspect: Suspect, kind: str, code: int | None) -> int:
         """How many nodes of other versions show the same."""
-        own = {unit.name for unit in self.units(suspect)}
-        others = [place for place in self.graph.places(suspect.kind) if place != suspect.place]
-        rest = {unit.name for place in others for unit in self.units(Suspect(suspect.kind, place))}
-        return len((self.signs.get((kind, code), set()) & rest) - own)
+        own = self.units(suspect)
+        others = [self.units(Suspect(suspect.kind, place)) for place in self._releases(suspect.kind)]
+        shown = [Place("node", node) for node in self.signs.get((kind, code), ())]
+        return sum(node not in own and any(node in units for units in others) for node in shown)
 
     def node_of(self, place: Place) -> str | None:
         """The node of a part: by the graph, else by its name."""

@@ -80,7 +80,8 @@ def verdict_of(finding: Finding, probability: float, scene: Scene) -> Verdict:
     own = [hit.effect for hit, _ in account.parts] or effects
     symptoms = [symptom for effect in own for symptom in effect.symptoms]
     node = None if suspect.kind in ("application", "job", "storage", "driver", "firmware") else _node(suspect, scene)
-    nodes = _nodes(suspect, own, node, scene)
+    felt = [effect for effect, _ in account.jobs if effect.domain is not None]
+    nodes = _nodes(suspect, [*own, *felt], node, scene)
     runs = sorted({effect.run for effect, _ in account.jobs if effect.run is not None})
     lead = _lead(account)
     return Verdict(
@@ -271,6 +272,9 @@ def _own_words(hit: Hit) -> str:
 def _job_words(effect: Effect) -> str:
     if effect.kind == "stop":
         return f"job {effect.run} stopped: its last progress was at {effect.first:%H:%M:%S}"
+    if effect.domain is not None:
+        gpus = sum(symptom.count for symptom in effect.symptoms)
+        return f"felt by {len(effect.nodes)} nodes of NVLink domain {effect.domain}: {gpus} lines of their GPUs"
     nodes = f" on {len(effect.nodes)} nodes" if effect.nodes else ""
     text = next((symptom.text for symptom in effect.symptoms if symptom.text), "")
     return f"job {effect.run}{nodes}: {text[:160] or _SHOWS.get(effect.kind, effect.kind)}"

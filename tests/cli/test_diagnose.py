@@ -24,20 +24,10 @@ BUCKETS = (
     "productive checkpoint_save checkpoint_load startup detection waiting lost_work"
     " degraded data_stall evaluation unknown"
 )
-CULPRIT = [
-    "rank",
-    "node",
-    "device",
-    "incident",
-    "score",
-    "reason",
-    "events",
-    "time",
-    "cause",
-    "nodes",
-    "name",
-    "link",
-    "domain",
+VERDICT = [
+    *("id", "state", "revision", "explained_by", "rank", "probability", "score", "class", "name", "names", "node"),
+    *("device", "cause", "action", "since", "last", "reason", "nodes", "victims", "jobs", "gpu_hours_at_stake"),
+    *("incidents", "evidence_for", "evidence_against"),
 ]
 DEVICE = ["type", "pci", "index", "uuid", "port"]
 
@@ -72,16 +62,22 @@ def url(engine: sa.Engine) -> str:
     return told(engine, events, [job(0, 700, "FAILED")])
 
 
-def test_each_culprit_has_every_key(url: str) -> None:
-    """In this order; devices with every part, times in RFC 3339, ids of events as evidence."""
-    culprits = document("diagnose", "--db", url)
-    assert [list(one) for one in culprits] == [CULPRIT] * 3
-    assert [list(one["device"]) for one in culprits] == [DEVICE] * 3
-    assert [one["rank"] for one in culprits] == [1, 2, 3]
-    first = culprits[0]
-    assert (first["node"], first["device"]["pci"], first["time"]) == ("gpu-002", "0000:0f:00.0", format_time(at(100)))
-    assert first["events"] == ["gpu-002-79-00100.000", "gpu-002-45-00101.000"]
+def test_each_verdict_has_every_key(url: str) -> None:
+    """In this order; devices with every part, times in RFC 3339, ids of events as evidence; the likeliest first."""
+    verdicts = document("diagnose", "--db", url)
+    assert [list(one) for one in verdicts] == [VERDICT] * len(verdicts)
+    assert [list(one["device"]) for one in verdicts] == [DEVICE] * len(verdicts)
+    assert [one["rank"] for one in verdicts] == list(range(1, len(verdicts) + 1))
+    chances = [one["probability"] for one in verdicts]
+    assert chances == sorted(chances, reverse=True) == [one["score"] for one in verdicts]
+    first = verdicts[0]
+    assert (first["class"], first["node"], first["device"]["pci"]) == ("gpu", "gpu-002", "0000:0f:00.0")
+    assert (first["since"], first["action"], first["jobs"]) == (format_time(at(100)), "reboot_node", ["llm"])
+    assert first["evidence_for"][0]["events"] == ["gpu-002-79-00100.000"]
+    assert first["evidence_for"][0]["weight"] > 0
     assert first["nodes"] == ["gpu-002"]
+    assert first["incidents"] == ["gpu-002-79-00100.000"]
+    assert "unknown" in {one["class"] for one in verdicts}
 
 
 def test_each_ledger_has_every_key_and_every_bucket(url: str) -> None:
@@ -97,32 +93,39 @@ def test_each_ledger_has_every_key_and_every_bucket(url: str) -> None:
     assert ledger["gpus"] == 32
 
 
-def test_the_table_names_each_suspects_place(url: str) -> None:
-    """Rank, node, device with its address, score, time, reason; the evidence below."""
+def test_the_table_names_each_cause_and_what_speaks_for_it(url: str) -> None:
+    """Rank, probability, class, name, node, since, reason; the evidence for and against the first below."""
     lines = run("diagnose", "--db", url, "--run", "llm").stdout.splitlines()
     assert lines[0] == "llm: last progress 2025-03-01T12:01:30Z, end 2025-03-01T12:11:40Z"
-    assert lines[1].split() == ["RANK", "NODE", "DEVICE", "SCORE", "TIME", "REASON"]
-    assert lines[2].split()[:5] == ["1", "gpu-002", "gpu", "0000:0f:00.0", "0.90"]
-    assert lines[3].split()[:4] == ["2", "gpu-003", "port", "0xa1"]
-    assert lines[4].split()[:3] == ["3", "-", "node"]
-    assert lines[-1] == "evidence for the first: events gpu-002-79-00100.000, gpu-002-45-00101.000"
+    assert lines[1].split() == ["RANK", "PROBABILITY", "CLASS", "NAME", "NODE", "SINCE", "REASON"]
+    assert lines[2].split()[0] == "1"
+    assert lines[2].split()[2:5] == ["gpu", "gpu-002/0000:0f:00.0", "gpu-002"]
+    (own,) = [line for line in lines if line.startswith("for gpu-002/0000:0f:00.0: gpu ") and "lost a GPU" in line]
+    assert own.endswith("(events gpu-002-79-00100.000)")
 
 
-def test_a_silent_node_is_shown_without_evidence(engine: sa.Engine) -> None:
+def test_a_silent_node_is_shown_without_events(engine: sa.Engine) -> None:
     """The scheduler's word alone: no event to point to."""
     down = Outage("gpu-004", at(710), None, "DOWN", "Not responding", None, planned=False, cause="host")
     url = told(engine, [iteration(90)], [job(0, 700, "NODE_FAIL")], (down,))
     told_of = run("diagnose", "--db", url).stdout
     assert "gpu-004" in told_of
-    assert "evidence" not in told_of
-    (culprit,) = document("diagnose", "--db", url)
-    assert (culprit["incident"], culprit["events"], culprit["cause"]) == (None, [], "host")
+    assert "(events" not in told_of
+    first = document("diagnose", "--db", url)[0]
+    assert (first["class"], first["node"], first["cause"], first["incidents"]) == ("node", "gpu-004", "host", [])
+
+
+def test_a_stop_that_nothing_explains_is_answered_with_unknown(engine: sa.Engine) -> None:
+    """Never an empty list."""
+    url = told(engine, [iteration(90)], [job(0, 700, "FAILED")])
+    assert "unknown" in {one["class"] for one in document("diagnose", "--db", url)}
+    assert "no cause that is known here explains it" in run("diagnose", "--db", url).stdout
 
 
 def test_without_a_run_the_cluster_is_the_subject(engine: sa.Engine) -> None:
     """A store of kernel logs alone."""
     url = told(engine, [xid(79, 100, "gpu-001")], [])
-    assert run("diagnose", "--db", url).stdout.startswith("the cluster: last progress ")
+    assert run("diagnose", "--db", url).stdout.startswith("the cluster: as of ")
     result = run("diagnose", "--db", url, "--run", "llm")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (

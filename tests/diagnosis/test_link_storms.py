@@ -71,11 +71,10 @@ def test_one_gpu_and_link_is_the_cause_and_one_node_is_held(any_engine: sa.Engin
     assert (incident.domain, incident.nodes, incident.blast_radius) == (DOMAIN, tuple(sorted(RACK)), 16)
     assert (incident.count, incident.kinds) == (64, {"xid:145": 63, "xid:149": 1})
     assert outcome.held == {"s9jvxs64"}
-    first = outcome.culprits[0]
-    assert (first.node, first.device.pci, first.link, first.domain) == ("s9jvxs64", "0008:01:00.0", 14, DOMAIN)
+    first = outcome.verdicts[0]
+    assert (first.cause_class, first.node, first.device.pci) == ("nvlink", "s9jvxs64", "0008:01:00.0")
     assert set(first.nodes) == set(RACK)
-    assert "link 14" in first.reason
-    assert f"felt by 16 nodes of NVLink domain {DOMAIN}" in first.reason
+    assert any(f"felt by 16 nodes of NVLink domain {DOMAIN}" in one.text for one in first.evidence_for)
 
 
 def test_the_reports_that_follow_go_with_it(engine: sa.Engine) -> None:
