@@ -29,7 +29,7 @@ def account(records: RunRecords, until_ms: int | None = None) -> Ledger:
     start_ms = min(begins, default=0)
     # A log without any date counts from its own beginning: no moment of the calendar bounds it.
     limit_ms = until_ms if begins else None
-    evidence = BlameEvidence(faults_by_time(records.faults), records.outages, records.leaves)
+    evidence = BlameEvidence(faults_by_time(records.faults), records.outages, records.leaves, records.verdicts)
     walker = AttemptPainter(log, evidence, limit_ms, records.pace or pace_of(known))
     walked: list[PaintedAttempt] = []
     cursor = start_ms

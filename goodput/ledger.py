@@ -18,6 +18,7 @@ from goodput.wall_time.attempts import Interruption, UnfinishedSave
 from store.records.event import Event, format_time
 from store.records.job import Job
 from store.records.outage import Outage
+from store.records.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class RunRecords:
     """What is known of a run.
 
     `log` is in the order in which it was written; `leaves` is each node's leaf switch, `gpus` how many it has.
-    `pace` is that of the whole log, where `log` is folded (`goodput/log/folded_log.py`).
+    `pace` is that of the whole log, where `log` is folded (`goodput/log/folded_log.py`). `verdicts` are those on its
+    stops, by the end of the attempt in milliseconds.
     """
 
     run: str
@@ -36,6 +38,7 @@ class RunRecords:
     leaves: Mapping[str, str] = field(default_factory=dict)
     gpus: Mapping[str, int] = field(default_factory=dict)
     pace: IterationPace | None = None
+    verdicts: Mapping[int, Verdict] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

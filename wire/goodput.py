@@ -1,9 +1,12 @@
 """Runs, their ledgers, losses by cause and the cluster's goodput: `GET /runs`, `GET /goodput/causes` ..."""
 
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
+
+from store.records.verdict import CauseClass
 from wire.events import DeviceJson
-from wire.message import Always, JsonObject, Page, Sometimes, Time
+from wire.message import Always, JsonObject, Page, Sometimes, Time, one_of
 
 
 class RunJson(JsonObject, frozen=True, kw_only=True):
@@ -28,12 +31,23 @@ class CulpritJson(DeviceJson, frozen=True, kw_only=True):
     node: Sometimes[str | None] = None
 
 
+class VerdictMarkJson(JsonObject, frozen=True, kw_only=True):
+    """A verdict in short; `id` is null where it was made for the ledger alone."""
+
+    id: str | None = None
+    cause_class: Annotated[str, one_of(CauseClass)] = msgspec.field(name="class")
+    name: str
+    probability: float
+    reason: str = ""
+
+
 class InterruptionJson(JsonObject, frozen=True, kw_only=True):
-    """One stop of a run: when, why, which device, and the wall seconds that it cost."""
+    """One stop of a run: when, why, which device, by which verdict, and the wall seconds that it cost."""
 
     time: Time | None = None
     cause: str = "unknown"
     culprit: CulpritJson | None = None
+    verdict: Sometimes[VerdictMarkJson | None] = None
     lost_s: float
 
 

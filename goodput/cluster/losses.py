@@ -39,7 +39,7 @@ _SAME = timedelta(seconds=1)
 # work stopped to so long after may explain it: a collective times out ten minutes after its peer died (NCCL's default).
 _BEFORE, _AFTER = timedelta(minutes=10), timedelta(minutes=2)
 # Kinds that say that a node is gone, and not why.
-_WORDLESS = ("outage", "training_error")
+_WORDLESS = ("outage", "training_error", "verdict")
 
 
 def losses_of(connection: sa.Connection, *ledgers: Ledger) -> list[Loss]:

@@ -25,6 +25,7 @@ from store.records.job import Job
 from store.records.outage import Outage
 from store.runs.jobs import jobs_of_runs
 from store.tables import schema
+from store.verdicts.run_stops import stops_of
 
 # The faults that may have ended attempts, of many runs at once: a short window each, one statement for a day's.
 #
@@ -206,6 +207,7 @@ def _records(
     attempts = {run: attempts_of(own, sessions(logs[run].lines), until_ms) for run, own in jobs.items()}
     faults = read_faults(connection, attempts)
     outages = _outages(connection, attempts, until)
+    stops = stops_of(connection, sorted(jobs))
     return {
         run: RunRecords(
             run=run,
@@ -216,6 +218,7 @@ def _records(
             leaves=machines.leaves,
             gpus=machines.gpus,
             pace=logs[run].pace,
+            verdicts={to_ms(end): stop.verdict for end, stop in stops.get(run, {}).items()},
         )
         for run, own in jobs.items()
     }

@@ -9,7 +9,7 @@ the attempts that follow (goodput/wall_time/wall.py), and where it lies in the r
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from operator import itemgetter
 
@@ -30,6 +30,7 @@ from goodput.wall_time.iterations import IterationPainter
 from goodput.wall_time.saves import AttemptProgress
 from store.records.event import Cause, Device, Event
 from store.records.outage import Outage
+from store.records.verdict import Verdict
 
 # Whom to blame for an attempt's bad end: the device that failed first, or what its neighbours and records tell.
 #
@@ -51,14 +52,16 @@ _STORAGE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class BlameEvidence:
-    """What may speak for or against someone: faults and reported errors, outages, each node's leaf switch.
+    """What may speak for or against someone: faults and reported errors, outages, each node's leaf, stored verdicts.
 
-    `faults` are in order, each with its time in milliseconds, as `faults_by_time` gives them.
+    `faults` are in order, each with its time in milliseconds, as `faults_by_time` gives them; `verdicts` are by the end
+    of the attempt that they explain.
     """
 
     faults: Sequence[tuple[int, Event]] = ()
     outages: Sequence[Outage] = ()
     leaves: Mapping[str, str] = field(default_factory=dict)
+    verdicts: Mapping[int, Verdict] = field(default_factory=dict)
 
     def between(self, since_ms: int, until_ms: int) -> list[Event]:
         """The faults of a closed window, by their times."""
@@ -141,6 +144,30 @@ def _failed_task(window_ms: tuple[int, int], evidence: BlameEvidence) -> Interru
     return InterruptionCulprit(named.pop(), Device(type="node"), "training_error", None) if len(named) == 1 else None
 
 
+# Under this probability a verdict is a guess: what the records say by themselves stands.
+SURE = 0.5
+
+
+def judged(cut: Interruption, verdict: Verdict | None) -> Interruption:
+    """An interruption with the culprit that the verdict on its stop names: diagnosis found it from all that is known.
+
+    What the run's own records say stands where there is no verdict, or it is that the cause is not known.
+    """
+    if verdict is None or verdict.cause_class == "unknown" or verdict.probability < SURE:
+        return cut
+    if verdict.cause_class in ("application", "job", "planned"):
+        cause: Cause = "application" if verdict.cause_class != "planned" else verdict.cause
+        return replace(cut, cause=cause, culprit=None, verdict=verdict)
+    own = cut.culprit
+    name = verdict.node or verdict.name
+    if own is not None and own.node == name:  # the records tell it with its kind and code
+        return replace(cut, verdict=verdict)
+    device = verdict.device if verdict.node is not None else replace(verdict.device, type=verdict.cause_class)
+    return replace(
+        cut, cause=verdict.cause, culprit=InterruptionCulprit(name, device, "verdict", None), verdict=verdict
+    )
+
+
 _FAR_MS = 2**62
 # Errors that end a program there and then; a lost connection or a lost node is noticed later.
 _OWN_FAULTS = ("application", "storage", "hardware")
@@ -177,7 +204,8 @@ class AttemptPainter:
         if ended_badly(attempt, fault):
             stopped = end if fault is None or fault.time is None else to_ms(fault.time)
             self._bad_end(timeline, painter, attempt, (stopped, end), _is_the_fault(fault))
-            cut = Interruption(stopped, *blame(attempt, fault, window, self.evidence), 0, 0)
+            cause, culprit = blame(attempt, fault, window, self.evidence)
+            cut = judged(Interruption(stopped, cause, culprit, 0, 0), self.evidence.verdicts.get(end))
         else:
             self._good_end(timeline, painter, attempt, end)
         resumed, loaded = _resumed(attempt, painter.progress)

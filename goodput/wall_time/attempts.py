@@ -16,6 +16,7 @@ from goodput.wall_time.saves import AttemptProgress
 from store.records.event import Cause, Device, Event, RecordError, format_time
 from store.records.hostlist import expand
 from store.records.job import Job
+from store.records.verdict import Verdict
 
 # The clocks of the scheduler and of the training nodes differ by no more.
 _SLACK_MS = 60_000
@@ -342,7 +343,7 @@ class InterruptionCulprit:
 class Interruption:
     """One attempt's bad end. `restart_ms` = detection, then waiting, startup and load of the next attempt.
 
-    `gpus` = how many the attempt had; None = not known.
+    `gpus` = how many the attempt had; None = not known. `verdict` = the one by which it has its culprit.
     """
 
     time_ms: int
@@ -351,6 +352,7 @@ class Interruption:
     lost_work_ms: int
     restart_ms: int
     gpus: int | None = None
+    verdict: Verdict | None = None
 
     @property
     def lost_ms(self) -> int:
@@ -363,8 +365,20 @@ class Interruption:
             "time": format_time(from_ms(self.time_ms)),
             "cause": self.cause,
             "culprit": None if self.culprit is None else self.culprit.to_json(),
+            "verdict": None if self.verdict is None else _verdict_mark(self.verdict),
             "lost_s": self.lost_ms / 1000,
         }
+
+
+def _verdict_mark(verdict: Verdict) -> dict[str, Any]:
+    """A verdict in short, as an interruption names it."""
+    return {
+        "id": verdict.id or None,
+        "class": verdict.cause_class,
+        "name": verdict.name,
+        "probability": verdict.probability,
+        "reason": verdict.reason,
+    }
 
 
 def is_fault(event: Event) -> bool:
