@@ -4,9 +4,11 @@ The answer comes from the command itself, called in this process; the archive is
 """
 
 import json
+import random
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,12 @@ from scenarios.stage import Scenario, Truth
 
 from cli.commands.diagnose import diagnose
 from cli.commands.ingest import ingest_archive
-from store.database.connections import migrate, open_database
+from diagnosis.incidents.incidents_table import update_incidents
+from parsers.registry import make_parser
+from parsers.text.parser import Context, Parser
+from store.database.connections import migrate, open_database, writing
+from store.events.append import append_events
+from store.records.event import Event
 
 Answer = Mapping[str, Any]
 HARMLESS = frozenset({"application", "planned", "job", "unknown"})
@@ -135,6 +142,22 @@ class Examiner:
             raise AssertionError(f"{scenario.kind} {scenario.seed}: {summary.troubles[0]}")
         return f"sqlite:///{place}"
 
+    def replay(self, scenario: Scenario, off_s: Mapping[str, float], rng: random.Random) -> str:
+        """The same as it comes in live: each node by its own clock, `off_s` wrong, in the order of true receipt.
+
+        The kernel's events arrive in small batches whose receipt is told; lines that are received within a few
+        seconds of each other change places.
+        """
+        url = self.database(scenario, frozenset({"kernel"}))
+        engine = open_database(url)
+        try:
+            with writing(engine).begin() as connection:
+                for received, events in _batches(scenario, off_s, rng):
+                    update_incidents(connection, append_events(connection, events, received).new)
+        finally:
+            engine.dispose()
+        return url
+
     def ask(self, scenario: Scenario, without: frozenset[str] = frozenset()) -> list[Answer]:
         """What `foreshock diagnose` answers of a scenario."""
         return ask(self.database(scenario, without), scenario.run)
@@ -156,6 +179,28 @@ class Examiner:
                 engine.dispose()
             self._sites[key] = place
         return self._sites[key]
+
+
+def _batches(
+    scenario: Scenario, off_s: Mapping[str, float], rng: random.Random
+) -> Iterator[tuple[datetime, list[Event]]]:
+    """The kernel's events in batches by true time, each event dated by its node's clock."""
+    told: list[tuple[float, str, str]] = []
+    for place, messages in scenario.archive.kernel.items():
+        node = scenario.archive.site.nodes[place]
+        told += [(at + rng.uniform(0.0, 3.0), node, text) for at, text in messages]
+    told.sort()
+    parsers: dict[str, Parser] = {}
+    batch: list[Event] = []
+    for number, (at, node, text) in enumerate(told):
+        own = scenario.archive.clock(at + off_s.get(node, 0.0)).isoformat(timespec="microseconds")
+        parser = parsers.setdefault(node, make_parser("kernel", Context(node=node)))
+        batch += parser.feed(f"{own} {node} kernel: {text}", number + 1)
+        if number + 1 == len(told) or told[number + 1][0] - at > 1.0:
+            batch += [event for one in parsers.values() for event in one.flush()]
+            parsers.clear()
+            yield scenario.archive.clock(at + 3.5), batch
+            batch = []
 
 
 def _write_topology(site: Site, root: Path) -> None:

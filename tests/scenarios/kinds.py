@@ -50,9 +50,11 @@ NOBODY: dict[str, Kind] = {
 KINDS: dict[str, Kind] = {**LOUD, **SHARED, **SILENT, **NOBODY}
 
 
-def compose(kind: str, seed: int, size: int = 1024, kinds: dict[str, Kind] = KINDS) -> Scenario:
-    """One scenario: the same kind, number and size make the same one, byte by byte."""
-    stage = Stage(kind, seed, size)
+def compose(
+    kind: str, seed: int, size: int = 1024, kinds: dict[str, Kind] = KINDS, naming: int | None = None
+) -> Scenario:
+    """One scenario: the same kind, number, size and naming make the same one, byte by byte."""
+    stage = Stage(kind, seed, size, naming)
     truth = kinds[kind](stage)
     stage.finish()
     return Scenario(kind, seed, stage.archive, truth, stage.job.name if stage.asked == "named" else None)

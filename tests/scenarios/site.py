@@ -69,7 +69,7 @@ class Site:
 
     def driver(self, place: int) -> str:
         """The driver's release: seven of ten nodes run the first, the others the two beside it."""
-        drawn = random.Random(f"driver {self.variant} {place}").random()
+        drawn = random.Random(f"driver {place}").random()
         return DRIVERS[0] if drawn < 0.7 else DRIVERS[1] if drawn < 0.95 else DRIVERS[2]
 
     def gpu_pci(self, gpu: int) -> str:

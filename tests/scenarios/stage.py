@@ -43,11 +43,11 @@ class Scenario:
 class Stage:
     """A site and its jobs at rest; a kind of scenario breaks something on it, at second 0."""
 
-    def __init__(self, kind: str, seed: int, size: int = 1024) -> None:
-        """Draw the site, the jobs and how the case will be asked about."""
+    def __init__(self, kind: str, seed: int, size: int = 1024, naming: int | None = None) -> None:
+        """Draw the site, the jobs and how the case will be asked about. `naming` calls everything by other names."""
         self.rng = random.Random(f"{kind} {seed}")
         self.seed = seed
-        self.site = Site(size, seed % 5)
+        self.site = Site(size, seed % 5 if naming is None else naming)
         day = self.rng.randint(5, 26)
         moment = datetime(
             2026, self.rng.randint(2, 10), day, self.rng.randint(0, 23), self.rng.randint(0, 59), tzinfo=UTC
