@@ -39,7 +39,8 @@ def diagnose(url: str, run: str | None, at: str | None, as_json: bool) -> None:
         scene = read_scene(connection, run, moment)
     if scene is None or scene.stop is None:
         what = f"run {run!r} has no interruption" if run else "the database holds no interrupted run and no incident"
-        raise Failure(f"{what}{'' if at is None else f' by {at}'}: ingest its jobs.csv and kernel logs, or name another")
+        by = "" if at is None else f" by {at}"
+        raise Failure(f"{what}{by}: ingest its jobs.csv and kernel logs, or name another")
     verdicts = explain(scene)
     if as_json:
         objects = [verdict_object(verdict, rank) for rank, verdict in enumerate(verdicts, start=1)]

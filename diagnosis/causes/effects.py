@@ -37,6 +37,7 @@ _PROGRAMS = frozenset({"", "root", "slurm", "slurmctld", "unknown"})
 # The scheduler is told a little before, and the node is back a little after.
 _EXCUSE_BEFORE, _EXCUSE_AFTER = timedelta(minutes=5), timedelta(minutes=15)
 _FLEETING = timedelta(minutes=1)
+_STORM_GAP = timedelta(minutes=2)
 # The Xid that the other GPUs of an NVLink domain print.
 _DOWNSTREAM = 145
 # From this many on, complaints of one name are no accident.
@@ -153,24 +154,42 @@ class JobIndex:
 def _effects(symptoms: Sequence[Symptom], jobs: JobIndex, graph: DeviceGraph) -> Iterator[Effect]:
     of_jobs: dict[tuple[str, str, Place | None], list[Symptom]] = {}
     of_domains: dict[tuple[str, str], list[Symptom]] = {}
+    storms: list[Symptom] = []
     for symptom in symptoms:
         domain = _domain(symptom, graph)
         if domain is not None:
             of_domains.setdefault((domain, symptom.kind), []).append(symptom)
             continue
         named = _accused(symptom, graph)
-        if symptom.kind in OF_JOBS:
+        if symptom.kind in OF_JOBS or symptom.place.kind == "job":
             job = jobs.of(symptom.node, symptom.first)
             run = symptom.run or (job.run if job is not None else None)
             if run is not None:
                 of_jobs.setdefault((run, symptom.kind, named), []).append(symptom)
                 continue
+        if symptom.kind == "pause_storm":
+            storms.append(symptom)
+            continue
         yield _own(symptom, named)
+    yield from _storms(storms)
     for (run, kind, named), members in of_jobs.items():
         yield _of_job(run, kind, named, members)
     for (domain, _), members in of_domains.items():
         shared = _of_job(domain, members[0].kind, None, members)
         yield replace(shared, place=Place("nvswitch", domain), run=None, domain=domain)
+
+
+def _storms(symptoms: Sequence[Symptom]) -> Iterator[Effect]:
+    """Storms of pause frames: of ports that pause within minutes the first is where it began, the others feel it."""
+    open_storm: list[Symptom] = []
+    for symptom in [*sorted(symptoms, key=lambda one: (one.first, -one.count, one.place)), None]:
+        if open_storm and (symptom is None or symptom.first - open_storm[-1].first > _STORM_GAP):
+            felt = frozenset(one.node for one in open_storm if one.node is not None)
+            last = max(one.last for one in open_storm)
+            yield replace(_own(open_storm[0], None), symptoms=tuple(open_storm), last=last, nodes=felt)
+            open_storm = []
+        if symptom is not None:
+            open_storm.append(symptom)
 
 
 def _domain(symptom: Symptom, graph: DeviceGraph) -> str | None:

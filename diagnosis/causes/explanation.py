@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from diagnosis.causes.effects import Effect, SceneEffects, domain_key, effects_of
 from diagnosis.causes.relevance import relevance
 from diagnosis.causes.scene import Scene
-from diagnosis.causes.suspects import Hit, ReachIndex, Suspect, hits_of
+from diagnosis.causes.suspects import Hit, ReachIndex, Suspect, hits_at_nodes, hits_of
 from diagnosis.causes.verdict_words import planned_verdicts, unknown_verdict, verdict_of
 from diagnosis.causes.weighing import Account, Finding, weigh
 from diagnosis.graph.place import Place
@@ -98,6 +98,9 @@ def search_of(scene: Scene, seen: SceneEffects, known: ReachIndex | None = None)
             _add(search, suspect, hit, effect)
             node = hit.unit.name if hit.unit.kind == "node" else (effect.node or reach.node_of(hit.unit))
             search.runs_of[suspect] |= runs.get(node or "", frozenset()) if node else runs.get("", frozenset())
+    of_nodes = list(hits_at_nodes(seen.effects, reach, list(search.hits.items())))
+    for suspect, hit in of_nodes:
+        _add(search, suspect, hit, hit.effect)
     for suspect, runs_of in search.runs_of.items():
         for run in runs_of:
             for effect in search.jobs.get(run, ()):

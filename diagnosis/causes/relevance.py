@@ -9,10 +9,13 @@ from datetime import datetime
 
 from diagnosis.causes.calibration import calibrated
 from diagnosis.causes.scene import Scene
+from diagnosis.causes.stop import ENDED_WELL
 from diagnosis.causes.weighing import Account, Finding
 
 # Cured; of another job than the one that stopped; survived before the last progress; not what the stop is put down to.
 _CURED, _ELSEWHERE, _SURVIVED, _BESIDE_THE_STOP = 0.15, 0.05, 0.3, 0.5
+# A program that met an error and worked on, or ended well.
+_WORKED_ON = 0.2
 _HALF_LIFE_S = {False: 6 * 3600.0, True: 1800.0}
 # Where nobody asks what ended the work, the newest of what is over is meant; each older one matters so much less.
 _OLDER = 0.5
@@ -67,15 +70,17 @@ def _end(account: Account) -> datetime | None:
 def matters(account: Account, scene: Scene) -> float:
     """How much a cause matters, 0 to 1."""
     effects = [hit.effect for hit, _ in account.parts] or [effect for effect, _ in account.jobs]
-    is_cured = bool(account.parts) and all(effect.cured is not None for effect in effects)
+    stop = scene.stop
+    stopped_it = stop is not None and any(effect.run == stop.run and stop.run for effect, _ in account.jobs)
+    # What stopped the work was no less its cause because it was put right afterwards.
+    is_cured = bool(account.parts) and not stopped_it and all(effect.cured is not None for effect in effects)
     weight = _CURED if is_cured else 1.0
     last = max((effect.cured if is_cured and effect.cured else effect.last) for effect in effects)
     age = max(0.0, (scene.now - last).total_seconds())
     weight *= math.exp2(-age / _HALF_LIFE_S[is_cured])
-    stop = scene.stop
-    if stop is None or stop.run is None:
-        return weight
-    if any(effect.run == stop.run for effect, _ in account.jobs):
+    if account.suspect.kind == "application" and not stopped_it and _worked_on(account, scene):
+        weight *= _WORKED_ON
+    if stop is None or stop.run is None or stopped_it:
         return weight
     nodes = {node for effect in effects for node in effect.nodes}
     if nodes and stop.nodes is not None and not nodes & stop.nodes:
@@ -84,3 +89,9 @@ def matters(account: Account, scene: Scene) -> float:
     if (stop.last_work - since).total_seconds() > 60.0:
         return weight * _SURVIVED
     return weight * _BESIDE_THE_STOP
+
+
+def _worked_on(account: Account, scene: Scene) -> bool:
+    """Whether the job of a program ended well or still runs."""
+    states = [job.state for job in scene.jobs if job.run == account.suspect.place.name]
+    return bool(states) and states[-1].startswith(ENDED_WELL)

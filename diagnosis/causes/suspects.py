@@ -1,7 +1,7 @@
 """Who may have caused an effect: its place, what that hangs on, the far end of its cable, and whom its lines name."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -39,6 +39,8 @@ _ABOVE: dict[str, tuple[CauseClass, ...]] = {
 _FLEETING = math.log(10.0)
 _LINKS_OF_NODE = 8
 _RELEASES = ("driver", "firmware")
+# Classes of which a node's own lines may tell.
+_SHOWN_BY_NODES = frozenset({"gpu", "nvlink", "nvswitch", "nic", "storage"})
 # Classes that are the parts of a cable's both ends.
 _OF_CABLES = ("cable",)
 
@@ -57,6 +59,9 @@ class Hit(NamedTuple):
     where: str
     row: CauseRow
     unit: Place
+
+
+Hits = tuple[Suspect, Sequence[Hit]]
 
 
 @dataclass(slots=True)
@@ -220,7 +225,7 @@ def _own(effect: Effect, place: Place, reach: ReachIndex) -> Iterator[tuple[Susp
     if far is None:
         return
     for kind in _OWN.get(far.kind, ()):
-        if kind in _OF_CABLES:
+        if kind in _OF_CABLES or kind == "optic":
             continue
         row = rows.row(kind, effect.kind, "far") or rows.row(kind, effect.kind, "own")
         if row is not None:
@@ -239,6 +244,23 @@ def _above(effect: Effect, place: Place, reach: ReachIndex) -> Iterator[tuple[Su
             if row is not None:
                 suspect = Suspect(parent.kind, parent)
                 yield suspect, Hit(effect, "rate", row, reach.unit_of(suspect, effect))
+
+
+def hits_at_nodes(effects: Iterable[Effect], reach: ReachIndex, known: Iterable[Hits]) -> Iterator[tuple[Suspect, Hit]]:
+    """What a node itself shows, as signs of the parts and servers that its other signs make suspects."""
+    suspects: dict[str, dict[Suspect, None]] = {}
+    for suspect, hits in known:
+        if suspect.kind in _SHOWN_BY_NODES:
+            for hit in hits:
+                node = hit.effect.node or reach.node_of(hit.unit)
+                if node is not None:
+                    suspects.setdefault(node, {})[suspect] = None
+    for effect in effects:
+        if effect.place.kind == "node":
+            for suspect in suspects.get(effect.place.name, ()):
+                row = reach.tables.row(suspect.kind, effect.kind, "node")
+                if row is not None:
+                    yield suspect, Hit(effect, "node", row, effect.place)
 
 
 def _named(effect: Effect, named: Place, reach: ReachIndex) -> Iterator[tuple[Suspect, Hit]]:

@@ -47,6 +47,8 @@ _STOP_LAG_S = 600.0
 # What a job shows so much later is seldom of the fault before; and what cannot follow.
 _LONG_AGO_S = 3_600.0
 _NEVER = -1e6
+# What the work goes on under for a while.
+_LASTING = frozenset({"slow", "corruption", "heat_sign", "optic_sign", "pause_storm", "storage_complaint"})
 
 # What the fabric's manager tells by one clock, and of which it tells the end.
 _OF_LINKS = frozenset({"link_down", "switch_gone", "switch_notice"})
@@ -226,7 +228,7 @@ def _force(sign: Effect) -> float:
     """How far a fault of such a sign is able to end a job."""
     if sign.is_fleeting():
         return _FLEETING
-    return _MILD if sign.is_mild() else 0.0
+    return _MILD if sign.is_mild() and sign.kind not in _LASTING else 0.0
 
 
 def _order(sign: Effect, effect: Effect) -> float:
@@ -236,6 +238,8 @@ def _order(sign: Effect, effect: Effect) -> float:
         if since > effect.last + timedelta(minutes=30):
             return _NEVER
         lag = (since - effect.first).total_seconds()
+        if sign.kind in _LASTING:
+            return 0.0
         return _SURVIVED if lag < -60.0 else -min(2.0, max(0.0, lag) / _STOP_LAG_S)
     lag = (effect.first - since).total_seconds()
     slack = effect.uncertainty_s + sign.uncertainty_s
