@@ -47,8 +47,11 @@ class _Tally:
     events: list[tuple[datetime, str, Event]] = field(default_factory=list)
     moments: list[datetime] = field(default_factory=list)  # the newest, in order
     points_at: dict[str, None] = field(default_factory=dict)
+    made: Symptom | None = None  # of `made_of`, until another event comes
+    made_of: tuple[datetime, ...] = ()
 
     def add(self, event: Event, time: datetime) -> None:
+        self.made = None
         self.count += _repeats(event)
         self.first, self.last = min(self.first, time), max(self.last, time)
         if _BADNESS[event.severity] > _BADNESS[self.severity]:
@@ -144,12 +147,15 @@ class SymptomFold:
         if kind == "guid_twice":
             # While two devices have one GUID, the manager never gets the subnet up.
             cures = sorted((*cures, *self._cures.get((kind, SUBNET), ())))
+        if tally.made is not None and tally.made_of == tuple(cures):
+            return tally.made
         cured = next((moment for moment in cures if moment >= tally.last), None)
         before = [moment for moment in cures if moment < tally.last]
         # A link that fails again after it came up fails anew.
         first = next((moment for moment in tally.moments if moment > before[-1]), tally.last) if before else tally.first
         head = tally.events[0][2]
-        return Symptom(
+        tally.made_of = tuple(cures)
+        tally.made = Symptom(
             kind=kind,
             place=place,
             node=tally.node,
@@ -167,6 +173,7 @@ class SymptomFold:
             relapses=len(before),
             ever=tally.first,
         )
+        return tally.made
 
     def _shrink(self) -> None:
         """Forget the tenth that was last seen longest ago."""

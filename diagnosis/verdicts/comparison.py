@@ -1,12 +1,12 @@
 """What a new explanation changes about the verdicts that stand: opened, revised, taken in by another, ended.
 
-    changes = compared(standing, explained, recent, look)
+    changes = compared(HeldVerdicts(standing, looked_at, recent), explained, look)
 
 Pure. One cause keeps its id, over revisions, restarts and a short absence: a cause is its class and any of its names.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -67,26 +67,42 @@ def ident_of(verdict: Verdict) -> str:
     return "v" + hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=_ID_BYTES).hexdigest()
 
 
-def compared(
-    standing: Mapping[str, Verdict], explained: Sequence[Verdict], recent: Mapping[str, Verdict], look: CurrentLook
-) -> list[VerdictChange]:
-    """What is to be written. `standing` and `recent` (those that ended lately) by their ids."""
-    known, before = _ByName(standing.values()), _ByName(recent.values())
+@dataclass(frozen=True, slots=True)
+class HeldVerdicts:
+    """What is known already, by id: those that stand, those of them that were looked at, those that ended lately."""
+
+    standing: Mapping[str, Verdict]
+    looked_at: Collection[str]
+    recent: Mapping[str, Verdict]
+
+
+def compared(before: HeldVerdicts, explained: Sequence[Verdict], look: CurrentLook) -> list[VerdictChange]:
+    """What is to be written. Those that were not looked at stay as they are."""
+    known, recent = _ByName(before.standing.values()), _ByName(before.recent.values())
     held: dict[str, Verdict] = {}
+    claimed: set[str] = set()
     changes: list[VerdictChange] = []
     for new in explained:
         old = known.same_as(new)
-        if old is not None and old.id in held:
-            continue  # one cause, one verdict: the likelier came first
-        if new.probability < (LEAST_STANDING if old else LEAST_OPEN) or look.end_of(new) is not None:
+        if old is not None and old.id not in before.looked_at:
+            held.setdefault(old.id, old)  # seen in part only
             continue
-        change = _opened(new, before, standing, look) if old is None else _revised(old, new, look)
-        held[old.id if old is not None else new.id] = new if change is None else change.verdict
+        events = {event for evidence in new.evidence_for for event in evidence.events}
+        # One cause, one verdict: the likelier came first, and who rests on the same is no second one.
+        is_rival = bool(events) and events <= claimed
+        if (old is not None and old.id in held) or is_rival or look.end_of(new) is not None:
+            continue
+        if new.probability < (LEAST_OPEN if old is None else LEAST_STANDING):
+            continue
+        change = _opened(new, recent, before.standing, look) if old is None else _revised(old, new, look)
+        found = replace(new, id=old.id) if change is None and old is not None else new
+        found = found if change is None else change.verdict
+        held[found.id] = found
+        claimed |= events
         if change is not None:
-            held[change.verdict.id] = change.verdict
             changes.append(change)
-    gone = [verdict for ident, verdict in standing.items() if ident not in held]
-    for ident in [ident for ident in look.missing if ident in held or ident not in standing]:
+    gone = [before.standing[ident] for ident in before.looked_at if ident not in held]
+    for ident in [ident for ident in look.missing if ident in held or ident not in before.standing]:
         del look.missing[ident]
     return changes + _ended(gone, held, look)
 

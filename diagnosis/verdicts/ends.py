@@ -1,6 +1,6 @@
 """Why a verdict is over: what it rests on is cured, its node was away and is back, or all of it was quiet for long."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from diagnosis.symptoms.symptom import Symptom
@@ -28,13 +28,10 @@ _LONGEST = timedelta(hours=24)
 class EndFinder:
     """Says of verdicts whether they are over, by the symptoms of the moment. `back`: when nodes were last back."""
 
-    def __init__(
-        self, now: datetime, symptoms: Iterable[Symptom], back: Mapping[str, datetime], verdicts: Iterable[Verdict]
-    ) -> None:
+    def __init__(self, now: datetime, of_event: Callable[[str], Symptom | None], back: Mapping[str, datetime]) -> None:
         self._now = now
         self._back = back
-        wanted = {event for one in verdicts for evidence in one.evidence_for for event in evidence.events}
-        self._by_event = {event: symptom for symptom in symptoms for event in symptom.events if event in wanted}
+        self._of_event = of_event
 
     def of(self, verdict: Verdict) -> str | None:
         """Why it is over; None where it is not."""
@@ -51,11 +48,16 @@ class EndFinder:
             return f"quiet for {quiet.total_seconds() / 3600:g} h"
         return None
 
+    def is_cured(self, verdict: Verdict) -> bool:
+        """Whether all that it rests on is well again, if only for a moment."""
+        seen = self._seen(verdict)
+        return bool(seen) and all(one.cured is not None for one in seen)
+
     def _seen(self, verdict: Verdict) -> Sequence[Symptom]:
         found: dict[int, Symptom] = {}
         for evidence in verdict.evidence_for:
             for event in evidence.events:
-                symptom = self._by_event.get(event)
+                symptom = self._of_event(event)
                 if symptom is not None:
                     found[id(symptom)] = symptom
         return list(found.values())

@@ -17,11 +17,13 @@ import sqlalchemy as sa
 
 from diagnosis.causes.explanation import explain
 from diagnosis.causes.scene import REACH
+from diagnosis.causes.suspects import ReachIndex
 from diagnosis.graph.place import Place
 from diagnosis.symptoms.folding import SymptomFold
 from diagnosis.symptoms.symptom import Symptom
-from diagnosis.verdicts.comparison import CurrentLook, compared
+from diagnosis.verdicts.comparison import LEAST_STANDING, CurrentLook, HeldVerdicts, compared
 from diagnosis.verdicts.ends import EndFinder
+from diagnosis.verdicts.neighbourhood import MOST_AROUND, Neighbourhood
 from diagnosis.verdicts.news import recent_symptom_events
 from diagnosis.verdicts.stake import with_stake
 from diagnosis.verdicts.surroundings import Surroundings
@@ -37,6 +39,8 @@ MOST_EVENTS = 20_000
 LATELY = timedelta(hours=1)
 # Without news all is looked at again so often: what is quiet or cured ends.
 IDLE = timedelta(seconds=15)
+# So few symptoms are all weighed at once, whatever they share.
+_FEW = 200
 _FORGET_EVERY = timedelta(minutes=10)
 _log = logging.getLogger(__name__)
 
@@ -51,11 +55,14 @@ class _Memory:
 
     fold: SymptomFold
     around: Surroundings
+    near: Neighbourhood
     standing: dict[str, Verdict]
     recent: dict[str, tuple[Verdict, datetime]]
     mark: int
     changed_at: dict[str, datetime] = field(default_factory=dict)
     missing: dict[str, datetime] = field(default_factory=dict)
+    by_event: dict[str, set[str]] = field(default_factory=dict)  # ids of standing verdicts that rest on it
+    reach: ReachIndex | None = None
     looked: datetime | None = None
     forgot: datetime | None = None
 
@@ -109,13 +116,19 @@ class VerdictEngine:
                 return EngineTurn()
             if memory.around.refresh(connection, now):
                 memory.fold.graph = memory.around.graph
+                memory.near = Neighbourhood(memory.around.graph)
+            memory.near.place_jobs(memory.around.jobs)
         try:
             changes = self._compared(memory, now)
         except Exception:
             self._write(memory, (), now)  # what nobody can explain shall not come again and again
             raise
         taken = self._pending
-        self._write(memory, changes, now)
+        try:
+            self._write(memory, changes, now)
+        except Exception:
+            self._memory, self._pending = None, []  # what is in memory counts as told: it is all read anew
+            raise
         memory.looked = now
         self._forget(memory, now)
         events = sum(len(batch.events) for batch in taken)
@@ -146,7 +159,10 @@ class VerdictEngine:
             recent = {one.id: (one, ended) for one, ended in recent_verdicts(connection, now - LATELY)}
         self._pending = [NewsBatch(seq, received, ()) for seq, received in waiting]
         _log.info("verdicts: %d symptoms, %d verdicts that stand", len(fold), len(standing))
-        return _Memory(fold, around, standing, recent, mark)
+        memory = _Memory(fold, around, Neighbourhood(around.graph), standing, recent, mark)
+        for one in standing.values():
+            _index(memory, one)
+        return memory
 
     def _fold(self, memory: _Memory, batches: Iterable[NewsBatch]) -> None:
         for batch in batches:
@@ -155,16 +171,45 @@ class VerdictEngine:
             memory.fold.take(batch.events)
 
     def _compared(self, memory: _Memory, now: datetime) -> list[VerdictChange]:
-        """Explain what is seen, and find what that changes."""
+        """Explain what is new with what lies around it, and find what that changes."""
         back = memory.around.back_since()
         symptoms = [one for one in memory.fold.symptoms() if not _is_before(one, back)]
-        stakes = memory.around.stakes(now)
-        explained = [with_stake(one, stakes) for one in explain(memory.around.scene(symptoms, now))]
-        ends = EndFinder(now, symptoms, back, (*explained, *memory.standing.values()))
+        fresh = memory.near.update(symptoms)
+        is_idle = memory.looked is None or now - memory.looked >= IDLE
+        is_wide = len(symptoms) <= _FEW or (is_idle and len(symptoms) <= MOST_AROUND)
+        part = symptoms if is_wide else memory.near.around(fresh)
+        ends = EndFinder(now, memory.near.of_event, back)
+        explained = self._explained(memory, part, ends, now) if part else []
+        looked_at = set(memory.standing) if is_wide else self._looked_at(memory, part)
+        if is_idle:
+            looked_at |= {ident for ident, one in memory.standing.items() if ends.of(one) is not None}
         memory.recent = {ident: kept for ident, kept in memory.recent.items() if now - kept[1] < LATELY}
         look = CurrentLook(now, ends.of, self._above(memory), memory.changed_at, memory.missing)
         recent = {ident: one for ident, (one, _) in memory.recent.items()}
-        return compared(memory.standing, explained, recent, look)
+        return compared(HeldVerdicts(memory.standing, looked_at, recent), explained, look)
+
+    def _explained(self, memory: _Memory, part: list[Symptom], ends: EndFinder, now: datetime) -> list[Verdict]:
+        """The causes of some symptoms. Of what is well again nobody is in a hurry to hear: it counts half."""
+        if memory.reach is None or memory.reach.graph is not memory.around.graph:
+            memory.reach = ReachIndex(memory.around.graph)
+        stakes = memory.around.stakes(now)
+        found = explain(memory.around.scene(part, now), most=MOST_AROUND, reach=memory.reach)
+        return [
+            with_stake(replace(one, probability=one.probability / 2) if ends.is_cured(one) else one, stakes)
+            for one in found
+            if one.probability >= LEAST_STANDING
+        ]
+
+    def _looked_at(self, memory: _Memory, part: Sequence[Symptom]) -> set[str]:
+        """The verdicts of which most of what they rest on is among some symptoms."""
+        events = {event for symptom in part for event in symptom.events}
+        idents = {ident for event in events for ident in memory.by_event.get(event, ())}
+        found = set()
+        for ident in idents:
+            own = _events_of(memory.standing[ident])
+            if 2 * len(own & events) >= len(own):
+                found.add(ident)
+        return found
 
     def _above(self, memory: _Memory) -> Callable[[Verdict], Iterable[tuple[str, str]]]:
         def above(verdict: Verdict) -> Iterable[tuple[str, str]]:
@@ -187,11 +232,7 @@ class VerdictEngine:
             remove_news(connection, self._pending)
             return named
 
-        try:
-            written = transact(self._engine, work)
-        except HandedOverError:
-            self._memory, self._pending = None, []
-            raise
+        written = transact(self._engine, work)
         memory.mark += 1
         self._pending = []
         for change in written:
@@ -199,8 +240,14 @@ class VerdictEngine:
 
     def _note(self, memory: _Memory, change: VerdictChange, now: datetime) -> None:
         one = change.verdict
+        before = memory.standing.get(one.id)
+        for event in () if before is None else _events_of(before):
+            memory.by_event.get(event, set()).discard(one.id)
+            if not memory.by_event.get(event):
+                memory.by_event.pop(event, None)
         if one.state in ("open", "revised"):
             memory.standing[one.id] = one
+            _index(memory, one)
             memory.recent.pop(one.id, None)
         else:
             memory.standing.pop(one.id, None)
@@ -212,6 +259,15 @@ class VerdictEngine:
         if memory.forgot is None or now - memory.forgot >= _FORGET_EVERY:
             memory.fold.forget(now - REACH)
             memory.forgot = now
+
+
+def _events_of(verdict: Verdict) -> set[str]:
+    return {event for evidence in verdict.evidence_for for event in evidence.events}
+
+
+def _index(memory: _Memory, verdict: Verdict) -> None:
+    for event in _events_of(verdict):
+        memory.by_event.setdefault(event, set()).add(verdict.id)
 
 
 def _is_before(symptom: Symptom, back: dict[str, datetime]) -> bool:

@@ -185,7 +185,7 @@ def test_an_event_that_nobody_can_explain_does_not_come_again(
     engine.turn()
     take(cluster, xid("gpu-005"))
 
-    def fails(_scene: object) -> list[Verdict]:
+    def fails(*_given: object, **_options: object) -> list[Verdict]:
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:

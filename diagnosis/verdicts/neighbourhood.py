@@ -1,0 +1,136 @@
+"""Which symptoms may have to do with each other: so that news is weighed with what lies around it.
+
+    near = Neighbourhood(graph)
+    fresh = near.update(symptoms)        # what is new or has materially changed since the last call
+    part = near.around(fresh)            # with all that shares a node, a switch, a rack, a server or a job with it
+
+A storm of fifty thousand faults at a thousand places costs as much for each as a single one does.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from diagnosis.causes.effects import OF_JOBS
+from diagnosis.causes.scene import SceneJob
+from diagnosis.graph.device_graph import DeviceGraph
+from diagnosis.graph.place import Place
+from diagnosis.symptoms.symptom import Symptom, SymptomKind
+
+# Symptoms that are weighed together: the nearest.
+MOST_AROUND = 1_500
+# What all nodes or a third of them share is looked at in the wide, now and then.
+_WIDE = frozenset({"driver", "firmware"})
+# What a job as a whole shows; what the nodes show that it runs on.
+_RUN, _ON_ITS_NODES = "run", "nodes of run"
+_OF_RUN = (_RUN, _ON_ITS_NODES)
+SymptomName = tuple[SymptomKind, Place, str | None, str | None]
+Group = tuple[str, str]
+
+
+class Neighbourhood:
+    """The symptoms as last seen, by what they share."""
+
+    def __init__(self, graph: DeviceGraph) -> None:
+        self._graph = graph
+        self._known: dict[SymptomName, Symptom] = {}
+        self._groups: dict[Group, dict[SymptomName, None]] = defaultdict(dict)
+        self._of: dict[SymptomName, tuple[Group, ...]] = {}
+        self._by_event: dict[str, SymptomName] = {}
+        self._runs: dict[str, tuple[str, ...]] = {}
+
+    def place_jobs(self, jobs: Iterable[SceneJob]) -> None:
+        """Say which jobs run where."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for job in jobs:
+            for node in job.nodes:
+                found[node].add(job.run)
+        self._runs = {node: tuple(sorted(runs)) for node, runs in found.items()}
+
+    def update(self, symptoms: Sequence[Symptom]) -> list[SymptomName]:
+        """Take the symptoms of now; returns those that are new or otherwise than before."""
+        fresh: list[SymptomName] = []
+        now: dict[SymptomName, Symptom] = {}
+        for symptom in symptoms:
+            name: SymptomName = (symptom.kind, symptom.place, symptom.run, symptom.node)
+            now[name] = symptom
+            before = self._known.get(name)
+            if before is symptom:
+                continue
+            if before is None:
+                self._add(name, symptom)
+            if before is None or _changed(before, symptom):
+                fresh.append(name)
+            for event in symptom.events:
+                self._by_event[event] = name
+        for name in self._known.keys() - now.keys():
+            fresh += self._remove(name)
+        self._known = now
+        return fresh
+
+    def around(self, fresh: Iterable[SymptomName]) -> list[Symptom]:
+        """These, what shares something with them, and all that the nodes of those show; in the order of time."""
+        near: dict[SymptomName, None] = dict.fromkeys(name for name in fresh if name in self._known)
+        for name in list(near):
+            for group in self._of[name]:
+                if len(near) >= MOST_AROUND:
+                    break
+                if group[0] != _ON_ITS_NODES:
+                    near.update(self._groups[group])
+                if group[0] in _OF_RUN:  # what a job says concerns its nodes; what a node says, the job, no other node
+                    other = _ON_ITS_NODES if group[0] == _RUN else _RUN
+                    near.update(self._groups.get((other, group[1]), {}))
+        for name in list(near):
+            if len(near) >= MOST_AROUND:
+                break
+            if name[3] is not None:
+                near.update(self._groups.get(("node", name[3]), {}))
+        found = [self._known[name] for name in list(near)[:MOST_AROUND] if name in self._known]
+        return sorted(found, key=lambda one: (one.first, one.kind, one.place))
+
+    def of_event(self, event: str) -> Symptom | None:
+        """The symptom that an event is one of."""
+        name = self._by_event.get(event)
+        return None if name is None else self._known.get(name)
+
+    def _add(self, name: SymptomName, symptom: Symptom) -> None:
+        groups = tuple(dict.fromkeys(self._groups_of(symptom)))
+        self._of[name] = groups
+        for group in groups:
+            self._groups[group][name] = None
+
+    def _remove(self, name: SymptomName) -> list[SymptomName]:
+        """Forget a symptom; returns the others of its place, which stand alone now."""
+        others: dict[SymptomName, None] = {}
+        for group in self._of.pop(name, ()):
+            members = self._groups[group]
+            members.pop(name, None)
+            if not members:
+                del self._groups[group]
+            elif group[0] == "node":
+                others.update(members)
+        for event in self._known[name].events:
+            if self._by_event.get(event) == name:
+                del self._by_event[event]
+        return list(others)
+
+    def _groups_of(self, symptom: Symptom) -> Iterator[Group]:
+        place, node = symptom.place, symptom.node
+        here = [place] + ([Place("node", node)] if node is not None and place.kind != "node" else [])
+        far = self._graph.far_end(place)
+        for one in [*here, *([far] if far is not None else [])]:
+            yield one
+            yield from (parent for parent in self._graph.parents(one) if parent.kind not in _WIDE)
+        yield from (("name", name) for name in symptom.points_at)
+        for run in {*([symptom.run] if symptom.run else []), *self._runs.get(node or "", ())}:
+            yield (_RUN if symptom.kind in OF_JOBS else _ON_ITS_NODES, run)
+
+
+def _changed(before: Symptom, now: Symptom) -> bool:
+    """Whether a search would see another one: a further line of the same is none."""
+    return (before.first, before.cured, before.severity, before.code, before.points_at) != (
+        now.first,
+        now.cured,
+        now.severity,
+        now.code,
+        now.points_at,
+    )
