@@ -17,7 +17,7 @@ from dashboard.client import ApiAddress, ApiClient, ApiProblem
 from dashboard.panels import page, sign_in
 from dashboard.panels.page import Site
 from dashboard.panels.sign_in import SignIn, SignInWay
-from dashboard.views import cluster, collection, goodput, hints, models, node, repair
+from dashboard.views import cluster, collection, goodput, hints, models, node, repair, verdicts
 
 # Streamlit leaves a sixth of the screen empty above the first line, and fades parts that are being redrawn.
 STYLE = """
@@ -42,6 +42,7 @@ ICON = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -4 41 41">{TREMOR}</
 # Every page in the order of the menu: its name in the address, its module in `dashboard/views/`, its icon.
 PAGES: dict[str, tuple[Callable[[Site], None], str]] = {
     "cluster": (cluster.page, ":material/grid_view:"),
+    "verdicts": (verdicts.page, ":material/troubleshoot:"),
     "node": (node.page, ":material/dns:"),
     "goodput": (goodput.page, ":material/timelapse:"),
     "hints": (hints.page, ":material/campaign:"),
@@ -121,7 +122,7 @@ def main(argv: list[str]) -> None:
         pages: dict[str, StreamlitPage] = {}
         for name, (view, icon) in PAGES.items():
             pages[name] = st.Page(
-                _drawing(view, lambda: Site(api, pages["node"])),
+                _drawing(view, lambda: Site(api, pages["node"], verdict_page=pages["verdicts"])),
                 title=name.capitalize(),
                 icon=icon,
                 url_path="" if name == FIRST else name,

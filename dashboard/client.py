@@ -28,6 +28,7 @@ from wire.people import CallerJson
 from wire.policy import BudgetJson, PolicyInForceJson, StopJson, TripJson
 from wire.repair import RepairListJson
 from wire.sidecars import SidecarJson
+from wire.verdicts import VerdictJson
 
 T = TypeVar("T")
 
@@ -149,6 +150,19 @@ class ApiClient:
     def incidents_since(self, limit: int, since: datetime) -> list[IncidentJson]:
         """The incidents that showed since a moment, newest first; `limit` <= 1000."""
         return self._newest(IncidentJson, "incidents", limit, {"since": since.isoformat()})
+
+    def verdicts(self, limit: int, node: str | None = None) -> list[VerdictJson]:
+        """The newest verdicts by their first sign (that name a node), newest first; `limit` <= 1000."""
+        return self._newest(VerdictJson, "verdicts", limit, {} if node is None else {"node": node})
+
+    def open_verdicts(self, limit: int, node: str | None = None) -> list[VerdictJson]:
+        """Those of them that stand now."""
+        params = {"state": "open"} if node is None else {"state": "open", "node": node}
+        return self._newest(VerdictJson, "verdicts", limit, params)
+
+    def verdict(self, ident: str) -> VerdictJson:
+        """One verdict with every change of it."""
+        return self._get(VerdictJson, f"verdicts/{quote(ident, safe='')}")
 
     def sidecars(self, state: str, limit: int) -> list[SidecarJson]:
         """The sidecars in a state (ok, silent, troubled), by node; `limit` <= 1000."""

@@ -25,8 +25,14 @@ MARK = "foreshock:"
 Row = dict[str, Any]
 
 
-def incident_rows(incidents: Sequence[IncidentJson], now: datetime, brief: bool = False) -> list[Row]:
-    """The newest incidents: when, where, what, how bad, what to do. `brief`: no addresses, counts and log text."""
+def incident_rows(
+    incidents: Sequence[IncidentJson], now: datetime, brief: bool = False, causes: Mapping[str, str] | None = None
+) -> list[Row]:
+    """The newest incidents: when, where, what, how bad, what to do. `brief`: no addresses, counts and log text.
+
+    Args:
+        causes: what the verdicts put incidents down to, by id; a column where there is any.
+    """
     rows = [
         {
             "when": words.when(i.start, now),
@@ -44,6 +50,9 @@ def incident_rows(incidents: Sequence[IncidentJson], now: datetime, brief: bool 
             row["device"] = _of_incident(incident, brief=True)
             row["what"] = _felt(incident, words.what(incident))
             del row["events"]
+    if causes:
+        for row, incident in zip(rows, incidents, strict=True):
+            row["verdict"] = words.shown(causes.get(incident.id, words.DASH))
     return rows
 
 

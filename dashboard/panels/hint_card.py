@@ -37,7 +37,7 @@ UNDONE = {
 # Evidence that has words of its own, or that the card says already.
 SAID = {
     *("score", "horizon_h", "held", "incident", "reasons", "acted", "closed"),
-    *("approved", "approvals", "cost", "quiet", "spare", "release", "repair", "call"),
+    *("approved", "approvals", "cost", "quiet", "spare", "release", "repair", "call", "verdict"),
 }
 PLACED = {
     "asked": "ordered, not read back yet",
@@ -63,6 +63,9 @@ def draw(site: Site, hint: HintJson, cluster: ClusterJson) -> None:
         st.markdown(words.plain(frames.unmarked(hint.reason)) or "no reason recorded")
         for line in facts(hint, cluster.now):
             st.markdown(line)
+        verdict = hint.evidence.get("verdict")
+        if site.verdict_page is not None and isinstance(verdict, str) and verdict:
+            st.page_link(site.verdict_page, label="Its verdict", query_params={"verdict": verdict})
         st.caption(
             f"requested {words.when(hint.created, cluster.now)} UTC by {words.plain(hint.owner or 'unknown')} · "
             f"expires {words.when(hint.valid_until, cluster.now)} UTC"

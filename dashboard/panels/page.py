@@ -29,11 +29,12 @@ _BANNERS = {
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What every page is handed: the API's client and the page of a node, for links. `node_page` is an `st.Page`."""
+    """What every page is handed: the API's client, and the pages of a node and of a verdict, for links (`st.Page`)."""
 
     client: ApiClient
     node_page: Any = None
     caller: CallerJson = field(default_factory=CallerJson)  # who looks: may do nothing until the API has said more
+    verdict_page: Any = None
 
     def may(self, scope: str) -> bool:
         """Whether the person, or the dashboard's token, may do something."""

@@ -10,7 +10,9 @@ from dashboard.charts import charts
 from dashboard.charts.layout import MAX_CELLS, cells
 from dashboard.panels import frames
 from dashboard.panels import page as panels
+from dashboard.panels import verdicts as verdict_panels
 from dashboard.panels.page import Site
+from dashboard.text import verdicts as sayings
 from dashboard.text import words
 from dashboard.text import words as vocabulary
 from wire.cluster import ClusterJson
@@ -21,6 +23,7 @@ ATTENTION = 6
 MAP = "node_map"
 NODES_PER_S = 400  # 12,500 nodes are read every half minute, a thousand at each turn
 RECENT = 300  # incidents read
+VERDICTS = 100  # of those that stand
 FEED = 200  # events read for the feed; the routine ones among them are left out
 MOST_NOTES = 3  # nodes with a note that stand under the map
 _DAY = timedelta(days=1)
@@ -39,6 +42,9 @@ def _live(site: Site) -> None:
         st.switch_page(site.node_page, query_params={"node": clicked})
     with panels.troubles():
         cluster = site.client.cluster()
+        verdicts = site.client.open_verdicts(VERDICTS)
+        if (first := sayings.first_of(verdicts)) is not None:
+            panels.banner(*sayings.headline(first, len(sayings.standing(verdicts)) - 1))
         panels.banner(*words.headline(cluster))
         panels.as_of(cluster)
         if not cluster.nodes:
@@ -51,8 +57,9 @@ def _live(site: Site) -> None:
         with left:
             if nodes:
                 _map(site, nodes, cluster)
-            _incidents(incidents, ahead, cluster)
+            _incidents(incidents, ahead, cluster, sayings.by_incident(verdicts))
         with right:
+            verdict_panels.cards(site, verdicts, cluster.now)
             _attention(site, nodes, [*ahead, *incidents], cluster)
         _feed(site, cluster)
         _sources(cluster)
@@ -213,10 +220,12 @@ def _node_row(site: Site, node: NodeJson, reason: str) -> None:
             st.caption(f":material/campaign: {panels.hint_line(node.hint)}")
 
 
-def _incidents(found: Sequence[IncidentJson], ahead: Sequence[IncidentJson], cluster: ClusterJson) -> None:
+def _incidents(
+    found: Sequence[IncidentJson], ahead: Sequence[IncidentJson], cluster: ClusterJson, causes: Mapping[str, str]
+) -> None:
     st.subheader("Newest incidents", anchor=False, help="the events of one fault count as one incident")
     if found:
-        rows = frames.incident_rows(found[:50], cluster.now, brief=True)
+        rows = frames.incident_rows(found[:50], cluster.now, brief=True, causes=causes)
         frames.show(rows, "incidents", {"do": "What to do"}, most=8, wide_px=280, device_px=130)
     else:
         panels.empty(

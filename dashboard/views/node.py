@@ -1,6 +1,6 @@
 """The Node page: how likely this node is to fail, why, and what happened to it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import streamlit as st
@@ -8,10 +8,13 @@ import streamlit as st
 from dashboard.charts import charts
 from dashboard.panels import frames
 from dashboard.panels import page as panels
+from dashboard.panels import verdicts as verdict_panels
 from dashboard.panels.page import Site
+from dashboard.text import verdicts as sayings
 from dashboard.text import words
 from wire.cluster import ClusterJson
 from wire.nodes import NodeDetailJson, NodeJson
+from wire.verdicts import VerdictJson
 
 # By whether the node is out of service.
 NOT_SCORED = {
@@ -19,6 +22,7 @@ NOT_SCORED = {
     True: "nodes out of service are not scored",
 }
 WEEK = timedelta(days=7)
+VERDICTS = 20
 
 
 def page(site: Site) -> None:
@@ -42,11 +46,13 @@ def _live(site: Site, name: str) -> None:
     with panels.troubles():
         cluster = site.client.cluster()
         node = site.client.node(name)
+        verdicts = site.client.open_verdicts(VERDICTS, node=name)
         panels.banner(*headline(node))
         panels.as_of(cluster)
+        _verdicts(site, name, verdicts)
         _facts(node, cluster)
         _risk(node, cluster)
-        _history(node, cluster)
+        _history(node, cluster, sayings.by_incident(verdicts))
         _telemetry(node, cluster)
         _own_measures(site, node, cluster)
 
@@ -148,15 +154,24 @@ def _own_measures(site: Site, node: NodeDetailJson, cluster: ClusterJson) -> Non
         st.plotly_chart(figure, key="measures", config=charts.CONFIG)
 
 
-def _history(node: NodeDetailJson, cluster: ClusterJson) -> None:
+def _verdicts(site: Site, name: str, verdicts: Sequence[VerdictJson]) -> None:
+    """The causes that stand and touch this node, and whether it is one."""
+    for one in sayings.standing(verdicts)[: verdict_panels.MOST_CARDS]:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            verdict_panels.link(site, one)
+            st.markdown(f"**{words.risk(one.probability)}**: {sayings.role(one, name)}", width="content")
+
+
+def _history(node: NodeDetailJson, cluster: ClusterJson, causes: Mapping[str, str]) -> None:
     def own(rows: Sequence[frames.Row]) -> list[frames.Row]:
         return [{name: value for name, value in row.items() if name != "node"} for row in rows]
 
+    incidents = sorted(node.incidents, key=lambda i: i.start, reverse=True)[:100]
     sections: tuple[tuple[str, str, Sequence[frames.Row], str], ...] = (
         (
             "Incidents",
             "incidents",
-            own(frames.incident_rows(sorted(node.incidents, key=lambda i: i.start, reverse=True)[:100], cluster.now)),
+            own(frames.incident_rows(incidents, cluster.now, causes=causes)),
             "No fault of this node is known.",
         ),
         (

@@ -292,6 +292,29 @@ CAUSES = {
     ],
     "next_cursor": None,
 }
+VERDICT = {
+    "id": "v1",
+    "state": "open",
+    "revision": 1,
+    "rank": 1,
+    "probability": 0.93,
+    "class": "switch",
+    "name": "leaf004",
+    "names": ["leaf004", "0xb83fd203001000c0"],
+    "cause": "fabric",
+    "action": "run_diagnostics",
+    "since": "2025-03-29T03:08:00Z",
+    "reason": "all 2 nodes below leaf004 lost a link within 2 s",
+    "nodes": ["gpu-017", "gpu-023"],
+    "victims": ["gpu-017", "gpu-023"],
+    "jobs": ["llm-70b"],
+    "gpu_hours_at_stake": 128.0,
+    "incidents": ["i1"],
+    "evidence_for": [{"text": "2 of the 2 nodes below it", "events": ["e1"], "weight": 3.4}],
+    "evidence_against": [{"text": "its own log is quiet", "events": [], "weight": 0.4}],
+}
+REVISION = {"revision": 1, "time": "2025-03-29T03:09:00Z", "state": "revised", "what": "gpu-023 lost its link, too"}
+REVISION |= {"probability": 0.93, "class": "switch", "name": "leaf004", "nodes": 2}
 AUDIT = {
     "seq": 1,
     "time": "2025-03-29T03:08:01Z",
@@ -354,6 +377,8 @@ def api() -> Iterator[CannedApi]:
             "nodes/gpu-017": DETAIL,
             "events": listed(EVENT),
             "incidents": listed(INCIDENT),
+            "verdicts": listed(VERDICT),
+            "verdicts/v1": VERDICT | {"revisions": [REVISION]},
             "runs": listed(RUN),
             "runs/llm-70b/goodput": LEDGER,
             "goodput/cluster": CLUSTER_GOODPUT,

@@ -7,8 +7,9 @@ from drawn_page import Opened, failing, seen
 
 # What each page asks for, in the order in which it asks.
 READS = {
-    "cluster": ("cluster", "nodes", "incidents", "events"),
-    "node": ("nodes", "cluster", "nodes/gpu-017"),
+    "cluster": ("cluster", "verdicts", "nodes", "incidents", "events"),
+    "verdicts": ("verdicts", "cluster", "verdicts/v1"),
+    "node": ("nodes", "cluster", "nodes/gpu-017", "verdicts"),
     "goodput": (
         *("runs", "cluster", "runs/llm-70b/goodput", "advice/checkpoint", "advice/spares"),
         *("advice/gains", "goodput/cluster", "goodput/causes"),
@@ -32,6 +33,9 @@ KEYS = {
     "text",
     "action",
     "state",
+    "rank",
+    "probability",
+    "class",
     "wall_s",
     "buckets",
     "inputs",

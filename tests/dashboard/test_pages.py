@@ -77,7 +77,7 @@ def test_an_api_that_is_away_is_one_sentence_on_every_page(opened: Any, api: Any
 @pytest.mark.parametrize("page", PAGES)
 def test_an_empty_cluster_says_what_to_do_instead_of_empty_charts(opened: Any, api: Any, page: str) -> None:
     """Nothing is known yet."""
-    for path in ("nodes", "events", "incidents", "runs", "hints", "audit"):
+    for path in ("nodes", "events", "incidents", "verdicts", "runs", "hints", "audit"):
         api.answers[path] = {"items": [], "next_cursor": None}
     api.answers["lemons"] = api.answers["lemons"] | {"items": [], "found": 0, "nodes": 0}
     api.answers["cluster"] = {"now": "2025-03-29T03:12:00Z", "mode": "shadow", "nodes": 0}
@@ -93,11 +93,11 @@ def test_an_empty_cluster_says_what_to_do_instead_of_empty_charts(opened: Any, a
 
 
 def test_the_cluster_page_begins_with_the_answer(app: AppTest) -> None:
-    """How bad it is, before anything else."""
+    """What the cause is and who suffers; then how bad it is."""
     drawn = app.run()
-    assert drawn.error[0].value.replace("\\", "") == (
-        "**1 node faulty, 1 at risk; run llm-70b at 93.1 % goodput, target 95 %.**"
-    )
+    first, second = (found.value.replace("\\", "") for found in drawn.error)
+    assert first == "**Switch leaf004 is the cause: 2 nodes of 1 job suffer; 93 %.**"
+    assert second == ("**1 node faulty, 1 at risk; run llm-70b at 93.1 % goodput, target 95 %.**")
     values = {metric.label: metric.value for metric in drawn.metric}
     assert values["Well, of 3 nodes"] == "1"
     assert values["Goodput, target 95 %"] == "93.1 %"

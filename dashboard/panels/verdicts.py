@@ -1,0 +1,80 @@
+"""Verdicts as the pages show them: the cards of those that stand, the link to one, its evidence and its changes."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import streamlit as st
+
+from dashboard.panels import frames
+from dashboard.panels.page import Site
+from dashboard.text import verdicts as sayings
+from dashboard.text import words
+from wire.verdicts import VerdictEvidenceJson, VerdictJson
+
+MOST_CARDS = 5
+MOST_ROWS = 200
+
+
+def cards(site: Site, found: Sequence[VerdictJson], now: datetime) -> None:
+    """Those that stand, the likeliest first; no heading where there is none."""
+    standing = sayings.standing(found)
+    if not standing:
+        return
+    st.subheader("What is behind it", anchor=False, help="each cause once, however many nodes and incidents it makes")
+    for one in standing[:MOST_CARDS]:
+        card(site, one, now)
+    if len(standing) > MOST_CARDS:
+        st.caption(f"and {len(standing) - MOST_CARDS:,} more: see the page Verdicts")
+
+
+def card(site: Site, verdict: VerdictJson, now: datetime) -> None:
+    """One verdict in short."""
+    with st.container(border=True, gap="xsmall"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            link(site, verdict)
+            badge(verdict)
+            st.markdown(f"**{words.risk(verdict.probability)}**", width="content")
+        if verdict.reason:
+            st.caption(words.plain(verdict.reason[:300]))
+        felt = sayings.suffering(verdict)
+        said = [felt] if felt else []
+        said += [f"since {words.ago(verdict.since, now)}", f"what to do: {words.plain(sayings.to_do(verdict))}"]
+        st.caption(" · ".join(said))
+
+
+def link(site: Site, verdict: VerdictJson) -> None:
+    """Its name, leading to its page."""
+    name = words.plain(words.shown(sayings.title(verdict))[:120])
+    if site.verdict_page is not None and verdict.id:
+        st.page_link(site.verdict_page, label=name, query_params={"verdict": verdict.id})
+    else:
+        st.markdown(f"**{name}**", width="content")
+
+
+def badge(verdict: VerdictJson) -> None:
+    """Its state, coloured."""
+    state = sayings.STATES.get(verdict.state, words.plain(verdict.state))
+    st.badge(state, color=sayings.TINTS.get(verdict.state, "gray"))
+
+
+def evidence_rows(found: Sequence[VerdictEvidenceJson]) -> list[frames.Row]:
+    """The reasons, the weightiest first."""
+    ordered = sorted(found, key=lambda one: -abs(one.weight))
+    return [
+        {"what": words.shown(one.text), "weight": round(one.weight, 1), "events": len(one.events)}
+        for one in ordered[:MOST_ROWS]
+    ]
+
+
+def revision_rows(verdict: VerdictJson, now: datetime) -> list[frames.Row]:
+    """Every change, the newest first."""
+    return [
+        {
+            "when": words.when(one.time, now),
+            "what": words.shown(one.what),
+            "cause": words.shown(f"{sayings.CLASSES.get(one.cause_class, one.cause_class)} {one.name}"),
+            "probability": words.risk(one.probability),
+            "nodes": one.nodes,
+        }
+        for one in verdict.revisions[::-1][:MOST_ROWS]
+    ]

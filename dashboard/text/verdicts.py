@@ -1,0 +1,117 @@
+"""Verdicts in sentences: the answer of a page, what a cause is called, what it costs and what to do about it."""
+
+from collections.abc import Mapping, Sequence
+
+from dashboard.text import words
+from wire.verdicts import VerdictJson
+
+CLASSES = {
+    "gpu": "GPU",
+    "nvlink": "NVLink",
+    "nvswitch": "NVSwitch",
+    "nic": "fabric adapter",
+    "cable": "cable",
+    "optic": "optic",
+    "port": "port",
+    "switch": "switch",
+    "node": "node",
+    "rack": "rack",
+    "power": "power of",
+    "cooling": "cooling of",
+    "storage": "file server",
+    "driver": "driver",
+    "firmware": "firmware",
+    "application": "program",
+    "planned": "planned work on",
+    "job": "job",
+}
+STATES = {
+    "open": "stands",
+    "revised": "stands, revised",
+    "explained": "explained by another",
+    "closed": "over",
+}
+TINTS: dict[str, words.Tint] = {"open": "red", "revised": "orange", "explained": "gray", "closed": "gray"}
+# What is no fault of a machine: nobody has to run.
+_CALM = ("planned", "application", "job")
+_SURE = 0.5
+
+
+def standing(verdicts: Sequence[VerdictJson]) -> list[VerdictJson]:
+    """Those that stand now, the likeliest first; "unknown" after every cause that is more likely than not."""
+    found = [one for one in verdicts if one.state in ("open", "revised")]
+    return sorted(found, key=lambda one: (one.cause_class == "unknown", one.rank or len(found), -one.probability))
+
+
+def first_of(verdicts: Sequence[VerdictJson]) -> VerdictJson | None:
+    """The one that a page begins with: the likeliest cause, or that the cause is not known; None where none stands."""
+    found = standing(verdicts)
+    named = [one for one in found if one.cause_class != "unknown" and one.probability >= _SURE]
+    unknown = [one for one in found if one.cause_class == "unknown"]
+    return next(iter(named or unknown or found), None)
+
+
+def title(verdict: VerdictJson) -> str:
+    """`switch leaf004`, `power of r12`; of an unknown cause that it is unknown. As text, not as Markdown."""
+    if verdict.cause_class == "unknown":
+        return "cause unknown"
+    kind = CLASSES.get(verdict.cause_class, verdict.cause_class)
+    return verdict.name if verdict.name.lower().startswith(kind.lower()) else f"{kind} {verdict.name}"
+
+
+def headline(verdict: VerdictJson, more: int = 0) -> tuple[str, str]:
+    """The answer: how bad it is, and what is the cause, who suffers, how sure that is. As Markdown.
+
+    Args:
+        more: how many other causes stand.
+    """
+    name = words.plain(words.shown(title(verdict))[:120])
+    felt, sure = suffering(verdict), words.risk(verdict.probability)
+    if verdict.cause_class == "unknown":
+        text = f"Something is wrong and its cause is not known{_and(felt)} ({sure} that it is none known here)"
+    elif verdict.cause_class in _CALM:
+        text = f"{name[:1].upper()}{name[1:]}: no machine is to blame{_and(felt)}; {sure}"
+    else:
+        text = f"{name[:1].upper()}{name[1:]} is the cause{_and(felt)}; {sure}"
+    if more:
+        text += f". {words.many(more, 'other verdict')} below"
+    if verdict.cause_class in _CALM:
+        return "info", f"{text}."
+    return ("error" if verdict.probability >= _SURE and verdict.cause_class != "unknown" else "warning"), f"{text}."
+
+
+def suffering(verdict: VerdictJson) -> str:
+    """Who suffers: "64 nodes of 2 jobs"; nothing where nobody does."""
+    nodes = words.many(len(verdict.nodes), "node") if verdict.nodes else ""
+    jobs = words.many(len(verdict.jobs), "job") if verdict.jobs else ""
+    return " of ".join(part for part in (nodes, jobs) if part)
+
+
+def _and(felt: str) -> str:
+    return f": {felt} suffer" if felt and not felt.startswith("1 node") else f": {felt} suffers" if felt else ""
+
+
+def to_do(verdict: VerdictJson) -> str:
+    """What to do, in words."""
+    return words.action(verdict.action)
+
+
+def stake(verdict: VerdictJson) -> str:
+    """GPU-hours that running jobs would lose; a dash where no job is known to run."""
+    return words.count(verdict.gpu_hours_at_stake) if verdict.jobs else words.DASH
+
+
+def by_incident(verdicts: Sequence[VerdictJson]) -> Mapping[str, str]:
+    """What each incident is put down to, by its id."""
+    found: dict[str, str] = {}
+    for one in standing(verdicts):
+        for incident in one.incidents:
+            found.setdefault(incident, f"{title(one)} ({words.risk(one.probability)})")
+    return found
+
+
+def role(verdict: VerdictJson, node: str) -> str:
+    """What a node is to a verdict: its cause, a victim, or touched by it."""
+    if verdict.node == node:
+        return "this node is the cause"
+    return "this node only suffers from it" if node in verdict.victims else "this node is touched by it"

@@ -1,0 +1,140 @@
+"""The Verdicts page: what is the cause, how sure that is and why, who suffers, what to do, and how it has changed."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from dashboard.panels import frames
+from dashboard.panels import page as panels
+from dashboard.panels import verdicts as parts
+from dashboard.panels.page import Site
+from dashboard.text import verdicts as sayings
+from dashboard.text import words
+from wire.cluster import ClusterJson
+from wire.verdicts import VerdictJson
+
+RECENT = 200
+MOST_LINKS = 12
+
+
+def page(site: Site) -> None:
+    """The selector (kept in the address as ?verdict=), then the verdict."""
+    with panels.troubles():
+        found = site.client.verdicts(RECENT)
+        requested = st.query_params.get("verdict")
+        listed = _ordered(found)
+        ids = [one.id for one in listed]
+        if requested and requested not in ids:
+            ids.insert(0, requested)  # one that is older than those that are listed
+        if not ids:
+            panels.as_of(site.client.cluster())
+            panels.empty(
+                "No verdict was ever made. What sidecars report is weighed within seconds: start `foreshock sidecar` "
+                "on the nodes, or ask an archive with `foreshock diagnose --db URL`."
+            )
+            return
+        names = {one.id: _label(one) for one in listed}
+        chosen = st.selectbox(
+            "Verdict, those that stand first",
+            ids,
+            key="verdict",
+            bind="query-params",
+            format_func=lambda ident: words.shown(names.get(ident, ident)),
+        )
+        _live(site, chosen or ids[0])
+
+
+def _ordered(found: Sequence[VerdictJson]) -> list[VerdictJson]:
+    """Those that stand, the likeliest first; then the rest, the newest first."""
+    standing = sayings.standing(found)
+    over = [one for one in found if one.state not in ("open", "revised")]
+    return [*standing, *sorted(over, key=lambda one: one.since, reverse=True)]
+
+
+def _label(verdict: VerdictJson) -> str:
+    state = sayings.STATES.get(verdict.state, verdict.state)
+    return f"{sayings.title(verdict)} · {words.risk(verdict.probability)} · {state} · {words.utc(verdict.since)}"
+
+
+@st.fragment(run_every=panels.REFRESH_S)
+def _live(site: Site, ident: str) -> None:
+    with panels.troubles():
+        cluster = site.client.cluster()
+        verdict = site.client.verdict(ident)
+        panels.banner(*sayings.headline(verdict))
+        panels.as_of(cluster)
+        _facts(site, verdict, cluster)
+        _evidence(verdict)
+        _who(site, verdict)
+        _changes(verdict, cluster)
+
+
+def _facts(site: Site, verdict: VerdictJson, cluster: ClusterJson) -> None:
+    row = st.columns(5)
+    sure = "how often such a verdict is right (docs/diagnosis.md)"
+    row[0].metric("Probability", words.risk(verdict.probability), help=sure, border=True, height="stretch")
+    row[1].metric("Nodes", words.count(len(verdict.nodes)), help="below it, or that felt it", border=True)
+    row[2].metric("Jobs", words.count(len(verdict.jobs)), border=True, height="stretch")
+    at_stake = "GPU-hours that its running jobs would lose if they stopped now"
+    row[3].metric("GPU-hours at stake", sayings.stake(verdict), help=at_stake, border=True, height="stretch")
+    row[4].metric(
+        "Since", words.ago(verdict.since, cluster.now), help=words.utc(verdict.since), border=True, height="stretch"
+    )
+    if verdict.reason:
+        st.markdown(words.plain(verdict.reason))
+    st.markdown(f"**What to do:** {words.plain(sayings.to_do(verdict))}")
+    if verdict.node is not None:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.markdown("**Its node:**", width="content")
+            panels.node_link(site, verdict.node)
+            st.markdown(words.plain(words.device(verdict.device)), width="content")
+    others = [name for name in verdict.names if name != verdict.name]
+    said = [f"also called {', '.join(words.plain(name) for name in others[:6])}"] if others else []
+    said.append(sayings.STATES.get(verdict.state, words.plain(verdict.state)))
+    if verdict.why and verdict.ended:
+        said.append(f"ended {words.when(verdict.ended, cluster.now)} UTC: {words.plain(verdict.why)}")
+    st.caption(" · ".join(said))
+    if verdict.explained_by:
+        st.caption(f"Another verdict explains it: {words.plain(verdict.explained_by)}; choose that one above.")
+
+
+def _evidence(verdict: VerdictJson) -> None:
+    left, right = st.columns(2, gap="medium")
+    sides = (
+        (left, "For it", "for", verdict.evidence_for, "Nothing is recorded for it."),
+        (right, "Against it", "against", verdict.evidence_against, "Nothing speaks against it."),
+    )
+    for column, title, key, found, nothing in sides:
+        with column:
+            st.subheader(title, anchor=False, help="weight: the natural logarithm of its odds")
+            if found:
+                frames.show(parts.evidence_rows(found), f"evidence_{key}", most=8)
+            else:
+                st.caption(nothing)
+
+
+def _who(site: Site, verdict: VerdictJson) -> None:
+    st.subheader("Who suffers", anchor=False)
+    if not verdict.nodes and not verdict.jobs:
+        st.caption("No node and no job that is known.")
+        return
+    if verdict.jobs:
+        st.markdown("**Jobs:** " + ", ".join(words.plain(job) for job in verdict.jobs[:MOST_LINKS]))
+    victims = set(verdict.victims)
+    if victims:
+        st.caption("They only suffer from it: nothing is asked of them for it (docs/policy.md).")
+    with st.container(horizontal=True, gap="small"):
+        for node in verdict.nodes[:MOST_LINKS]:
+            panels.node_link(site, node)
+    if len(verdict.nodes) > MOST_LINKS:
+        with st.expander(f"All {len(verdict.nodes):,} nodes", key="all_nodes"):
+            rows = [{"node": name, "what": "suffers" if name in victims else "touched"} for name in verdict.nodes]
+            frames.show(rows, "verdict_nodes", most=12)
+
+
+def _changes(verdict: VerdictJson, cluster: ClusterJson) -> None:
+    st.subheader("How it has changed", anchor=False)
+    if verdict.revisions:
+        frames.show(parts.revision_rows(verdict, cluster.now), "revisions", {"what": "What has changed"}, most=8)
+    else:
+        st.caption("It is as it was first told.")

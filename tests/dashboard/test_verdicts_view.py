@@ -1,0 +1,131 @@
+"""Verdicts on the pages: the first answer, the page of one, the node's part in it; unknown is shown as unknown."""
+
+from typing import Any
+
+import pytest
+from drawn_page import Opened, failing, seen
+
+from dashboard.text import verdicts as sayings
+from wire.verdicts import VerdictJson
+
+SINCE = "2025-03-29T03:08:00Z"
+
+
+def verdict(**facts: Any) -> VerdictJson:
+    """A leaf switch, from which 64 nodes of two jobs suffer."""
+    import msgspec
+
+    made = {"id": "v1", "rank": 1, "probability": 0.93, "class": "switch", "name": "leaf004", "since": SINCE}
+    made |= {"nodes": [f"n{i}" for i in range(64)], "jobs": ["a", "b"]}
+    return msgspec.convert(made | facts, VerdictJson)
+
+
+@pytest.mark.parametrize(
+    ("facts", "level", "text"),
+    [
+        ({}, "error", "Switch leaf004 is the cause: 64 nodes of 2 jobs suffer; 93 %."),
+        ({"name": "Switch 4"}, "error", "Switch 4 is the cause: 64 nodes of 2 jobs suffer; 93 %."),
+        ({"class": "gpu", "nodes": ["n1"], "jobs": []}, "error", "GPU leaf004 is the cause: 1 node suffers; 93 %."),
+        ({"probability": 0.3}, "warning", "Switch leaf004 is the cause: 64 nodes of 2 jobs suffer; 30 %."),
+        ({"nodes": [], "jobs": []}, "error", "Switch leaf004 is the cause; 93 %."),
+        (
+            {"class": "application", "name": "llm-7b", "nodes": []},
+            "info",
+            "Program llm-7b: no machine is to blame: 2 jobs suffer; 93 %.",
+        ),
+        ({"class": "power", "name": "r12"}, "error", "Power of r12 is the cause: 64 nodes of 2 jobs suffer; 93 %."),
+        (
+            {"class": "unknown", "name": "unknown"},
+            "warning",
+            "Something is wrong and its cause is not known: 64 nodes of 2 jobs suffer "
+            "(93 % that it is none known here).",
+        ),
+    ],
+)
+def test_the_first_answer_names_the_cause_and_who_suffers(facts: dict[str, Any], level: str, text: str) -> None:
+    """In one sentence, with how sure that is."""
+    found = sayings.headline(verdict(**facts))
+    assert (found[0], found[1].replace("\\", "")) == (level, text)
+
+
+def test_others_that_stand_are_counted() -> None:
+    """They are listed below."""
+    assert sayings.headline(verdict(), 3)[1].replace("\\", "").endswith("93 %. 3 other verdicts below.")
+
+
+def test_a_cause_that_is_likely_goes_before_the_unknown_and_the_unknown_before_a_guess() -> None:
+    """A guess is no answer."""
+    unknown = verdict(id="u", rank=1, probability=0.7, **{"class": "unknown"})
+    likely, guess = verdict(id="l", rank=2), verdict(id="g", rank=3, probability=0.2)
+    over = verdict(id="o", state="closed", probability=1.0)
+    assert [one.id for one in sayings.standing([unknown, guess, over, likely])] == ["l", "g", "u"]
+    for found, first in (([unknown, likely], likely), ([unknown, guess], unknown), ([guess], guess), ([over], None)):
+        assert sayings.first_of(found) == first
+
+
+def test_the_page_of_a_verdict_says_why_who_and_what_to_do(drawn: Opened) -> None:
+    """Evidence for and against, its nodes and jobs, and how it has changed."""
+    page = drawn("verdicts", verdict="v1")
+    assert failing(page) == []
+    assert page.error[0].value.replace("\\", "").startswith("**Switch leaf004 is the cause")
+    said = seen(page)
+    for words in ("What to do:** run diagnostics", "all 2 nodes below leaf004", "also called 0xb83fd203001000c0"):
+        assert words in said
+    tables = [table.value for table in page.dataframe]
+    assert list(tables[0]["what"]) == ["2 of the 2 nodes below it"]
+    assert list(tables[1]["what"]) == ["its own log is quiet"]
+    assert list(tables[2]["what"]) == ["gpu-023 lost its link, too"]
+    values = {metric.label: metric.value for metric in page.metric}
+    assert (values["Probability"], values["Nodes"], values["GPU-hours at stake"]) == ("93 %", "2", "128")
+
+
+def test_a_verdict_that_is_not_listed_is_still_shown_by_its_address(drawn: Opened, api: Any) -> None:
+    """A link of a hint may be older than the list; one that never was is a sentence."""
+    api.answers["verdicts"] = {"items": [], "next_cursor": None}
+    assert "leaf004 is the cause" in drawn("verdicts", verdict="v1").error[0].value.replace("\\", "")
+    assert "knows nothing of that name" in drawn("verdicts", verdict="v9").error[0].value
+
+
+def test_a_cause_that_is_not_known_is_said_to_be_so(drawn: Opened, api: Any) -> None:
+    """On the first page and on its own."""
+    unknown = api.answers["verdicts"]["items"][0] | {"class": "unknown", "name": "unknown", "cause": "unknown"}
+    api.answers["verdicts"] = {"items": [unknown], "next_cursor": None}
+    api.answers["verdicts/v1"] = unknown
+    for page in (drawn("cluster"), drawn("verdicts", verdict="v1")):
+        assert failing(page) == []
+        assert "its cause is not known" in page.warning[0].value.replace("\\", "")
+
+
+def test_the_cluster_page_puts_an_incident_down_to_its_verdict(drawn: Opened) -> None:
+    """And lists what stands with what to do."""
+    page = drawn("cluster")
+    assert list(page.dataframe[0].value["verdict"]) == ["switch leaf004 (93 %)"]
+    assert "2 nodes of 1 job · since 4 min ago · what to do: run diagnostics" in seen(page)
+
+
+def test_a_node_s_page_says_what_it_is_to_the_verdict(drawn: Opened, api: Any) -> None:
+    """A victim here; the cause where it is of this node."""
+    page = drawn("node", node="gpu-017")
+    assert failing(page) == []
+    assert "**93 %**: this node only suffers from it" in seen(page)
+    assert list(page.dataframe[0].value["verdict"]) == ["switch leaf004 (93 %)"]
+    item = api.answers["verdicts"]["items"][0]
+    api.answers["verdicts"]["items"] = [item | {"node": "gpu-017", "class": "gpu"}]
+    assert "this node is the cause" in seen(drawn("node", node="gpu-017"))
+
+
+def test_hostile_names_and_reasons_stay_text(drawn: Opened, api: Any) -> None:
+    """No markup of a log line comes to life."""
+    evil = "![x](http://evil.example/a.png) <script>alert(1)</script> **bold**"
+    item = api.answers["verdicts"]["items"][0] | {
+        "name": evil,
+        "reason": evil,
+        "jobs": [evil],
+        "names": [evil, evil + "2"],
+    }
+    api.answers["verdicts"] = {"items": [item], "next_cursor": None}
+    api.answers["verdicts/v1"] = item
+    for page in (drawn("cluster"), drawn("verdicts", verdict="v1"), drawn("node", node="gpu-017")):
+        assert failing(page) == []
+        parts = [*page.markdown, *page.caption, *page.error, *page.warning]
+        assert not any("![x]" in str(part.value) or "<script>" in str(part.value) for part in parts)
