@@ -79,6 +79,11 @@ class Effect:
         """By which job or NVLink domain it is felt; None where it is of one place."""
         return self.run if self.domain is None else domain_key(self.domain)
 
+    def sign(self) -> str:
+        """What it looks like: its kind, its code where it has one, else the part and whether it only warns."""
+        code = self.symptoms[0].code if self.symptoms else None
+        return f"{self.kind} {code if code is not None else f'{self.place.kind} {self.is_mild()}'}"
+
     def is_fleeting(self) -> bool:
         """Whether it was over within a minute."""
         return self.cured is not None and self.cured - self.last <= _FLEETING

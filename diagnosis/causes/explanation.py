@@ -84,9 +84,7 @@ def search_of(scene: Scene, seen: SceneEffects, known: ReachIndex | None = None)
     search = Search(reach)
     runs = _runs_by_node(scene)
     for effect in seen.effects:
-        for symptom in effect.symptoms:
-            if symptom.node is not None:
-                reach.signs.setdefault((symptom.kind, symptom.code), set()).add(symptom.node)
+        reach.signs.setdefault(effect.sign(), set()).update(effect.nodes)
     for effect in seen.effects:
         if effect.domain is not None:
             search.jobs[domain_key(effect.domain)].append(effect)

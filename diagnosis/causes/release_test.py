@@ -31,10 +31,9 @@ class ReleaseFinding:
 
 def release_gain(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> ReleaseFinding | None:
     """The best finding over the codes that nodes of the release show; None where nothing stands out."""
-    by_sign: dict[tuple[str, int | None], list[Hit]] = defaultdict(list)
+    by_sign: dict[str, list[Hit]] = defaultdict(list)
     for hit in hits:
-        code = hit.effect.symptoms[0].code if hit.effect.symptoms else None
-        by_sign[hit.effect.kind, code].append(hit)
+        by_sign[hit.effect.sign()].append(hit)
     found = None
     for own in by_sign.values():
         finding = _finding(suspect, own, reach)
@@ -49,8 +48,7 @@ def _finding(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> Releas
         return None
     units = len(reach.units(suspect))
     rest = reach.rest_of(suspect)
-    code = hits[0].effect.symptoms[0].code if hits[0].effect.symptoms else None
-    else_struck = reach.struck_elsewhere(suspect, hits[0].effect.kind, code)
+    else_struck = reach.struck_elsewhere(suspect, hits[0].effect.sign())
     if units <= len(struck) and rest == 0:
         return None
     p_value = fisher(len(struck), units, else_struck, rest)

@@ -16,6 +16,7 @@ from diagnosis.causes.weighing import Account, Finding
 _CURED, _ELSEWHERE, _SURVIVED, _BESIDE_THE_STOP = 0.15, 0.05, 0.3, 0.5
 # A program that met an error and worked on, or ended well.
 _WORKED_ON = 0.2
+_SURVIVABLE = frozenset({"gpu_program", "gpu_follow_on"})
 _HALF_LIFE_S = {False: 6 * 3600.0, True: 1800.0}
 # Where nobody asks what ended the work, the newest of what is over is meant; each older one matters so much less.
 _OLDER = 0.5
@@ -92,6 +93,8 @@ def matters(account: Account, scene: Scene) -> float:
 
 
 def _worked_on(account: Account, scene: Scene) -> bool:
-    """Whether the job of a program ended well or still runs."""
+    """Whether a program met an error on a GPU and no other, and its job ended well or still runs."""
+    if any(effect.kind not in _SURVIVABLE for effect, _ in account.jobs):
+        return False
     states = [job.state for job in scene.jobs if job.run == account.suspect.place.name]
     return bool(states) and states[-1].startswith(ENDED_WELL)

@@ -32,6 +32,8 @@ REACH = timedelta(hours=24)
 MARKED_DOWN = timedelta(minutes=30)
 # What is known of later tells whether it was cured.
 _AFTERMATH = timedelta(minutes=10)
+# What belongs together comes within so long.
+_SETTLED = timedelta(seconds=5)
 # Lines of work, of which there are many, and no symptoms.
 _NO_SYMPTOMS = ("iteration", "telemetry", "job", "outage", "checkpoint")
 
@@ -82,7 +84,7 @@ def read_scene(connection: sa.Connection, run: str | None = None, at: datetime |
     stop = stop_of(connection, run, at)
     if stop is None:
         return None
-    now = at or stop.end
+    now = at or stop.end + _SETTLED
     since = min(now, stop.end) - (LONGEST if run is not None else REACH)
     attempts = read_jobs(connection, window=(since, now))
     fold = SymptomFold(read_graph(connection, at))

@@ -76,8 +76,8 @@ class ReachIndex:
     _base: dict[int, float] = field(default_factory=dict)
     _nodes: int | None = None
     _versions: dict[CauseClass, list[Place]] = field(default_factory=dict)
-    # Which nodes show each kind and code.
-    signs: dict[tuple[str, int | None], set[str]] = field(default_factory=dict)
+    # Which nodes show each sign.
+    signs: dict[str, set[str]] = field(default_factory=dict)
 
     def anew(self) -> "ReachIndex":
         """What depends on what, kept; nothing of the scene that was looked at before."""
@@ -102,11 +102,11 @@ class ReachIndex:
             self._versions[kind] = self.graph.places(kind)
         return self._versions[kind]
 
-    def struck_elsewhere(self, suspect: Suspect, kind: str, code: int | None) -> int:
+    def struck_elsewhere(self, suspect: Suspect, sign: str) -> int:
         """How many nodes of other versions show the same."""
         own = self.units(suspect)
         others = [self.units(Suspect(suspect.kind, place)) for place in self._releases(suspect.kind)]
-        shown = [Place("node", node) for node in self.signs.get((kind, code), ())]
+        shown = [Place("node", node) for node in self.signs.get(sign, ())]
         return sum(node not in own and any(node in units for units in others) for node in shown)
 
     def node_of(self, place: Place) -> str | None:

@@ -47,6 +47,7 @@ _STOP_LAG_S = 600.0
 # What a job shows so much later is seldom of the fault before; and what cannot follow.
 _LONG_AGO_S = 3_600.0
 _NEVER = -1e6
+_MINUTE, _AT_ONCE = timedelta(minutes=1), math.log(86_400.0 / 120.0)
 # What the work goes on under for a while.
 _LASTING = frozenset({"slow", "corruption", "heat_sign", "optic_sign", "pause_storm", "storage_complaint"})
 
@@ -102,11 +103,7 @@ def weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach: 
         units.add(hit.unit)
         account.parts.append((hit, _log_odds(hit)))
     _simultaneous(account, near)
-    for hit in hits:
-        if hit.where not in ("below", "named"):
-            odds = _log_odds(hit)
-            if odds > 0:
-                account.parts.append((hit, odds))
+    account.parts += _own_parts([hit for hit in hits if hit.where not in ("below", "named")])
     if not account.parts and suspect.kind != "application":
         return None
     if units:
@@ -120,6 +117,20 @@ def weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach: 
     odds = sum(odds for _, odds in account.parts) + sum(odds for _, odds in account.jobs)
     account.gain = account.prior + account.cover + odds - account.own
     return account
+
+
+def _own_parts(hits: Sequence[Hit]) -> list[tuple[Hit, float]]:
+    """What the suspect shows itself; what comes within a minute of its gravest sign is hardly there by chance."""
+    found = [(hit, odds) for hit in hits if (odds := _log_odds(hit)) > 0]
+    lead = max(found, key=lambda part: part[1], default=None)
+    if lead is None:
+        return found
+    since = lead[0].effect.first
+    return [(hit, odds + (_AT_ONCE if hit is not lead[0] and _is_at_once(hit, since) else 0.0)) for hit, odds in found]
+
+
+def _is_at_once(hit: Hit, since: datetime) -> bool:
+    return hit.effect.run is None and abs(hit.effect.first - since) <= _MINUTE
 
 
 def _log_odds(hit: Hit) -> float:
