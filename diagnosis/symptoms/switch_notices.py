@@ -6,7 +6,8 @@ A switch's notice (trap 128) says that one of its links changed: not which, nor 
   what its neighbours did.
 - Two switches that give notice at the same moment share a cable: that one changed. It was up before the first time,
   so the second time it is up again.
-- A notice that stays alone is of the switch. The far switch's notice took the way that was lost.
+- A notice that stays alone is of one of the switch's links, nobody says which: the far switch's notice took the way
+  that was lost. The place is the switch.
 - A port that no request gets through is down; a port's own words (`changed state from ACTIVE to DOWN`) say so.
 
     notices = SwitchNotices(graph)
@@ -38,10 +39,11 @@ _TIGHT = timedelta(milliseconds=50)
 _AWAITED = timedelta(hours=1)
 # Traps of one switch that many of its links sent at once.
 _BURST = timedelta(milliseconds=50)
+_NOTHING = timedelta()
 # What is older than this beside the newest is settled: nothing that comes changes it.
 _LATE = timedelta(minutes=2)
 # Changes that are held before they are settled, and cables and switches of which something is known.
-_MOST_CHANGES = 8192
+_MOST_CHANGES = 4096
 _MOST_PLACES = 65_536
 _MOST_EVENTS = 5
 
@@ -155,11 +157,12 @@ class SwitchNotices:
         self._trunks = _Trunks(graph)
         self._changes: list[_Change] = []
         self._settled: _States = {}
+        self._newest: _States | None = None  # as of the last change, until another one comes
 
     def know(self, graph: DeviceGraph) -> None:
         """Go on with a newer graph."""
         if graph is not self._trunks.graph:
-            self._trunks = _Trunks(graph)
+            self._trunks, self._newest = _Trunks(graph), None
 
     def take(self, event: Event, time: datetime, place: Place, meaning: EventMeaning) -> bool:
         """Whether an event is told of by this alone, and by no symptom of its own."""
@@ -169,6 +172,7 @@ class SwitchNotices:
         if self._changes and time < self._changes[-1].time - _LATE:
             return change.word == "notice"
         insort(self._changes, change)
+        self._newest = None
         self._settle()
         return change.word in ("notice", "down", "up")
 
@@ -187,8 +191,13 @@ class SwitchNotices:
 
     def symptoms(self, now: datetime | None = None) -> list[Symptom]:
         """What is known of cables and of switches as of a moment."""
-        known = self._changes if now is None else self._changes[: bisect_right(self._changes, now, key=_time_of)]
-        states = _Reading(self._trunks, self._settled).read(known)
+        if now is not None and self._changes and now < self._changes[-1].time:
+            known = self._changes[: bisect_right(self._changes, now, key=_time_of)]
+            states = _Reading(self._trunks, self._settled).read(known)
+        else:
+            if self._newest is None:
+                self._newest = _Reading(self._trunks, self._settled).read(self._changes)
+            states = self._newest
         return [_symptom(place, state) for place, state in states.items()]
 
     def forget(self, before: datetime) -> None:
@@ -238,28 +247,31 @@ class _Reading:
         for switch, at, far, far_at in self._paired(_TIGHT):
             self._pairs[switch][at] = far
             self._pairs[far][far_at] = switch
-        for change in changes:
-            if change.word in ("gone", "found") and change.place.kind == "switch":
-                self._explain_switch(change)
+        self._explain(changes)
+        return self._told(changes)
+
+    def _explain(self, changes: Sequence[_Change]) -> None:
+        """What is told by name accounts for notices; of one sweep, what is lost with a switch comes after it."""
         twice: set[Place] = set()
-        for change in changes:
-            if change.word in ("gone", "found", "twice") and change.place.kind != "switch":
-                self._explain_end(change)
-            if change.word == "twice":
-                twice.add(change.place)
-            elif change.word == "found" and change.place in twice:
-                # The manager never knew it by the other's GUID: that it was pulled, its switch alone told.
-                twice.discard(change.place)
-                self._explain_end(change)
         said: dict[tuple[Place, str], datetime] = {}
-        for change in changes:
-            if change.word in ("down", "up"):
+        named = [change for change in changes if change.word != "notice"]
+        for change in sorted(named, key=lambda one: one.time - (_BURST if one.place.kind == "switch" else _NOTHING)):
+            if change.place.kind == "switch":
+                self._explain_switch(change)
+            elif change.word in ("down", "up"):
                 link = link_place(change.place, self._trunks.graph), change.word
-                # Each request that gets no answer says it again.
+                # Each request that gets no answer names it again.
                 if link not in said or change.time - said[link] > _SWEEP:
                     self._explain_link(change)
                 said[link] = change.time
-        return self._told(changes)
+            else:
+                self._explain_end(change)
+                if change.word == "found" and change.place in twice:
+                    # The manager never knew it by the other's GUID: that it was pulled, its switch alone told.
+                    self._explain_end(change)
+                    twice.discard(change.place)
+                elif change.word == "twice":
+                    twice.add(change.place)
 
     def _told(self, changes: Sequence[_Change]) -> _States:
         """Go through what the changes say of links, in order."""
@@ -345,18 +357,14 @@ class _Reading:
             self._spend(other, moment + _SAME, others, moment)
 
     def _moment(self, switch: Place, begin: datetime, end: datetime) -> datetime | None:
-        """When most of a switch's neighbours told something at once, the last time that they did."""
+        """When a switch or its neighbours last told something that nothing else explains: the first within a second."""
         told = []
         for other in (switch, *self._trunks.of(switch)):
-            own = self._notices.get(other, [])
-            told += [(at, other) for at in own[bisect_right(own, begin) : bisect_right(own, end)]]
-        told.sort()
-        best: tuple[int, datetime] | None = None
-        for place, (at, _) in enumerate(told):
-            near = {other for later, other in told[place:] if later - at <= _SAME}
-            if best is None or len(near) >= best[0]:
-                best = len(near), at
-        return None if best is None else best[1]
+            own, pairs = self._notices.get(other, []), self._pairs[other]
+            near = own[bisect_right(own, begin) : bisect_right(own, end)]
+            told += [at for at in near if other == switch or pairs.get(at, switch) == switch]
+        last = max(told, default=None)
+        return None if last is None else min(at for at in told if last - at <= _SAME)
 
     def _explain_end(self, change: _Change) -> None:
         """An adapter that vanishes or returns: one notice of its switch was of that."""
@@ -364,7 +372,7 @@ class _Reading:
             self._spend(switch, change.time + _BEFORE_NOTICE, self._pairs[switch], change.time - _SWEEP)
 
     def _explain_link(self, change: _Change) -> None:
-        """A cable between switches that is named: what both its ends told at one moment was of that, or one end alone."""
+        """What both ends of a cable told at one moment was of that; else what one of them told alone."""
         ends = sorted(self._trunks.ends(change.place))
         if len(ends) != 2:
             return
@@ -399,10 +407,10 @@ class _Reading:
 
 
 def _symptom(place: Place, state: _LinkState) -> Symptom:
-    kind: SymptomKind = "switch_notice" if place.kind == "switch" else "link_down"
+    kind: SymptomKind = "switch_notice" if place.kind == "switch" and not state.single else "link_down"
     words = (
         f"{place.name} tells that one of its links changed, and nobody says which"
-        if kind == "switch_notice"
+        if place.kind == "switch"
         else f"the link of {place.name} went down"
     )
     return Symptom(

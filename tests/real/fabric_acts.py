@@ -10,6 +10,7 @@ tells apart. An act ends cured; a flap is cured already when its lines end.
 
 import random
 import signal
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,8 @@ KINDS = (
     "admin_down",
     "reboot",
 )
+# After ten traps of a switch, each less than this after the last, the manager ignores that switch's traps.
+QUIET_S = 5.2
 # Looks at the log, twenty a second, after which a manager that has not swept is asked to.
 _DEAF_LOOKS = 60
 
@@ -87,9 +90,14 @@ def drawn(plan: FabricPlan, kinds: Iterable[str], each: int, chance: random.Rand
     return acts
 
 
-def play(sim: Fabric, plans: Iterable[Plan]) -> Iterator[Act]:
-    """Do what is planned; each act is given once it is cured and the manager at rest."""
+def play(sim: Fabric, plans: Iterable[Plan], pause_s: float = 0.0) -> Iterator[Act]:
+    """Do what is planned; each act is given once it is cured and the manager at rest.
+
+    Args:
+        pause_s: before each act. From QUIET_S on the manager hears every trap; with none, it is deaf to some.
+    """
     for plan in plans:
+        time.sleep(pause_s)
         begin = _size(sim)
         _break(sim, plan)
         rest = _size(sim)
