@@ -14,7 +14,8 @@ from diagnosis.incidents.intake import fold_everything, put_faults
 from diagnosis.links.link_outliers import note_past_outliers
 from store.database.connections import writing
 from store.database.partitions import ensure_days
-from store.events.append import IngestedFile, append_events, append_links, append_nodes, note_ingested
+from store.events.append import IngestedFile, append_events, append_nodes, note_ingested
+from store.nodes.topology import append_topology
 from store.records.event import Event
 from store.tables import schema
 from store.telemetry.hours import insert_rollups
@@ -125,10 +126,11 @@ class Writer:
             with _counted(connection, sa.select(sa.func.count()).select_from(schema.nodes), tally):
                 append_nodes(connection, records.nodes, self.now)
                 tally.records += len(records.nodes)
-        if records.links:
-            with _counted(connection, sa.select(sa.func.count()).select_from(schema.links), tally):
-                append_links(connection, records.links, self.now)
-                tally.records += len(records.links)
+        if len(records.topology):
+            change = append_topology(connection, records.topology, self.now)
+            tally.records += len(records.topology)
+            tally.new += min(change.changed, len(records.topology))
+            tally.known += max(0, len(records.topology) - change.changed)
         if telemetry is not None and len(telemetry.rollups.node):
             with _counted(connection, _rows_between(telemetry.rollups), tally):
                 tally.records += insert_rollups(connection, telemetry.nodes, telemetry.rollups, devices)

@@ -3,6 +3,7 @@
     nodes.csv      kernel/NODE.log[.gz]        telemetry/*.parquet   jobs.csv
     outages.csv    fabric/opensm.log           training/RUN.log      fabric/ibnetdiscover.txt
     nhc.log        health/NODE.log             switches/SWITCH.log   fabricmanager/NODE.log
+    fabric/iblinkinfo.txt   fabric/topology.conf (.yaml)    fabric/lldp/NODE.json   fabric/ufm_links.json
     fabric/ufm.log          nvrx/cycle_info.*         checkpoints/RUN.txt     squeue.txt   kubernetes/*.json
     flight/RUN/nccl_trace_rank_N                      stacks/RUN/*            ncclras/RUN.txt
 
@@ -15,14 +16,14 @@ Telemetry is found here and read by `store.telemetry.archive_table`: a node that
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from statistics import median_low
 from typing import TypeVar
 
-from parsers.formats.ibnetdiscover import Link, links
+from parsers.fabric.topology_sources import read_topology
 from parsers.registry import PARSERS, detect, make_parser
 from parsers.site_rules.rules import NO_RULES, SiteRules
 from parsers.text.lines import ReadError, blocks, lines
@@ -31,6 +32,7 @@ from parsers.text.scan import numbered, select_lines
 from parsers.text.table import nodes
 from store.records.event import Attribute, Event, with_id
 from store.records.node import Node
+from store.records.topology import TopologyTold
 
 # The text files of an archive: plain, .gz or .zst, line by line in bounded memory, and the dates that they bear.
 
@@ -109,7 +111,14 @@ def _logs(*paths: str) -> tuple[str, ...]:
 # part: (patterns, the format of parsers.registry whose lines are events). In the order of reading.
 PARTS: dict[str, tuple[tuple[str, ...], str | None]] = {
     "nodes": (("nodes.csv",), None),
-    "topology": (("fabric/ibnetdiscover.txt",), None),
+    "topology": (
+        (
+            *_logs("fabric/ibnetdiscover.txt", "fabric/iblinkinfo.txt", "fabric/ufm_links.json"),
+            *_logs("fabric/topology.conf", "fabric/topology.yaml", "fabric/kubernetes_nodes.json"),
+            *("fabric/lldp/*.json", "fabric/lldp/*.txt", "fabric/lldp/*.log"),
+        ),
+        None,
+    ),
     "outages": (("outages.csv",), "sacctmgr"),
     "queue": (("squeue*.txt", "scontrol_jobs*.txt"), "squeue"),
     "kubernetes": (_logs("kubernetes/*.json", "kubernetes/*.jsonl"), "kubernetes"),
@@ -134,6 +143,15 @@ PARTS: dict[str, tuple[tuple[str, ...], str | None]] = {
 _NAMED_FOR_NODE = frozenset({"kernel", "nvlink", "fabricmanager", "switches"})
 # Parts whose lines bear dates with years.
 _DATED = frozenset({"outages", "jobs", "kernel", "training", "ufm"})
+# Files of the topology: the source of each by the beginning of its name; those of LLDP are named for their node.
+_TOPOLOGY_SOURCES = {
+    "ibnetdiscover": "ibnetdiscover",
+    "iblinkinfo": "iblinkinfo",
+    "ufm_links": "ufm",
+    "topology.conf": "slurm",
+    "topology.yaml": "slurm_yaml",
+    "kubernetes_nodes": "kubernetes",
+}
 # Parts whose files are named for their run.
 _NAMED_FOR_RUN = frozenset({"training", "checkpoints"})
 # Parts whose files are named for a rank, in a folder that is named for their run.
@@ -178,7 +196,7 @@ class PartRecords:
 
     events: tuple[Event, ...] = ()
     nodes: tuple[Node, ...] = ()
-    links: tuple[Link, ...] = ()
+    topology: TopologyTold = field(default_factory=TopologyTold)
     skipped: int = 0
     first_skip: str | None = None
     broken: str | None = None
@@ -270,7 +288,7 @@ def read_part(part: ArchivePart, context: Context, rules: SiteRules = NO_RULES) 
 
     events: list[Event] = []
     found_nodes: list[Node] = []
-    found_links: list[Link] = []
+    topology = TopologyTold()
     broken = None
     try:
         if looks_binary(part.path):
@@ -278,7 +296,7 @@ def read_part(part: ArchivePart, context: Context, rules: SiteRules = NO_RULES) 
         if part.name == "nodes":
             _take(found_nodes, nodes(lines_of(part.path), skip))
         elif part.name == "topology":
-            _take(found_links, links(lines_of(part.path), skip))
+            topology = _topology_of(part, skip)
         elif (form := _format_of(part)) is not None:
             parser = make_parser(form, context, None if rules is NO_RULES else lambda: rules)
             signs = None if rules.patterns else PARSERS[form].signs  # a site's patterns may be in any line
@@ -289,7 +307,21 @@ def read_part(part: ArchivePart, context: Context, rules: SiteRules = NO_RULES) 
         broken = f"{error}: copy it anew"
     first_skip = skips[0] if skips else None
     timed = _timed(events, context.until)
-    return PartRecords(timed, tuple(found_nodes), tuple(found_links), len(skips), first_skip, broken)
+    return PartRecords(timed, tuple(found_nodes), topology, len(skips), first_skip, broken)
+
+
+def _topology_of(part: ArchivePart, skip: OnError) -> TopologyTold:
+    """What a file of the topology tells.
+
+    Raises:
+        ParseError: it is not of the form that its name says; ReadError, OSError: as of `lines_of`.
+    """
+    text = "\n".join(lines_of(part.path))
+    if part.relative.startswith("fabric/lldp/"):
+        return read_topology("lldp", text, node=part.stem())
+    named = (form for name, form in _TOPOLOGY_SOURCES.items() if part.path.name.startswith(name))
+    form = next(named, "ibnetdiscover")
+    return read_topology(form, text, on_error=skip)
 
 
 def _format_of(part: ArchivePart) -> str | None:

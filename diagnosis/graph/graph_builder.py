@@ -39,11 +39,13 @@ class _Adapters:
     """Who an adapter is: by its GUID, and by what nodes say of their own."""
 
     own: dict[str, dict[str, str]] = field(default_factory=dict)  # of each node: GUID -> the adapter's place
+    netdevs: dict[str, str] = field(default_factory=dict)  # gpu-017/eth2 -> the adapter's place
     twice: set[str] = field(default_factory=set)  # names that two adapters claim
 
     def place_of(self, link: FabricLink) -> tuple[Place, bool]:
         """The adapter at a cable's end, and whether it is sure to be its node's."""
         name = f"{link.peer}/{link.hca or link.peer_port or 1}"
+        name = self.netdevs.get(name, name)
         guids = self.own.get(link.peer)
         if guids:
             known = guids.get(link.peer_guid or "") or guids.get(link.peer_port_guid or "")
@@ -86,8 +88,12 @@ def build_graph(records: TopologyRecords) -> DeviceGraph:
 def _adapters(records: TopologyRecords) -> _Adapters:
     found = _Adapters()
     for name in records.names:
-        if name.kind_of_device == "nic" and name.kind in ("guid", "port_guid") and name.known_by is not None:
-            node = name.device.partition("/")[0]
+        if name.kind_of_device != "nic":
+            continue
+        node = name.device.partition("/")[0]
+        if name.kind == "netdev":
+            found.netdevs[f"{node}/{name.name}"] = name.device
+        if name.kind in ("guid", "port_guid") and name.known_by is not None:
             if node == name.known_by:
                 found.own.setdefault(node, {})[name.name] = name.device
     claims: dict[str, str] = {}

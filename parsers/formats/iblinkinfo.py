@@ -14,13 +14,15 @@ none.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from parsers.fabric.node_names import FabricNode, fabric_node, fabric_switch
-from parsers.text.parser import Context, Format
+from parsers.formats.ibnetdiscover import switch_name
+from parsers.text.parser import MAX_LINE, Context, Format
 from store.records.event import Attribute, Device, Event
 from store.records.fault_catalog import with_kind_meaning
+from store.records.topology import FabricLink
 
 _NODE = re.compile(
     r"(?:[<>] )?(?P<type>Switch|CA|Router):? (?:(?P<guid>0x[0-9a-f]{1,16}) )?(?P<name>.{0,128}):\s*$", re.ASCII
@@ -124,6 +126,61 @@ class IblinkinfoParser:
         device = Device(type="port", uuid=f"0x{int(guid, 16):016x}" if guid else None, port=int(match["port"]))
         node = self._where.host or peer.host
         return Event(None, node, "iblinkinfo", kind, device=device, attributes=attributes)
+
+
+def links(lines: Iterable[str]) -> Iterator[FabricLink]:
+    """Every cable of a switch that the output names, up or not; each end of one between switches."""
+    block: tuple[bool, str | None, str] | None = None  # whether it is a switch's, its GUID, its description
+    for line in lines:
+        text = line[:MAX_LINE]
+        if match := _NODE.match(text):
+            block = match["type"] == "Switch", match["guid"], match["name"].strip()
+            continue
+        found = _PORT.match(text)
+        if found is None or not found["peer_port"]:
+            continue
+        own, guid = found["name"], found["guid"]
+        if own is None and block is not None:
+            is_switch, own = block[0], block[2]
+            guid = block[1] or guid
+        else:
+            is_switch = own is not None and fabric_node(own).switch is not None
+        if own is not None:
+            yield from _cable(found, is_switch, own.strip(), guid)
+
+
+def _cable(found: re.Match[str], is_switch: bool, own: str, guid: str | None) -> Iterator[FabricLink]:
+    """The cable of a port as its switch has it; none where neither end is a switch."""
+    peer = fabric_node(found["peer"])
+    rate = _LINK.match(found["link"])
+    near = own, _guid(guid), int(found["lid"]), int(found["port"])
+    far = found["peer"].strip(), _guid(found["peer_guid"]), int(found["peer_lid"]), int(found["peer_port"])
+    if not is_switch:
+        if peer.switch is None:
+            return
+        near, far = far, near
+    (switch, switch_guid, switch_lid, port), (name, peer_guid, peer_lid, peer_port) = near, far
+    node = fabric_node(name)
+    is_trunk = is_switch and node.switch is not None
+    yield FabricLink(
+        switch_name(switch),
+        port,
+        switch_name(name) if is_trunk else (name.split() or [peer_guid or f"lid {peer_lid}"])[0],
+        peer_port,
+        "switch" if is_trunk else "hca",
+        switch_guid=switch_guid,
+        switch_lid=switch_lid,
+        peer_guid=peer_guid if is_trunk else None,
+        # The tool prints the GUID of an adapter's port where ibnetdiscover has both.
+        peer_port_guid=None if is_trunk else peer_guid,
+        peer_lid=peer_lid,
+        hca=None if is_trunk else node.hca,
+        rate=None if rate is None or not rate["width"] else f"{rate['width'].lower()} {rate['speed']}",
+    )
+
+
+def _guid(text: str | None) -> str | None:
+    return None if text is None else f"0x{int(text, 16):016x}"
 
 
 def _only_wider(width: str | None, could: dict[str, Attribute]) -> bool:

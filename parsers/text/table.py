@@ -10,6 +10,7 @@ is joined with the lines after it. A row that fits in no way is an error, and th
 """
 
 import csv
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -23,11 +24,28 @@ from store.records.node import Node
 #     gpu-017,r03,leaf-02,H100-SXM,8,550.90.07,2025-01-01T00:00:00Z,
 #
 # gives `Node(node="gpu-017", rack="r03", leaf="leaf-02", gpus=8, ...)`. Only `node` must be there; a column that is
-# absent or empty is unknown; `nvlink_domain` (of nodes that share NVLink switches) may be one more. Columns may stand
-# in
-# any order, others are passed over.
+# absent or empty is unknown; `nvlink_domain` (of nodes that share NVLink switches) may be one more, and the columns of
+# `_SHARED` and `_CALLED` (docs/topology.md). Columns may stand in any order, others are passed over.
 
 _MAX_GPUS = 1024
+# Columns of what nodes share beside their rack, and the class of each group; several names are parted by `;` or blanks.
+_SHARED = {
+    **dict.fromkeys(("power", "pdu", "power_feed", "feed", "ups", "busbar"), "power"),
+    **dict.fromkeys(("cooling", "row", "cooling_row", "cdu", "crac"), "cooling"),
+    **dict.fromkeys(("storage", "file_server", "fileserver", "nas"), "storage"),
+    **dict.fromkeys(("firmware", "firmware_version", "fw"), "firmware"),
+}
+# Columns of what a node or its devices are called: `mlx5_0=0000:18:00.0;gpu0=0000:1b:00.0` under `pci`.
+_CALLED = {
+    **dict.fromkeys(("ip", "ips", "address", "addresses"), "ip"),
+    **dict.fromkeys(("serial", "serial_number"), "serial"),
+    **dict.fromkeys(("hostname", "fqdn", "alias", "aliases"), "name"),
+    **dict.fromkeys(("pci", "netdev", "guid", "port_guid"), ""),
+}
+_MOST_SHARED = 64
+_MOST_PART = 256
+_PARTS = re.compile(r"[;\s]+")
+_GPU = re.compile(r"gpu\d{1,3}", re.ASCII)
 
 
 def nodes(lines: Iterable[str], on_error: OnError | None = None) -> Iterator[Node]:
@@ -71,7 +89,37 @@ def _node(row: Mapping[str, str | None]) -> Node:
         in_service_since=None if since is None else parse_time(since),
         in_service_until=None if until is None else parse_time(until),
         nvlink_domain=text.get("nvlink_domain"),
+        groups=tuple(_shared(text)),
+        names=tuple(_called(text["node"], text)),
     )
+
+
+def _shared(text: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What a node shares with others by its further columns."""
+    for column, value in text.items():
+        kind = _SHARED.get(column.strip().lower())
+        if kind is not None:
+            yield from ((kind, name) for name in _split(value))
+
+
+def _called(node: str, text: Mapping[str, str]) -> Iterator[tuple[str, str, str, str]]:
+    """What a node and its devices are called by its further columns."""
+    for column, value in text.items():
+        column = column.strip().lower()
+        kind = _CALLED.get(column)
+        for name in () if kind is None else _split(value):
+            device, sign, own = name.partition("=")
+            if kind:
+                yield "node", node, kind, name
+            elif sign and own and column == "pci" and _GPU.fullmatch(device):
+                yield "gpu", f"{node}/{own.lower()}", "name", f"{node}/{device}"
+            elif sign and own:
+                yield "nic", f"{node}/{device}", column, own.lower() if column != "netdev" else own
+
+
+def _split(value: str) -> list[str]:
+    """The names within a cell, few and short."""
+    return [part for part in _PARTS.split(value)[:_MOST_SHARED] if 0 < len(part) <= _MOST_PART]
 
 
 def _gpus(text: str | None) -> int | None:

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from store.database.coordination import move_mark
 from store.database.known_nodes import TOPOLOGY, add_known
 from store.records.hostlist import is_node_name
-from store.records.topology import GROUP_CLASSES, MOVING_KINDS, DeviceName, FabricLink, NodeGroup
+from store.records.topology import GROUP_CLASSES, MOVING_KINDS, DeviceName, FabricLink, NodeGroup, TopologyTold
 from store.tables import schema, topology_tables
 from store.tables.bulk_rows import insert_into, is_one_of, upsert
 
@@ -98,6 +98,20 @@ def append_links(
     if change.changed:
         move_mark(connection, MARK)
     return change
+
+
+def append_topology(connection: sa.Connection, told: TopologyTold, at: datetime | None = None) -> TopologyChange:
+    """Append all that a source tells."""
+    whole = TopologyChange()
+    for change in (
+        append_links(connection, (link._asdict() for link in told.links), at),
+        append_names(connection, told.names, at),
+        append_groups(connection, told.groups, at),
+    ):
+        whole.changed += change.changed
+        whole.known += change.known
+        whole.refused += change.refused
+    return whole
 
 
 def _weigh_own_word(change: TopologyChange, row: _Row, old: _Row) -> None:
@@ -207,8 +221,8 @@ def append_names(connection: sa.Connection, names: Iterable[DeviceName], at: dat
                 continue
             closed += holders
         since = moment if key[:3] in once else EVER
-        opened.append(dict(zip(("class", "device", "kind", "name"), key, strict=True)))
-        opened[-1] |= {"since": since, "until": None, "known_by": name.known_by}
+        row: _Row = dict(zip(("class", "device", "kind", "name"), key, strict=True))
+        opened.append({**row, "since": since, "until": None, "known_by": name.known_by})
     _close_names(connection, closed, moment)
     upsert(connection, _NAMES, opened)
     change.changed = len(opened) + len(closed)

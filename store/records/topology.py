@@ -5,6 +5,7 @@ DeviceName("nic", "gpu-017/mlx5_3", "pci", "0000:4f:00.0")
 NodeGroup("gpu-017", "power", "r03-pdua")
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 # What a name is of a device. Of some kinds a name is one device's at a time: the newest bearer has it.
@@ -57,3 +58,15 @@ class NodeGroup(NamedTuple):
     node: str
     kind: str
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyTold:
+    """What one source tells of a topology."""
+
+    links: tuple[FabricLink, ...] = ()
+    names: tuple[DeviceName, ...] = ()
+    groups: tuple[NodeGroup, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.links) + len(self.names) + len(self.groups)
