@@ -18,6 +18,7 @@ from api.server.state import State
 from api.server.wakes import MarkWatch
 from diagnosis.incidents.intake import fold_intake
 from diagnosis.links.link_outliers import note_outliers
+from diagnosis.links.port_flaps import note_flappers
 from schedulers.checks.check_history import note_checks
 from schedulers.lifecycle.hindsight import judge_due
 from schedulers.lifecycle.policy_turn import run_policy
@@ -272,10 +273,13 @@ class Turns:
         self._upkeep.turn(keep_on)
 
     def links(self, _keep_on: Callable[[], bool]) -> None:
-        """Put links on the watch list that err as no other of their NVLink domain does."""
+        """Put links on the watch list that err as no other of their NVLink domain does, and ports that flap."""
         found = note_outliers(self._state.engine, self._state.clock())
         if found:
             _log.info("%d NVLinks stand out among those of their domain", found)
+        flapping = note_flappers(self._state.engine, self._state.clock())
+        if flapping:
+            _log.info("%d ports go down again and again", flapping)
 
     def lemons(self, _keep_on: Callable[[], bool]) -> None:
         """Keep the repair list ready."""

@@ -12,6 +12,7 @@ from cli.archive.page_watch import PageWatch
 from cli.archive.parts import Digest, FileRecords, FileTask
 from diagnosis.incidents.intake import fold_everything, put_faults
 from diagnosis.links.link_outliers import note_past_outliers
+from diagnosis.links.port_flaps import note_last_flappers
 from store.database.connections import writing
 from store.database.partitions import ensure_days
 from store.events.append import IngestedFile, append_events, append_nodes, note_ingested
@@ -141,6 +142,7 @@ class Writer:
         with self.engine.connect() as connection:
             before = connection.scalar(count) or 0
         note_past_outliers(self.engine)
+        note_last_flappers(self.engine)
         fold_everything(self.engine)
         with self.engine.connect() as connection:
             return max(0, (connection.scalar(count) or 0) - before)

@@ -1,1 +1,1 @@
-"""NVLinks that err as no other of their domain does."""
+"""Links that err as no other of their domain does, and ports that go down again and again."""

@@ -45,7 +45,7 @@ _LATE = timedelta(minutes=2)
 # Changes that are held before they are settled, and cables and switches of which something is known.
 _MOST_CHANGES = 4096
 _MOST_PLACES = 65_536
-_MOST_EVENTS = 5
+_MOST_EVENTS, _MOST_FALLS = 5, 32
 
 _GONE, _DOWN = EventMeaning("switch_gone"), EventMeaning("link_down")
 _Word = Literal["notice", "gone", "found", "twice", "down", "up"]
@@ -73,6 +73,7 @@ class _LinkState:
     count: int = 0
     events: list[str] = field(default_factory=list)
     single: bool = False  # the one notice of its moment
+    falls: list[datetime] = field(default_factory=list)  # the newest
 
     def fall(self, time: datetime, event: str) -> None:
         """It is down as of a moment; what is down already is so still."""
@@ -80,6 +81,7 @@ class _LinkState:
             self.relapses += self.cured is not None
             self.down = self.first = time
             self.cured, self.events = None, []
+            self.falls = [*self.falls[1 - _MOST_FALLS :], time]
         self.last = time
         self.count += 1
         if event and len(self.events) < _MOST_EVENTS:
@@ -93,7 +95,7 @@ class _LinkState:
     def copy(self) -> "_LinkState":
         """The same, to go on from."""
         own = (self.ever, self.first, self.last, self.down, self.cured)
-        return _LinkState(*own, self.relapses, self.count, list(self.events), self.single)
+        return _LinkState(*own, self.relapses, self.count, list(self.events), self.single, list(self.falls))
 
 
 _States = dict[Place, _LinkState]
@@ -199,6 +201,11 @@ class SwitchNotices:
                 self._newest = _Reading(self._trunks, self._settled).read(self._changes)
             states = self._newest
         return [_symptom(place, state) for place, state in states.items()]
+
+    def falls(self) -> dict[Place, list[datetime]]:
+        """When each cable between switches went down, the newest times."""
+        states = _Reading(self._trunks, self._settled).read(self._changes)
+        return {place: state.falls for place, state in states.items() if place.kind == "port"}
 
     def forget(self, before: datetime) -> None:
         """Let go of links that are well and were so before a moment."""
