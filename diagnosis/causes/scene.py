@@ -14,6 +14,7 @@ from diagnosis.causes.stop import LONGEST, Stoppage, stop_of
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.stored_graph import read_graph
 from diagnosis.hangs.placement import placements_of
+from diagnosis.symptoms.clocks import read_clocks
 from diagnosis.symptoms.folding import SymptomFold
 from diagnosis.symptoms.symptom import Symptom
 from store.events.event_pages import EventWindow, read_events, read_incidents
@@ -88,6 +89,7 @@ def read_scene(connection: sa.Connection, run: str | None = None, at: datetime |
     since = min(now, stop.end) - (LONGEST if run is not None else REACH)
     attempts = read_jobs(connection, window=(since, now))
     fold = SymptomFold(read_graph(connection, at))
+    fold.clocks = read_clocks(connection, min(since, stop.since), now)
     fold.place_ranks(placements_of(attempts))
     fold.take(_events(connection, min(since, stop.since), now + (_AFTERMATH if at is None else timedelta())))
     jobs = [scene_job(job) for job in attempts]

@@ -16,6 +16,7 @@ from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
 from diagnosis.hangs.placement import RankPlacements
 from diagnosis.hangs.stuck_ranks import StuckRanks
+from diagnosis.symptoms.clocks import USUAL_UNCERTAINTY_S, NodeClocks
 from diagnosis.symptoms.event_place import SUBNET, names_of_others, place_of_event
 from diagnosis.symptoms.meaning import meaning_of
 from diagnosis.symptoms.switch_notices import SwitchNotices, at_place, link_place
@@ -44,6 +45,7 @@ class _Tally:
     last: datetime
     severity: Severity
     count: int = 0
+    doubt_s: float = USUAL_UNCERTAINTY_S
     events: list[tuple[datetime, str, Event]] = field(default_factory=list)
     moments: list[datetime] = field(default_factory=list)  # the newest, in order
     points_at: dict[str, None] = field(default_factory=dict)
@@ -71,10 +73,12 @@ class SymptomFold:
     """Symptoms in the making. `graph` may be replaced by a newer one; what was folded keeps its place.
 
     What ranks report of their collectives is kept, too: the ranks that others wait for are found when they are read.
+    Times are by the `clocks` as they are known when an event is taken.
     """
 
     def __init__(self, graph: DeviceGraph) -> None:
         self.graph = graph
+        self.clocks = NodeClocks()
         self._tallies: dict[SymptomKey, _Tally] = {}
         self._cures: dict[tuple[SymptomKind, Place], list[datetime]] = {}
         self._notices = SwitchNotices(graph)
@@ -93,12 +97,13 @@ class SymptomFold:
         for event in events:
             if event.time is not None:
                 told = self._ranks.take(event)
-                taken += self._take(event, event.time) or told
+                time, doubt_s = self.clocks.common(event, event.time)
+                taken += self._take(event, time, doubt_s) or told
         if len(self._tallies) > MOST_SYMPTOMS:
             self._shrink()
         return taken
 
-    def _take(self, event: Event, time: datetime) -> bool:
+    def _take(self, event: Event, time: datetime, doubt_s: float) -> bool:
         meaning = meaning_of(event)
         if meaning.symptom is None and not meaning.cures:
             return False
@@ -118,6 +123,7 @@ class SymptomFold:
             if tally is None:
                 tally = self._tallies[key] = _Tally(event.node, run, time, time, event.severity)
             tally.add(event, time)
+            tally.doubt_s = max(tally.doubt_s, doubt_s)
         return True
 
     def symptoms(self, now: datetime | None = None) -> list[Symptom]:
@@ -172,6 +178,7 @@ class SymptomFold:
             device=head.device,
             relapses=len(before),
             ever=tally.first,
+            uncertainty_s=tally.doubt_s,
         )
         return tally.made
 

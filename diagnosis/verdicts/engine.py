@@ -19,6 +19,7 @@ from diagnosis.causes.explanation import explain
 from diagnosis.causes.scene import REACH
 from diagnosis.causes.suspects import ReachIndex
 from diagnosis.graph.place import Place
+from diagnosis.symptoms.clocks import read_clocks, read_heartbeats
 from diagnosis.symptoms.folding import SymptomFold
 from diagnosis.symptoms.symptom import Symptom
 from diagnosis.verdicts.comparison import LEAST_STANDING, CurrentLook, HeldVerdicts, compared
@@ -41,6 +42,9 @@ LATELY = timedelta(hours=1)
 IDLE = timedelta(seconds=15)
 # So few symptoms are all weighed at once, whatever they share.
 _FEW = 200
+# The nodes' clocks are read from their heartbeats so often; from events before a restart, so far back.
+_CLOCKS_EVERY = timedelta(minutes=1)
+_HEARD = timedelta(hours=1)
 _FORGET_EVERY = timedelta(minutes=10)
 _log = logging.getLogger(__name__)
 
@@ -65,6 +69,7 @@ class _Memory:
     reach: ReachIndex | None = None
     looked: datetime | None = None
     forgot: datetime | None = None
+    heard: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +123,9 @@ class VerdictEngine:
                 memory.fold.graph = memory.around.graph
                 memory.near = Neighbourhood(memory.around.graph)
             memory.near.place_jobs(memory.around.jobs)
+            if memory.heard is None or now - memory.heard >= _CLOCKS_EVERY:
+                memory.heard = now
+                read_heartbeats(connection, memory.fold.clocks, now)
         try:
             changes = self._compared(memory, now)
         except Exception:
@@ -153,6 +161,7 @@ class VerdictEngine:
             mark = read_marks(connection).get(VERDICTS, 0)
             around.refresh(connection, now)
             fold = SymptomFold(around.graph)
+            fold.clocks = read_clocks(connection, now - _HEARD, now)
             fold.take(recent_symptom_events(connection, now - REACH))
             waiting = news_seqs(connection)
             standing = {one.id: one for one in open_verdicts(connection)}
@@ -168,6 +177,8 @@ class VerdictEngine:
         for batch in batches:
             if batch.error is not None:
                 _log.error("%s: its events are in the store, and in no verdict until the next start", batch.error)
+            for event in batch.events:
+                memory.fold.clocks.receipt(event, batch.received)
             memory.fold.take(batch.events)
 
     def _compared(self, memory: _Memory, now: datetime) -> list[VerdictChange]:

@@ -46,6 +46,12 @@ def heard_since(connection: sa.Connection, nodes: Collection[str], since: dateti
     return frozenset(connection.scalars(query))
 
 
+def clock_readings(connection: sa.Connection, since: datetime) -> list[tuple[str, datetime, datetime]]:
+    """Of each sidecar heard of since a moment: the node, the newest heartbeat's own time, and when it was received."""
+    query = sa.select(_TABLE.c.node, _TABLE.c.time, _TABLE.c.received).where(_TABLE.c.received >= since)
+    return [(row.node, row.time, row.received) for row in connection.execute(query)]
+
+
 _TABLE = schema.sidecars
 # A sidecar that missed this many heartbeats in a row is silent.
 SILENT_INTERVALS = 3.0

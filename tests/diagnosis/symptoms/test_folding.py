@@ -84,7 +84,7 @@ def test_a_switch_is_one_place_by_guid_and_by_name() -> None:
     port = at(1, None, device=Device(type="port", uuid=GUID, port=12))
     own = at(2, None, device=Device(type="port"), attributes={"switch": "leaf04", "name": "12"})
     first, second = folded(notice, port, own, graph=graph)
-    assert (first.kind, first.place) == ("switch_notice", Place("switch", "leaf04"))
+    assert first.place == Place("switch", "leaf04")
     assert (second.place, second.count) == (Place("port", "leaf04/12"), 2)
 
 
