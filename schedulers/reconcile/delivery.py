@@ -3,6 +3,7 @@
 delivery_of(hint, "cordon", "ops", "act", now)     # Delivery; the same id however often it is made
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -49,6 +50,38 @@ def payload(hint: Hint, action: str, mode: Mode, now: datetime) -> dict[str, Any
     if len(orjson.dumps(document)) > MAX_PAYLOAD_BYTES:
         data["evidence"] = {"left_out": "too long: GET /api/v1/hints has it"}
     return document
+
+
+# Of verdicts: what receivers are told is no order, and is told in every mode. That of one that ended is a release.
+
+VERDICT = "verdict"
+_MOST_NAMED = 100
+_TELLS = ("class", "name", "names", "node", "device", "cause", "action", "since", "reason", "jobs", "probability")
+
+
+def verdict_delivery(found: Mapping[str, Any], what: str, receiver: str, now: datetime, renewal: str = "") -> Delivery:
+    """What a receiver is told of a verdict (its JSON object, times as text): one delivery a revision, or a renewal."""
+    told = {name: found[name] for name in (*_TELLS, "state", "revision", "gpu_hours_at_stake", "explained_by")}
+    told |= {"nodes": found["nodes"][:_MOST_NAMED], "nodes_count": len(found["nodes"]), "what": what}
+    told |= {"names": told["names"][:_MOST_NAMED], "jobs": told["jobs"][:_MOST_NAMED]}
+    ended = found["state"] in ("explained", "closed")
+    data = {
+        "id": found["id"],
+        "node": found["node"] or found["name"],
+        "action": RELEASE if ended else VERDICT,
+        "state": found["state"],
+        "reason": found["reason"],
+        "mode": "act",
+        "verdict": told,
+    }
+    ident = f"{found['id']}.{found['revision']}{renewal}.{receiver}"
+    document = {"type": f"foreshock.verdict.{found['state']}", "timestamp": format_time(now), "data": data}
+    return Delivery(ident, found["id"], receiver, document, attempts=0, due=now)
+
+
+def is_of_verdict(delivery: Delivery) -> bool:
+    """Whether a delivery tells of a verdict."""
+    return VERDICT in delivery.payload["data"]
 
 
 def action_of(delivery: Delivery) -> str:

@@ -20,6 +20,7 @@ from schedulers.reconcile.delivery import (
     action_of,
     delivery_of,
     ident_of,
+    is_of_verdict,
 )
 from schedulers.reconcile.gate import may_send
 from store.database.connections import writing
@@ -37,6 +38,7 @@ from store.hints.outbox import (
     save_attempt_result,
 )
 from store.records.hint import LIVE_STATES, OPEN_STATES, Hint
+from store.verdicts.verdict_log import verdict
 
 # Seconds before attempt n + 1 (Standard Webhooks 1.0.0, schedule); a hint's own validity ends it sooner.
 RETRY_S = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
@@ -61,6 +63,36 @@ class Dispatch:
     jitter: Callable[[], float]
     wall: Callable[[], datetime]
     stop: Callable[[sa.Connection], Stop] = _nothing_stopped
+
+
+def _attempt_verdict(
+    means: Dispatch, delivery: Delivery, scheduler: HintReceiver | None, now: datetime
+) -> DeliveryOutcome | None:
+    """Tell a receiver of a verdict; what is newer of it is owed by itself, and takes the place of what is older."""
+    with means.engine.connect() as connection:
+        found = verdict(connection, delivery.hint)
+    if scheduler is None or found is None or found.revision > delivery.payload["data"]["verdict"]["revision"]:
+        why = "superseded" if scheduler is not None else "failed"
+        with writing(means.engine).begin() as connection:
+            kept = replace(delivery, state="expired" if scheduler is not None else "failed", last_error=_GIVEN_UP[why])
+            save_attempt_result(connection, kept)
+        return None
+    began = time.perf_counter()
+    outcome = scheduler.send(delivery, means.wall())
+    took = DeliveryAttempt(
+        *(delivery.id, delivery.hint, delivery.scheduler, now, outcome.result, outcome.status),
+        duration_s=time.perf_counter() - began,
+        detail=outcome.detail,
+    )
+    settled = _after(means, delivery, outcome, took)
+    if outcome.result == "gone":
+        settled = replace(settled, state="failed", last_error=gone(scheduler.address))
+    with writing(means.engine).begin() as connection:
+        log_attempt(connection, took)
+        save_attempt_result(connection, settled)
+        if outcome.slow:
+            postpone(connection, delivery.scheduler, now + timedelta(seconds=max(outcome.retry_after_s, RETRY_S[0])))
+    return outcome
 
 
 def attempt(
@@ -183,7 +215,8 @@ def run_dispatch(means: Dispatch, now: datetime, keep_on: Callable[[], bool]) ->
             continue
         scheduler = None if delivery.scheduler in away else schedulers.get(delivery.scheduler)
         # A turn may last minutes where receivers do not answer, and a hint may lapse in the meantime.
-        outcome = attempt(means, delivery, scheduler, now + (means.wall() - began))
+        tried = _attempt_verdict if is_of_verdict(delivery) else attempt
+        outcome = tried(means, delivery, scheduler, now + (means.wall() - began))
         if outcome is None:
             continue
         outcomes.append(outcome)

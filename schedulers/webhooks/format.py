@@ -40,6 +40,7 @@ class MessageFormat:
     needs_secret: bool = True
     # People are told, no scheduler acts: that it was delivered does not make a hint `sent`.
     is_notice: bool = False
+    of_verdicts: bool = False  # it is told of verdicts, and of no hint
     actions: tuple[str, ...] = ()  # that are sent unless the configuration names others; none: all
 
 
@@ -61,12 +62,20 @@ def chat_text(value: object) -> str:
     return _LIVE.sub(" ", visible(" ".join(str(value).split())))
 
 
-_DONE = {"withdrawn": "withdrawn", "expired": "lapsed", "released": "the node is well"}
+_DONE = {
+    "withdrawn": "withdrawn",
+    "expired": "lapsed",
+    "released": "the node is well",
+    "closed": "it is over",
+    "explained": "another cause explains it",
+}
 
 
 def title(data: Mapping[str, Any]) -> str:
     """One line: `cordon gpu-017`, `approve? cordon gpu-017`, `released gpu-017`."""
     node = chat_text(data["node"])
+    if data["action"] == "verdict":
+        return f"{data['verdict']['class']} {node}"
     if data["action"] == "release":
         return f"over: {node} ({_DONE.get(str(data.get('state')), 'ended')})"
     if data.get("state") == "proposed":
@@ -83,8 +92,9 @@ def lines(data: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("job", data.get("job")),
         ("risk", None if evidence.score is None else f"{evidence.score:.0%}"),
         ("spare", evidence.spare),
+        ("probability", None if "verdict" not in data else f"{data['verdict']['probability']:.0%}"),
         ("valid until", data.get("valid_until")),
-        ("hint", data.get("id")),
+        ("verdict" if "verdict" in data else "hint", data.get("id")),
     ]
     if data.get("state") == "proposed":
         found.append(("to approve", f"foreshock hints approve {data.get('id')}"))

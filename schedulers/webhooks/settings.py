@@ -19,11 +19,14 @@ class WebhookSettings:
     send_shadow: bool = False
     secrets: tuple[str, ...] = field(default=(), repr=False)
     secret_files: tuple[str, ...] = ()
-    format: Literal["standard", "cloudevents", "pagerduty", "slack", "feishu", "dingtalk", "template"] = "standard"
+    format: Literal[
+        "standard", "cloudevents", "pagerduty", "slack", "feishu", "dingtalk", "alertmanager", "template"
+    ] = "standard"
     template_file: str = ""  # of format template
     content_type: str = "application/json"  # of format template
     actions: tuple[str, ...] = ()  # that it is told; none: all, of chats and pagers LOUD_ACTIONS
     states: tuple[str, ...] = ()  # approved (the default), proposed: that a hint waits for a person
+    verdicts: bool = False  # it is told of verdicts, too, as they open, are revised and end (docs/verdicts.md)
     allow: tuple[str, ...] = ()  # networks that its name may lead to
     avoid_takes: bool = False  # what it makes of an avoid takes the node out of use: budgets.avoid_nodes and so on hold
     proxy: str = ""  # http://...: it resolves the name

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from schedulers.reconcile.delivery import DeliveryOutcome
 from schedulers.webhooks.format import AnswerFailure, MessageFormat
+from schedulers.webhooks.formats.alertmanager import ALERTMANAGER
 from schedulers.webhooks.formats.cloudevents import CLOUDEVENTS
 from schedulers.webhooks.formats.dingtalk import DINGTALK
 from schedulers.webhooks.formats.feishu import FEISHU
@@ -41,6 +42,7 @@ FORMATS: Mapping[str, MessageFormat | Callable[[Path, str], MessageFormat]] = {
     "slack": SLACK,
     "feishu": FEISHU,
     "dingtalk": DINGTALK,
+    "alertmanager": ALERTMANAGER,
     "template": template_format,
 }
 
@@ -95,6 +97,8 @@ class Webhook:
 
     def wants(self, action: str, state: str) -> bool:
         """Whether it is to be told of hints of an action while they are in a state."""
+        if self._format.of_verdicts:
+            return False
         actions = self._settings.actions or self._format.actions
         if actions and action not in actions:
             return False
@@ -123,6 +127,11 @@ def judge(status: int, retry_after: str | None, now: datetime, failure: AnswerFa
     if status == 410:
         return DeliveryOutcome("gone", "HTTP 410", status=status)
     return DeliveryOutcome("retry", f"HTTP {status}", _seconds(retry_after, now), status, status in _SLOW_DOWN)
+
+
+def takes_verdicts(settings: WebhookSettings) -> bool:
+    """Whether a receiver is told of verdicts."""
+    return settings.verdicts or settings.format == "alertmanager"
 
 
 def format_of(settings: WebhookSettings) -> MessageFormat:
