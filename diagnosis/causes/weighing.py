@@ -91,6 +91,11 @@ def weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach: 
     """The account of a suspect over the effects that are left to explain; None where it explains none."""
     if suspect.kind in ("driver", "firmware"):
         return release_account(suspect, hits, jobs, reach)
+    found = (_weigh(suspect, one, jobs, reach) for one in _apart(hits))
+    return max((one for one in found if one is not None), key=lambda one: one.gain, default=None)
+
+
+def _weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach: ReachIndex) -> Account | None:
     account = Account(suspect, 0.0)
     account.prior = math.log(reach.tables.prior.get(suspect.kind, 1e-5))
     shared = [hit for hit in hits if hit.where in ("below", "named")]
@@ -139,7 +144,6 @@ def _log_odds(hit: Hit) -> float:
 
 def _window(hits: Sequence[Hit]) -> list[Hit]:
     """Of the effects of parts below, those that came together: the fullest stretch of time."""
-    hits = _standing(hits)
     if len(hits) < 2:
         return list(hits)
     ordered = sorted(hits, key=lambda hit: hit.effect.first)
@@ -162,18 +166,20 @@ def _window(hits: Sequence[Hit]) -> list[Hit]:
     return sorted((*near, *far), key=lambda hit: hit.effect.first) if len(far) <= len(near) else near
 
 
-def _standing(hits: Sequence[Hit]) -> list[Hit]:
-    """The effects but for links that were up again before the newest went down: those were of something else."""
-    links = [hit.effect for hit in hits if hit.effect.kind in _OF_LINKS]
-    still = [effect.first for effect in links if effect.cured is None] or [effect.first for effect in links]
-    newest = max(still, default=None)
-    if newest is None:
-        return list(hits)
-    return [
-        hit
-        for hit in hits
-        if hit.effect.kind not in _OF_LINKS or hit.effect.cured is None or hit.effect.cured >= newest
-    ]
+def _apart(hits: Sequence[Hit]) -> list[list[Hit]]:
+    """Links that were up again before others went down were of something else: those of each time, and the rest."""
+    rest = [hit for hit in hits if hit.effect.kind not in _OF_LINKS]
+    links = sorted((hit for hit in hits if hit.effect.kind in _OF_LINKS), key=lambda hit: hit.effect.first)
+    groups: list[list[Hit]] = []
+    over: datetime | None = None  # when all of the last group was up again
+    for hit in links:
+        if not groups or (over is not None and hit.effect.first > over):
+            groups.append([])
+            over = hit.effect.cured
+        elif over is not None:
+            over = None if hit.effect.cured is None else max(over, hit.effect.cured)
+        groups[-1].append(hit)
+    return [[*group, *rest] for group in groups] or [rest]
 
 
 def _spread_s(hit: Hit) -> float:
