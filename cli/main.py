@@ -23,6 +23,7 @@ COMMANDS = {
     "advise": "cli.commands.advise",
     "audit": "cli.commands.audit",
     "backtest": "cli.commands.backtest",
+    "check": "cli.commands.check",
     "consume": "cli.commands.consume",
     "dashboard": "cli.commands.dashboard",
     "db": "cli.commands.db",

@@ -9,6 +9,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 from api.server.people_settings import PeopleSettings
 from goodput.formulas.shape import Shape
 from predictor.live.trial_settings import TrialSettings
+from schedulers.checks.active_check import CheckSettings
 from schedulers.policy.settings import ActuatorSettings, Mode, Policy, PolicySource
 from schedulers.webhooks.settings import WebhookSettings
 from store.database.retention import RetentionPeriods
@@ -156,6 +157,7 @@ class ApiSettings:
     inventory: InventorySettings = field(default_factory=InventorySettings)
     silent_after_s: float = 900.0  # a node not heard of for this long is silent, while others report
     people: PeopleSettings | None = None  # who signs in, and what each role may do
+    checks: CheckSettings = field(default_factory=CheckSettings)  # commands that `foreshock check` runs on suspects
     hosts: tuple[str, ...] = ()  # names by which clients may ask for this server: HOST or HOST:PORT; none: any name
 
     @property

@@ -7,6 +7,7 @@ Read at the start and on SIGHUP (`cli/config/settings_file.py`). The policy is f
 environment; the secret `FORESHOCK_TOKEN` (a token with every scope) may lie in a file: `FORESHOCK_TOKEN_FILE`.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from cli.console.errors import Failure
 from cli.console.files import secret_file
 from cli.processes.servers import MOST_PROCESSES
 from goodput.formulas.shape import Shape
+from schedulers.checks.active_check import CheckSettings
 from schedulers.policy.settings import ActuatorSettings, Policy
 from schedulers.registry import ACTUATORS, SCHEDULERS
 from schedulers.webhooks.settings import WebhookSettings
@@ -45,7 +47,7 @@ from wire.access.address import clear_text
 _PREFIX = "FORESHOCK_"
 _SERVER = (
     *("intervals", "limits", "keep", "training", "trial", "tls", "inventory"),
-    *("body_limit_bytes", "rules", "silent_after_s", "processes", "hosts"),
+    *("body_limit_bytes", "rules", "silent_after_s", "processes", "hosts", "checks"),
 )
 # Receivers whose token stands in the address or the message; the others sign.
 _TOKEN_FORMATS = frozenset({"pagerduty", "slack", "feishu", "dingtalk"})
@@ -82,6 +84,7 @@ def _read_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings
     _check_keep(server.get("keep", RetentionPeriods()), place)
     _check_tls(server.get("tls", TlsSettings()), place)
     _check_inventory(server.get("inventory", InventorySettings()), place)
+    _check_checks(server.get("checks", CheckSettings()), place)
     if not 1 <= server.get("processes", 1) <= MOST_PROCESSES:
         raise Failure(f"{place}, processes: expected 1 to {MOST_PROCESSES}")
     tokens = read_tokens(listed(table.get("tokens"), place), place, environ)
@@ -100,6 +103,21 @@ def _read_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings
         people=read_people(table, place),
     )
     return replace(given, **server)
+
+
+def _check_checks(checks: CheckSettings, place: str) -> None:
+    for name in ("at_once", "per_hour", "suspects", "timeout_s"):
+        if getattr(checks, name) <= 0:
+            raise Failure(f"{place}, checks, {name}: more than 0")
+    for name, command in checks.commands().items():
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise Failure(f"{place}, checks, {name}: a quote is not closed ({error})") from error
+        if "{node}" not in command:
+            raise Failure(f"{place}, checks, {name}: {{node}} must stand in it: which node is it to try?")
+        if words[0].startswith("{"):
+            raise Failure(f"{place}, checks, {name}: the first word is the command")
 
 
 def read_people(table: Mapping[str, Any], place: str) -> PeopleSettings | None:

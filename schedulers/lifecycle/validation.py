@@ -40,10 +40,10 @@ from store.records.hint import LIVE_STATES, Hint
 ACTOR = "validation"
 GONE = "the server that ran it is gone: it is run again"
 # A node's name comes from whoever reports of it: none shall be read as an option, or as a path.
-_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}", re.ASCII)
+NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}", re.ASCII)
 _POLL_S = 0.2
 _LOOK_S = 2.0  # how often it is looked whether running tests are still wanted, and others are due
-_GRACE_S = 10.0  # for the watcher, beyond the test's own time
+GRACE_S = 10.0  # for the watcher, beyond the test's own time
 _DROPPED = "the hint has ended, or all is stopped: the test was killed"
 Outcome: TypeAlias = Literal["passed", "failed", "timed_out", "put_off", "not_started", "dropped"]
 _log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class Validator:
                     time.sleep(_POLL_S)
         finally:
             for seq in list(self._running):
-                _kill(self._running.pop(seq).child)
+                end_watched(self._running.pop(seq).child)
 
     def _drop_strays(self) -> None:
         """End the rows of tests that nobody runs: only the holder of the lease comes here, and it runs none yet."""
@@ -116,7 +116,7 @@ class Validator:
         for seq, run in list(self._running.items()):
             if run.hint.id not in waiting or release is None:
                 del self._running[seq]
-                _kill(run.child)
+                end_watched(run.child)
                 self._end(run.row, run.hint, ValidationResult("dropped", None, None, _DROPPED))
         if release is not None:
             for hint in due[: max(0, release.at_once - len(self._running))]:
@@ -127,21 +127,16 @@ class Validator:
         with writing(self.engine).begin() as connection:
             row = begin_validation(connection, hint.id, hint.node, shlex.join(words), self.clock())
             note(connection, self.clock(), ACTOR, hint, {"test": "begun", "command": row.command})
-        if not _NODE.fullmatch(hint.node):
+        if not NODE_NAME.fullmatch(hint.node):
             self._end(
                 row,
                 hint,
                 ValidationResult("not_started", None, 127, f"{hint.node!r} is no host name: no test is begun"),
             )
             return
-        child = subprocess.Popen(  # noqa: S603  # our own program
-            [sys.executable, "-P", "-m", "schedulers.lifecycle.validation_process", str(release.timeout_s), *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_environment(os.environ, hint),
-        )
-        self._running[row.seq] = _RunningTest(row, hint, child, time.monotonic() + release.timeout_s + _GRACE_S)
+        told = {"FORESHOCK_NODE": hint.node, "FORESHOCK_HINT": hint.id}
+        child = begin_watched(words, release.timeout_s, told)
+        self._running[row.seq] = _RunningTest(row, hint, child, time.monotonic() + release.timeout_s + GRACE_S)
 
     def _take_in(self) -> int:
         """Note the tests that have ended; how many."""
@@ -151,14 +146,12 @@ class Validator:
                 continue
             del self._running[seq]
             if run.child.poll() is None:
-                _kill(run.child)
+                end_watched(run.child)
                 self._end(
                     run.row, run.hint, ValidationResult("timed_out", False, None, "its watcher did not answer in time")
                 )
                 continue
-            output = run.child.stdout.read() if run.child.stdout else b""
-            _close(run.child)
-            self._end(run.row, run.hint, _ended(output))
+            self._end(run.row, run.hint, result_of(run.child))
         return before - len(self._running)
 
     def _end(self, row: Validation, hint: Hint, ended: ValidationResult) -> None:
@@ -171,8 +164,26 @@ class Validator:
         _log.info("the test of node %s: %s", hint.node, ended.outcome)
 
 
-def _ended(printed: bytes) -> ValidationResult:
-    """What a watcher tells of its test."""
+def begin_watched(words: Sequence[str], timeout_s: float, told: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """Begin an operator's command under a watcher, which ends it with all its children at its timeout, and with us.
+
+    Args:
+        told: variables for the command; our own settings and secrets are none of its business.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FORESHOCK_")}
+    return subprocess.Popen(  # noqa: S603  # our own program
+        [sys.executable, "-P", "-m", "schedulers.lifecycle.validation_process", str(timeout_s), *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**kept, **told},
+    )
+
+
+def result_of(child: "subprocess.Popen[bytes]") -> ValidationResult:
+    """What a watcher that has ended tells of its command."""
+    printed = child.stdout.read() if child.stdout else b""
+    _close(child)
     try:
         report = json.loads(printed)
         code, output = int(report["exit_code"]), str(report["output"])
@@ -205,18 +216,12 @@ def _due(connection: sa.Connection, hints: Sequence[Hint], release: Release, now
     return [hint for hint, step in steps if step == "test"]
 
 
-def _environment(ours: Mapping[str, str], hint: Hint) -> dict[str, str]:
-    """What the test is told; our own settings and secrets are none of its business."""
-    kept = {name: value for name, value in ours.items() if not name.startswith("FORESHOCK_")}
-    return {**kept, "FORESHOCK_NODE": hint.node, "FORESHOCK_HINT": hint.id}
-
-
-def _kill(child: "subprocess.Popen[bytes]") -> None:
+def end_watched(child: "subprocess.Popen[bytes]") -> None:
     """End a test: its watcher sees its input end, kills the test's group, and ends itself."""
     if child.stdin is not None:
         child.stdin.close()
     try:
-        child.wait(_GRACE_S)
+        child.wait(GRACE_S)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()

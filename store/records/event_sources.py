@@ -46,8 +46,9 @@ NO_FAULT = WORK | _sources("scheduler", "self")
 FLEET_SOURCES = _sources("scheduler", "alerts") | {
     *("iblinkinfo", "ibnetdiscover", "ibqueryerrors", "kubernetes", "opensm", "switch", "ufm"),
 }
-# What a scheduler says of nodes and jobs, whichever source an event claims: it fills tables of their own.
-FLEET_KINDS = frozenset({"outage", "job"})
+# What a scheduler says of nodes and jobs, whichever source an event claims: it fills tables of their own. And what came of
+# a check that an operator's command made: no node passes its own.
+FLEET_KINDS = frozenset({"outage", "job", "check_passed", "check_failed"})
 # Sources that say nothing new of a node's health.
 NO_SIGN = NO_FAULT | _sources("alerts")
 

@@ -65,7 +65,7 @@ def test_the_example_shows_every_key_and_the_defaults(tmp_path: Path) -> None:
     shown = yaml.safe_load(EXAMPLE.read_text())
     assert shown.keys() == {
         *("mode", "thresholds", "budgets", "breaker", "control", "validity", "training", "trial"),
-        *("release", "job_watch", "stop", "approval", "hosts"),
+        *("release", "job_watch", "stop", "approval", "hosts", "checks"),
         *("schedulers", "tokens", "inventory", "intervals", "keep", "limits"),
         *("body_limit_bytes", "silent_after_s", "processes"),
     }
