@@ -52,10 +52,13 @@ def first_of(verdicts: Sequence[VerdictJson]) -> VerdictJson | None:
 
 
 def title(verdict: VerdictJson) -> str:
-    """`switch leaf004`, `power of r12`; of an unknown cause that it is unknown. As text, not as Markdown."""
+    """`switch leaf004`, `power of r12`, `GPU 0000:0f:00.0 of gpu-017`, `cause unknown`. As text, not as Markdown."""
     if verdict.cause_class == "unknown":
         return "cause unknown"
     kind = CLASSES.get(verdict.cause_class, verdict.cause_class)
+    node, _, part = verdict.name.partition("/")
+    if part and node == verdict.node:
+        return f"{kind} {part} of {node}"
     return verdict.name if verdict.name.lower().startswith(kind.lower()) else f"{kind} {verdict.name}"
 
 
@@ -81,14 +84,16 @@ def headline(verdict: VerdictJson, more: int = 0) -> tuple[str, str]:
 
 
 def suffering(verdict: VerdictJson) -> str:
-    """Who suffers: "64 nodes of 2 jobs"; nothing where nobody does."""
-    nodes = words.many(len(verdict.nodes), "node") if verdict.nodes else ""
+    """Who suffers beside its own node: "64 nodes of 2 jobs"; nothing where nobody does."""
+    others = sum(1 for node in verdict.nodes if node != verdict.node)
+    nodes = words.many(others, "node") if others else ""
     jobs = words.many(len(verdict.jobs), "job") if verdict.jobs else ""
     return " of ".join(part for part in (nodes, jobs) if part)
 
 
 def _and(felt: str) -> str:
-    return f": {felt} suffer" if felt and not felt.startswith("1 node") else f": {felt} suffers" if felt else ""
+    one = felt.startswith(("1 node", "1 job"))
+    return f": {felt} suffer{'s' if one else ''}" if felt else ""
 
 
 def to_do(verdict: VerdictJson) -> str:

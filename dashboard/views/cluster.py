@@ -42,7 +42,8 @@ def _live(site: Site) -> None:
         st.switch_page(site.node_page, query_params={"node": clicked})
     with panels.troubles():
         cluster = site.client.cluster()
-        verdicts = site.client.open_verdicts(VERDICTS)
+        standing = site.client.open_verdicts(VERDICTS)
+        verdicts = [one for one in standing if one.since <= cluster.now + _SKEW]
         if (first := sayings.first_of(verdicts)) is not None:
             panels.banner(*sayings.headline(first, len(sayings.standing(verdicts)) - 1))
         panels.banner(*words.headline(cluster))
@@ -57,9 +58,12 @@ def _live(site: Site) -> None:
         with left:
             if nodes:
                 _map(site, nodes, cluster)
-            _incidents(incidents, ahead, cluster, sayings.by_incident(verdicts))
+            _incidents(incidents, ahead, cluster, sayings.by_incident(standing))
         with right:
             verdict_panels.cards(site, verdicts, cluster.now)
+            if len(standing) > len(verdicts):
+                later = words.many(len(standing) - len(verdicts), "verdict")
+                st.caption(f"{later} dated later than this page's clock: see the page Verdicts")
             _attention(site, nodes, [*ahead, *incidents], cluster)
         _feed(site, cluster)
         _sources(cluster)

@@ -64,7 +64,6 @@ KEYS = {
     "least",
     "most",
     "at",
-    "probability",
     "times_fleet",
     "words",
 }

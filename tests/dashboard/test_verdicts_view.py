@@ -25,7 +25,12 @@ def verdict(**facts: Any) -> VerdictJson:
     [
         ({}, "error", "Switch leaf004 is the cause: 64 nodes of 2 jobs suffer; 93 %."),
         ({"name": "Switch 4"}, "error", "Switch 4 is the cause: 64 nodes of 2 jobs suffer; 93 %."),
-        ({"class": "gpu", "nodes": ["n1"], "jobs": []}, "error", "GPU leaf004 is the cause: 1 node suffers; 93 %."),
+        (
+            {"class": "gpu", "name": "n1/0000:0f:00.0", "node": "n1", "nodes": ["n1"], "jobs": ["a"]},
+            "error",
+            "GPU 0000:0f:00.0 of n1 is the cause: 1 job suffers; 93 %.",
+        ),
+        ({"nodes": ["n1"], "jobs": []}, "error", "Switch leaf004 is the cause: 1 node suffers; 93 %."),
         ({"probability": 0.3}, "warning", "Switch leaf004 is the cause: 64 nodes of 2 jobs suffer; 30 %."),
         ({"nodes": [], "jobs": []}, "error", "Switch leaf004 is the cause; 93 %."),
         (
@@ -101,6 +106,15 @@ def test_the_cluster_page_puts_an_incident_down_to_its_verdict(drawn: Opened) ->
     page = drawn("cluster")
     assert list(page.dataframe[0].value["verdict"]) == ["switch leaf004 (93 %)"]
     assert "2 nodes of 1 job · since 4 min ago · what to do: run diagnostics" in seen(page)
+
+
+def test_a_verdict_that_is_dated_later_than_the_page_is_no_answer_of_it(drawn: Opened, api: Any) -> None:
+    """This host's own kernel beside a replay: it is told, and stands on the page Verdicts."""
+    later = api.answers["verdicts"]["items"][0] | {"since": "2026-11-21T00:00:00Z"}
+    api.answers["verdicts"] = {"items": [later], "next_cursor": None}
+    page = drawn("cluster")
+    assert "is the cause" not in page.error[0].value
+    assert "1 verdict dated later than this page's clock" in seen(page)
 
 
 def test_a_node_s_page_says_what_it_is_to_the_verdict(drawn: Opened, api: Any) -> None:
