@@ -30,6 +30,9 @@ SCHEMES: Mapping[str, Scheme] = {
     "nvml": Scheme("nvml", "NvmlCollector", "nvml"),
     "nvrx": Scheme("nvrx", "CycleFilesCollector", "nvrx:DIR"),
     "checkpoints": Scheme("checkpoints", "CheckpointsCollector", "checkpoints:DIR"),
+    "ranks": Scheme("ranks", "RanksCollector", "ranks:DIR"),
+    "flight": Scheme("flight", "FlightCollector", "flight:DIR"),
+    "ncclras": Scheme("ncclras", "NcclRasCollector", "ncclras[:HOST:PORT]"),
     "prometheus": Scheme("prometheus", "PrometheusCollector", "prometheus:URL"),
 }
 

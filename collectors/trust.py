@@ -50,6 +50,9 @@ _SOURCES: dict[str, tuple[Trust, str]] = {
     "prometheus": ("system", "a server of the operator's"),
     "nvrx": ("user", "a job's launcher writes the files"),
     "checkpoints": ("user", "a job writes the files"),
+    "flight": ("user", "a job writes the files"),
+    "ranks": ("user", "a job writes the files"),
+    "ncclras": ("user", "a job's processes answer"),
 }
 
 

@@ -30,6 +30,8 @@ _NAMES = (
     "gpud",
     "nvrx",
     "flight",
+    "ncclras",
+    "pyspy",
     "hook",
     "otel",
     "mlgoodput",

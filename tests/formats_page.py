@@ -14,7 +14,7 @@ FIXTURES = ROOT / "fixtures"
 PAGE = ROOT / "docs" / "formats.md"
 SOURCES = ROOT / "store" / "catalogs" / "sources.csv"
 # Sources that no format decodes.
-_NO_FORMAT = {"sidecar": "self"}
+_NO_FORMAT = {"sidecar": "self", "ranks": "starts"}
 _HEAD = """# Formats and kinds
 
 Made by `make formats` of the registry, the fixtures and `store/catalogs/kinds.csv`; a test holds it to them.

@@ -66,7 +66,7 @@ def test_every_kind_in_the_table_is_given_by_a_fixture_or_a_collector_or_named_b
     counted = {row["kind"] for row in rows("counters")}
     watches = [
         *(FIXTURES.parent / "collectors").rglob("*.py"),
-        *(FIXTURES.parent / "diagnosis" / "links").rglob("*.py"),
+        *(FIXTURES.parent / "diagnosis").rglob("*.py"),
     ]
     watched = "".join(path.read_text() for path in watches)
     told = {kind for kind, _variant in kind_meanings() if f'"{kind}"' in watched}

@@ -137,6 +137,8 @@ PARTS: dict[str, tuple[tuple[str, ...], str | None]] = {
     ),
     "checkpoints": (_logs("checkpoints/*.txt"), "checkpoints"),
     "flight": (("flight/*", "flight/*/*"), "flight"),
+    "ras": (_logs("ncclras/*.txt", "ncclras/*.json"), "ncclras"),
+    "stacks": (_logs("stacks/*/*.txt", "stacks/*/*.json"), "pyspy"),
     "telemetry": (("telemetry/*.parquet",), None),
 }
 # Parts whose files are named for the node (or switch) that wrote them; nhc.log itself may be of many.
@@ -153,9 +155,9 @@ _TOPOLOGY_SOURCES = {
     "kubernetes_nodes": "kubernetes",
 }
 # Parts whose files are named for their run.
-_NAMED_FOR_RUN = frozenset({"training", "checkpoints"})
+_NAMED_FOR_RUN = frozenset({"training", "checkpoints", "ras"})
 # Parts whose files are named for a rank, in a folder that is named for their run.
-_NAMED_FOR_RANK = frozenset({"flight"})
+_NAMED_FOR_RANK = frozenset({"flight", "stacks"})
 # What a file under training/ may be beside a trainer's log: its first lines tell.
 _OF_RUNS = frozenset({"hook", "otel", "mlgoodput", "dlrover"})
 # A date that lies further ahead of the archive's others than this is a broken clock's.

@@ -10,6 +10,7 @@ as events of the kind `collective_wait`, with sets of ranks as attributes (`stor
     waiting, absent, stopped    ranks that are in the collective; that have not come; whose process does not run
 """
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -21,6 +22,7 @@ WAIT = "collective_wait"
 MOST_GROUPS = 4_096
 # Who reports of a group: nodes that are held by name.
 _MOST_WITNESSES = 64
+_HOST = re.compile(r"(?P<rank>\d{1,7})=(?P<host>[\w.:%-]{1,80})/(?P<gpu>\d{0,4})", re.ASCII)
 # What was reported so long before is of another hang.
 _SAME_HANG = timedelta(minutes=45)
 
@@ -45,6 +47,7 @@ class GroupState:
     operations: dict[int, str] = field(default_factory=dict)
     witnesses: set[str] = field(default_factory=set)
     events: list[str] = field(default_factory=list)
+    hosts: dict[int, tuple[str, int | None]] = field(default_factory=dict)  # addresses, as NCCL's RAS tells them
 
     def take(self, event: Event, time: datetime) -> None:
         """One report. A newer one of a rank takes the place of its older one."""
@@ -73,10 +76,18 @@ class GroupState:
         operation = told.get("operation")
         if isinstance(operation, str):
             self.operations.update(dict.fromkeys(ranks, operation[:40]))
+        self._note_hosts(told.get("hosts"))
         if event.node is not None and len(self.witnesses) < _MOST_WITNESSES:
             self.witnesses.add(event.node)
         if event.id is not None and len(self.events) < 5:
             self.events.append(event.id)
+
+    def _note_hosts(self, text: object) -> None:
+        """`29=172.16.64.213/5`: the address of a rank's node, and its GPU."""
+        if isinstance(text, str):
+            for match in _HOST.finditer(text[:8000]):
+                if len(self.hosts) < 1024:
+                    self.hosts[int(match["rank"])] = (match["host"], int(match["gpu"]) if match["gpu"] else None)
 
     def stands_at(self, rank: int) -> int:
         """The collective that a rank is in: the first that it has entered and not completed, else the last."""
@@ -108,9 +119,9 @@ class GroupState:
         """Ranks that have not entered the collective that others are in, or not begun it, or do not run."""
         front = self.front()
         if front is None:
-            return self.absent | self.stopped
+            return (self.absent - self.waiting) | self.stopped
         late = {rank for rank, number in self.enqueued.items() if number < front}
-        return late | self.not_begun() | self.absent | self.stopped
+        return late | self.not_begun() | (self.absent - self.waiting) | self.stopped
 
     def all_ranks(self, world: int | None) -> frozenset[int]:
         """The group's members; where no one tells them, all ranks of the run for the group that all are in."""

@@ -62,6 +62,8 @@ class StuckRanks:
         run = event.run() or self.placements.run_of(event.node) or ""
         if event.kind in _ANEW:
             known = self._runs.get(run)
+            if known is not None and event.kind == "training_start":
+                known.places, known.claimed = {}, set()
             if known is not None and known.groups:
                 known.groups = {name: group for name, group in known.groups.items() if group.last > time}
                 known.front = None
@@ -159,6 +161,7 @@ class StuckRanks:
             "last_enqueued": text_of_numbers({rank: group.enqueued[rank]} if rank in group.enqueued else {}),
             "last_completed": text_of_numbers({rank: group.completed[rank]} if rank in group.completed else {}),
             "witnesses": len(group.witnesses - {node}),
+            "peer": group.hosts[rank][0] if node is None and rank in group.hosts else None,
         }
         how = {
             "stopped": "its process does not run",

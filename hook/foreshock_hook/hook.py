@@ -6,15 +6,19 @@
     hook.step(i)                               # iteration i is done
     with hook.saving(i): save()                # also loading(i), evaluating(i), waiting_for_data()
 
-It needs nothing but Python: no server, no package beside this file, no thread. It never raises into the training and
-writes from one rank. Steps are put together and written once a second at most, one line a write, so that a killed
-program leaves whole lines; what is begun is written at once. A child made by fork stays silent.
+    hook.share_state("/dev/shm/foreshock")     # every rank: what it does now, for the sidecar
+    with hook.collective("dp"): all_reduce()
+
+It needs nothing but Python: no server, no package beside these files, no thread unless asked for. It never raises into
+the training and writes lines from one rank. Steps are put together and written once a second at most, one line a write,
+so that a killed program leaves whole lines; what is begun is written at once. A child made by fork stays silent.
 What it could not write is counted in `lost` and reported by the next line that gets through.
 """
 
 from __future__ import annotations  # trainers run on older Pythons than Foreshock
 
 import atexit
+import importlib
 import json
 import os
 import socket
@@ -25,6 +29,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from types import TracebackType
+from typing import Any
 
 # Who tells a process its rank: torchrun, Slurm, Open MPI, MPICH and Intel MPI, PMIx.
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
@@ -38,7 +43,7 @@ _HOOKS: weakref.WeakSet[TrainingHook] = weakref.WeakSet()
 
 def _silence() -> None:
     for hook in _HOOKS:
-        hook.off = True
+        hook.off, hook._shared = True, None
 
 
 def _write_rest() -> None:
@@ -76,6 +81,7 @@ class TrainingHook:
         """
         self.off = False
         self.lost = 0  # lines that could not be written
+        self._shared: Any = None  # a RankState
         self._run, self._path, self._write_s = str(run), str(path), write_s
         self._file: int | None = None
         self._torn = False
@@ -96,8 +102,38 @@ class TrainingHook:
         except Exception:  # noqa: BLE001 - training goes on without an account of it
             self.off = True
 
+    def share_state(self, folder: str, thread: bool = False) -> None:
+        """Let the sidecar see what this rank does now, in `FOLDER/RUN.rankN`; ranks that write no lines do it, too.
+
+        Args:
+            folder: on the node itself, best on /dev/shm; the sidecar reads it as `ranks:FOLDER`.
+            thread: stamp it once a second, for a sidecar that does not see this process.
+        """
+        try:
+            module = importlib.import_module("foreshock_hook.rank_state")
+            self._shared = module.RankState(folder, self._run, self._rank, thread)
+        except Exception as error:  # noqa: BLE001 - as above
+            with suppress(Exception):
+                print(f"foreshock: the state is not shared in {folder}: {error}; training goes on", file=sys.stderr)  # noqa: T201
+
+    @contextmanager
+    def collective(self, group: str = "default") -> Iterator[None]:
+        """The rank is in a collective of a group: where it waits for the others. One that fails is never left."""
+        self._share("enter", group)
+        yield
+        self._share("leave", group)
+
+    def _share(self, what: str, *given: object) -> None:
+        shared = self._shared
+        if shared is not None:
+            try:
+                getattr(shared, what)(*given)
+            except Exception:  # noqa: BLE001 - as above
+                self._shared = None
+
     def step(self, iteration: int | None = None) -> None:
         """An iteration is done; without its number they are counted."""
+        self._share("step", iteration)
         if self.off:
             return
         try:
@@ -171,7 +207,8 @@ class TrainingHook:
     def close(self) -> None:
         """The training has ended as planned; nothing more is written."""
         self._tell("end", time.monotonic(), {})
-        self.off = True
+        self._share("end")
+        self.off, self._shared = True, None
         with suppress(OSError):
             if self._file is not None:
                 os.close(self._file)
@@ -193,6 +230,7 @@ class TrainingHook:
     def _begins(self, what: str, fields: dict[str, object]) -> float:
         """Write at once that something is begun; when that was."""
         now_s = time.monotonic()
+        self._share("pause")
         self._tell(what, now_s, fields)
         return now_s
 
@@ -203,6 +241,7 @@ class TrainingHook:
 
     def _goes_on(self) -> float | None:
         """From when the next steps count: from here, but before the first step of all that is start-up."""
+        self._share("go_on")
         return None if self._begin_s is None else time.monotonic()
 
     def _tell(self, what: str, now_s: float, fields: dict[str, object]) -> None:

@@ -134,6 +134,21 @@ def test_a_gpu_that_has_not_begun_what_others_have_is_missing() -> None:
     assert told(stuck_ranks([event]), "rank", "how") == [(1, "not_entered")]
 
 
+def test_an_address_of_nccls_ras_points_at_the_node() -> None:
+    """No job is known; whoever has that address is looked for."""
+    report = wait("27a0", ranks="0-2", members="0-3", waiting="0-2", stopped="3", hosts="3=172.16.64.210/3")
+    (found,) = stuck_ranks([report])
+    assert (found.attributes["rank"], found.attributes["peer"], found.node) == (3, "172.16.64.210", None)
+
+
+def test_a_receive_waits_for_a_sender_until_that_says_that_it_sends() -> None:
+    """Whichever report comes first: where both ends are there, no rank is missing."""
+    receive = wait("pp 4->12", ranks=12, members="4,12", waiting="12", absent="4")
+    send = wait("pp 4->12", ranks=4, members="4,12", waiting="4")
+    assert told(stuck_ranks([receive]), "rank") == [(4,)]
+    assert stuck_ranks([receive, send]) == stuck_ranks([send, receive]) == []
+
+
 def test_a_rank_that_two_nodes_claim_is_placed_by_the_job() -> None:
     """A node's own word of its ranks goes first, unless another says the same."""
     reports = [
