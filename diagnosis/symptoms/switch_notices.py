@@ -315,6 +315,10 @@ class _Reading:
             if state is not None:
                 state.rise(time)
             return
+        if word == "alone" and (known := self._down_at(place, time)) is not None:
+            # A link that is known to be down comes back, and the other end's word takes its way.
+            known.rise(time)
+            return
         if state is None:
             state = self._states[place] = _LinkState(time, time, time)
         if word == "toggle" and place.kind == "port" and (alone := self._awaited(place, time)) is not None:
@@ -325,6 +329,13 @@ class _Reading:
         else:
             state.fall(time, event)
             state.single = word == "alone"
+
+    def _down_at(self, switch: Place, time: datetime) -> _LinkState | None:
+        """Of a switch's cables to others the one that went down last and is down still."""
+        cables = (cable for ends in self._trunks.of(switch).values() for cable in ends)
+        states = (state for cable in cables if (state := self._states.get(cable)) is not None)
+        down = [(state.down, state) for state in states if state.down is not None and time - state.down <= _AWAITED]
+        return max(down, key=lambda one: one[0])[1] if down else None
 
     def _awaited(self, link: Place, time: datetime) -> _LinkState | None:
         """The notice of one of a link's switches that stayed alone, if there is one of late."""
