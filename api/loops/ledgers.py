@@ -12,6 +12,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from diagnosis.verdicts.run_stops import explain_stops
 from goodput.reading.records import TOGETHER, NodeInventory, read_inventory
 from goodput.stored.computation import compute, snapshot, store_in_subprocess
 from goodput.stored.refresh import bring_up, stale_runs
@@ -101,6 +102,7 @@ class LedgerTurns:
         self._news.difference_update(part)
         long = len(part) == 1 and self._to_read(part[0]) > LONG_LINES
         try:
+            explain_stops(self.engine, self.clock(), part)
             if long and self.engine.url.database not in (None, "", ":memory:"):
                 store_in_subprocess(self.engine.url, part[0], self.clock(), keep_on, part[0] in self._anew)
             else:

@@ -251,6 +251,7 @@ def goodput(url: str, as_json: bool, **given: Any) -> None:
 
     requested = LedgerOptions.of(given)
     engine = open_store(url)
+    _explain_stops(engine, requested.run)
     if requested.until is None and not (requested.html or requested.by or requested.cluster):
         _print_all(_stored(engine, requested.run), as_json)
         return
@@ -268,6 +269,19 @@ def goodput(url: str, as_json: bool, **given: Any) -> None:
             print_cluster(connection, ledgers, requested, as_json)
             return
     _print_all([(ledger.to_json(), ledger.attempts) for ledger in ledgers], as_json)
+
+
+def _explain_stops(engine: sa.Engine, run: str | None) -> None:
+    """Have the stops explained that nobody has yet, as far as the database can be written."""
+    from sqlalchemy.exc import DBAPIError
+
+    from diagnosis.verdicts.run_stops import explain_stops
+
+    try:
+        explain_stops(engine, real_clock(), None if run is None else {run})
+    except DBAPIError as error:
+        reason = str(error.orig).strip().splitlines()[0]
+        print_text(f"verdicts on stops could not be stored: {reason}", err=True)
 
 
 def _stored(engine: sa.Engine, run: str | None) -> list[tuple[Mapping[str, Any], int]]:

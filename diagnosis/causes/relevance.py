@@ -5,15 +5,17 @@ A true fault that was cured hours ago is no answer to what is wrong now; beside 
 
 import math
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from diagnosis.causes.calibration import calibrated
 from diagnosis.causes.scene import Scene
-from diagnosis.causes.stop import ENDED_WELL
+from diagnosis.causes.stop import ENDED_WELL, Stoppage
 from diagnosis.causes.weighing import Account, Finding
 
 # Cured; of another job than the one that stopped; survived before the last progress; not what the stop is put down to.
 _CURED, _ELSEWHERE, _SURVIVED, _BESIDE_THE_STOP = 0.15, 0.05, 0.3, 0.5
+# Clocks differ: what was last seen longer before the last progress is of an earlier stop of the run.
+_LATELY = timedelta(minutes=10)
 # A program that met an error and worked on, or ended well.
 _WORKED_ON = 0.2
 _SURVIVABLE = frozenset({"gpu_program", "gpu_follow_on"})
@@ -72,7 +74,7 @@ def matters(account: Account, scene: Scene) -> float:
     """How much a cause matters, 0 to 1."""
     effects = [hit.effect for hit, _ in account.parts] or [effect for effect, _ in account.jobs]
     stop = scene.stop
-    stopped_it = stop is not None and any(effect.run == stop.run and stop.run for effect, _ in account.jobs)
+    stopped_it = stop is not None and _stopped(account, stop)
     # What stopped the work was no less its cause because it was put right afterwards.
     is_cured = bool(account.parts) and not stopped_it and all(effect.cured is not None for effect in effects)
     weight = _CURED if is_cured else 1.0
@@ -90,6 +92,14 @@ def matters(account: Account, scene: Scene) -> float:
     if (stop.last_work - since).total_seconds() > 60.0:
         return weight * _SURVIVED
     return weight * _BESIDE_THE_STOP
+
+
+def _stopped(account: Account, stop: Stoppage) -> bool:
+    """Whether a cause explains how the run ended, and showed itself of late: one from before ended another attempt."""
+    if not stop.run or all(effect.run != stop.run for effect, _ in account.jobs):
+        return False
+    own = [hit.effect for hit, _ in account.parts]
+    return not own or any(effect.last >= stop.last_work - _LATELY for effect in own)
 
 
 def _worked_on(account: Account, scene: Scene) -> bool:
