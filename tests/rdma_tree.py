@@ -51,6 +51,13 @@ class RdmaTree:
         for name, text in texts.items():
             (self.path(device, port) / name).write_text(f"{text}\n")
 
+    def call(self, device: str, port: int, lid: str, gid: str, netdev: str) -> None:
+        """A port's LID, its first GID, and the network interface of it."""
+        self.set(device, port, lid=lid)
+        for folder, text in (("gids", gid), ("gid_attrs/ndevs", netdev)):
+            (self.path(device, port) / folder).mkdir(parents=True)
+            (self.path(device, port) / folder / "0").write_text(f"{text}\n")
+
     def count(self, device: str, port: int, **values: int | str) -> None:
         """Counters of a port."""
         for name, value in values.items():

@@ -141,13 +141,22 @@ class LinkScoreJson(JsonObject, frozen=True, kw_only=True):
 
 
 class LinkJson(JsonObject, frozen=True, kw_only=True):
-    """One cable."""
+    """One cable with both its ends; `known_by` is the node that told of it, null where the fabric did."""
 
     switch: str
     port: int
     peer: str
     peer_port: int | None = None
     peer_type: str
+    switch_guid: str | None = None
+    switch_lid: int | None = None
+    port_name: Annotated[str | None, example("Ethernet1/12")] = None
+    peer_guid: str | None = None
+    peer_port_guid: str | None = None
+    peer_lid: int | None = None
+    hca: Annotated[str | None, example("mlx5_3")] = None
+    rate: Annotated[str | None, example("4xNDR")] = None
+    known_by: str | None = None
 
 
 class NodePlaceJson(JsonObject, frozen=True, kw_only=True):

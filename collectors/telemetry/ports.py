@@ -63,6 +63,9 @@ _STATE = re.compile(r"(?P<id>\d{1,2}): ?(?P<word>\w{1,32})", re.ASCII)
 _RATE = re.compile(r"(?P<gb>\d{1,5}(?:\.\d{1,3})?) Gb/sec(?: \((?P<width>\d{1,2}X)(?: (?P<speed>\w{1,8}))?)?", re.ASCII)
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _GUID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){3}", re.ASCII)
+_GID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}", re.ASCII)
+_HEX = re.compile(r"0x[0-9a-f]{1,8}", re.ASCII)
+_NETDEV = re.compile(r"[\w.:@-]{1,15}", re.ASCII)
 _MOST_DIGITS = 20
 
 
@@ -82,6 +85,9 @@ class Port:
     width: str | None = None  # 4X
     speed: str | None = None  # NDR
     ethernet: bool = False
+    lid: int | None = None
+    port_guid: str | None = None
+    netdev: str | None = None
     counters: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -112,8 +118,32 @@ def _port(device: str, port: str, pci: str | None, guid: str | None) -> Port:
         width=rate["width"] if rate else None,
         speed=rate["speed"] if rate else None,
         ethernet=_text(f"{port}/link_layer") == "Ethernet",
+        lid=_lid(_text(f"{port}/lid")),
+        port_guid=_port_guid(_text(f"{port}/gids/0")),
+        netdev=_netdev(port),
         counters=_counters(port),
     )
+
+
+def _lid(text: str) -> int | None:
+    """A LID as the kernel prints it, `0x1a`; None of a port that has none yet."""
+    number = int(text, 16) if _HEX.fullmatch(text) else 0
+    return number if 0 < number < 0xFFFF else None
+
+
+def _port_guid(text: str) -> str | None:
+    """The GUID in the lower half of the port's first GID: fe80:0000:0000:0000:b83f:d203:0020:0101."""
+    guid = "".join(text.split(":")[4:])
+    return f"0x{guid}" if _GID.fullmatch(text) and guid.strip("0") else None
+
+
+def _netdev(port: str) -> str | None:
+    """The network interface of a port: the kernel names it of each GID, and of the adapter where it has one alone."""
+    name = _text(f"{port}/gid_attrs/ndevs/0")
+    if not name:
+        names = [entry.name for entry in _entries(Path(port).parents[1] / "device" / "net")]
+        name = names[0] if len(names) == 1 else ""
+    return name if _NETDEV.fullmatch(name) else None
 
 
 def _counters(port: str) -> dict[str, float]:
@@ -182,6 +212,7 @@ class PortState:
     state: str  # up, down, waiting
     best_gb_per_s: float = 0.0
     reported_gb_per_s: float = 0.0  # what was reported last; 0: nothing
+    called: str = ""  # what the port was last said to be called
 
 
 class LinkWatch:
@@ -210,6 +241,14 @@ class LinkWatch:
             seen.state = now
         if now == "up" and port.gb_per_s:
             yield from self._rate(port, time, seen, port.gb_per_s)
+        names = {"guid": port.guid, "port_guid": port.port_guid, "netdev": port.netdev, "pci": port.pci}
+        # A LID is lost with the link, and comes with it.
+        called = " ".join(value or "-" for value in (*names.values(), str(port.lid or "-")))
+        if called != seen.called and any(names.values()) and (port.lid or not seen.called):
+            seen.called = called
+            known: dict[str, Attribute] = {"lid": port.lid} if port.lid else {}
+            known |= {name: value for name in ("port_guid", "netdev") if (value := names[name]) is not None}
+            yield self._event(port, time, ("adapter_port", ""), "is called so", known)
 
     def _changed(self, port: Port, time: datetime, now: str) -> Event:
         if now == "up":

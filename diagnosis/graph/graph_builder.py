@@ -93,9 +93,8 @@ def _adapters(records: TopologyRecords) -> _Adapters:
         node = name.device.partition("/")[0]
         if name.kind == "netdev":
             found.netdevs[f"{node}/{name.name}"] = name.device
-        if name.kind in ("guid", "port_guid") and name.known_by is not None:
-            if node == name.known_by:
-                found.own.setdefault(node, {})[name.name] = name.device
+        if name.kind in ("guid", "port_guid") and name.known_by is not None and node == name.known_by:
+            found.own.setdefault(node, {})[name.name] = name.device
     claims: dict[str, str] = {}
     for link in records.links:
         if link.peer_type == "hca" and link.peer_guid is not None:
@@ -157,6 +156,8 @@ def _group(graph: DeviceGraph, groups: Iterable[NodeGroup], leaves: Mapping[str,
 
 
 def _name(graph: DeviceGraph, names: Iterable[DeviceName]) -> None:
+    """Further names; what a node says of its own takes no name that another device has by the fabric or an operator."""
+    own: list[tuple[Place, str]] = []
     for name in names:
         kind = _CLASSES.get(name.kind_of_device)
         if kind is None:
@@ -166,4 +167,10 @@ def _name(graph: DeviceGraph, names: Iterable[DeviceName]) -> None:
         if slash and kind in ("nic", "gpu", "nvswitch"):
             graph.hang(place, Place("node", node))
         text = f"{node}/{name.name}" if name.kind in LOCAL_KINDS else f"{_WORD.get(name.kind, '')}{name.name}"
+        if name.known_by is None:
+            graph.add(place, (text,))
+        else:
+            own.append((place, text))
+    free = [(place, text) for place, text in own if graph.place_of(text) in (None, place)]
+    for place, text in free:
         graph.add(place, (text,))

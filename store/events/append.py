@@ -17,7 +17,7 @@ from store.database.known_nodes import ARCHIVE, add_known
 from store.events.event_rows import COLUMNS, Owners, copy_new, new_ones, owners_by_id, sqlite_rows
 from store.events.ledger_intake import note_late, note_lines
 from store.nodes.domains import domains_of, note_domains
-from store.nodes.topology import append_groups, append_names, note_columns
+from store.nodes.topology import append_groups, append_names, note_columns, note_own_ports
 from store.nodes.topology import append_links as append_links
 from store.records.event import BOUND, Event, RecordError, format_time, owner_of, with_bound_id, with_id
 from store.records.job import Job, job_from_event
@@ -72,6 +72,7 @@ def append_events(
     append_jobs(connection, _decoded(fresh, "job", job_from_event))
     note_lines(connection, fresh, received)
     note_domains(connection, domains_of(fresh))
+    note_own_ports(connection, fresh, received)
     if note_nodes:
         note_seen(connection, fresh, received)
     return AppendResult(new=tuple(fresh), known=len(unique) - len(fresh))

@@ -9,6 +9,7 @@
 What is first told of a port, a device or a node holds since ever: nobody knows of another.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ import sqlalchemy as sa
 
 from store.database.coordination import move_mark
 from store.database.known_nodes import TOPOLOGY, add_known
+from store.records.event import Event
 from store.records.hostlist import is_node_name
 from store.records.topology import GROUP_CLASSES, MOVING_KINDS, DeviceName, FabricLink, NodeGroup, TopologyTold
 from store.tables import schema, topology_tables
@@ -197,10 +199,32 @@ def _close(connection: sa.Connection, closed: Mapping[_Key, _Row], opened: set[_
         connection.execute(sa.delete(_LINKS).where(own), gone)
 
 
+def append_own_links(
+    connection: sa.Connection, node: str, links: Sequence[FabricLink], at: datetime | None = None
+) -> TopologyChange:
+    """Append the cables that a node tells of itself: few, and none of another node's ports."""
+    change = TopologyChange(refused=list(links[MOST_OF_A_NODE:]))
+    of_node = _LINKS.c.known_by == node
+    held = int(connection.scalar(sa.select(sa.func.count()).select_from(_LINKS).where(of_node)) or 0)
+    if held + len(links) > MOST_OF_A_NODE:
+        # Those that it told before are gone: it has no more ports than a node has.
+        connection.execute(sa.delete(_LINKS).where(of_node))
+    connection.execute(
+        sa.delete(_FORMER).where(
+            _FORMER.c.known_by == node,
+            sa.select(sa.func.count()).where(_FORMER.c.known_by == node).scalar_subquery() > MOST_OF_A_NODE,
+        )
+    )
+    rows = [link._replace(known_by=node)._asdict() for link in links[:MOST_OF_A_NODE] if link.peer == node]
+    told = append_links(connection, rows, at)
+    told.refused += change.refused
+    return told
+
+
 def append_names(connection: sa.Connection, names: Iterable[DeviceName], at: datetime | None = None) -> TopologyChange:
     """Append names of devices. A name of a kind that moves (LID, address, rank) leaves the device that had it.
 
-    A node's own word (`known_by`) leaves alone what the fabric or an operator gave to another device.
+    A node's own word (`known_by`) takes no name from another's device.
     """
     moment = at or datetime.now(UTC)
     told = {(name.kind_of_device, name.device, name.kind, name.name): name for name in names}
@@ -216,9 +240,9 @@ def append_names(connection: sa.Connection, names: Iterable[DeviceName], at: dat
             continue
         if name.kind in MOVING_KINDS:
             holders = [one for one, row in now.items() if one[2:] == key[2:] and one not in told]
-            if name.known_by is not None and any(now[one]["known_by"] != name.known_by for one in holders):
-                change.known += 1
-                continue
+            if name.known_by is not None:
+                # What two nodes say of themselves holds of both, and so means neither.
+                holders = [one for one in holders if now[one]["known_by"] == name.known_by]
             closed += holders
         since = moment if key[:3] in once else EVER
         row: _Row = dict(zip(("class", "device", "kind", "name"), key, strict=True))
@@ -242,11 +266,54 @@ def replace_own_names(
     query = sa.select(_NAMES.c["class"], _NAMES.c.device, _NAMES.c.kind, _NAMES.c.name).where(*own)
     over = [key for row in connection.execute(query) if (key := tuple(row)) not in wanted]
     _close_names(connection, over, moment)
+    rows = int(connection.scalar(sa.select(sa.func.count()).where(_NAMES.c.known_by == node)) or 0)
+    if rows + len(wanted) > 2 * MOST_OF_A_NODE:
+        # Whoever changes its names without end has no past, and then no more names.
+        connection.execute(sa.delete(_NAMES).where(_NAMES.c.known_by == node, _NAMES.c.until.is_not(None)))
+        held = int(connection.scalar(sa.select(sa.func.count()).where(_NAMES.c.known_by == node)) or 0)
+        names = names[: max(0, MOST_OF_A_NODE - held)]
     change = append_names(connection, names, moment)
     if over and not change.changed:
         move_mark(connection, MARK)
     change.changed += len(over)
     return change
+
+
+# What a sidecar tells of its node's adapters: events of this kind, one a port.
+OWN_PORT = "adapter_port"
+_OWN_KINDS = {"guid": "guid", "port_guid": "port_guid", "netdev": "netdev", "pci": "pci"}
+
+
+def note_own_ports(connection: sa.Connection, events: Iterable[Event], received: datetime) -> None:
+    """Note what nodes say that their own adapters are called; each speaks of its own alone."""
+    told: dict[str, list[DeviceName]] = {}
+    for event in events:
+        if event.kind == OWN_PORT and event.node is not None:
+            told.setdefault(event.node, []).extend(own_port_names(event.node, event))
+    for node in sorted(told):
+        if told[node]:
+            replace_own_names(connection, node, told[node][:MOST_OF_A_NODE], received)
+
+
+def own_port_names(node: str, event: Event) -> list[DeviceName]:
+    """The names of an adapter's port that an event of it tells."""
+    adapter = event.name()
+    if not adapter or not _ADAPTER.fullmatch(adapter):
+        return []
+    said = {**event.attributes, "guid": event.device.uuid, "pci": event.device.pci}
+    found = [
+        DeviceName("nic", f"{node}/{adapter}", kind, value.lower() if kind != "netdev" else value, node)
+        for key, kind in _OWN_KINDS.items()
+        if isinstance(value := said.get(key), str) and 0 < len(value) <= _MOST_OWN
+    ]
+    lid = said.get("lid")
+    if isinstance(lid, int) and not isinstance(lid, bool) and 0 < lid < 1 << 16:
+        found.append(DeviceName("nic", f"{node}/{adapter}", "lid", str(lid), node))
+    return found
+
+
+_ADAPTER = re.compile(r"[\w.-]{1,64}", re.ASCII)
+_MOST_OWN = 64
 
 
 def _open_names(connection: sa.Connection, names: Iterable[DeviceName]) -> dict[tuple[Any, ...], _Row]:

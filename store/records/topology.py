@@ -42,6 +42,11 @@ class FabricLink(NamedTuple):
     known_by: str | None = None
 
 
+# The fields that are numbers, and the texts that a sender may tell.
+LINK_NUMBERS = ("port", "peer_port", "switch_lid", "peer_lid")
+LINK_TEXTS = tuple(name for name in FabricLink._fields if name not in (*LINK_NUMBERS, "known_by"))
+
+
 class DeviceName(NamedTuple):
     """One more name of a device. `device` is its place's name (`diagnosis/graph/place.py`)."""
 

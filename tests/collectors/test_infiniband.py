@@ -43,10 +43,14 @@ class Looker:
         self.collector.open(self.position)
 
     def look(self) -> list[Event]:
-        """One look; its position goes through JSON, as the spool's does."""
+        """One look, and what happened; its position goes through JSON, as the spool's does."""
         self.last = self.collector.collect(1.0)
         self.position = orjson.loads(orjson.dumps(self.last.position))
-        return list(self.last.events)
+        return [event for event in self.last.events if event.kind != "adapter_port"]
+
+    def named(self) -> list[Event]:
+        """What the last look said that ports are called."""
+        return [event for event in self.last.events if event.kind == "adapter_port"]
 
 
 @pytest.fixture
@@ -102,6 +106,28 @@ def test_a_link_that_goes_down_and_comes_up_is_told_with_its_place(
     [up] = looker.look()
     assert (up.kind, up.severity) == ("link_up", "info")
     assert up.id != down.id
+
+
+def test_what_a_port_is_called_is_told_once_and_when_it_changes(tree: RdmaTree) -> None:
+    """Its GUIDs, LID, interface and place on the bus: at the first look, with a new LID, and not while it has none."""
+    tree.call("mlx5_1", 1, lid="0x1a", gid="fe80:0000:0000:0000:b83f:d203:0020:0011", netdev="ib1")
+    looker = Looker(tree)
+    assert looker.look() == []
+    named = {event.name(): event for event in looker.named()}
+    assert {name: (event.device.pci, event.device.uuid) for name, event in named.items()} == {
+        "mlx5_0": ("0000:0f:00.0", "0xb83fd20300200000"),
+        "mlx5_1": ("0000:1a:00.0", "0xb83fd20300200001"),
+    }
+    told = named["mlx5_1"].attributes
+    assert (told["lid"], told["port_guid"], told["netdev"]) == (26, "0xb83fd20300200011", "ib1")
+    looker.look()
+    assert looker.named() == []
+    tree.set("mlx5_1", 1, lid="0x0", state="1: DOWN", phys_state="2: Polling")
+    looker.look()
+    assert looker.named() == []
+    tree.set("mlx5_1", 1, lid="0x1b", state="4: ACTIVE", phys_state="5: LinkUp")
+    looker.look()
+    assert [event.attributes["lid"] for event in looker.named()] == [27]
 
 
 def test_a_port_that_was_disabled_on_purpose_informs(tree: RdmaTree, looker: Looker) -> None:
