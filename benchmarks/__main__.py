@@ -27,10 +27,12 @@ from benchmarks import (  # noqa: E402
     ledger,
     load,
     predict,
+    rails,
     reads,
     scan,
     sidecar,
     start,
+    storm_verdicts,
 )  # fmt: skip
 from benchmarks.result import Result, unmeasured  # noqa: E402
 
@@ -46,8 +48,10 @@ BENCHMARKS: dict[str, tuple[str, str, Measure]] = {
     "bodies": (bodies.WHAT, bodies.BUDGET, bodies.measure),
     "load": (load.WHAT, load.BUDGET, load.measure),
     "rescore": (predict.WHAT, predict.BUDGET, predict.measure),
+    "rails": (rails.WHAT, rails.BUDGET, rails.measure),
     "ledger": (ledger.WHAT, ledger.BUDGET, ledger.measure),
     "reads": (reads.WHAT, reads.BUDGET, reads.measure),
+    "storm-verdicts": (storm_verdicts.WHAT, storm_verdicts.BUDGET, storm_verdicts.measure),
     "diagnosis": (diagnosis.WHAT, diagnosis.BUDGET, diagnosis.measure),
     "start": (start.WHAT, start.BUDGET, start.measure),
 }
