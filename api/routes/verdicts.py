@@ -19,6 +19,7 @@ from api.server.state import Server, State
 from api.server.verdict_feed import DROP_S, HEARTBEAT_S, MOST_STREAMS, FeedListener
 from store.records.verdict import CauseClass, VerdictState
 from store.verdicts.verdict_log import (
+    STANDING_STATES,
     StoredVerdict,
     VerdictRevision,
     VerdictWindow,
@@ -35,7 +36,6 @@ from wire.verdicts import VerdictJson, verdict_object
 
 router = APIRouter(tags=["verdicts"])
 VerdictId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
-_STANDING: tuple[VerdictState, ...] = ("open", "revised")
 _PAGE = 100
 _EVENT_STREAM = "text/event-stream"
 
@@ -61,7 +61,7 @@ def get_verdicts(_who: Reader, server: Server, query: Annotated[VerdictQuery, Qu
     """
     cursor = decode(query.cursor) if query.cursor else None
     newest = cursor.backwards if cursor else query.since is None
-    states = None if query.state is None else _STANDING if query.state == "open" else (query.state,)
+    states = None if query.state is None else STANDING_STATES if query.state == "open" else (query.state,)
     window = VerdictWindow(states, query.of_class, query.node, query.run, query.since, query.until)
     mark = (cursor.time, cursor.id) if cursor else None
     with server.engine.connect() as connection:

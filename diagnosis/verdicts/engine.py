@@ -32,7 +32,15 @@ from store.database.connections import transact
 from store.database.coordination import VERDICTS, move_mark, read_marks
 from store.records.verdict import Verdict
 from store.verdicts.symptom_news import NewsBatch, news_seqs, oldest_news, remove_news
-from store.verdicts.verdict_log import VerdictChange, incidents_of, open_verdicts, recent_verdicts, save_changes
+from store.verdicts.verdict_log import (
+    STANDING_STATES,
+    VerdictChange,
+    incidents_of,
+    known_incidents,
+    open_verdicts,
+    recent_verdicts,
+    save_changes,
+)
 
 # Events that one turn folds: a second of a storm, and a fraction of one of work.
 MOST_EVENTS = 20_000
@@ -45,6 +53,9 @@ _FEW = 200
 # The nodes' clocks are read from their heartbeats so often; from events before a restart, so far back.
 _CLOCKS_EVERY = timedelta(minutes=1)
 _HEARD = timedelta(hours=1)
+# Of so few changes at once the incidents of each one's nodes are looked up; a verdict names so many.
+_FEW_CHANGES, _MOST_INCIDENTS = 10, 200
+_BEFORE = timedelta(minutes=1)
 _FORGET_EVERY = timedelta(minutes=10)
 _log = logging.getLogger(__name__)
 
@@ -237,7 +248,7 @@ class VerdictEngine:
             move_mark(connection, VERDICTS)  # first: of two that write at once the second waits here, and sees it
             if read_marks(connection)[VERDICTS] != memory.mark + 1:
                 raise HandedOverError("another process writes verdicts, too: all is read anew")
-            named = [_with_incidents(connection, change, now) for change in changes]
+            named = _with_incidents(connection, changes, now)
             save_changes(connection, named, now)
             self._owe(connection, named, now)
             remove_news(connection, self._pending)
@@ -256,7 +267,7 @@ class VerdictEngine:
             memory.by_event.get(event, set()).discard(one.id)
             if not memory.by_event.get(event):
                 memory.by_event.pop(event, None)
-        if one.state in ("open", "revised"):
+        if one.state in STANDING_STATES:
             memory.standing[one.id] = one
             _index(memory, one)
             memory.recent.pop(one.id, None)
@@ -286,12 +297,18 @@ def _is_before(symptom: Symptom, back: dict[str, datetime]) -> bool:
     return symptom.node is not None and symptom.node in back and symptom.last < back[symptom.node]
 
 
-def _with_incidents(connection: sa.Connection, change: VerdictChange, now: datetime) -> VerdictChange:
-    """A change that names the incidents of its verdict's nodes and events, where the search named none."""
-    one = change.verdict
-    if one.state not in ("open", "revised"):
-        return change
-    events = [event for evidence in one.evidence_for for event in evidence.events]
-    nodes = {*one.nodes, *([one.node] if one.node else [])}
-    found = incidents_of(connection, nodes, (one.since - timedelta(minutes=1), now), events)
-    return replace(change, verdict=replace(one, incidents=found or one.incidents))
+def _with_incidents(connection: sa.Connection, changes: Sequence[VerdictChange], now: datetime) -> list[VerdictChange]:
+    """Changes that name the incidents of their verdicts: those of its events; of few changes, of its nodes, too."""
+    firsts = known_incidents(connection, [event for change in changes for event in _events_of(change.verdict)])
+    found = []
+    for change in changes:
+        one = change.verdict
+        if one.state not in STANDING_STATES:
+            found.append(change)
+            continue
+        incidents = dict.fromkeys((*one.incidents, *sorted(_events_of(one) & firsts)))
+        if len(changes) <= _FEW_CHANGES:
+            nodes = {*one.nodes, *([one.node] if one.node else [])}
+            incidents.update(dict.fromkeys(incidents_of(connection, nodes, (one.since - _BEFORE, now))))
+        found.append(replace(change, verdict=replace(one, incidents=tuple(incidents)[:_MOST_INCIDENTS])))
+    return found

@@ -33,6 +33,7 @@ _LOCK = 0x76646374
 # Incidents that a verdict names.
 _MOST_INCIDENTS = 200
 _ENDED: tuple[VerdictState, ...] = ("explained", "closed")
+STANDING_STATES: tuple[VerdictState, ...] = ("open", "revised")
 _DECODER = msgspec.json.Decoder(Verdict)
 _COLUMNS = tuple(column.name for column in _TABLE.columns)
 _REVISION_COLUMNS = ("verdict", "revision", "time", "state", "what", "probability", "document")
@@ -116,7 +117,7 @@ def verdict_page(
     limit, newest = size
     query = sa.select(*_READ)
     if window.states is not None:
-        stands = set(window.states) == {"open", "revised"}
+        stands = set(window.states) == set(STANDING_STATES)
         query = query.where(STANDING if stands else _TABLE.c.state.in_(window.states))
     if window.cause_class is not None:
         query = query.where(_TABLE.c["class"] == window.cause_class)
@@ -141,18 +142,19 @@ def recent_verdicts(connection: sa.Connection, since: datetime) -> list[tuple[Ve
     return [(_verdict(row), row.ended) for row in rows]
 
 
-def incidents_of(
-    connection: sa.Connection, nodes: Iterable[str], window: tuple[datetime, datetime], events: Iterable[str]
-) -> tuple[str, ...]:
-    """The incidents that showed on some nodes within a window, and those that begin with one of some events; few."""
+def incidents_of(connection: sa.Connection, nodes: Iterable[str], window: tuple[datetime, datetime]) -> tuple[str, ...]:
+    """The incidents that showed on some nodes within a window, the first ones."""
     table = schema.incidents
-    first = sa.select(table.c.id, table.c.start).where(is_one_of(connection, table.c.id, set(events)))
-    of_nodes = sa.select(table.c.id, table.c.start).where(
+    query = sa.select(table.c.id).where(
         is_one_of(connection, table.c.node, set(nodes)), table.c.end >= window[0], table.c.start <= window[1]
     )
-    both = sa.union(first, of_nodes.order_by(table.c.start).limit(_MOST_INCIDENTS).subquery().select()).subquery()
-    query = sa.select(both.c.id).order_by(both.c.start, both.c.id).limit(_MOST_INCIDENTS)
-    return tuple(connection.scalars(query))
+    return tuple(connection.scalars(query.order_by(table.c.start, table.c.id).limit(_MOST_INCIDENTS)))
+
+
+def known_incidents(connection: sa.Connection, events: Iterable[str]) -> frozenset[str]:
+    """Those of some events by which an incident is known: each bears the id of its first."""
+    table = schema.incidents
+    return frozenset(connection.scalars(sa.select(table.c.id).where(is_one_of(connection, table.c.id, set(events)))))
 
 
 def standing_ranks(connection: sa.Connection) -> dict[str, int]:
