@@ -16,6 +16,7 @@ from api.loops.scoring import FleetScorer
 from api.loops.verdicts import VerdictStream, VerdictTurns
 from api.server.state import State
 from api.server.wakes import MarkWatch
+from diagnosis.corruption.recurrence import note_recurring
 from diagnosis.incidents.intake import fold_intake
 from diagnosis.links.link_outliers import note_outliers
 from diagnosis.links.port_flaps import note_flappers
@@ -273,13 +274,16 @@ class Turns:
         self._upkeep.turn(keep_on)
 
     def links(self, _keep_on: Callable[[], bool]) -> None:
-        """Put links on the watch list that err as no other of their NVLink domain does, and ports that flap."""
+        """Tell of links that err as no other of their NVLink domain does, ports that flap, GPUs with wrong numbers."""
         found = note_outliers(self._state.engine, self._state.clock())
         if found:
             _log.info("%d NVLinks stand out among those of their domain", found)
         flapping = note_flappers(self._state.engine, self._state.clock())
         if flapping:
             _log.info("%d ports go down again and again", flapping)
+        wrong = note_recurring(self._state.engine, self._state.clock())
+        if wrong:
+            _log.info("%d GPUs computed wrong numbers more than once", wrong)
 
     def lemons(self, _keep_on: Callable[[], bool]) -> None:
         """Keep the repair list ready."""

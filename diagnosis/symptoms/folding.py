@@ -9,7 +9,7 @@ The same events in any order give the same symptoms. What memory holds is bounde
 
 from bisect import insort
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from diagnosis.graph.device_graph import DeviceGraph
@@ -18,10 +18,10 @@ from diagnosis.hangs.placement import RankPlacements
 from diagnosis.hangs.stuck_ranks import StuckRanks
 from diagnosis.symptoms.clocks import USUAL_UNCERTAINTY_S, NodeClocks
 from diagnosis.symptoms.event_place import SUBNET, names_of_others, place_of_event
-from diagnosis.symptoms.meaning import meaning_of
+from diagnosis.symptoms.meaning import EventMeaning, meaning_of
 from diagnosis.symptoms.switch_notices import SwitchNotices, at_place, link_place
 from diagnosis.symptoms.symptom import Symptom, SymptomKind
-from store.records.event import SEVERITIES, Event, Severity
+from store.records.event import SEVERITIES, Device, Event, Severity
 
 # Event ids and names of others that a symptom keeps.
 _MOST_EVENTS = 5
@@ -30,6 +30,8 @@ _MOST_NAMES = 16
 MOST_SYMPTOMS = 200_000
 # Moments of each symptom and of its cures that are held, the newest.
 _MOST_MOMENTS = 32
+# What a program reports of one rank's GPU.
+_OF_RANKS = ("corruption", "gpu_fault", "gpu_lost")
 _BADNESS = {severity: place for place, severity in enumerate(SEVERITIES)}
 
 SymptomKey = tuple[SymptomKind, Place, str | None]
@@ -107,6 +109,7 @@ class SymptomFold:
         meaning = meaning_of(event)
         if meaning.symptom is None and not meaning.cures:
             return False
+        event = self._placed(event, meaning)
         place = place_of_event(event, self.graph)
         if meaning.symptom == "link_down" or "link_down" in meaning.cures:
             place = link_place(place, self.graph)
@@ -125,6 +128,16 @@ class SymptomFold:
             tally.add(event, time)
             tally.doubt_s = max(tally.doubt_s, doubt_s)
         return True
+
+    def _placed(self, event: Event, meaning: EventMeaning) -> Event:
+        """An error that names the rank whose GPU it is of, with that rank's node and GPU where the job tells them."""
+        if event.node is not None or meaning.symptom not in _OF_RANKS:
+            return event
+        rank, placement = event.attributes.get("rank"), self._ranks.placements.of(event.run())
+        if placement is None or not isinstance(rank, int):
+            return event
+        node, gpu = placement.place_of(rank)
+        return event if node is None else replace(event, node=node, device=Device(type="gpu", index=gpu))
 
     def symptoms(self, now: datetime | None = None) -> list[Symptom]:
         """Every symptom that began by `now`, the first first."""

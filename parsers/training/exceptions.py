@@ -168,10 +168,16 @@ _UNEXPECTED = re.compile(
     r"|Unexpected result .{0,200}? on rank (?P<rank>\d{1,7}) at iteration #?(?P<iteration>\d{1,12})",
     re.ASCII,
 )
+# A step that is done again on the same numbers and gives others: `rank=` is whose, the line's own rank who noticed it.
+_REPLAYED = re.compile(r"\b(?P<name>\w{0,40}(?:Replay|Checksum)Mismatch): (?P<text>.{1,400})", re.ASCII)
+_OF_RANK = re.compile(r"\brank[ =:]{1,2}(?P<rank>\d{1,7})\b", re.ASCII)
+_OF_STEP = re.compile(r"\b(?:step|iteration)[ =:]{1,2}(?P<iteration>\d{1,12})\b", re.ASCII)
 
 
 def read_python(text: str) -> ErrorReport | None:
     """The error that a line names."""
+    if match := _REPLAYED.search(text):
+        return _replayed(match)
     if match := _NAN.search(text):
         fields = numbers({"rank": match["rank"], "device": match["device"]})
         return ErrorReport("nan_found", match[0][:MAX_MESSAGE], node=match["node"], attributes=fields, traceback=True)
@@ -198,6 +204,16 @@ def _driver_variant(match: re.Match[str]) -> str:
     return "fabric" if match["name"] == "CUDA_ERROR_SYSTEM_NOT_READY" else "hardware"
 
 
+def _replayed(match: re.Match[str]) -> ErrorReport:
+    """A result that its own repetition did not give: the rank that is named computes wrongly."""
+    fields = {}
+    for pattern in (_OF_RANK, _OF_STEP):
+        if found := pattern.search(match["text"]):
+            fields.update(numbers(found.groupdict()))
+    message = f"{match['name']}: {match['text'].strip()}"[:MAX_MESSAGE]
+    return ErrorReport("replay_mismatch", message, variant="hardware", traceback=True, attributes=fields)
+
+
 def _unexpected(match: re.Match[str]) -> ErrorReport:
     """Megatron's rerun state machine: a result that a second run did not give is the hardware's."""
     if match["which"]:
@@ -208,6 +224,9 @@ def _unexpected(match: re.Match[str]) -> ErrorReport:
 
 PYTHON = ErrorReader(
     name="python",
-    signs=("rror", "xception", "Exit", "Interrupt", "what():", "Unexpected result", "CUDA_ERROR_", "in local "),
+    signs=(
+        *("rror", "xception", "Exit", "Interrupt", "what():"),
+        *("Unexpected result", "CUDA_ERROR_", "in local ", "Mismatch"),
+    ),
     read=read_python,
 )
