@@ -65,7 +65,7 @@ def _result(name: str, judgements: list["Judgement"]) -> Result:
         + (f" ({kinds}; all other kinds 100 %)" if kinds else "")
         + f", one end of a cable where the log names one end alone in {wide:.1%}"
         + (f" ({', '.join(f'{count} {kind}' for kind, count in sorted(ends.items()))})" if ends else "")
-        + f"; the search takes {slowest:.2f} s at most"
+        + f"; reading the lines and the search take {slowest:.2f} s of processor at most"
     )
     ours = f"{right + wide:.1%} first, worst kind {worst} {sum(by_kind[worst]):.0%}, {wrong:.1%} wrong and sure"
     return Result(f"{WHAT}: {name}", BUDGET, ours, "-", None, "met" if is_met else "not met", note)
