@@ -30,7 +30,7 @@ from diagnosis.verdicts.stake import with_stake
 from diagnosis.verdicts.surroundings import Surroundings
 from store.database.connections import transact
 from store.database.coordination import VERDICTS, move_mark, read_marks
-from store.records.verdict import Verdict
+from store.records.verdict import Verdict, VerdictEvidence
 from store.verdicts.symptom_news import NewsBatch, news_seqs, oldest_news, remove_news
 from store.verdicts.verdict_log import (
     STANDING_STATES,
@@ -53,6 +53,9 @@ _FEW = 200
 # The nodes' clocks are read from their heartbeats so often; from events before a restart, so far back.
 _CLOCKS_EVERY = timedelta(minutes=1)
 _HEARD = timedelta(hours=1)
+# What one node alone says of others is at most so likely; of what is no other's it may speak.
+_MOST_OF_A_REPORT = 0.5
+_OF_ITSELF = frozenset({"application", "job", "planned", "unknown", "gpu", "nic", "nvlink", "node"})
 # Of so few changes at once the incidents of each one's nodes are looked up; a verdict names so many.
 _FEW_CHANGES, _MOST_INCIDENTS = 10, 200
 _BEFORE = timedelta(minutes=1)
@@ -217,9 +220,10 @@ class VerdictEngine:
         stakes = memory.around.stakes(now)
         found = explain(memory.around.scene(part, now), most=MOST_AROUND, reach=memory.reach)
         return [
-            with_stake(replace(one, probability=one.probability / 2) if ends.is_cured(one) else one, stakes)
+            with_stake(_reported(replace(one, probability=one.probability / factor), ends.seen(one)), stakes)
             for one in found
             if one.probability >= LEAST_STANDING
+            for factor in (2.0 if ends.is_cured(one) else 1.0,)
         ]
 
     def _looked_at(self, memory: _Memory, part: Sequence[Symptom]) -> set[str]:
@@ -281,6 +285,28 @@ class VerdictEngine:
         if memory.forgot is None or now - memory.forgot >= _FORGET_EVERY:
             memory.fold.forget(now - REACH)
             memory.forgot = now
+
+
+def _reported(verdict: Verdict, seen: Sequence[Symptom]) -> Verdict:
+    """What one node alone says of others is a report: whatever it claims, it is said so, and nothing is asked of them.
+
+    Symptoms that name no node are the word of the fabric's manager or of a switch.
+    """
+    reporters = {symptom.node for symptom in seen}
+    if len(reporters) != 1 or None in reporters or verdict.node in reporters:
+        return verdict
+    (reporter,) = reporters
+    others = {*verdict.nodes, *([verdict.node] if verdict.node else [])} - {reporter}
+    if not others and verdict.cause_class in _OF_ITSELF:
+        return verdict
+    why = VerdictEvidence(f"{reporter} alone says so: a report, and nothing is asked of others for it")
+    return replace(
+        verdict,
+        probability=min(verdict.probability, _MOST_OF_A_REPORT),
+        action="watch",
+        victims=tuple(sorted({*verdict.victims, *others})),
+        evidence_against=(*verdict.evidence_against, why),
+    )
 
 
 def _events_of(verdict: Verdict) -> set[str]:
