@@ -173,7 +173,9 @@ def test_a_host_that_calls_itself_a_switch_is_none() -> None:
 
 def test_an_adapter_with_two_ports_has_two_cables() -> None:
     """The second is a part of the first."""
-    graph = build_graph(TopologyRecords(links=[adapter(0, 0), adapter(1, 0, hca="mlx5_0", peer_port=2)]))
+    first = adapter(0, 0)
+    second_port = adapter(1, 0, hca="mlx5_0", peer_port=2, peer_guid=first.peer_guid)
+    graph = build_graph(TopologyRecords(links=[first, second_port]))
     second = Place("nic", "gpu-0/mlx5_0/2")
     assert graph.far_end(Place("nic", "gpu-0/mlx5_0")) == Place("port", "leaf0/1")
     assert graph.far_end(second) == Place("port", "leaf1/1")
