@@ -26,6 +26,8 @@ from wire.verdicts import verdict_object
 # Between two turns, in a flood: so many times as long as the last one took, and no longer than this.
 _REST = 0.5
 _REST_S = 0.5
+# Hints look at all nodes each time: in a storm they are brought up to the verdicts so often.
+_POLICY_S = 2.0
 # Alerts of Alertmanager end by themselves after an hour.
 _RENEW = FIRES_FOR / 4
 _log = logging.getLogger(__name__)
@@ -44,6 +46,8 @@ class VerdictTurns:
         self._state = state
         self._engine = VerdictEngine(state.engine, state.clock, self._owe)
         self._renewed: datetime | None = None
+        self._for_policy = False
+        self._woken = float("-inf")
 
     def turn(self, keep_on: Callable[[], bool]) -> None:
         """Explain what came in, until nothing waits."""
@@ -65,6 +69,10 @@ class VerdictTurns:
             return EngineTurn()
         if turned.changes:
             self._state.wakes.changed_verdicts()
+            self._for_policy = True
+        if self._for_policy and time.monotonic() - self._woken >= _POLICY_S:
+            self._for_policy, self._woken = False, time.monotonic()
+            self._state.wakes.policy.set()
         return replace(turned, changes=tuple(turned.changes))
 
     def _owe(self, connection: sa.Connection, changes: Sequence[VerdictChange], now: datetime) -> None:

@@ -37,9 +37,8 @@ class Wakes:
         self.policy.set()
 
     def changed_verdicts(self) -> None:
-        """Verdicts have changed: who listens is told, the policy looks, receivers are sent what they are owed."""
+        """Verdicts have changed: who listens is told, and receivers are sent what they are owed."""
         self.stream.set()
-        self.policy.set()
         self.dispatch.set()
 
     def hints(self) -> None:

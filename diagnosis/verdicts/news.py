@@ -1,10 +1,12 @@
 """Which of the events that come in are put before the engine, and which it reads again after a restart."""
 
-from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
+from diagnosis.hangs.stuck_ranks import TELLING
 from diagnosis.symptoms.meaning import NOTHING, kinds_that_matter, meaning_of
 from store.events.event_pages import event_of
 from store.records.event import Event
@@ -15,6 +17,9 @@ from store.verdicts.symptom_news import add_news
 REACH = timedelta(hours=24)
 # Events that are read again after a restart, the newest.
 _MOST = 200_000
+# Fewer are no storm; of the same, two are kept anyway.
+_FEW, _SEVERAL = 16, 3
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _EVENTS = schema.events
 
 
@@ -22,7 +27,47 @@ def put_symptoms(connection: sa.Connection, events: Sequence[Event], received: d
     """Keep those of new events that may be symptoms, or cure one, for the engine."""
     since = received - REACH
     found = [event for event in events if event.time is not None and event.time >= since and _matters(event)]
-    add_news(connection, found, received)
+    add_news(connection, without_repeats(found), received)
+
+
+def without_repeats(events: Sequence[Event]) -> list[Event]:
+    """Of lines that say the very same of the same device: the first and the last, the first with how many `repeats`.
+
+    A storm is one line a thousand times. What a program's ranks say is left whole, and so is all around a cure.
+    """
+    if len(events) < _FEW:
+        return list(events)
+    found: list[Event] = []
+    alike: dict[object, list[Event]] = {}
+    for event in events:
+        if meaning_of(event).cures:
+            found += _put_together(alike)
+            alike = {}
+            found.append(event)
+        elif event.run() is not None:
+            found.append(event)
+        else:
+            where = (event.node, event.source, event.kind, event.code, event.severity, event.device)
+            alike.setdefault((where, tuple(sorted(event.attributes.items()))), []).append(event)
+    return found + _put_together(alike)
+
+
+def _put_together(alike: Mapping[object, list[Event]]) -> list[Event]:
+    found = []
+    for events in alike.values():
+        if len(events) < _SEVERAL:
+            found += events
+            continue
+        ordered = sorted(events, key=lambda event: (event.time or _NEVER, event.id or ""))
+        repeats = {"repeats": sum(_lines(event) for event in ordered[:-1]) - 1}
+        found += [replace(ordered[0], attributes={**ordered[0].attributes, **repeats}), ordered[-1]]
+    return found
+
+
+def _lines(event: Event) -> int:
+    """How many lines an event stands for."""
+    repeats = event.attributes.get("repeats")
+    return repeats + 1 if type(repeats) is int and 0 <= repeats < _MOST else 1
 
 
 def recent_symptom_events(connection: sa.Connection, since: datetime) -> Iterator[Event]:
@@ -37,4 +82,4 @@ def recent_symptom_events(connection: sa.Connection, since: datetime) -> Iterato
 
 
 def _matters(event: Event) -> bool:
-    return meaning_of(event) is not NOTHING
+    return event.kind in TELLING or meaning_of(event) is not NOTHING
