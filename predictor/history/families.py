@@ -87,7 +87,7 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
     "sxid": ("sxid", "fabricmanager_nvswitch"),
     "link_flap": (
         *("link_down", "port_removed", "ib_port", "net_link", "bond_slave", "bond_down", "node_down"),
-        "port_error_disabled",
+        *("port_error_disabled", "port_flapping"),
     ),
     "link_error": (
         *("counter", "bit_errors", "link_degraded", "link_inactive", "port_unhealthy", "optics_alarm", "smp_timeout"),
