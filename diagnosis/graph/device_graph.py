@@ -31,9 +31,10 @@ class DeviceGraph:
     """
 
     def __init__(self) -> None:
-        self._parents: dict[Place, list[Place]] = {}
+        # Tuples where there are few: of a hundred thousand adapters each byte counts.
+        self._parents: dict[Place, tuple[Place, ...]] = {}
         self._children: dict[Place, list[Place]] = {}
-        self._names: dict[Place, list[_Name]] = {}
+        self._names: dict[Place, tuple[_Name, ...]] = {}
         self._bearers: dict[_Name, Place | list[Place]] = {}
         self._far: dict[Place, Place] = {}
         self._kinds: dict[CauseClass, int] = {}
@@ -41,7 +42,7 @@ class DeviceGraph:
     def add(self, place: Place, names: Iterable[str] = ()) -> None:
         """A place, with what else it is called. Its own name is one of its names."""
         if place not in self._parents:
-            self._parents[place] = []
+            self._parents[place] = _NONE
             self._kinds[place.kind] = self._kinds.get(place.kind, 0) + 1
             if (lower := place.name.lower()) != place.name:
                 self._bear(lower, place)
@@ -55,28 +56,35 @@ class DeviceGraph:
         if not text or text == place.name:
             return
         key = _key(text)
-        known = self._names.setdefault(place, [])
-        if len(known) < _MOST_NAMES and all(_key(_text(one)) != key for one in known):
-            known.append(key if isinstance(key, int) else text)
-            self._bear(key, place)
+        known = self._names.get(place, ())
+        if len(known) < _MOST_NAMES and self._bear(key, place):
+            self._names[place] = (*known, key if isinstance(key, int) else text)
 
-    def _bear(self, key: _Name, place: Place) -> None:
+    def _bear(self, key: _Name, place: Place) -> bool:
+        """Note who bears a name; whether that is news."""
         others = self._bearers.get(key)
         if others is None:
             self._bearers[key] = place
-        elif isinstance(others, list):
-            if len(others) < _MOST_BEARERS and place not in others:
-                others.append(place)
-        elif others != place:
+            return True
+        if not isinstance(others, list):
+            if others == place:
+                return False
             self._bearers[key] = [others, place]
+            return True
+        if len(others) < _MOST_BEARERS and place not in others:
+            others.append(place)
+            return True
+        return False
 
     def hang(self, child: Place, parent: Place) -> None:
         """Say that one place depends on another: when the parent fails, the child feels it."""
-        self.add(child)
-        self.add(parent)
+        if child not in self._parents:
+            self.add(child)
+        if parent not in self._parents:
+            self.add(parent)
         own = self._parents[child]
         if parent not in own:
-            own.append(parent)
+            self._parents[child] = (*own, parent)
             self._children.setdefault(parent, []).append(child)
 
     def join(self, end: Place, other: Place) -> None:
@@ -108,7 +116,7 @@ class DeviceGraph:
         for place in borne if isinstance(borne, list) else () if borne is None else (borne,):
             if kind is None or place.kind == kind:
                 found.append(place)
-        spelled = text.lower() if isinstance(key, str) else f"0x{key:016x}"
+        spelled = text.lower() if isinstance(key, str) else _text(key)
         for each in (kind,) if kind is not None else self._kinds:
             place = Place(each, spelled)
             if place in self._parents and place not in found:
@@ -211,12 +219,16 @@ def _as_class(text: str) -> CauseClass:
 
 
 def _key(name: str) -> _Name:
-    """How a name is looked up: a GUID by its number, which takes a third of the memory; any other in lower case."""
+    """How a name is looked up: GUIDs and LIDs by their number, which takes less memory; any other in lower case."""
     lower = name.lower()
     if lower.startswith("0x") and _GUID.fullmatch(lower):
         return int(lower, 16)
+    if lower.startswith("lid ") and lower[4:].isdecimal() and len(lower) < 12:
+        return -int(lower[4:])
     return name if lower == name else lower
 
 
 def _text(name: _Name) -> str:
-    return name if isinstance(name, str) else f"0x{name:016x}"
+    if isinstance(name, str):
+        return name
+    return f"0x{name:016x}" if name > 0 else f"lid {-name}"

@@ -66,8 +66,9 @@ def build_graph(records: TopologyRecords) -> DeviceGraph:
     adapters = _adapters(records)
     leaves: dict[str, set[str]] = {}
     trunks: dict[str, set[str]] = {}
+    switches: dict[str, Place] = {}
     for link in records.links:
-        port = _port(graph, link)
+        port = _port(graph, link, switches)
         trunks.setdefault(link.switch, set())
         if link.peer_type == "hca":
             _cable_adapter(graph, link, port, adapters, leaves)
@@ -104,10 +105,11 @@ def _adapters(records: TopologyRecords) -> _Adapters:
     return found
 
 
-def _port(graph: DeviceGraph, link: FabricLink) -> Place:
-    switch = Place("switch", link.switch)
-    names = (link.switch_guid or "", "" if link.switch_lid is None else f"lid {link.switch_lid}")
-    graph.add(switch, names)
+def _port(graph: DeviceGraph, link: FabricLink, switches: dict[str, Place]) -> Place:
+    switch = switches.get(link.switch)
+    if switch is None:
+        switch = switches[link.switch] = Place("switch", link.switch)
+        graph.add(switch, (link.switch_guid or "", "" if link.switch_lid is None else f"lid {link.switch_lid}"))
     port = Place("port", f"{link.switch}/{link.port_name or link.port}")
     graph.hang(port, switch)
     if link.port_name is not None:
