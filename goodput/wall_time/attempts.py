@@ -365,8 +365,8 @@ class Interruption:
             "time": format_time(from_ms(self.time_ms)),
             "cause": self.cause,
             "culprit": None if self.culprit is None else self.culprit.to_json(),
-            "verdict": None if self.verdict is None else _verdict_mark(self.verdict),
             "lost_s": self.lost_ms / 1000,
+            "verdict": None if self.verdict is None else _verdict_mark(self.verdict),
         }
 
 

@@ -87,7 +87,8 @@ def test_each_ledger_has_every_key_and_every_bucket(url: str) -> None:
     assert list(ledger["buckets"]) == BUCKETS.split()
     assert sum(round(1000 * s) for s in ledger["buckets"].values()) == round(1000 * ledger["wall_s"])
     (cut,) = ledger["interruptions"]
-    assert list(cut) == ["time", "cause", "culprit", "lost_s"]
+    assert list(cut) == ["time", "cause", "culprit", "lost_s", "verdict"]
+    assert list(cut["verdict"]) == ["id", "class", "name", "probability", "reason"]
     assert {"type", "node"} <= set(cut["culprit"])
     assert (cut["time"], cut["culprit"]["node"]) == (format_time(at(100)), "gpu-002")
     assert ledger["gpus"] == 32
