@@ -47,7 +47,7 @@ LINES = int(os.environ.get("STORM_LINES", "100000"))
 STORM_S = 10.0
 _RACK, _RAILS = 32, 8
 _GPUS, _RACKS, _LEAFS = 150, 50, 50
-_BATCH, _SENDERS = 1000, 4
+_BATCH, _SENDERS, _EVERY_S = 2000, 8, 0.1
 _SETTLE_S = 60.0
 _MORE_LINES = 8  # that follow each of a cause's
 
@@ -274,8 +274,7 @@ def _send(
             while decisive and decisive[0].at_s <= sent_s:
                 decisive.pop(0).sent = time.monotonic()
             peak = max(peak, _memory_mb(server))
-            if not batch:
-                time.sleep(0.01)
+            time.sleep(max(0.0, _EVERY_S - (time.monotonic() - began - now_s)))
         took = time.monotonic() - began
         return took, sum(one.result() for one in accepted), peak
 
