@@ -7,6 +7,7 @@
 - What a node shows while an operator holds it for planned work is excused.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,9 @@ _STORM_GAP = timedelta(minutes=2)
 _DOWNSTREAM = 145
 # From this many on, complaints of one name are no accident.
 _SEVERAL, _SEVERAL_LEAK = 3, 0.01
+# Errors that a program meets by a fault of its own as well as by one of the GPU: without more, nobody can say.
+_VAGUE = re.compile(r"unspecified launch failure|CUDA error: unknown error|CUDA-capable device|failed first: exit code")
+_VAGUE_LEAK = 0.1
 _SHOWS: dict[Cause, SymptomKind] = {
     "hardware": "host_fault",
     "fabric": "link_down",
@@ -177,8 +181,8 @@ def _effects(symptoms: Sequence[Symptom], jobs: JobIndex, graph: DeviceGraph) ->
             continue
         yield _own(symptom, named)
     yield from _storms(storms)
-    for (run, kind, named), members in of_jobs.items():
-        yield _of_job(run, kind, named, members)
+    for (run, _, named), members in of_jobs.items():
+        yield _of_job(run, named, members)
     for (domain, _), members in of_domains.items():
         shared = _of_job(domain, members[0].kind, None, members)
         yield replace(shared, place=Place("nvswitch", domain), run=None, domain=domain)
@@ -221,12 +225,12 @@ def _own(symptom: Symptom, named: Place | None) -> Effect:
     )
 
 
-def _of_job(run: str, kind: str, named: Place | None, members: Sequence[Symptom]) -> Effect:
+def _of_job(run: str, named: Place | None, members: Sequence[Symptom]) -> Effect:
     """What the nodes of a job say alike; of one place alone it is that place's too."""
     places = {member.place for member in members}
     nodes = frozenset(member.node for member in members if member.node is not None)
     head = members[0]
-    leak = cause_tables().leak[kind] * (_SEVERAL_LEAK if named is not None and len(nodes) >= _SEVERAL else 1.0)
+    leak = max(map(_leak, members)) * (_SEVERAL_LEAK if named is not None and len(nodes) >= _SEVERAL else 1.0)
     return replace(
         _own(head, named),
         place=head.place if len(places) == 1 and head.place.kind in ("gpu", "node") else Place("job", run),
@@ -242,6 +246,8 @@ def _of_job(run: str, kind: str, named: Place | None, members: Sequence[Symptom]
 def _leak(symptom: Symptom) -> float:
     """The chance that a symptom shows with no cause known; a warning says less than an error."""
     tables = cause_tables()
+    if symptom.kind == "program_error" and _VAGUE.search(symptom.text):
+        return _VAGUE_LEAK
     is_mild = symptom.severity in ("warning", "info")
     return tables.mild.get(symptom.kind, tables.leak[symptom.kind]) if is_mild else tables.leak[symptom.kind]
 

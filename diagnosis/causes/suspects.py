@@ -1,6 +1,7 @@
 """Who may have caused an effect: its place, what that hangs on, the far end of its cable, and whom its lines name."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -39,6 +40,8 @@ _ABOVE: dict[str, tuple[CauseClass, ...]] = {
 _FLEETING = math.log(10.0)
 _LINKS_OF_NODE = 8
 _RELEASES = ("driver", "firmware")
+# An adapter that is not its node's first: a leaf that is told of the node as a whole may be another rail's.
+_FURTHER_RAIL = re.compile(r"/mlx5_(?:bond_)?[1-9]\d*$", re.ASCII)
 # Classes of which a node's own lines may tell.
 _SHOWN_BY_NODES = frozenset({"gpu", "nvlink", "nvswitch", "nic", "storage"})
 # Classes that are the parts of a cable's both ends.
@@ -127,8 +130,9 @@ class ReachIndex:
                 found[Place("node", node)] = None
                 if not self.graph.knows(place):
                     found.update(dict.fromkeys(self.graph.above(Place("node", node))))
-                    if sum(parent.kind == "switch" for parent in self.graph.parents(Place("node", node))) > 1:
-                        # A node of several rails: nobody knows which of its switches this part hangs on.
+                    switches = sum(parent.kind == "switch" for parent in self.graph.parents(Place("node", node)))
+                    if switches > 1 or (place.kind == "nic" and _FURTHER_RAIL.search(place.name)):
+                        # A node of several rails: nobody knows which switch this one hangs on.
                         found = {parent: None for parent in found if parent.kind != "switch"}
             far = self.graph.far_end(place)
             if far is not None:
@@ -187,6 +191,11 @@ class ReachIndex:
             far = self.graph.far_end(place)
             node = None if far is None else self.node_of(far)
         return place if node is None else Place("node", node)
+
+
+def is_first_rail(places: set[Place]) -> bool:
+    """Whether these are no more than the first adapter of a node, so that it may have no other."""
+    return len(places) == 1 and not any(_FURTHER_RAIL.search(place.name) for place in places)
 
 
 def _base(effect: Effect, reach: ReachIndex) -> float:

@@ -10,6 +10,7 @@ gain = log prior
 
 import math
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,7 +18,8 @@ from datetime import datetime, timedelta
 from diagnosis.causes.cause_catalog import CauseTables
 from diagnosis.causes.effects import Effect
 from diagnosis.causes.release_test import release_gain
-from diagnosis.causes.suspects import Hit, ReachIndex, Suspect
+from diagnosis.causes.suspects import Hit, ReachIndex, Suspect, is_first_rail
+from diagnosis.graph.place import Place
 from store.records.verdict import CauseClass
 
 _DAY_S = 86_400.0
@@ -99,6 +101,8 @@ def _weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach:
     account = Account(suspect, 0.0)
     account.prior = math.log(reach.tables.prior.get(suspect.kind, 1e-5))
     shared = [hit for hit in hits if hit.where in ("below", "named")]
+    if suspect.kind == "power":
+        shared = _of_dark_nodes(shared, reach)
     near = _window(shared)
     first = min((hit.effect.first for hit in near), default=None)
     units = set()
@@ -122,6 +126,22 @@ def _weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach:
     odds = sum(odds for _, odds in account.parts) + sum(odds for _, odds in account.jobs)
     account.gain = account.prior + account.cover + odds - account.own
     return account
+
+
+def _of_dark_nodes(hits: Sequence[Hit], reach: ReachIndex) -> list[Hit]:
+    """The signs of nodes that are dark: a node that lost one of its rails, and no other, has power."""
+    rails: dict[Place, set[Place]] = defaultdict(set)
+    dark: set[Place] = set()
+    for hit in hits:
+        if hit.effect.kind == "link_down" and hit.effect.place.kind in ("nic", "port"):
+            rails[hit.unit].add(hit.effect.place)
+        else:
+            dark.add(hit.unit)
+    for unit, lost in rails.items():
+        known = len(reach.graph.children(unit, "nic")) or (1 if is_first_rail(lost) else _PARTS_OF_NODE)
+        if 2 * len(lost) >= known:
+            dark.add(unit)
+    return [hit for hit in hits if hit.unit in dark]
 
 
 def _own_parts(hits: Sequence[Hit]) -> list[tuple[Hit, float]]:
