@@ -161,8 +161,9 @@ class RunOnNode:
             return
         steps = reading.step - known.reading.step
         if steps > 0:
-            passed = max(reading.step_s - known.reading.step_s, 0.0) / steps
-            known.each_s = passed if known.each_s is None else 0.7 * known.each_s + 0.3 * passed
+            if known.reading.step_s > 0:  # it had made one
+                passed = max(reading.step_s - known.reading.step_s, 0.0) / steps
+                known.each_s = passed if known.each_s is None else 0.7 * known.each_s + 0.3 * passed
             known.step_at_s = now_s
         known.reading = reading
 

@@ -7,7 +7,7 @@ they are read, since a dump that comes late takes a rank off the list of those t
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from diagnosis.hangs.group_state import MOST_GROUPS, WAIT, GroupState
@@ -25,6 +25,8 @@ PROGRESS = "rank_progress"
 KINDS = frozenset({WAIT, PROGRESS, "straggler"})
 # Work that goes on: what was stuck is over.
 _ANEW = frozenset({"training_start", "cycle_start", "iteration"})
+# Events that tell of ranks, or that a run begins anew; iterations are too many to be looked at for it.
+TELLING = KINDS | {"training_start", "cycle_start"}
 MOST_RUNS = 256
 # Missing ranks of a run that are told.
 MOST_TOLD = 16
@@ -32,6 +34,8 @@ MOST_TOLD = 16
 _REST = timedelta(seconds=1.5)
 # Where so few are silent of many, there is no need to wait for the rest.
 _FEW = 0.02
+# Nodes whose word of another node's rank is more than a report.
+_ENOUGH = 3
 _NO_PLACEMENTS = RankPlacements()
 
 
@@ -161,6 +165,7 @@ class StuckRanks:
             "last_enqueued": text_of_numbers({rank: group.enqueued[rank]} if rank in group.enqueued else {}),
             "last_completed": text_of_numbers({rank: group.completed[rank]} if rank in group.completed else {}),
             "witnesses": len(group.witnesses - {node}),
+            "reporter": _reporter(group, node),
             "peer": group.hosts[rank][0] if node is None and rank in group.hosts else None,
         }
         how = {
@@ -170,7 +175,8 @@ class StuckRanks:
         }[one.how]
         whose = f" of {run}" if run else ""
         words = f"rank {rank}{whose} is missing: {how}, and {len(waiting)} ranks of group {group.name or '?'} wait"
-        return _event(MISSING, group.first, node, local, words, told)
+        event = _event(MISSING, group.first, node, local, words, told)
+        return replace(event, id=group.events[0]) if group.events and count == 1 else event
 
     def _mismatch_event(self, run: str, group: GroupState) -> Event:
         names = sorted(set(group.operations.values()))[:4]
@@ -224,6 +230,13 @@ def stuck_ranks(events: Iterable[Event], placements: RankPlacements = _NO_PLACEM
     for event in sorted((one for one in events if one.time is not None), key=lambda one: (one.time, one.id or "")):
         state.take(event)
     return state.events()
+
+
+def _reporter(group: GroupState, node: str | None) -> str | None:
+    """Whose word it is alone that a rank of another node is missing; None for three nodes' word, or an archive's."""
+    if node is None or node in group.witnesses or len(group.witnesses) >= _ENOUGH:
+        return None
+    return min(group.witnesses, default=None)
 
 
 def _measures(event: Event) -> dict[int, float]:

@@ -139,16 +139,20 @@ class SymptomFold:
         node, gpu = placement.place_of(rank)
         return event if node is None else replace(event, node=node, device=Device(type="gpu", index=gpu))
 
-    def symptoms(self, now: datetime | None = None) -> list[Symptom]:
-        """Every symptom that began by `now`, the first first."""
+    def symptoms(self, now: datetime | None = None, clock: datetime | None = None) -> list[Symptom]:
+        """Every symptom that began by `now`, the first first; `clock` is the time where reports may yet come."""
         found = [self._symptom(key, tally) for key, tally in self._tallies.items() if now is None or tally.first <= now]
         found += self._notices.symptoms(now)
-        ranks = self._ranks.events(now)
-        if ranks:
-            of_ranks = SymptomFold(self.graph)
-            of_ranks.take(ranks)
-            found += of_ranks.symptoms(now)
+        found += [one for event in self._ranks.events(clock or now) for one in self._of_rank(event, now)]
         return sorted(found, key=lambda one: (one.first, one.kind, one.place))
+
+    def _of_rank(self, event: Event, now: datetime | None) -> list[Symptom]:
+        """What is found of a rank, said of whose word it is: one node's word of another's rank is a report."""
+        fold = SymptomFold(self.graph)
+        fold.take([event])
+        reporter = event.attributes.get("reporter")
+        found = fold.symptoms(now)
+        return [replace(one, node=reporter) for one in found] if isinstance(reporter, str) else found
 
     def forget(self, before: datetime) -> int:
         """Let go of what was last seen before a moment; returns how many symptoms went."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cache
 
-from diagnosis.hangs.stuck_ranks import KINDS
+from diagnosis.hangs.stuck_ranks import TELLING
 from diagnosis.symptoms.symptom import SYMPTOM_KINDS, SymptomKind
 from store.records.catalog_rows import rows
 from store.records.event import Event
@@ -63,7 +63,7 @@ def meaning_of(event: Event) -> EventMeaning:
 
 def kinds_that_matter() -> frozenset[str]:
     """Kinds of events that are looked at though they may be for information only: they cure, or tell of ranks."""
-    return KINDS | {kind for kind, found in _table().items() if any(row.meaning.cures for row in found)}
+    return TELLING | {kind for kind, found in _table().items() if any(row.meaning.cures for row in found)}
 
 
 @cache

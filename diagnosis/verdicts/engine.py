@@ -175,6 +175,7 @@ class VerdictEngine:
             mark = read_marks(connection).get(VERDICTS, 0)
             around.refresh(connection, now)
             fold = SymptomFold(around.graph)
+            fold.place_ranks(around.placements)
             fold.clocks = read_clocks(connection, now - _HEARD, now)
             fold.take(recent_symptom_events(connection, now - REACH))
             waiting = news_seqs(connection)
@@ -188,6 +189,7 @@ class VerdictEngine:
         return memory
 
     def _fold(self, memory: _Memory, batches: Iterable[NewsBatch]) -> None:
+        memory.fold.place_ranks(memory.around.placements)
         for batch in batches:
             if batch.error is not None:
                 _log.error("%s: its events are in the store, and in no verdict until the next start", batch.error)
@@ -198,7 +200,7 @@ class VerdictEngine:
     def _compared(self, memory: _Memory, now: datetime) -> list[VerdictChange]:
         """Explain what is new with what lies around it, and find what that changes."""
         back = memory.around.back_since()
-        symptoms = [one for one in memory.fold.symptoms() if not _is_before(one, back)]
+        symptoms = [one for one in memory.fold.symptoms(clock=now) if not _is_before(one, back)]
         fresh = memory.near.update(symptoms)
         is_idle = memory.looked is None or now - memory.looked >= IDLE
         is_wide = len(symptoms) <= _FEW or (is_idle and len(symptoms) <= MOST_AROUND)

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from diagnosis.causes.scene import REACH, Scene, SceneJob, scene_job
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.stored_graph import read_graph
+from diagnosis.hangs.placement import RankPlacements, placements_of
 from diagnosis.symptoms.symptom import Symptom
 from diagnosis.verdicts.stake import StakeTable, stake_table
 from store.nodes.inventory import read_nodes, read_outages
@@ -40,6 +41,7 @@ class Surroundings:
     monotonic: Callable[[], float] = time.monotonic
     graph: DeviceGraph = field(default_factory=DeviceGraph)
     jobs: tuple[SceneJob, ...] = ()
+    placements: RankPlacements = field(default_factory=RankPlacements)
     outages: tuple[Outage, ...] = ()
     _gpus: Mapping[str, int] = field(default_factory=dict)
     _saved: Mapping[str, datetime] = field(default_factory=dict)
@@ -52,6 +54,7 @@ class Surroundings:
         if self._is_due("jobs", _JOBS_S):
             jobs = read_jobs(connection, window=(now - _LATELY, now + timedelta(microseconds=1)))
             self.jobs = tuple(job for job in map(scene_job, jobs) if job is not None)
+            self.placements = placements_of(jobs)
         if self._is_due("outages", _OUTAGES_S):
             since = now - REACH
             known = read_outages(connection, until=now + timedelta(microseconds=1), since=since - REACH)

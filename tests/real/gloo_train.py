@@ -1,0 +1,67 @@
+"""A training program over gloo that a test starts, a process a rank: steps of work, all-reduces, through the hook.
+
+    python gloo_train.py FOLDER RANK WORLD TIMEOUT_S
+
+`FOLDER/slow` names a rank and how much longer it works (`3 1.5`), and may change. When its collective fails a rank
+writes its flight recorder's dump to FOLDER/dumps and prints the error, as a launcher would show it.
+"""
+
+import os
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch._C._distributed_c10d as recorder
+import torch.distributed as dist
+from foreshock_hook import TrainingHook
+
+
+def slowness(folder: Path, rank: int) -> float:
+    """How much longer this rank works."""
+    try:
+        words = (folder / "slow").read_text().split()
+    except OSError:
+        return 1.0
+    return float(words[1]) if len(words) == 2 and words[0] == str(rank) else 1.0
+
+
+def main() -> None:
+    """Train until the folder says to end, or a collective fails."""
+    folder, rank, world, timeout_s = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank % 4)}
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/rendezvous",
+        rank=rank,
+        world_size=world,
+        timeout=timedelta(seconds=timeout_s),
+    )
+    pairs = [dist.new_group([2 * pair, 2 * pair + 1]) for pair in range(world // 2)]
+    hook = TrainingHook("gloo", str(folder / "gloo.jsonl"))
+    hook.share_state(str(folder / f"node-{rank // 4 + 1}"))
+    model = torch.nn.Linear(64, 64)
+    batch = torch.randn(16, 64)
+    step = 0
+    try:
+        while not (folder / "end").exists():
+            model.zero_grad()
+            model(batch).square().mean().backward()
+            time.sleep(0.05 * slowness(folder, rank))
+            with hook.collective("pair"):
+                dist.all_reduce(model.bias.grad, group=pairs[rank // 2])
+            with hook.collective("world"):
+                dist.all_reduce(model.weight.grad)
+            step += 1
+            hook.step(step)
+        hook.close()
+    except RuntimeError as error:
+        (folder / "dumps" / f".{rank}").write_bytes(recorder._dump_fr_trace())
+        (folder / "dumps" / f".{rank}").rename(folder / "dumps" / f"nccl_trace_rank_{rank}")
+        print(f"[rank{rank}]: RuntimeError: {error}", flush=True)  # noqa: T201  # as Python does
+        os._exit(1)
+
+
+main()
