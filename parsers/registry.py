@@ -49,6 +49,7 @@ _NAMES = (
     "iblinkinfo",
     "ibnetdiscover",
     "perfquery",
+    "optics",
     "nvidia_smi",
     "checkpoints",
     "sacctmgr",

@@ -31,12 +31,15 @@ _CAUSES: dict[CauseClass, Cause] = {
 }
 _ACTIONS: dict[CauseClass, Action] = {
     **dict.fromkeys(("gpu", "nvlink", "nvswitch", "node", "nic"), "drain_node"),
-    **dict.fromkeys(("cable", "optic", "port", "switch", "rack", "power", "cooling"), "run_diagnostics"),
+    **dict.fromkeys(("cable", "port", "switch", "rack", "power", "cooling"), "run_diagnostics"),
+    "optic": "replace_part",
     **dict.fromkeys(("storage", "driver", "firmware"), "contact_support"),
     **dict.fromkeys(("application", "job"), "restart_app"),
     "planned": "none",
     "unknown": "run_diagnostics",
 }
+# What is to be done in which order.
+_REMEDIES: dict[CauseClass, str] = {"optic": "; clean and reseat the module, then replace it, then its cable"}
 # What an operator calls a symptom: after a number, `3 of 8 ...`.
 _SHOWS: dict[str, str] = {
     "gpu_lost": "lost a GPU",
@@ -221,7 +224,7 @@ def _reason(account: Account, lead: Symptom | None) -> str:
     if account.units > 1 and account.struck > 1:
         return f"{_group_words(account)}: {_what(account.suspect)}"
     said = "" if lead is None or not lead.text else f": {lead.text[:160]}"
-    return f"{_what(account.suspect)}{said}"
+    return f"{_what(account.suspect)}{said}{_REMEDIES.get(kind, '')}"
 
 
 def _what(suspect: Suspect) -> str:
