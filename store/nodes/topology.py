@@ -73,25 +73,15 @@ def append_links(
     told_before = _once_cabled(connection, new)
     for key, row in new.items():
         old = now.get(key)
-        if old is not None and row["known_by"] is not None and old["known_by"] != row["known_by"]:
+        if old is None:
+            opened.append({**row, "since": moment if key in told_before else None})
+        elif row["known_by"] is not None and old["known_by"] != row["known_by"]:
             _weigh_own_word(change, row, old)
-            continue
-        if old is not None and _is_same_end(old, row):
-            merged = {name: old[name] if row[name] is None else row[name] for name in _FIELDS}
-            merged["known_by"] = row["known_by"]
-            row = merged
-        since = None if old is None and key not in told_before else moment
-        if old is not None:
-            if all(old[name] == row[name] for name in _FIELDS):
-                change.known += 1
-                continue
-            if all(old[name] == row[name] or old[name] is None for name in _SAME) and _is_same_end(old, row):
-                since = old["since"]
-            else:
-                closed[key] = old
-        opened.append({**row, "since": since})
-    for key in _left(now, new, opened):
-        closed[key] = now[key]
+        else:
+            _compare(change, row, old, (opened, closed, moment))
+    closed |= {key: now[key] for key in _left(now, new, opened)}
+    moved = {_end_of(row) for row in closed.values()} - {None}
+    opened = [{**row, "since": moment} if _end_of(row) in moved else row for row in opened]
     _close(connection, closed, {(row["switch"], row["port"]) for row in opened}, moment)
     upsert(connection, _LINKS, opened)
     change.changed = len(opened) + len(closed)
@@ -114,6 +104,22 @@ def append_topology(connection: sa.Connection, told: TopologyTold, at: datetime 
         whole.known += change.known
         whole.refused += change.refused
     return whole
+
+
+def _compare(change: TopologyChange, row: _Row, old: _Row, into: tuple[list[_Row], dict[_Key, _Row], datetime]) -> None:
+    """What a port's new row is beside the one before: the same, more of the same, or another cable."""
+    opened, closed, moment = into
+    is_same = _is_same_end(old, row)
+    if is_same:
+        merged = {name: old[name] if row[name] is None else row[name] for name in _FIELDS}
+        row = {**merged, "known_by": row["known_by"]}
+    if all(old[name] == row[name] for name in _FIELDS):
+        change.known += 1
+    elif is_same and all(old[name] in (None, row[name]) for name in _SAME):
+        opened.append({**row, "since": old["since"]})
+    else:
+        closed[row["switch"], row["port"]] = old
+        opened.append({**row, "since": moment})
 
 
 def _weigh_own_word(change: TopologyChange, row: _Row, old: _Row) -> None:
@@ -238,13 +244,15 @@ def append_names(connection: sa.Connection, names: Iterable[DeviceName], at: dat
         if key in now:
             change.known += 1
             continue
+        taken = False
         if name.kind in MOVING_KINDS:
             holders = [one for one, row in now.items() if one[2:] == key[2:] and one not in told]
             if name.known_by is not None:
                 # What two nodes say of themselves holds of both, and so means neither.
                 holders = [one for one in holders if now[one]["known_by"] == name.known_by]
             closed += holders
-        since = moment if key[:3] in once else EVER
+            taken = bool(holders)
+        since = moment if key[:3] in once or taken else EVER
         row: _Row = dict(zip(("class", "device", "kind", "name"), key, strict=True))
         opened.append({**row, "since": since, "until": None, "known_by": name.known_by})
     _close_names(connection, closed, moment)
