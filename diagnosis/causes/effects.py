@@ -184,7 +184,7 @@ def _effects(symptoms: Sequence[Symptom], jobs: JobIndex, graph: DeviceGraph) ->
     for (run, _, named), members in of_jobs.items():
         yield _of_job(run, named, members)
     for (domain, _), members in of_domains.items():
-        shared = _of_job(domain, members[0].kind, None, members)
+        shared = _of_job(domain, None, members)
         yield replace(shared, place=Place("nvswitch", domain), run=None, domain=domain)
 
 
