@@ -45,7 +45,7 @@ from store.records.topology import (
     DeviceName,
     FabricLink,
     NodeGroup,
-    TopologyTold,
+    TopologyReport,
 )
 from wire.events import BatchResultJson
 from wire.nodes import TopologyJson
@@ -81,7 +81,7 @@ def _topology_answer(server: State) -> bytes:
 
 
 @dataclass(slots=True)
-class _Sent:
+class _TopologyBody:
     """What a body tells: by an operator or the fabric, and by each node of itself."""
 
     told: list[FabricLink | DeviceName | NodeGroup] = field(default_factory=list)
@@ -130,8 +130,8 @@ def post_topology(
     return reply(_take(server, sent))
 
 
-def _read_records(caller: Caller, body: bytes) -> _Sent:
-    sent = _Sent()
+def _read_records(caller: Caller, body: bytes) -> _TopologyBody:
+    sent = _TopologyBody()
     for entry in limited(records(body)):
         if entry.error is not None:
             sent.rejected.append(Rejected(entry.line, entry.error))
@@ -143,7 +143,7 @@ def _read_records(caller: Caller, body: bytes) -> _Sent:
     return sent
 
 
-def _read_text(caller: Caller, body: bytes, form: str, node: str | None) -> _Sent:
+def _read_text(caller: Caller, body: bytes, form: str, node: str | None) -> _TopologyBody:
     """What a tool printed.
 
     Raises:
@@ -151,7 +151,7 @@ def _read_text(caller: Caller, body: bytes, form: str, node: str | None) -> _Sen
     """
     if node is not None and not is_node_name(node):
         raise Problem(422, f"node is {node[:60]!r}, which is no node's name")
-    sent = _Sent()
+    sent = _TopologyBody()
     try:
         told = read_topology(
             form,
@@ -229,10 +229,10 @@ def _text(value: dict[str, Any], name: str) -> str | None:
     return text.strip() if text else None
 
 
-def _take(server: State, sent: _Sent) -> IntakeResult:
+def _take(server: State, sent: _TopologyBody) -> IntakeResult:
     """Store it in one transaction."""
     now = server.clock()
-    told = TopologyTold(
+    told = TopologyReport(
         tuple(one for one in sent.told if isinstance(one, FabricLink)),
         tuple(one for one in sent.told if isinstance(one, DeviceName)),
         tuple(one for one in sent.told if isinstance(one, NodeGroup)),

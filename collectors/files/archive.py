@@ -32,7 +32,7 @@ from parsers.text.scan import numbered, select_lines
 from parsers.text.table import nodes
 from store.records.event import Attribute, Event, with_id
 from store.records.node import Node
-from store.records.topology import TopologyTold
+from store.records.topology import TopologyReport
 
 # The text files of an archive: plain, .gz or .zst, line by line in bounded memory, and the dates that they bear.
 
@@ -198,7 +198,7 @@ class PartRecords:
 
     events: tuple[Event, ...] = ()
     nodes: tuple[Node, ...] = ()
-    topology: TopologyTold = field(default_factory=TopologyTold)
+    topology: TopologyReport = field(default_factory=TopologyReport)
     skipped: int = 0
     first_skip: str | None = None
     broken: str | None = None
@@ -290,7 +290,7 @@ def read_part(part: ArchivePart, context: Context, rules: SiteRules = NO_RULES) 
 
     events: list[Event] = []
     found_nodes: list[Node] = []
-    topology = TopologyTold()
+    topology = TopologyReport()
     broken = None
     try:
         if looks_binary(part.path):
@@ -312,7 +312,7 @@ def read_part(part: ArchivePart, context: Context, rules: SiteRules = NO_RULES) 
     return PartRecords(timed, tuple(found_nodes), topology, len(skips), first_skip, broken)
 
 
-def _topology_of(part: ArchivePart, skip: OnError) -> TopologyTold:
+def _topology_of(part: ArchivePart, skip: OnError) -> TopologyReport:
     """What a file of the topology tells.
 
     Raises:

@@ -35,7 +35,7 @@ class TopologyRecords:
 
 
 @dataclass(slots=True)
-class _Adapters:
+class _AdapterIndex:
     """Who an adapter is: by its GUID, and by what nodes say of their own."""
 
     own: dict[str, dict[str, str]] = field(default_factory=dict)  # of each node: GUID -> the adapter's place
@@ -86,8 +86,8 @@ def build_graph(records: TopologyRecords) -> DeviceGraph:
     return graph
 
 
-def _adapters(records: TopologyRecords) -> _Adapters:
-    found = _Adapters()
+def _adapters(records: TopologyRecords) -> _AdapterIndex:
+    found = _AdapterIndex()
     for name in records.names:
         if name.kind_of_device != "nic":
             continue
@@ -118,7 +118,7 @@ def _port(graph: DeviceGraph, link: FabricLink, switches: dict[str, Place]) -> P
 
 
 def _cable_adapter(
-    graph: DeviceGraph, link: FabricLink, port: Place, adapters: _Adapters, leaves: dict[str, set[str]]
+    graph: DeviceGraph, link: FabricLink, port: Place, adapters: _AdapterIndex, leaves: dict[str, set[str]]
 ) -> None:
     adapter, is_sure = adapters.place_of(link)
     lid = "" if link.peer_lid is None else f"lid {link.peer_lid}"

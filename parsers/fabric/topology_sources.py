@@ -12,42 +12,42 @@ from parsers.fabric.ufm_links import ufm_links
 from parsers.formats import iblinkinfo, ibnetdiscover
 from parsers.text.parser import OnError, ParseError
 from parsers.text.table import nodes
-from store.records.topology import DeviceName, FabricLink, NodeGroup, TopologyTold
+from store.records.topology import DeviceName, FabricLink, NodeGroup, TopologyReport
 
-_Reader = Callable[[str, str | None, OnError | None], TopologyTold]
-
-
-def _ibnetdiscover(text: str, _node: str | None, on_error: OnError | None) -> TopologyTold:
-    return TopologyTold(tuple(FabricLink(**link) for link in ibnetdiscover.links(text.splitlines(), on_error)))  # type: ignore[arg-type]
+_Reader = Callable[[str, str | None, OnError | None], TopologyReport]
 
 
-def _iblinkinfo(text: str, _node: str | None, _on_error: OnError | None) -> TopologyTold:
-    return TopologyTold(tuple(iblinkinfo.links(text.splitlines())))
+def _ibnetdiscover(text: str, _node: str | None, on_error: OnError | None) -> TopologyReport:
+    return TopologyReport(tuple(FabricLink(**link) for link in ibnetdiscover.links(text.splitlines(), on_error)))  # type: ignore[arg-type]
 
 
-def _ufm(text: str, _node: str | None, _on_error: OnError | None) -> TopologyTold:
-    return TopologyTold(tuple(ufm_links(text)))
+def _iblinkinfo(text: str, _node: str | None, _on_error: OnError | None) -> TopologyReport:
+    return TopologyReport(tuple(iblinkinfo.links(text.splitlines())))
 
 
-def _lldp(text: str, node: str | None, _on_error: OnError | None) -> TopologyTold:
+def _ufm(text: str, _node: str | None, _on_error: OnError | None) -> TopologyReport:
+    return TopologyReport(tuple(ufm_links(text)))
+
+
+def _lldp(text: str, node: str | None, _on_error: OnError | None) -> TopologyReport:
     if node is None:
         raise ParseError("LLDP's text names no node: say whose it is")
-    return TopologyTold(tuple(lldp_links(text, node)))
+    return TopologyReport(tuple(lldp_links(text, node)))
 
 
-def _slurm(text: str, _node: str | None, on_error: OnError | None) -> TopologyTold:
-    return TopologyTold(groups=_bounded(tuple(slurm_groups(text.splitlines(), on_error))))
+def _slurm(text: str, _node: str | None, on_error: OnError | None) -> TopologyReport:
+    return TopologyReport(groups=_bounded(tuple(slurm_groups(text.splitlines(), on_error))))
 
 
-def _slurm_yaml(text: str, _node: str | None, _on_error: OnError | None) -> TopologyTold:
-    return TopologyTold(groups=_bounded(tuple(slurm_yaml_groups(text))))
+def _slurm_yaml(text: str, _node: str | None, _on_error: OnError | None) -> TopologyReport:
+    return TopologyReport(groups=_bounded(tuple(slurm_yaml_groups(text))))
 
 
-def _kubernetes(text: str, _node: str | None, _on_error: OnError | None) -> TopologyTold:
-    return TopologyTold(groups=_bounded(tuple(kubernetes_groups(text))))
+def _kubernetes(text: str, _node: str | None, _on_error: OnError | None) -> TopologyReport:
+    return TopologyReport(groups=_bounded(tuple(kubernetes_groups(text))))
 
 
-def _nodes(text: str, _node: str | None, on_error: OnError | None) -> TopologyTold:
+def _nodes(text: str, _node: str | None, on_error: OnError | None) -> TopologyReport:
     """The columns of `nodes.csv` that say what nodes share and are called."""
     groups: list[NodeGroup] = []
     names: list[DeviceName] = []
@@ -56,7 +56,7 @@ def _nodes(text: str, _node: str | None, on_error: OnError | None) -> TopologyTo
         own = {"rack": node.rack, "switch": node.leaf, "driver": node.driver, "nvswitch": node.nvlink_domain}
         groups += (NodeGroup(node.node, kind, name) for kind, name in own.items() if name)
         names += (DeviceName(*name) for name in node.names)
-    return TopologyTold((), tuple(names), _bounded(tuple(groups)))
+    return TopologyReport((), tuple(names), _bounded(tuple(groups)))
 
 
 def _bounded(groups: tuple[NodeGroup, ...]) -> tuple[NodeGroup, ...]:
@@ -77,7 +77,7 @@ SOURCES: Mapping[str, _Reader] = {
 }
 
 
-def read_topology(form: str, text: str, node: str | None = None, on_error: OnError | None = None) -> TopologyTold:
+def read_topology(form: str, text: str, node: str | None = None, on_error: OnError | None = None) -> TopologyReport:
     """What a text of a form tells.
 
     Raises:

@@ -21,7 +21,7 @@ from store.database.coordination import move_mark
 from store.database.known_nodes import TOPOLOGY, add_known
 from store.records.event import Event
 from store.records.hostlist import is_node_name
-from store.records.topology import GROUP_CLASSES, MOVING_KINDS, DeviceName, FabricLink, NodeGroup, TopologyTold
+from store.records.topology import GROUP_CLASSES, MOVING_KINDS, DeviceName, FabricLink, NodeGroup, TopologyReport
 from store.tables import schema, topology_tables
 from store.tables.bulk_rows import insert_into, is_one_of, upsert
 
@@ -92,7 +92,7 @@ def append_links(
     return change
 
 
-def append_topology(connection: sa.Connection, told: TopologyTold, at: datetime | None = None) -> TopologyChange:
+def append_topology(connection: sa.Connection, told: TopologyReport, at: datetime | None = None) -> TopologyChange:
     """Append all that a source tells."""
     whole = TopologyChange()
     for change in (

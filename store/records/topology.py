@@ -66,7 +66,7 @@ class NodeGroup(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TopologyTold:
+class TopologyReport:
     """What one source tells of a topology."""
 
     links: tuple[FabricLink, ...] = ()
