@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from diagnosis.causes.explanation import explain
-from diagnosis.causes.scene import read_scene
+from diagnosis.causes.stored_scene import read_scene
 from diagnosis.incidents.incidents_table import update_incidents
 from parsers.registry import make_parser
 from parsers.text.parser import Context

@@ -28,7 +28,7 @@ _MOST_REASONS = 6
 def diagnose(url: str, run: str | None, at: str | None, as_json: bool) -> None:
     """Name the causes that explain a stop, or what is wrong in the cluster, the likeliest first."""
     from diagnosis.causes.explanation import explain
-    from diagnosis.causes.scene import read_scene
+    from diagnosis.causes.stored_scene import read_scene
     from wire.verdicts import verdict_object
 
     try:

@@ -18,7 +18,7 @@ from diagnosis.causes.relevance import relevance
 from diagnosis.causes.scene import Scene
 from diagnosis.causes.suspects import Hit, ReachIndex, Suspect, hits_at_nodes, hits_of
 from diagnosis.causes.verdict_words import planned_verdicts, unknown_verdict, verdict_of
-from diagnosis.causes.weighing import Account, Finding, weigh
+from diagnosis.causes.weighing import Account, SuspectFinding, weigh
 from diagnosis.graph.place import Place
 from store.records.verdict import Verdict
 
@@ -124,7 +124,7 @@ def _runs_by_node(scene: Scene) -> dict[str, frozenset[str]]:
     return {node: frozenset(runs) for node, runs in found.items()}
 
 
-def _findings(search: Search, most: int) -> Iterable[Finding]:
+def _findings(search: Search, most: int) -> Iterable[SuspectFinding]:
     """The causes one after the other, each followed by its nearest rivals."""
     heap: list[tuple[float, str, str, Suspect]] = []
     for suspect in {*search.hits, *search.runs_of}:
@@ -165,7 +165,7 @@ def _alone(account: Account, search: Search) -> float:
     return math.exp(gain - most) / sum(math.exp(one - most) for one in odds)
 
 
-def _beside(account: Account, search: Search) -> Iterable[Finding]:
+def _beside(account: Account, search: Search) -> Iterable[SuspectFinding]:
     rivals = [rival for suspect in search.rivals(account) if (rival := search.account(suspect)) is not None]
     rivals.sort(key=lambda one: (-one.gain, one.suspect))
     apart = [0.0] if account.struck > 1 else []  # each of its parts for a reason of its own
@@ -173,6 +173,6 @@ def _beside(account: Account, search: Search) -> Iterable[Finding]:
     most = max(odds)
     whole = sum(math.exp(one - most) for one in odds)
     share = max(math.exp(odds[0] - most) / whole, _alone(account, search))
-    yield Finding(account, share, True)
+    yield SuspectFinding(account, share, True)
     for rival, odd in list(zip(rivals, odds[2:], strict=False))[:_BESIDE]:
-        yield Finding(rival, math.exp(odd - most) / whole, False)
+        yield SuspectFinding(rival, math.exp(odd - most) / whole, False)

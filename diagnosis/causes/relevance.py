@@ -4,13 +4,15 @@ A true fault that was cured hours ago is no answer to what is wrong now; beside 
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 
-from diagnosis.causes.calibration import calibrated
 from diagnosis.causes.scene import Scene
 from diagnosis.causes.stop import ENDED_WELL, Stoppage
-from diagnosis.causes.weighing import Account, Finding
+from diagnosis.causes.weighing import Account, SuspectFinding
+from store.records.catalog_rows import rows
 
 # Cured; of another job than the one that stopped; survived before the last progress; not what the stop is put down to.
 _CURED, _ELSEWHERE, _SURVIVED, _BESIDE_THE_STOP = 0.15, 0.05, 0.3, 0.5
@@ -26,9 +28,9 @@ _OLDER = 0.5
 _LEAST_WITH_STOP = 0.6
 
 
-def relevance(findings: Iterable[Finding], scene: Scene, planned: float) -> list[tuple[Finding, float]]:
+def relevance(findings: Iterable[SuspectFinding], scene: Scene, planned: float) -> list[tuple[SuspectFinding, float]]:
     """Findings with their probability, each suspect once, likeliest first. `planned`: how much such work matters."""
-    best: dict[object, tuple[Finding, float]] = {}
+    best: dict[object, tuple[SuspectFinding, float]] = {}
     weighted = [(finding, matters(finding.account, scene)) for finding in findings]
     if scene.stop is None or scene.stop.run is None:
         weighted = _newest_first(weighted)
@@ -50,7 +52,7 @@ def relevance(findings: Iterable[Finding], scene: Scene, planned: float) -> list
     )
 
 
-def _newest_first(weighted: Sequence[tuple[Finding, float]]) -> list[tuple[Finding, float]]:
+def _newest_first(weighted: Sequence[tuple[SuspectFinding, float]]) -> list[tuple[SuspectFinding, float]]:
     """The same, where what is over matters less with each cause that was over later."""
     ends = {id(finding): end for finding, _ in weighted if (end := _end(finding.account)) is not None}
     order = sorted(
@@ -108,3 +110,27 @@ def _worked_on(account: Account, scene: Scene) -> bool:
         return False
     states = [job.state for job in scene.jobs if job.run == account.suspect.place.name]
     return bool(states) and states[-1].startswith(ENDED_WELL)
+
+
+# From the share of a suspect to a probability that means what it says: `store/catalogs/calibration.csv`.
+
+_LEAST_SAID, _MOST_SAID = 0.001, 0.999
+
+
+def calibrated(share: float) -> float:
+    """The probability that a suspect of this share is the cause: between the points of the table, on a line."""
+    points = _points()
+    share = min(1.0, max(0.0, share))
+    if not points:
+        return min(_MOST_SAID, max(_LEAST_SAID, share))
+    place = bisect_right(points, (share, 2.0))
+    left = points[place - 1] if place else (0.0, 0.0)
+    right = points[place] if place < len(points) else (1.0, points[-1][1])
+    width = right[0] - left[0]
+    value = left[1] if width <= 0 else left[1] + (right[1] - left[1]) * (share - left[0]) / width
+    return min(_MOST_SAID, max(_LEAST_SAID, value))
+
+
+@cache
+def _points() -> list[tuple[float, float]]:
+    return sorted((float(row["share"]), float(row["probability"])) for row in rows("calibration"))

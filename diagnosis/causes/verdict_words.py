@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from diagnosis.causes.effects import Effect, ExcusedWork, SceneEffects
 from diagnosis.causes.scene import Scene
 from diagnosis.causes.suspects import Hit, Suspect
-from diagnosis.causes.weighing import Account, Finding
+from diagnosis.causes.weighing import Account, SuspectFinding
 from diagnosis.graph.place import Place
 from diagnosis.symptoms.symptom import Symptom
 from store.records import fault_catalog
@@ -75,7 +75,7 @@ _SHOWS: dict[str, str] = {
 _UNITS: dict[str, str] = {"switch": "links", "node": "parts", "nvswitch": "GPUs"}
 
 
-def verdict_of(finding: Finding, probability: float, scene: Scene) -> Verdict:
+def verdict_of(finding: SuspectFinding, probability: float, scene: Scene) -> Verdict:
     """The verdict on one suspect."""
     account = finding.account
     suspect = account.suspect
@@ -349,7 +349,7 @@ def _planned_share(work: ExcusedWork, scene: Scene) -> float:
 
 
 def unknown_verdict(
-    scene: Scene, seen: SceneEffects, weighted: Sequence[tuple[Finding, float]], planned: Sequence[Verdict]
+    scene: Scene, seen: SceneEffects, weighted: Sequence[tuple[SuspectFinding, float]], planned: Sequence[Verdict]
 ) -> Verdict:
     """That no cause known here explains it, with the leads that there are."""
     left = math.prod(1.0 - verdict.probability for verdict in planned)

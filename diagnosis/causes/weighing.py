@@ -81,7 +81,7 @@ class Account:
 
 
 @dataclass(slots=True)
-class Finding:
+class SuspectFinding:
     """A suspect with its share among all that may have caused the same. `is_cause`: it was the best of them."""
 
     account: Account

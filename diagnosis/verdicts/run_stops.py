@@ -13,15 +13,15 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from diagnosis.causes.explanation import explain
-from diagnosis.causes.scene import read_scene
 from diagnosis.causes.stop import ended
+from diagnosis.causes.stored_scene import read_scene
 from store.database.connections import writing
 from store.events.ledger_intake import LATE, LateReport, read_late
 from store.records.hostlist import hosts
 from store.records.job import Job
 from store.records.verdict import Verdict
 from store.runs.jobs import jobs_of_runs, read_jobs
-from store.verdicts.run_stops import RunStop, save_stops, stop_times
+from store.verdicts.run_stops import StopVerdict, save_stops, stop_times
 from store.verdicts.verdict_log import verdicts_between
 
 # A cause that began so long before a stop may be that of it.
@@ -62,7 +62,7 @@ def _waits(job: Job, made: dict[tuple[str, datetime], datetime], late: Sequence[
     return bool(near) and not hosts(job.node_list).isdisjoint(one.node for one in near)
 
 
-def _explained(connection: sa.Connection, job: Job, now: datetime) -> RunStop | None:
+def _explained(connection: sa.Connection, job: Job, now: datetime) -> StopVerdict | None:
     """The first verdict on a stop, with the id of the one that is held of the same cause."""
     if job.end is None:
         return None
@@ -70,7 +70,7 @@ def _explained(connection: sa.Connection, job: Job, now: datetime) -> RunStop | 
     verdicts = [] if scene is None else explain(scene)
     if not verdicts:
         return None
-    return RunStop(job.run, job.end, now, _known(connection, verdicts[0], job.end))
+    return StopVerdict(job.run, job.end, now, _known(connection, verdicts[0], job.end))
 
 
 def _known(connection: sa.Connection, first: Verdict, end: datetime) -> Verdict:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from cli.main import foreshock
 from diagnosis.causes.explanation import explain
-from diagnosis.causes.scene import read_scene
+from diagnosis.causes.stored_scene import read_scene
 from store.database.connections import open_database
 from store.records.event import parse_time
 from store.runs.jobs import read_jobs

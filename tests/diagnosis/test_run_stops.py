@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from diagnosis.causes.explanation import explain
-from diagnosis.causes.scene import read_scene
+from diagnosis.causes.stored_scene import read_scene
 from diagnosis.verdicts.run_stops import explain_stops
 from goodput.reading.ledgers import read_ledgers
 from store.database.connections import writing
@@ -16,7 +16,7 @@ from store.records.event import Device, Event
 from store.records.job import Job
 from store.records.node import Node
 from store.records.verdict import Verdict
-from store.verdicts.run_stops import RunStop, save_stops, stop_times, stops_of
+from store.verdicts.run_stops import StopVerdict, save_stops, stop_times, stops_of
 from store.verdicts.verdict_log import VerdictChange, save_changes
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
@@ -109,7 +109,7 @@ def test_a_stop_bears_the_id_of_the_verdict_that_is_held(engine: sa.Engine) -> N
 def test_a_newer_verdict_takes_the_place_of_the_one_before(any_engine: sa.Engine) -> None:
     """One of each stop, of each run."""
     one = Verdict("unknown", "unknown", 0.5, "unknown", "none", START, "nobody knows")
-    stops = [RunStop(run, END, START, one) for run in ("a", "b")]
+    stops = [StopVerdict(run, END, START, one) for run in ("a", "b")]
     with writing(any_engine).begin() as connection:
         save_stops(connection, stops)
         save_stops(connection, [replace(stops[0], made=LATER, verdict=replace(one, probability=0.9))])

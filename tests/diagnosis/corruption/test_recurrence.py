@@ -7,7 +7,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from diagnosis.causes.explanation import explain
-from diagnosis.causes.scene import read_scene
+from diagnosis.causes.stored_scene import read_scene
 from diagnosis.corruption.recurrence import HALF_LIFE, note_recurring, recurring
 from diagnosis.incidents.intake import fold_everything
 from parsers.registry import PARSERS
