@@ -9,8 +9,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 from api.server.people_settings import PeopleSettings
 from goodput.formulas.shape import Shape
 from predictor.live.trial_settings import TrialSettings
-from schedulers.checks.active_check import CheckSettings
-from schedulers.policy.settings import ActuatorSettings, Mode, Policy, PolicySource
+from schedulers.policy.settings import ActuatorSettings, CheckSettings, Mode, Policy, PolicySource
 from schedulers.webhooks.settings import WebhookSettings
 from store.database.retention import RetentionPeriods
 from store.records.hostlist import EVERY_NODE, NodePattern

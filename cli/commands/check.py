@@ -16,12 +16,12 @@ from cli.console.errors import CheckFailed, Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from cli.console.store import open_store
 from cli.replay.clock import real_clock
-from schedulers.checks.active_check import CHECK_NAMES
+from schedulers.policy.settings import CHECK_NAMES
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from schedulers.checks.active_check import CheckRequest, CheckResult
+    from schedulers.lifecycle.active_check import CheckRequest, CheckResult
     from store.records.event import Event
 
 _MOST_SAID = 400
@@ -43,7 +43,7 @@ def check(suspect: str, url: str, config: Path | None, name: str | None, with_jo
 
     What it says becomes an event that speaks for or against the verdict. Exits 3 where a check failed.
     """
-    from schedulers.checks.active_check import CheckRefusedError, plan_checks, run_checks
+    from schedulers.lifecycle.active_check import CheckRefusedError, plan_checks, run_checks
     from store.verdicts.verdict_log import verdict
 
     settings = load_settings(config, os.environ).checks

@@ -32,8 +32,7 @@ from cli.console.errors import Failure
 from cli.console.files import secret_file
 from cli.processes.servers import MOST_PROCESSES
 from goodput.formulas.shape import Shape
-from schedulers.checks.active_check import CheckSettings
-from schedulers.policy.settings import ActuatorSettings, Policy
+from schedulers.policy.settings import ActuatorSettings, CheckSettings, Policy
 from schedulers.registry import ACTUATORS, SCHEDULERS
 from schedulers.webhooks.settings import WebhookSettings
 from schedulers.webhooks.signature import SecretError

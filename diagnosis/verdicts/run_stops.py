@@ -64,6 +64,10 @@ def _waits(job: Job, made: dict[tuple[str, datetime], datetime], late: Sequence[
 
 def _explained(connection: sa.Connection, job: Job, now: datetime) -> StopVerdict | None:
     """The first verdict on a stop, with the id of the one that is held of the same cause."""
+    # All of the search is behind these: whoever only accounts what is explained already needs none of it.
+    from diagnosis.causes.explanation import explain
+    from diagnosis.causes.scene import read_scene
+
     if job.end is None:
         return None
     scene = read_scene(connection, job.run, job.end)

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, time, tzinfo
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import orjson
@@ -218,6 +218,34 @@ class ApprovalRule:
     """
 
     two_people_above_nodes: int | None = None
+
+
+CheckName: TypeAlias = Literal["pair", "dcgmi", "ping", "site"]
+CHECK_NAMES: tuple[CheckName, ...] = get_args(CheckName)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSettings:
+    """The site's commands (empty: it has none), and how much of them there may be.
+
+    `at_once`, `per_hour`: checks that run at a time, and begin within an hour, of the whole site. `suspects`: nodes of
+    one verdict that are checked. `with_jobs`: also nodes on which a job runs, which a check may disturb.
+    """
+
+    pair: str = ""
+    dcgmi: str = ""
+    ping: str = ""
+    site: str = ""
+    at_once: int = 2
+    per_hour: int = 20
+    suspects: int = 3
+    timeout_s: float = 900.0
+    with_jobs: bool = False
+
+    def commands(self) -> dict[CheckName, str]:
+        """The commands that there are, by name."""
+        found: dict[CheckName, str] = {"pair": self.pair, "dcgmi": self.dcgmi, "ping": self.ping, "site": self.site}
+        return {name: command for name, command in found.items() if command.strip()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The first verdict of each stop of a run: what `foreshock diagnose` names, kept for the run's ledger.
 
-save_stops(connection, [RunStop("llm-70b", end, now, verdict)])     # by whoever explains
+save_stops(connection, [StopVerdict("llm-70b", end, now, verdict)])     # by whoever explains
 stops_of(connection, ["llm-70b"])["llm-70b"][end].verdict           # by whoever accounts
 """
 
@@ -21,7 +21,7 @@ _BATCH = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class RunStop:
+class StopVerdict:
     """The end of an attempt that did not end well, the verdict on it, and when that was made."""
 
     run: str
@@ -30,7 +30,7 @@ class RunStop:
     verdict: Verdict
 
 
-def save_stops(connection: sa.Connection, stops: Iterable[RunStop]) -> None:
+def save_stops(connection: sa.Connection, stops: Iterable[StopVerdict]) -> None:
     """Keep verdicts, in the place of those on the same stops."""
     rows = [
         {"run": one.run, "end": one.end, "made": one.made, "document": msgspec.json.encode(one.verdict).decode()}
@@ -40,12 +40,12 @@ def save_stops(connection: sa.Connection, stops: Iterable[RunStop]) -> None:
         upsert(connection, _TABLE, rows[first : first + _BATCH])
 
 
-def stops_of(connection: sa.Connection, runs: Sequence[str]) -> dict[str, dict[datetime, RunStop]]:
+def stops_of(connection: sa.Connection, runs: Sequence[str]) -> dict[str, dict[datetime, StopVerdict]]:
     """The stops of some runs by their ends; a run without any is left out."""
-    found: dict[str, dict[datetime, RunStop]] = {}
+    found: dict[str, dict[datetime, StopVerdict]] = {}
     for first in range(0, len(runs), _BATCH):
         for row in connection.execute(sa.select(_TABLE).where(_TABLE.c.run.in_(runs[first : first + _BATCH]))):
-            stop = RunStop(row.run, row.end, row.made, _DECODER.decode(row.document))
+            stop = StopVerdict(row.run, row.end, row.made, _DECODER.decode(row.document))
             found.setdefault(row.run, {})[row.end] = stop
     return found
 

@@ -20,7 +20,8 @@ from cli.main import foreshock
 from diagnosis.causes.scene import Scene
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.symptoms.folding import SymptomFold
-from schedulers.checks.active_check import CheckRefusedError, CheckSettings, plan_checks
+from schedulers.lifecycle.active_check import CheckRefusedError, plan_checks
+from schedulers.policy.settings import CheckSettings
 from store.database.connections import migrate, open_database, writing
 from store.events.append import append_events, append_jobs, append_nodes
 from store.events.event_pages import EventWindow, read_events

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias, get_args
 
 import sqlalchemy as sa
 
 from schedulers.lifecycle.validation import GRACE_S, NODE_NAME, ValidationResult, begin_watched, end_watched, result_of
+from schedulers.policy.settings import CHECK_NAMES, CheckName, CheckSettings
 from store.nodes.node_states import node_places, nodes_out
 from store.records.event import Device
 from store.records.verdict import CauseClass, Verdict
@@ -24,8 +24,6 @@ from store.runs.jobs import running_jobs
 from store.tables import schema
 from store.verdicts.verdict_log import open_verdicts
 
-CheckName: TypeAlias = Literal["pair", "dcgmi", "ping", "site"]
-CHECK_NAMES: tuple[CheckName, ...] = get_args(CheckName)
 KINDS = ("check_passed", "check_failed")
 # What tells most of a suspect; the next where the site has no such command.
 _FIRST: Mapping[CauseClass, CheckName] = {
@@ -35,30 +33,6 @@ _FIRST: Mapping[CauseClass, CheckName] = {
 }
 _POLL_S = 0.05
 _HOUR = timedelta(hours=1)
-
-
-@dataclass(frozen=True, slots=True)
-class CheckSettings:
-    """The site's commands (empty: it has none), and how much of them there may be.
-
-    `at_once`, `per_hour`: checks that run at a time, and begin within an hour, of the whole site. `suspects`: nodes of
-    one verdict that are checked. `with_jobs`: also nodes on which a job runs, which a check may disturb.
-    """
-
-    pair: str = ""
-    dcgmi: str = ""
-    ping: str = ""
-    site: str = ""
-    at_once: int = 2
-    per_hour: int = 20
-    suspects: int = 3
-    timeout_s: float = 900.0
-    with_jobs: bool = False
-
-    def commands(self) -> dict[CheckName, str]:
-        """The commands that there are, by name."""
-        found: dict[CheckName, str] = {"pair": self.pair, "dcgmi": self.dcgmi, "ping": self.ping, "site": self.site}
-        return {name: command for name, command in found.items() if command.strip()}
 
 
 class CheckRefusedError(ValueError):
