@@ -17,10 +17,10 @@ from typing import Any
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake, split_options
 from collectors.decoder import number
 from collectors.files.owned_files import OwnedFile, OwnedFolder, read_owned
+from parsers.dumps.pickled import MOST_BYTES
 from parsers.registry import make_parser
 from parsers.text.lines import ReadError, lines
 from parsers.text.parser import Context, ParseError, parse
-from parsers.text.pickled import MOST_BYTES
 from store.records.event import Attribute, Event
 from store.runs.rank_set import numbers_of, ranks_of, text_of_numbers, text_of_ranks
 

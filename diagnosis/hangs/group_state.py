@@ -22,6 +22,8 @@ WAIT = "collective_wait"
 MOST_GROUPS = 4_096
 # Who reports of a group: nodes that are held by name.
 _MOST_WITNESSES = 64
+# A gap in the ranks that report, where nobody says how many ranks there are: of so many, and so small.
+_LEAST_OF_GAP, _MOST_OF_GAP = 3, 0.1
 _HOST = re.compile(r"(?P<rank>\d{1,7})=(?P<host>[\w.:%-]{1,80})/(?P<gpu>\d{0,4})", re.ASCII)
 # What was reported so long before is of another hang.
 _SAME_HANG = timedelta(minutes=45)
@@ -136,6 +138,9 @@ class GroupState:
         if len(self.reported) < 2 and len(everyone) > 2:
             return set()
         spoken = self.reported | self.absent | self.stopped | self.waiting
+        if not everyone and is_default(self.name) and len(self.reported) >= _LEAST_OF_GAP:
+            gap = set(range(max(spoken) + 1)) - spoken  # nobody says how many there are: one that is left out is seen
+            return gap if len(gap) <= max(1, _MOST_OF_GAP * len(spoken)) else set()
         return set(everyone - spoken)
 
 

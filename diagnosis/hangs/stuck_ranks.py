@@ -36,6 +36,8 @@ _REST = timedelta(seconds=1.5)
 _FEW = 0.02
 # Nodes whose word of another node's rank is more than a report.
 _ENOUGH = 3
+# Such a share of the ranks up to the highest tells how many there are.
+_DENSE = 0.75
 _NO_PLACEMENTS = RankPlacements()
 
 
@@ -133,7 +135,7 @@ class StuckRanks:
         world = state.world
         if world is None:
             world = max((len(group.members) for group in state.groups.values()), default=0) or None
-        return placement.place_of(rank, world)
+        return placement.place_of(rank, world or _dense_world(state, len(placement.nodes)))
 
     def _missing_events(self, run: str, state: _RunState, front: Wavefront, now: datetime | None) -> Iterator[Event]:
         if not front.missing:
@@ -237,6 +239,15 @@ def _reporter(group: GroupState, node: str | None) -> str | None:
     if node is None or node in group.witnesses or len(group.witnesses) >= _ENOUGH:
         return None
     return min(group.witnesses, default=None)
+
+
+def _dense_world(state: _RunState, nodes: int) -> int | None:
+    """How many ranks there are where nobody says: by the highest that reports, if nearly all below it do."""
+    heard = set().union(*(group.reported | group.absent | group.stopped for group in state.groups.values()))
+    if not heard or not nodes or len(heard) < _DENSE * (max(heard) + 1):
+        return None
+    per_node = -(-(max(heard) + 1) // nodes)
+    return per_node * nodes if per_node * nodes - max(heard) - 1 < per_node else None
 
 
 def _measures(event: Event) -> dict[int, float]:

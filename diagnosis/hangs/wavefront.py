@@ -69,7 +69,7 @@ def _silent(clear: Sequence[GroupState], waits: set[int], world: int | None) -> 
     heard = waits.union(*(group.reported for group in clear)) if clear else waits
     for group in clear:
         gone = group.silent(world) - heard
-        everyone = group.all_ranks(world)
+        everyone = group.all_ranks(world) or group.reported
         if gone and len(gone) <= _MOST_SILENT * len(everyone):
             for rank in gone:
                 found.setdefault(rank, group)

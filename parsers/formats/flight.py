@@ -9,16 +9,17 @@
 A file's name ends with its rank, as PyTorch writes it (TORCH_FR_DUMP_TEMP_FILE, TORCH_NCCL_DEBUG_INFO_TEMP_FILE). A
 receive that waits names its sender: `nccl:recv 3<-2` is a group of the two, in which 2 is absent until it says
 otherwise. Dumps before version 2.4 have no `pg_status`: the entries tell. How a dump is read without being executed:
-`parsers/text/flight_dump.py`.
+`parsers/dumps/flight_dump.py`.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from parsers.dumps.flight_dump import MOST_GROUPS
 from parsers.text.documents import Document, DocumentParser
-from parsers.text.flight_dump import MOST_GROUPS
 from parsers.text.parser import Context, Format, ParseError
 from store.records.event import Attribute, Event
 from store.runs.rank_set import ranks_of, text_of_ranks
@@ -32,6 +33,16 @@ _LAST_NS = 10**19
 # Operations between two ranks that wait, of one dump.
 _MOST_POINTS = 64
 _MOST_RANKS_TEXT = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Dump:
+    """One rank's. `members` are a group's ranks as a text, and in the group's order."""
+
+    rank: int
+    groups: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
+    members: Mapping[str, tuple[str, Sequence[int]]]
+    line: int
 
 
 class FlightParser(DocumentParser):
@@ -54,36 +65,26 @@ class FlightParser(DocumentParser):
         if rank is None:
             raise ParseError("a dump's rank stands at the end of its file's name: nccl_trace_rank_5")
         entries = [entry for entry in value.get("entries") or () if isinstance(entry, dict)]
-        return list(self._events(rank, value, entries, document.line))
-
-    def _events(
-        self, rank: int, value: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], line: int
-    ) -> Iterable[Event]:
         configs = value.get("pg_config")
         members = _members(configs if isinstance(configs, dict) else {})
+        return list(self._events(_Dump(rank, _by_group(entries), members, document.line), value))
+
+    def _events(self, dump: _Dump, value: Mapping[str, Any]) -> Iterable[Event]:
         status = value.get("pg_status")
-        groups = _by_group(entries)
-        ids = {str(own[-1].get("pg_id")): name for name, own in groups.items()}
+        ids = {str(own[-1].get("pg_id")): name for name, own in dump.groups.items()}
         if isinstance(status, dict):
             for ident, one in list(status.items())[:MOST_GROUPS]:
                 if isinstance(one, dict):
-                    yield from self._group(rank, ids.get(ident, (ident, "")), one, groups, members, line)
+                    yield from self._group(dump, ids.get(ident, (ident, "")), one)
         else:
-            for name, own in groups.items():
-                yield from self._group(rank, name, _status_of(own), groups, members, line)
-        yield from self._points(rank, groups, members, line)
+            for name, own in dump.groups.items():
+                yield from self._group(dump, name, _status_of(own))
+        yield from self._points(dump)
 
-    def _group(
-        self,
-        rank: int,
-        name: tuple[str, str],
-        status: Mapping[str, Any],
-        groups: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]],
-        members: Mapping[str, tuple[str, Sequence[int]]],
-        line: int,
-    ) -> Iterable[Event]:
+    def _group(self, dump: _Dump, name: tuple[str, str], status: Mapping[str, Any]) -> Iterable[Event]:
+        rank = dump.rank
         entered, began, done = (_number(status.get(f"last_{what}_collective")) for what in _STAGES)
-        own = [entry for entry in groups.get(name, ()) if not entry.get("is_p2p")]
+        own = [entry for entry in dump.groups.get(name, ()) if not entry.get("is_p2p")]
         if entered is None or entered < 0:
             return
         inside = (done or 0) + 1
@@ -93,7 +94,7 @@ class FlightParser(DocumentParser):
             run=self._run,
             group=_group_name(name),
             ranks=str(rank),
-            members=members.get(name[0], ("", ()))[0] or None,
+            members=dump.members.get(name[0], ("", ()))[0] or None,
             operation=_operation(at),
             last_enqueued=entered,
             last_started=None if began is None or began < 0 else began,
@@ -101,19 +102,13 @@ class FlightParser(DocumentParser):
         )
         waits = done is not None and entered > done
         words = f"rank {rank} {'waits in' if waits else 'has left'} collective {entered if not waits else inside}"
-        yield self._event(f"{words} of group {_group_name(name)}", at, told, line)
+        yield self._event(f"{words} of group {_group_name(name)}", at, told, dump.line)
 
-    def _points(
-        self,
-        rank: int,
-        groups: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]],
-        members: Mapping[str, tuple[str, Sequence[int]]],
-        line: int,
-    ) -> Iterable[Event]:
+    def _points(self, dump: _Dump) -> Iterable[Event]:
         """Sends and receives that are not done."""
-        found = 0
-        for name, own in groups.items():
-            order = members.get(name[0], ("", ()))[1]
+        rank, found = dump.rank, 0
+        for name, own in dump.groups.items():
+            order = dump.members.get(name[0], ("", ()))[1]
             for entry in own:
                 match = _POINT.search(str(entry.get("profiling_name") or ""))
                 if match is None or entry.get("state") == "completed" or entry.get("retired") is True:
@@ -132,7 +127,7 @@ class FlightParser(DocumentParser):
                     waiting=str(rank),
                     absent=str(other) if match["what"] == "recv" else None,
                 )
-                yield self._event(f"rank {rank} waits for rank {other}: {match['what']}", entry, told, line)
+                yield self._event(f"rank {rank} waits for rank {other}: {match['what']}", entry, told, dump.line)
 
     def _event(self, message: str, entry: Mapping[str, Any], told: Mapping[str, Attribute], line: int) -> Event:
         return Event(

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Protocol
 
-from parsers.text.flight_dump import DumpError, dump_lines, is_dump
+from parsers.dumps.flight_dump import DumpError, dump_lines, is_dump
 from parsers.text.packed import GZIP, ZSTD, CutShortError, PackedError, unzipped, unzstd
 from parsers.text.parser import MAX_LINE
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from cli.main import foreshock
 from collectors.files.archive import context_of, find_parts, read_part
 from diagnosis.hangs.stuck_ranks import stuck_ranks
-from parsers.text import flight_dump, pickled
-from parsers.text.flight_dump import DumpError, dump_lines
+from parsers.dumps import flight_dump, pickled
+from parsers.dumps.flight_dump import DumpError, dump_lines
+from parsers.dumps.pickled import PickleRefusedError, plain_value
 from parsers.text.lines import ReadError, lines
-from parsers.text.pickled import PickleRefusedError, plain_value
 
 DUMPS = Path(__file__).parents[2] / "fixtures" / "flight" / "dumps"
 PLAIN = st.recursive(

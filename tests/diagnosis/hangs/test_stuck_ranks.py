@@ -159,6 +159,22 @@ def test_a_rank_that_two_nodes_claim_is_placed_by_the_job() -> None:
     assert (found.node, found.device.index) == ("gpu-001", 0)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "ranks", "missing", "node", "gpu"), [(4, "0-1,3", 2, "gpu-003", 0), (2, "0-8,10-15", 9, "gpu-002", 1)]
+)
+def test_a_gap_in_the_ranks_is_seen_where_nobody_says_how_many_there_are(
+    nodes: int, ranks: str, missing: int, node: str, gpu: int
+) -> None:
+    """Gloo's dumps name no members: the one between those that report is the one, and they tell how many a node has."""
+    (found,) = stuck_ranks([wait("0(default_pg)", ranks=ranks, last_enqueued=6, last_completed=5)], placed(nodes))
+    assert (found.attributes["rank"], found.node, found.device.index) == (missing, node, gpu)
+
+
+def test_many_gaps_tell_nothing() -> None:
+    """Every second rank prints its errors elsewhere."""
+    assert stuck_ranks([wait("0(default_pg)", ranks="0-62/2", last_enqueued=6, last_completed=5)], placed(8)) == []
+
+
 def test_the_job_is_found_by_the_reporting_node_where_no_line_names_the_run() -> None:
     """A flight recorder's dump names no run."""
     attributes = {"group": "0(default_pg)", "ranks": "0-6", "world": 8, "last_enqueued": 3, "last_completed": 2}

@@ -7,7 +7,7 @@ each. Of every process group its configuration, its status and its newest entrie
      "pg_status": {"0": {"last_enqueued_collective": 21, ...}},
      "entries": [{"process_group": ["0", "default_pg"], "collective_seq_id": 21, "state": "started", ...}]}
 
-The source is never executed (`parsers/text/pickled.py`). Source of the form: torch/csrc/distributed/c10d/
+The source is never executed (`parsers/dumps/pickled.py`). Source of the form: torch/csrc/distributed/c10d/
 FlightRecorder.hpp and torch/distributed/flight_recorder of PyTorch 2.5 to 2.13 (versions 2.0 to 2.10 of the dump).
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from parsers.text.pickled import MOST_BYTES, PICKLE, PickleRefusedError, plain_value
+from parsers.dumps.pickled import MOST_BYTES, PICKLE, PickleRefusedError, plain_value
 from store.runs.rank_set import text_of_ranks
 
 # Process groups of one rank; the newest entries of each.
