@@ -23,8 +23,8 @@ from api.intake.entries import (
     rejection,
 )
 from api.server.state import Server, State
-from parsers.fabric.topology_sources import read_topology
 from parsers.text.parser import ParseError
+from parsers.topology.topology_sources import read_topology
 from store.database.connections import transact
 from store.nodes.inventory import read_node_places
 from store.nodes.topology import (
@@ -36,7 +36,7 @@ from store.nodes.topology import (
 )
 from store.records.event import RecordError
 from store.records.hostlist import is_node_name
-from store.records.topology import (
+from store.records.node import (
     GROUP_CLASSES,
     LINK_NUMBERS,
     LINK_TEXTS,

@@ -23,16 +23,15 @@ from pathlib import Path
 from statistics import median_low
 from typing import TypeVar
 
-from parsers.fabric.topology_sources import read_topology
 from parsers.registry import PARSERS, detect, make_parser
 from parsers.site_rules.rules import NO_RULES, SiteRules
 from parsers.text.lines import ReadError, blocks, lines
 from parsers.text.parser import Context, FormatSigns, OnError, ParseError, Parser, clean, decode
 from parsers.text.scan import numbered, select_lines
 from parsers.text.table import nodes
+from parsers.topology.topology_sources import read_topology
 from store.records.event import Attribute, Event, with_id
-from store.records.node import Node
-from store.records.topology import TopologyReport
+from store.records.node import Node, TopologyReport
 
 # The text files of an archive: plain, .gz or .zst, line by line in bounded memory, and the dates that they bear.
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.fabric_cuts import cut_off
 from diagnosis.graph.place import Place
-from store.records.topology import LOCAL_KINDS, DeviceName, FabricLink, NodeGroup
+from store.records.node import LOCAL_KINDS, DeviceName, FabricLink, NodeGroup
 from store.records.verdict import CAUSE_CLASSES, CauseClass
 
 _CLASSES: Mapping[str, CauseClass] = {kind: kind for kind in CAUSE_CLASSES}

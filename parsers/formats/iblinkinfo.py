@@ -8,7 +8,8 @@
 
 Both forms are read, in blocks and with --line, of the Perl tool of infiniband-diags 1.4 too. Each link is told once,
 at the end that comes first. A 4X link whose ports could do 8X or 12X is no more than information: its cable cannot.
-A port that is down and has no peer may never have been cabled: that is no event. With --diff a link that was up in the
+A port that is down and has no peer may never have been cabled: that is no event; one that somebody has shut
+(`Disabled`) is a `port_disabled`, which tells it from one that failed. With --diff a link that was up in the
 cache (`<`) and is down now (`>`) is a `link_down`, and the other way a `link_up`. The tool prints no time: events have
 none.
 """
@@ -22,7 +23,7 @@ from parsers.formats.ibnetdiscover import switch_name
 from parsers.text.parser import MAX_LINE, Context, Format
 from store.records.event import Attribute, Device, Event
 from store.records.fault_catalog import with_kind_meaning
-from store.records.topology import FabricLink
+from store.records.node import FabricLink
 
 _NODE = re.compile(
     r"(?:[<>] )?(?P<type>Switch|CA|Router):? (?:(?P<guid>0x[0-9a-f]{1,16}) )?(?P<name>.{0,128}):\s*$", re.ASCII
@@ -32,6 +33,11 @@ _PORT = re.compile(
     r"\s{0,12}(?P<lid>\d{1,5}) {1,8}(?P<port>\d{1,3})\[[ \d]{0,4}\] {1,2}==\((?P<link>[^=]{1,160})==>"
     r" {0,20}(?:(?P<peer_guid>0x[0-9a-f]{16}) )? {0,8}(?:(?P<peer_lid>\d{1,5}) {1,8}(?P<peer_port>\d{1,3}))?"
     r"\[[ \d]{0,4}\] \"(?P<peer>[^\"]{0,128})\" \((?P<could>.{0,200})",
+    re.ASCII,
+)
+_SHUT = re.compile(
+    r"(?:> )?\s{0,12}(?:(?P<guid>0x[0-9a-f]{1,16}) {1,8})?(?:\"(?P<name>[^\"]{0,128})\" )?"
+    r"\s{0,12}(?P<lid>\d{1,5}) {1,8}(?P<port>\d{1,3})\[[ \d]{0,4}\] {1,2}==\([^=]{1,160}/ {0,12}Disabled\)==>",
     re.ASCII,
 )
 _LINK = re.compile(
@@ -77,6 +83,14 @@ class IblinkinfoParser:
     def flush(self) -> Iterable[Event]:
         """Nothing is held that could still be reported."""
         return []
+
+    def _shut(self, match: re.Match[str]) -> Event:
+        """A port that somebody has shut."""
+        guid = match["guid"] or self._guid
+        where = fabric_node(match["name"]) if match["name"] is not None else self._where
+        attributes: dict[str, Attribute] = {"lid": int(match["lid"]), **where.attributes()}
+        device = Device(type="port", uuid=f"0x{int(guid, 16):016x}" if guid else None, port=int(match["port"]))
+        return with_kind_meaning(Event(None, where.host, "iblinkinfo", "port_disabled", device=device, attributes=attributes))
 
     def _judged(self, match: re.Match[str], link: re.Match[str]) -> Event | None:
         """The event of a link with a peer that is not as it should be."""

@@ -48,7 +48,7 @@ _PORT_GUID = re.compile(r"^\[\d{1,3}\]\((?P<own>[0-9a-fA-F]{1,16})\)|\]\((?P<pee
 
 
 @dataclass(slots=True)
-class _Cabling:
+class _SwitchCables:
     """The cables of a topology in the making, and who bears which name."""
 
     by_port: dict[tuple[str, int], Link] = field(default_factory=dict)  # of each switch by its id
@@ -70,7 +70,7 @@ def links(lines: Iterable[str], on_error: OnError | None = None) -> Iterator[Lin
 
     A broken row is reported to `on_error` and skipped.
     """
-    cabling, block = _Cabling(), None
+    cabling, block = _SwitchCables(), None
     for number, line in enumerate(lines, start=1):
         text = line[:MAX_LINE].strip()
         found = _BLOCK.match(text)
@@ -87,7 +87,7 @@ def links(lines: Iterable[str], on_error: OnError | None = None) -> Iterator[Lin
     yield from cabling.links()
 
 
-def _take(cabling: _Cabling, block: re.Match[str], cable: re.Match[str], text: str) -> None:
+def _take(cabling: _SwitchCables, block: re.Match[str], cable: re.Match[str], text: str) -> None:
     """Keep a cable; what the block of its adapter tells of it alone goes to the switch's end."""
     is_switch = cable["peer"].startswith("S-")
     if block["type"] != "Switch":

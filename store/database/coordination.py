@@ -65,6 +65,7 @@ def release(engine: sa.Engine, name: str, holder: str) -> None:
 
 FAULTS = "faults"  # grave incidents are new or have grown
 VERDICTS = "verdicts"  # verdicts are new or have changed, or what came in was weighed and changed none
+TOPOLOGY = "topology"  # a cable, a name of a device, or what nodes share is another
 HINTS = "hints"  # a person, or what a person set, has changed what is to be asked of schedulers
 _TABLE = schema.marks
 

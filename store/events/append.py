@@ -21,9 +21,8 @@ from store.nodes.topology import append_groups, append_names, note_columns, note
 from store.nodes.topology import append_links as append_links
 from store.records.event import BOUND, Event, RecordError, format_time, owner_of, with_bound_id, with_id
 from store.records.job import Job, job_from_event
-from store.records.node import NODE_COLUMNS, Node
+from store.records.node import NODE_COLUMNS, DeviceName, Node, NodeGroup
 from store.records.outage import Outage, outage_from_event
-from store.records.topology import DeviceName, NodeGroup
 from store.tables import schema
 from store.tables.bulk_rows import upsert, upsert_last_seen
 

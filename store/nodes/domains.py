@@ -18,8 +18,7 @@ from typing import Any, TypeAlias
 import msgspec
 import sqlalchemy as sa
 
-from store.database.coordination import move_mark
-from store.nodes.topology import MARK
+from store.database.coordination import TOPOLOGY, move_mark
 from store.records.event import Device, Event
 from store.tables import schema
 from store.tables.bulk_rows import is_one_of
@@ -51,7 +50,7 @@ def note_domains(connection: sa.Connection, domains: Mapping[str, str], *, is_to
         is_news = table.c.nvlink_domain.is_distinct_from(domain) if is_told else table.c.nvlink_domain.is_(None)
         moved = connection.execute(change.where(is_news)).rowcount
         if new or moved:
-            move_mark(connection, MARK)
+            move_mark(connection, TOPOLOGY)
 
 
 def domain_of_each(connection: sa.Connection) -> dict[str, str]:

@@ -17,16 +17,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from store.database.coordination import TOPOLOGY as MARK
 from store.database.coordination import move_mark
 from store.database.known_nodes import TOPOLOGY, add_known
 from store.records.event import Event
 from store.records.hostlist import is_node_name
-from store.records.topology import GROUP_CLASSES, MOVING_KINDS, DeviceName, FabricLink, NodeGroup, TopologyReport
+from store.records.node import GROUP_CLASSES, MOVING_KINDS, DeviceName, FabricLink, NodeGroup, TopologyReport
 from store.tables import schema, topology_tables
 from store.tables.bulk_rows import insert_into, is_one_of, upsert
 
-# The mark that moves with each change.
-MARK = "topology"
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
 _LINKS, _FORMER = schema.links, topology_tables.former_links
 _NAMES, _GROUPS = topology_tables.device_names, topology_tables.node_groups

@@ -11,8 +11,7 @@ from store.events.append import append_events, append_nodes
 from store.nodes.domains import note_domains
 from store.nodes.topology import append_groups, append_links, append_names, read_cables, read_groups, read_names
 from store.records.event import Device, Event
-from store.records.node import Node
-from store.records.topology import DeviceName, FabricLink, NodeGroup
+from store.records.node import DeviceName, FabricLink, Node, NodeGroup
 from store.tables import schema, topology_tables
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)

@@ -6,7 +6,7 @@ from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.fabric_cuts import cut_off
 from diagnosis.graph.graph_builder import TopologyRecords, build_graph
 from diagnosis.graph.place import Place
-from store.records.topology import DeviceName, FabricLink, NodeGroup
+from store.records.node import DeviceName, FabricLink, NodeGroup
 
 RAILS, HOSTS, SPINES = 8, 4, 2
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsers.fabric.lldp import port_number
-from parsers.fabric.topology_sources import SOURCES, read_topology
 from parsers.text.parser import ParseError
-from store.records.topology import DeviceName, FabricLink, NodeGroup
+from parsers.topology.lldp import port_number
+from parsers.topology.topology_sources import SOURCES, read_topology
+from store.records.node import DeviceName, FabricLink, NodeGroup
 
 DIAGS = Path(__file__).parents[3].parent / "shared/data/opensm/diags"
 # What lldpd 1.0.16 prints of a neighbour over a pair of virtual interfaces, one end named leaf04, swp12.

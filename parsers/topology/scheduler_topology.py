@@ -18,7 +18,7 @@ import yaml
 
 from parsers.text.parser import OnError, ParseError
 from store.records.hostlist import hosts, is_node_name
-from store.records.topology import NodeGroup
+from store.records.node import NodeGroup
 
 MOST_GROUPS = 1_000_000
 _WORD = re.compile(r"(?P<key>\w{1,32})\s*=\s*(?P<value>\S+)", re.ASCII)

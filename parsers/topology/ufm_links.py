@@ -17,7 +17,7 @@ import orjson
 
 from parsers.formats.ibnetdiscover import switch_name
 from parsers.text.parser import ParseError
-from store.records.topology import FabricLink
+from store.records.node import FabricLink
 
 _ADAPTER = re.compile(r"(?:mlx|mthca|hfi|qib|bnxt|irdma|hca)[\w.-]{0,32}", re.ASCII | re.IGNORECASE)
 _HEX = re.compile(r"(?:0x)?[0-9a-fA-F]{1,16}", re.ASCII)

@@ -6,13 +6,13 @@ told = read_topology("lldp", text, node="gpu-017")
 
 from collections.abc import Callable, Mapping
 
-from parsers.fabric.lldp import lldp_links
-from parsers.fabric.scheduler_topology import MOST_GROUPS, kubernetes_groups, slurm_groups, slurm_yaml_groups
-from parsers.fabric.ufm_links import ufm_links
 from parsers.formats import iblinkinfo, ibnetdiscover
 from parsers.text.parser import OnError, ParseError
 from parsers.text.table import nodes
-from store.records.topology import DeviceName, FabricLink, NodeGroup, TopologyReport
+from parsers.topology.lldp import lldp_links
+from parsers.topology.scheduler_topology import MOST_GROUPS, kubernetes_groups, slurm_groups, slurm_yaml_groups
+from parsers.topology.ufm_links import ufm_links
+from store.records.node import DeviceName, FabricLink, NodeGroup, TopologyReport
 
 _Reader = Callable[[str, str | None, OnError | None], TopologyReport]
 

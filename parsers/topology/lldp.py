@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from parsers.text.parser import ParseError
-from store.records.topology import MOST_NAME, FabricLink
+from store.records.node import MOST_NAME, FabricLink
 
 MOST_INTERFACES = 512
 _KEY = re.compile(r"lldp\.(?P<interface>[^=]{1,64}?)\.(?P<part>chassis|port)\.(?P<key>[\w-]{1,32})=(?P<value>.{0,256})")
