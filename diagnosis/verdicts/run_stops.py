@@ -12,9 +12,7 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from diagnosis.causes.explanation import explain
 from diagnosis.causes.stop import ended
-from diagnosis.causes.stored_scene import read_scene
 from store.database.connections import writing
 from store.events.ledger_intake import LATE, LateReport, read_late
 from store.records.hostlist import hosts
@@ -66,7 +64,7 @@ def _explained(connection: sa.Connection, job: Job, now: datetime) -> StopVerdic
     """The first verdict on a stop, with the id of the one that is held of the same cause."""
     # All of the search is behind these: whoever only accounts what is explained already needs none of it.
     from diagnosis.causes.explanation import explain
-    from diagnosis.causes.scene import read_scene
+    from diagnosis.causes.stored_scene import read_scene
 
     if job.end is None:
         return None
