@@ -45,7 +45,7 @@ _DOWNSTREAM = 145
 _SEVERAL, _SEVERAL_LEAK = 3, 0.01
 # Errors that a program meets by a fault of its own as well as by one of the GPU: without more, nobody can say.
 _VAGUE = re.compile(r"unspecified launch failure|CUDA error: unknown error|CUDA-capable device|failed first: exit code")
-_VAGUE_LEAK = 0.1
+_VAGUE_LEAK = 0.2
 _SHOWS: dict[Cause, SymptomKind] = {
     "hardware": "host_fault",
     "fabric": "link_down",

@@ -44,6 +44,8 @@ class _Row:
 
 
 NOTHING = EventMeaning()
+# CUDA's words where a peer's memory does not answer: the link or the peer, and not the GPU that asked.
+_OVER_NVLINK = "peer GPU memory over nvlink"
 
 
 def meaning_of(event: Event) -> EventMeaning:
@@ -52,6 +54,8 @@ def meaning_of(event: Event) -> EventMeaning:
         return NOTHING
     if event.kind == "training_error" and event.attributes.get("error") in _ENDED:
         return NOTHING
+    if event.kind == "training_error" and _OVER_NVLINK in event.message:
+        return EventMeaning("nvlink_fault")
     by_kind = _table()
     for row in by_kind.get(event.kind, ()):
         if row.fits(event):
