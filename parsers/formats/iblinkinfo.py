@@ -67,6 +67,8 @@ class IblinkinfoParser:
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """The events of one port's line."""
+        if (shut := _SHUT.match(text)) and not text.startswith("> "):
+            return [replace(self._shut(shut), line=line)]
         if match := _PORT.match(text):
             link = _LINK.match(match["link"])
             if link is None:
@@ -90,7 +92,8 @@ class IblinkinfoParser:
         where = fabric_node(match["name"]) if match["name"] is not None else self._where
         attributes: dict[str, Attribute] = {"lid": int(match["lid"]), **where.attributes()}
         device = Device(type="port", uuid=f"0x{int(guid, 16):016x}" if guid else None, port=int(match["port"]))
-        return with_kind_meaning(Event(None, where.host, "iblinkinfo", "port_disabled", device=device, attributes=attributes))
+        event = Event(None, where.host, "iblinkinfo", "port_disabled", device=device, attributes=attributes)
+        return with_kind_meaning(event)
 
     def _judged(self, match: re.Match[str], link: re.Match[str]) -> Event | None:
         """The event of a link with a peer that is not as it should be."""
