@@ -4,12 +4,17 @@ The nodes of a version share no place, so what they have in common is the versio
 can be told apart and there is no answer.
 """
 
+from __future__ import annotations
+
 import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from diagnosis.causes.suspects import Hit, ReachIndex, Suspect
+if TYPE_CHECKING:
+    from diagnosis.causes.suspects import Hit, ReachIndex, Suspect
+
 
 # Fewer nodes than these prove nothing about a release.
 _FEWEST = 4

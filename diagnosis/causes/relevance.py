@@ -3,16 +3,21 @@
 A true fault that was cured hours ago is no answer to what is wrong now; beside nothing else, it is the best there is.
 """
 
+from __future__ import annotations
+
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cache
+from typing import TYPE_CHECKING
 
-from diagnosis.causes.scene import Scene
 from diagnosis.causes.stop import ENDED_WELL, Stoppage
-from diagnosis.causes.weighing import Account, SuspectFinding
 from store.records.catalog_rows import rows
+
+if TYPE_CHECKING:
+    from diagnosis.causes.scene import Scene
+    from diagnosis.causes.weighing import Account, SuspectFinding
 
 # Cured; of another job than the one that stopped; survived before the last progress; not what the stop is put down to.
 _CURED, _ELSEWHERE, _SURVIVED, _BESIDE_THE_STOP = 0.15, 0.05, 0.3, 0.5

@@ -1,16 +1,20 @@
 """Who may have caused an effect: its place, what that hangs on, the far end of its cable, and whom its lines name."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from diagnosis.causes.cause_catalog import CauseRow, CauseTables, cause_tables
-from diagnosis.causes.effects import Effect
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
 from store.records.verdict import CauseClass
+
+if TYPE_CHECKING:
+    from diagnosis.causes.effects import Effect
 
 # The classes that a place of a kind may be the cause as.
 _OWN: dict[str, tuple[CauseClass, ...]] = {
@@ -82,11 +86,15 @@ class ReachIndex:
     # Which nodes show each sign.
     signs: dict[str, set[str]] = field(default_factory=dict)
 
-    def anew(self) -> "ReachIndex":
+    def anew(self) -> ReachIndex:
         """What depends on what, kept; nothing of the scene that was looked at before."""
         self._base.clear()
         self.signs.clear()
         return self
+
+    def is_first_rail(self, places: set[Place]) -> bool:
+        """Whether these are no more than the first adapter of a node, so that it may have no other."""
+        return len(places) == 1 and not any(_FURTHER_RAIL.search(place.name) for place in places)
 
     def known_nodes(self) -> int:
         """How many nodes the graph knows."""
@@ -191,11 +199,6 @@ class ReachIndex:
             far = self.graph.far_end(place)
             node = None if far is None else self.node_of(far)
         return place if node is None else Place("node", node)
-
-
-def is_first_rail(places: set[Place]) -> bool:
-    """Whether these are no more than the first adapter of a node, so that it may have no other."""
-    return len(places) == 1 and not any(_FURTHER_RAIL.search(place.name) for place in places)
 
 
 def _base(effect: Effect, reach: ReachIndex) -> float:

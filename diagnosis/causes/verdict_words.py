@@ -1,19 +1,24 @@
 """A verdict of what a suspect explains: its names, its nodes and jobs, and the evidence in an operator's words."""
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from diagnosis.causes.effects import Effect, ExcusedWork, SceneEffects
-from diagnosis.causes.scene import Scene
-from diagnosis.causes.suspects import Hit, Suspect
-from diagnosis.causes.weighing import Account, SuspectFinding
 from diagnosis.graph.place import Place
-from diagnosis.symptoms.symptom import Symptom
 from store.records import fault_catalog
 from store.records.event import Action, Cause, Device
 from store.records.verdict import CauseClass, Verdict, VerdictEvidence
+
+if TYPE_CHECKING:
+    from diagnosis.causes.effects import Effect, ExcusedWork, SceneEffects
+    from diagnosis.causes.scene import Scene
+    from diagnosis.causes.suspects import Hit, Suspect
+    from diagnosis.causes.weighing import Account, SuspectFinding
+    from diagnosis.symptoms.symptom import Symptom
 
 # Event ids of one piece of evidence, names of a verdict, incidents of it.
 _MOST_EVENTS, _MOST_NAMES, _MOST_INCIDENTS = 10, 16, 1000

@@ -8,19 +8,24 @@ gain = log prior
      + for each job on its nodes: log (chance that it stops or hangs / chance that it does by itself)
 """
 
+from __future__ import annotations
+
 import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from diagnosis.causes.cause_catalog import CauseTables
-from diagnosis.causes.effects import Effect
 from diagnosis.causes.release_test import release_gain
-from diagnosis.causes.suspects import Hit, ReachIndex, Suspect, is_first_rail
-from diagnosis.graph.place import Place
-from store.records.verdict import CauseClass
+
+if TYPE_CHECKING:
+    from diagnosis.causes.cause_catalog import CauseTables
+    from diagnosis.causes.effects import Effect
+    from diagnosis.causes.suspects import Hit, ReachIndex, Suspect
+    from diagnosis.graph.place import Place
+    from store.records.verdict import CauseClass
 
 _DAY_S = 86_400.0
 # Clocks that nobody compares may differ by this much; what comes later than that is of something else.
@@ -138,7 +143,7 @@ def _of_dark_nodes(hits: Sequence[Hit], reach: ReachIndex) -> list[Hit]:
         else:
             dark.add(hit.unit)
     for unit, lost in rails.items():
-        known = len(reach.graph.children(unit, "nic")) or (1 if is_first_rail(lost) else _PARTS_OF_NODE)
+        known = len(reach.graph.children(unit, "nic")) or (1 if reach.is_first_rail(lost) else _PARTS_OF_NODE)
         if 2 * len(lost) >= known:
             dark.add(unit)
     return [hit for hit in hits if hit.unit in dark]
