@@ -32,7 +32,7 @@ SCHEMES: Mapping[str, Scheme] = {
     "checkpoints": Scheme("checkpoints", "CheckpointsCollector", "checkpoints:DIR"),
     "ranks": Scheme("ranks", "RanksCollector", "ranks:DIR"),
     "flight": Scheme("flight", "FlightCollector", "flight:DIR"),
-    "ncclras": Scheme("ncclras", "NcclRasCollector", "ncclras[:HOST:PORT]"),
+    "ncclras": Scheme("ncclras", "NcclrasCollector", "ncclras[:HOST:PORT]"),
     "prometheus": Scheme("prometheus", "PrometheusCollector", "prometheus:URL"),
 }
 

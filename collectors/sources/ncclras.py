@@ -30,7 +30,7 @@ _MOST_WORD = 4096
 _PROTOCOL = "2"
 
 
-class NcclRasCollector:
+class NcclrasCollector:
     """One address."""
 
     def __init__(self, rest: str, settings: SourceSettings) -> None:

@@ -11,6 +11,7 @@ as events of the kind `collective_wait`, with sets of ranks as attributes (`stor
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -51,12 +52,12 @@ class GroupState:
     events: list[str] = field(default_factory=list)
     hosts: dict[int, tuple[str, int | None]] = field(default_factory=dict)  # addresses, as NCCL's RAS tells them
 
-    def take(self, event: Event, time: datetime) -> None:
-        """One report. A newer one of a rank takes the place of its older one."""
+    def take(self, event: Event, time: datetime, but: Collection[int] = ()) -> None:
+        """One report, of all its ranks but some. A newer one of a rank takes the place of its older one."""
         if time - self.last > _SAME_HANG:
             self.__init__(self.name, time, time)  # type: ignore[misc]  # begins anew
         told = event.attributes
-        ranks = ranks_of(told.get("ranks"))
+        ranks = ranks_of(told.get("ranks")).difference(but)
         if len(self.reported) + len(ranks) > 2 * MOST_RANKS:
             return
         self.first, self.last = min(self.first, time), max(self.last, time)
@@ -68,13 +69,13 @@ class GroupState:
         if isinstance(world, int) and not isinstance(world, bool) and 0 < world <= MOST_RANKS:
             self.world = max(world, self.world or 0)
         self.reported |= ranks
-        self.enqueued.update(numbers_of(told.get("last_enqueued"), ranks))
-        self.started.update(numbers_of(told.get("last_started"), ranks))
-        self.completed.update(numbers_of(told.get("last_completed"), ranks))
+        for name, kept in (("enqueued", self.enqueued), ("started", self.started), ("completed", self.completed)):
+            numbers = numbers_of(told.get(f"last_{name}"), ranks)
+            kept.update((rank, number) for rank, number in numbers.items() if rank not in but)
         for name in ("waiting", "absent", "stopped"):
             held: set[int] = getattr(self, name)
             held -= ranks
-            held |= ranks_of(told.get(name))
+            held |= ranks_of(told.get(name)).difference(but)
         operation = told.get("operation")
         if isinstance(operation, str):
             self.operations.update(dict.fromkeys(ranks, operation[:40]))

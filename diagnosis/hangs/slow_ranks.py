@@ -23,7 +23,7 @@ _LEAST_MS = 2.0
 
 
 @dataclass(slots=True)
-class WorkOfRanks:
+class RankWork:
     """The newest measure of each rank of a run, and how often it stood out one after another."""
 
     work_ms: dict[int, float] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from diagnosis.hangs.group_state import MOST_GROUPS, WAIT, GroupState
 from diagnosis.hangs.placement import RankPlacements
-from diagnosis.hangs.slow_ranks import WorkOfRanks
+from diagnosis.hangs.slow_ranks import RankWork
 from diagnosis.hangs.wavefront import Missing, Wavefront, wavefront
 from store.records.event import Attribute, Device, Event, with_id
 from store.records.fault_catalog import with_kind_meaning
@@ -38,6 +38,8 @@ _FEW = 0.02
 _ENOUGH = 3
 # Such a share of the ranks up to the highest tells how many there are.
 _DENSE = 0.75
+# A node that has its ranks tells of them once a minute at least.
+_HEARD = timedelta(seconds=150)
 _NO_PLACEMENTS = RankPlacements()
 
 
@@ -45,9 +47,9 @@ _NO_PLACEMENTS = RankPlacements()
 class _RunState:
     last: datetime
     groups: dict[str, GroupState] = field(default_factory=dict)
-    work: WorkOfRanks = field(default_factory=WorkOfRanks)
+    work: RankWork = field(default_factory=RankWork)
     named: dict[int, Event] = field(default_factory=dict)  # stragglers that a detector named
-    places: dict[int, tuple[str, int | None]] = field(default_factory=dict)
+    places: dict[int, tuple[str, int | None, datetime]] = field(default_factory=dict)  # and when its node said so
     claimed: set[int] = field(default_factory=set)  # ranks that two nodes say are theirs
     world: int | None = None
     front: Wavefront | None = None  # as computed from the last report
@@ -81,7 +83,7 @@ class StuckRanks:
             self._make_room()
             state = self._runs[run] = _RunState(time)
         state.last, state.front = max(state.last, time), None
-        self._note_places(state, event)
+        self._note_places(state, event, time)
         if event.kind == WAIT:
             self._wait(state, event, time)
         elif event.kind == PROGRESS:
@@ -112,23 +114,37 @@ class StuckRanks:
             if len(state.groups) >= MOST_GROUPS:
                 del state.groups[next(iter(state.groups))]
             group = state.groups[key] = GroupState(key, time, time)
-        group.take(event, time)
+        group.take(event, time, self._others(state, event, time))
         if group.world is not None:
             state.world = max(group.world, state.world or 0)
 
-    def _note_places(self, state: _RunState, event: Event) -> None:
+    @staticmethod
+    def _others(state: _RunState, event: Event, time: datetime) -> set[int]:
+        """Ranks of a report that another node says are its own: of these that node alone is heard."""
+        if event.node is None or not state.places:
+            return set()
+        ranks = ranks_of(event.attributes.get("ranks"))
+        places = ((rank, state.places[rank]) for rank in ranks if rank in state.places)
+        return {rank for rank, (node, _, said) in places if node != event.node and time - said < _HEARD}
+
+    def _note_places(self, state: _RunState, event: Event, time: datetime) -> None:
         """Ranks that a node says are its own. Where two say so of one, neither is believed."""
         if event.node is None or "local_ranks" not in event.attributes:
             return
         ranks = ranks_of(event.attributes.get("ranks"))
         for rank, local in numbers_of(event.attributes["local_ranks"], ranks).items():
-            known = state.places.setdefault(rank, (event.node, local))
-            if known[0] != event.node:
+            known = state.places.get(rank)
+            if known is None or known[0] == event.node:
+                state.places[rank] = (event.node, local, time)
+            elif time - known[2] < _HEARD:
                 state.claimed.add(rank)
+            else:  # it has moved
+                state.places[rank] = (event.node, local, time)
+                state.claimed.discard(rank)
 
     def _place(self, run: str, state: _RunState, rank: int) -> tuple[str | None, int | None]:
         if rank in state.places and rank not in state.claimed:
-            return state.places[rank]
+            return state.places[rank][:2]
         placement = self.placements.of(run)
         if placement is None:
             return None, None

@@ -67,7 +67,7 @@ class _Communicator:
         return {rank for rank, count in (self.counts or {}).items() if count < self.most}
 
 
-class NcclRasParser:
+class NcclrasParser:
     """Decodes answers one after another; remembers the counts of the one before."""
 
     def __init__(self, context: Context) -> None:
@@ -247,7 +247,7 @@ FORMAT = Format(
     '"ranks": [{"rank": 0, "host": "10.0.0.1", "pid": 4711, "nvml_dev": 0, "collective_counts": {"AllReduce": 41}}], '
     '"missing_ranks_count": 1, "missing_ranks": [{"rank": 1, "host": "10.0.0.2", "pid": 4712, "nvml_dev": 0, '
     '"status": {"unresponsive": true, "considered_dead": false}}]}]}',
-    make=NcclRasParser,
+    make=NcclrasParser,
     testimony="starts",
     recognises=re.compile(
         r"^#\d+-\d+ \([0-9a-f]{1,16}\) (?:INCOMPLETE|MISMATCH|ERROR)|\"communicators_count\" ?:"

@@ -54,7 +54,7 @@ class _Thread:
     frames: list[tuple[str, str]] = field(default_factory=list)
 
 
-class PySpyParser:
+class PyspyParser:
     """Decodes dumps. Holds one thread."""
 
     def __init__(self, context: Context) -> None:
@@ -155,7 +155,7 @@ FORMAT = Format(
     sample='[{"pid": 4711, "thread_id": 139788, "thread_name": "MainThread", "os_thread_id": 4711, "active": false, '
     '"owns_gil": false, "frames": [{"name": "all_reduce", "filename": "/venv/torch/distributed/distributed_c10d.py", '
     '"line": 2501}, {"name": "main", "filename": "/train.py", "line": 12}]}]',
-    make=PySpyParser,
+    make=PyspyParser,
     testimony="starts",
     recognises=re.compile(
         r'^Thread (?:0x[0-9A-Fa-f]+|\d+) \((?:active|idle)[a-z+]*\)|"owns_gil" ?:|"os_thread_id" ?:', re.ASCII

@@ -21,7 +21,7 @@ from collectors.collector import SourceError, SourceSettings
 from collectors.files.owned_files import OwnedFolder
 from collectors.sources import ncclras
 from collectors.sources.flight import FlightCollector
-from collectors.sources.ncclras import NcclRasCollector
+from collectors.sources.ncclras import NcclrasCollector
 from collectors.sources.ranks import RanksCollector
 from collectors.telemetry import rank_states
 from collectors.telemetry.rank_states import RankReading, RunOnNode, rank_reading
@@ -257,7 +257,7 @@ def test_rass_answer_is_read_in_json_and_as_text_where_it_is_older(old: bool) ->
     word = b"ERROR: Unknown command SET FORMAT json\n" if old else b"OK\n"
     answer = (FIXTURES / "ncclras" / ("verbose.txt" if old else "answers.json")).read_bytes()
     with answering(*HELLO, word, answer) as address:
-        source = NcclRasCollector(f"{address}#run=llm", SETTINGS)
+        source = NcclrasCollector(f"{address}#run=llm", SETTINGS)
         source.open(None)
         turn = source.collect(1.0)
     assert turn.errors == 0
@@ -273,7 +273,7 @@ def test_rass_answer_is_read_in_json_and_as_text_where_it_is_older(old: bool) ->
 def test_whatever_else_listens_there_is_one_error(answers: tuple[bytes, ...]) -> None:
     """And no event."""
     with answering(*answers) as address:
-        source = NcclRasCollector(address, SourceSettings(node="n", interval_s=0.5, timeout_s=0.5))
+        source = NcclrasCollector(address, SourceSettings(node="n", interval_s=0.5, timeout_s=0.5))
         source.open(None)
         turn = source.collect(1.0)
     assert (turn.errors, turn.events) == (1, ())
@@ -284,7 +284,7 @@ def test_an_answer_that_never_ends_ends(monkeypatch: pytest.MonkeyPatch) -> None
     for limit in (10**9, 50_000):
         monkeypatch.setattr(ncclras, "MOST_BYTES", limit)
         with answering(*HELLO, b"OK\n", b"{", hold=True) as address:
-            source = NcclRasCollector(address, SourceSettings(node="n", timeout_s=0.5))
+            source = NcclrasCollector(address, SourceSettings(node="n", timeout_s=0.5))
             source.open(None)
             turn = source.collect(1.0)
         assert (turn.errors, turn.events) == (1, ())
@@ -294,6 +294,6 @@ def test_where_nothing_listens_there_is_no_job() -> None:
     """No error: nodes are idle at times."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-    source = NcclRasCollector(address, SETTINGS)
+    source = NcclrasCollector(address, SETTINGS)
     source.open(None)
     assert source.collect(1.0).errors == 0

@@ -152,8 +152,8 @@ def test_a_receive_waits_for_a_sender_until_that_says_that_it_sends() -> None:
 def test_a_rank_that_two_nodes_claim_is_placed_by_the_job() -> None:
     """A node's own word of its ranks goes first, unless another says the same."""
     reports = [
-        wait("default", node="gpu-002", ranks="0-7", local_ranks="0:0", last_enqueued=3, last_completed=2),
-        wait("default", node="gpu-001", ranks="0", local_ranks="4:0", last_enqueued=2, last_completed=2, absent="0"),
+        wait("default", node="gpu-002", ranks="0-7", local_ranks="0:0", last_enqueued="2:0;3:1-7", last_completed=2),
+        wait("default", node="gpu-001", ranks="0", local_ranks="4:0", last_enqueued=2, last_completed=2),
     ]
     (found,) = stuck_ranks(reports, placed(2))
     assert (found.node, found.device.index) == ("gpu-001", 0)
@@ -180,6 +180,44 @@ def test_the_job_is_found_by_the_reporting_node_where_no_line_names_the_run() ->
     attributes = {"group": "0(default_pg)", "ranks": "0-6", "world": 8, "last_enqueued": 3, "last_completed": 2}
     (found,) = stuck_ranks([Event(T, "gpu-001", "flight", "collective_wait", attributes=attributes)], placed(1))
     assert (found.node, found.device.index, found.run()) == ("gpu-001", 7, RUN)
+
+
+def test_no_other_node_takes_back_what_a_node_says_of_its_own_ranks() -> None:
+    """A node without a job reports that all is well, and later that rank 1 is stopped."""
+    own = wait(
+        "d", node="gpu-001", ranks="0-3", local_ranks="0:0;1:1;2:2;3:3", last_enqueued=7, last_completed=6, stopped="3"
+    )
+    lie = wait("d", 1.0, node="login-1", ranks="0-3", last_enqueued=9, last_completed=9)
+    worse = wait("d", 2.0, node="login-1", ranks="0-3", last_enqueued=9, last_completed=9, stopped="1")
+    assert told(stuck_ranks([own, lie, worse]), "rank", "collective") == [(3, 7)]
+
+
+def test_one_nodes_word_of_another_nodes_rank_is_a_report() -> None:
+    """Of three nodes it is more, and of the node itself."""
+    inside = {"last_enqueued": 6, "last_completed": 5}
+    for nodes, reporter in ((1, "gpu-001"), (2, "gpu-001"), (3, None)):
+        fold = SymptomFold(DeviceGraph())
+        fold.place_ranks(placed(8))
+        for number in range(nodes):
+            ranks = f"{8 * number}-{8 * number + 7}"
+            fold.take(
+                [wait("0(default_pg)", node=f"gpu-{number + 1:03d}", ranks=ranks, last_enqueued=6, last_completed=5)]
+            )
+        fold.take(
+            [
+                wait(
+                    "0(default_pg)",
+                    node="gpu-001",
+                    ranks="0-7",
+                    last_enqueued=6,
+                    last_completed=5,
+                    absent="60",
+                    world=64,
+                )
+            ]
+        )
+        (found,) = fold.symptoms()
+        assert (found.place, found.node) == (Place("gpu", "gpu-008/gpu4"), reporter or "gpu-008")
 
 
 def progress(node: str, ranks: str, work: list[float], at_s: float) -> Event:
