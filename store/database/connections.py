@@ -62,6 +62,9 @@ def open_database(url: str) -> sa.Engine:
     Raises:
         DatabaseError: the URL is malformed or names a database that is not supported.
     """
+    # Whoever opens a database knows every table: `hint_tables.metadata` holds them from here on.
+    from store.tables import topology_tables, verdict_tables  # noqa: F401
+
     try:
         parsed = sa.make_url(url)
         if parsed.get_backend_name() not in ("sqlite", "postgresql"):

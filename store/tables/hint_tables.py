@@ -1,9 +1,10 @@
-"""The tables of hints, deliveries, holds, stops, validations, outcomes and checks; `metadata` holds every table."""
+"""The tables of hints, deliveries, holds, stops, validations, outcomes and checks; `metadata` holds every table.
+
+Those of the topology and of verdicts are in it once a database was opened.
+"""
 
 import sqlalchemy as sa
 
-from store.tables import topology_tables as topology_tables
-from store.tables import verdict_tables as verdict_tables
 from store.tables.schema import UtcTime
 from store.tables.schema import metadata as metadata
 
