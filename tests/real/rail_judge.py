@@ -16,9 +16,9 @@ from diagnosis.causes.scene import Scene
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.graph_builder import TopologyRecords, build_graph
 from diagnosis.symptoms.folding import SymptomFold
-from parsers.fabric.topology_sources import read_topology
 from parsers.formats import opensm
 from parsers.text.parser import Context
+from parsers.topology.topology_sources import read_topology
 from store.records.event import Event, with_id
 from store.records.verdict import Verdict
 

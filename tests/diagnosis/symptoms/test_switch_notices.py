@@ -38,32 +38,26 @@ def join(graph: DeviceGraph, end: Place, other: Place) -> None:
     graph.join(end, other)
 
 
-def told(second: float, kind: str, variant: str = "", *, device: Device, **attributes: Attribute) -> Event:
+def told(second: float, kind: str, device: Device, variant: str = "", **attributes: Attribute) -> Event:
     """An event of the manager's log, so many seconds after noon."""
-    time, ident = T0 + timedelta(seconds=second), f"e{next(_numbers)}"
     node = attributes.pop("node", None)
-    event = Event(time, None if node is None else str(node), "opensm", kind, device=device, attributes=attributes)
-    return with_kind_meaning(Event(**{**as_fields(event), "id": ident}), variant)
-
-
-def as_fields(event: Event) -> dict[str, object]:
-    """The fields of an event by name."""
-    return {name: getattr(event, name) for name in event.__slots__}
+    time, name, ident = T0 + timedelta(seconds=second), None if node is None else str(node), f"e{next(_numbers)}"
+    return with_kind_meaning(Event(time, name, "opensm", kind, device=device, attributes=attributes, id=ident), variant)
 
 
 def notice(second: float, switch: str) -> Event:
     """Trap 128."""
-    return told(second, "link_state_change", "trap", device=Device(type="switch"), switch=switch)
+    return told(second, "link_state_change", Device(type="switch"), "trap", switch=switch)
 
 
 def gone(second: float, host: str) -> Event:
     """A host's port is removed."""
-    return told(second, "port_removed", device=Device(type="port"), node=host, hca="mlx5_0")
+    return told(second, "port_removed", Device(type="port"), node=host, hca="mlx5_0")
 
 
 def back(second: float, host: str) -> Event:
     """A host's port is found."""
-    return told(second, "port_discovered", device=Device(type="port"), node=host, hca="mlx5_0")
+    return told(second, "port_discovered", Device(type="port"), node=host, hca="mlx5_0")
 
 
 def seen(events: list[Event], at: float = 60) -> list[Symptom]:
@@ -115,9 +109,9 @@ def test_a_single_notice_is_of_one_of_the_switch_s_links_and_both_ends_tell_its_
 def test_a_switch_that_vanishes_takes_the_notices_of_its_neighbours_with_it() -> None:
     """And all is over once it is found."""
     spine = Device(type="switch", uuid=f"0x{178:016x}")
-    lost = [notice(0, "leaf01"), notice(0.001, "leaf02"), told(0.4, "port_removed", device=spine, switch="spine02")]
+    lost = [notice(0, "leaf01"), notice(0.001, "leaf02"), told(0.4, "port_removed", spine, switch="spine02")]
     assert names(lost) == [("switch_gone", "spine02")]
-    found = [notice(20, "leaf01"), notice(20.001, "leaf02"), told(20.5, "port_discovered", device=spine)]
+    found = [notice(20, "leaf01"), notice(20.001, "leaf02"), told(20.5, "port_discovered", spine)]
     assert names(lost + found) == []
 
 
@@ -125,8 +119,8 @@ def test_a_request_that_no_port_answers_names_the_cable_and_one_notice_its_retur
     """The route from the manager's own adapter ends at the port."""
     manager = "0x0000000000000011"
     lost = [
-        told(0, "smp_timeout", device=Device(type="node"), manager=manager, path="0,1,31,2"),
-        told(0.1, "smp_timeout", device=Device(type="node"), manager=manager, path="0,1,32,2,31"),
+        told(0, "smp_timeout", Device(type="node"), manager=manager, path="0,1,31,2"),
+        told(0.1, "smp_timeout", Device(type="node"), manager=manager, path="0,1,32,2,31"),
     ]
     assert names(lost) == [("link_down", "leaf02/31")]
     assert names([*lost, notice(20, "spine01")]) == []
@@ -135,10 +129,10 @@ def test_a_request_that_no_port_answers_names_the_cable_and_one_notice_its_retur
 
 def test_of_two_adapters_with_one_guid_the_one_at_the_wrong_port_is_meant_until_the_subnet_is_up() -> None:
     """The graph knows at which port the GUID belongs."""
-    ends: dict[str, Attribute] = {"error": "0D01", "end_1": f"0x{161:016x}/1", "end_2": f"0x{162:016x}/1"}
-    twice = told(0, "sm_error", device=Device(type="hca", uuid="0x0000000000000011"), **ends)
+    owner, first, second = Device(type="hca", uuid="0x0000000000000011"), f"0x{161:016x}/1", f"0x{162:016x}/1"
+    twice = told(0, "sm_error", owner, error="0D01", end_1=first, end_2=second)
     assert names([twice]) == [("guid_twice", "gpu-21/mlx5_0")]
-    assert names([twice, told(5, "subnet_up", device=Device(type="node"))]) == []
+    assert names([twice, told(5, "subnet_up", Device(type="node"))]) == []
 
 
 def test_a_host_that_returns_cures_what_its_loss_was_and_nothing_else() -> None:
