@@ -177,7 +177,7 @@ class RunOnNode:
             if not self._stalled:
                 return []
             self._stalled = ""
-            return self._waits(ranks, now, set())
+            return self._waits(ranks, now, set(), is_over=True)
         events = self._waits(ranks, now, dead)
         told = repr([sorted(event.attributes.items(), key=str) for event in events])
         again = waiting and now_s - self._stalled_at_s >= _STALLED_AGAIN_S
@@ -195,12 +195,17 @@ class RunOnNode:
         limit_s = max(self.stall_s, min(STALL_STEPS * (one.each_s or 0.0), _MOST_STALL_S))
         return now_s - one.step_at_s >= limit_s
 
-    def _waits(self, ranks: Mapping[int, _Rank], now: datetime, dead: set[int]) -> list[Event]:
+    def _waits(
+        self, ranks: Mapping[int, _Rank], now: datetime, dead: set[int], *, is_over: bool = False
+    ) -> list[Event]:
+        """One event a group. When it is over nobody waits, wherever in its step a rank is seen."""
         groups = sorted({name for one in ranks.values() for name in one.reading.groups}) or ["default"]
         found = []
         for name in groups:
             own = {number: one.reading.groups[name] for number, one in ranks.items() if name in one.reading.groups}
             own = own or dict.fromkeys(ranks, (0, 0))
+            if is_over:
+                own = {number: (entered, entered) for number, (entered, _) in own.items()}
             told: dict[str, Attribute] = {
                 "run": self.run,
                 "group": name,

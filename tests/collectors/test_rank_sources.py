@@ -119,7 +119,9 @@ def test_who_waits_and_who_does_not_run_is_sent_once_and_taken_back() -> None:
     assert len(sent) == 1
     (found,) = stuck_ranks(sent)
     assert (found.attributes["rank"], found.node, found.attributes["how"]) == (3, "gpu-001", "stopped")
-    look(21, 13, stopped=False)
+    inside = [reading(rank, "waiting", {"default": (14, 13)}, step=13) for rank in range(3)]
+    found_now = [*inside, reading(3, "working", {"default": (13, 13)}, step=13)]
+    sent += [event for event in node.look(found_now, datetime.fromtimestamp(1021, UTC)) if "group" in event.attributes]
     assert len(sent) == 2
     assert stuck_ranks(sent) == []
 

@@ -200,22 +200,8 @@ def test_one_nodes_word_of_another_nodes_rank_is_a_report() -> None:
         fold.place_ranks(placed(8))
         for number in range(nodes):
             ranks = f"{8 * number}-{8 * number + 7}"
-            fold.take(
-                [wait("0(default_pg)", node=f"gpu-{number + 1:03d}", ranks=ranks, last_enqueued=6, last_completed=5)]
-            )
-        fold.take(
-            [
-                wait(
-                    "0(default_pg)",
-                    node="gpu-001",
-                    ranks="0-7",
-                    last_enqueued=6,
-                    last_completed=5,
-                    absent="60",
-                    world=64,
-                )
-            ]
-        )
+            fold.take([wait("0(default_pg)", node=f"gpu-{number + 1:03d}", ranks=ranks, **inside)])
+        fold.take([wait("0(default_pg)", node="gpu-001", ranks="0-7", absent="60", world=64, **inside)])
         (found,) = fold.symptoms()
         assert (found.place, found.node) == (Place("gpu", "gpu-008/gpu4"), reporter or "gpu-008")
 
