@@ -1,0 +1,152 @@
+"""How causes are weighed: the table, parts that are fine, releases, who complains, and what the order changes."""
+
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from scipy.stats import fisher_exact
+
+from diagnosis.causes import explanation
+from diagnosis.causes.cause_catalog import cause_tables
+from diagnosis.causes.explanation import explain
+from diagnosis.causes.release_test import fisher
+from diagnosis.causes.scene import Scene, SceneJob
+from diagnosis.causes.weighing import cover, weigh
+from diagnosis.graph.device_graph import DeviceGraph
+from diagnosis.graph.place import Place
+from diagnosis.symptoms.symptom import SYMPTOM_KINDS, Symptom, SymptomKind
+from store.records.verdict import CauseClass, Verdict
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+NODES = 32
+RAILS = 4
+
+
+def cluster() -> DeviceGraph:
+    """Racks of eight, a leaf for each rail of sixteen nodes, two drivers."""
+    graph = DeviceGraph()
+    for number in range(NODES):
+        node = Place("node", f"n{number:02d}")
+        graph.hang(node, Place("rack", f"r{number // 8}"))
+        graph.hang(node, Place("driver", "550" if number % 4 else "580"))
+        graph.add(Place("node", node.name), (f"10.0.0.{number}",))
+        for rail in range(RAILS):
+            nic, port = Place("nic", f"{node.name}/mlx5_{rail}"), Place("port", f"leaf{rail}{number // 16}/{number}")
+            graph.hang(nic, node)
+            graph.hang(nic, port)
+            graph.hang(port, Place("switch", f"leaf{rail}{number // 16}"))
+            graph.join(nic, port)
+    return graph
+
+
+def seen(kind: SymptomKind, part: CauseClass, name: str, seconds: float, **more: object) -> Symptom:
+    """A symptom at a place of a node, seconds after noon."""
+    moment = NOON + timedelta(seconds=seconds)
+    node = name.partition("/")[0]
+    return Symptom(kind, Place(part, name), node, moment, moment, events=(f"{kind} {name}",), **more)  # type: ignore[arg-type]
+
+
+def explained(symptoms: list[Symptom], **more: object) -> list[Verdict]:
+    """The causes of symptoms on the cluster, a minute later."""
+    return explain(Scene(NOON + timedelta(minutes=1), symptoms, cluster(), **more))  # type: ignore[arg-type]
+
+
+def first(symptoms: list[Symptom], **more: object) -> tuple[str, str]:
+    """Class and name of the likeliest."""
+    verdict = explained(symptoms, **more)[0]
+    return verdict.cause_class, verdict.name
+
+
+def test_the_table_has_a_prior_of_each_class_and_a_leak_of_each_symptom() -> None:
+    """What the search looks up is there, and is a chance."""
+    tables = cause_tables()
+    assert set(tables.leak) >= set(SYMPTOM_KINDS)
+    shown = {kind for kind, _, _ in tables.shows} - {"*"}
+    assert shown <= set(tables.prior)
+    chances = [*tables.prior.values(), *tables.leak.values(), *(row.chance for row in tables.shows.values())]
+    assert all(0 < chance <= 1 for chance in chances)
+
+
+@pytest.mark.parametrize(
+    ("struck", "units", "others_struck", "others"), [(6, 16, 0, 112), (3, 3, 3, 3), (10, 50, 40, 50), (1, 9, 0, 3)]
+)
+def test_the_test_of_releases_is_fishers(struck: int, units: int, others_struck: int, others: int) -> None:
+    """As SciPy computes it, one-sided."""
+    table = [[struck, units - struck], [others_struck, others - others_struck]]
+    assert fisher(struck, units, others_struck, others) == pytest.approx(
+        fisher_exact(table, alternative="greater").pvalue
+    )
+
+
+def test_parts_that_are_fine_speak_against_what_they_share() -> None:
+    """The more of a switch's links are up while six are down, the less it is the switch."""
+    weights = [cover("switch", 6, units) for units in (6, 7, 8, 16, 64)]
+    assert weights == sorted(weights, reverse=True)
+
+
+def test_one_rail_of_many_hosts_is_their_leaf_and_all_rails_of_one_the_host() -> None:
+    """The same lines on other ports."""
+    leaf = [seen("link_down", "nic", f"n{number:02d}/mlx5_1", number / 10) for number in range(16)]
+    host = [seen("link_down", "nic", f"n05/mlx5_{rail}", rail / 10) for rail in range(RAILS)]
+    assert first(leaf) == ("switch", "leaf10")
+    assert first(host) == ("node", "n05")
+    rack = [
+        seen("link_down", "nic", f"n{number:02d}/mlx5_{rail}", rail) for number in range(8) for rail in range(RAILS)
+    ]
+    assert first(rack) == ("power", "r0")
+
+
+def test_what_is_left_is_a_second_cause() -> None:
+    """A leaf, and a GPU elsewhere."""
+    leaf = [seen("link_down", "nic", f"n{number:02d}/mlx5_1", number / 10) for number in range(16)]
+    both = explained([*leaf, seen("gpu_lost", "gpu", "n30/gpu2", 20, severity="fatal")])
+    likely = {(one.cause_class, one.name) for one in both if one.probability > 0.5}
+    assert likely == {("switch", "leaf10"), ("gpu", "n30/gpu2")}
+
+
+def test_a_release_is_told_from_the_others_by_its_share() -> None:
+    """Six of its eight nodes, none of the others; the same on nodes of any version is no release's."""
+    own = [seen("driver_fault", "gpu", f"n{number:02d}/gpu0", 400 * number, code=119) for number in range(0, 24, 4)]
+    assert first(own) == ("driver", "580")
+    any_version = [seen("driver_fault", "gpu", f"n{number:02d}/gpu0", 400 * number, code=119) for number in range(6)]
+    assert all(one.cause_class != "driver" for one in explained(any_version))
+
+
+def test_who_complains_is_no_suspect_for_complaining() -> None:
+    """Ten nodes of a job cannot reach one address: it is that address."""
+    jobs = (
+        SceneJob("llm", "1", frozenset(f"n{n:02d}" for n in range(NODES)), NOON - timedelta(hours=1), None, "RUNNING"),
+    )
+    words = [
+        seen("peer_complaint", "node", f"n{n:02d}", n / 10, points_at=("10.0.0.20",), run="llm") for n in range(10)
+    ]
+    verdicts = explained(words, jobs=jobs)
+    named = {one.node for one in verdicts if one.node is not None}
+    assert named == {"n20"}
+
+
+def test_the_order_of_symptoms_changes_nothing() -> None:
+    """Nor do symptoms have to come in the order of time."""
+    symptoms = [seen("link_down", "nic", f"n{number:02d}/mlx5_1", number / 10) for number in range(16)]
+    symptoms += [seen("gpu_lost", "gpu", "n30/gpu2", 20), seen("host_fault", "node", "n09", 3)]
+    shuffled = random.Random(4).sample(symptoms, len(symptoms))
+    assert explained(shuffled) == explained(symptoms)
+
+
+def test_twice_the_symptoms_are_weighed_at_most_little_more_than_twice_as_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By count: no suspect is weighed anew because there are more of others."""
+    counts = []
+    for hosts in (16, 32):
+        calls = 0
+
+        def counted(*arguments: object) -> object:
+            nonlocal calls
+            calls += 1
+            return weigh(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(explanation, "weigh", counted)
+        explained([seen("gpu_fault", "gpu", f"n{number:02d}/gpu0", 900.0 * number) for number in range(hosts)])
+        counts.append(calls)
+    assert counts[1] <= 2.1 * counts[0]
