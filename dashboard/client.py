@@ -20,11 +20,10 @@ from wire.advice import CheckpointAdviceJson, GainsAdviceJson, SparesAdviceJson
 from wire.cluster import ClusterJson
 from wire.events import AuditJson, EventJson, IncidentJson
 from wire.goodput import CausesJson, ClusterGoodputJson, LedgerJson, RunJson
-from wire.hints import HindsightJson, HintJson
+from wire.hints import CallerJson, HindsightJson, HintJson
 from wire.message import AnswerError, Page, decode
 from wire.models import ChecksJson, ModelsJson
 from wire.nodes import NodeDetailJson, NodeHourJson, NodeJson
-from wire.people import CallerJson
 from wire.policy import BudgetJson, PolicyInForceJson, StopJson, TripJson
 from wire.repair import RepairListJson
 from wire.sidecars import SidecarJson

@@ -1,4 +1,4 @@
-"""Hints, the holds of schedulers for them, tests of held nodes, deliveries: `GET /hints`, `POST /hints/{id}/ack` ..."""
+"""Hints, the holds of schedulers for them, tests of held nodes, deliveries, and who decides: `GET /hints` ..., `GET /whoami`."""
 
 from typing import Annotated, Any, Literal
 
@@ -145,3 +145,16 @@ class HindsightJson(JsonObject, frozen=True, kw_only=True):
     node_days: float = 0.0
     false_holds_per_1000_node_days: float | None = None
     tallies: tuple[TallyJson, ...] = ()
+
+
+class CallerJson(JsonObject, frozen=True, kw_only=True):
+    """Who the server takes the caller for. `person` and `role` are null for a program.
+
+    `two_people_above_nodes`: an approval beyond so many nodes needs two people; null: none does.
+    """
+
+    name: Annotated[str, example("person:alice@example.com token:dashboard")] = ""
+    person: Annotated[str | None, example("alice@example.com")] = None
+    role: Annotated[str | None, example("operator")] = None
+    scopes: tuple[str, ...] = ()
+    two_people_above_nodes: int | None = None

@@ -7,7 +7,7 @@ from api.edge.auth import Reader
 from api.edge.openapi import answer
 from api.server.settings import SCOPES
 from api.server.state import Server
-from wire.people import CallerJson
+from wire.hints import CallerJson
 
 router = APIRouter(tags=["health"])
 

@@ -12,8 +12,7 @@ from dashboard.panels.page import Site
 from dashboard.text import words
 from dashboard.text import words as vocabulary
 from wire.cluster import ClusterJson
-from wire.hints import HintJson, HoldJson
-from wire.people import CallerJson
+from wire.hints import CallerJson, HintJson, HoldJson
 
 ASKS = {
     "watch": "keep an eye on it",

@@ -12,9 +12,8 @@ from dashboard.client import ApiClient, ApiProblem, SignInOver
 from dashboard.text import words
 from dashboard.text import words as vocabulary
 from wire.cluster import ClusterJson
-from wire.hints import HintMarkJson
+from wire.hints import CallerJson, HintMarkJson
 from wire.nodes import NodeJson
-from wire.people import CallerJson
 
 REFRESH_S = 3.0
 _CLOCK_SKEW = timedelta(minutes=2)

@@ -16,7 +16,7 @@ import streamlit as st
 
 from dashboard.client import ApiClient
 from dashboard.text import words
-from wire.people import CallerJson
+from wire.hints import CallerJson
 
 SignInWay: TypeAlias = Literal["none", "oidc", "proxy"]
 LOOPBACK = "127.0.0.1"
