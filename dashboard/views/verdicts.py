@@ -39,7 +39,7 @@ def page(site: Site) -> None:
             ids,
             key="verdict",
             bind="query-params",
-            format_func=lambda ident: words.shown(names.get(ident, ident)),
+            format_func=lambda ident: words.shown(names.get(ident or "", ident or "")),
         )
         _live(site, chosen or ids[0])
 
