@@ -75,12 +75,12 @@ def build_graph(records: TopologyRecords) -> DeviceGraph:
         else:
             _cable_switch(graph, link, port)
             trunks[link.switch].add(link.peer)
-    hosts = Counter(switch for switches in leaves.values() for switch in switches)
+    hosts = Counter(switch for own in leaves.values() for switch in own)
     for switch, above in cut_off(trunks, hosts).items():
         graph.hang(Place("switch", switch), Place("switch", above))
-    for node, switches in leaves.items():
-        if len(switches) == 1:
-            graph.hang(Place("node", node), Place("switch", next(iter(switches))))
+    for node, own in leaves.items():
+        if len(own) == 1:
+            graph.hang(Place("node", node), Place("switch", next(iter(own))))
     _group(graph, records.groups, leaves)
     _name(graph, records.names)
     return graph
