@@ -177,7 +177,8 @@ def test_many_gaps_tell_nothing() -> None:
 
 def test_the_job_is_found_by_the_reporting_node_where_no_line_names_the_run() -> None:
     """A flight recorder's dump names no run."""
-    attributes = {"group": "0(default_pg)", "ranks": "0-6", "world": 8, "last_enqueued": 3, "last_completed": 2}
+    attributes: dict[str, Any] = {"group": "0(default_pg)", "ranks": "0-6", "world": 8}
+    attributes |= {"last_enqueued": 3, "last_completed": 2}
     (found,) = stuck_ranks([Event(T, "gpu-001", "flight", "collective_wait", attributes=attributes)], placed(1))
     assert (found.node, found.device.index, found.run()) == ("gpu-001", 7, RUN)
 
@@ -208,7 +209,7 @@ def test_one_nodes_word_of_another_nodes_rank_is_a_report() -> None:
 
 def progress(node: str, ranks: str, work: list[float], at_s: float) -> Event:
     """What a node's ranks worked a step."""
-    attributes = {"run": RUN, "ranks": ranks, "work_ms": ",".join(map(str, work)), "local_ranks": 0}
+    attributes: dict[str, Any] = {"run": RUN, "ranks": ranks, "work_ms": ",".join(map(str, work)), "local_ranks": 0}
     return Event(T + timedelta(seconds=at_s), node, "ranks", "rank_progress", attributes=attributes)
 
 
