@@ -126,8 +126,9 @@ def unrepaired_faults(
     found: dict[str, Incident] = {}
     for row in connection.execute(query.order_by(incidents.c.start)).mappings():
         incident = incident_of(row)
-        unseen = incident.node not in repaired or repaired[incident.node] < incident.end
-        if incident.node is not None and unseen and is_own(incident):
+        if incident.node is None or (incident.node in repaired and repaired[incident.node] >= incident.end):
+            continue
+        if is_own(incident):
             found[incident.node] = incident
     return found
 
