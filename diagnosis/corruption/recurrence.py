@@ -68,7 +68,7 @@ class WrongNumbers:
 
     def weight(self, now: datetime) -> float:
         """What all of them come to as of a moment."""
-        return sum(weight * 0.5 ** max(0.0, (now - time) / HALF_LIFE) for time, weight in self.occasions)
+        return sum(weight * float(0.5 ** max(0.0, (now - time) / HALF_LIFE)) for time, weight in self.occasions)
 
     def event(self, now: datetime) -> Event:
         """What is told of it, once for each further occasion."""
