@@ -215,6 +215,7 @@ class RunOnNode:
                 "last_enqueued": text_of_numbers({number: entered for number, (entered, _) in own.items()}),
                 "last_completed": text_of_numbers({number: left for number, (_, left) in own.items()}),
                 "stopped": text_of_ranks(dead & own.keys()) or None,
+                "over": True if is_over else None,
             }
             inside = sum(entered > left for entered, left in own.values())
             words = f"{inside} of {len(own)} ranks of this node are in a collective of group {name}"

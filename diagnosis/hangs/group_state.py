@@ -58,6 +58,9 @@ class GroupState:
             self.__init__(self.name, time, time)  # type: ignore[misc]  # begins anew
         told = event.attributes
         ranks = ranks_of(told.get("ranks")).difference(but)
+        if told.get("over") is True:
+            self._forget(ranks)
+            return
         if len(self.reported) + len(ranks) > 2 * MOST_RANKS:
             return
         self.first, self.last = min(self.first, time), max(self.last, time)
@@ -84,6 +87,14 @@ class GroupState:
             self.witnesses.add(event.node)
         if event.id is not None and len(self.events) < 5:
             self.events.append(event.id)
+
+    def _forget(self, ranks: Collection[int]) -> None:
+        """Ranks that go on: where they stood is past, and would make them late in the next hang."""
+        for rank in ranks:
+            for numbers in (self.enqueued, self.started, self.completed):
+                numbers.pop(rank, None)
+            for held in (self.reported, self.waiting, self.absent, self.stopped):
+                held.discard(rank)
 
     def _note_hosts(self, text: object) -> None:
         """`29=172.16.64.213/5`: the address of a rank's node, and its GPU."""

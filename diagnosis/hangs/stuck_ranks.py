@@ -31,7 +31,7 @@ MOST_RUNS = 256
 # Missing ranks of a run that are told.
 MOST_TOLD = 16
 # So long no more reports must have come before silence means anything.
-_REST = timedelta(seconds=1.5)
+_REST = timedelta(seconds=3)
 # Where so few are silent of many, there is no need to wait for the rest.
 _FEW = 0.02
 # Nodes whose word of another node's rank is more than a report.

@@ -106,6 +106,23 @@ def test_a_rank_that_dumps_late_is_no_longer_missing() -> None:
     assert state.events() == []
 
 
+def test_where_ranks_stood_in_a_hang_that_is_over_makes_nobody_late_in_the_next() -> None:
+    """The first node to report knows its own numbers, and those of the other node are old."""
+    state = StuckRanks()
+    for number, over in ((100, None), (100, True)):
+        for node, ranks in (("gpu-001", "0-3"), ("gpu-002", "4-7")):
+            numbers = {"last_enqueued": number, "last_completed": number if over else number - 1, "over": over}
+            state.take(wait("d", number, node=node, ranks=ranks, world=8, **numbers))
+    assert state.events() == []
+    now = T + timedelta(seconds=150)
+    state.take(wait("d", 150, node="gpu-001", ranks="0-3", world=8, last_enqueued=150, last_completed=149))
+    assert state.events(now) == []
+    state.take(
+        wait("d", 151, node="gpu-002", ranks="4-7", world=8, last_enqueued="149:5;150:4,6-7", last_completed=149)
+    )
+    assert told(state.events(now), "rank") == [(5,)]
+
+
 def test_work_that_goes_on_ends_the_hang() -> None:
     """A new start of the run, or its next iteration."""
     state = StuckRanks()
