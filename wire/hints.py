@@ -1,4 +1,4 @@
-"""Hints, the holds of schedulers for them, tests of held nodes, deliveries; and who calls: `GET /hints`, `/whoami` ..."""
+"""Hints, the holds of schedulers for them, tests of held nodes, deliveries; who calls: `GET /hints`, `/whoami` ..."""
 
 from typing import Annotated, Any, Literal
 
