@@ -321,11 +321,10 @@ class _Reading:
             return
         if state is None:
             state = self._states[place] = _LinkState(time, time, time)
-        if word == "toggle" and place.kind == "port" and (alone := self._awaited(place, time)) is not None:
-            # It went with one switch's word, which that switch's state holds, and comes back with both.
-            state.fall(alone.last, event)
+        if word == "toggle" and place.kind == "port" and (switch := self._awaited(place, time)) is not None:
+            # It went with one switch's word, which is of this cable after all, and comes back with both.
+            state.fall(self._states.pop(switch).last, event)
             state.rise(time)
-            alone.rise(time)
         else:
             state.fall(time, event)
             state.single = word == "alone"
@@ -337,12 +336,12 @@ class _Reading:
         down = [(state.down, state) for state in states if state.down is not None and time - state.down <= _AWAITED]
         return max(down, key=lambda one: one[0])[1] if down else None
 
-    def _awaited(self, link: Place, time: datetime) -> _LinkState | None:
-        """The notice of one of a link's switches that stayed alone, if there is one of late."""
+    def _awaited(self, link: Place, time: datetime) -> Place | None:
+        """That one of a link's switches whose notice stayed alone, if there is one of late."""
         for switch in sorted(self._trunks.ends(link)):
             state = self._states.get(switch)
             if state is not None and state.single and state.down is not None and time - state.down <= _AWAITED:
-                return state
+                return switch
         return None
 
     def _paired(self, within: timedelta) -> Iterable[tuple[Place, datetime, Place, datetime]]:
