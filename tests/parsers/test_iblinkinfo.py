@@ -76,11 +76,10 @@ def test_a_link_is_judged_by_its_state_and_by_what_it_could_be(
 
 
 def test_a_port_without_a_peer_is_no_event() -> None:
-    """It may never have been cabled."""
-    assert (
-        decode(SWITCH, EMPTY, row(4, "                Down/Disabled").replace('14    1[  ] "gpu002 mlx5_0"', '[  ] ""'))
-        == []
-    )
+    """It may never have been cabled; that somebody has shut it is told, and no fault."""
+    shut = row(4, "                Down/Disabled").replace('14    1[  ] "gpu002 mlx5_0"', '[  ] ""')
+    assert decode(SWITCH, EMPTY) == []
+    assert [(event.kind, event.severity) for event in decode(SWITCH, EMPTY, shut)] == [("port_disabled", "info")]
 
 
 def test_a_link_is_told_once_in_either_form() -> None:
