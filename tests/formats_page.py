@@ -6,7 +6,7 @@ from pathlib import Path
 
 from parsers.registry import PARSERS
 from parsers.text.parser import Context, Format, parse
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 from store.records.event import to_wire
 
 ROOT = Path(__file__).parents[1]

@@ -7,7 +7,7 @@ import pytest
 from formats_page import FIXTURES, PAGE, SOURCES, kinds_of, page, sources
 
 from parsers.registry import PARSERS
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 from store.records.event_sources import CHECKPOINTS, RUN_LOGS
 from store.records.fault_catalog import kind_meanings
 
@@ -67,6 +67,7 @@ def test_every_kind_in_the_table_is_given_by_a_fixture_or_a_collector_or_named_b
     watches = [
         *(FIXTURES.parent / "collectors").rglob("*.py"),
         *(FIXTURES.parent / "diagnosis").rglob("*.py"),
+        *(FIXTURES.parent / "schedulers" / "lifecycle").rglob("*.py"),
     ]
     watched = "".join(path.read_text() for path in watches)
     told = {kind for kind, _variant in kind_meanings() if f'"{kind}"' in watched}

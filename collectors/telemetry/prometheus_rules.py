@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import cache
 
 from collectors.telemetry.rollups import rounded
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 from store.records.telemetry import ACCELERATORS, MAX_DEVICES, MAX_MEASURES, Rollup
 
 STEP_S = 300

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from diagnosis.symptoms.symptom import SYMPTOM_KINDS, SymptomKind
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 from store.records.verdict import CAUSE_CLASSES, CauseClass
 
 # Where a cause shows a symptom; the catalogue's head says what each means.

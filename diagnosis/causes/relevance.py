@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from diagnosis.causes.stop import ENDED_WELL, Stoppage
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 
 if TYPE_CHECKING:
     from diagnosis.causes.scene import Scene

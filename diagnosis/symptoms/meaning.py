@@ -5,7 +5,7 @@ from functools import cache
 
 from diagnosis.hangs.stuck_ranks import TELLING
 from diagnosis.symptoms.symptom import SYMPTOM_KINDS, SymptomKind
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 from store.records.event import Event
 from store.records.event_sources import NO_FAULT
 
@@ -25,7 +25,7 @@ class EventMeaning:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _SymptomRow:
     code: int | None
     error: str
     severity: str
@@ -71,13 +71,15 @@ def kinds_that_matter() -> frozenset[str]:
 
 
 @cache
-def _table() -> dict[str, tuple[_Row, ...]]:
-    found: dict[str, list[_Row]] = {"": []}
+def _table() -> dict[str, tuple[_SymptomRow, ...]]:
+    found: dict[str, list[_SymptomRow]] = {"": []}
     for row in rows("symptoms"):
         meaning = EventMeaning(
             _KINDS[row["symptom"]] if row["symptom"] else None,
             tuple(_KINDS[name] for name in row["cures"].split("+") if name),
         )
         code = int(row["code"]) if row["code"] else None
-        found.setdefault(row["kind"], []).append(_Row(code, row["error"], row["severity"], row["cause"], meaning))
+        found.setdefault(row["kind"], []).append(
+            _SymptomRow(code, row["error"], row["severity"], row["cause"], meaning)
+        )
     return {kind: tuple(rows_of_kind) for kind, rows_of_kind in found.items()}

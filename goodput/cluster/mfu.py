@@ -17,7 +17,7 @@ from typing import Any
 from goodput.formulas.shape import Shape, shape_of
 from goodput.ledger import Ledger
 from goodput.wall_time.attempts import nodes_of
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 from store.records.job import Job
 
 SOURCE = "72 b l s h^2 + 12 b l s^2 h per step (Narayanan et al. 2021, without recomputation)"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from parsers.fabric.switch_system import SwitchSystem, switch_event
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 from store.records.event import Event
 
 # Juniper Junos and Dell OS10: links, fans, supplies and temperatures.

@@ -20,7 +20,7 @@ from functools import cache
 from parsers.fabric.node_names import FabricNode, fabric_node, guid_of_gid
 from parsers.text.parser import Context, Format, ParseError
 from parsers.text.stamp import Stamps
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 from store.records.event import Attribute, Device, Event, Severity
 from store.records.fault_catalog import with_kind_meaning
 

@@ -17,7 +17,7 @@ from functools import cache
 from parsers.kernel_messages.families.nvswitch import judge_sxid
 from parsers.kernel_messages.registry import FAMILIES
 from parsers.text.json_fields import MAX_MESSAGE, attributes, whole_of
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 from store.records.event import Action, Attribute, Cause, Device, Event, Severity, canonical_pci
 from store.records.fault_catalog import sxid, with_kind_meaning, xid
 

@@ -8,7 +8,7 @@ A source that the table does not name (a site's own program that posts events) c
 from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 
 # machine     observes the hardware itself: the kernel log, an exporter's counters, the subnet manager, a switch
 # detector    repeats what others observed: it reads the same kernel log, the same counters. It makes incidents, since
@@ -46,8 +46,8 @@ NO_FAULT = WORK | _sources("scheduler", "self")
 FLEET_SOURCES = _sources("scheduler", "alerts") | {
     *("iblinkinfo", "ibnetdiscover", "ibqueryerrors", "kubernetes", "opensm", "switch", "ufm"),
 }
-# What a scheduler says of nodes and jobs, whichever source an event claims: it fills tables of their own. And what came of
-# a check that an operator's command made: no node passes its own.
+# What a scheduler says of nodes and jobs, whichever source an event claims: it fills tables of their own. And what came
+# of a check that an operator's command made: no node passes its own.
 FLEET_KINDS = frozenset({"outage", "job", "check_passed", "check_failed"})
 # Sources that say nothing new of a node's health.
 NO_SIGN = NO_FAULT | _sources("alerts")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Literal
 
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 from store.records.event import ACTIONS, CAUSES, SEVERITIES, Action, Cause, Event, Severity, from_wire
 
 # What a fault code means: severity, cause and action of each Xid, SXid and NVLink 5 error, from CSV tables.

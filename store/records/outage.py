@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 from store.records.event import CAUSES, Cause, Event, RecordError, parse_time
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 from store.records.telemetry import MAX_DEVICE_NAME
 
 # What may stand in a name: anything else in a label is somebody's free text.

@@ -8,7 +8,7 @@ import pytest
 
 from parsers.formats.dcgm import BLANKS, FORMAT, samples
 from parsers.text.parser import Context, ParseError, parse
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 from store.records.event import Event
 from store.records.telemetry import COUNTERS, GAUGES, Sample
 

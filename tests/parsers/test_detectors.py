@@ -13,7 +13,7 @@ from parsers.reports.detector_report import (
     xid_in,
 )
 from parsers.reports.reported_states import MAX_STATES, ReportedStates
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 from store.records.event import Device, Severity
 from store.records.fault_catalog import kind_meanings, sxid, xid
 

@@ -10,7 +10,7 @@ from parsers.formats import amd, cambricon, dcgm, npu
 from parsers.pages import EXPORTERS, samples_of
 from parsers.text.device_page import MAX_SERIES
 from parsers.text.parser import Context
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 NOW = datetime(2025, 3, 1, 4, 5, 6, tzinfo=UTC)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 from store.records.event import Device, Event
 from store.records.fault_catalog import ascend_handling, kind_meanings, with_ascend_code
 

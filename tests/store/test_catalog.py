@@ -5,8 +5,8 @@ from importlib import resources
 
 import pytest
 
+from store.catalog_rows import rows
 from store.records import fault_catalog
-from store.records.catalog_rows import rows
 from store.records.event import ACTIONS, CAUSES, SEVERITIES, Cause, Severity
 from store.records.fault_catalog import nvlink5, sxid, xid
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 from store.records.fault_catalog import Counter, counter, kind_meanings, link_counters
 from store.records.telemetry import COUNTER_EVENTS
 

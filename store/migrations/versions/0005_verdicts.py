@@ -1,4 +1,4 @@
-"""What verdicts need: verdicts with each change of them, whom they touch, events that none has weighed yet; the topology.
+"""What verdicts need: verdicts with each change of them, whom they touch, events that wait; the topology.
 
 Cables with both their ends and their past, what devices are called, what nodes share.
 """

@@ -13,7 +13,7 @@ from diagnosis.graph.place import Place
 from diagnosis.symptoms.folding import MOST_SYMPTOMS, SymptomFold
 from diagnosis.symptoms.meaning import kinds_that_matter, meaning_of
 from diagnosis.symptoms.symptom import SYMPTOM_KINDS, Symptom
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 from store.records.event import Device, Event
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

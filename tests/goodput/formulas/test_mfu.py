@@ -4,7 +4,7 @@ import pytest
 
 from goodput.cluster.mfu import mfu, peak_tflops, what_is_missing
 from goodput.formulas.shape import Shape
-from store.records.catalog_rows import rows
+from store.catalog_rows import rows
 
 GPT3 = Shape(batch=1536, layers=96, seq=2048, hidden=12288)
 
