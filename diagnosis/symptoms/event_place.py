@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
 from store.records.event import Event
+from store.records.event_sources import FLEET_SOURCES, WORK
 from store.records.verdict import CauseClass
 
 # Device types as records name them, and the class of place that each is.
@@ -29,7 +30,28 @@ _TWICE, _UNANSWERED = "0D01", "smp_timeout"
 
 
 def place_of_event(event: Event, graph: DeviceGraph) -> Place:
-    """The place of an event: by the graph's names where it knows them, else by the event's own."""
+    """The place of an event: by the graph's names where it knows them, else by the event's own.
+
+    What a node or a program tells is of its own parts, and of ports at the other end of its own cables: whoever can
+    write one node's lines must not make, or cure, what another shows.
+    """
+    place = _named_place(event, graph)
+    if event.source in FLEET_SOURCES or place.kind in ("node", "job", "unknown"):
+        return place
+    far = graph.far_end(place)
+    owners = {graph.node_of(place), None if far is None else graph.node_of(far)} - {None}
+    if event.node is None:
+        return place if not owners or event.source not in WORK else _of_nobody(event)
+    is_own = event.node in owners or (not owners and place.name.startswith(f"{event.node}/"))
+    return place if is_own else Place("node", event.node)
+
+
+def _of_nobody(event: Event) -> Place:
+    run = event.run()
+    return Place("unknown", f"{event.source} {event.kind}") if run is None else Place("job", run)
+
+
+def _named_place(event: Event, graph: DeviceGraph) -> Place:
     device, node = event.device, event.node
     if event.source == "opensm" and (found := _told_by_manager(event, graph)) is not None:
         return found

@@ -76,6 +76,33 @@ def test_a_node_cannot_speak_of_another_nodes_device() -> None:
     assert symptom.place == Place("gpu", "gpu-017/GPU-1")
 
 
+@pytest.mark.parametrize("kind", ["link_down", "port_discovered", "link_up"])
+def test_a_node_neither_makes_nor_cures_what_another_shows(kind: str) -> None:
+    """By its port's GUID, its switch, or a program's line without a node; the fabric's manager may."""
+    graph = DeviceGraph()
+    nic, port = Place("nic", "gpu-001/mlx5_0"), Place("port", "leaf04/12")
+    graph.add(nic, ["0xb83fd20300200081"])
+    graph.hang(nic, Place("node", "gpu-001"))
+    graph.hang(port, Place("switch", "leaf04"))
+    graph.join(nic, port)
+    fold = SymptomFold(graph)
+    own = at(0, None, "port_removed", device=Device(type="port", uuid="0xb83fd20300200081"), source="opensm")
+    fold.take([own])
+    forged = [
+        at(9, "gpu-017", kind, device=Device(type="port", uuid="0xb83fd20300200081")),
+        at(9, "gpu-017", kind, device=Device(type="port", port=12), attributes={"switch": "leaf04"}, id="b"),
+        at(9, None, kind, device=Device(type="hca", uuid="0xb83fd20300200081"), source="training", id="c"),
+    ]
+    before = fold.symptoms()
+    fold.take(forged)
+    assert [one for one in fold.symptoms() if "gpu-017" not in one.place.name and one.place.kind != "unknown"] == before
+    cure = at(
+        12, None, "port_discovered", device=Device(type="port", uuid="0xb83fd20300200081"), source="opensm", id="d"
+    )
+    fold.take([cure])
+    assert fold.symptoms()[0].cured == NOON + timedelta(seconds=12)
+
+
 def test_a_switch_is_one_place_by_guid_and_by_name() -> None:
     """The manager prints GUIDs, the switch's own log its name."""
     graph = DeviceGraph()
