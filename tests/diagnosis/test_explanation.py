@@ -7,8 +7,8 @@ import sqlalchemy as sa
 from fault_events import START, at, iteration, job, lost_port, program_error, xid
 
 from diagnosis.causes.explanation import explain
-from diagnosis.causes.stored_scene import read_scene
 from diagnosis.causes.stop import stop_of
+from diagnosis.causes.stored_scene import read_scene
 from diagnosis.incidents.incidents_table import update_incidents
 from store.database.connections import writing
 from store.events.append import (

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from fault_events import at, iteration, job, lost_port, program_error, xid
 
 from diagnosis.causes.explanation import MOST, explain
-from diagnosis.causes.stored_scene import read_scene
 from diagnosis.causes.stop import LONGEST, Stoppage, ended, stop_of
+from diagnosis.causes.stored_scene import read_scene
 from diagnosis.incidents.incident import coalesce
 from diagnosis.incidents.incidents_table import update_incidents, with_blast_radius
 from store.database.connections import writing
