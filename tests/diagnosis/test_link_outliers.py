@@ -165,8 +165,9 @@ def test_the_public_report_from_the_watch_list_to_the_fault(tmp_path: Path) -> N
     assert (fault.node, fault.link, fault.domain, len(fault.nodes)) == ("s9jvxs64", 14, "dh1-r129", 16)
     at = (FAULT + timedelta(seconds=30)).isoformat()
     first = json.loads(run("diagnose", "--db", url, "--at", at, "--json"))[0]
-    assert (first["node"], first["link"], first["domain"]) == ("s9jvxs64", 14, "dh1-r129")
-    assert len(first["nodes"]) == 16
+    assert (first["node"], first["class"], len(first["nodes"])) == ("s9jvxs64", "nvlink", 16)
+    assert "Link 14" in first["reason"]
+    assert any("NVLink domain dh1-r129" in one["text"] for one in first["evidence_for"])
 
 
 def hints(engine: sa.Engine, now: datetime) -> list[Hint]:
