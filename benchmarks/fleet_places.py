@@ -6,6 +6,7 @@ import numpy as np
 import orjson
 
 from benchmarks.fleet_rows import LEAF, NULL, Size, micros, name, stamp
+from store.tables import schema
 
 _UP = 32  # cables of a switch towards the level above
 
@@ -13,22 +14,23 @@ _UP = 32  # cables of a switch towards the level above
 def place_rows(size: Size) -> list[tuple[str, bytes]]:
     """Nodes with rack and leaf, and a fabric of three levels."""
     nodes, cables = [], []
+    rest = f"\t{NULL}" * (len(schema.links.columns) - 5) + "\n"  # what a cable's ends are called, and since when
     since = stamp(micros(size.day(size.days)))
     for number in range(size.nodes):
         leaf = number // LEAF
         seen = stamp(micros(size.end) - number * 50_000)
         place = f"rack-{number // 16:04d}\tleaf-{leaf:03d}"
         nodes.append(f"{name(number)}\t{place}\tH100-SXM\t8\t550.90.07\t{since}\t{NULL}\t{seen}\t{NULL}\n")
-        cables.append(f"leaf-{leaf:03d}\t{number % LEAF + 1}\t{name(number)}\t1\thca\n")
+        cables.append(f"leaf-{leaf:03d}\t{number % LEAF + 1}\t{name(number)}\t1\thca{rest}")
     leaves = -(-size.nodes // LEAF)
     for leaf in range(leaves):
         for port in range(_UP):
             group = leaf // 16
             cables.append(
-                f"leaf-{leaf:03d}\t{LEAF + port + 1}\tspine-{group:02d}-{port:02d}\t{leaf % 16 + 1}\tswitch\n"
+                f"leaf-{leaf:03d}\t{LEAF + port + 1}\tspine-{group:02d}-{port:02d}\t{leaf % 16 + 1}\tswitch{rest}"
             )
             core = f"core-{port:02d}-{leaf % 16:02d}"
-            cables.append(f"spine-{group:02d}-{port:02d}\t{leaf % 16 + 33}\t{core}\t{group + 1}\tswitch\n")
+            cables.append(f"spine-{group:02d}-{port:02d}\t{leaf % 16 + 33}\t{core}\t{group + 1}\tswitch{rest}")
     return [("nodes", "".join(nodes).encode()), ("links", "".join(cables).encode())]
 
 
