@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 from attacks.hostile_texts import PIECES, hidden_in, hostile
@@ -23,14 +24,16 @@ from real.prometheus import check_metrics
 from cli.console.output import LogFormatter
 from collectors.metrics import SidecarMetrics
 from dashboard.text import words
-from schedulers.reconcile.delivery import delivery_of
+from schedulers.reconcile.delivery import delivery_of, verdict_delivery
 from schedulers.slurm.node import read_reason, reason_of
 from schedulers.webhooks.settings import WebhookSettings
 from schedulers.webhooks.webhook import FORMATS, format_of
 from store.hints.outbox import Delivery
 from store.html_page import page, section, table
 from store.records.hint import Evidence, Hint
+from store.records.verdict import Verdict
 from store.visible_text import csv_text, visible, visible_json
+from wire.verdicts import verdict_json
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 ALL = "".join(PIECES)
@@ -81,6 +84,7 @@ def test_no_log_line_is_forged(text: str) -> None:
 
 @given(hostile())
 @example(ALL)
+@example("+2")  # a number to us, a formula to a spreadsheet
 def test_no_cell_is_a_formula_and_no_page_has_a_tag_of_a_name(text: str) -> None:
     """Read back as a spreadsheet and a browser read them."""
     (row,) = csv.reader(io.StringIO(csv_text([[text, f"={text}", "-12.5", 3]]), newline=""))
@@ -113,15 +117,20 @@ def test_promtool_takes_the_page_of_every_piece() -> None:
     assert check_metrics(metrics.page().decode()) == ""
 
 
-def delivered(text: str, kind: str, template: Path) -> tuple[bytes, Any]:
-    """The message of a hint whose words are hostile: as sent, and as read."""
+def delivered(text: str, kind: str, template: Path) -> Iterator[tuple[bytes, Any]]:
+    """The messages of a hint and a verdict whose words are hostile: as sent, and as read."""
     hint = Hint("h1", f"n{text}", "cordon", "approved", text, text, NOW, NOW, Evidence(spare=text))
+    cause = Verdict("gpu", text, 0.9, "hardware", "drain_node", NOW, text, node=f"n{text}", jobs=(text,), id="v1")
     more = {"template_file": str(template)} if kind == "template" else {}
     made = format_of(WebhookSettings("ops", "http://ops.example", format=kind, **more))  # type: ignore[arg-type]
     secret = SECRETS.get(kind, SIGNED)
-    delivery: Delivery = delivery_of(hint, "cordon", "ops", "act", NOW)
-    body = made.write(delivery, (secret,), NOW).body
-    return body, json.loads(body)
+    plain = msgspec.to_builtins(verdict_json(cause, 1))
+    deliveries: list[Delivery] = [verdict_delivery(plain, text, "ops", NOW)]
+    if not made.of_verdicts:
+        deliveries.append(delivery_of(hint, "cordon", "ops", "act", NOW))
+    for delivery in deliveries:
+        body = made.write(delivery, (secret,), NOW).body
+        yield body, json.loads(body)
 
 
 def texts(value: Any) -> Iterator[str]:
@@ -146,7 +155,12 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @example(text=ALL)
 def test_no_message_to_a_chat_or_pager_does_more_than_say(template: Path, kind: str, text: str) -> None:
     """Nothing hidden in any; in those for people no mention, no link, no markup, no forged line."""
-    body, document = delivered(text, kind, template)
+    for body, document in delivered(text, kind, template):
+        check_message(kind, body, document)
+
+
+def check_message(kind: str, body: bytes, document: Any) -> None:
+    """One message, of any kind."""
     assert hidden_in(body.decode(), "") == []
     if kind in ("slack", "feishu", "dingtalk", "pagerduty"):
         for said in texts(document):

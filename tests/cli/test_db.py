@@ -63,7 +63,7 @@ def test_prune_deletes_what_is_old_and_only_that(engine: sa.Engine) -> None:
     """Outages stay: they are the labels; so do the counts by the day."""
     fill(engine, 50)
     url = engine.url.render_as_string()
-    expected = {"events": 20, "telemetry": 20, "scores": 20, "incidents": 0, "deliveries": 0}
+    expected = {"events": 20, "telemetry": 20, "scores": 20, "incidents": 0, "deliveries": 0, "verdicts": 0}
     asked = run("prune", "--db", url, "--keep-days", "30", "--dry-run", "--json")
     assert json.loads(asked.output) == expected
     result = run("prune", "--db", url, "--keep-days", "30", "--json")
