@@ -1,13 +1,15 @@
 """A training program over gloo that a test starts, a process a rank: steps of work, all-reduces, through the hook.
 
-    python gloo_train.py FOLDER RANK WORLD TIMEOUT_S
+    python gloo_train.py FOLDER RANK WORLD TIMEOUT_S DUMP_S
 
-`FOLDER/slow` names a rank and how much longer it works (`3 1.5`), and may change. When its collective fails a rank
-writes its flight recorder's dump to FOLDER/dumps and prints the error, as a launcher would show it.
+`FOLDER/slow` names a rank and how much longer it works (`3 1.5`), and may change. A rank whose step lasts DUMP_S seconds
+writes its flight recorder's dump to FOLDER/dumps, as NCCL's watchdog does while the rank still waits: gloo itself writes
+none, and after a failure its dump calls the failed collective completed.
 """
 
 import os
 import sys
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +29,21 @@ def slowness(folder: Path, rank: int) -> float:
     return float(words[1]) if len(words) == 2 and words[0] == str(rank) else 1.0
 
 
+class Watchdog:
+    """Dumps once, while this rank waits."""
+
+    def __init__(self, folder: Path, rank: int, limit_s: float) -> None:
+        self._folder, self._rank, self._limit_s = folder, rank, limit_s
+        self.begun = time.monotonic()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while time.monotonic() - self.begun < self._limit_s:
+            time.sleep(0.1)
+        (self._folder / f".{self._rank}").write_bytes(recorder._dump_fr_trace())
+        (self._folder / f".{self._rank}").rename(self._folder / f"nccl_trace_rank_{self._rank}")
+
+
 def main() -> None:
     """Train until the folder says to end, or a collective fails."""
     folder, rank, world, timeout_s = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
@@ -39,14 +56,17 @@ def main() -> None:
         world_size=world,
         timeout=timedelta(seconds=timeout_s),
     )
-    pairs = [dist.new_group([2 * pair, 2 * pair + 1]) for pair in range(world // 2)]
+    limit = timedelta(seconds=timeout_s)  # a group's own is half an hour
+    pairs = [dist.new_group([2 * pair, 2 * pair + 1], timeout=limit) for pair in range(world // 2)]
     hook = TrainingHook("gloo", str(folder / "gloo.jsonl"))
     hook.share_state(str(folder / f"node-{rank // 4 + 1}"))
     model = torch.nn.Linear(64, 64)
     batch = torch.randn(16, 64)
     step = 0
+    watchdog = Watchdog(folder / "dumps", rank, float(sys.argv[5]))
     try:
         while not (folder / "end").exists():
+            watchdog.begun = time.monotonic()
             model.zero_grad()
             model(batch).square().mean().backward()
             time.sleep(0.05 * slowness(folder, rank))
@@ -58,8 +78,6 @@ def main() -> None:
             hook.step(step)
         hook.close()
     except RuntimeError as error:
-        (folder / "dumps" / f".{rank}").write_bytes(recorder._dump_fr_trace())
-        (folder / "dumps" / f".{rank}").rename(folder / "dumps" / f"nccl_trace_rank_{rank}")
         print(f"[rank{rank}]: RuntimeError: {error}", flush=True)  # noqa: T201  # as Python does
         os._exit(1)
 

@@ -1,4 +1,4 @@
-"""A real job over gloo: the rank that was stopped is named, by its state, and by the dumps of those that timed out."""
+"""A real job over gloo: the rank that was stopped is named, by its state, and by the dumps of those that wait."""
 
 from pathlib import Path
 
@@ -24,9 +24,9 @@ def test_a_stopped_rank_is_named_with_its_node_and_no_longer_when_it_goes_on(tmp
         assert not named(watch.until(lambda events: not named(events, "rank_missing"), patience(60)), "rank_missing")
 
 
-def test_the_dumps_of_those_that_timed_out_name_the_rank_that_did_not(tmp_path: Path) -> None:
+def test_the_dumps_of_those_that_wait_name_the_rank_that_wrote_none(tmp_path: Path) -> None:
     """Real dumps of PyTorch's flight recorder, and none of the stopped rank."""
-    with torch_job(tmp_path, world=4, timeout_s=10.0) as job:
+    with torch_job(tmp_path, world=4) as job:
         watch = HangWatch(job)
         watch.sources = watch.sources[-1:]  # dumps alone
         watch.until(lambda _events: False, 3.0)

@@ -27,6 +27,8 @@ _HOOK = _HERE.parents[1] / "hook"
 _FOLDER = Path.home() / ".cache" / "foreshock" / "torch"
 # Larger ones bring CUDA's libraries along.
 _MOST_MINUTES = 8
+# A rank that waits for so long dumps its flight recorder; a step takes a tenth of a second, on a busy machine some.
+DUMP_S = 20.0
 
 
 @cache
@@ -83,7 +85,7 @@ class TorchJob:
             with (self.folder / "output.log").open("ab") as log:
                 self._ranks.append(
                     subprocess.Popen(
-                        [*command, str(rank), str(self.world), str(self.timeout_s)],
+                        [*command, str(rank), str(self.world), str(self.timeout_s), str(DUMP_S)],
                         env=environment,
                         stdout=log,
                         stderr=log,
