@@ -2,9 +2,9 @@
 
     python gloo_train.py FOLDER RANK WORLD TIMEOUT_S DUMP_S
 
-`FOLDER/slow` names a rank and how much longer it works (`3 1.5`), and may change. A rank whose step lasts DUMP_S seconds
-writes its flight recorder's dump to FOLDER/dumps, as NCCL's watchdog does while the rank still waits: gloo itself writes
-none, and after a failure its dump calls the failed collective completed.
+`FOLDER/slow` names a rank and how much longer it works (`3 1.5`), and may change. A rank whose step lasts DUMP_S
+seconds writes its flight recorder's dump to FOLDER/dumps, as NCCL's watchdog does while the rank still waits: gloo
+itself writes none, and after a failure its dump calls the failed collective completed.
 """
 
 import os
