@@ -20,6 +20,7 @@ from diagnosis.corruption.recurrence import note_recurring
 from diagnosis.incidents.intake import fold_intake
 from diagnosis.links.link_outliers import note_outliers
 from diagnosis.links.port_flaps import note_flappers
+from diagnosis.slow.slow_nodes import note_slow
 from schedulers.checks.check_history import note_checks
 from schedulers.lifecycle.hindsight import judge_due
 from schedulers.lifecycle.policy_turn import run_policy
@@ -274,7 +275,7 @@ class Turns:
         self._upkeep.turn(keep_on)
 
     def links(self, _keep_on: Callable[[], bool]) -> None:
-        """Tell of links that err as no other of their NVLink domain does, ports that flap, GPUs with wrong numbers."""
+        """Tell of links that stand out in their NVLink domain, ports that flap, GPUs with wrong numbers, slow nodes."""
         found = note_outliers(self._state.engine, self._state.clock())
         if found:
             _log.info("%d NVLinks stand out among those of their domain", found)
@@ -284,6 +285,9 @@ class Turns:
         wrong = note_recurring(self._state.engine, self._state.clock())
         if wrong:
             _log.info("%d GPUs computed wrong numbers more than once", wrong)
+        slow = note_slow(self._state.engine, self._state.clock())
+        if slow:
+            _log.info("%d nodes slow their job down, or do no longer", slow)
 
     def lemons(self, _keep_on: Callable[[], bool]) -> None:
         """Keep the repair list ready."""

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from cli.archive.page_watch import PageWatch
 from cli.archive.parts import Digest, FileRecords, FileTask
+from diagnosis.corruption.recurrence import note_last_recurring
 from diagnosis.incidents.intake import fold_everything, put_faults
 from diagnosis.links.link_outliers import note_past_outliers
 from diagnosis.links.port_flaps import note_last_flappers
@@ -143,6 +144,7 @@ class Writer:
             before = connection.scalar(count) or 0
         note_past_outliers(self.engine)
         note_last_flappers(self.engine)
+        note_last_recurring(self.engine)
         fold_everything(self.engine)
         with self.engine.connect() as connection:
             return max(0, (connection.scalar(count) or 0) - before)

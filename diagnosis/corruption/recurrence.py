@@ -154,3 +154,13 @@ def note_recurring(engine: sa.Engine, now: datetime) -> int:
         new = append_events(connection, found, received=now, note_nodes=False).new
         put_faults(connection, new, received=now)
     return len(new)
+
+
+def note_last_recurring(engine: sa.Engine) -> int:
+    """The same at the end of an archive that tells of wrong numbers; returns how much was found."""
+    error = _EVENTS.c.attributes["error"].as_string()
+    query = sa.select(sa.func.max(_EVENTS.c.time, type_=schema.UtcTime()))
+    query = query.where(_EVENTS.c.kind == "training_error", error.in_(sorted(_WEIGHTS)))
+    with engine.connect() as connection:
+        last = connection.scalar(query)
+    return 0 if last is None else note_recurring(engine, last)

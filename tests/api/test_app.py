@@ -62,7 +62,8 @@ def test_every_body_is_described_with_an_example(app: FastAPI) -> None:
         if method == "post" and "{" not in path:
             assert operation["requestBody"]["content"]["application/json"]["example"], path
         if path.startswith("/api/v1"):
-            assert operation["responses"]["200"]["content"]["application/json"]["schema"], path
+            content = operation["responses"]["200"]["content"]
+            assert content["text/event-stream" if path.endswith("/stream") else "application/json"]["schema"], path
             assert operation["security"], path
 
 

@@ -374,6 +374,8 @@ BODIES: dict[str, bytes] = {
     "post_stop": b'{"reason": "a rack is being moved"}',
     "reset_breaker": b'{"note": "it was the power"}',
     "enroll": b'{"node": "gpu-017"}',
+    "post_topology": b'{"switch": "leaf04", "port": 12, "peer": "gpu-017", "peer_port": 1, "peer_type": "hca",'
+    b' "hca": "mlx5_3"}',
     "report_validation": b'{"passed": false, "detail": "nccl-tests: 12 GB/s"}',
 }
 

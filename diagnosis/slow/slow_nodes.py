@@ -1,0 +1,304 @@
+"""A node that slows its job down: it stands out among the job's nodes while the job's steps take longer than before.
+
+    note_slow(engine, now)
+
+Three things must be true. The job's step times have a change point (Pettitt's test) and are longer since. One GPU or
+adapter of the node stands far from the median of its job's others of the same model, eight nodes or more, on a robust
+scale (median absolute deviation). It lasts: its mean over the hour stands out too, not its newest value alone.
+What many nodes show at once is nobody's. When the job's steps or the node's values are usual again, that is told.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import exp, log1p
+from statistics import median
+from typing import Any, TypeAlias
+
+import msgspec
+import sqlalchemy as sa
+
+from diagnosis.incidents.intake import put_faults
+from store.database.connections import writing
+from store.events.append import append_events
+from store.events.event_pages import event_of
+from store.records.event import Device, Event
+from store.records.fault_catalog import with_kind_meaning
+from store.records.telemetry import hour_of
+from store.runs.jobs import running_jobs
+from store.tables import schema
+from store.tables.bulk_rows import is_one_of
+
+KIND = "node_slow"
+_SOURCE = "slow"
+# Fewer nodes tell nothing of what is usual.
+LEAST_NODES = 8
+# Robust deviations from the median: of the newest value, and of the hour's mean.
+_FAR, _FAR_MEAN = 6.0, 3.0
+# No deviation is taken for less: the part of the median that healthy devices differ by, and the same of a logarithm.
+_LEAST_PART, _LEAST_LOG = 0.01, 0.35
+_LEAST_COUNT = 8
+# Of what drops when a device is slow, and of counters that rise, the gravest first.
+LOW = ("pcie_link_width", "pcie_link_gen", "sm_clock_mhz")
+RISING = (
+    "hw_thermal_slowdown_ns",
+    "power_brake_slowdown_ns",
+    "thermal_violation",
+    "pcie_replay",
+    "roce_retransmission",
+    "local_link_integrity",
+    "symbol_error",
+)
+# A loss in step time below this is no matter of a node.
+LEAST_LOSS = 0.03
+_SURE = 0.001
+_LEAST_STEPS, _MOST_STEPS, _PARTS = 20, 2_000, 120
+_REACH = timedelta(hours=6)
+# A roll-up that is older says nothing of now; what was told is cleared within so long.
+_FRESH = timedelta(minutes=90)
+_TOLD = timedelta(days=2)
+_MOST_OF_A_JOB = 3
+_EVENTS, _TELEMETRY = schema.events, schema.telemetry
+
+# Of each device and measure: min, max, mean, last, changes.
+_Figures: TypeAlias = tuple[float | None, float | None, float | None, float | None, float | None]
+_DEVICES = msgspec.json.Decoder(dict[str, dict[str, _Figures]])
+
+
+@dataclass(frozen=True, slots=True)
+class StepLoss:
+    """Since when a job's steps take longer, and by which part of what they took."""
+
+    since: datetime
+    loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReading:
+    """One measure of one device of a node within an hour: its newest value and its mean, or what it rose by."""
+
+    node: str
+    device: str
+    last: float
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlowDevice:
+    """A device that stands out among those of its job."""
+
+    reading: DeviceReading
+    measure: str
+    usual: float
+    peers: int
+    deviations: float
+
+    def event(self, run: str, loss: StepLoss, now: datetime) -> Event:
+        """What is told of it, once until it is over."""
+        one = self.reading
+        kind, _, name = one.device.partition(":")
+        words = (
+            f"{one.device} stands out in {run}: {self.measure} {one.last:g}, of {self.peers} other nodes the median is "
+            f"{self.usual:g}; steps take {loss.loss:.0%} longer since {loss.since:%Y-%m-%d %H:%M}"
+        )
+        attributes: dict[str, Any] = {
+            "run": run,
+            "measure": self.measure,
+            "value": one.last,
+            "usual": self.usual,
+            "peers": self.peers,
+            "deviations": round(self.deviations, 1),
+            "loss": round(loss.loss, 4),
+        }
+        device = Device("gpu", index=int(name)) if kind == "gpu" and name.isdecimal() else Device("hca")
+        if device.type == "hca":
+            attributes["hca"] = name.partition("/")[0]
+        what = f"{self.measure} {one.device} {now.isoformat()}"
+        return with_kind_meaning(_event(one.node, device, words, attributes, now, what))
+
+
+def step_loss(steps: Sequence[tuple[datetime, float]]) -> StepLoss | None:
+    """The change point of step times, the oldest first, where they take longer since; None where there is none."""
+    if len(steps) < _LEAST_STEPS:
+        return None
+    parts = _in_parts(steps)
+    values = [value for _, value in parts]
+    place, strength = _pettitt(values)
+    count = len(values)
+    if 2 * exp(-6 * strength**2 / (count**3 + count**2)) > _SURE:
+        return None
+    before, after = median(values[:place]), median(values[place:])
+    newest = median(values[-max(3, (count - place) // 3) :])
+    loss = min(after, newest) / before - 1 if before > 0 else 0.0
+    return StepLoss(parts[place][0], loss) if loss >= LEAST_LOSS else None
+
+
+def _in_parts(steps: Sequence[tuple[datetime, float]]) -> list[tuple[datetime, float]]:
+    """At most so many medians: a change point costs the square."""
+    size = -(-len(steps) // _PARTS)
+    groups = [steps[start : start + size] for start in range(0, len(steps), size)]
+    return [(group[0][0], median(value for _, value in group)) for group in groups]
+
+
+def _pettitt(values: Sequence[float]) -> tuple[int, int]:
+    """Where values change most, and how strongly by ranks (Pettitt 1979)."""
+    place, strength, total = 1, 0, 0
+    for number in range(len(values) - 1):
+        total += sum((other > values[number]) - (other < values[number]) for other in values)
+        if total > strength:
+            place, strength = number + 1, total
+    return place, strength
+
+
+def slow_devices(readings: Mapping[str, Sequence[DeviceReading]]) -> list[SlowDevice]:
+    """The devices that stand out among a job's, one a node; none where too many nodes do. `readings` by measure."""
+    found: dict[str, SlowDevice] = {}
+    for measure in (*LOW, *RISING):
+        for one in _of_measure(measure, readings.get(measure, ())):
+            known = found.get(one.reading.node)
+            if known is None or (known.measure == measure and known.deviations < one.deviations):
+                found[one.reading.node] = one
+    return sorted(found.values(), key=lambda one: -one.deviations) if len(found) <= _MOST_OF_A_JOB else []
+
+
+def _of_measure(measure: str, readings: Sequence[DeviceReading]) -> list[SlowDevice]:
+    nodes = {one.node for one in readings}
+    if len(nodes) < LEAST_NODES:
+        return []
+    is_low = measure in LOW
+    last = _deviations([one.last for one in readings], is_low)
+    mean = _deviations([one.mean for one in readings], is_low)
+    usual = median(one.last for one in readings)
+    return [
+        SlowDevice(one, measure, usual, len(nodes) - 1, far)
+        for one, far, far_mean in zip(readings, last, mean, strict=True)
+        if far >= _FAR and far_mean >= _FAR_MEAN and (is_low or one.last >= _LEAST_COUNT)
+    ]
+
+
+def _deviations(values: Sequence[float], is_low: bool) -> list[float]:
+    """How many robust deviations each is on the slow side of the median."""
+    scaled = list(values) if is_low else [log1p(max(0.0, value)) for value in values]
+    middle = median(scaled)
+    least = abs(middle) * _LEAST_PART if is_low else _LEAST_LOG
+    spread = max(least, 1.4826 * median(abs(value - middle) for value in scaled))
+    sign = -1.0 if is_low else 1.0
+    return [sign * (value - middle) / spread if spread else 0.0 for value in scaled]
+
+
+def watch_nodes(connection: sa.Connection, now: datetime) -> list[Event]:
+    """The nodes that slow a running job down as of a moment, and those that did and do no longer, as events."""
+    found: list[Event] = []
+    told = _told(connection, now)
+    standing: set[tuple[str, str]] = set()
+    for _job, run, nodes in running_jobs(connection, now):
+        loss = step_loss(_steps(connection, run, now)) if len(nodes) >= LEAST_NODES else None
+        if loss is None:
+            continue
+        for group in _by_model(connection, nodes):
+            for one in slow_devices(_readings(connection, group, now)):
+                place = one.reading.node, run
+                standing.add(place)
+                if place not in told:
+                    found.append(one.event(run, loss, now))
+    return found + [_over(event, now) for place, event in told.items() if place not in standing]
+
+
+def note_slow(engine: sa.Engine, now: datetime) -> int:
+    """Store who slows a job down at a moment, and who does no longer; returns how much of it is new."""
+    with engine.connect() as connection:
+        found = watch_nodes(connection, now)
+    if not found:
+        return 0
+    with writing(engine).begin() as connection:
+        new = append_events(connection, found, received=now, note_nodes=False).new
+        put_faults(connection, new, received=now)
+    return len(new)
+
+
+def _steps(connection: sa.Connection, run: str, now: datetime) -> list[tuple[datetime, float]]:
+    """The step times of a run, the newest ones, the oldest first."""
+    columns = _EVENTS.c
+    query = (
+        sa.select(columns.time, columns.attributes)
+        .where(columns.run == run, columns.kind == "iteration", columns.time > now - _REACH, columns.time <= now)
+        .order_by(columns.time.desc())
+        .limit(_MOST_STEPS)
+    )
+    taken = [(row.time, row.attributes.get("elapsed_ms")) for row in connection.execute(query)]
+    return [(time, float(took)) for time, took in reversed(taken) if isinstance(took, int | float) and took > 0]
+
+
+def _by_model(connection: sa.Connection, nodes: Sequence[str]) -> list[list[str]]:
+    """A job's nodes by the model of their GPUs."""
+    table = schema.nodes.c
+    query = sa.select(table.node, table.gpu_model).where(is_one_of(connection, table.node, nodes))
+    groups: dict[str | None, list[str]] = defaultdict(list)
+    for row in connection.execute(query):
+        groups[row.gpu_model].append(row.node)
+    return [sorted(group) for group in groups.values() if len(group) >= LEAST_NODES]
+
+
+def _readings(connection: sa.Connection, nodes: Sequence[str], now: datetime) -> dict[str, list[DeviceReading]]:
+    """The newest roll-up's values of some nodes, by measure."""
+    table = _TELEMETRY.c
+    query = (
+        sa.select(table.node, sa.cast(table.devices, sa.Text).label("devices"))
+        .where(table.time >= hour_of(now - _FRESH), table.time <= now, is_one_of(connection, table.node, nodes))
+        .where(table.devices.is_not(None))
+        .order_by(table.time.desc())
+    )
+    found: dict[str, list[DeviceReading]] = defaultdict(list)
+    seen: set[str] = set()
+    for row in connection.execute(query.execution_options(yield_per=500)):
+        if row.node in seen:
+            continue
+        try:
+            devices = _DEVICES.decode(row.devices)
+        except msgspec.MsgspecError:
+            continue
+        seen.add(row.node)
+        for device, measures in devices.items():
+            for name in (*LOW, *RISING):
+                if (one := _reading(row.node, device, name, measures.get(name))) is not None:
+                    found[name].append(one)
+    return found
+
+
+def _reading(node: str, device: str, measure: str, figures: _Figures | None) -> DeviceReading | None:
+    if figures is None:
+        return None
+    low, high, mean, last, changes = figures
+    if low is None or high is None or mean is None or last is None or changes is None:
+        return None
+    if measure in LOW:
+        return DeviceReading(node, device, last, mean)
+    # A counter that jumped once is an occasion; one that goes on rises again and again.
+    rose = high - low
+    return DeviceReading(node, device, rose, rose if changes >= 2 else 0.0)
+
+
+def _told(connection: sa.Connection, now: datetime) -> dict[tuple[str, str], Event]:
+    """Of each node and run what was told last, where it is not over."""
+    query = sa.select(_EVENTS).where(_EVENTS.c.kind == KIND, _EVENTS.c.time > now - _TOLD, _EVENTS.c.time <= now)
+    newest: dict[tuple[str, str], Event] = {}
+    for row in connection.execute(query.order_by(_EVENTS.c.time)):
+        event = event_of(row)
+        if event.node is not None and event.source == _SOURCE:
+            newest[event.node, event.run() or ""] = event
+    return {place: event for place, event in newest.items() if event.severity != "info"}
+
+
+def _over(told: Event, now: datetime) -> Event:
+    kept = {key: told.attributes[key] for key in ("run", "measure", "hca") if key in told.attributes}
+    words = f"{told.device.words()} slows its job down no longer"
+    return with_kind_meaning(_event(told.node or "", told.device, words, kept, now, f"over {told.id}"), "over")
+
+
+def _event(node: str, device: Device, words: str, attributes: dict[str, Any], now: datetime, what: str) -> Event:
+    ident = hashlib.blake2b(f"{KIND} {node} {attributes.get('run')} {what}".encode(), digest_size=12).hexdigest()
+    return Event(
+        time=now, node=node, source=_SOURCE, kind=KIND, device=device, message=words, attributes=attributes, id=ident
+    )

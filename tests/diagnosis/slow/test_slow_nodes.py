@@ -1,0 +1,141 @@
+"""A node is named slow only among its job's peers, when it lasts, and when the job itself loses time."""
+
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from diagnosis.slow.slow_nodes import note_slow, step_loss, watch_nodes
+from store.database.connections import open_database
+from store.events.append import append_events, append_jobs
+from store.records.event import Event, with_id
+from store.records.job import Job
+from store.records.telemetry import Rollup, hour_of
+from store.tables import schema
+from store.tables.hint_tables import metadata
+from store.telemetry.hours import append_rollups
+
+NOON = datetime(2026, 3, 1, 12, 40, tzinfo=UTC)
+Figures = Mapping[str, list[float]]
+_SICK: dict[str, tuple[str, list[float]]] = {
+    "sm_clock_mhz": ("gpu:3", [1150, 1980, 1500, 1155, 20]),
+    "pcie_link_width": ("gpu:3", [8, 16, 12, 8, 1]),
+    "roce_retransmission": ("nic:mlx5_2/1", [100, 90_100, 40_000, 90_100, 30]),
+}
+
+
+def steps(chance: random.Random, factor: float) -> list[Event]:
+    """Two hours of steps of 10 s; those of the last 30 minutes take longer by a factor."""
+    found = []
+    for number in range(720):
+        slow = factor if number >= 540 else 1.0
+        time = NOON - timedelta(seconds=10 * (720 - number))
+        took = 10_000 * slow * chance.gauss(1, 0.01)
+        attributes: dict[str, str | int | float | bool | None] = {"run": "llm", "iteration": number, "elapsed_ms": took}
+        found.append(with_id(Event(time, "gpu-001", "training", "iteration", attributes=attributes)))
+    return found
+
+
+def rollup(node: str, chance: random.Random, sick: Figures, time: datetime = NOON) -> Rollup:
+    """The hour of a node of eight GPUs and four adapters."""
+    devices: dict[str, dict[str, list[float]]] = {}
+    for number in range(8):
+        clock = chance.gauss(1965, 8)
+        devices[f"gpu:{number}"] = {
+            "sm_clock_mhz": [clock - 30, 1980, clock, clock + chance.gauss(0, 6), 20],
+            "pcie_link_width": [16, 16, 16, 16, 0],
+            "pcie_link_gen": [5, 5, 5, 5, 0],
+        }
+    for number in range(4):
+        rose = chance.randrange(0, 40)
+        devices[f"nic:mlx5_{number}/1"] = {"roce_retransmission": [500, 500 + rose, 510, 500 + rose, 5]}
+    for measure, values in sick.items():
+        devices[_SICK[measure][0]][measure] = values
+    return Rollup(node=node, time=hour_of(time), samples=960, gpus_seen=8, devices=devices)
+
+
+def store(
+    folder: Path, sick: Figures, *, factor: float = 1.15, nodes: int = 16, seed: int = 1, ill: int = 1
+) -> sa.Engine:
+    """A job, its steps, its nodes' telemetry; the first nodes from gpu-005 on are sick."""
+    chance = random.Random(seed)
+    engine = open_database(f"sqlite:///{folder / f'store-{seed}.db'}")
+    metadata.create_all(engine)
+    start = NOON - timedelta(hours=5)
+    names = [f"gpu-{number:03}" for number in range(1, nodes + 1)]
+    with engine.begin() as connection:
+        append_jobs(connection, [Job("7", "llm", "RUNNING", start, start, None, nodes, f"gpu-[001-{nodes:03}]", None)])
+        append_events(connection, steps(chance, factor), NOON)
+        append_rollups(
+            connection, [rollup(name, chance, sick if 4 <= i < 4 + ill else {}) for i, name in enumerate(names)]
+        )
+        connection.execute(sa.update(schema.nodes).values(gpu_model="H100"))
+    return engine
+
+
+def named(engine: sa.Engine, now: datetime = NOON) -> list[Event]:
+    """What is told as of a moment."""
+    with engine.connect() as connection:
+        return watch_nodes(connection, now)
+
+
+@pytest.mark.parametrize("measure", sorted(_SICK))
+def test_the_node_that_slows_its_job_down_is_named_with_device_and_loss(tmp_path: Path, measure: str) -> None:
+    """A GPU at a low clock, a PCIe link of eight lanes, an adapter that sends again."""
+    (event,) = named(store(tmp_path, {measure: _SICK[measure][1]}))
+    assert (event.node, event.kind, event.severity, event.attributes["measure"]) == (
+        *("gpu-005", "node_slow", "warning"),
+        measure,
+    )
+    told = event.attributes.get("hca") if measure.startswith("roce") else event.device.index
+    assert told == ("mlx5_2" if measure.startswith("roce") else 3)
+    assert event.attributes["loss"] == pytest.approx(0.15, abs=0.02)
+
+
+def test_a_node_that_differs_while_the_job_loses_no_time_is_not_named(tmp_path: Path) -> None:
+    """It is named only with the job's own loss."""
+    assert named(store(tmp_path, {"sm_clock_mhz": _SICK["sm_clock_mhz"][1]}, factor=1.0)) == []
+
+
+def test_fewer_than_eight_nodes_tell_nothing(tmp_path: Path) -> None:
+    """Seven have no usual."""
+    assert named(store(tmp_path, {"sm_clock_mhz": _SICK["sm_clock_mhz"][1]}, nodes=7)) == []
+
+
+def test_what_many_nodes_show_at_once_is_nobodys(tmp_path: Path) -> None:
+    """Five of sixteen at a low clock: a power cap of a rack, a driver, the room."""
+    assert named(store(tmp_path, {"sm_clock_mhz": _SICK["sm_clock_mhz"][1]}, ill=5)) == []
+
+
+def test_one_low_sample_does_not_name_a_node(tmp_path: Path) -> None:
+    """The hour's mean is usual: it does not last."""
+    assert named(store(tmp_path, {"sm_clock_mhz": [1150, 1980, 1962, 1155, 20]})) == []
+
+
+def test_it_is_told_once_and_its_end_is_told(tmp_path: Path) -> None:
+    """When the values are usual again the event's end cures the symptom."""
+    engine = store(tmp_path, {"sm_clock_mhz": _SICK["sm_clock_mhz"][1]})
+    assert [note_slow(engine, NOON), note_slow(engine, NOON + timedelta(minutes=5))] == [1, 0]
+    later = NOON + timedelta(minutes=25)
+    with engine.begin() as connection:
+        append_rollups(connection, [rollup("gpu-005", random.Random(3), {}, later)])
+    (over,) = named(engine, later)
+    assert (over.node, over.severity, over.device.index) == ("gpu-005", "info", 3)
+    assert [note_slow(engine, later), note_slow(engine, later)] == [1, 0]
+
+
+def test_quiet_jobs_that_get_slower_by_themselves_name_nobody(tmp_path: Path) -> None:
+    """Longer sequences slow every step; forty seeds, no node is named."""
+    assert [named(store(tmp_path, {}, seed=seed)) for seed in range(2, 42)] == [[]] * 40
+
+
+def test_step_times_without_a_change_have_no_loss() -> None:
+    """Noise of one in a hundred over 200 seeds."""
+    quiet = [
+        [(one.time or NOON, float(one.attributes["elapsed_ms"] or 0)) for one in steps(random.Random(seed), 1.0)]
+        for seed in range(200)
+    ]
+    assert [one for one in map(step_loss, quiet) if one is not None] == []
