@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.config.server import load_settings
 from cli.console.errors import CheckFailed, Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from cli.console.store import open_store
@@ -43,6 +42,7 @@ def check(suspect: str, url: str, config: Path | None, name: str | None, with_jo
 
     What it says becomes an event that speaks for or against the verdict. Exits 3 where a check failed.
     """
+    from cli.config.server import load_settings
     from schedulers.lifecycle.active_check import CheckRefusedError, plan_checks, run_checks
     from store.verdicts.verdict_log import verdict
 

@@ -21,6 +21,7 @@ from store.database.connections import migrate, open_database, writing
 from store.hints.hint_log import save_hint
 from store.records.hint import Evidence, Hint
 from store.tables import schema
+from store.visible_text import visible
 
 ROOT = Path(__file__).parents[2]
 FORGED = "FORGED line of a log"
@@ -148,7 +149,7 @@ def test_no_command_prints_what_acts_on_a_terminal(template: Path, tmp_path: Pat
         said = done.stdout_bytes.decode() + done.stderr_bytes.decode()
         assert hidden_in(said) == [], line
         assert [one for one in said.splitlines() if one.startswith(FORGED)] == [], line
-        printed += FORGED in said or "evil.example" in said  # a long name is cut before its end
+        printed += FORGED in said or visible(text)[:8] in said  # a long name is cut before its end
     assert printed >= 10  # the names did come out, and not only headers
     tags = Tags((tmp_path / "report.html").read_text()).found
     assert not {"img", "script", "iframe", "a"} & tags
