@@ -123,6 +123,7 @@ def test_a_fault_takes_back_the_work_since_the_last_save() -> None:
     assert cut.to_json() == {
         "time": "2025-03-01T00:00:30.000000Z",
         "cause": "hardware",
+        "verdict": None,
         "culprit": {
             "type": "gpu",
             "node": "gpu-1",

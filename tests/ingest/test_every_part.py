@@ -40,6 +40,9 @@ SAMPLES = {
     "kubernetes/jobs.json": "kubernetes/jobs.json",
     "squeue.txt": "squeue/running.txt",
     "nvlink/gpu-001.log": "nvidia_smi/nvlink_counters.log",
+    "flight/llm/nccl_trace_rank_0": "flight/dumps/nccl_trace_rank_0",
+    "ncclras/llm.txt": "ncclras/verbose.txt",
+    "stacks/llm/rank_0.txt": "pyspy/dumps.txt",
 }
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 OFFLINE = "20250301 04:05:08 [slurm] /usr/libexec/nhc/node-mark-offline gpu-002 check_hw_ib:  No IB port is ACTIVE.\n"
@@ -58,7 +61,7 @@ def archive(tmp_path: Path) -> Path:
     (root / "health/gpu-002.log").write_text(HEALTH)
     (root / "nhc.log").write_text(OFFLINE)
     for name, sample in SAMPLES.items():
-        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes((FIXTURES / sample).read_bytes())
     return root
 
