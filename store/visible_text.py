@@ -23,7 +23,7 @@ _INVISIBLE = frozenset(
 ) | frozenset(map(chr, [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]))
 # A spreadsheet takes a cell that begins so for a formula; in East Asian locales the full-width signs too.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20", "|", "%")
-_NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?(?:e[+-]?\d{1,5})?", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?\d{1,40}(?:\.\d{1,40})?(?:e[+-]?\d{1,5})?", re.ASCII | re.IGNORECASE)
 
 
 def visible(text: str) -> str:

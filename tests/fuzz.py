@@ -36,7 +36,8 @@ def corpus() -> dict[str, list[bytes]]:
     """Every line of every fixture, by format."""
     found: dict[str, list[bytes]] = {}
     for name in PARSERS:
-        files = [path for path in sorted((FIXTURES / name).iterdir()) if path.suffix not in (".jsonl", ".md")]
+        every = [path for path in sorted((FIXTURES / name).iterdir()) if path.is_file()]
+        files = [path for path in every if path.suffix not in (".jsonl", ".md")]
         texts = [path.read_bytes() for path in files if "LICENSE" not in path.name]
         found[name] = sorted({line for text in texts for line in text.split(b"\n") if line})
     return found
