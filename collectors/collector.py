@@ -11,6 +11,7 @@ saved together, so that a crash at any moment neither loses a line nor sends it 
 
 import os
 import select
+import time
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,6 +51,12 @@ class Wake:
             poll.register(descriptor, select.POLLIN)
         ready = poll.poll(int(1000 * wait_s) + 1 if wait_s > 0 else 0)  # rounded up: less would spin
         return [descriptor for descriptor, _events in ready if descriptor != self._descriptor]
+
+    def wait_until(self, due_s: float, wait_s: float) -> bool:
+        """Wait for a moment of the monotonic clock, at most `wait_s` seconds; whether it came before any `set`."""
+        rest_s = due_s - time.monotonic()
+        self.wait(min(rest_s, wait_s))
+        return rest_s <= wait_s and not self.is_set
 
 
 Position: TypeAlias = Mapping[str, Any]  # plain JSON: a collector alone knows what its own means

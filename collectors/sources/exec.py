@@ -212,13 +212,8 @@ class ExecCollector:
 
     def collect(self, wait_s: float) -> CollectorTurn:
         """What a run printed that ended within at most `wait_s`."""
-        now_s = time.monotonic()
         if self._running is None:
-            if self._due > now_s + wait_s:
-                self.wake.wait(wait_s)
-                return CollectorTurn()
-            self.wake.wait(self._due - now_s)
-            if self.wake.is_set:
+            if not self.wake.wait_until(self._due, wait_s):
                 return CollectorTurn()
             self._due = max(self._due + self._interval_s, time.monotonic())
             self._began = datetime.now(UTC)

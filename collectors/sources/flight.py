@@ -73,12 +73,7 @@ class FlightCollector:
 
     def collect(self, wait_s: float) -> CollectorTurn:
         """What dumps say that were written since."""
-        now_s = time.monotonic()
-        if self._due > now_s + wait_s:
-            self.wake.wait(wait_s)
-            return CollectorTurn()
-        self.wake.wait(self._due - now_s)
-        if self.wake.is_set:
+        if not self.wake.wait_until(self._due, wait_s):
             return CollectorTurn()
         self._due = time.monotonic() + self._interval_s
         return self._look(datetime.now(UTC))

@@ -65,12 +65,7 @@ class NcclrasCollector:
 
     def collect(self, wait_s: float) -> CollectorTurn:
         """One question, when it is due within `wait_s`."""
-        now_s = time.monotonic()
-        if self._due > now_s + wait_s:
-            self.wake.wait(wait_s)
-            return CollectorTurn()
-        self.wake.wait(self._due - now_s)
-        if self.wake.is_set:
+        if not self.wake.wait_until(self._due, wait_s):
             return CollectorTurn()
         now = datetime.now(UTC)
         try:

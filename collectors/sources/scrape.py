@@ -109,12 +109,7 @@ class ScrapeCollector:
 
     def collect(self, wait_s: float) -> CollectorTurn:
         """One scrape, when it is due within `wait_s`."""
-        now_s = time.monotonic()
-        if self._due > now_s + wait_s:
-            self.wake.wait(wait_s)
-            return CollectorTurn()
-        self.wake.wait(self._due - now_s)
-        if self.wake.is_set:
+        if not self.wake.wait_until(self._due, wait_s):
             return CollectorTurn()
         # A scrape that took long is not caught up with.
         self._due = max(self._due + self._interval_s, time.monotonic())
