@@ -58,7 +58,8 @@ def title(verdict: VerdictJson) -> str:
     kind = CLASSES.get(verdict.cause_class, verdict.cause_class)
     node, _, part = verdict.name.partition("/")
     if part and node == verdict.node:
-        return f"{kind} {part} of {node}"
+        number = part.removeprefix("gpu")  # a GPU of which its index alone is known
+        return f"{kind} {number if number.isdecimal() else part} of {node}"
     return verdict.name if verdict.name.lower().startswith(kind.lower()) else f"{kind} {verdict.name}"
 
 
@@ -75,7 +76,8 @@ def headline(verdict: VerdictJson, more: int = 0) -> tuple[str, str]:
     elif verdict.cause_class in _CALM:
         text = f"{name[:1].upper()}{name[1:]}: no machine is to blame{_and(felt)}; {sure}"
     else:
-        text = f"{name[:1].upper()}{name[1:]} is the cause{_and(felt)}; {sure}"
+        whether = "is" if verdict.probability >= _SURE else "may be"
+        text = f"{name[:1].upper()}{name[1:]} {whether} the cause{_and(felt)}; {sure}"
     if more:
         text += f". {words.many(more, 'other verdict')} below"
     if verdict.cause_class in _CALM:

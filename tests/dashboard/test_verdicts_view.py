@@ -31,7 +31,7 @@ def verdict(**facts: Any) -> VerdictJson:
             "GPU 0000:0f:00.0 of n1 is the cause: 1 job suffers; 93 %.",
         ),
         ({"nodes": ["n1"], "jobs": []}, "error", "Switch leaf004 is the cause: 1 node suffers; 93 %."),
-        ({"probability": 0.3}, "warning", "Switch leaf004 is the cause: 64 nodes of 2 jobs suffer; 30 %."),
+        ({"probability": 0.3}, "warning", "Switch leaf004 may be the cause: 64 nodes of 2 jobs suffer; 30 %."),
         ({"nodes": [], "jobs": []}, "error", "Switch leaf004 is the cause; 93 %."),
         (
             {"class": "application", "name": "llm-7b", "nodes": []},
