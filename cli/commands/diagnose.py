@@ -29,6 +29,7 @@ def diagnose(url: str, run: str | None, at: str | None, as_json: bool) -> None:
     """Name the causes that explain a stop, or what is wrong in the cluster, the likeliest first."""
     from diagnosis.causes.explanation import explain
     from diagnosis.causes.stored_scene import read_scene
+    from diagnosis.verdicts.stake import read_stakes, with_stake
     from wire.verdicts import verdict_object
 
     try:
@@ -37,11 +38,14 @@ def diagnose(url: str, run: str | None, at: str | None, as_json: bool) -> None:
         raise Failure(f"--at: {error}") from error
     with open_store(url).begin() as connection:
         scene = read_scene(connection, run, moment)
-    if scene is None or scene.stop is None:
-        what = f"run {run!r} has no interruption" if run else "the database holds no interrupted run and no incident"
-        by = "" if at is None else f" by {at}"
-        raise Failure(f"{what}{by}: ingest its jobs.csv and kernel logs, or name another")
-    verdicts = explain(scene)
+        if scene is None or scene.stop is None:
+            what = (
+                f"run {run!r} has no interruption" if run else "the database holds no interrupted run and no incident"
+            )
+            by = "" if at is None else f" by {at}"
+            raise Failure(f"{what}{by}: ingest its jobs.csv and kernel logs, or name another")
+        stakes = read_stakes(connection, scene.jobs, scene.stop.end)
+    verdicts = [with_stake(one, stakes) for one in explain(scene)]
     if as_json:
         objects = [verdict_object(verdict, rank) for rank, verdict in enumerate(verdicts, start=1)]
         print_json([{name: _plain(value) for name, value in one.items()} for one in objects])

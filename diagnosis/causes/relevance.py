@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from diagnosis.causes.weighing import Account, SuspectFinding
 
 # Cured; of another job than the one that stopped; survived before the last progress; not what the stop is put down to.
-_CURED, _ELSEWHERE, _SURVIVED, _BESIDE_THE_STOP = 0.15, 0.05, 0.3, 0.5
+CURED, _ELSEWHERE, SURVIVED, _BESIDE_THE_STOP = 0.15, 0.05, 0.3, 0.5
 # Clocks differ: what was last seen longer before the last progress is of an earlier stop of the run.
 _LATELY = timedelta(minutes=10)
 # A program that met an error and worked on, or ended well.
@@ -84,7 +84,7 @@ def matters(account: Account, scene: Scene) -> float:
     stopped_it = stop is not None and _stopped(account, stop)
     # What stopped the work was no less its cause because it was put right afterwards.
     is_cured = bool(account.parts) and not stopped_it and all(effect.cured is not None for effect in effects)
-    weight = _CURED if is_cured else 1.0
+    weight = CURED if is_cured else 1.0
     last = max((effect.cured if is_cured and effect.cured else effect.last) for effect in effects)
     age = max(0.0, (scene.now - last).total_seconds())
     weight *= math.exp2(-age / _HALF_LIFE_S[is_cured])
@@ -97,7 +97,7 @@ def matters(account: Account, scene: Scene) -> float:
         return weight * _ELSEWHERE
     since = max(effect.first for effect in effects)
     if (stop.last_work - since).total_seconds() > 60.0:
-        return weight * _SURVIVED
+        return weight * SURVIVED
     return weight * _BESIDE_THE_STOP
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from diagnosis.causes.relevance import CURED, SURVIVED
 from diagnosis.graph.place import Place
 from store.records import fault_catalog
 from store.records.event import Action, Cause, Device
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 # Event ids of one piece of evidence, names of a verdict, incidents of it.
 _MOST_EVENTS, _MOST_NAMES, _MOST_INCIDENTS = 10, 16, 1000
 _NEAR = timedelta(minutes=1)
-_GPUS = 8
 _CAUSES: dict[CauseClass, Cause] = {
     **dict.fromkeys(("gpu", "nvlink", "nvswitch"), "hardware"),
     **dict.fromkeys(("nic", "cable", "optic", "port", "switch"), "fabric"),
@@ -105,7 +105,6 @@ def verdict_of(finding: SuspectFinding, probability: float, scene: Scene) -> Ver
         names=_names(suspect, scene),
         nodes=nodes,
         jobs=tuple(runs),
-        gpu_hours_at_stake=_stake(runs, account, scene),
         incidents=_incidents(symptoms, scene),
         evidence_for=tuple(_evidence_for(account)),
         evidence_against=tuple(_evidence_against(account, scene)),
@@ -186,15 +185,6 @@ def _names(suspect: Suspect, scene: Scene) -> tuple[str, ...]:
                 if graph.knows(place):
                     names.update(dict.fromkeys((*graph.names_of(place), end.partition("/")[0])))
     return tuple(names)[:_MOST_NAMES]
-
-
-def _stake(runs: Sequence[str], account: Account, scene: Scene) -> float:
-    """GPU-hours of the jobs that wait for it, since its first sign."""
-    if account.since is None:
-        return 0.0
-    hours = max(0.0, (scene.now - account.since).total_seconds() / 3600.0)
-    nodes = {job.run: len(job.nodes) for job in scene.jobs}
-    return round(sum(nodes.get(run, 0) for run in runs) * _GPUS * hours, 3)
 
 
 def _incidents(symptoms: Sequence[Symptom], scene: Scene) -> tuple[str, ...]:
@@ -297,12 +287,16 @@ def _evidence_against(account: Account, scene: Scene) -> Iterable[VerdictEvidenc
     cured = [hit.effect for hit, _ in account.parts if hit.effect.cured is not None]
     if cured:
         longest = max((effect.cured - effect.last).total_seconds() for effect in cured if effect.cured is not None)
-        yield _evidence(f"{len(cured)} of {len(account.parts)} signs were over after {longest:.0f} s", cured, 1.9)
+        yield _evidence(
+            f"{len(cured)} of {len(account.parts)} signs were over after {longest:.0f} s", cured, -math.log(CURED)
+        )
     stop = scene.stop
     if stop is not None and stop.run is not None and account.since is not None:
         before = (stop.last_work - account.since).total_seconds()
         if before > 60.0:
-            yield VerdictEvidence(f"it began {before:.0f} s before the last progress", (), 1.2)
+            yield VerdictEvidence(
+                f"it began {before:.0f} s before the last progress", (), round(-math.log(SURVIVED), 2)
+            )
 
 
 def planned_verdicts(seen: SceneEffects, scene: Scene) -> list[Verdict]:

@@ -12,8 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from diagnosis.causes.scene import SceneJob
+import sqlalchemy as sa
+
+from diagnosis.causes.scene import REACH, SceneJob
+from store.nodes.inventory import read_nodes
 from store.records.verdict import Verdict
+from store.tables import schema
+
+_EVENTS = schema.events
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ def stake_table(
     found: dict[str, tuple[str, float]] = {}
     by_node: dict[str, list[str]] = defaultdict(list)
     for job in jobs:
-        if job.end is not None and job.end <= now:
+        if job.end is not None and job.end < now:
             continue
         last = max(job.start, saved.get(job.run, job.start))
         hours = max(0.0, (now - last).total_seconds() / 3600.0)
@@ -49,6 +55,24 @@ def stake_table(
         for node in job.nodes:
             by_node[node].append(job.job_id)
     return StakeTable(found, {node: tuple(ids) for node, ids in by_node.items()})
+
+
+def read_stakes(connection: sa.Connection, jobs: Sequence[SceneJob], moment: datetime) -> StakeTable:
+    """The table of the jobs that ran at a moment, or ended then, by what the store knows."""
+    return stake_table(jobs, gpus_of_nodes(connection), newest_saves(connection, moment), moment)
+
+
+def gpus_of_nodes(connection: sa.Connection) -> dict[str, int]:
+    """How many GPUs each node has, of those of which it is known."""
+    return {node.node: node.gpus for node in read_nodes(connection) if node.gpus is not None}
+
+
+def newest_saves(connection: sa.Connection, moment: datetime) -> dict[str, datetime]:
+    """Of each run, when its newest checkpoint of the day before a moment was saved."""
+    newest = sa.func.max(_EVENTS.c.time, type_=schema.UtcTime())
+    query = sa.select(_EVENTS.c.run, newest).where(_EVENTS.c.kind == "checkpoint_save", _EVENTS.c.run.is_not(None))
+    query = query.where(_EVENTS.c.time >= moment - REACH, _EVENTS.c.time <= moment)
+    return {row.run: row[1] for row in connection.execute(query.group_by(_EVENTS.c.run))}
 
 
 def with_stake(verdict: Verdict, table: StakeTable) -> Verdict:
