@@ -61,7 +61,7 @@ def _finding(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> Releas
         return None
     share = len(struck) / units
     gain = sum(math.log(max(share, 1e-6) / hit.effect.leak) for hit in hits)
-    gain += (units - len(struck)) * math.log1p(-min(share, 0.999)) + min(0.0, math.log(p_value / _MOST_P)) * 0.0
+    gain += (units - len(struck)) * math.log1p(-min(share, 0.999))
     return ReleaseFinding(gain, tuple(hits), len(struck), units, (else_struck, rest), p_value)
 
 

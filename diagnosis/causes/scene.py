@@ -32,7 +32,6 @@ class SceneJob:
     start: datetime
     end: datetime | None
     state: str
-    exit_code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,4 +54,4 @@ def scene_job(job: Job) -> SceneJob | None:
     """A job as a scene has it; None of one that never started."""
     if job.start is None:
         return None
-    return SceneJob(job.run, job.job_id, hosts(job.node_list), job.start, job.end, job.state, job.exit_code)
+    return SceneJob(job.run, job.job_id, hosts(job.node_list), job.start, job.end, job.state)
