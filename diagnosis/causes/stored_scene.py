@@ -9,6 +9,7 @@ from diagnosis.causes.scene import MARKED_DOWN, REACH, Scene, scene_job
 from diagnosis.causes.stop import LONGEST, stop_of
 from diagnosis.graph.stored_graph import read_graph
 from diagnosis.hangs.placement import placements_of
+from diagnosis.hangs.stuck_ranks import WORK
 from diagnosis.symptoms.clocks import read_clocks
 from diagnosis.symptoms.folding import SymptomFold
 from store.events.event_pages import EventWindow, read_events, read_incidents
@@ -22,7 +23,7 @@ _AFTERMATH = timedelta(minutes=10)
 # What belongs together comes within so long.
 _SETTLED = timedelta(seconds=5)
 # Lines of work, of which there are many, and no symptoms.
-_NO_SYMPTOMS = ("iteration", "telemetry", "job", "outage", "checkpoint")
+_NO_SYMPTOMS = (WORK, "telemetry", "job", "outage")
 
 
 def read_scene(connection: sa.Connection, run: str | None = None, at: datetime | None = None) -> Scene | None:
@@ -42,6 +43,7 @@ def read_scene(connection: sa.Connection, run: str | None = None, at: datetime |
     fold.clocks = read_clocks(connection, min(since, stop.since), now)
     fold.place_ranks(placements_of(attempts))
     fold.take(_events(connection, min(since, stop.since), now + (_AFTERMATH if at is None else timedelta())))
+    fold.take(_newest_work(connection, since, now))
     jobs = [scene_job(job) for job in attempts]
     outages = read_outages(
         connection, until=max(now, stop.end + MARKED_DOWN) + timedelta(microseconds=1), since=since - REACH
@@ -55,6 +57,16 @@ def read_scene(connection: sa.Connection, run: str | None = None, at: datetime |
         stop=stop,
         incidents=tuple(read_incidents(connection, since, now + timedelta(microseconds=1))),
     )
+
+
+def _newest_work(connection: sa.Connection, since: datetime, until: datetime) -> list[Event]:
+    """Of each run when it last worked, if a line tells the time: what it waited for before that came."""
+    table = schema.events
+    newest = sa.func.max(table.c.time, type_=schema.UtcTime())
+    query = sa.select(table.c.run, newest).where(table.c.run.is_not(None), table.c.kind == WORK)
+    query = query.where(table.c.time >= since, table.c.time <= until, table.c.time != table.c.received)
+    rows = connection.execute(query.group_by(table.c.run)).all()
+    return [Event(time, None, "training", WORK, attributes={"run": run}) for run, time in rows]
 
 
 def _events(connection: sa.Connection, since: datetime, until: datetime) -> Iterator[Event]:

@@ -24,7 +24,8 @@ PROGRESS = "rank_progress"
 # Events that tell of ranks.
 KINDS = frozenset({WAIT, PROGRESS, "straggler"})
 # Work that goes on: what was stuck is over.
-_ANEW = frozenset({"training_start", "cycle_start", "iteration"})
+WORK = "iteration"  # very many: of each run the newest is enough
+_ANEW = frozenset({"training_start", "cycle_start", WORK})
 # Events that tell of ranks, or that a run begins anew; iterations are too many to be looked at for it.
 TELLING = KINDS | {"training_start", "cycle_start"}
 MOST_RUNS = 256

@@ -18,7 +18,7 @@ from diagnosis.hangs.placement import RankPlacements
 from diagnosis.hangs.stuck_ranks import StuckRanks
 from diagnosis.symptoms.clocks import USUAL_UNCERTAINTY_S, NodeClocks
 from diagnosis.symptoms.event_place import SUBNET, names_of_others, place_of_event
-from diagnosis.symptoms.meaning import EventMeaning, meaning_of
+from diagnosis.symptoms.meaning import EventMeaning, lines_of, meaning_of
 from diagnosis.symptoms.switch_notices import SwitchNotices, at_place, link_place
 from diagnosis.symptoms.symptom import Symptom, SymptomKind
 from store.records.event import SEVERITIES, Device, Event, Severity
@@ -56,7 +56,7 @@ class _Tally:
 
     def add(self, event: Event, time: datetime) -> None:
         self.made = None
-        self.count += _repeats(event)
+        self.count += lines_of(event)
         self.first, self.last = min(self.first, time), max(self.last, time)
         if _BADNESS[event.severity] > _BADNESS[self.severity]:
             self.severity = event.severity
@@ -210,9 +210,3 @@ def keep_newest(moments: list[datetime], time: datetime) -> None:
     """Put a moment among the newest ones, in order."""
     insort(moments, time)
     del moments[:-_MOST_MOMENTS]
-
-
-def _repeats(event: Event) -> int:
-    """How many lines an event stands for."""
-    repeats = event.attributes.get("repeats")
-    return repeats + 1 if isinstance(repeats, int) and not isinstance(repeats, bool) and 0 <= repeats < 10**9 else 1

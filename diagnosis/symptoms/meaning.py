@@ -12,6 +12,8 @@ from store.records.event_sources import NO_FAULT
 _KINDS: dict[str, SymptomKind] = {kind: kind for kind in SYMPTOM_KINDS}
 # Work and plans, not faults; what these tell of nodes comes as outages and jobs.
 _NO_SYMPTOM = frozenset({"telemetry", "job", "outage", "iteration", "node_state", "pod_failed", "alert_resolved"})
+# More than any log repeats: whoever says so lies.
+_MOST_REPEATS = 10**9
 # Errors of a program that its own end or a person brings about.
 _ENDED = frozenset({"cancelled", "SIGTERM", "SignalException"})
 
@@ -63,6 +65,12 @@ def meaning_of(event: Event) -> EventMeaning:
     if event.severity == "info" or event.source in NO_FAULT:
         return NOTHING
     return next((row.meaning for row in by_kind[""] if row.fits(event)), NOTHING)
+
+
+def lines_of(event: Event) -> int:
+    """How many lines an event stands for: itself, and those that it `repeats`."""
+    repeats = event.attributes.get("repeats")
+    return repeats + 1 if type(repeats) is int and 0 <= repeats < _MOST_REPEATS else 1
 
 
 def kinds_that_matter() -> frozenset[str]:

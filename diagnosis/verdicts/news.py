@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
-from diagnosis.hangs.stuck_ranks import TELLING
-from diagnosis.symptoms.meaning import NOTHING, kinds_that_matter, meaning_of
+from diagnosis.hangs.stuck_ranks import TELLING, WORK
+from diagnosis.symptoms.meaning import NOTHING, kinds_that_matter, lines_of, meaning_of
 from store.events.event_pages import event_of
 from store.records.event import Event
 from store.tables import schema
@@ -26,8 +26,19 @@ _EVENTS = schema.events
 def put_symptoms(connection: sa.Connection, events: Sequence[Event], received: datetime) -> None:
     """Keep those of new events that may be symptoms, or cure one, for the engine."""
     since = received - REACH
-    found = [event for event in events if event.time is not None and event.time >= since and _matters(event)]
-    add_news(connection, without_repeats(found), received)
+    dated = [event for event in events if event.time is not None and event.time >= since]
+    found = without_repeats([event for event in dated if _matters(event)])
+    add_news(connection, found + _newest_work(dated), received)
+
+
+def _newest_work(events: Sequence[Event]) -> list[Event]:
+    """Of each run the newest iteration: a job that works on waits for nobody, and one line says so as well as all."""
+    newest: dict[str | None, Event] = {}
+    for event in events:
+        known = newest.get(event.run())
+        if event.kind == WORK and (known is None or (event.time or _NEVER) >= (known.time or _NEVER)):
+            newest[event.run()] = event
+    return list(newest.values())
 
 
 def without_repeats(events: Sequence[Event]) -> list[Event]:
@@ -59,15 +70,9 @@ def _put_together(alike: Mapping[object, list[Event]]) -> list[Event]:
             found += events
             continue
         ordered = sorted(events, key=lambda event: (event.time or _NEVER, event.id or ""))
-        repeats = {"repeats": sum(_lines(event) for event in ordered[:-1]) - 1}
+        repeats = {"repeats": sum(lines_of(event) for event in ordered[:-1]) - 1}
         found += [replace(ordered[0], attributes={**ordered[0].attributes, **repeats}), ordered[-1]]
     return found
-
-
-def _lines(event: Event) -> int:
-    """How many lines an event stands for."""
-    repeats = event.attributes.get("repeats")
-    return repeats + 1 if type(repeats) is int and 0 <= repeats < _MOST else 1
 
 
 def recent_symptom_events(connection: sa.Connection, since: datetime) -> Iterator[Event]:

@@ -4,13 +4,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from diagnosis.causes.stored_scene import read_scene
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
 from diagnosis.hangs.placement import RankPlacements, placements_of
 from diagnosis.hangs.stuck_ranks import StuckRanks, stuck_ranks
 from diagnosis.symptoms.folding import SymptomFold
-from store.records.event import Event
+from store.database.connections import writing
+from store.events.append import append_events, append_jobs
+from store.records.event import Event, with_id
 from store.records.job import Job
 from store.runs.rank_set import text_of_ranks
 
@@ -129,6 +133,20 @@ def test_work_that_goes_on_ends_the_hang() -> None:
     state.take(wait("0(default_pg)", ranks="0-6", world=8, last_enqueued=3, last_completed=2))
     state.take(Event(T + timedelta(seconds=9), None, "hook", "iteration", attributes={"run": RUN}))
     assert state.events() == []
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_scene_of_the_store_knows_that_a_hang_is_over(engine: sa.Engine, goes_on: bool) -> None:
+    """An iteration after it; what was printed before says nothing."""
+    hang = wait("0(default_pg)", 60, ranks="0-6", world=8, last_enqueued=3, last_completed=2)
+    work = [Event(T + timedelta(seconds=at_s), None, "hook", "iteration", attributes={"run": RUN}) for at_s in (5, 95)]
+    fault = Event(T + timedelta(seconds=100), "gpu-001", "kernel", "xid", 79, "fatal", "hardware")
+    with writing(engine).begin() as connection:
+        append_jobs(connection, [Job("1", RUN, "RUNNING", T, T, None, 1, "gpu-001")])
+        append_events(connection, [with_id(one) for one in (hang, work[0], *work[1:][: int(goes_on)], fault)], T)
+        scene = read_scene(connection, RUN, T + timedelta(seconds=110))
+    assert scene is not None
+    assert ("rank_missing" in {one.kind for one in scene.symptoms}) is not goes_on
 
 
 def test_a_node_outside_the_job_says_nothing_of_its_ranks() -> None:
