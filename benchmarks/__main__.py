@@ -21,6 +21,7 @@ from benchmarks import (  # noqa: E402
     bodies,
     cordon,
     diagnosis,
+    graph,
     history,
     http_ingest,
     latency,
@@ -52,6 +53,7 @@ BENCHMARKS: dict[str, tuple[str, str, Measure]] = {
     "ledger": (ledger.WHAT, ledger.BUDGET, ledger.measure),
     "reads": (reads.WHAT, reads.BUDGET, reads.measure),
     "storm-verdicts": (storm_verdicts.WHAT, storm_verdicts.BUDGET, storm_verdicts.measure),
+    "graph": (graph.WHAT, graph.BUDGET, graph.measure),
     "diagnosis": (diagnosis.WHAT, diagnosis.BUDGET, diagnosis.measure),
     "start": (start.WHAT, start.BUDGET, start.measure),
 }

@@ -16,7 +16,7 @@ from collectors.ship.transport import batch_id, packed
 from collectors.spool.queue import rollup_to_wire
 from parsers.registry import make_parser
 from parsers.text.parser import Context
-from store.records import catalog_rows
+from store import catalog_rows
 from store.records.event import format_time, to_wire
 from store.records.telemetry import Rollup, hour_of
 

@@ -22,7 +22,7 @@ from store.records.event import Cause, Severity
 from store.records.event_sources import FLEET_SOURCES
 from store.records.incident import Incident
 from store.records.verdict import CauseClass, Verdict
-from store.verdicts.verdict_log import verdicts_between
+from store.verdicts.verdict_log import STANDING_STATES, verdicts_between
 
 # What a cause of a class makes other nodes say: nothing that goes beyond it is explained by it.
 _Reach: TypeAlias = Literal["fabric", "nvlink", "soft", "driver", "all"]
@@ -92,7 +92,7 @@ class SharedCauses:
 
     def standing(self, node: str) -> Verdict | None:
         """The likeliest verdict that stands now and from which a node suffers."""
-        return next((one for one in self.behind.get(node, ()) if one.state in ("open", "revised")), None)
+        return next((one for one in self.behind.get(node, ()) if one.state in STANDING_STATES), None)
 
 
 def read_causes(connection: sa.Connection, policy: Policy, since: datetime, now: datetime) -> SharedCauses:
@@ -127,7 +127,7 @@ def _suffering(verdict: Verdict) -> frozenset[str]:
 
 def _is_cause(verdict: Verdict) -> bool:
     """Whether it is a node's own part from which others suffer now, and which somebody must handle."""
-    stands = verdict.state in ("open", "revised") and verdict.action not in ("none", "watch", "restart_app")
+    stands = verdict.state in STANDING_STATES and verdict.action not in ("none", "watch", "restart_app")
     return stands and verdict.node is not None and verdict.cause_class in _OF_A_NODE and bool(verdict.victims)
 
 
@@ -153,7 +153,7 @@ def _is_near(verdict: Verdict, sign: NodeSign) -> bool:
     """Whether a sign is of a verdict's time: after its own first, and while it stands."""
     if sign.start < verdict.since - _BEFORE:
         return False
-    return verdict.state in ("open", "revised") or sign.start <= (verdict.last or verdict.since) + _AFTER
+    return verdict.state in STANDING_STATES or sign.start <= (verdict.last or verdict.since) + _AFTER
 
 
 def _covers(verdict: Verdict, sign: NodeSign) -> bool:
