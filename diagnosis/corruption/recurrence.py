@@ -17,9 +17,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from diagnosis.hangs.placement import RankPlacements, placements_of
-from diagnosis.incidents.intake import put_faults
-from store.database.connections import writing
-from store.events.append import append_events
+from diagnosis.incidents.intake import note_found
 from store.events.event_pages import event_of
 from store.records.event import Device, Event
 from store.records.fault_catalog import with_kind_meaning
@@ -146,14 +144,7 @@ def _accused(event: Event, placements: RankPlacements) -> Iterator[tuple[str, De
 
 def note_recurring(engine: sa.Engine, now: datetime) -> int:
     """Store what recurs as of a moment, for the incidents and verdicts to come; returns how much of it is new."""
-    with engine.connect() as connection:
-        found = recurring(connection, now)
-    if not found:
-        return 0
-    with writing(engine).begin() as connection:
-        new = append_events(connection, found, received=now, note_nodes=False).new
-        put_faults(connection, new, received=now)
-    return len(new)
+    return note_found(engine, lambda connection: recurring(connection, now), now)
 
 
 def note_last_recurring(engine: sa.Engine) -> int:

@@ -22,8 +22,9 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from diagnosis.incidents.incident import FaultSummary, decode_faults, encode_faults, faults_of
 from diagnosis.incidents.incidents_table import merge_faults
 from diagnosis.verdicts.news import put_symptoms
-from store.database.connections import in_turn
+from store.database.connections import in_turn, writing
 from store.database.coordination import FAULTS, move_mark
+from store.events.append import append_events
 from store.events.incident_intake import (
     MOST_EVENTS,
     IntakeBatch,
@@ -70,6 +71,21 @@ def put_faults(connection: sa.Connection, events: Sequence[Event], received: dat
     if count:
         add_intake(connection, encode_faults(faults), count, received)
     return count
+
+
+def note_found(engine: sa.Engine, watch: Callable[[sa.Connection], Sequence[Event]], now: datetime) -> int:
+    """Store what a watch over stored records finds, for the incidents and verdicts to come; returns how much is new.
+
+    It is found again until it is over: events of one id are stored once.
+    """
+    with engine.connect() as connection:
+        found = watch(connection)
+    if not found:
+        return 0
+    with writing(engine).begin() as connection:
+        new = append_events(connection, found, received=now, note_nodes=False).new
+        put_faults(connection, new, received=now)
+    return len(new)
 
 
 def fold_intake(engine: sa.Engine, most_events: int = MOST_EVENTS, on_grave: Callable[[], None] = lambda: None) -> int:

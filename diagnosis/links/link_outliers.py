@@ -18,9 +18,7 @@ from statistics import median
 
 import sqlalchemy as sa
 
-from diagnosis.incidents.intake import put_faults
-from store.database.connections import writing
-from store.events.append import append_events
+from diagnosis.incidents.intake import note_found
 from store.nodes.domains import LinkReading, by_domain, days_of_links, domain_of_each, link_readings
 from store.records.event import Device, Event
 from store.records.fault_catalog import with_kind_meaning
@@ -107,14 +105,7 @@ def watch_links(connection: sa.Connection, now: datetime, recent: timedelta = RE
 
 def note_outliers(engine: sa.Engine, now: datetime, recent: timedelta = RECENT) -> int:
     """Store what stands out at a moment, for the incidents to come; returns how much of it is new."""
-    with engine.connect() as connection:
-        found = watch_links(connection, now, recent)
-    if not found:
-        return 0
-    with writing(engine).begin() as connection:
-        new = append_events(connection, found, received=now, note_nodes=False).new
-        put_faults(connection, new, received=now)
-    return len(new)
+    return note_found(engine, lambda connection: watch_links(connection, now, recent), now)
 
 
 def note_past_outliers(engine: sa.Engine) -> int:

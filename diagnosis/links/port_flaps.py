@@ -20,12 +20,10 @@ import sqlalchemy as sa
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
 from diagnosis.graph.stored_graph import read_graph
-from diagnosis.incidents.intake import put_faults
+from diagnosis.incidents.intake import note_found
 from diagnosis.symptoms.event_place import place_of_event
 from diagnosis.symptoms.meaning import meaning_of
 from diagnosis.symptoms.switch_notices import SwitchNotices, at_place, link_place
-from store.database.connections import writing
-from store.events.append import append_events
 from store.events.event_pages import EventWindow, read_events
 from store.records.event import Attribute, Device, Event
 from store.records.fault_catalog import with_kind_meaning
@@ -77,14 +75,7 @@ def watch_ports(connection: sa.Connection, now: datetime) -> list[Event]:
 
 def note_flappers(engine: sa.Engine, now: datetime) -> int:
     """Store who flaps at a moment, for the incidents to come; returns how many of them are new today."""
-    with engine.connect() as connection:
-        found = watch_ports(connection, now)
-    if not found:
-        return 0
-    with writing(engine).begin() as connection:
-        new = append_events(connection, found, received=now, note_nodes=False).new
-        put_faults(connection, new, received=now)
-    return len(new)
+    return note_found(engine, lambda connection: watch_ports(connection, now), now)
 
 
 def note_last_flappers(engine: sa.Engine) -> int:

@@ -20,9 +20,7 @@ from typing import Any, TypeAlias
 import msgspec
 import sqlalchemy as sa
 
-from diagnosis.incidents.intake import put_faults
-from store.database.connections import writing
-from store.events.append import append_events
+from diagnosis.incidents.intake import note_found
 from store.events.event_pages import event_of
 from store.records.event import Device, Event
 from store.records.fault_catalog import with_kind_meaning
@@ -208,14 +206,7 @@ def watch_nodes(connection: sa.Connection, now: datetime) -> list[Event]:
 
 def note_slow(engine: sa.Engine, now: datetime) -> int:
     """Store who slows a job down at a moment, and who does no longer; returns how much of it is new."""
-    with engine.connect() as connection:
-        found = watch_nodes(connection, now)
-    if not found:
-        return 0
-    with writing(engine).begin() as connection:
-        new = append_events(connection, found, received=now, note_nodes=False).new
-        put_faults(connection, new, received=now)
-    return len(new)
+    return note_found(engine, lambda connection: watch_nodes(connection, now), now)
 
 
 def _steps(connection: sa.Connection, run: str, now: datetime) -> list[tuple[datetime, float]]:
