@@ -71,8 +71,8 @@ def engine(tmp_path: Path, migrated_file: Path) -> Iterator[sa.Engine]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
-    """A real PostgreSQL, for the whole run."""
-    with postgres() as server:
+    """A real PostgreSQL, for the whole run; each process of a parallel run has one, so that none may grow large."""
+    with postgres(settings={"max_wal_size": "256MB"}) as server:
         yield server
 
 
@@ -99,6 +99,8 @@ def postgres_engine(postgres_server: Postgres, migrated_database: str) -> Iterat
     engine = open_database(postgres_server.new_database(migrated_database))
     yield engine
     engine.dispose()
+    assert engine.url.database is not None
+    postgres_server.drop(engine.url.database)
 
 
 @pytest.fixture(params=["sqlite", ON_POSTGRES])

@@ -46,6 +46,11 @@ class Postgres:
         subprocess.run(command, check=True, env=_environment(), capture_output=True)
         return self.url(name)
 
+    def drop(self, name: str) -> None:
+        """Remove a database, and whoever is still connected to it."""
+        command = [self.bin / "dropdb", "-h", self.folder, "-U", "postgres", "--force", name]
+        subprocess.run(command, check=True, env=_environment(), capture_output=True)
+
 
 @contextmanager
 def postgres(
