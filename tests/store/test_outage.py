@@ -22,14 +22,40 @@ FAULTS = Path(__file__).parents[2].parent / "shared/data/faults/outages.csv"
         ("DOWN", "Node unexpectedly rebooted", False, "host"),
         ("DRAIN", "IB link flapping", False, "fabric"),
         ("DOWN", "lustre mount lost", False, "storage"),
-        ("DRAIN", "driver upgrade 550", True, None),
+        ("DRAIN", "driver upgrade 550", True, "driver"),
         ("DRAIN", "Firmware update window", True, "unknown"),
         ("DOWN", "Firmware mismatch, software", False, "driver"),
         ("DOWN", "Kernel panic", False, "host"),
         ("DOWN", "hardware failure", False, "hardware"),
         ("MAINT", "scheduled maintenance", True, "unknown"),
         ("DRAIN", "foreshock: score 0.8", True, "unknown"),
-        ("DRAIN", "Kill task failed", True, "application"),
+        ("DRAIN", "Kill task failed", False, "host"),
+        ("DRAIN", "Prolog error", False, "host"),
+        ("DRAIN", "Epilog error", False, "host"),
+        ("DRAIN", "batch job complete failure", False, "host"),
+        ("DRAIN", "Duplicate jobid", False, "host"),
+        ("DRAIN", "Low socket*core*thread count, Low CPUs", False, "hardware"),
+        ("DRAIN", "Low RealMemory (reported:515000 < 100.00% of configured:1030000)", False, "hardware"),
+        ("DRAIN", "Low TmpDisk", False, "storage"),
+        ("DRAIN", "gres/gpu count reported lower than configured (0 < 8)", False, "hardware"),
+        ("DOWN", "Reboot ASAP : reboot issued", True, "unknown"),
+        ("DOWN", "Reboot ASAP : reboot timed out", False, "host"),
+        ("DOWN", "ResumeTimeout reached", False, "host"),
+        ("REBOOT", "", True, "unknown"),
+        ("DRAIN", "planned: driver 570.124.06 rollout", True, "driver"),
+        ("DRAIN", "planned: driver X rollout", True, "driver"),
+        ("DRAIN", "rollout of NVIDIA driver 570", True, "driver"),
+        ("DRAIN", "Xid 79 after driver 570 rollout", False, "hardware"),
+        ("DRAIN", "IB link down since maintenance", False, "fabric"),
+        ("DRAIN", "driver upgrade failed", False, "driver"),
+        ("DRAIN", "BIOS update failed", False, "host"),
+        ("DRAIN", "BIOS update", True, "unknown"),
+        ("DRAIN", "Kernel update", True, "unknown"),
+        ("DRAIN", "planned: reboot after firmware upgrade", True, "unknown"),
+        ("DOWN", "unplanned reboot", False, "host"),
+        ("DOWN", "unscheduled maintenance: GPU 3", False, "hardware"),
+        ("DRAIN", "user request", True, "application"),
+        ("DRAIN", "not applicable", False, "unknown"),
         ("DOWN", "", False, "unknown"),
         ("DRAIN", "NHC: check_hw_ib:  No IB port is ACTIVE (LinkUp 100 Gb/sec).", False, "fabric"),
         ("DRAIN", "NHC: check_hw_physmem_free:  Not enough RAM free (1 kB < 2 kB).", False, "host"),
@@ -44,12 +70,10 @@ FAULTS = Path(__file__).parents[2].parent / "shared/data/faults/outages.csv"
     ],
 )
 def test_a_reason_tells_whether_it_was_planned_and_what_caused_it(
-    state: str, reason: str, planned: bool, cause: str | None
+    state: str, reason: str, planned: bool, cause: str
 ) -> None:
     """Slurm's own words, NHC's and those of operators."""
-    got = classify(state, reason)
-    assert got[0] is planned
-    assert cause is None or got[1] == cause
+    assert classify(state, reason) == (planned, cause)
 
 
 def test_every_rule_has_a_known_cause() -> None:
