@@ -71,10 +71,11 @@ def _newest_first(weighted: Sequence[tuple[SuspectFinding, float]]) -> list[tupl
 
 
 def _end(account: Account) -> datetime | None:
-    """When all that a cause shows was over; None while some of it stands."""
-    ends = [hit.effect.cured for hit, _ in account.parts]
-    known = [end for end in ends if end is not None]
-    return max(known) if known and len(known) == len(ends) else None
+    """When all that a cause shows was over; None while some of it stands. Of a mere warning nobody tells the end."""
+    effects = [hit.effect for hit, _ in account.parts]
+    if any(effect.cured is None and not effect.is_mild() for effect in effects):
+        return None
+    return max((effect.cured for effect in effects if effect.cured is not None), default=None)
 
 
 def matters(account: Account, scene: Scene) -> float:
@@ -83,7 +84,8 @@ def matters(account: Account, scene: Scene) -> float:
     stop = scene.stop
     stopped_it = stop is not None and _stopped(account, stop)
     # What stopped the work was no less its cause because it was put right afterwards.
-    is_cured = bool(account.parts) and not stopped_it and all(effect.cured is not None for effect in effects)
+    end = None if stopped_it else _end(account)
+    is_cured = end is not None
     weight = CURED if is_cured else 1.0
     last = max((effect.cured if is_cured and effect.cured else effect.last) for effect in effects)
     age = max(0.0, (scene.now - last).total_seconds())

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from store.records.event import Event
-from store.runs.rank_set import MOST_RANKS, numbers_of, ranks_of
+from store.runs.rank_set import MOST_RANKS, is_cut, numbers_of, ranks_of
 
 WAIT = "collective_wait"
 # Groups of one run that are held, the newest reported.
@@ -44,6 +44,7 @@ class GroupState:
     started: dict[int, int] = field(default_factory=dict)
     completed: dict[int, int] = field(default_factory=dict)
     reported: set[int] = field(default_factory=set)
+    is_cut: bool = False  # a report told of more ranks than it named: silence means nothing
     waiting: set[int] = field(default_factory=set)
     absent: set[int] = field(default_factory=set)
     stopped: set[int] = field(default_factory=set)
@@ -72,6 +73,7 @@ class GroupState:
         if isinstance(world, int) and not isinstance(world, bool) and 0 < world <= MOST_RANKS:
             self.world = max(world, self.world or 0)
         self.reported |= ranks
+        self.is_cut = self.is_cut or is_cut(told.get("ranks")) or bool(told.get("ranks_left_out"))
         for name, kept in (("enqueued", self.enqueued), ("started", self.started), ("completed", self.completed)):
             numbers = numbers_of(told.get(f"last_{name}"), ranks)
             kept.update((rank, number) for rank, number in numbers.items() if rank not in but)

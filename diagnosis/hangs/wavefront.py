@@ -66,6 +66,8 @@ def wavefront(groups: Iterable[GroupState], world: int | None) -> Wavefront:
 def _silent(clear: Sequence[GroupState], waits: set[int], world: int | None) -> dict[int, GroupState]:
     """Ranks that no group has heard of, each with the first group that misses it."""
     found: dict[int, GroupState] = {}
+    if any(group.is_cut for group in clear):
+        return found  # one that this group does not hear of may be among those that the other did not name
     heard = waits.union(*(group.reported for group in clear)) if clear else waits
     for group in clear:
         gone = group.silent(world) - heard

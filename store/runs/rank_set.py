@@ -1,11 +1,12 @@
 """Sets of ranks as short texts: `0-511,513-1023`, `0-1016/8` (every eighth); and a number of each rank, `21:0-6;20:7`.
 
-An event's attributes hold plain values, and a job has a hundred thousand ranks: a set is told as its ranges. What does
-not fit in a text's bound is counted in it, as in `0-2046/2,+500`: nothing is lost without a word.
+An event's attributes hold plain values, and a job has a hundred thousand ranks: a set is told as its ranges, or where
+that is too long, as the ranges of every second, fourth ... rank (`1-2749/4,2757-4093/4,2-4094/4`). What does not fit in
+a text's bound is counted in it, as in `0-2046/2,+500`: nothing is lost without a word, and `is_cut` tells.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 # Characters of one text; ranks that a text is read to; the highest number of a rank.
 MOST_CHARS = 8_000
@@ -13,24 +14,59 @@ MOST_RANKS = 200_000
 _HIGHEST = 10_000_000
 # A step between ranks is told as one from so many ranks on.
 _LEAST_STRIDED = 4
+# Steps that jobs have: GPUs of a node, of a tensor or pipeline group.
+_STEPS = (2, 4, 8, 16, 32, 64)
 _PART = re.compile(r"(?P<first>\d{1,8})(?:-(?P<last>\d{1,8})(?:/(?P<step>\d{1,8}))?)?", re.ASCII)
 
 
 def text_of_ranks(ranks: Iterable[int]) -> str:
-    """The ranges of a set of ranks, in order."""
+    """The ranges of a set of ranks, in order; by a step, if these are too many."""
     ordered = sorted(set(ranks))
-    parts: list[str] = []
-    chars = at = 0
+    text = _text_of_parts(ordered, _ranges(ordered))
+    if not is_cut(text):
+        return text
+    by_step = (_text_of_parts(ordered, _ranges_by(ordered, step)) for step in _STEPS)
+    return next((other for other in by_step if not is_cut(other)), text)
+
+
+def is_cut(value: object) -> bool:
+    """Whether a text does not tell all ranks of its set."""
+    return isinstance(value, str) and value.rpartition(",")[2].startswith("+")
+
+
+def _ranges(ordered: list[int]) -> Iterator[tuple[str, int]]:
+    """The parts of a set, each with how many ranks it tells."""
+    at = 0
     while at < len(ordered):
         step, end = _run(ordered, at)
-        part = _part(ordered[at], ordered[end], step)
+        yield _part(ordered[at], ordered[end], step), end + 1 - at
+        at = end + 1
+
+
+def _ranges_by(ordered: list[int], step: int) -> Iterator[tuple[str, int]]:
+    """The same, of every `step`-th rank after the other."""
+    for rest in range(step):
+        own = [rank for rank in ordered if rank % step == rest]
+        at = 0
+        while at < len(own):
+            end = at
+            while end + 1 < len(own) and own[end + 1] - own[end] == step:
+                end += 1
+            yield _part(own[at], own[end], step), end + 1 - at
+            at = end + 1
+
+
+def _text_of_parts(ordered: list[int], parts: Iterable[tuple[str, int]]) -> str:
+    found: list[str] = []
+    chars = told = 0
+    for part, count in parts:
         chars += len(part) + 1
         if chars > MOST_CHARS:
-            parts.append(f"+{len(ordered) - at}")
+            found.append(f"+{len(ordered) - told}")
             break
-        parts.append(part)
-        at = end + 1
-    return ",".join(parts)
+        found.append(part)
+        told += count
+    return ",".join(found)
 
 
 def _run(ordered: list[int], at: int) -> tuple[int, int]:

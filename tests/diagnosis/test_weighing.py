@@ -15,6 +15,7 @@ from diagnosis.causes.weighing import cover, weigh
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
 from diagnosis.symptoms.symptom import SYMPTOM_KINDS, Symptom, SymptomKind
+from store.records.outage import Outage
 from store.records.verdict import CauseClass, Verdict
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -150,3 +151,15 @@ def test_twice_the_symptoms_are_weighed_at_most_little_more_than_twice_as_often(
         explained([seen("gpu_fault", "gpu", f"n{number:02d}/gpu0", 900.0 * number) for number in range(hosts)])
         counts.append(calls)
     assert counts[1] <= 2.1 * counts[0]
+
+
+def test_beside_planned_work_a_cured_flap_and_a_corrected_error_accuse_no_node() -> None:
+    """Nobody tells when a warning is over: it does not keep a link's fault standing that is over itself."""
+    since, names = NOON - timedelta(hours=1), [f"n{number:02d}" for number in range(8)]
+    drained = tuple(Outage(name, since, None, "DRAIN", "PDU swap", "ops", True, "unknown") for name in names)
+    silent = [seen("node_silent", "node", name, 0) for name in names]
+    flap = seen("link_down", "nic", "n20/mlx5_1", -90, cured=NOON - timedelta(seconds=85))
+    corrected = seen("host_fault", "node", "n20", -3000, severity="warning")
+    verdicts = explained([*silent, flap, corrected], outages=drained)
+    assert verdicts[0].cause_class == "planned"
+    assert [one.name for one in verdicts[1:] if one.probability >= 0.5] == []

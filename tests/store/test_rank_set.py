@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.runs.rank_set import MOST_CHARS, MOST_RANKS, numbers_of, ranks_of, text_of_numbers, text_of_ranks
+from store.runs.rank_set import MOST_CHARS, MOST_RANKS, is_cut, numbers_of, ranks_of, text_of_numbers, text_of_ranks
 
 
 def test_a_job_without_one_rank_is_two_ranges() -> None:
@@ -14,6 +14,13 @@ def test_a_job_without_one_rank_is_two_ranges() -> None:
 def test_a_replica_group_is_one_range_with_a_step() -> None:
     """Every eighth rank."""
     assert text_of_ranks(range(3, 1024, 8)) == "3-1019/8"
+
+
+def test_three_of_four_ranks_of_a_large_job_are_told_whole() -> None:
+    """The first rank of every four prints another line: too many ranges, few by a step."""
+    ranks = {rank for rank in range(12_288) if rank % 4} - {2753}
+    assert text_of_ranks(ranks) == "1-2749/4,2757-12285/4,2-12286/4,3-12287/4"
+    assert ranks_of(text_of_ranks(ranks)) == ranks
 
 
 @given(st.sets(st.integers(0, 5000), max_size=400))
@@ -34,6 +41,8 @@ def test_what_does_not_fit_is_counted() -> None:
     kept, _, left_out = text.rpartition(",+")
     assert len(kept) <= MOST_CHARS
     assert len(ranks_of(kept)) + int(left_out) == 3000
+    assert is_cut(text)
+    assert not is_cut(kept)
 
 
 def test_a_text_that_claims_all_numbers_is_read_to_the_bound() -> None:

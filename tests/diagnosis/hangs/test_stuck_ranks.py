@@ -48,6 +48,14 @@ def test_the_one_of_1024_that_reports_nothing_is_the_missing_one() -> None:
     ]
 
 
+def test_nobody_is_missing_where_a_report_does_not_name_all_its_ranks() -> None:
+    """Ranks that a text has no room for have reported all the same, in this group or another."""
+    whole = wait("", ranks="0-511", last_enqueued=21, last_completed=20)
+    cut = wait("0(default_pg)", ranks="512-900,+122", world=1024, last_enqueued=21, last_completed=20)
+    left = wait("0(default_pg)", ranks="512-900", world=1024, last_enqueued=21, last_completed=20, ranks_left_out=122)
+    assert stuck_ranks([whole, cut], placed()) == stuck_ranks([left], placed()) == []
+
+
 def test_a_rank_that_is_late_because_it_waits_elsewhere_is_a_victim() -> None:
     """Rank 5 hangs outside; its tensor group waits for it, the pipeline for the tensor group, the replica for both."""
     reports = [
