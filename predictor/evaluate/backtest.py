@@ -23,7 +23,15 @@ from predictor.dataset.folds import BacktestSettings, Fold, FoldPlan, NoDataErro
 from predictor.dataset.labels import TrainingSample, label, rows_at, sample
 from predictor.dataset.matrix import features_of, matrix
 from predictor.evaluate.cost import CostSettings, HoldPolicy, cost, simulate_holds
-from predictor.evaluate.leakage import check_features, check_model, check_purge, check_readings, doubts
+from predictor.evaluate.leakage import (
+    SampledRows,
+    check_features,
+    check_model,
+    check_purge,
+    check_readings,
+    doubts,
+    doubts_at_top,
+)
 from predictor.evaluate.truth import against_truth, read_truth
 from predictor.history.arrays import (
     DAY_MS,
@@ -102,6 +110,7 @@ def summarise(
     rows, positives = len(seen.scores), int(seen.labels.positive.sum())
     skill = _skill(seen)
     baselines = {name: _skill(replace(seen, scores=rank)) for name, rank in ranks.items()}
+    sureness = _sureness(seen, ranks, skill, baselines)
     return {
         "horizon_h": settings.horizon_h,
         "purge_h": settings.purge_h,
@@ -118,8 +127,8 @@ def summarise(
         **probability_figures(seen),
         "calibration": calibration(seen),
         "reliability": reliability(seen),
-        **_sureness(seen, ranks, skill, baselines),
-        "doubts": doubts(skill["roc_auc"]),
+        **sureness,
+        "doubts": doubts(skill["roc_auc"]) + doubts_at_top(seen, ranks, sureness),
     }
 
 
@@ -200,18 +209,21 @@ def run_backtest(
         )
         learn_values, values = both.values[: len(learned.rows)], both.values[len(learned.rows) :]
         judging = Dataset(both.fleet, both.outages, requested, both.features, values)
-        check_features(learn_values, _unscored(learned), both.features)
+        known = Dataset(both.fleet, both.outages, learned.rows, both.features, learn_values)
+        usual = [one.rank(known) for one in subjects.baselines.values()]
+        doubted = check_features(learn_values, _unscored(learned), both.features, usual)
         first = from_ms(int(min(learned.rows.time_ms.min(initial=requested.time_ms[0]), requested.time_ms[0])))
-        skewed = check_readings(
+        answers = label(population.fleet, population.outages, requested, settings.horizon_h, population.end_ms)
+        doubted += check_readings(
             asof_features(connection, subjects.history),
             lambda: asof_features(connection, subjects.history, first),
-            *(values, requested, both.features),
+            SampledRows(requested, values, both.features, answers.positive),
         )
     lesson = _FoldData(learned, learn_values, both.features, settings, subjects.baselines)
     scores, served = _score_folds(lesson, judging, planned, run or InProcess(), _half_of(progress, 1))
     ranks = {name: one.rank(judging) for name, one in subjects.baselines.items()}
     found = _judge(population, (judging, ranks), scores, settings, list(served))
-    more = {"served": list(served.values()), "doubts": found.report["doubts"] + skewed}
+    more = {"served": list(served.values()), "doubts": found.report["doubts"] + doubted}
     return replace(found, report=found.report | more)
 
 

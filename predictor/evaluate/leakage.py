@@ -3,10 +3,14 @@
 Four checks: the answers learned from were known before the judged time; no feature changes when the history ends at
 the moment; no single feature, and not the model, is better than any honest one has ever been (FIELD A1: the best
 published ranking of nodes reaches an AUC of 0.83; D7: 0.95 is a reason to look for leakage).
+
+A leak that tells of a part of the failures alone hardly moves an AUC. It shows at the top of the ranking: most of what
+stands there fails. That is a doubt, not a refusal: a board that is already lost and not yet taken out looks alike.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +18,7 @@ from numpy.typing import NDArray
 from predictor.dataset.folds import Fold, needed_purge_h
 from predictor.dataset.labels import Labels
 from predictor.history.arrays import Bools, Feature, Floats, Ints, Rows, from_ms, to_ms
-from predictor.model.skill import Judged, drawn_figures, node_weights
+from predictor.model.skill import CORDON_TOP, Judged, drawn_figures, flagged_share, node_weights
 from store.records.event import format_time
 
 # Beyond belief: an AUC above the first whose interval ends above the second, of enough outages of enough nodes.
@@ -22,12 +26,21 @@ BELIEF_AUC = 0.99
 BELIEF_LOW_AUC = 0.975
 DOUBT_AUC = 0.95
 DOUBT_OF_ORACLE = 0.6
+# At the top: average precision, and the part of what the riskiest hundredth could hold, if their intervals lie above;
+# a pure part is a threshold of so high a precision that finds so many of the positives (rows, nodes, share of them).
+DOUBT_PRECISION = 0.3
+DOUBT_OF_TOP = 0.5
+PURE_PRECISION = 0.8
+PURE_ROWS = 8
+DOUBT_PURE = 0.05
+# Where counting past outages does as well, the failures repeat and nothing is odd: so many times what a baseline has.
+OVER_BASELINE = 3.0
 LEAST_POSITIVES = 20
 LEAST_NODES = 5
 # A ranking is judged as well from this many negatives.
 _NEGATIVES = 20_000
 _SEED = 20_250_301
-_SAMPLED_MOMENTS = 3
+_SAMPLED_PARTS = 3
 _SAMPLED_NODES = 40
 # Sums of other pieces may differ in the last digits of a float32.
 _TOLERANCE = 1e-5
@@ -61,19 +74,50 @@ def check_purge(fold: Fold, learned_ms: Ints, horizon_h: int) -> None:
 AsOf = Callable[[Rows], tuple[tuple[str, ...], NDArray[np.float32]]]
 
 
-def check_look_ahead(compute_asof: AsOf, values: NDArray[np.float32], rows: Rows, features: Sequence[Feature]) -> None:
+@dataclass(frozen=True, slots=True)
+class SampledRows:
+    """Rows whose features are asked again: `values` is (rows, features) as the backtest has them.
+
+    `positive` says which rows an outage follows: what knows the future differs there first.
+    """
+
+    rows: Rows
+    values: NDArray[np.float32]
+    features: Sequence[Feature]
+    positive: Bools
+
+    def places(self) -> list[Ints]:
+        """Some rows of some moments, all positive ones of them included.
+
+        The moments are the first, the last, and of each third of them the one with the most positives.
+        """
+        moments = np.unique(self.rows.time_ms)
+        if not len(moments):
+            return []
+        hits = np.bincount(np.searchsorted(moments, self.rows.time_ms), self.positive, len(moments))
+        parts = [part for part in np.array_split(np.arange(len(moments)), _SAMPLED_PARTS) if len(part)]
+        chosen = {0, len(moments) - 1, *(int(part[np.argmax(hits[part])]) for part in parts)}
+        generator = np.random.default_rng(_SEED)
+        found = []
+        for moment in moments[sorted(chosen)]:
+            at = np.flatnonzero(self.rows.time_ms == moment)
+            kept = generator.permutation(at)[:_SAMPLED_NODES]
+            found.append(np.union1d(kept, at[self.positive[at]]))
+        return found
+
+
+def check_look_ahead(compute_asof: AsOf, sampled: SampledRows) -> None:
     """Refuse a feature whose value changes when the history is read only up to the row's moment.
 
     Args:
         compute_asof: names and values of the features of rows of one moment, from a history that ends there: nothing
             that comes later is in it, neither events nor the ends of outages nor the ends of service. A feature that
             such a history does not have yet is not compared.
-        values: (rows, features) as the backtest has them; a sample of the rows is asked again.
 
     Raises:
         LeakageError: a feature differs.
     """
-    found = _difference(compute_asof, values, rows, features)
+    found = _difference(compute_asof, sampled)
     if found is not None:
         name, how = found
         raise LeakageError(
@@ -82,9 +126,7 @@ def check_look_ahead(compute_asof: AsOf, values: NDArray[np.float32], rows: Rows
         )
 
 
-def check_readings(
-    live: AsOf, whole: Callable[[], AsOf], values: NDArray[np.float32], rows: Rows, features: Sequence[Feature]
-) -> list[str]:
+def check_readings(live: AsOf, whole: Callable[[], AsOf], sampled: SampledRows) -> list[str]:
     """The same check by a live score's short reading; what differs there only because less was read is a doubt.
 
     Args:
@@ -93,70 +135,99 @@ def check_readings(
     Raises:
         LeakageError: a feature differs with the whole past as well.
     """
-    found = _difference(live, values, rows, features)
+    found = _difference(live, sampled)
     if found is None:
         return []
-    check_look_ahead(whole(), values, rows, features)
+    check_look_ahead(whole(), sampled)
     name, how = found
     return [f"feature {name!r} is not what a live score would see: {how} when no more is read than then"]
 
 
-def _difference(
-    compute_asof: AsOf, values: NDArray[np.float32], rows: Rows, features: Sequence[Feature]
-) -> tuple[str, str] | None:
+def _difference(compute_asof: AsOf, sampled: SampledRows) -> tuple[str, str] | None:
     """The first feature that differs, and how."""
-    position = {feature.name: i for i, feature in enumerate(features)}
-    for at in _sample(rows):
-        names, requested = compute_asof(rows.only(at))
+    position = {feature.name: i for i, feature in enumerate(sampled.features)}
+    for at in sampled.places():
+        names, requested = compute_asof(sampled.rows.only(at))
         for column, name in enumerate(names):
             if name not in position:
                 continue
-            was, again = values[at, position[name]], requested[:, column]
+            was, again = sampled.values[at, position[name]], requested[:, column]
             same = np.isclose(again, was, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)
             for row in np.flatnonzero(~same)[:1]:
-                moment = format_time(from_ms(int(rows.time_ms[at[row]])))
+                moment = format_time(from_ms(int(sampled.rows.time_ms[at[row]])))
                 return name, f"at {moment} it is {was[row]:g}, and {again[row]:g}"
     return None
 
 
-def _sample(rows: Rows) -> list[Ints]:
-    """Some rows of some moments: the first, the last, and one between."""
-    moments = np.unique(rows.time_ms)
-    places = np.unique(np.linspace(0, max(len(moments) - 1, 0), _SAMPLED_MOMENTS).astype(np.int64))
-    generator = np.random.default_rng(_SEED)
-    found = []
-    for moment in moments[places[: len(moments)]]:
-        at = np.flatnonzero(rows.time_ms == moment)
-        found.append(np.sort(generator.permutation(at)[:_SAMPLED_NODES]))
-    return found
-
-
-def check_features(values: NDArray[np.float32], judged: Judged, features: Sequence[Feature]) -> None:
-    """Refuse a feature that alone tells who fails, better than anything honest has ever done.
+def check_features(
+    values: NDArray[np.float32], judged: Judged, features: Sequence[Feature], ranks: Iterable[Floats] = ()
+) -> list[str]:
+    """Refuse a feature that alone tells who fails, better than anything honest has ever done; doubts of the others.
 
     A value that is missing may tell it as well, so whether it is missing is judged too.
 
     Args:
         values: (rows, features); all rows of `judged`, known or not (its scores are not looked at).
+        ranks: what the baselines say of the same rows.
 
     Raises:
         LeakageError: one feature's AUC is beyond belief.
     """
     kept = _fewer(judged)
     if not _enough(judged.only(kept)):
-        return
-    seen = judged.only(kept)
+        return []
+    seen, whole = judged.only(kept), judged.only(judged.labels.known)
+    usual = max((pure_part(replace(whole, scores=rank[judged.labels.known])) for rank in ranks), default=0.0)
+    found = []
     for column, feature in enumerate(features):
-        measured = values[kept, column].astype(np.float64)
-        missing = np.isnan(measured)
+        measured = values[:, column].astype(np.float64)
         # As the model may use it: what is missing goes to either side.
+        missing = np.isnan(measured)
         sides = [np.where(missing, side, measured) for side in (-np.inf, np.inf)] if missing.any() else [measured]
-        for side in sides:
+        for side in (one[kept] for one in sides):
             # Low values may tell it as well as high ones.
             up = side if _auc(side, seen.labels) >= 0.5 else -side
             _refuse(replace(seen, scores=up), f"feature {feature.name!r} alone", _LOOK_AT_FEATURE)
+        part = max(_purest(side, judged, kept) for side in sides)
+        if part >= max(DOUBT_PURE, OVER_BASELINE * usual):
+            found.append(f"feature {feature.name!r} alone {_FINDS.format(part)}; {_LOOK_AT_FEATURE}")
+    return found
 
 
+def _purest(values: Floats, judged: Judged, sample: Bools) -> float:
+    """The larger of the pure parts that a feature has from above and from below."""
+    most = 0.0
+    for up in (values, -values):
+        scored = replace(judged, scores=up)
+        # With fewer negatives a part can only look purer, so that what is not pure there is pure nowhere.
+        if pure_part(scored.only(sample)) >= DOUBT_PURE:
+            most = max(most, pure_part(scored.only(judged.labels.known)))
+    return most
+
+
+def pure_part(judged: Judged) -> float:
+    """The largest share of the positives that one threshold finds while most of what it finds is positive.
+
+    0 where what it finds is too little to say so: fewer than `PURE_ROWS` rows, or `LEAST_NODES` nodes.
+
+    Args:
+        judged: known rows alone.
+    """
+    positive = judged.labels.positive
+    order = np.argsort(-judged.scores, kind="stable")
+    score, hits = judged.scores[order], np.cumsum(positive[order])
+    ends = np.flatnonzero(np.append(score[1:] != score[:-1], True))
+    pure = ends[hits[ends] >= PURE_PRECISION * (ends + 1)]
+    if not len(pure):
+        return 0.0
+    found = order[: pure[-1] + 1]
+    found = found[positive[found]]
+    if len(found) < PURE_ROWS or len(np.unique(judged.node[found])) < LEAST_NODES:
+        return 0.0
+    return len(found) / int(positive.sum())
+
+
+_FINDS = f"finds {{:.0%}} of the failures, and at least {PURE_PRECISION:.0%} of what it finds fails"
 _LOOK_AT_FEATURE = "look at how it is made: it may hold the outage itself, the end of service, or a later reading"
 _LOOK_AT_MODEL = (
     "look for events that are written down before an outage by those who plan it, for outages that are told twice, "
@@ -191,6 +262,39 @@ def doubts(roc_auc: float | None, of_oracle: float | None = None) -> list[str]:
             f"the average precision is {of_oracle:.2f} of the oracle's, who sees the hidden state: above "
             f"{DOUBT_OF_ORACLE} take it for a leak until it is explained; {_LOOK_AT_MODEL}"
         )
+    return found
+
+
+def doubts_at_top(judged: Judged, ranks: Mapping[str, Floats], report: Mapping[str, Any]) -> list[str]:
+    """Where the top of the model's ranking is better than chance and the baselines allow.
+
+    Args:
+        judged: known rows alone.
+        ranks: what the baselines say of the same rows.
+        report: `intervals` and `baselines`.
+    """
+    if not _enough(judged):
+        return []
+    positive, top = judged.labels.positive, str(CORDON_TOP)
+    ideal = flagged_share(replace(judged, scores=positive.astype(np.float64)), CORDON_TOP)
+    could = float(ideal[positive].sum()) / int(positive.sum())
+    sure, others = report["intervals"], list(report["baselines"].values())
+    precision = (sure["average_precision"] or [0.0])[0]
+    held = (sure["recall_at_top"][top] or [0.0])[0] / could
+    found = []
+    limit = max(DOUBT_PRECISION, OVER_BASELINE * max((one["average_precision"] for one in others), default=0.0))
+    if precision > limit:
+        found.append(f"the average precision is at least {precision:.2f}, above {limit:.2f}; {_LOOK_AT_MODEL}")
+    limit = max(DOUBT_OF_TOP, OVER_BASELINE * max((one["recall_at_top"][top] / could for one in others), default=0.0))
+    if held > limit:
+        found.append(
+            f"the riskiest {CORDON_TOP:.0%} hold at least {held:.0%} of the failures that they could hold, "
+            f"above {limit:.0%}; {_LOOK_AT_MODEL}"
+        )
+    part = pure_part(judged)
+    usual = max((pure_part(replace(judged, scores=rank)) for rank in ranks.values()), default=0.0)
+    if part >= max(DOUBT_PURE, OVER_BASELINE * usual):
+        found.append(f"one threshold on the score {_FINDS.format(part)}; {_LOOK_AT_MODEL}")
     return found
 
 

@@ -9,9 +9,11 @@ import pytest
 from fleet_store import day
 from judged_rows import random_fleet
 
-from predictor.dataset.folds import Fold
+from predictor.dataset.folds import BacktestSettings, Fold
+from predictor.evaluate.backtest import summarise
 from predictor.evaluate.leakage import (
     LeakageError,
+    SampledRows,
     check_features,
     check_look_ahead,
     check_model,
@@ -46,6 +48,11 @@ def test_learning_from_answers_of_the_judged_time_is_refused(last: float, horizo
     assert f"{horizon_h + 12} h" in str(refused.value)
 
 
+def sampled(rows: Rows, values: np.ndarray, positive: np.ndarray | None = None) -> SampledRows:
+    """Rows of which none is positive, if not said otherwise."""
+    return SampledRows(rows, values, FEATURES, np.zeros(len(rows), dtype=bool) if positive is None else positive)
+
+
 def fleet_rows(moments: int = 12, size: int = 60) -> tuple[Rows, np.ndarray]:
     """Rows, and two features of them."""
     rows = every(size, [day(10) + timedelta(days=d) for d in range(moments)])
@@ -64,9 +71,28 @@ def test_features_that_stay_the_same_when_the_history_ends_are_honest() -> None:
         at = np.flatnonzero(np.isin(rows.time_ms, some.time_ms) & np.isin(rows.node, some.node))
         return NAMES, values[at] * np.float32(1 + 1e-6)
 
-    check_look_ahead(again, values, rows, FEATURES)
-    assert len(asked) == 3
+    check_look_ahead(again, sampled(rows, values))
+    assert len(asked) == 4  # the first and the last moment, and one of each third, of which the first is one
     assert sum(asked) < len(rows) / 3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_asked_again_holds_every_positive_row_of_its_moments(seed: int) -> None:
+    """A feature that knows the future only where an outage follows is found by a single row."""
+    rows, values = fleet_rows(30, 300)
+    positive = np.zeros(len(rows), dtype=bool)
+    positive[np.random.default_rng(seed).integers(300, len(rows) - 300, 3)] = True
+    places = sampled(rows, values, positive).places()
+    asked = np.concatenate(places)
+    assert positive[asked].sum() >= 1
+    assert all(np.all(np.isin(np.flatnonzero(positive & (rows.time_ms == rows.time_ms[at[0]])), at)) for at in places)
+
+    def again(some: Rows) -> tuple[tuple[str, ...], np.ndarray]:
+        at = np.flatnonzero(np.isin(rows.time_ms, some.time_ms) & np.isin(rows.node, some.node))
+        return NAMES, values[at] + positive[at, None]
+
+    with pytest.raises(LeakageError, match="knows the future"):
+        check_look_ahead(again, sampled(rows, values, positive))
 
 
 @pytest.mark.parametrize("change", [lambda x: x + 1, lambda x: np.full_like(x, np.nan)], ids=["other", "missing"])
@@ -81,7 +107,7 @@ def test_a_feature_that_differs_when_the_history_ends_is_refused(change: object)
         return NAMES, found
 
     with pytest.raises(LeakageError, match=r"feature 'future' knows the future: at 2025-01-11T00:00"):
-        check_look_ahead(again, values, rows, FEATURES)
+        check_look_ahead(again, sampled(rows, values))
 
 
 def test_features_are_compared_by_their_names() -> None:
@@ -92,7 +118,7 @@ def test_features_are_compared_by_their_names() -> None:
         at = np.flatnonzero(np.isin(rows.time_ms, some.time_ms) & np.isin(rows.node, some.node))
         return ("new", "past"), values[at][:, [1, 0]]
 
-    check_look_ahead(again, values, rows, FEATURES)
+    check_look_ahead(again, sampled(rows, values))
 
 
 def test_a_feature_that_only_lacks_what_lies_long_ago_is_doubted() -> None:
@@ -106,18 +132,18 @@ def test_a_feature_that_only_lacks_what_lies_long_ago_is_doubted() -> None:
 
         return compute
 
-    said = check_readings(reading(True), lambda: reading(False), values, rows, FEATURES)
+    said = check_readings(reading(True), lambda: reading(False), sampled(rows, values))
     assert "'past' is not what a live score would see" in said[0]
-    assert check_readings(reading(False), pytest.fail, values, rows, FEATURES) == []
+    assert check_readings(reading(False), pytest.fail, sampled(rows, values)) == []
     with pytest.raises(LeakageError, match="'past' knows the future"):
-        check_readings(reading(True), lambda: reading(True), values, rows, FEATURES)
+        check_readings(reading(True), lambda: reading(True), sampled(rows, values))
 
 
 def test_no_row_has_nothing_to_ask() -> None:
     """No crash."""
     rows, values = fleet_rows()
     none = np.zeros(0, dtype=np.int64)
-    check_look_ahead(lambda some: (NAMES, values[: len(some)]), values[:0], rows.only(none), FEATURES)
+    check_look_ahead(lambda some: (NAMES, values[: len(some)]), sampled(rows.only(none), values[:0]))
 
 
 def two_features(fleet: Judged, leak: np.ndarray) -> np.ndarray:
@@ -182,3 +208,38 @@ def test_a_model_beyond_belief_is_refused() -> None:
         check_model(replace(fleet, scores=fleet.labels.positive + 0.99 * noise))
     assert doubts(0.949) == doubts(None) == []
     assert "0.961" in doubts(0.961)[0]
+
+
+def honest_fleet(seed: int) -> Judged:
+    """Some 120 failures of 250 nodes, and a score with an AUC of 0.84 whose top is mostly false alarms."""
+    fleet = random_fleet(250, 60, seed, rate=0.008)
+    noise = np.random.default_rng([seed, 1]).normal(size=len(fleet.scores))
+    return replace(fleet, scores=noise + 1.4 * fleet.labels.positive)
+
+
+# Share of the positives that a planted flag tells, and in how many of twelve fleets it must be doubted.
+POWER = {0.0: (0, 0), 0.1: (9, 12), 0.3: (12, 12), 0.6: (12, 12), 0.9: (12, 12)}
+
+
+@pytest.mark.parametrize("share", list(POWER))
+def test_a_leak_of_a_part_of_the_failures_is_doubted(share: float) -> None:
+    """As a feature, and as the model's score; fleets without one are not doubted (twelve fleets each)."""
+    found = {"feature": 0, "model": 0}
+    for seed in range(12):
+        fleet = honest_fleet(seed)
+        leak = fleet.labels.positive & (np.random.default_rng([seed, 2]).random(len(fleet.scores)) < share)
+        found["feature"] += bool(check_features(two_features(fleet, leak), fleet, FEATURES, [fleet.scores]))
+        told = replace(fleet, scores=fleet.scores + 8.0 * leak)
+        report = summarise(told, {"history_count": fleet.scores}, BacktestSettings(), [])
+        found["model"] += bool(report["doubts"])
+    least, most = POWER[share]
+    assert all(least <= doubted <= most for doubted in found.values()), found
+
+
+def test_failures_that_repeat_are_not_doubted() -> None:
+    """Where counting past outages finds them as purely, a feature that counts alike has seen nothing of the future."""
+    fleet = honest_fleet(1)
+    again = fleet.labels.positive.astype(float)
+    again[np.flatnonzero(fleet.labels.positive)[::2]] = 0.0
+    assert check_features(two_features(fleet, again), fleet, FEATURES, [again]) == []
+    assert "'future' alone finds" in check_features(two_features(fleet, again), fleet, FEATURES)[0]
