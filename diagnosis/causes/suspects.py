@@ -50,6 +50,8 @@ _FURTHER_RAIL = re.compile(r"/mlx5_(?:bond_)?[1-9]\d*$", re.ASCII)
 _SHOWN_BY_NODES = frozenset({"gpu", "nvlink", "nvswitch", "nic", "storage"})
 # Classes that are the parts of a cable's both ends.
 _OF_CABLES = ("cable",)
+# What a switch alone tells of one of its links, all others being well: seldom is it the switch itself.
+_OF_ONE_LINK: tuple[CauseClass, ...] = ("cable", "switch")
 
 
 class Suspect(NamedTuple):
@@ -228,7 +230,8 @@ def hits_of(effect: Effect, reach: ReachIndex) -> Iterator[tuple[Suspect, Hit]]:
 
 def _own(effect: Effect, place: Place, reach: ReachIndex) -> Iterator[tuple[Suspect, Hit]]:
     rows = reach.tables
-    for kind in _OWN.get(place.kind, ()):
+    is_one_link = place.kind == "switch" and effect.kind == "link_down"
+    for kind in _OF_ONE_LINK if is_one_link else _OWN.get(place.kind, ()):
         row = rows.row(kind, effect.kind, "own")
         if row is not None:
             at = reach.cable_of(place) if kind in _OF_CABLES else place

@@ -175,12 +175,12 @@ def _device(suspect: Suspect, lead: Symptom | None, scene: Scene) -> Device:
 
 
 def _names(suspect: Suspect, scene: Scene) -> tuple[str, ...]:
-    """A place's aliases; a cable's are those of its ends."""
+    """A place's aliases; a cable's are those of its ends, and of the one switch where nobody knows its ends."""
     graph = scene.graph
     names = dict.fromkeys(graph.names_of(suspect.place))
     if suspect.kind == "cable":
         for end in suspect.place.name.split("--"):
-            for kind in ("nic", "port"):
+            for kind in ("nic", "port", "switch"):
                 place = Place(kind, end)
                 if graph.knows(place):
                     names.update(dict.fromkeys((*graph.names_of(place), end.partition("/")[0])))
@@ -226,6 +226,8 @@ def _what(suspect: Suspect) -> str:
     kind, place = suspect
     if kind == "application":
         return f"the program of {place.name} failed by itself"
+    if kind == "cable" and "/" not in place.name:
+        return f"one cable of switch {place.name}; its other end was not heard: look which port is down"
     return f"{kind} {place.name}"
 
 

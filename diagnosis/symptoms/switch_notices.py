@@ -8,7 +8,8 @@ A switch's notice (trap 128) says that one of its links changed: not which, nor 
   so the second time it is up again.
 - A notice that stays alone is of one of the switch's links, nobody says which: the far switch's notice took the way
   that was lost. The place is the switch.
-- A port that no request gets through is down; a port's own words (`changed state from ACTIVE to DOWN`) say so.
+- A port that no request gets through is down; a port's own words (`changed state from ACTIVE to DOWN`) say so, and so
+  does who looks later (`iblinkinfo --diff`): a notice of its switch that stayed alone was of this port.
 
     notices = SwitchNotices(graph)
     notices.take(event, time, place, meaning)   # in any order, within _LATE
@@ -321,13 +322,15 @@ class _Reading:
             return
         if state is None:
             state = self._states[place] = _LinkState(time, time, time)
-        if word == "toggle" and place.kind == "port" and (switch := self._awaited(place, time)) is not None:
-            # It went with one switch's word, which is of this cable after all, and comes back with both.
-            state.fall(self._states.pop(switch).last, event)
-            state.rise(time)
+        spoke = self._awaited(place, time) if place.kind == "port" and word in ("toggle", "down") else None
+        if spoke is not None:
+            # It went with one switch's word, which is of this cable after all.
+            state.fall(self._states.pop(spoke).last, event)
+        if spoke is not None and word == "toggle":
+            state.rise(time)  # and comes back with both
         else:
             state.fall(time, event)
-            state.single = word == "alone"
+            state.single = word in ("alone", "toggle")  # of two switches with several cables, one of these
 
     def _down_at(self, switch: Place, time: datetime) -> _LinkState | None:
         """Of a switch's cables to others the one that went down last and is down still."""

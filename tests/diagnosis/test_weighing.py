@@ -163,3 +163,11 @@ def test_beside_planned_work_a_cured_flap_and_a_corrected_error_accuse_no_node()
     verdicts = explained([*silent, flap, corrected], outages=drained)
     assert verdicts[0].cause_class == "planned"
     assert [one.name for one in verdicts[1:] if one.probability >= 0.5] == []
+
+
+def test_what_a_switch_alone_tells_of_one_of_its_links_is_a_cable_and_not_the_switch() -> None:
+    """All else of the switch is fine; where many of its links go, it is the switch."""
+    alone = seen("link_down", "switch", "leaf00", -5)
+    assert first([alone]) == ("cable", "leaf00")
+    links = [seen("link_down", "nic", f"n{number:02d}/mlx5_0", -5) for number in range(15)]
+    assert first([alone, *links]) == ("switch", "leaf00")

@@ -106,6 +106,14 @@ def test_a_single_notice_is_of_one_of_the_switch_s_links_and_both_ends_tell_its_
     assert names([*alone, notice(20, "spine01"), notice(20.001, "leaf02")]) == []
 
 
+def test_whoever_looks_later_which_port_is_down_names_the_cable_of_a_single_notice() -> None:
+    """Minutes after it, as `iblinkinfo --diff` or the next topology tells; and its return is both ends' again."""
+    looked = told(90, "link_down", Device(type="port", port=2), "fabric", switch="spine01")
+    lost = [notice(0, "spine01"), looked]
+    assert [(one.kind, one.place.name, one.first) for one in seen(lost, 100)] == [("link_down", "leaf02/31", T0)]
+    assert names([*lost, notice(120, "spine01"), notice(120.001, "leaf02")], 130) == []
+
+
 def test_a_switch_that_vanishes_takes_the_notices_of_its_neighbours_with_it() -> None:
     """And all is over once it is found."""
     spine = Device(type="switch", uuid=f"0x{178:016x}")
