@@ -38,6 +38,7 @@ COMMANDS = {
     "lemons": "cli.commands.lemons",
     "links": "cli.commands.links",
     "models": "cli.commands.models",
+    "outages": "cli.commands.outages",
     "parse": "cli.commands.parse",
     "policy": "cli.commands.policy",
     "rules": "cli.commands.rules",

@@ -57,7 +57,8 @@ def _append_all(state: State, events: Sequence[Event]) -> NewById:
     ensure_days(state.engine, _with_own_table(days, received), ("events",), now=received)
 
     def work(connection: sa.Connection) -> tuple[Sequence[Event], int]:
-        new = append_events(connection, judged, received, note_nodes=False).new
+        reasons = state.settings.outage_reasons
+        new = append_events(connection, judged, received, note_nodes=False, reasons=reasons).new
         faults = put_faults(connection, new, received)
         note_seen(connection, new, received)  # the last, for others wait for the same nodes
         return new, faults

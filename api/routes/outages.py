@@ -13,7 +13,7 @@ from api.intake.entries import check_name, check_time, own_node, records, sift
 from api.intake.records import take_outages
 from api.server.state import Server
 from store.records.event import RecordError, parse_time
-from store.records.outage import Outage, classify
+from store.records.outage import SHIPPED_REASONS, Outage, OutageReasons
 from wire.events import BatchResultJson
 
 router = APIRouter(tags=["outages"])
@@ -39,7 +39,8 @@ _EXAMPLE = {
 )
 def post_outages(caller: FleetIngester, server: Server, body: Body) -> Response:
     """Store outages; a later record of the same node and start closes or corrects the earlier one."""
-    outages, rejected = sift(records(body), lambda value: _own(caller, read_outage(value)))
+    reasons = server.settings.outage_reasons
+    outages, rejected = sift(records(body), lambda value: _own(caller, read_outage(value, reasons)))
     return reply(take_outages(server, outages, rejected))
 
 
@@ -48,7 +49,7 @@ def _own(caller: Caller, outage: Outage) -> Outage:
     return outage if node == outage.node else replace(outage, node=node)
 
 
-def read_outage(value: Any) -> Outage:
+def read_outage(value: Any, reasons: OutageReasons = SHIPPED_REASONS) -> Outage:
     """The outage of a JSON object; whether it was planned, and its cause, follow from state and reason.
 
     Raises:
@@ -69,7 +70,7 @@ def read_outage(value: Any) -> Outage:
         if ended < began:
             raise RecordError("'end' lies before 'start'")
     state, reason = texts["state"] or "", texts["reason"] or ""
-    planned, cause = classify(state, reason)
+    planned, cause = reasons.judge(state, reason)
     return Outage(node, began, ended, state, reason, texts["user"], planned, cause)
 
 

@@ -13,6 +13,7 @@ from schedulers.policy.settings import ActuatorSettings, CheckSettings, Mode, Po
 from schedulers.webhooks.settings import WebhookSettings
 from store.database.retention import RetentionPeriods
 from store.records.hostlist import EVERY_NODE, NodePattern
+from store.records.outage import SHIPPED_REASONS, OutageReasons
 
 # ingest        events, telemetry and heartbeats of the nodes that the token speaks for
 # ingest:fleet  the same, and what concerns the fleet: outages, alerts, topology, what names no node
@@ -157,6 +158,7 @@ class ApiSettings:
     silent_after_s: float = 900.0  # a node not heard of for this long is silent, while others report
     people: PeopleSettings | None = None  # who signs in, and what each role may do
     checks: CheckSettings = field(default_factory=CheckSettings)  # commands that `foreshock check` runs on suspects
+    outage_reasons: OutageReasons = SHIPPED_REASONS  # what the reasons of outages mean here
     hosts: tuple[str, ...] = ()  # names by which clients may ask for this server: HOST or HOST:PORT; none: any name
 
     @property

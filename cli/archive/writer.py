@@ -19,6 +19,7 @@ from store.database.partitions import ensure_days
 from store.events.append import IngestedFile, append_events, append_nodes, note_ingested
 from store.nodes.topology import append_topology
 from store.records.event import Event
+from store.records.outage import SHIPPED_REASONS, OutageReasons
 from store.tables import schema
 from store.telemetry.hours import insert_rollups
 from store.telemetry.rollups import DeviceHistory, RollupTable, moment_of
@@ -50,6 +51,7 @@ class Writer:
     # Telemetry files in the order in which they come, of which those are new.
     order: deque[Digest] = field(default_factory=deque)
     new_from_us: int = 0
+    reasons: OutageReasons = SHIPPED_REASONS
     _history: DeviceHistory = field(default_factory=DeviceHistory)
     _watch: PageWatch = field(default_factory=PageWatch)
     _unwatched: list[tuple[int, IngestedFile]] = field(default_factory=list)
@@ -113,7 +115,7 @@ class Writer:
     def _write_events(self, connection: sa.Connection, events: tuple[Event, ...], tally: IngestTally) -> None:
         if not events:
             return
-        taken = append_events(connection, events, self.now)
+        taken = append_events(connection, events, self.now, reasons=self.reasons)
         put_faults(connection, taken.new, self.now)
         tally.records += len(events)
         tally.new += len(taken.new)

@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.commands.outages import reasons_sentence
 from cli.commands.rules import RULES_OPTION, open_rules
+from cli.config.outage_reasons import CONFIG_OPTION, read_outage_reasons
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text, progress_bar
 from cli.console.store import open_store
 from cli.history.command import SCHEME, history_options, ingest_history, refuse_history_options
 from collectors.files.archive import ArchiveError, context_of, find_parts, newest_moment
 from parsers.site_rules.rules import NO_RULES, SiteRules
+from store.records.outage import SHIPPED_REASONS, OutageReasons
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -46,6 +49,7 @@ class ArchiveOptions:
 
     year: int | None = None
     rules: SiteRules = NO_RULES
+    reasons: OutageReasons = SHIPPED_REASONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ def ingest_archive(
     started = time.monotonic()
     parts = find_parts(archive)
     names = ArchiveNames(engine)
-    writer = Writer(engine, now=received or datetime.now(UTC))
+    reasons = (reported or ArchiveOptions()).reasons
+    writer = Writer(engine, now=received or datetime.now(UTC), reasons=reasons)
     with engine.begin() as connection:
         taken_before = read_ingested(connection)
     troubles: list[FileProblem] = []
@@ -122,8 +127,7 @@ def ingest_archive(
     troubles += [FileProblem(d.part.relative, d.broken, broken=True) for d in digests if d.broken is not None]
     for unread in (d for d in digests if d.broken is not None):
         writer.tally(unread.part.name).broken += 1
-    incidents = writer.make_incidents()
-    return Summary(writer.tallies, tuple(troubles), incidents, time.monotonic() - started)
+    return Summary(writer.tallies, tuple(troubles), writer.make_incidents(), time.monotonic() - started)
 
 
 @contextmanager
@@ -194,6 +198,7 @@ def _troubles(taken: FileRecords) -> Iterator[FileProblem]:
 )
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes that read [default: one a core].")
 @RULES_OPTION
+@CONFIG_OPTION
 @JSON_OPTION
 def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: Any) -> None:
     """Load a cluster archive: a folder of nodes.csv, kernel/, fabric/, telemetry/, training/, jobs.csv, outages.csv.
@@ -209,27 +214,36 @@ def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: 
     folder = Path(archive)
     try:
         find_parts(folder)
+        options = _archive_options(given["year"], given["rules_path"], read_outage_reasons(given["config"]))
         engine = open_store(url, create=True)
         with progress_bar("Reading the archive") as progress:
             summary = ingest_archive(
                 engine,
                 folder,
-                _archive_options(given["year"], given["rules_path"]),
+                options,
                 workers or len(os.sched_getaffinity(0)),
                 progress,
             )
     except ArchiveError as error:
         raise Failure(str(error)) from error
     _tell(summary.troubles)
+    judged = _judged(engine, options.reasons)
     if as_json:
-        print_json(_as_json(folder, summary))
+        print_json(_as_json(folder, summary) | {"outage_reasons": judged})
     else:
-        _print(summary)
+        _print(summary, judged)
 
 
-def _archive_options(year: int | None, rules_path: Path | None) -> ArchiveOptions:
+def _judged(engine: sa.Engine, reasons: OutageReasons) -> dict[str, int]:
+    from store.events.judged_reasons import judged_reasons, reasons_told
+
+    with engine.connect() as connection:
+        return reasons_told(judged_reasons(connection, reasons))
+
+
+def _archive_options(year: int | None, rules_path: Path | None, reasons: OutageReasons) -> ArchiveOptions:
     source = open_rules(rules_path)
-    return ArchiveOptions(year) if source is None else ArchiveOptions(year, source())
+    return ArchiveOptions(year, NO_RULES if source is None else source(), reasons)
 
 
 def _tell(troubles: Sequence[FileProblem]) -> None:
@@ -251,9 +265,11 @@ def _as_json(archive: Path, summary: Summary) -> dict[str, Any]:
     }
 
 
-def _print(summary: Summary) -> None:
+def _print(summary: Summary, judged: dict[str, int]) -> None:
     rows = [{"part": name, **asdict(tally)} for name, tally in summary.parts.items()]
     print_table(rows, ("part", "files", "broken", "records", "new", "known", "skipped"))
+    if judged["outages"]:
+        print_text(f"{reasons_sentence(judged)}; `foreshock outages` lists the reasons")
     total = summary.total()
     print_text(
         f"{total.records} records ({total.new} new, {total.known} known, {total.skipped} skipped) "

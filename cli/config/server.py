@@ -25,6 +25,7 @@ from api.server.settings import (
     TlsSettings,
 )
 from cli.config.fill import check_keys, convert, fill, listed, mapping
+from cli.config.outage_reasons import outage_reasons_of
 from cli.config.policy_source import PolicyFiles
 from cli.config.policy_table import POLICY_KEYS, check_policy_file, located, policy_of, read_yaml
 from cli.config.tokens import check_mode, read_tokens, warn_unbound
@@ -100,6 +101,7 @@ def _read_settings(file: Path | None, environ: Mapping[str, str]) -> ApiSettings
         actuators=actuators,
         shapes=shapes,
         people=read_people(table, place),
+        outage_reasons=outage_reasons_of(table, place),
     )
     return replace(given, **server)
 
@@ -167,7 +169,17 @@ def _policy_table(file: Path | None) -> tuple[dict[str, Any], str, list[Path]]:
 def _table(file: Path | None) -> dict[str, Any]:
     """What stands in the server's file, with no key that is not known."""
     table = dict(read_yaml(file)) if file is not None else {}
-    known = (*POLICY_KEYS, *_SERVER, "policy", "tokens", "schedulers", "shapes", "people", "dashboard")
+    known = (
+        *POLICY_KEYS,
+        *_SERVER,
+        "policy",
+        "tokens",
+        "schedulers",
+        "shapes",
+        "people",
+        "dashboard",
+        "outage_reasons",
+    )
     check_keys(table, known, str(file))
     return table
 

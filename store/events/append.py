@@ -4,6 +4,7 @@ with writing(engine).begin() as connection:
     taken = append_events(connection, events, received=now)
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -22,9 +23,9 @@ from store.nodes.topology import append_links as append_links
 from store.records.event import BOUND, Event, RecordError, format_time, owner_of, with_bound_id, with_id
 from store.records.job import Job, job_from_event
 from store.records.node import NODE_COLUMNS, DeviceName, Node, NodeGroup
-from store.records.outage import Outage, outage_from_event
+from store.records.outage import SHIPPED_REASONS, Outage, OutageReasons, outage_from_event
 from store.tables import schema
-from store.tables.bulk_rows import upsert, upsert_last_seen
+from store.tables.bulk_rows import is_one_of, upsert, upsert_last_seen
 
 # Clocks drift and zones are mistaken for each other; a day covers both.
 MAX_AHEAD = timedelta(days=1)
@@ -44,7 +45,12 @@ class AppendResult:
 
 
 def append_events(
-    connection: sa.Connection, events: Iterable[Event], received: datetime, *, note_nodes: bool = True
+    connection: sa.Connection,
+    events: Iterable[Event],
+    received: datetime,
+    *,
+    note_nodes: bool = True,
+    reasons: OutageReasons = SHIPPED_REASONS,
 ) -> AppendResult:
     """Append events; one whose id is there already changes nothing.
 
@@ -55,6 +61,7 @@ def append_events(
     Args:
         note_nodes: whether their nodes are noted as heard of. Who has more to do in the transaction calls `note_seen`
             at its end: other writers wait for those rows until the commit.
+        reasons: what the reasons of outages mean at this site.
     """
     latest = max(received, datetime.now(UTC)) + MAX_AHEAD
     unique: dict[str, Event] = {}
@@ -67,7 +74,8 @@ def append_events(
             undated.add(name)
             unique[name] = _dated(event, received)
     fresh = _insert_new(connection, list(unique.values()), received, undated)
-    append_outages(connection, _decoded(fresh, "outage", outage_from_event), received)
+    outages = _decoded(fresh, "outage", lambda event: outage_from_event(event, reasons))
+    append_outages(connection, outages, received)
     append_jobs(connection, _decoded(fresh, "job", job_from_event))
     note_lines(connection, fresh, received)
     note_domains(connection, domains_of(fresh))
@@ -150,10 +158,44 @@ def append_outages(connection: sa.Connection, outages: Iterable[Outage], receive
     Args:
         received: when they came: what one that came late may change of the runs' ledgers is noted for them.
     """
-    rows = [asdict(outage) for outage in outages]
+    taken = list(outages)
+    rows = [asdict(outage) for outage in taken]
     if received is not None and rows:
         note_late(connection, _blaming(connection, rows), received)
     upsert(connection, schema.outages, rows)
+    _note_drivers(connection, taken, received)
+
+
+def _note_drivers(connection: sa.Connection, outages: Iterable[Outage], received: datetime | None) -> None:
+    """Known nodes have the driver that a planned outage brought, if it is newer than the one known.
+
+    What is planned for a time to come brought none yet; that a release was taken back is not read from a reason.
+    """
+    latest = (received or datetime.now(UTC)) + MAX_AHEAD
+    told: dict[str, str] = {}
+    for outage in outages:
+        version = outage.driver
+        if version is not None and outage.start <= latest:
+            told[outage.node] = max(told.get(outage.node, version), version, key=_version_number)
+    if not told:
+        return
+    nodes = schema.nodes
+    columns = (nodes.c.node, nodes.c.rack, nodes.c.leaf, nodes.c.driver, nodes.c.nvlink_domain)
+    found = connection.execute(sa.select(*columns).where(is_one_of(connection, nodes.c.node, told))).mappings()
+    rows = [dict(row) for row in found if _version_number(row["driver"] or "") < _version_number(told[row["node"]])]
+    news = [{**row, "driver": told[row["node"]]} for row in rows]
+    note_columns(connection, news, received)
+    for row in news:
+        connection.execute(nodes.update().where(nodes.c.node == row["node"]).values(driver=row["driver"]))
+
+
+def _version_number(version: str) -> list[int]:
+    """The parts of a version, to be compared; of a word that is none, those of its digits.
+
+    >>> _version_number("570.124.06") > _version_number("570.86.15")
+    True
+    """
+    return [int(part) for part in re.findall(r"\d{1,9}", version, re.ASCII)]
 
 
 def _blaming(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, datetime]]:
