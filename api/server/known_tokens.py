@@ -171,13 +171,14 @@ class TokenReader:
         self._engine.dispose()
 
     def _run(self) -> None:
-        away, noted = False, time.monotonic()
-        while not self._stopped:
+        away, last, noted = False, False, time.monotonic()
+        while not last:
             self._wake.wait(_READ_EVERY_S)
             self._wake.clear()
+            last = self._stopped  # told to end in a pause, it has a turn still
             try:
                 self._known.read(self._engine)
-                if self._stopped or time.monotonic() - noted >= _NOTE_EVERY_S:
+                if last or time.monotonic() - noted >= _NOTE_EVERY_S:
                     noted = time.monotonic()
                     self._known.write_used(self._engine)
                 away = False
@@ -186,5 +187,5 @@ class TokenReader:
                 if not away:
                     _log.warning("tokens cannot be read, those known stay in force for a while: %s", error)
                 away = True
-            if not self._stopped:
+            if not last:
                 time.sleep(_LEAST_PAUSE_S)
