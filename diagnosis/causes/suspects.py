@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from diagnosis.causes.cause_catalog import CauseRow, CauseTables, cause_tables
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
+from diagnosis.symptoms.gpu_names import is_by_pci
 from store.records.verdict import CauseClass
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _ABOVE: dict[str, tuple[CauseClass, ...]] = {
 }
 # What is over within a minute happens this much more often than what stays (logarithm).
 _FLEETING = math.log(10.0)
-_LINKS_OF_NODE = 8
+_LINKS_OF_NODE, _GPUS_OF_NODE = 8, 8
 _RELEASES = ("driver", "firmware")
 # An adapter that is not its node's first: a leaf that is told of the node as a whole may be another rail's.
 _FURTHER_RAIL = re.compile(r"/mlx5_(?:bond_)?[1-9]\d*$", re.ASCII)
@@ -271,11 +272,25 @@ def hits_at_nodes(effects: Iterable[Effect], reach: ReachIndex, known: Iterable[
                 if node is not None:
                     suspects.setdefault(node, {})[suspect] = None
     for effect in effects:
+        if effect.place.kind == "gpu" and not is_by_pci(effect.place):
+            yield from _of_some_gpu(effect, suspects.get(reach.node_of(effect.place) or "", ()), reach)
         if effect.place.kind == "node":
             for suspect in suspects.get(effect.place.name, ()):
                 row = reach.tables.row(suspect.kind, effect.kind, "node")
                 if row is not None:
                     yield suspect, Hit(effect, "node", row, effect.place)
+
+
+def _of_some_gpu(effect: Effect, suspects: Iterable[Suspect], reach: ReachIndex) -> Iterator[tuple[Suspect, Hit]]:
+    """A GPU of which only the index is known may be any of its node whose index nobody told."""
+    if len(reach.graph.names_of(effect.place)) > 1:
+        return
+    for suspect in suspects:
+        row = (
+            reach.tables.row("gpu", effect.kind, "own") if suspect.kind == "gpu" and is_by_pci(suspect.place) else None
+        )
+        if row is not None:
+            yield suspect, Hit(effect, "node", CauseRow(row.chance / _GPUS_OF_NODE), effect.place)
 
 
 def _named(effect: Effect, named: Place, reach: ReachIndex) -> Iterator[tuple[Suspect, Hit]]:

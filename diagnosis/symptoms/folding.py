@@ -18,9 +18,10 @@ from diagnosis.hangs.placement import RankPlacements
 from diagnosis.hangs.stuck_ranks import StuckRanks
 from diagnosis.symptoms.clocks import USUAL_UNCERTAINTY_S, NodeClocks
 from diagnosis.symptoms.event_place import SUBNET, names_of_others, place_of_event
+from diagnosis.symptoms.gpu_names import NodeGpus, is_by_pci
 from diagnosis.symptoms.meaning import EventMeaning, lines_of, meaning_of
 from diagnosis.symptoms.switch_notices import SwitchNotices, at_place, link_place
-from diagnosis.symptoms.symptom import Symptom, SymptomKind
+from diagnosis.symptoms.symptom import SYMPTOM_KINDS, Symptom, SymptomKind
 from store.records.event import SEVERITIES, Device, Event, Severity
 
 # Event ids and names of others that a symptom keeps.
@@ -70,6 +71,18 @@ class _Tally:
             if len(self.points_at) < _MOST_NAMES:
                 self.points_at[name] = None
 
+    def merge(self, other: "_Tally") -> None:
+        """Take in what was told of the same under another name."""
+        self.made = None
+        self.count += other.count
+        self.first, self.last = min(self.first, other.first), max(self.last, other.last)
+        self.severity = max(self.severity, other.severity, key=_BADNESS.__getitem__)
+        self.doubt_s = max(self.doubt_s, other.doubt_s)
+        self.moments = sorted((*self.moments, *other.moments))[-_MOST_MOMENTS:]
+        self.events = sorted((*self.events, *other.events), key=lambda one: one[:2])[:_MOST_EVENTS]
+        for name in list(other.points_at)[: _MOST_NAMES - len(self.points_at)]:
+            self.points_at[name] = None
+
 
 class SymptomFold:
     """Symptoms in the making. `graph` may be replaced by a newer one; what was folded keeps its place.
@@ -85,6 +98,8 @@ class SymptomFold:
         self._cures: dict[tuple[SymptomKind, Place], list[datetime]] = {}
         self._notices = SwitchNotices(graph)
         self._ranks = StuckRanks()
+        self._gpus = NodeGpus()
+        self._by_index: dict[Place, set[SymptomKey]] = {}  # of GPUs whose PCI address nobody told
 
     def place_ranks(self, placements: RankPlacements) -> None:
         """Say on which nodes the ranks of runs are."""
@@ -107,10 +122,14 @@ class SymptomFold:
 
     def _take(self, event: Event, time: datetime, doubt_s: float) -> bool:
         meaning = meaning_of(event)
+        for name in self._gpus.learn(event, time):
+            self._rename(name)
         if meaning.symptom is None and not meaning.cures:
             return False
         event = self._placed(event, meaning)
         place = place_of_event(event, self.graph)
+        if place.kind == "gpu" and not self.graph.knows(place):
+            place = self._gpus.of(place, time)
         if meaning.symptom == "link_down" or "link_down" in meaning.cures:
             place = link_place(place, self.graph)
         meaning = at_place(event, meaning, place)
@@ -125,9 +144,25 @@ class SymptomFold:
             tally = self._tallies.get(key)
             if tally is None:
                 tally = self._tallies[key] = _Tally(event.node, run, time, time, event.severity)
+                if place.kind == "gpu" and not is_by_pci(place):
+                    self._by_index.setdefault(place, set()).add(key)
             tally.add(event, time)
             tally.doubt_s = max(tally.doubt_s, doubt_s)
         return True
+
+    def _rename(self, name: Place) -> None:
+        """Put what was told of a GPU by its index or UUID beside what is told of it by its PCI address."""
+        for key in self._by_index.pop(name, ()):
+            tally = self._tallies.pop(key, None)
+            if tally is None:
+                continue
+            own = (key[0], self._gpus.of(name, tally.last), key[2])
+            known = self._tallies.setdefault(own, tally)
+            if known is not tally:
+                known.merge(tally)
+        for kind in SYMPTOM_KINDS:
+            for moment in self._cures.pop((kind, name), ()):
+                keep_newest(self._cures.setdefault((kind, self._gpus.of(name, moment)), []), moment)
 
     def _placed(self, event: Event, meaning: EventMeaning) -> Event:
         """An error that names the rank whose GPU it is of, with that rank's node and GPU where the job tells them."""
@@ -149,6 +184,7 @@ class SymptomFold:
     def _of_rank(self, event: Event, now: datetime | None) -> list[Symptom]:
         """What is found of a rank, said of whose word it is: one node's word of another's rank is a report."""
         fold = SymptomFold(self.graph)
+        fold._gpus = self._gpus
         fold.take([event])
         reporter = event.attributes.get("reporter")
         found = fold.symptoms(now)
@@ -159,6 +195,7 @@ class SymptomFold:
         old = [key for key, tally in self._tallies.items() if tally.last < before]
         for key in old:
             del self._tallies[key]
+        self._by_index = {name: left for name, keys in self._by_index.items() if (left := keys & self._tallies.keys())}
         for cured in [cured for cured, moments in self._cures.items() if moments[-1] < before]:
             del self._cures[cured]
         self._notices.forget(before)
