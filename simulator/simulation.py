@@ -3,6 +3,8 @@
 cluster = simulate(Settings(nodes=64, days=30, seed=1))
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from simulator.calibration import calibration
@@ -11,6 +13,16 @@ from simulator.faults.fault import CLASSES, NodeFailure, PlannedDrain
 from simulator.faults.hazard import draw_failures
 from simulator.faults.precursor import leave_signs
 from simulator.faults.trace import KernelLine, LinkLoss, Trace, xid_line
+from simulator.mechanisms.mechanism import (
+    Precursor,
+    WorldPlan,
+    changed_figures,
+    changed_kinds,
+    planned,
+    precursors_of,
+    rewrite,
+)
+from simulator.mechanisms.registry import mechanisms_of
 from simulator.site import (
     DAY_MS,
     DRIVERS,
@@ -33,12 +45,18 @@ _ROLL_WAVES = 3
 
 
 def simulate(settings: SimulationSettings) -> SimulatedCluster:
-    """Simulate a cluster; the same settings give the same cluster."""
-    parameters = calibration(settings.calibration).parameters
+    """Simulate a cluster; the same settings give the same cluster.
+
+    Raises:
+        ValueError: a mechanism is not known.
+    """
+    mechanisms = mechanisms_of(settings.mechanisms)
+    parameters = changed_figures(calibration(settings.calibration).parameters, mechanisms)
     seeds = np.random.SeedSequence(settings.seed).spawn(7)
     rngs = [np.random.default_rng(seed) for seed in seeds]
     layout = lay_out(settings, parameters, rngs[0])
-    hazard = draw_failures(settings, parameters, layout, rngs[1])
+    world = planned(settings, parameters, layout, mechanisms)
+    hazard = draw_failures(settings, parameters, layout, rngs[1], changed_kinds(mechanisms), world.factor)
     failures = hazard.failures + _contained(hazard.failures, parameters, rngs[2])
     failures += _leaf_failures(settings, parameters, layout, rngs[2])
     for failure in failures:
@@ -47,22 +65,22 @@ def simulate(settings: SimulationSettings) -> SimulatedCluster:
     variety = Variety(rngs[6]) if settings.training == "varied" else None
     training = TrainingScheduler(settings, layout, failures, rngs[3], variety)
     roll_ms = hazard.shock_day * DAY_MS + 8 * HOUR_MS
-    _roll_driver(training, roll_ms)
-    planned = plan_runs(settings)
-    for run in planned:
+    _work_as_planned(training, roll_ms, world)
+    submitted = plan_runs(settings)
+    for run in submitted:
         training.simulate(run, [roll_ms])
         if variety is not None:
             hide_records(run, variety)
-    runs = [run for run in planned if run.attempts]
+    runs = [run for run in submitted if run.attempts]
     failures.sort(key=lambda f: (f.fault_ms, f.node))
     drains = training.availability.all_drains()
-    trace = Trace()
-    _leave_all_signs(failures, layout, trace, rngs[4])
+    trace = _with_all_signs(world.trace, failures, layout, (rngs[4], precursors_of(mechanisms)))
     frailty = hazard.rate.mean(axis=0)
     leave_decoys(DecoyContext(settings, layout, parameters, training.availability, rngs[5], trace, frailty))
     _boots(settings, failures, drains, roll_ms, trace)
     _ends_of_jobs(runs, trace, rngs[4])
     _clear(settings, runs, trace)
+    rewrite(trace, settings, mechanisms)
     usual_ms = parameters.print_interval_s * 1000
     return SimulatedCluster(
         settings=settings,
@@ -78,12 +96,19 @@ def simulate(settings: SimulationSettings) -> SimulatedCluster:
     )
 
 
-def _leave_all_signs(failures: list[NodeFailure], layout: SiteLayout, trace: Trace, rng: np.random.Generator) -> None:
+def _with_all_signs(
+    trace: Trace,
+    failures: list[NodeFailure],
+    layout: SiteLayout,
+    how: tuple[np.random.Generator, Mapping[str, Precursor] | None],
+) -> Trace:
+    rng, before = how
     for failure in failures:
         if failure.leaf is None:
-            leave_signs(failure, trace, rng)
+            leave_signs(failure, trace, rng, before)
         else:
             _leaf_down(failure, layout, trace)
+    return trace
 
 
 def _contained(failures: list[NodeFailure], parameters: Parameters, rng: np.random.Generator) -> list[NodeFailure]:
@@ -126,6 +151,14 @@ def _roll_driver(training: TrainingScheduler, roll_ms: int) -> None:
         if training.availability.free(node, roll_ms - HOUR_MS, end + HOUR_MS):
             reason = f"driver release {DRIVERS[1]} (rolling)"
             training.availability.add(PlannedDrain(node, roll_ms, end, reason, "ops"))
+
+
+def _work_as_planned(training: TrainingScheduler, roll_ms: int, world: WorldPlan) -> None:
+    """The driver, and what mechanisms plan, where the node is well; one that is broken then gets it with its repair."""
+    _roll_driver(training, roll_ms)
+    for drain in world.drains:
+        if training.availability.free(drain.node, drain.start_ms - HOUR_MS, drain.end_ms + HOUR_MS):
+            training.availability.add(drain)
 
 
 def _boots(

@@ -111,6 +111,7 @@ class SimulationSettings:
     `rate_per_1000_node_days` is the unplanned hardware failure rate (FIELD D7: 3.8, worth sweeping over 1-20).
     `training` = `steady`, or `varied`: runs that save, wait for data, shrink and lose records in many ways.
     `calibration` = `published` figures, or `real`: fitted to the records of real sites (`calibration.csv`).
+    `mechanisms` = names of `mechanisms/registry.py`: ways in which the world differs from the usual one.
     """
 
     nodes: int = 64
@@ -120,6 +121,7 @@ class SimulationSettings:
     rate_per_1000_node_days: float = 3.8
     training: str = "steady"
     calibration: str = "published"
+    mechanisms: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what cannot be simulated.

@@ -59,6 +59,13 @@ def _midnight(_context: click.Context, _option: click.Parameter, text: str) -> d
     show_default=True,
     help="Whose figures: published ones, or those of three real sites (their rate, too, without --rate).",
 )
+@click.option(
+    "--mechanism",
+    "mechanisms",
+    multiple=True,
+    metavar="NAME",
+    help="How this world differs (ramps, bursts, log_habits ...); may be given again. See the docs of the simulator.",
+)
 @JSON_OPTION
 def simulate(directory: Path, as_json: bool, **chosen: Any) -> None:
     """Simulate a cluster: its logs go to DIRECTORY/archive, its ground truth to DIRECTORY/truth.
@@ -77,9 +84,9 @@ def simulate(directory: Path, as_json: bool, **chosen: Any) -> None:
         chosen["rate_per_1000_node_days"] = real_rate()
     try:
         settings = SimulationSettings(**chosen)
+        cluster = simulate_cluster(settings)
     except ValueError as error:
         raise Failure(str(error)) from error
-    cluster = simulate_cluster(settings)
     try:
         write_archive(cluster, directory / "archive")
         hidden = write_truth(cluster, directory / "truth")

@@ -74,6 +74,12 @@ class Hazard:
     failures: list[NodeFailure]
     rate: Floats
     shock_day: int
+    kinds: tuple[FaultClass, ...] = FAULT_CLASSES
+
+    @property
+    def visible_share(self) -> float:
+        """The share of the failures that have a true precursor."""
+        return sum(k.per_mgpuh * k.visible for k in self.kinds) / sum(k.per_mgpuh for k in self.kinds)
 
 
 class _NodeFrailty:
@@ -107,9 +113,19 @@ class _NodeFrailty:
 
 
 def draw_failures(
-    settings: SimulationSettings, parameters: Parameters, layout: SiteLayout, rng: np.random.Generator
+    settings: SimulationSettings,
+    parameters: Parameters,
+    layout: SiteLayout,
+    rng: np.random.Generator,
+    kinds: tuple[FaultClass, ...] = FAULT_CLASSES,
+    factor: Floats | None = None,
 ) -> Hazard:
-    """The hardware failures of the whole archive, in time order; a node that is out does not fail again."""
+    """The hardware failures of the whole archive, in time order; a node that is out does not fail again.
+
+    Args:
+        kinds: the classes as they are in this world.
+        factor: (days, nodes), on the hazard; None is 1.
+    """
     base = settings.rate_per_1000_node_days / 1000.0
     frailty = _NodeFrailty(layout.nodes, parameters, rng)
     shock_day = int(settings.days * parameters.shock_after_share)
@@ -125,9 +141,11 @@ def draw_failures(
         relapse = np.where(relapse_until > day, parameters.relapse_factor, 1.0)
         shock = _shock(day, shock_day, parameters)
         rate[day] = base * frailty.factor * relapse * shock * _infancy(day, layout, parameters)
+        if factor is not None:
+            rate[day] *= factor[day]
         in_service = free_ms <= day * DAY_MS
         for node in np.flatnonzero((rng.random(layout.nodes) < -np.expm1(-rate[day])) & in_service):
-            failure = _draw_failure(int(node), day, shock > 1.0, weak_gpu, rng)
+            failure = _draw_failure((int(node), day), kinds, shock > 1.0, weak_gpu, rng)
             _as_measured(failure, parameters, rng)
             failures.append(_with_precursor(failure, int(free_ms[node]), rng))
             free_ms[node] = failure.end_ms + 1_800_000
@@ -135,7 +153,7 @@ def draw_failures(
             if failure.tier == "reboot" and rng.random() < parameters.relapse_share:
                 relapse_until[node] = failure.end_ms / DAY_MS + parameters.relapse_days
     failures.sort(key=lambda f: (f.fault_ms, f.node))
-    return Hazard(failures, rate, shock_day)
+    return Hazard(failures, rate, shock_day, kinds)
 
 
 def _shock(day: int, shock_day: int, parameters: Parameters) -> float:
@@ -156,10 +174,16 @@ def _infancy(day: int, layout: SiteLayout, parameters: Parameters) -> Floats:
 
 
 def _draw_failure(
-    node: int, day: int, shocked: bool, weak_gpu: NDArray[np.int64], rng: np.random.Generator
+    where: tuple[int, int],
+    kinds: tuple[FaultClass, ...],
+    shocked: bool,
+    weak_gpu: NDArray[np.int64],
+    rng: np.random.Generator,
 ) -> NodeFailure:
-    weights = np.array([k.per_mgpuh * (3.0 if shocked and k.name in _SHOCKED else 1.0) for k in FAULT_CLASSES])
-    kind = FAULT_CLASSES[int(rng.choice(len(FAULT_CLASSES), p=weights / weights.sum()))]
+    """A failure of a node on a day."""
+    node, day = where
+    weights = np.array([k.per_mgpuh * (3.0 if shocked and k.name in _SHOCKED else 1.0) for k in kinds])
+    kind = kinds[int(rng.choice(len(kinds), p=weights / weights.sum()))]
     # A weak GPU stays the weak one (FIELD D5: a DBE repeats on the same GPU).
     gpu = int(weak_gpu[node]) if rng.random() < 0.7 else int(rng.integers(0, GPUS))
     fault_ms = day * DAY_MS + int(rng.integers(0, DAY_MS))

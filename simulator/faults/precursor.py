@@ -3,6 +3,8 @@
 FIELD D5 and D7: ECC counts, row remaps and contained errors hours to weeks before; NVLink replays; link flaps; heat.
 """
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
 from simulator.faults.fault import NodeFailure
@@ -10,10 +12,19 @@ from simulator.faults.trace import Count, Gap, Heat, LinkLoss, Trace, recovery_l
 from simulator.site import DAY_MS, GPUS, HOUR_MS, MINUTE_MS
 
 
-def leave_signs(failure: NodeFailure, trace: Trace, rng: np.random.Generator) -> None:
-    """Write a failure's precursors (if it is visible), its moment and what its outage hides into the trace."""
+def leave_signs(
+    failure: NodeFailure,
+    trace: Trace,
+    rng: np.random.Generator,
+    before: Mapping[str, Callable[[NodeFailure, Trace, np.random.Generator], None]] | None = None,
+) -> None:
+    """Write a failure's precursors (if it is visible), its moment and what its outage hides into the trace.
+
+    Args:
+        before: what a world's mechanism leaves before failures, by class; None is as usual.
+    """
     if failure.visible:
-        _BEFORE.get(failure.kind.name, _no_sign)(failure, trace, rng)
+        (_BEFORE if before is None else before).get(failure.kind.name, _no_sign)(failure, trace, rng)
     _MOMENT[failure.kind.name](failure, trace, rng)
     if failure.outage:
         _hide(failure, trace)

@@ -121,7 +121,12 @@ def outages(cluster: SimulatedCluster, until_ms: int) -> list[str]:
 
 
 def write_telemetry(cluster: SimulatedCluster, folder: Path, until_ms: int) -> None:
-    """One Parquet file a day, one row per GPU and interval; what could not be sampled has no row."""
+    """One Parquet file a day, one row per GPU and interval; what could not be sampled has no row.
+
+    A world without telemetry (`sample_s` 0) has no file.
+    """
+    if not cluster.parameters.sample_s:
+        return
     names = pa.array(cluster.layout.names, pa.string())
     node = np.repeat(np.arange(cluster.layout.nodes, dtype=np.int32), GPUS)
     gpu = np.tile(np.arange(GPUS, dtype=np.int8), cluster.layout.nodes)

@@ -7,6 +7,7 @@ NodeName|TimeStart|TimeEnd|State|Reason|User
 from collections.abc import Iterable, Sequence
 
 from simulator.faults.fault import NodeFailure, PlannedDrain
+from simulator.mechanisms.registry import mechanisms_of
 from simulator.site import SimulationSettings, SiteLayout
 from simulator.training.attempt import SimulatedAttempt
 
@@ -79,6 +80,8 @@ def failure_row(settings: SimulationSettings, layout: SiteLayout, failure: NodeF
     kind = failure.kind.name
     second = failure.variant >= (60 if kind == "hbm_ecc" else 50)
     reason = _REASONS[kind][second].format(gpu=failure.gpu)
+    for mechanism in mechanisms_of(settings.mechanisms):
+        reason = reason if mechanism.reason is None else mechanism.reason(failure, reason)
     state = "DOWN" if kind in ("host", "link_optics") or reason == "PSU failure" else "DRAIN"
     user = "slurm" if reason == "Not responding" else "root"
     return _event(

@@ -6,7 +6,7 @@ that run, but not the future. Rankings (ROC-AUC, average precision, lift, recall
 
 import math
 from collections import defaultdict
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import orjson
 from numpy.typing import NDArray
 
 from simulator.calibration import calibration, described
-from simulator.faults.fault import FAULT_CLASSES, NodeFailure
+from simulator.faults.fault import NodeFailure
 from simulator.faults.hazard import Availability
 from simulator.site import DAY_MS, GPUS, HOUR_MS, PCI, gpu_uuid, leaf_name
 from simulator.state import SimulatedCluster
@@ -120,16 +120,16 @@ def hidden_scores(cluster: SimulatedCluster, horizon_h: int) -> tuple[list[float
             break
         for node in range(cluster.layout.nodes):
             if availability.usable(node, now):
-                scores.append(_score(by_node[node], float(cluster.hazard.rate[day, node]), now, horizon_h))
+                unseen = float(cluster.hazard.rate[day, node]) * (1.0 - cluster.hazard.visible_share)
+                scores.append(_score(by_node[node], unseen, now, horizon_h))
                 labels.append(any(now < failure.start_ms <= now + span_ms for failure in by_node[node]))
                 moments.append(now)
     return scores, labels, moments
 
 
-def _score(failures: list[NodeFailure], rate_per_day: float, now_ms: int, horizon_h: int) -> float:
+def _score(failures: list[NodeFailure], unseen_per_day: float, now_ms: int, horizon_h: int) -> float:
     """1 - the chance that neither an unseen fault nor a running precursor ends in an outage."""
-    unseen = 1.0 - _visible_share()
-    survives = math.exp(-rate_per_day * unseen * horizon_h / 24)
+    survives = math.exp(-unseen_per_day * horizon_h / 24)
     for failure in failures:
         if failure.visible and failure.warning_ms <= now_ms < failure.fault_ms:
             age_h = (now_ms - failure.warning_ms) / HOUR_MS
@@ -144,21 +144,23 @@ def _lead_cdf(failure: NodeFailure, hours: float) -> float:
     return 0.5 * (1 + math.erf(math.log(max(hours, 1e-6) / median_h) / (sigma * math.sqrt(2))))
 
 
-def _visible_share() -> float:
-    return sum(k.per_mgpuh * k.visible for k in FAULT_CLASSES) / sum(k.per_mgpuh for k in FAULT_CLASSES)
-
-
 def write_truth(cluster: SimulatedCluster, directory: Path) -> dict[str, Any]:
     """Write `outages.json`, `goodput.json`, `oracle.json` and `parameters.json`; returns the oracle's figures."""
     directory.mkdir(parents=True, exist_ok=True)
     hidden = oracle(cluster)
+    settings = {**asdict(cluster.settings), "start": format_time(cluster.settings.start)}
+    figures = calibration(cluster.settings.calibration)
+    if cluster.settings.mechanisms:
+        figures = replace(figures, parameters=cluster.parameters)
+    else:
+        del settings["mechanisms"]
     parts: dict[str, Any] = {
         "outages": outages(cluster),
         "goodput": goodput(cluster),
         "oracle": hidden,
         "parameters": {
-            "settings": {**asdict(cluster.settings), "start": format_time(cluster.settings.start)},
-            "parameters": described(calibration(cluster.settings.calibration)),
+            "settings": settings,
+            "parameters": described(figures),
         },
     }
     for name, value in parts.items():
