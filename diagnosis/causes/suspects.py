@@ -31,12 +31,12 @@ _OWN: dict[str, tuple[CauseClass, ...]] = {
     "storage": ("storage",),
     "power": ("power",),
     "cooling": ("cooling",),
-    "rack": ("power", "cooling"),
+    "rack": ("rack", "power", "cooling"),
 }
 _ABOVE: dict[str, tuple[CauseClass, ...]] = {
     "switch": ("switch",),
     "nvswitch": ("nvswitch",),
-    "rack": ("power", "cooling"),
+    "rack": ("rack", "power", "cooling"),
     "power": ("power",),
     "cooling": ("cooling",),
     "node": ("node",),
@@ -44,7 +44,8 @@ _ABOVE: dict[str, tuple[CauseClass, ...]] = {
 # What is over within a minute happens this much more often than what stays (logarithm).
 _FLEETING = math.log(10.0)
 _LINKS_OF_NODE, _GPUS_OF_NODE = 8, 8
-_RELEASES = ("driver", "firmware")
+_RELEASE_CLASSES: tuple[CauseClass, ...] = ("driver", "firmware")
+_RELEASES: tuple[str, ...] = _RELEASE_CLASSES
 # An adapter that is not its node's first: a leaf that is told of the node as a whole may be another rail's.
 _FURTHER_RAIL = re.compile(r"/mlx5_(?:bond_)?[1-9]\d*$", re.ASCII)
 # Classes of which a node's own lines may tell.
@@ -86,13 +87,24 @@ class ReachIndex:
     _base: dict[int, float] = field(default_factory=dict)
     _nodes: int | None = None
     _versions: dict[CauseClass, list[Place]] = field(default_factory=dict)
+    _rest: dict[Suspect, int] = field(default_factory=dict)
+    _elsewhere: dict[tuple[Suspect, str], int] = field(default_factory=dict)
     # Which nodes show each sign.
     signs: dict[str, set[str]] = field(default_factory=dict)
 
     def anew(self) -> ReachIndex:
         """What depends on what, kept; nothing of the scene that was looked at before."""
         self._base.clear()
+        self._elsewhere.clear()
         self.signs.clear()
+        return self
+
+    def warm(self) -> ReachIndex:
+        """Find out now what grows with the cluster, so that no search has to: how many nodes each release has."""
+        for kind in _RELEASE_CLASSES:
+            for place in self._releases(kind):
+                self.rest_of(Suspect(kind, place))
+        self.known_nodes()
         return self
 
     def is_first_rail(self, places: set[Place]) -> bool:
@@ -107,8 +119,10 @@ class ReachIndex:
 
     def rest_of(self, suspect: Suspect) -> int:
         """How many nodes have another version of the same release."""
-        others = [place for place in self._releases(suspect.kind) if place != suspect.place]
-        return sum(len(self.units(Suspect(suspect.kind, place))) for place in others)
+        if suspect not in self._rest:
+            others = [place for place in self._releases(suspect.kind) if place != suspect.place]
+            self._rest[suspect] = sum(len(self.units(Suspect(suspect.kind, place))) for place in others)
+        return self._rest[suspect]
 
     def _releases(self, kind: CauseClass) -> list[Place]:
         """Every version of a kind."""
@@ -117,11 +131,14 @@ class ReachIndex:
         return self._versions[kind]
 
     def struck_elsewhere(self, suspect: Suspect, sign: str) -> int:
-        """How many nodes of other versions show the same."""
-        own = self.units(suspect)
-        others = [self.units(Suspect(suspect.kind, place)) for place in self._releases(suspect.kind)]
-        shown = [Place("node", node) for node in self.signs.get(sign, ())]
-        return sum(node not in own and any(node in units for units in others) for node in shown)
+        """How many nodes of other versions show the same: asked once all signs are known."""
+        if (suspect, sign) not in self._elsewhere:
+            own = self.units(suspect)
+            others = [self.units(Suspect(suspect.kind, place)) for place in self._releases(suspect.kind)]
+            shown = [Place("node", node) for node in self.signs.get(sign, ())]
+            found = sum(node not in own and any(node in units for units in others) for node in shown)
+            self._elsewhere[suspect, sign] = found
+        return self._elsewhere[suspect, sign]
 
     def node_of(self, place: Place) -> str | None:
         """The node of a part: by the graph, else by its name."""

@@ -36,6 +36,7 @@ _COVER: dict[CauseClass, tuple[float, float]] = {
     "switch": (6.0, 0.4),
     "node": (4.0, 0.4),
     "power": (8.0, 0.5),
+    "rack": (4.0, 0.5),
     "cooling": (2.0, 0.8),
     "nvswitch": (3.0, 0.6),
     "storage": (1.0, 1.0),
@@ -106,8 +107,8 @@ def _weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach:
     account = Account(suspect, 0.0)
     account.prior = math.log(reach.tables.prior.get(suspect.kind, 1e-5))
     shared = [hit for hit in hits if hit.where in ("below", "named")]
-    if suspect.kind == "power":
-        shared = _of_dark_nodes(shared, reach)
+    if suspect.kind in ("power", "rack"):
+        shared = _of_dark_nodes(suspect, shared, reach)
     near = _window(shared)
     first = min((hit.effect.first for hit in near), default=None)
     units = set()
@@ -133,14 +134,17 @@ def _weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach:
     return account
 
 
-def _of_dark_nodes(hits: Sequence[Hit], reach: ReachIndex) -> list[Hit]:
-    """The signs of nodes that are dark: a node that lost one of its rails, and no other, has power."""
+def _of_dark_nodes(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> list[Hit]:
+    """The signs of nodes that are dark: a node that lost one of its rails, and no other, has power.
+
+    One that lost a GPU and nothing else has power, too; for a rack that is hit by something else it counts.
+    """
     rails: dict[Place, set[Place]] = defaultdict(set)
     dark: set[Place] = set()
     for hit in hits:
         if hit.effect.kind == "link_down" and hit.effect.place.kind in ("nic", "port"):
             rails[hit.unit].add(hit.effect.place)
-        else:
+        elif suspect.kind == "rack" or hit.effect.kind != "gpu_lost":
             dark.add(hit.unit)
     for unit, lost in rails.items():
         known = len(reach.graph.children(unit, "nic")) or (1 if reach.is_first_rail(lost) else _PARTS_OF_NODE)

@@ -171,3 +171,18 @@ def test_what_a_switch_alone_tells_of_one_of_its_links_is_a_cable_and_not_the_sw
     assert first([alone]) == ("cable", "leaf00")
     links = [seen("link_down", "nic", f"n{number:02d}/mlx5_0", -5) for number in range(15)]
     assert first([alone, *links]) == ("switch", "leaf00")
+
+
+def test_a_rack_that_is_hit_by_more_than_the_loss_of_power_is_called_the_rack() -> None:
+    """Dark nodes alone are its power, heat is its cooling, one GPU that goes with the power changes nothing."""
+    names = [f"n{number:02d}" for number in range(8)]
+    dark = [seen("node_silent", "node", name, number) for number, name in enumerate(names)]
+    assert first(dark) == ("power", "r0")
+    assert first([*dark, seen("gpu_lost", "gpu", "n03/0000:0f:00.0", -2)]) == ("power", "r0")
+    hot = [seen("heat_sign", "node", name, 20 * number) for number, name in enumerate(names)]
+    assert first(hot) == ("cooling", "r0")
+    lost = [seen("gpu_lost", "gpu", f"{name}/0000:0f:00.0", 30 * number) for number, name in enumerate(names[4:])]
+    disks = [seen("disk_fault", "node", name, 10) for name in names[:2]]
+    assert first([*dark[:4], *lost, *disks]) == ("rack", "r0")
+    scattered = [seen("gpu_lost", "gpu", f"n{number:02d}/0000:0f:00.0", 10) for number in (0, 9, 18, 27)]
+    assert "rack" not in {one.cause_class for one in explained([*dark[:1], *scattered]) if one.probability >= 0.3}
