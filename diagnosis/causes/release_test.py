@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _FEWEST = 4
 # The chance by which one must not be misled, over all versions and codes that are looked at.
 _MOST_P = 1e-3
+# A term of the sum that is so small beside it changes nothing of it.
+_NO_MORE = 1e-15
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ def _finding(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> Releas
     else_struck = reach.struck_elsewhere(suspect, hits[0].effect.sign())
     if units <= len(struck) and rest == 0:
         return None
+    if len(struck) * (units + rest) <= units * (len(struck) + else_struck):
+        return None  # no more of its nodes than of all: the chance of so many is a half at least
     p_value = fisher(len(struck), units, else_struck, rest)
     if p_value > _MOST_P:
         return None
@@ -66,12 +70,25 @@ def _finding(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> Releas
 
 
 def fisher(struck: int, units: int, others_struck: int, others: int) -> float:
-    """The chance that so many or more of the release's nodes are among the struck ones, were it no matter which."""
+    """The chance that so many or more of the release's nodes are among the struck ones, were it no matter which.
+
+    One term after the other, each by its ratio to the one before, away from the middle of the distribution.
+    """
     total, hit = units + others, struck + others_struck
-    most = min(units, hit)
-    logs = [_log_ways(units, k) + _log_ways(others, hit - k) for k in range(struck, most + 1) if hit - k <= others]
-    whole = _log_ways(total, hit)
-    return min(1.0, math.fsum(math.exp(log - whole) for log in logs))
+    first, last = max(struck, hit - others), min(units, hit)
+    middle = max(first, units * hit // max(total, 1))
+    top = math.exp(_log_ways(units, middle) + _log_ways(others, hit - middle) - _log_ways(total, hit))
+    chance = term = top
+    for k in range(middle, last):
+        term *= (units - k) * (hit - k) / ((k + 1) * (others - hit + k + 1))
+        chance += term
+        if term < chance * _NO_MORE:
+            break
+    term = top
+    for k in range(middle, first, -1):
+        term *= k * (others - hit + k) / ((units - k + 1) * (hit - k + 1))
+        chance += term
+    return min(1.0, chance)
 
 
 def _log_ways(total: int, chosen: int) -> float:

@@ -98,6 +98,8 @@ class DeviceGraph:
         """Every place but cables, or those of a class, in no order."""
         if kind == "cable":
             return [cable for end in self._far if (cable := self._cable(end)) is not None and end < self._far[end]]
+        if kind is not None and kind not in self._kinds:
+            return []
         return [place for place in self._parents if kind is None or place.kind == kind]
 
     def knows(self, place: Place) -> bool:

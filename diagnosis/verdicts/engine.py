@@ -74,13 +74,13 @@ class _Memory:
     fold: SymptomFold
     around: Surroundings
     near: Neighbourhood
+    reach: ReachIndex
     standing: dict[str, Verdict]
     recent: dict[str, tuple[Verdict, datetime]]
     mark: int
     changed_at: dict[str, datetime] = field(default_factory=dict)
     missing: dict[str, datetime] = field(default_factory=dict)
     by_event: dict[str, set[str]] = field(default_factory=dict)  # ids of standing verdicts that rest on it
-    reach: ReachIndex | None = None
     looked: datetime | None = None
     forgot: datetime | None = None
     heard: datetime | None = None
@@ -136,6 +136,7 @@ class VerdictEngine:
             if memory.around.refresh(connection, now):
                 memory.fold.graph = memory.around.graph
                 memory.near = Neighbourhood(memory.around.graph)
+                memory.reach = ReachIndex(memory.around.graph).warm()
             memory.near.place_jobs(memory.around.jobs)
             if memory.heard is None or now - memory.heard >= _CLOCKS_EVERY:
                 memory.heard = now
@@ -183,7 +184,8 @@ class VerdictEngine:
             recent = {one.id: (one, ended) for one, ended in recent_verdicts(connection, now - LATELY)}
         self._pending = [NewsBatch(seq, received, ()) for seq, received in waiting]
         _log.info("verdicts: %d symptoms, %d verdicts that stand", len(fold), len(standing))
-        memory = _Memory(fold, around, Neighbourhood(around.graph), standing, recent, mark)
+        near, reach = Neighbourhood(around.graph), ReachIndex(around.graph).warm()
+        memory = _Memory(fold, around, near, reach, standing, recent, mark)
         for one in standing.values():
             _index(memory, one)
         return memory
@@ -217,8 +219,6 @@ class VerdictEngine:
 
     def _explained(self, memory: _Memory, part: list[Symptom], ends: EndFinder, now: datetime) -> list[Verdict]:
         """The causes of some symptoms. Of what is well again nobody is in a hurry to hear: it counts half."""
-        if memory.reach is None or memory.reach.graph is not memory.around.graph:
-            memory.reach = ReachIndex(memory.around.graph)
         stakes = memory.around.stakes(now)
         found = explain(memory.around.scene(part, now), most=MOST_AROUND, reach=memory.reach)
         return [
