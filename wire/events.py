@@ -64,7 +64,8 @@ class IncidentJson(JsonObject, frozen=True, kw_only=True):
     """The events of one fault, coalesced.
 
     `link`: of the device, where one is known. `domain`: the NVLink domain that the fault took along, `nodes` those of
-    it that felt it: `node` alone is the culprit, and nothing is asked of the others.
+    it that felt it: `node` alone is the culprit, and nothing is asked of the others. `shown`: when a gauge last showed
+    that the fault stands, long after its own events.
     """
 
     id: str
@@ -87,6 +88,7 @@ class IncidentJson(JsonObject, frozen=True, kw_only=True):
     link: Annotated[int | None, example(14)] = None
     domain: Annotated[str | None, example("nvl72-03")] = None
     nodes: list[str] = []
+    shown: Time | None = None
 
 
 class AuditJson(JsonObject, frozen=True, kw_only=True):

@@ -37,7 +37,8 @@ class DeviceState:
         standing: levels that are over their limit.
         falls: when each counter fell last; what falls again and again is no counter.
         boot_s: the newest boot time. uuid_before: whose place the device took.
-        fault: the code of an Xid that proves a fault of it, and since when; None where none stands.
+        fault: the code of an Xid that proves a fault of it, and since when; None where none stands. Where its event was
+            told: also from when on it may have stood, and when it was told last.
     """
 
     node: str
@@ -237,4 +238,6 @@ class NodeWatch:
 def note_fault(one: DeviceState, finding: Finding, time: datetime) -> None:
     """Keep the first Xid that proves a fault of a device: what follows it is the same fault."""
     if finding.code is not None and one.fault is None and proven_xid(finding.code):
-        one.fault = [finding.code, time.astimezone(UTC).isoformat()]
+        since = time.astimezone(UTC).isoformat()
+        told = [finding.attributes.get("after") or since, time.timestamp()] if finding.kind == "xid" else []
+        one.fault = [finding.code, since, *told]

@@ -28,6 +28,7 @@ from collectors.telemetry.device_events import (
     finding_event,
     metric_event,
     no_counter,
+    proven_xid,
     rise,
     xid_changed,
 )
@@ -43,6 +44,9 @@ from store.records.telemetry import Sample
 # Of values that vanish at one moment: told one by one up to so many, beyond by one event that lists them.
 _FEW_METRICS = 3
 _XID = ("xid_last", "xid_active_")
+# A fault that stands is told again after so long, and how much is kept of one that is.
+_TELL_AGAIN_S = 3600.0
+_TOLD = 4
 # What a node has one of: it is its exporter that is missing.
 _PARTS_OF_NODE = frozenset({NODE, "bmc"})
 
@@ -220,6 +224,8 @@ class DeviceWatch:
         for one in devices:
             if one.xids == [0]:
                 one.fault = None
+            elif (stands := _stands(one, moment.timestamp(), one.key() in present)) is not None:
+                yield self._event(one, moment, stands)
         state.close()
 
     def _unheard(self, devices: Sequence[DeviceState], state: NodeWatch, alive: set[str]) -> Iterator[DeviceState]:
@@ -358,10 +364,27 @@ def _unknown(one: DeviceState) -> Finding:
     return _follows(one, replace(gone, severity="info", message=f"{gone.message}: its exporter is silent"))
 
 
+def _stands(one: DeviceState, time_s: float, is_here: bool) -> Finding | None:
+    """A fault that nothing has ended is told once an hour, so that nobody takes its device for well.
+
+    Its gauge must show a code; of a device that is not reported itself, nothing tells that its fault has ended.
+    """
+    if one.fault is None or len(one.fault) < _TOLD or time_s - one.fault[3] < _TELL_AGAIN_S:
+        return None
+    if is_here and not (any(one.xids) and any(name.startswith(_XID) for name in one.names)):
+        return None
+    code, since, reach = one.fault[:3]
+    one.fault[3] = time_s
+    fault = proven_xid(code)
+    attributes = {"error": "stands", "follows": f"xid:{code}", "since": reach}
+    message = f"Xid {code} still stands, since {since}"
+    return Finding("xid_hint", message, "warning", fault.cause if fault else "unknown", attributes, code=code)
+
+
 def _follows(one: DeviceState, finding: Finding) -> Finding:
     """The same, of a device of which a fault stands."""
     if one.fault is None:
         return finding
-    code, since = one.fault
+    code, since = one.fault[:2]
     attributes = {**finding.attributes, "follows": f"xid:{code}", "since": since}
     return replace(finding, message=f"{finding.message}; Xid {code} stands since {since}", attributes=attributes)

@@ -45,7 +45,7 @@ class FaultSummary:
 
     `id` is that of the first event; `kinds` counts by `kind_key`; `heads` are candidates for its name, the earliest
     first, no two of one kind, code, severity and device. `part`: what it may be of its node's NVLink domain
-    (`diagnosis/incidents/domain_faults.py`).
+    (`diagnosis/incidents/domain_faults.py`). `shown`: when a gauge last showed that it stands.
     """
 
     id: str
@@ -55,6 +55,7 @@ class FaultSummary:
     kinds: dict[str, int]
     heads: list[IncidentHead]
     part: str = ""
+    shown: datetime | None = None
 
     @property
     def count(self) -> int:
@@ -68,6 +69,7 @@ class FaultSummary:
             if (other.start, other.id) < (self.start, self.id):
                 self.start, self.id = other.start, other.id
             self.end = max(self.end, other.end)
+            self.shown = max(filter(None, (self.shown, other.shown)), default=None)
             self.node = self.node if self.node == other.node else None
             for kind, count in other.kinds.items():
                 self.kinds[kind] = self.kinds.get(kind, 0) + count
@@ -94,6 +96,7 @@ class FaultSummary:
             source=head.source,
             name=head.name,
             link=head.link,
+            shown=self.shown,
         )
         return of_many(found, self.heads) if fault_group(self) == MANY else found
 
@@ -164,6 +167,7 @@ def when(event: Event) -> datetime:
 FAULT_COLUMNS = (
     *("id", "node", "start", "end", "kinds", "heads"),
     *("kind", "code", "severity", "cause", "action", "device", "message", "source", "name", "link"),
+    "shown",
 )
 _HEADS = msgspec.json.Decoder(list[IncidentHead])
 _KINDS = msgspec.json.Decoder(dict[str, int])
@@ -172,7 +176,7 @@ _DEVICE = msgspec.json.Decoder(Device)
 
 def fault_from(row: Sequence[Any]) -> FaultSummary:
     """The fault of a row of `incidents`, of FAULT_COLUMNS."""
-    name, node, start, end, kinds, heads, *words = row
+    name, node, start, end, kinds, heads, *words, shown = row
     if not heads:
         kind, code, severity, cause, action, device, message, source, called, link = words
         where = _DEVICE.decode(device)
@@ -180,7 +184,7 @@ def fault_from(row: Sequence[Any]) -> FaultSummary:
         found = [IncidentHead(*said, id=name, link=link)]
     else:
         found = _HEADS.decode(heads)
-    return FaultSummary(name, node, start, end, _KINDS.decode(kinds), found)
+    return FaultSummary(name, node, start, end, _KINDS.decode(kinds), found, shown=shown)
 
 
 _FAULTS = msgspec.json.Decoder(list[FaultSummary])

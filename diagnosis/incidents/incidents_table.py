@@ -31,8 +31,9 @@ from diagnosis.incidents.incident import (
     faults_of,
     gap_of,
 )
-from diagnosis.incidents.later_signs import LONGEST_INTERVAL, join_sign, reach_of, target_of
+from diagnosis.incidents.later_signs import LONGEST_INTERVAL, fault_shown, is_shown, join_sign, reach_of, target_of
 from diagnosis.incidents.maintenance import ALONE
+from diagnosis.incidents.root import IncidentHead
 from store.records.event import Event
 from store.records.hostlist import hosts
 from store.records.incident import Incident
@@ -96,6 +97,7 @@ _TYPES = {
     "blast_radius": "integer",
     "source": "text",
     "name": "text",
+    "shown": "timestamptz",
 }
 _fields = attrgetter(*_TYPES)
 _SET = ", ".join(f'"{name}" = grown."{name}"' for name in _TYPES)
@@ -155,9 +157,11 @@ def merge_faults(connection: sa.Connection, faults: Iterable[FaultSummary]) -> l
     gone: set[str] = set()
     for group, new in groups.items():
         mine: list[FaultSummary] = []
+        shown = [(head, fault.end) for fault in new for head in fault.heads if is_shown(head)]
         gone.update(_joined(group, stored.get(group, []), new, mine))
         if group[0] is not None:
             gone.update(_signs_joined(mine, stored.get(group, []), gone))
+            gone.update(_shown_faults(mine, stored.get(group, []), gone, shown))
         changed += mine
     made = {fault.id: fault for fault in changed}
     found = [fault.incident() for fault in made.values()]
@@ -248,6 +252,23 @@ def _signs_joined(mine: list[FaultSummary], stored: Sequence[FaultSummary], gone
         if not any(one is target for one in mine):
             mine.append(target)
         join_sign(target, fault)
+    return taken
+
+
+def _shown_faults(
+    mine: list[FaultSummary],
+    stored: Sequence[FaultSummary],
+    gone: Collection[str],
+    shown: Sequence[tuple[IncidentHead, datetime]],
+) -> set[str]:
+    """Note which faults a gauge shows to stand, by what was new. Changes `mine`, and returns ids, as `_signs_joined`."""
+    taken: set[str] = set()
+    for head, end in shown:
+        others = [fault for fault in stored if fault.id not in gone and not any(one is fault for one in mine)]
+        target = fault_shown(head, end, [*mine, *others])
+        if target is not None and any(one is target for one in others):
+            mine.append(target)
+            taken.add(target.id)
     return taken
 
 

@@ -40,6 +40,7 @@ class IncidentFault(Protocol):
     end: datetime
     kinds: dict[str, int]
     heads: list[IncidentHead]
+    shown: datetime | None
 
     def join(self, *others: Self) -> None:
         """Take other parts of the same fault in."""
@@ -56,10 +57,34 @@ def sign_of(fault: IncidentFault) -> IncidentHead | None:
     return head if head.sign_since is not None and head.sign_of is not None else None
 
 
+# A gauge shows what stands for longer than this only where the node's own word goes back further than anybody keeps.
+LONGEST_STAND = timedelta(days=91)
+
+
+def is_shown(head: IncidentHead) -> bool:
+    """Whether it says that a fault stands which an earlier moment showed: told again and again while it does."""
+    return head.kind == "xid_hint" and head.sign_of is not None and head.sign_since is not None
+
+
+def fault_shown(head: IncidentHead, end: datetime, faults: Iterable[FaultT]) -> FaultT | None:
+    """The fault that a gauge shows to stand, by a head of a new one that ended at `end`; it then says so."""
+    if head.sign_since is None:
+        return None
+    key, since = kind_key("xid", head.sign_of), head.sign_since - _SLACK
+    found = [one for one in faults if key in one.kinds and one.start < head.time and one.end >= since]
+    target = min(found, key=lambda one: (sign_of(one) is not None, one.start, one.id), default=None)
+    if target is not None:
+        target.shown = end if target.shown is None else max(target.shown, end)
+    return target
+
+
 def reach_of(faults: Iterable[IncidentFault]) -> tuple[datetime | None, bool]:
     """How far back the faults that these are later signs of may lie; whether later signs of these may be stored."""
     signs = [
-        head.sign_since for fault in faults if (head := sign_of(fault)) is not None and head.sign_since is not None
+        max(head.sign_since, fault.start - LONGEST_STAND)
+        for fault in faults
+        for head in (sign_of(fault), *filter(is_shown, fault.heads))
+        if head is not None and head.sign_since is not None
     ]
     coded = any(key.startswith(("xid:", "gpu_lost")) for fault in faults for key in fault.kinds)
     return min(signs, default=None), coded

@@ -25,6 +25,7 @@ from store.nodes.node_states import (
     newest_scores,
     node_places,
     nodes_out,
+    oldest_shown,
     score_reasons,
     unrepaired_faults,
     watched_links,
@@ -158,7 +159,7 @@ def _look(
         scores = {}
     risky = [(node, moment) for node, score in scores.items() if moment and score >= policy.thresholds.watch]
     since, out = now - timedelta(seconds=policy.healthy_s), nodes_out(connection, now)
-    repaired, shown = last_repairs(connection, since, now), frozenset(out)
+    repaired, shown = last_repairs(connection, oldest_shown(connection, since), now), frozenset(out)
     if until is None:  # now: an outage, and its end, are only told as long as no scheduler shows them
         repaired, shown = shown_repairs(connection, repaired), shown_out(connection, out, now)
     causes = read_causes(connection, policy, since, now)
@@ -195,7 +196,8 @@ def _nodes(places: Sequence[Any], seen: _NodeRecords, now: datetime) -> list[Nod
             rack,
             leaf,
             driver,
-            seen.scores.get(node),
+            # Of one that has failed, or tells nothing, no score is told: it speaks of nodes that work.
+            None if node in seen.out or node in seen.faults or node in seen.silent else seen.scores.get(node),
             tuple(str(reason.get("text", "")) for reason in reasons[node][:5]) if node in reasons else _NO_REASONS,
             seen.faults.get(node),
             node in seen.out,

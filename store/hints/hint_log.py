@@ -27,6 +27,7 @@ from store.tables.pages import PageMark, ordered_page
 
 _AUDIT = schema.audit
 _HINTS = hint_tables.hints
+_HOLDS = ("cordon", "drain")
 _WAIT_S = 2.0
 _WRITERS = sa.text(
     "SELECT virtualtransaction FROM pg_locks WHERE relation = to_regclass('audit') AND mode = 'RowExclusiveLock'"
@@ -187,10 +188,16 @@ def close_hint(
     actor: str,
     detail: Mapping[str, Any] | None = None,
 ) -> Hint:
-    """End a hint; its evidence then names who ended it, and when."""
+    """End a hint; its evidence then names who ended it, and when.
+
+    A hold that others than the policy end is a person's word for the node: what its gauges showed by then is let go.
+    """
     ended = change_state(connection, hint, state, now, actor, detail)
     if ended.state != state or ended.evidence.closed is not None:
         return ended
+    if hint.action in _HOLDS and hint.job is None and not actor.startswith("policy"):
+        made = insert_into(connection, hint_tables.node_releases).values(node=hint.node, time=now)
+        connection.execute(made.on_conflict_do_update(index_elements=["node"], set_={"time": made.excluded.time}))
     current = _read_again(connection, ended)
     evidence = replace(current.evidence, closed=StateChange(actor, now))
     return _save_evidence(connection, replace(current, evidence=evidence))

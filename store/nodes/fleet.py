@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from store.database.known_nodes import absent_hints, is_counted
+from store.nodes.node_states import not_ours, still_shown
 from store.records.hint import LIVE_STATES, OPEN_STATES
 from store.tables import hint_tables, schema
 from store.tables.bulk_rows import is_one_of
@@ -23,8 +24,9 @@ from store.tables.pages import answer_rows
 #     node_page(connection, fleet, NodePage(by_score=True, state="faulty", limit=100))
 #
 # A node's state is the first that applies: unknown (the inventory does not have it), out (an outage is open), cordoned
-# (by a live hint of ours that a scheduler may hold), faulty (a fatal hardware incident that no outage has ended),
-# at_risk (its risk of 24 h is at the threshold), silent (not heard of), ok.
+# (by a live hint of ours that a scheduler may hold), faulty (a fatal hardware incident that no outage has ended:
+# of the last day, or a gauge showed within it that it stands), at_risk (its risk of 24 h is at the threshold), silent
+# (not heard of), ok.
 
 DAY_H, WEEK_H = 24, 168
 _HOLDS = ("cordon", "drain")  # what keeps work off its node, once it is sent or about to be
@@ -140,7 +142,10 @@ def _out(fleet: FleetQuery) -> sa.Subquery:
 
 
 def _faulty(fleet: FleetQuery) -> sa.Subquery:
-    """Nodes with a confirmed fault that no outage has ended since. One dated later counts: a clock runs ahead."""
+    """Nodes with a confirmed fault that no outage has ended since. One dated later counts: a clock runs ahead.
+
+    One that ended long ago counts as long as a gauge shows that it stands.
+    """
     outages, incidents = schema.outages, schema.incidents
     ended = sa.select(outages.c.node, sa.func.max(outages.c.end, type_=schema.UtcTime()).label("end"))
     ended = ended.where(outages.c.end >= fleet.faulty_since, outages.c.end <= fleet.now).group_by(outages.c.node)
@@ -152,7 +157,13 @@ def _faulty(fleet: FleetQuery) -> sa.Subquery:
         .where(incidents.c.end >= fleet.faulty_since)
         .where(repaired.c.end.is_(None) | (repaired.c.end < incidents.c.end))
     )
-    return query.distinct().subquery("faulty")
+    standing = sa.select(incidents.c.node).where(
+        incidents.c.severity == "fatal", incidents.c.cause == "hardware", incidents.c.node.is_not(None)
+    )
+    standing = standing.where(incidents.c.end < fleet.faulty_since, still_shown(fleet.faulty_since))
+    seen_to = sa.exists().where(outages.c.node == incidents.c.node, not_ours(outages.c.reason))
+    standing = standing.where(~seen_to.where(outages.c.end >= incidents.c.end, outages.c.end <= fleet.now))
+    return query.union(standing).subquery("faulty")
 
 
 def _open_hints() -> sa.Subquery:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from store.database.known_nodes import is_counted
 from store.records.event import Cause, Severity, parse_time
 from store.records.incident import Incident, incident_of
-from store.tables import schema
+from store.tables import hint_tables, schema
 from store.tables.bulk_rows import is_one_of
 from store.tables.pages import backwards, between
 
@@ -93,6 +93,21 @@ def last_repairs(connection: sa.Connection, since: datetime, now: datetime) -> d
     return {row.node: row.end for row in connection.execute(ended.group_by(outages.c.node))}
 
 
+def still_shown(since: datetime) -> sa.ColumnElement[bool]:
+    """Whether a gauge has shown since a moment that an incident's fault stands, and no person let the node go since."""
+    incidents, let_go = schema.incidents.c, hint_tables.node_releases.c
+    by_person = sa.exists().where(let_go.node == incidents.node, let_go.time >= incidents.end)
+    return sa.and_(incidents.shown >= since, ~by_person)
+
+
+def oldest_shown(connection: sa.Connection, since: datetime) -> datetime:
+    """When the oldest fault ended that a gauge has shown since a moment; that moment where none is older."""
+    column = schema.incidents.c.end
+    query = sa.select(sa.func.min(column, type_=schema.UtcTime())).where(schema.incidents.c.shown >= since)
+    oldest: datetime | None = connection.scalar(query)
+    return since if oldest is None else min(oldest, since)
+
+
 def unrepaired_faults(
     connection: sa.Connection,
     since: datetime,
@@ -103,23 +118,25 @@ def unrepaired_faults(
 ) -> dict[str, Incident]:
     """Each node's newest confirmed fault (a fatal hardware incident) since a moment that no outage has ended.
 
+    One that ended before counts as well, where a gauge has shown since that it stands (`still_shown`).
     After an outage the node has been seen to, but not after a drain of ours. What ended before the node's machine came
     into service was another machine's. An incident dated after `now` counts (its host's clock runs ahead), but where it
     began after `until`, for whoever looks back.
 
     Args:
-        repaired: when nodes were seen to; None: by the outages that are told.
+        repaired: when nodes were seen to, from `oldest_shown` on; None: by the outages that are told.
         is_own: whether a fault counts as its node's own.
     """
     incidents = schema.incidents
-    repaired = last_repairs(connection, since, now) if repaired is None else repaired
+    if repaired is None:
+        repaired = last_repairs(connection, oldest_shown(connection, since), now)
     query = sa.select(incidents).select_from(incidents.outerjoin(schema.nodes, schema.nodes.c.node == incidents.c.node))
     query = query.where(
         of_this_machine(now),
         incidents.c.severity == "fatal",
         incidents.c.cause == "hardware",
         incidents.c.node.is_not(None),
-        incidents.c.end >= since,
+        sa.or_(incidents.c.end >= since, still_shown(since)),
     )
     if until is not None:
         query = query.where(incidents.c.start <= until)

@@ -16,6 +16,7 @@ class Incident:
     `kinds` counts its events by `kind` or `kind:code`; `blast_radius` is the number of nodes of the runs it stopped.
     `link` is that of the device, where what names it tells one. `domain` is the NVLink domain whose nodes (`nodes`) one
     fault took along: `node` alone is the culprit, None where no node is known to be.
+    `shown` is when a gauge last showed that the fault stands, long after its own events; None where none did.
     """
 
     id: str
@@ -37,6 +38,7 @@ class Incident:
     link: int | None = None
     domain: str | None = None
     nodes: tuple[str, ...] = ()
+    shown: datetime | None = None
 
 
 _INCIDENT = tuple(field.name for field in fields(Incident))

@@ -95,6 +95,13 @@ scheduler_nodes = sa.Table(  # what it said of each node then; written when that
     sa.Index(None, "node"),
 )
 
+node_releases = sa.Table(  # when a person last let a node go: what its gauges showed by then holds it no more
+    "node_releases",
+    metadata,
+    sa.Column("node", sa.Text, primary_key=True),
+    sa.Column("time", UtcTime, nullable=False),
+)
+
 trips = sa.Table(  # of the breaker: one is in force until a person resets it
     "trips",
     metadata,

@@ -16,6 +16,7 @@ metadata = sa.MetaData(naming_convention={"ix": "ix_%(table_name)s_%(column_0_N_
 LIVE = sa.text("revoked IS NULL")
 # Events of a training run: most events name none.
 NAMED = sa.text("run IS NOT NULL")
+SHOWN = sa.text("shown IS NOT NULL")
 # Incidents that lasted long, which are few.
 LONG_INCIDENT = timedelta(hours=1)
 LONG = {
@@ -345,10 +346,12 @@ incidents = sa.Table(
     sa.Column("domain", sa.Text),  # the NVLink domain that it is of: then one incident stands for several nodes
     sa.Column("nodes", sa.JSON(none_as_null=True)),  # all nodes of the domain that showed it
     sa.Column("parts", sa.Text),  # JSON of what each of them said: it can be told anew when more comes
+    sa.Column("shown", UtcTime),  # when a gauge last showed that it stands, long after its own events
     sa.Index(None, "start", "id"),
     sa.Index(None, "node", "end"),
     sa.Index(None, "end"),
     sa.Index(None, "severity", "start"),
+    sa.Index("ix_incidents_shown", "shown", postgresql_where=SHOWN, sqlite_where=SHOWN),
     sa.Index("ix_incidents_long", "end", postgresql_where=LONG["postgresql"], sqlite_where=LONG["sqlite"]),
 )
 

@@ -8,6 +8,7 @@ import pytest
 
 from collectors.telemetry.device_watch import DeviceWatch
 from collectors.telemetry.presence import MISSES
+from diagnosis.symptoms.meaning import meaning_of
 from store.records.event import Event
 from store.records.telemetry import COUNTER_EVENTS, Sample
 
@@ -117,6 +118,33 @@ def test_a_changed_last_xid_of_a_program_is_a_hint() -> None:
     page.scrape(("n1", 0, {"xid_last": 0}))
     [hint] = page.scrape(("n1", 0, {"xid_last": 31}))
     assert (hint.kind, hint.code, hint.severity, hint.device.index) == ("xid_hint", 31, "info", 0)
+
+
+def test_a_fault_that_stands_is_told_once_an_hour_until_its_gauge_clears_or_is_gone() -> None:
+    """Another code in its place, and a GPU that is not reported itself, end it not."""
+    page = Page()
+    page.scrape(("n1", 0, {"xid_last": 0}), ("n1", 1, {"xid_last": 0}))
+    page.scrape(("n1", 0, {"xid_last": 79}), ("n1", 1, {"xid_last": 0}))
+    since = page.time
+
+    def told(*shown: dict[str, float]) -> list[Event]:
+        found = []
+        for _ in range(2 * 240):
+            found += page.scrape(*(("n1", gpu, values) for gpu, values in enumerate(shown)))
+        return [event for event in found if event.kind == "xid_hint" and event.attributes.get("error") == "stands"]
+
+    first, second = told({"xid_last": 79}, {"xid_last": 0})
+    assert (first.code, first.severity, first.cause, first.device.index) == (79, "warning", "hardware", 0)
+    assert first.message == f"Xid 79 still stands, since {since.isoformat()}"
+    assert meaning_of(second).symptom == "gpu_lost"
+    assert len(told({"xid_last": 154}, {"xid_last": 0})) == 2
+    assert told({"gpu_temp_c": 40.0}, {"xid_last": 0}) == []
+    page.scrape(("n1", 1, {"xid_last": 0}))
+    page.scrape(("n1", 1, {"xid_last": 0}))
+    gone = page.watch.add([Sample(page.time + timedelta(hours=2), "n1", 1, {"xid_last": 0})], page.time)
+    assert [event.device.index for event in gone if event.attributes.get("error") == "stands"] == [0]
+    assert told({"xid_last": 0}, {"xid_last": 0}) == []
+    assert told({"xid_last": 0}, {"xid_last": 0}) == []
 
 
 @pytest.mark.parametrize(("code", "severity"), [(79, "warning"), (31, "info")])
