@@ -119,10 +119,13 @@ class OutageLog:
     end_ms: Ints
     planned: Bools
     driver: Bools  # a planned one that changed the driver
+    repair: Ints | None = None  # what its reason says was done, a place among `repair_kinds()`; -1: it says nothing
 
     def only(self, kept: Bools) -> "OutageLog":
         """Those that a mask keeps."""
-        return OutageLog(self.node[kept], self.start_ms[kept], self.end_ms[kept], self.planned[kept], self.driver[kept])
+        times = (self.node[kept], self.start_ms[kept], self.end_ms[kept])
+        repair = None if self.repair is None else self.repair[kept]
+        return OutageLog(*times, self.planned[kept], self.driver[kept], repair)
 
 
 TELEMETRY_COLUMNS = (

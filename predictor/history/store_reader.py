@@ -39,6 +39,7 @@ from store.database.known_nodes import is_counted
 from store.records.event import RecordError
 from store.records.event_sources import WORK
 from store.records.hostlist import expand
+from store.records.repair import repair_place
 from store.records.telemetry import COUNTERS, GAUGES
 from store.tables import schema
 from store.tables.bulk_rows import is_one_of
@@ -286,6 +287,7 @@ def read_outage_log(connection: sa.Connection, fleet: FleetArrays, until_ms: int
         milliseconds(connection, table.c.end),
         table.c.planned,
         table.c.cause,
+        table.c.reason,
     ).order_by(table.c.start, table.c.node)
     if until_ms is not None:
         query = query.where(table.c.start < from_ms(until_ms))
@@ -303,6 +305,7 @@ def read_outage_log(connection: sa.Connection, fleet: FleetArrays, until_ms: int
         end_ms=np.maximum(end_ms, start_ms),
         planned=planned,
         driver=planned & np.array([row[4] == "driver" for row in rows], dtype=np.bool_),
+        repair=np.array([repair_place(row[5]) for row in rows], dtype=np.int64),
     )
 
 
