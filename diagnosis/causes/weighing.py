@@ -110,14 +110,13 @@ def _weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach:
     if suspect.kind in ("power", "rack"):
         shared = _of_dark_nodes(suspect, shared, reach)
     near = _window(shared)
-    first = min((hit.effect.first for hit in near), default=None)
-    units = set()
-    for hit in near:
-        if first is None:
-            break
-        units.add(hit.unit)
-        account.parts.append((hit, _log_odds(hit)))
+    near, more = _one_of_each(near) if suspect.kind == "rack" else (near, [])
+    units = {hit.unit for hit in near}
+    if suspect.kind == "rack" and len(units) < _SEVERAL:
+        return None
+    account.parts = [(hit, _log_odds(hit)) for hit in near]
     _simultaneous(account, near)
+    account.parts += [(hit, reach.base_of(hit.effect)) for hit in more]
     account.parts += _own_parts([hit for hit in hits if hit.where not in ("below", "named")])
     if not account.parts and suspect.kind != "application":
         return None
@@ -151,6 +150,15 @@ def _of_dark_nodes(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> 
         if 2 * len(lost) >= known:
             dark.add(unit)
     return [hit for hit in hits if hit.unit in dark]
+
+
+def _one_of_each(hits: Sequence[Hit]) -> tuple[list[Hit], list[Hit]]:
+    """The first sign of each part, and all others: what else a node shows that a rack took with it proves no more."""
+    first: dict[Place, Hit] = {}
+    for hit in hits:
+        first.setdefault(hit.unit, hit)
+    kept = {id(hit) for hit in first.values()}
+    return list(first.values()), [hit for hit in hits if id(hit) not in kept]
 
 
 def _own_parts(hits: Sequence[Hit]) -> list[tuple[Hit, float]]:

@@ -186,3 +186,12 @@ def test_a_rack_that_is_hit_by_more_than_the_loss_of_power_is_called_the_rack() 
     assert first([*dark[:4], *lost, *disks]) == ("rack", "r0")
     scattered = [seen("gpu_lost", "gpu", f"n{number:02d}/0000:0f:00.0", 10) for number in (0, 9, 18, 27)]
     assert "rack" not in {one.cause_class for one in explained([*dark[:1], *scattered]) if one.probability >= 0.3}
+
+
+def test_many_signs_of_one_node_or_two_are_not_their_rack() -> None:
+    """A switch of NVLinks takes all GPUs of its node with it."""
+    gpus = [seen("nvlink_fault", "gpu", f"n03/0000:{number:02x}:00.0", 0.1 * number) for number in range(1, 9)]
+    switch = seen("nvswitch_fault", "nvswitch", "n03/0000:08:00.0", 0)
+    more = [seen("gpu_lost", "gpu", f"n04/0000:{number:02x}:00.0", number) for number in range(1, 9)]
+    assert first([*gpus, switch]) != ("rack", "r0")
+    assert "rack" not in {one.cause_class for one in explained([*gpus, switch, *more])}
