@@ -24,7 +24,7 @@ from diagnosis.symptoms.folding import SymptomFold
 from diagnosis.symptoms.symptom import Symptom
 from diagnosis.verdicts.comparison import LEAST_STANDING, CurrentLook, HeldVerdicts, compared
 from diagnosis.verdicts.ends import EndFinder
-from diagnosis.verdicts.neighbourhood import MOST_AROUND, Neighbourhood
+from diagnosis.verdicts.neighbourhood import MOST_AROUND, RELEASE_CLASSES, Neighbourhood, of_releases
 from diagnosis.verdicts.news import recent_symptom_events
 from diagnosis.verdicts.stake import with_stake
 from diagnosis.verdicts.surroundings import Surroundings
@@ -210,6 +210,12 @@ class VerdictEngine:
         ends = EndFinder(now, memory.near.of_event, back)
         explained = self._explained(memory, part, ends, now) if part else []
         looked_at = set(memory.standing) if is_wide else self._looked_at(memory, part)
+        if not is_wide:
+            # What all nodes share is no matter of a neighbourhood: it is told by all of them, now and then.
+            shared = {ident for ident, one in memory.standing.items() if one.cause_class in RELEASE_CLASSES}
+            looked_at = looked_at | shared if is_idle else looked_at - shared
+            told = self._releases(memory, symptoms, ends, now) if is_idle else []
+            explained = [*told, *(one for one in explained if one.cause_class not in RELEASE_CLASSES)]
         if is_idle:
             looked_at |= {ident for ident, one in memory.standing.items() if ends.of(one) is not None}
         memory.recent = {ident: kept for ident, kept in memory.recent.items() if now - kept[1] < LATELY}
@@ -227,6 +233,12 @@ class VerdictEngine:
             if one.probability >= LEAST_STANDING
             for factor in (2.0 if ends.is_cured(one) else 1.0,)
         ]
+
+    def _releases(self, memory: _Memory, symptoms: Sequence[Symptom], ends: EndFinder, now: datetime) -> list[Verdict]:
+        """The releases that explain some of any number of symptoms."""
+        part = of_releases(symptoms, memory.reach or ReachIndex(memory.around.graph))
+        found = self._explained(memory, part, ends, now) if part else []
+        return [one for one in found if one.cause_class in RELEASE_CLASSES]
 
     def _looked_at(self, memory: _Memory, part: Sequence[Symptom]) -> set[str]:
         """The verdicts of which most of what they rest on is among some symptoms."""

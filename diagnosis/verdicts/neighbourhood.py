@@ -7,19 +7,24 @@
 A storm of fifty thousand faults at a thousand places costs as much for each as a single one does.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from diagnosis.causes.effects import OF_JOBS
 from diagnosis.causes.scene import SceneJob
+from diagnosis.causes.suspects import ReachIndex, Suspect
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
 from diagnosis.symptoms.symptom import Symptom, SymptomKind
+from store.records.verdict import CauseClass
 
 # Symptoms that are weighed together: the nearest.
 MOST_AROUND = 1_500
 # What all nodes or a third of them share is looked at in the wide, now and then.
-_WIDE = frozenset({"driver", "firmware"})
+RELEASE_CLASSES: tuple[CauseClass, ...] = ("driver", "firmware")
+_WIDE = frozenset(RELEASE_CLASSES)
+# A release is told by so many nodes, and where they fail so much more often than the others.
+_FEWEST, _MORE_OFTEN = 4, 2.0
 # What a job as a whole shows; what the nodes show that it runs on.
 _RUN, _ON_ITS_NODES = "run", "nodes of run"
 _OF_RUN = (_RUN, _ON_ITS_NODES)
@@ -123,6 +128,40 @@ class Neighbourhood:
         yield from (("name", name) for name in symptom.points_at)
         for run in {*([symptom.run] if symptom.run else []), *self._runs.get(node or "", ())}:
             yield (_RUN if symptom.kind in OF_JOBS else _ON_ITS_NODES, run)
+
+
+def of_releases(symptoms: Iterable[Symptom], reach: ReachIndex) -> list[Symptom]:
+    """The symptoms by which a release may be told, whatever their number: one a node of each sign that stands out.
+
+    A sign stands out where the nodes of one version show it twice as often as all others. Of more than MOST_AROUND
+    symptoms every second, third ... is taken, so that the shares of the versions stay as they are.
+    """
+    by_sign: dict[tuple[str, int | None, bool], dict[str, Symptom]] = defaultdict(dict)
+    for symptom in symptoms:
+        node = symptom.node or reach.node_of(symptom.place)
+        if node is not None and any(reach.tables.row(kind, symptom.kind, "rate") for kind in RELEASE_CLASSES):
+            sign = symptom.kind, symptom.code, symptom.severity in ("warning", "info")
+            by_sign[sign].setdefault(node, symptom)
+    found = [one for of in by_sign.values() if _stands_out(of, reach) for _, one in sorted(of.items())]
+    every = -(-len(found) // MOST_AROUND) or 1
+    return sorted(found[::every], key=lambda one: (one.first, one.kind, one.place))
+
+
+def _stands_out(nodes: Collection[str], reach: ReachIndex) -> bool:
+    """Whether nodes are of one version twice as often as they would be by chance."""
+    struck: Counter[Suspect] = Counter()
+    for node in nodes:
+        for parent in reach.graph.parents(Place("node", node)):
+            struck.update(Suspect(kind, parent) for kind in RELEASE_CLASSES if kind == parent.kind)
+    if len(nodes) < _FEWEST:
+        return False
+    for suspect, count in struck.items():
+        all_of = sum(own for other, own in struck.items() if other.kind == suspect.kind)
+        share, others = count / max(1, len(reach.units(suspect))), all_of - count
+        rest = reach.rest_of(suspect)
+        if count >= _FEWEST and rest and share >= _MORE_OFTEN * others / rest:
+            return True
+    return False
 
 
 def _changed(before: Symptom, now: Symptom) -> bool:

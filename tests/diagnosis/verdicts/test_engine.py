@@ -197,3 +197,25 @@ def test_an_event_that_nobody_can_explain_does_not_come_again(
     take(cluster, xid("gpu-006", 1))
     engine.turn()
     assert {one.node for one in standing(cluster)} == {"gpu-005", "gpu-006"}
+
+
+def test_a_release_is_told_however_much_else_is_seen(
+    cluster: sa.Engine, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More symptoms than are weighed at once: those of one sign and one version, folded by node, are weighed alone."""
+    monkeypatch.setattr("diagnosis.verdicts.engine._FEW", 20)
+    for room in ("engine", "neighbourhood"):
+        monkeypatch.setattr(f"diagnosis.verdicts.{room}.MOST_AROUND", 40)
+    engine = VerdictEngine(cluster, watch)
+    elsewhere = [xid(f"gpu-{n:03d}", 3 * n, code, f"0000:{code:02x}:00.0") for n in range(64) for code in (48, 94)]
+    released = [xid(f"gpu-{n:03d}", 100 * n, 119) for n in range(1, 24, 2)]
+    watch.later(seconds=3000)
+    take(cluster, *elsewhere, *released)
+    engine.turn()
+    engine.turn()
+    watch.later(seconds=16)
+    engine.turn()
+    assert ("driver", "550.1") in {(one.cause_class, one.name) for one in standing(cluster)}
+    watch.later(seconds=16)
+    engine.turn()
+    assert ("driver", "550.1") in {(one.cause_class, one.name) for one in standing(cluster)}
