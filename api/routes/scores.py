@@ -1,10 +1,12 @@
 """`GET /scores`: what the model said of every node, and when."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
+from api.answers.node_states import present
 from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, PageCursor, decode
 from api.answers.reply import listing
 from api.edge.auth import Reader
@@ -12,6 +14,7 @@ from api.edge.openapi import answer
 from api.server.state import Server
 from store.models.scores import score_page
 from store.models.scorings import newest_scoring_of
+from store.nodes.fleet import withheld_scores
 from store.nodes.node_states import newest_scoring
 from wire.message import Page
 from wire.nodes import ScoreJson
@@ -45,7 +48,15 @@ def get_scores(_who: Reader, server: Server, query: Annotated[ScoreQuery, Query(
             return listing([])
         after = cursor.id if cursor else ""
         rows = score_page(connection, query.horizon_h, moment, (query.node, after), query.limit + 1)
-    kept = rows[: query.limit]
+        kept = rows[: query.limit]
+        withheld: Mapping[str, str] = {}
+        if query.at is None:  # as of now: what was said of a moment gone by stays as it was said
+            fleet = present(connection, server.settings, server.clock())
+            withheld = withheld_scores(connection, fleet, [row["node"] for row in kept])
+    for row in kept:
+        row["withheld"] = withheld.get(row["node"])
+        if row["withheld"] is not None:
+            row.update(score=None, reasons=[])
     return listing(kept, PageCursor(moment, kept[-1]["node"]).encode() if len(rows) > query.limit else None)
 
 
@@ -63,6 +74,7 @@ def _said_by(model: str, server: Server, query: ScoreQuery, cursor: PageCursor |
             "time": said.time,
             "horizon_h": said.horizon_h,
             "score": said.scores[node],
+            "withheld": None,
             "reasons": [],
             "model": model,
         }

@@ -3,10 +3,12 @@
 What needs scikit-learn is imported where it is used: scoring does without, and starts two seconds sooner.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +19,9 @@ from cli.processes.workers import BACKGROUND_OPTION, worker_options
 from predictor.dataset.folds import NoDataError
 from store.records.event import RecordError, format_time, parse_time
 from store.records.score import Score
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 
 class Moment(click.ParamType[datetime]):
@@ -111,9 +116,14 @@ def score(url: str, at: datetime | None, top: int, as_json: bool) -> None:
         scores = score_nodes(engine, moment)
     except ModelError as error:
         raise Failure(str(error)) from error
+    with engine.connect() as connection:
+        withheld = _withheld(connection, moment, [one.node for one in scores])
     if as_json:
-        print_json([_wire(one) for one in scores])
+        print_json([_wire(one, withheld.get(one.node)) for one in scores])
         return
+    if withheld:
+        print_text(f"{len(withheld)} nodes are not listed: a score of one that has failed, or is silent, says nothing")
+    scores = [one for one in scores if one.node not in withheld]
     print_table(_ranked(scores)[:top], ["node", "score_24h", "score_7d", "reasons"])
 
 
@@ -122,13 +132,28 @@ def _just_after(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(microsecond=0) + timedelta(seconds=1)
 
 
-def _wire(score: Score) -> dict[str, Any]:
+def _withheld(connection: sa.Connection, moment: datetime, nodes: list[str]) -> dict[str, str]:
+    """Whose scores are not told, and why; of the past nobody knows any more who was silent."""
+    from api.answers.node_states import present
+    from api.server.settings import ApiSettings
+    from store.nodes.fleet import withheld_scores
+
+    fleet = present(connection, ApiSettings(), moment)
+    if abs(datetime.now(UTC) - moment) > timedelta(seconds=ApiSettings().silent_after_s):
+        fleet = replace(fleet, silent_before=None)
+    return withheld_scores(connection, fleet, nodes)
+
+
+def _wire(score: Score, withheld: str | None) -> dict[str, Any]:
     return {
         "node": score.node,
         "time": format_time(score.time),
         "horizon_h": score.horizon_h,
-        "score": score.score,
-        "reasons": [{"text": r.text, "contribution": r.contribution, "events": r.events} for r in score.reasons],
+        "score": None if withheld else score.score,
+        "withheld": withheld,
+        "reasons": []
+        if withheld
+        else [{"text": r.text, "contribution": r.contribution, "events": r.events} for r in score.reasons],
         "model": score.model,
     }
 

@@ -49,7 +49,9 @@ def _racks(nodes: Sequence[NodeJson]) -> dict[str, list[NodeJson]]:
 def _node_hover(node: NodeJson) -> str:
     lines = [
         f"<b>{words.drawn(node.node)}</b>: {words.drawn(words.state(node.state))}",
-        f"risk {words.risk(node.score_24h)} within 24 h, {words.risk(node.score_7d)} within 7 days",
+        f"risk {words.risk(node.score_24h)} within 24 h, {words.risk(node.score_7d)} within 7 days"
+        if node.withheld is None
+        else "risk withheld: a score speaks of nodes that work",
     ]
     lines += [words.drawn(reason.text) for reason in node.reasons if not words.is_rest(reason)][:2]
     place = ", ".join(words.drawn(part) for part in (node.rack, node.leaf) if part)

@@ -82,7 +82,7 @@ class _SpareNodes:
         free = [facts for facts in self.inputs.nodes.values() if self._fits(facts, culprit)]
         if not free:
             return None
-        best = min(free, key=lambda facts: (_distance(facts, culprit), facts.score or 0.0, facts.node))
+        best = min(free, key=lambda facts: (_distance(facts, culprit), _risk(facts), facts.node))
         self._gone.add(best.node)
         return best
 
@@ -91,6 +91,11 @@ class _SpareNodes:
         is_well = is_well and (facts.score or 0.0) < self.policy.thresholds.watch
         is_like = facts.gpus is None or culprit.gpus is None or facts.gpus == culprit.gpus
         return facts.node not in self._gone and is_well and is_like and facts.idle is not False
+
+
+def _risk(facts: NodeFacts) -> float:
+    """A node of unknown risk comes after all of known risk."""
+    return 1.0 if facts.score is None else facts.score
 
 
 def _distance(facts: NodeFacts, culprit: NodeFacts) -> int:

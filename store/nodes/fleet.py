@@ -25,8 +25,10 @@ from store.tables.pages import answer_rows
 #
 # A node's state is the first that applies: unknown (the inventory does not have it), out (an outage is open), cordoned
 # (by a live hint of ours that a scheduler may hold), faulty (a fatal hardware incident that no outage has ended:
-# of the last day, or a gauge showed within it that it stands), at_risk (its risk of 24 h is at the threshold), silent
-# (not heard of), ok.
+# of the last day, or a gauge showed within it that it stands), silent (not heard of), at_risk (its risk of 24 h is at
+# the threshold), ok.
+# A node that is out, faulty or silent has no score: it is withheld, for the model says when a node that works will
+# fail. What it makes of one that has failed already, or tells nothing, may be low.
 
 DAY_H, WEEK_H = 24, 168
 _HOLDS = ("cordon", "drain")  # what keeps work off its node, once it is sent or about to be
@@ -57,8 +59,8 @@ class NodePage:
 
 
 def node_page(connection: sa.Connection, fleet: FleetQuery, page: NodePage) -> list[dict[str, Any]]:
-    """Nodes as objects of an answer: the columns of `nodes`, `state score_24h score_7d reasons hint_id hint_action
-    hint_state`, and `rank`.
+    """Nodes as objects of an answer: the columns of `nodes`, `state score_24h score_7d withheld reasons hint_id
+    hint_action hint_state`, and `rank`.
 
     A page after a node that is gone is empty: who pages must not begin again.
     """
@@ -66,14 +68,17 @@ def node_page(connection: sa.Connection, fleet: FleetQuery, page: NodePage) -> l
     # The page alone is joined with what no state follows from.
     day, week = scores_of(fleet, DAY_H), scores_of(fleet, WEEK_H)
     joined = shown.outerjoin(day, day.c.node == shown.c.node).outerjoin(week, week.c.node == shown.c.node)
-    whole = sa.select(shown, day.c.reasons, week.c.score.label("score_7d")).select_from(joined).subquery()
+    reasons = sa.case((shown.c.withheld.is_(None), day.c.reasons), else_=sa.null())
+    shown_columns = (shown, reasons.label("reasons"), _told(shown.c.withheld, week.c.score).label("score_7d"))
+    whole = sa.select(*shown_columns).select_from(joined).subquery()
     return answer_rows(connection, whole, *_order(whole, page))
 
 
 def node_risks(connection: sa.Connection, fleet: FleetQuery) -> Sequence[Any]:
     """Of every node, by name: `node state score_24h score_7d`."""
     states, week = node_states(fleet).subquery(), scores_of(fleet, WEEK_H)
-    query = sa.select(states.c.node, states.c.state, states.c.score_24h, week.c.score.label("score_7d"))
+    score_7d = _told(states.c.withheld, week.c.score).label("score_7d")
+    query = sa.select(states.c.node, states.c.state, states.c.score_24h, score_7d)
     joined = states.outerjoin(week, week.c.node == states.c.node)
     return connection.execute(query.select_from(joined).order_by(states.c.node)).all()
 
@@ -106,32 +111,51 @@ def _order(states: sa.FromClause, page: NodePage) -> tuple[sa.ColumnElement[Any]
 
 
 def node_states(fleet: FleetQuery, node: str | None = None) -> sa.Select[Any]:
-    """Each node (or one) with its state and its score of 24 h; `rank` is what the list by risk is sorted by."""
+    """Each node (or one) with its state and its score of 24 h, or why that is `withheld`; `rank` is what the list by
+    risk is sorted by."""
     nodes = schema.nodes
     out, faulty, hints, day = _out(fleet), _faulty(fleet), _open_hints(), scores_of(fleet, DAY_H)
     holding = hints.c.action.in_(_HOLDS) & hints.c.state.in_(LIVE_STATES) & hints.c.id.not_in(absent_hints())
+    is_out, is_faulty = (out.c.node.is_not(None), "out"), (faulty.c.node.is_not(None), "faulty")
+    hides = [is_out, is_faulty]
+    if fleet.silent_before is not None:
+        hides.append((nodes.c.last_seen.is_(None) | (nodes.c.last_seen < fleet.silent_before), "silent"))
     judged = [
         (sa.not_(is_counted(nodes.c.node)), "unknown"),
-        (out.c.node.is_not(None), "out"),
+        is_out,
         (holding, "cordoned"),
-        (faulty.c.node.is_not(None), "faulty"),
+        *hides[1:],
         (day.c.score >= fleet.watch, "at_risk"),
     ]
-    if fleet.silent_before is not None:
-        judged.append((nodes.c.last_seen.is_(None) | (nodes.c.last_seen < fleet.silent_before), "silent"))
+    withheld = sa.case(*((rule, sa.literal(name)) for rule, name in hides), else_=sa.null())
     joined: sa.FromClause = nodes
     for other in (out, faulty, hints, day):
         joined = joined.outerjoin(other, other.c.node == nodes.c.node)
     query = sa.select(
         *(nodes.c[name] for name in _SHOWN),
         sa.case(*((rule, sa.literal(name)) for rule, name in judged), else_=sa.literal("ok")).label("state"),
-        day.c.score.label("score_24h"),
-        sa.func.coalesce(day.c.score, _NO_SCORE).label("rank"),
+        _told(withheld, day.c.score).label("score_24h"),
+        withheld.label("withheld"),
+        sa.func.coalesce(_told(withheld, day.c.score), _NO_SCORE).label("rank"),
         hints.c.id.label("hint_id"),
         hints.c.action.label("hint_action"),
         hints.c.state.label("hint_state"),
     ).select_from(joined)
     return query if node is None else query.where(nodes.c.node == node)
+
+
+def _told(withheld: sa.ColumnElement[Any], score: sa.ColumnElement[float]) -> sa.ColumnElement[float | None]:
+    """A score where it is not withheld."""
+    return sa.case((withheld.is_(None), score), else_=sa.null())
+
+
+def withheld_scores(connection: sa.Connection, fleet: FleetQuery, names: Sequence[str]) -> dict[str, str]:
+    """Of some nodes those whose score is withheld, with why: `out`, `faulty` or `silent`."""
+    states = node_states(fleet).subquery()
+    query = sa.select(states.c.node, states.c.withheld).where(states.c.withheld.is_not(None))
+    return {
+        row.node: row.withheld for row in connection.execute(query.where(is_one_of(connection, states.c.node, names)))
+    }
 
 
 def _out(fleet: FleetQuery) -> sa.Subquery:
@@ -215,7 +239,8 @@ def schedulable_nodes(
         query = query.where(is_one_of(connection, nodes.node, names))
     states, week = query.subquery(), scores_of(fleet, WEEK_H)
     columns = (
-        *(states.c.node, states.c.state, states.c.score_24h, week.c.score, states.c.leaf, states.c.rack),
+        *(states.c.node, states.c.state, states.c.score_24h, _told(states.c.withheld, week.c.score)),
+        *(states.c.leaf, states.c.rack),
         *(states.c.nvlink_domain, states.c.gpus, states.c.hint_id, states.c.hint_action, states.c.hint_state),
     )
     joined = states.outerjoin(week, week.c.node == states.c.node)

@@ -73,14 +73,17 @@ def test_a_score_counts_for_a_day(engine: sa.Engine, hours_ago: float, seen: flo
 
 
 def test_an_outage_and_a_fault_are_facts_side_by_side(engine: sa.Engine) -> None:
-    """The policy decides what weighs more."""
-    known(engine, "a")
+    """The policy decides what weighs more. No score is told of such a node: it would speak of one that works."""
+    known(engine, "a", "b", "c")
+    scored(engine, 0.001, "a", "b", "c")
     one = fault("a", 1)
     row = {name: getattr(one, name) for name in ("id", "node", "start", "end", "kind", "code", "severity", "cause")}
     row |= {"action": one.action, "device": {"type": "gpu"}, "message": one.message, "count": 1, "kinds": {}}
     with writing(engine).begin() as connection:
         connection.execute(schema.incidents.insert().values(**row))
         append_outages(connection, [Outage("a", NOW - HOUR / 2, None, "DOWN", "x", None, False, "hardware")])
+        append_outages(connection, [Outage("b", NOW - HOUR / 2, None, "DOWN", "x", None, False, "hardware")])
+    assert {node: one.score for node, one in facts(engine).items()} == {"a": None, "b": None, "c": 0.001}
     found = facts(engine)["a"]
     assert found.out
     assert found.fault is not None
