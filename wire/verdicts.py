@@ -36,6 +36,28 @@ class VerdictRevisionJson(JsonObject, frozen=True, kw_only=True):
     nodes: int = 0
 
 
+class BegunCheckJson(JsonObject, frozen=True, kw_only=True):
+    """One check that begins: the site's command by its name, of which node, and against which other."""
+
+    node: Annotated[str, example("gpu-017")]
+    check: Annotated[str, example("dcgmi")]
+    peer: str | None = None
+
+
+class LeftOutNodeJson(JsonObject, frozen=True, kw_only=True):
+    """A suspect that is not checked, and why."""
+
+    node: Annotated[str, example("gpu-018")]
+    reason: Annotated[str, example("a job runs on it: checks.with_jobs, or --with-jobs, allows it")]
+
+
+class BegunChecksJson(JsonObject, frozen=True, kw_only=True):
+    """What `POST /verdicts/{id}/check` began; what each says becomes evidence of the verdict."""
+
+    begun: list[BegunCheckJson] = []
+    left_out: list[LeftOutNodeJson] = []
+
+
 class VerdictJson(JsonObject, frozen=True, kw_only=True):
     """One cause, with what speaks for and against it, what hangs below it and what to do.
 

@@ -1,9 +1,15 @@
-"""`GET /verdicts`, `/verdicts/{id}`, `/verdicts/stream`: the causes of what is seen, each as it is held now."""
+"""`GET /verdicts`, `/verdicts/{id}`, `/verdicts/stream`: the causes of what is seen, each as it is held now.
+
+`POST /verdicts/{id}/check` tries the top suspects of one by the site's own command.
+"""
 
 import asyncio
+import logging
+import threading
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
+import sqlalchemy as sa
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
@@ -12,11 +18,22 @@ from starlette.types import Receive, Scope, Send
 
 from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
 from api.answers.reply import dump, listing, reply
-from api.edge.auth import Reader
+from api.edge.auth import Approver, Reader
 from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.server.state import Server, State
 from api.server.verdict_feed import DROP_S, HEARTBEAT_S, MOST_STREAMS, FeedListener
+from diagnosis.incidents.intake import keep_found
+from schedulers.lifecycle.active_check import (
+    CheckPlan,
+    CheckRefusedError,
+    begin_checks,
+    end_check,
+    run_checks,
+    suspects_of,
+)
+from schedulers.policy.settings import CheckName
+from store.database.connections import transact
 from store.records.verdict import CauseClass, VerdictState
 from store.verdicts.verdict_log import (
     STANDING_STATES,
@@ -32,12 +49,13 @@ from store.verdicts.verdict_log import (
     verdict_page,
 )
 from wire.message import Page
-from wire.verdicts import VerdictJson, verdict_object
+from wire.verdicts import BegunChecksJson, VerdictJson, verdict_object
 
 router = APIRouter(tags=["verdicts"])
 VerdictId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 _PAGE = 100
 _EVENT_STREAM = "text/event-stream"
+_log = logging.getLogger(__name__)
 
 
 class VerdictQuery(BaseModel):
@@ -112,6 +130,54 @@ def get_verdict(_who: Reader, server: Server, verdict: VerdictId) -> Response:
         changes = revisions_of(connection, verdict)
         ranks = standing_ranks(connection)
     return reply(_shown(found, ranks) | {"revisions": [_revision(one) for one in changes]})
+
+
+@router.post(
+    "/verdicts/{verdict}/check",
+    operation_id="check_verdict",
+    summary="Try the top suspects of a verdict",
+    responses=answer(BegunChecksJson)
+    | {404: {"description": "No such verdict."}, 409: {"description": "No check may begin; `detail` says why."}},
+)
+def check_verdict(who: Approver, server: Server, verdict: VerdictId, check: CheckName | None = None) -> Response:
+    """Begin the site's own command (`checks` of the configuration) on its first suspects, within the hour's budget.
+
+    It is answered at once; what a check says is evidence, so that the verdict is revised. Each has two rows in the
+    audit. `check`: which command; by default what tells most of such a suspect. Nodes on which a job runs are left out
+    unless `checks.with_jobs`.
+    """
+    settings = server.settings.checks
+
+    def begin(connection: sa.Connection) -> CheckPlan | None:
+        found = stored_verdict(connection, verdict)
+        if found is None:
+            return None
+        others = [node for node in suspects_of(found.verdict) if not who.nodes.matches(node)]
+        if others:
+            raise Problem(403, f"token {who.name!r} is for {who.nodes.text!r}: it may not have {others[0]} checked")
+        return begin_checks(connection, found.verdict, settings, server.clock(), (who.name, check))
+
+    try:
+        plan = transact(server.engine, begin)
+    except CheckRefusedError as error:
+        raise Problem(409, str(error)) from error
+    if plan is None:
+        raise Problem(404, f"there is no verdict {verdict[:80]!r}")
+    threading.Thread(target=_try_suspects, args=(server, plan, who.name), name="active-checks", daemon=True).start()
+    begun = [{"node": one.node, "check": one.name, "peer": one.peer} for one in plan.requests]
+    return reply({"begun": begun, "left_out": [{"node": node, "reason": why} for node, why in plan.left_out]})
+
+
+def _try_suspects(server: State, plan: CheckPlan, actor: str) -> None:
+    """Run what was begun, and keep what each check says. They end with this process, however it ends."""
+    with server.checking:
+        for result in run_checks(plan.requests, server.settings.checks, server.clock):
+            try:
+                event = end_check(server.engine, actor, result)
+                keep_found(server.engine, [] if event is None else [event], result.ended)
+            except sa.exc.SQLAlchemyError:
+                _log.exception("what the check %s said of %s is lost", result.request.name, result.request.node)
+            server.faults.set()
 
 
 def _shown(found: StoredVerdict, ranks: dict[str, int]) -> dict[str, Any]:

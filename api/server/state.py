@@ -96,6 +96,7 @@ class State:
     feed: VerdictFeed = field(default_factory=VerdictFeed)
     names: InventoryNames = field(default_factory=InventoryNames)
     disk: DiskWatch | None = None  # None: nobody looks
+    checking: threading.Lock = field(default_factory=threading.Lock)  # one verdict's suspects are tried at a time
     followers: list[Callable[[ApiSettings], None]] = field(default_factory=list)
 
     def refresh_names(self) -> None:

@@ -80,6 +80,11 @@ def note_found(engine: sa.Engine, watch: Callable[[sa.Connection], Sequence[Even
     """
     with engine.connect() as connection:
         found = watch(connection)
+    return keep_found(engine, found, now)
+
+
+def keep_found(engine: sa.Engine, found: Sequence[Event], now: datetime) -> int:
+    """Store events that the server made itself, for the incidents and verdicts to come; returns how many are new."""
     if not found:
         return 0
     with writing(engine).begin() as connection:

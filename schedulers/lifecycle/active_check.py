@@ -1,36 +1,48 @@
 """Active checks: an operator's own command on the suspects of a verdict, a few at a time; what it says is evidence.
 
-    results = run_checks(requests, settings, clock)      # each in a process of its own, ended with us or at its time
+    plan = begin_checks(connection, verdict, settings, now, ("ann", None))     # in the audit, and of the hour's budget
+    for result in run_checks(plan.requests, settings, clock):  # each in a process, ended with us or at its time
+        event = end_check(engine, "ann", result)
 
 `checks.pair` is, say, `srun -w {node},{peer} -n 2 all_reduce_perf -b 1G -e 1G`, `checks.dcgmi` `ssh {node} dcgmi diag
 -r 1`. No shell reads it: words as a shell would part them, with {node}, {peer} and {device} filled in.
 """
 
+import hashlib
 import shlex
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
 from schedulers.lifecycle.validation import GRACE_S, NODE_NAME, ValidationResult, begin_watched, end_watched, result_of
 from schedulers.policy.settings import CHECK_NAMES, CheckName, CheckSettings
+from store.database.audit_chain import AuditEntry, append_audit
+from store.database.connections import writing
 from store.nodes.node_states import node_places, nodes_out
-from store.records.event import Device
+from store.records.event import Device, Event
+from store.records.fault_catalog import with_kind_meaning
 from store.records.verdict import CauseClass, Verdict
 from store.runs.jobs import running_jobs
 from store.tables import schema
 from store.verdicts.verdict_log import open_verdicts
 
-KINDS = ("check_passed", "check_failed")
 # What tells most of a suspect; the next where the site has no such command.
 _FIRST: Mapping[CauseClass, CheckName] = {
     **dict.fromkeys(("gpu", "nvlink", "nvswitch", "cooling", "driver", "firmware"), "dcgmi"),
     **dict.fromkeys(("nic", "cable", "optic", "port", "switch"), "pair"),
     **dict.fromkeys(("node", "rack", "power", "storage"), "ping"),
 }
+# The events of which cause a failure is, by the device that was tried.
+_VARIANTS = {"gpu": "gpu", "hca": "fabric", "nic": "fabric", "port": "fabric"}
+_MOST_SAID = 400
+_BEGUN = "check begun"
+# Rows of the audit in which an hour's checks are looked for, the newest.
+_MOST_ROWS = 20_000
 _POLL_S = 0.05
 _HOUR = timedelta(hours=1)
 
@@ -85,7 +97,7 @@ def plan_checks(
     strange = [node for node in nodes if node not in known or not NODE_NAME.fullmatch(node)]
     if strange or not nodes:
         raise CheckRefusedError(f"no node is called {', '.join(strange[:3]) or suspect}: name a node or a verdict's id")
-    left = settings.per_hour - begun_within(connection, now - _HOUR, now)
+    left = settings.per_hour - begun_since(connection, now - _HOUR)
     if left <= 0:
         raise CheckRefusedError(f"{settings.per_hour} checks began within the hour: wait, or raise checks.per_hour")
     busy = {node for _job, _run, job_nodes in running_jobs(connection, now) for node in job_nodes}
@@ -113,11 +125,73 @@ def suspects_of(verdict: Verdict) -> tuple[str, ...]:
     return (verdict.node,) if verdict.node is not None else verdict.nodes
 
 
-def begun_within(connection: sa.Connection, since: datetime, until: datetime) -> int:
-    """How many checks of the site ended within a time, by their results."""
-    table = schema.events.c
-    query = sa.select(sa.func.count()).select_from(schema.events)
-    return connection.scalar(query.where(table.kind.in_(KINDS), table.time > since, table.time <= until)) or 0
+def begin_checks(
+    connection: sa.Connection,
+    suspect: Verdict | str,
+    settings: CheckSettings,
+    now: datetime,
+    who: tuple[str, str | None],
+) -> CheckPlan:
+    """Plan checks and write down that they begin: from here on they are of the hour's budget, whatever comes of them.
+
+    Args:
+        who: the actor of the audit, and the name of the check that was asked for, if any.
+
+    Raises:
+        CheckRefusedError: as `plan_checks`.
+    """
+    actor, name = who
+    plan = plan_checks(connection, suspect, settings, now, name)
+    said = [(one, {"command": " ".join(one.words)}) for one in plan.requests]
+    append_audit(connection, [_entry(now, actor, "begun", one, detail) for one, detail in said])
+    return plan
+
+
+def end_check(engine: sa.Engine, actor: str, result: CheckResult) -> Event | None:
+    """Write in the audit what came of a check; returns what it says of its node, for incidents and verdicts."""
+    detail = {"exit_code": result.result.exit_code, "output": result.result.output.strip()[-200:]}
+    with writing(engine).begin() as connection:
+        append_audit(connection, [_entry(result.ended, actor, result.result.outcome, result.request, detail)])
+    return event_of(result)
+
+
+def _entry(now: datetime, actor: str, word: str, one: CheckRequest, detail: Mapping[str, Any]) -> AuditEntry:
+    said = {"node": one.node, "check": one.name, "peer": one.peer, **detail}
+    return AuditEntry(now, actor, f"check {word}", one.verdict or one.node, said)
+
+
+def event_of(result: CheckResult) -> Event | None:
+    """What a check says of its node; nothing where it could not be made, or was put off."""
+    asked, passed = result.request, result.result.passed
+    if passed is None:
+        return None
+    attributes: dict[str, Any] = {"check": asked.name, "exit_code": result.result.exit_code}
+    attributes |= {"peer": asked.peer, "verdict": asked.verdict}
+    ident = f"{asked.name} {asked.node} {asked.device.key()} {result.ended.isoformat()}"
+    event = Event(
+        time=result.ended,
+        node=asked.node,
+        source="check",
+        kind="check_passed" if passed else "check_failed",
+        device=asked.device,
+        message=f"{asked.name}: {result.result.outcome}: {last_line(result)}"[:_MOST_SAID],
+        attributes={key: value for key, value in attributes.items() if value is not None},
+        id=hashlib.blake2b(ident.encode(), digest_size=12).hexdigest(),
+    )
+    return with_kind_meaning(event, "" if passed else _VARIANTS.get(asked.device.type, ""))
+
+
+def last_line(result: CheckResult) -> str:
+    """The last line of what a check said."""
+    return (result.result.output.strip().splitlines()[-1:] or [""])[0][-_MOST_SAID:]
+
+
+def begun_since(connection: sa.Connection, since: datetime) -> int:
+    """How many checks of the site began since a moment, by the audit."""
+    table = schema.audit.c
+    newest = connection.scalar(sa.select(sa.func.max(table.seq))) or 0
+    query = sa.select(sa.func.count()).select_from(schema.audit).where(table.seq > newest - _MOST_ROWS)
+    return connection.scalar(query.where(table.action == _BEGUN, table.time > since)) or 0
 
 
 def _chosen(settings: CheckSettings, suspect: Verdict | str, name: str | None) -> CheckName:

@@ -19,15 +19,22 @@ from real.postgres import Postgres
 from real.programs import wait_for
 from wire_check import check_answer
 
+from api.app import create_app
+from api.edge.auth import hash_token
 from api.server import verdict_feed
+from api.server.settings import Token
+from schedulers.policy.settings import CheckSettings
 from store.database.connections import migrate, open_database, writing
+from store.events.append import append_nodes
 from store.records.event import format_time
+from store.records.hostlist import NodePattern
+from store.records.node import Node
 from store.records.verdict import Verdict, VerdictEvidence
 from store.verdicts.verdict_log import VerdictChange, closed, save_changes
 from wire.message import Page
-from wire.verdicts import VerdictJson
+from wire.verdicts import BegunChecksJson, VerdictJson
 
-from .conftest import NOW
+from .conftest import NOW, QUIET
 from .test_events_route import post, record
 
 LEAF = Verdict(
@@ -226,3 +233,35 @@ def test_open_streams_have_a_limit(client: TestClient, monkeypatch: pytest.Monke
     reply = client.get("/api/v1/verdicts/stream")
     assert reply.status_code == 503
     assert reply.headers["retry-after"] == "10"
+
+
+def test_an_operator_has_suspects_tried_within_the_budget_of_an_hour(any_engine: sa.Engine) -> None:
+    """What the site's command says revises the verdict; who asked is in the audit, and what began counts at once."""
+    checks = CheckSettings(dcgmi="sh -c 'echo ECC of {node}; exit 9'", per_hour=1)
+    may = frozenset({"act:approve", "read"})
+    tokens = (
+        Token("ann", hash_token("ann"), may),
+        Token("eve", hash_token("eve"), frozenset({"read"})),
+        Token("bob", hash_token("bob"), may, NodePattern.of("gpu-00[1-8]")),
+    )
+    settings = replace(QUIET, tokens=tokens, checks=checks)
+    with TestClient(create_app(settings, any_engine, lambda: NOW), headers={"Authorization": "Bearer ann"}) as client:
+        with writing(any_engine).begin() as connection:
+            append_nodes(connection, [Node("gpu-009", gpus=8)])
+        save(any_engine, VerdictChange(GPU, "opened"))
+        url = "/api/v1/verdicts/v2/check"
+        for other in ("eve", "bob"):
+            assert client.post(url, headers={"Authorization": f"Bearer {other}"}).status_code == 403
+        assert client.post("/api/v1/verdicts/v9/check").status_code == 404
+        assert client.post(url, params={"check": "rm"}).status_code == 422
+        assert client.post(url, params={"check": "ping"}).status_code == 409
+        reply = client.post(url)
+        check_answer(BegunChecksJson, reply.json())
+        assert reply.json() == {"begun": [{"node": "gpu-009", "check": "dcgmi", "peer": None}], "left_out": []}
+        refused = client.post(url)
+        assert (refused.status_code, "1 checks began within the hour" in refused.json()["detail"]) == (409, True)
+        wait_for("what it said is kept", lambda: client.get("/api/v1/events?kind=check_failed").json()["items"])
+        (event,) = client.get("/api/v1/events?kind=check_failed").json()["items"]
+        assert (event["node"], event["message"]) == ("gpu-009", "dcgmi: failed: ECC of gpu-009")
+        rows = client.get("/api/v1/audit?subject=v2").json()["items"]
+        assert {(row["actor"], row["action"]) for row in rows} == {("ann", "check begun"), ("ann", "check failed")}
