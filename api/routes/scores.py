@@ -1,7 +1,7 @@
 """`GET /scores`: what the model said of every node, and when."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
@@ -68,7 +68,7 @@ def _said_by(model: str, server: Server, query: ScoreQuery, cursor: PageCursor |
         return listing([])
     after = cursor.id if cursor else ""
     nodes = [node for node in sorted(said.scores) if node > after and query.node in (None, node)]
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "node": node,
             "time": said.time,

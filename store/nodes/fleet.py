@@ -116,8 +116,8 @@ def node_states(fleet: FleetQuery, node: str | None = None) -> sa.Select[Any]:
     nodes = schema.nodes
     out, faulty, hints, day = _out(fleet), _faulty(fleet), _open_hints(), scores_of(fleet, DAY_H)
     holding = hints.c.action.in_(_HOLDS) & hints.c.state.in_(LIVE_STATES) & hints.c.id.not_in(absent_hints())
-    is_out, is_faulty = (out.c.node.is_not(None), "out"), (faulty.c.node.is_not(None), "faulty")
-    hides = [is_out, is_faulty]
+    is_out = (out.c.node.is_not(None), "out")
+    hides: list[tuple[sa.ColumnElement[bool], str]] = [is_out, (faulty.c.node.is_not(None), "faulty")]
     if fleet.silent_before is not None:
         hides.append((nodes.c.last_seen.is_(None) | (nodes.c.last_seen < fleet.silent_before), "silent"))
     judged = [
