@@ -65,14 +65,16 @@ def _explained(connection: sa.Connection, job: Job, now: datetime) -> StopVerdic
     # All of the search is behind these: whoever only accounts what is explained already needs none of it.
     from diagnosis.causes.explanation import explain
     from diagnosis.causes.stored_scene import read_scene
+    from diagnosis.verdicts.stake import read_stakes, with_stake
 
     if job.end is None:
         return None
     scene = read_scene(connection, job.run, job.end)
     verdicts = [] if scene is None else explain(scene)
-    if not verdicts:
+    if scene is None or not verdicts:
         return None
-    return StopVerdict(job.run, job.end, now, _known(connection, verdicts[0], job.end))
+    first = with_stake(verdicts[0], read_stakes(connection, scene.jobs, job.end))
+    return StopVerdict(job.run, job.end, now, _known(connection, first, job.end))
 
 
 def _known(connection: sa.Connection, first: Verdict, end: datetime) -> Verdict:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from diagnosis.causes.explanation import explain
 from diagnosis.causes.stored_scene import read_scene
 from diagnosis.verdicts.run_stops import explain_stops
+from diagnosis.verdicts.stake import read_stakes, with_stake
 from goodput.reading.ledgers import read_ledgers
 from store.database.connections import writing
 from store.events.append import append_events, append_jobs, append_nodes
@@ -48,9 +49,9 @@ def test_a_stop_is_explained_once_as_diagnose_does(any_engine: sa.Engine) -> Non
     with any_engine.connect() as connection:
         scene = read_scene(connection, "llm", END)
         kept = stops_of(connection, ["llm", "other"])["llm"][END]
-    assert scene is not None
-    assert kept.verdict == explain(scene)[0]
-    assert kept.verdict.node == "gpu-2"
+        assert scene is not None
+        assert kept.verdict == with_stake(explain(scene)[0], read_stakes(connection, scene.jobs, END))
+    assert (kept.verdict.node, kept.verdict.jobs, kept.verdict.gpu_hours_at_stake) == ("gpu-2", ("llm",), 64.0)
 
 
 def test_a_ledger_names_the_same(engine: sa.Engine) -> None:
