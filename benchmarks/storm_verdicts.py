@@ -239,8 +239,17 @@ def _settled(server: Running) -> None:
 
 
 def _memory_mb(server: Running) -> float:
-    pages = int(Path(f"/proc/{server.pid}/statm").read_text(encoding="ascii").split()[1])
+    """Resident memory of the server and of the processes that it started, by any of its threads."""
+    begun = [int(pid) for task in Path(f"/proc/{server.pid}/task").iterdir() for pid in _words(task / "children")]
+    pages = sum(int(words[1]) for pid in (server.pid, *begun) if (words := _words(Path(f"/proc/{pid}/statm"))))
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def _words(file: Path) -> list[str]:
+    try:
+        return file.read_text(encoding="ascii").split()
+    except OSError:  # it has ended meanwhile
+        return []
 
 
 def _send(

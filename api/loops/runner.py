@@ -274,7 +274,7 @@ def make_loops(state: State) -> LoopRunner:
             Loop("models", every.models_s, turns.models),
             Loop("checks", every.models_s, turns.checks),
             Loop("lemons", every.lemons_s, turns.lemons, leased=False),
-            Loop("verdicts", INCIDENTS_S, turns.verdicts, wake=state.wakes.verdicts),
+            Loop("verdicts", INCIDENTS_S, turns.verdicts, wake=state.wakes.verdicts, end=turns.end_verdicts),
             Loop("stream", INCIDENTS_S, turns.stream, leased=False, wake=state.wakes.stream),
             Loop("incidents", INCIDENTS_S, turns.incidents, leased=False, wake=state.faults),
             *([Loop("rules", RULES_S, turns.rules)] if state.settings.rules else []),

@@ -317,6 +317,10 @@ class Turns:
         """Explain what came in, until nothing waits; then rest as long as that took, for the requests want a turn."""
         self._verdicts.turn(keep_on)
 
+    def end_verdicts(self) -> None:
+        """No turn of the verdicts comes any more."""
+        self._verdicts.end()
+
     def stream(self, _keep_on: Callable[[], bool]) -> None:
         """Wake those who listen, where verdicts have changed."""
         self._stream.turn()

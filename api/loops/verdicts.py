@@ -1,27 +1,22 @@
 """The loop of the verdicts: what came in is explained at once, and who waits for it is told."""
 
-import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
-import orjson
 import sqlalchemy as sa
 
-from api.answers.reply import dump
+from api.loops.scoring import APART_FROM
+from api.loops.verdict_process import EngineBeside, EngineHere, TurnReport, plain
 from api.server.state import State
-from diagnosis.verdicts.engine import EngineTurn, HandedOverError, VerdictEngine
 from schedulers.reconcile.delivery import verdict_delivery
 from schedulers.webhooks.formats.alertmanager import FIRES_FOR
 from schedulers.webhooks.webhook import takes_verdicts
 from store.database.connections import writing
 from store.database.coordination import VERDICTS, read_marks
 from store.hints.outbox import queue_deliveries
-from store.records.verdict import Verdict
-from store.verdicts.verdict_log import VerdictChange, open_verdicts
-from wire.verdicts import verdict_object
+from store.tables import schema
+from store.verdicts.verdict_log import open_verdicts
 
 # Between two turns, in a flood: so many times as long as the last one took, and no longer than this.
 _REST = 0.5
@@ -30,13 +25,6 @@ _REST_S = 0.5
 _POLICY_S = 2.0
 # Alerts of Alertmanager end by themselves after an hour.
 _RENEW = FIRES_FOR / 4
-_log = logging.getLogger(__name__)
-
-
-def _plain(verdict: Verdict) -> dict[str, Any]:
-    """The JSON object of a verdict, its times as text."""
-    found: dict[str, Any] = orjson.loads(dump(verdict_object(verdict, rank=0)))
-    return found
 
 
 class VerdictTurns:
@@ -44,7 +32,7 @@ class VerdictTurns:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._engine = VerdictEngine(state.engine, state.clock, self._owe)
+        self._engine: EngineHere | EngineBeside | None = None
         self._renewed: datetime | None = None
         self._for_policy = False
         self._woken = float("-inf")
@@ -61,27 +49,34 @@ class VerdictTurns:
             self._count(turned, took)
             time.sleep(min(_REST * took, _REST_S))
 
-    def _turn(self) -> EngineTurn:
-        try:
-            turned = self._engine.turn()
-        except HandedOverError as error:
-            _log.warning("verdicts: %s", error)
-            return EngineTurn()
-        if turned.changes:
+    def end(self) -> None:
+        """No turn comes any more."""
+        if self._engine is not None:
+            self._engine.end()
+
+    def _turn(self) -> TurnReport:
+        receivers = [one.name for one in self._state.settings.webhooks if takes_verdicts(one)]
+        turned = self._at_work().turn(self._state.clock(), receivers)
+        if turned.states:
             self._state.wakes.changed_verdicts()
             self._for_policy = True
         if self._for_policy and time.monotonic() - self._woken >= _POLICY_S:
             self._for_policy, self._woken = False, time.monotonic()
             self._state.wakes.policy.set()
-        return replace(turned, changes=tuple(turned.changes))
+        return turned
 
-    def _owe(self, connection: sa.Connection, changes: Sequence[VerdictChange], now: datetime) -> None:
-        """What each receiver of verdicts is to be told, beside the verdicts themselves: nothing is lost on the way."""
-        receivers = [one.name for one in self._state.settings.webhooks if takes_verdicts(one)]
-        if receivers:
-            told = [(_plain(change.verdict), change.what) for change in changes]
-            owed = [verdict_delivery(*one, receiver, now) for one in told for receiver in receivers]
-            queue_deliveries(connection, owed)
+    def _at_work(self) -> EngineHere | EngineBeside:
+        """The engine: beside, once the fleet is large; of memory nobody else can read."""
+        engine = self._state.engine
+        if isinstance(self._engine, EngineBeside) and self._engine.is_alive():
+            return self._engine
+        with engine.connect() as connection:
+            nodes = connection.scalar(sa.select(sa.func.count()).select_from(schema.nodes)) or 0
+        if nodes >= APART_FROM and engine.url.database not in (None, "", ":memory:"):
+            self._engine = EngineBeside(engine)
+        elif not isinstance(self._engine, EngineHere):
+            self._engine = EngineHere(engine)
+        return self._engine
 
     def _renew(self) -> None:
         """Tell every Alertmanager of what stands once more: one that was started anew knows of nothing."""
@@ -92,19 +87,19 @@ class VerdictTurns:
         self._renewed = now
         mark = f"~{int(now.timestamp())}"
         with writing(self._state.engine).begin() as connection:
-            standing = [_plain(one) for one in open_verdicts(connection)]
+            standing = [plain(one) for one in open_verdicts(connection)]
             again = [verdict_delivery(one, "it stands", name, now, mark) for one in standing for name in receivers]
             queue_deliveries(connection, again)
 
-    def _count(self, turned: EngineTurn, took: float) -> None:
+    def _count(self, turned: TurnReport, took: float) -> None:
         metrics = self._state.metrics
         metrics.explained.inc(turned.events)
         metrics.explain_seconds.observe(took)
-        metrics.symptoms.set(self._engine.symptoms)
+        metrics.symptoms.set(turned.symptoms)
         if turned.oldest is not None:
             waited_s = max(0.0, (self._state.clock() - turned.oldest).total_seconds())
-            for change in turned.changes:
-                metrics.verdict_changes.labels(change.verdict.state).inc()
+            for state in turned.states:
+                metrics.verdict_changes.labels(state).inc()
                 metrics.verdict_seconds.observe(waited_s)
 
 

@@ -10,6 +10,7 @@ is written: none is passed over, and none counts twice. Its cost follows what is
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -105,12 +106,22 @@ def _owe_nothing(_connection: sa.Connection, _changes: Sequence[VerdictChange], 
 
 
 class VerdictEngine:
-    """One of a process. `owe` writes what others are to be told, in the transaction of the verdicts themselves."""
+    """One of a process. `owe` writes what others are to be told, in the transaction of the verdicts themselves.
 
-    def __init__(self, engine: sa.Engine, clock: Callable[[], datetime], owe: Owe = _owe_nothing) -> None:
+    `may_write` is entered for each write: who shares the database's one writer with others waits there.
+    """
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        clock: Callable[[], datetime],
+        owe: Owe = _owe_nothing,
+        may_write: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._engine = engine
         self._clock = clock
         self._owe = owe
+        self._may_write = may_write
         self._memory: _Memory | None = None
         self._pending: list[NewsBatch] = []  # folded, and not yet written
 
@@ -272,7 +283,8 @@ class VerdictEngine:
             remove_news(connection, self._pending)
             return named
 
-        written = transact(self._engine, work)
+        with self._may_write():
+            written = transact(self._engine, work)
         memory.mark += 1
         self._pending = []
         for change in written:

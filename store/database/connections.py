@@ -200,10 +200,17 @@ _TURNS: "weakref.WeakKeyDictionary[sa.Dialect, threading.Lock]" = weakref.WeakKe
 
 
 @contextmanager
+def write_turn(engine: sa.Engine) -> Iterator[None]:
+    """The turn of one of this process's writers: who has it may lend it to a process that writes in its stead."""
+    turn = _TURNS.setdefault(engine.dialect, threading.Lock()) if engine.dialect.name == "sqlite" else nullcontext()
+    with turn:
+        yield
+
+
+@contextmanager
 def in_turn(engine: sa.Engine) -> Iterator[sa.Connection]:
     """A transaction that writes."""
-    turn = _TURNS.setdefault(engine.dialect, threading.Lock()) if engine.dialect.name == "sqlite" else nullcontext()
-    with turn, writing(engine).begin() as connection:
+    with write_turn(engine), writing(engine).begin() as connection:
         yield connection
 
 
