@@ -10,9 +10,6 @@ from wire.events import IncidentJson
 from wire.hints import HintJson, HintMarkJson
 from wire.message import Always, JsonObject, Time, example, one_of
 
-# Why a score is not told: the node has failed already, or tells nothing.
-_WITHHELD = one_of(Literal["out", "faulty", "silent", None])
-
 
 class ReasonJson(JsonObject, frozen=True, kw_only=True):
     """A reason of a score: by how much it moved the score (probability), and the events behind it."""
@@ -23,24 +20,18 @@ class ReasonJson(JsonObject, frozen=True, kw_only=True):
 
 
 class ScoreJson(JsonObject, frozen=True, kw_only=True):
-    """The probability of an unplanned outage of a node within a horizon, as of a moment.
-
-    `withheld`: why the newest score is not told (`out`, `faulty`, `silent`): the model speaks of nodes that work.
-    """
+    """The probability of an unplanned outage of a node within a horizon, as of a moment."""
 
     node: str
     time: Time
     horizon_h: int
-    score: float | None
-    withheld: Annotated[str | None, _WITHHELD] = None
+    score: float
     reasons: tuple[ReasonJson, ...] = ()
     model: str
 
 
 class NodeJson(JsonObject, frozen=True, kw_only=True):
-    """A node, its state and its risk; a score is null until a model has scored it, and where it is `withheld`.
-
-    `withheld`: the node is out, faulty or silent, so that no score is told: it would not be low, it would be wrong.
+    """A node, its state and its risk; a score is null until a model has scored it.
 
     `control`: the node is in the control group, so its score alone never leads to a hint. `known_by`: who says that
     there is such a node (`operator`, `scheduler:NAME`, `topology`, `archive`, `token`); null: only the node itself.
@@ -57,7 +48,6 @@ class NodeJson(JsonObject, frozen=True, kw_only=True):
     state: Annotated[str, one_of(NodeState)] = "unknown"
     score_24h: float | None = None
     score_7d: float | None = None
-    withheld: Annotated[str | None, _WITHHELD] = None
     scored_at: Time | None = None
     reasons: tuple[ReasonJson, ...] = ()
     hint: HintMarkJson | None = None
@@ -113,8 +103,20 @@ class NodeScoresJson(JsonObject, frozen=True, kw_only=True):
     score_7d: float | None = None
 
 
+class DeviceStateJson(JsonObject, frozen=True, kw_only=True):
+    """How a device of a node seems to be. `since` is null where only quiet time led to its state."""
+
+    device: Annotated[str, example("GPU 3")]
+    state: Annotated[str, one_of(Literal["healthy", "degraded", "failing"])]
+    probabilities: Annotated[dict[str, float], example({"healthy": 0.03, "degraded": 0.9, "failing": 0.07})]
+    since: Time | None = None
+    why: str = ""
+
+
 class NodeDetailJson(NodeJson, frozen=True, kw_only=True):
-    """A node with its last 30 days."""
+    """A node with its last 30 days; `devices` are those that may not be healthy, the worst first."""
+
+    devices: tuple[DeviceStateJson, ...] = ()
 
     incidents: tuple[IncidentJson, ...] = ()
     outages: tuple[OutageJson, ...] = ()

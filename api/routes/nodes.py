@@ -1,5 +1,6 @@
 """`GET /nodes` and `GET /nodes/{node}`: how each node is, and how likely it fails."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
@@ -13,6 +14,7 @@ from api.edge.auth import Reader
 from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.server.state import Server
+from predictor.devices.standings import node_devices
 from store.events.append import MAX_AHEAD
 from store.events.event_pages import read_incidents
 from store.hints.holds import with_holds
@@ -56,7 +58,7 @@ def get_nodes(_who: Reader, server: Server, query: Annotated[NodeQuery, Query()]
     "/nodes/{node}", operation_id="get_node", summary="One node with its past", responses=answer(NodeDetailJson)
 )
 def get_node(_who: Reader, server: Server, node: Annotated[str, Path(max_length=255)]) -> Response:
-    """A node and its last 30 days: incidents, outages, hints, telemetry and scores, each oldest first."""
+    """A node, its devices that may not be healthy, and its last 30 days, each list of those oldest first."""
     now = server.clock()
     since = now - _PAST
     with server.engine.connect() as connection:
@@ -67,6 +69,7 @@ def get_node(_who: Reader, server: Server, node: Annotated[str, Path(max_length=
         # Those that a host whose clock runs ahead dates later than now are not hidden.
         incidents = read_incidents(connection, since, max(now, datetime.now(UTC)) + MAX_AHEAD, node)
         past = {
+            "devices": [asdict(device) for device in node_devices(connection, node, now)],
             "incidents": [incident_in_words(one) for one in incidents],
             "outages": [outage for outage in outages if outage.end is None or outage.end >= since],
             "hints": with_holds(connection, node_hints(connection, node, since)),

@@ -1,7 +1,7 @@
 """The Node page: how likely this node is to fail, why, and what happened to it."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import streamlit as st
 
@@ -13,15 +13,13 @@ from dashboard.panels.page import Site
 from dashboard.text import verdicts as sayings
 from dashboard.text import words
 from wire.cluster import ClusterJson
-from wire.nodes import NodeDetailJson, NodeJson
+from wire.nodes import DeviceStateJson, NodeDetailJson, NodeJson
 from wire.verdicts import VerdictJson
 
 # By whether the node is out of service.
 NOT_SCORED = {
-    None: "it is not scored yet (`foreshock train --db URL` fits a model, the server then scores every minute)",
-    "out": "nodes out of service are not scored",
-    "faulty": "its score is withheld: it speaks of nodes that work, and this one has failed",
-    "silent": "its score is withheld: nothing is heard of this node, so that it could only mislead",
+    False: "it is not scored yet (`foreshock train --db URL` fits a model, the server then scores every minute)",
+    True: "nodes out of service are not scored",
 }
 WEEK = timedelta(days=7)
 VERDICTS = 20
@@ -54,6 +52,7 @@ def _live(site: Site, name: str) -> None:
         _verdicts(site, name, verdicts)
         _facts(node, cluster)
         _risk(node, cluster)
+        _devices(node, cluster)
         _history(node, cluster, sayings.by_incident(verdicts))
         _telemetry(node, cluster)
         _own_measures(site, node, cluster)
@@ -64,7 +63,7 @@ def headline(node: NodeJson) -> tuple[str, str]:
     level = {"faulty": "error", "ok": "success"}.get(node.state, "warning")
     text = f"{words.plain(node.node)} is {words.plain(words.state(node.state))}"
     if node.score_24h is None:
-        return level, f"{text}; {_not_scored(node)}."
+        return level, f"{text}; {NOT_SCORED[node.state == 'out']}."
     return level, (
         f"{text}; the chance of an unplanned outage is {words.risk(node.score_24h)} within 24 h "
         f"and {words.risk(node.score_7d)} within 7 days."
@@ -72,11 +71,6 @@ def headline(node: NodeJson) -> tuple[str, str]:
 
 
 def _facts(node: NodeJson, cluster: ClusterJson) -> None:
-def _not_scored(node: NodeJson) -> str:
-    """Why there is no score."""
-    return NOT_SCORED.get("out" if node.state == "out" else node.withheld, NOT_SCORED[None])
-
-
     row = st.columns(5)
     row[0].metric("Risk, 24 h", words.risk(node.score_24h), border=True, height="stretch")
     row[1].metric("Risk, 7 days", words.risk(node.score_7d), border=True, height="stretch")
@@ -125,13 +119,35 @@ def _risk(node: NodeDetailJson, cluster: ClusterJson) -> None:
             st.plotly_chart(charts.reasons(node.reasons[:6]), key="reasons", config=charts.CONFIG)
             st.caption(f"Scored {words.when(node.scored_at, cluster.now)} UTC")
         else:
-            panels.empty(f"There is no score: {_not_scored(node)}.")
+            panels.empty(f"There is no score: {NOT_SCORED[node.state == 'out']}.")
     with right:
         st.subheader("Risk over time", anchor=False)
         if len(node.scores) > 1:
             st.plotly_chart(charts.score_history(node.scores, node.outages), key="history", config=charts.CONFIG)
         else:
             panels.empty("A line needs two scores; the server scores a node when it has news.")
+
+
+def _devices(node: NodeDetailJson, cluster: ClusterJson) -> None:
+    """Which device it is, where any may not be healthy."""
+    if not node.devices:
+        return
+    st.subheader("Devices", anchor=False, help="by their signs, quiet time and repairs of 28 days")
+    frames.show(device_rows(node.devices, cluster.now), "node_devices", {"why": "Why"}, most=6)
+
+
+def device_rows(devices: Sequence[DeviceStateJson], now: datetime) -> list[frames.Row]:
+    """Devices that may not be healthy, the worst first."""
+    return [
+        {
+            "device": one.device,
+            "state": one.state,
+            "how likely": words.share(one.probabilities.get(one.state), 0),
+            "since": words.when(one.since, now),
+            "why": one.why or words.DASH,
+        }
+        for one in devices
+    ]
 
 
 def _telemetry(node: NodeDetailJson, cluster: ClusterJson) -> None:

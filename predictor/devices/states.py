@@ -19,7 +19,17 @@ from predictor.devices.filter import (
     figures,
     survival,
 )
-from predictor.history.arrays import EVENT_WINDOW_MS, FAR_FUTURE_MS, HOUR_MS, Floats, History, Ints, Rows, WindowIndex
+from predictor.history.arrays import (
+    EVENT_WINDOW_MS,
+    FAR_FUTURE_MS,
+    HOUR_MS,
+    Floats,
+    Ints,
+    OutageLog,
+    Precursors,
+    Rows,
+    WindowIndex,
+)
 from predictor.history.families import FAMILIES
 from store.records.repair import repair_by_length, repair_kinds
 
@@ -89,10 +99,10 @@ class DeviceStates:
         return found
 
 
-def device_states(history: History, rows: Rows) -> DeviceStates:
+def device_states(events: Precursors, outages: OutageLog, rows: Rows) -> DeviceStates:
     """The states of all devices of rows that showed a sign, and of nodes that were out, in 28 days."""
-    names, rank = np.unique(np.array([*history.precursors.devices, ""], dtype=np.str_), return_inverse=True)
-    steps = _steps(history, rank.astype(np.int64))
+    names, rank = np.unique(np.array([*events.devices, ""], dtype=np.str_), return_inverse=True)
+    steps = _steps(events, outages, rank.astype(np.int64))
     types = np.array([figures().types.index(_TYPES.get(name.split(" ")[0], "node")) for name in names.tolist()])
     made = [_run(steps, part, len(names), types) for part in _parts(rows)]
     shift = np.arange(len(made)) * _PART
@@ -108,9 +118,8 @@ def _parts(rows: Rows) -> Iterator[Rows]:
         yield rows.only(np.arange(begin, min(begin + _PART, len(rows))))
 
 
-def _steps(history: History, rank: Ints) -> _Steps:
+def _steps(events: Precursors, outages: OutageLog, rank: Ints) -> _Steps:
     """All signs, once an hour, and all outages."""
-    events, outages = history.precursors, history.outages
     said = np.flatnonzero(events.family >= 0)
     hour = events.time_ms[said] // HOUR_MS
     since, hours = (int(hour.min()), int(np.ptp(hour)) + 1) if len(hour) else (0, 1)
@@ -126,7 +135,7 @@ def _steps(history: History, rank: Ints) -> _Steps:
     what = np.repeat([SIGN, OUT, BACK], sizes)
     device = np.concatenate([rank[events.device[signs]], np.full(sizes[1] + sizes[2], empty, dtype=np.int64)])
     # A planned outage blames nobody; its end may cure.
-    told = np.concatenate([events.family[signs], outages.planned.astype(np.int64), _repairs(history)[ended]])
+    told = np.concatenate([events.family[signs], outages.planned.astype(np.int64), _repairs(outages)[ended]])
     serious = np.concatenate([events.serious[signs], np.zeros(sizes[1] + sizes[2], dtype=np.bool_)]).astype(np.int64)
     order = np.lexsort((told, device, what, time_ms))
     line = WindowIndex.of(node[order], time_ms[order])
@@ -134,9 +143,9 @@ def _steps(history: History, rank: Ints) -> _Steps:
     return _Steps(line, time_ms[order], what[order], device[order], told[order], serious[order])
 
 
-def _repairs(history: History) -> Ints:
+def _repairs(outages: OutageLog) -> Ints:
     """What was done in each outage, as a place among `repair_kinds()`: by its reason, or by its length."""
-    outages, names = history.outages, [kind.name for kind in repair_kinds()]
+    names = [kind.name for kind in repair_kinds()]
     hours = (outages.end_ms - outages.start_ms) / HOUR_MS
     lengths = {kind.least_h for kind in repair_kinds() if kind.least_h is not None}
     found = np.zeros(len(hours), dtype=np.int64)

@@ -12,14 +12,14 @@ from api.app import create_app
 from api.server.settings import ApiSettings, InventorySettings
 from store.database.connections import writing
 from store.events.append import append_events, append_nodes, append_outages
-from store.records.event import Event
+from store.records.event import Device, Event
 from store.records.node import Node
 from store.records.outage import Outage
 from store.records.telemetry import Rollup
 from store.tables import hint_tables, schema
 from store.telemetry.hours import append_rollups
 from wire.message import Page
-from wire.nodes import NodeDetailJson, NodeJson, ScoreJson
+from wire.nodes import NodeDetailJson, NodeJson
 
 from .conftest import NOW, Clock
 
@@ -98,6 +98,24 @@ def test_each_node_shows_its_worst_state(client: TestClient) -> None:
 
 
 @pytest.mark.usefixtures("cluster")
+def test_the_devices_of_a_node_are_told_with_their_state(client: TestClient, engine: sa.Engine) -> None:
+    """That which shows sign after sign, with its chances, since when and why; a quiet node has none."""
+    signs = [
+        Event(NOW - number * HOUR, "risk", "dcgm", "ecc_sbe", cause="hardware", device=Device("gpu", index=3))
+        for number in range(1, 9)
+    ]
+    with writing(engine).begin() as connection:
+        append_events(connection, signs, NOW)
+    detail = client.get("/api/v1/nodes/risk").json()
+    check_answer(NodeDetailJson, detail)
+    (device,) = detail["devices"]
+    assert (device["device"], device["state"]) == ("GPU 3", "failing")
+    assert sum(device["probabilities"].values()) == pytest.approx(1.0)
+    assert device["why"].startswith("8 corrected ECC errors in 28 days")
+    assert client.get("/api/v1/nodes/silent").json()["devices"] == []
+
+
+@pytest.mark.usefixtures("cluster")
 def test_what_the_inventory_notes_of_a_node_is_its_note(engine: sa.Engine) -> None:
     """In the list and in the node's own answer; null where nothing is noted."""
     settings = ApiSettings(inventory=InventorySettings(notes={"ok": "On loan."}))
@@ -111,33 +129,11 @@ def test_what_the_inventory_notes_of_a_node_is_its_note(engine: sa.Engine) -> No
 def test_the_likeliest_to_fail_comes_first(client: TestClient) -> None:
     """By the newest score of 24 h; a node without one comes last."""
     items = listed(client)["items"]
-    assert [item["node"] for item in items][:2] == ["risk", "ok"]
-    assert (items[0]["score_24h"], items[0]["score_7d"]) == (0.3, 0.5)
-    assert items[0]["reasons"] == [{"text": "because 0.3", "contribution": 0.3, "events": ["e1"]}]
-    assert items[2]["score_24h"] is None
-    assert items[2]["reasons"] == []
-
-
-@pytest.mark.usefixtures("cluster")
-def test_of_a_node_that_is_out_faulty_or_silent_no_score_is_told(engine: sa.Engine, client: TestClient) -> None:
-    """It would be low, or of another question; who asks for scores as of then gets what was said."""
-    names = ("faulty", "out", "silent", "risk")
-    with writing(engine).begin() as connection:
-        for name in names[:3]:
-            if name != "out":
-                add_score(connection, name, 0.001)
-            add_score(connection, name, 0.002, horizon_h=168)
-    told = {item["node"]: item for item in listed(client)["items"]}
-    assert [told[name]["withheld"] for name in names] == ["faulty", "out", "silent", None]
-    for name in names[:3]:
-        assert (told[name]["score_24h"], told[name]["score_7d"], told[name]["reasons"]) == (None, None, [])
-        assert told[name]["scored_at"] is None
-    scores = client.get("/api/v1/scores").json()["items"]
-    check_answer(Page[ScoreJson], {"items": scores, "next_cursor": None})
-    found = {item["node"]: (item["score"], item["withheld"]) for item in scores}
-    assert [found[name] for name in names] == [(None, "faulty"), (None, "out"), (None, "silent"), (0.3, None)]
-    then = client.get("/api/v1/scores", params={"at": f"{NOW:%Y-%m-%dT%H:%M:%SZ}"}).json()["items"]
-    assert {item["node"]: item["score"] for item in then}["faulty"] == 0.001
+    assert [item["node"] for item in items][:3] == ["out", "risk", "ok"]
+    assert (items[1]["score_24h"], items[1]["score_7d"]) == (0.3, 0.5)
+    assert items[1]["reasons"] == [{"text": "because 0.3", "contribution": 0.3, "events": ["e1"]}]
+    assert items[3]["score_24h"] is None
+    assert items[3]["reasons"] == []
 
 
 @pytest.mark.usefixtures("cluster")

@@ -119,6 +119,15 @@ OUTCOMES = {
     ],
 }
 DETAIL = NODES[0] | {
+    "devices": [
+        {
+            "device": "GPU 3",
+            "state": "failing",
+            "probabilities": {"healthy": 0.01, "degraded": 0.09, "failing": 0.9},
+            "since": "2025-03-29T02:00:00Z",
+            "why": "12 corrected ECC errors in 28 days, the last 1 h ago",
+        }
+    ],
     "incidents": [INCIDENT],
     "outages": [
         {
