@@ -10,6 +10,9 @@ from wire.events import IncidentJson
 from wire.hints import HintJson, HintMarkJson
 from wire.message import Always, JsonObject, Time, example, one_of
 
+# Why a score is not told: the node has failed already, or tells nothing.
+_WITHHELD = one_of(Literal["out", "faulty", "silent", None])
+
 
 class ReasonJson(JsonObject, frozen=True, kw_only=True):
     """A reason of a score: by how much it moved the score (probability), and the events behind it."""
@@ -20,18 +23,24 @@ class ReasonJson(JsonObject, frozen=True, kw_only=True):
 
 
 class ScoreJson(JsonObject, frozen=True, kw_only=True):
-    """The probability of an unplanned outage of a node within a horizon, as of a moment."""
+    """The probability of an unplanned outage of a node within a horizon, as of a moment.
+
+    `withheld`: why the newest score is not told (`out`, `faulty`, `silent`): the model speaks of nodes that work.
+    """
 
     node: str
     time: Time
     horizon_h: int
-    score: float
+    score: float | None
+    withheld: Annotated[str | None, _WITHHELD] = None
     reasons: tuple[ReasonJson, ...] = ()
     model: str
 
 
 class NodeJson(JsonObject, frozen=True, kw_only=True):
-    """A node, its state and its risk; a score is null until a model has scored it.
+    """A node, its state and its risk; a score is null until a model has scored it, and where it is `withheld`.
+
+    `withheld`: the node is out, faulty or silent, so that no score is told: it would not be low, it would be wrong.
 
     `control`: the node is in the control group, so its score alone never leads to a hint. `known_by`: who says that
     there is such a node (`operator`, `scheduler:NAME`, `topology`, `archive`, `token`); null: only the node itself.
@@ -48,6 +57,7 @@ class NodeJson(JsonObject, frozen=True, kw_only=True):
     state: Annotated[str, one_of(NodeState)] = "unknown"
     score_24h: float | None = None
     score_7d: float | None = None
+    withheld: Annotated[str | None, _WITHHELD] = None
     scored_at: Time | None = None
     reasons: tuple[ReasonJson, ...] = ()
     hint: HintMarkJson | None = None

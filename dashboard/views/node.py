@@ -18,8 +18,10 @@ from wire.verdicts import VerdictJson
 
 # By whether the node is out of service.
 NOT_SCORED = {
-    False: "it is not scored yet (`foreshock train --db URL` fits a model, the server then scores every minute)",
-    True: "nodes out of service are not scored",
+    None: "it is not scored yet (`foreshock train --db URL` fits a model, the server then scores every minute)",
+    "out": "nodes out of service are not scored",
+    "faulty": "its score is withheld: it speaks of nodes that work, and this one has failed",
+    "silent": "its score is withheld: nothing is heard of this node, so that it could only mislead",
 }
 WEEK = timedelta(days=7)
 VERDICTS = 20
@@ -63,11 +65,16 @@ def headline(node: NodeJson) -> tuple[str, str]:
     level = {"faulty": "error", "ok": "success"}.get(node.state, "warning")
     text = f"{words.plain(node.node)} is {words.plain(words.state(node.state))}"
     if node.score_24h is None:
-        return level, f"{text}; {NOT_SCORED[node.state == 'out']}."
+        return level, f"{text}; {_not_scored(node)}."
     return level, (
         f"{text}; the chance of an unplanned outage is {words.risk(node.score_24h)} within 24 h "
         f"and {words.risk(node.score_7d)} within 7 days."
     )
+
+
+def _not_scored(node: NodeJson) -> str:
+    """Why there is no score."""
+    return NOT_SCORED.get("out" if node.state == "out" else node.withheld, NOT_SCORED[None])
 
 
 def _facts(node: NodeJson, cluster: ClusterJson) -> None:
@@ -119,7 +126,7 @@ def _risk(node: NodeDetailJson, cluster: ClusterJson) -> None:
             st.plotly_chart(charts.reasons(node.reasons[:6]), key="reasons", config=charts.CONFIG)
             st.caption(f"Scored {words.when(node.scored_at, cluster.now)} UTC")
         else:
-            panels.empty(f"There is no score: {NOT_SCORED[node.state == 'out']}.")
+            panels.empty(f"There is no score: {_not_scored(node)}.")
     with right:
         st.subheader("Risk over time", anchor=False)
         if len(node.scores) > 1:

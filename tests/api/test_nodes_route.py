@@ -19,7 +19,7 @@ from store.records.telemetry import Rollup
 from store.tables import hint_tables, schema
 from store.telemetry.hours import append_rollups
 from wire.message import Page
-from wire.nodes import NodeDetailJson, NodeJson
+from wire.nodes import NodeDetailJson, NodeJson, ScoreJson
 
 from .conftest import NOW, Clock
 
@@ -129,11 +129,33 @@ def test_what_the_inventory_notes_of_a_node_is_its_note(engine: sa.Engine) -> No
 def test_the_likeliest_to_fail_comes_first(client: TestClient) -> None:
     """By the newest score of 24 h; a node without one comes last."""
     items = listed(client)["items"]
-    assert [item["node"] for item in items][:3] == ["out", "risk", "ok"]
-    assert (items[1]["score_24h"], items[1]["score_7d"]) == (0.3, 0.5)
-    assert items[1]["reasons"] == [{"text": "because 0.3", "contribution": 0.3, "events": ["e1"]}]
-    assert items[3]["score_24h"] is None
-    assert items[3]["reasons"] == []
+    assert [item["node"] for item in items][:2] == ["risk", "ok"]
+    assert (items[0]["score_24h"], items[0]["score_7d"]) == (0.3, 0.5)
+    assert items[0]["reasons"] == [{"text": "because 0.3", "contribution": 0.3, "events": ["e1"]}]
+    assert items[2]["score_24h"] is None
+    assert items[2]["reasons"] == []
+
+
+@pytest.mark.usefixtures("cluster")
+def test_of_a_node_that_is_out_faulty_or_silent_no_score_is_told(engine: sa.Engine, client: TestClient) -> None:
+    """It would be low, or of another question; who asks for scores as of then gets what was said."""
+    names = ("faulty", "out", "silent", "risk")
+    with writing(engine).begin() as connection:
+        for name in names[:3]:
+            if name != "out":
+                add_score(connection, name, 0.001)
+            add_score(connection, name, 0.002, horizon_h=168)
+    told = {item["node"]: item for item in listed(client)["items"]}
+    assert [told[name]["withheld"] for name in names] == ["faulty", "out", "silent", None]
+    for name in names[:3]:
+        assert (told[name]["score_24h"], told[name]["score_7d"], told[name]["reasons"]) == (None, None, [])
+        assert told[name]["scored_at"] is None
+    scores = client.get("/api/v1/scores").json()["items"]
+    check_answer(Page[ScoreJson], {"items": scores, "next_cursor": None})
+    found = {item["node"]: (item["score"], item["withheld"]) for item in scores}
+    assert [found[name] for name in names] == [(None, "faulty"), (None, "out"), (None, "silent"), (0.3, None)]
+    then = client.get("/api/v1/scores", params={"at": f"{NOW:%Y-%m-%dT%H:%M:%SZ}"}).json()["items"]
+    assert {item["node"]: item["score"] for item in then}["faulty"] == 0.001
 
 
 @pytest.mark.usefixtures("cluster")
