@@ -50,6 +50,7 @@ COMMANDS = {
     "token": "cli.commands.token",
     "train": "cli.commands.predict",
     "what-if": "cli.commands.what_if",
+    "worlds": "cli.worlds.command",
 }
 
 # What these write (spool, database, sockets) is their user's alone.

@@ -6,6 +6,7 @@ that run, but not the future. Rankings (ROC-AUC, average precision, lift, recall
 
 import math
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -104,15 +105,26 @@ def _judge(cluster: SimulatedCluster, horizon_h: int) -> Any:
 
 def hidden_scores(cluster: SimulatedCluster, horizon_h: int) -> tuple[list[float], list[bool], list[int]]:
     """Scores, labels (an unplanned outage within the horizon) and moments (ms) of every day and node at risk."""
+    rows = list(_hidden(cluster, horizon_h))
+    return [row[2] for row in rows], [row[3] for row in rows], [row[0] for row in rows]
+
+
+def hidden_chances(cluster: SimulatedCluster, horizon_h: int) -> NDArray[np.float64]:
+    """The oracle's scores as (days, nodes), as each day begins; NaN where a node is not at risk, or nobody asked."""
+    found = np.full((cluster.settings.days, cluster.layout.nodes), np.nan)
+    for now, node, score, _ in _hidden(cluster, horizon_h):
+        found[now // DAY_MS, node] = score
+    return found
+
+
+def _hidden(cluster: SimulatedCluster, horizon_h: int) -> Iterator[tuple[int, int, float, bool]]:
+    """Moment, node, score and label of every day and node at risk."""
     by_node: dict[int, list[NodeFailure]] = defaultdict(list)
     for failure in cluster.outages:
         by_node[failure.node].append(failure)
     availability = Availability(cluster.layout, cluster.outages)
     for drain in cluster.drains:
         availability.add(drain)
-    scores: list[float] = []
-    labels: list[bool] = []
-    moments: list[int] = []
     span_ms = horizon_h * HOUR_MS
     for day in range(min(_FIRST_DAY, cluster.settings.days // 3), cluster.settings.days):
         now = day * DAY_MS
@@ -121,10 +133,8 @@ def hidden_scores(cluster: SimulatedCluster, horizon_h: int) -> tuple[list[float
         for node in range(cluster.layout.nodes):
             if availability.usable(node, now):
                 unseen = float(cluster.hazard.rate[day, node]) * (1.0 - cluster.hazard.visible_share)
-                scores.append(_score(by_node[node], unseen, now, horizon_h))
-                labels.append(any(now < failure.start_ms <= now + span_ms for failure in by_node[node]))
-                moments.append(now)
-    return scores, labels, moments
+                follows = any(now < failure.start_ms <= now + span_ms for failure in by_node[node])
+                yield now, node, _score(by_node[node], unseen, now, horizon_h), follows
 
 
 def _score(failures: list[NodeFailure], unseen_per_day: float, now_ms: int, horizon_h: int) -> float:

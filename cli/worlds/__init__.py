@@ -1,0 +1,1 @@
+"""Simulated worlds that differ, and how the predictor does in those whose mechanisms it was not made on."""

@@ -1,0 +1,233 @@
+"""How the predictor does in a world: at home in it (learned there), and away (learned where its mechanisms are not).
+
+Rankings of one world are judged on the same rows, daily over the later half, with intervals drawn by node:
+
+| ranking | what it is |
+|---|---|
+| model | learned in the world itself, in folds that follow each other, as `foreshock backtest` does |
+| elsewhere | learned in the other worlds that share no mechanism with it, and from no outage of this one |
+| history_count, rules | what needs no learning |
+| recency | the shorter ago the node's last unplanned outage began, the higher |
+| oracle | the true hazard and the precursors that run: what nobody can see |
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cli.worlds.world import HORIZON_H, USUAL, World, oracle_of, store_of
+from predictor.dataset.dataset import dataset
+from predictor.dataset.folds import BacktestSettings, NoDataError, plan
+from predictor.dataset.labels import TrainingSample, label, rows_at, sample
+from predictor.evaluate.backtest import run_backtest
+from predictor.history.arrays import DAY_MS, Feature, Floats, Grid, Ints, OutageLog, Rows, joined, to_ms
+from predictor.history.store_reader import data_span
+from predictor.links.subjects import NODES
+from predictor.model.choice import TrainingSet, learn
+from predictor.model.fit import TooFewPositivesError
+from predictor.model.skill import (
+    CORDON_TOP,
+    Judged,
+    discrimination,
+    drawn_figures,
+    flagged_share,
+    interval,
+    node_weights,
+    ratio,
+)
+
+# Enough to learn from, of each world: all positives, and so many negatives.
+_NEGATIVES = 8_000
+_FIGURES = ("roc_auc", "average_precision")
+# Nodes and days of different worlds are different ones.
+_APART = 1_000_000
+# Rankings that are probabilities.
+_PROBABILITIES = ("model", "elsewhere", "oracle")
+
+
+@dataclass(frozen=True, slots=True)
+class WorldRows:
+    """A world's rows: those to learn from, and those judged with what each ranking says of them."""
+
+    world: World
+    lesson: TrainingSet
+    judged: Judged
+    values: Grid  # of the judged rows
+    rankings: Mapping[str, Floats]
+
+
+def read_world(directory: Path, world: World) -> WorldRows:
+    """A world's rows and what is said of them by all that needs no other world.
+
+    Raises:
+        NoDataError: it is too small.
+        LeakageError: something has seen the future.
+    """
+    engine = store_of(directory, world)
+    try:
+        with engine.connect() as connection:
+            span = data_span(connection)
+            if span is None:
+                raise NoDataError(f"the world {world.name} is empty")
+            settings = BacktestSettings(horizon_h=HORIZON_H)
+            planned = plan(span, settings)
+            population = NODES.population(connection, to_ms(span[1]))
+            learned = sample(population, planned.learn, HORIZON_H, _NEGATIVES)
+            requested = rows_at(population, planned.test)
+            both = dataset(connection, population, joined(learned.rows, requested), NODES.history)
+        lesson = TrainingSet(both.values[: len(learned.rows)], both.features, learned, HORIZON_H)
+        values = both.values[len(learned.rows) :]
+        labels = label(population.fleet, population.outages, requested, HORIZON_H, population.end_ms)
+        judged = Judged(requested.time_ms, requested.node, np.zeros(len(requested)), labels)
+        day = (requested.time_ms - to_ms(world.settings().start)) // DAY_MS
+        every_day = oracle_of(directory, world, population.fleet.names, np.arange(world.days))
+        rankings = {"recency": recency(population.outages, requested), "oracle": every_day[day, requested.node]}
+        try:
+            found = run_backtest(engine, settings)
+            rankings |= {"model": found.judged.scores, **found.ranks}
+        except TooFewPositivesError:  # then every ranking but the model is judged
+            asked = TrainingSet(values, both.features, TrainingSample(requested, labels, 1.0), HORIZON_H)
+            rankings |= {name: one.rank(asked) for name, one in NODES.baselines.items()}
+    finally:
+        engine.dispose()
+    return WorldRows(world, lesson, judged, values, rankings)
+
+
+def recency(outages: OutageLog, rows: Rows) -> Floats:
+    """Minus the days since the node's last unplanned outage began; the least where there is none."""
+    unplanned = outages.only(~outages.planned)
+    starts = np.sort(unplanned.node * 2**43 + unplanned.start_ms)
+    place = np.searchsorted(starts, rows.node * 2**43 + rows.time_ms) - 1
+    last = starts[np.maximum(place, 0)] if len(starts) else np.zeros(len(rows), dtype=np.int64)
+    its = (place >= 0) & (last // 2**43 == rows.node)
+    since: Floats = np.where(its, (last % 2**43 - rows.time_ms) / DAY_MS, -1e6)
+    return since
+
+
+def with_elsewhere(others: Sequence[WorldRows], of: WorldRows) -> WorldRows:
+    """The world with the ranking `elsewhere`; as it was where no other world, or too little, is there to learn from."""
+    lessons = [one.lesson for one in others if not one.world.shares(of.world)]
+    if not lessons:
+        return of
+    features = max((lesson.features for lesson in lessons), key=len)
+    try:
+        learned = learn(_pooled(lessons, features))
+    except TooFewPositivesError:
+        return of
+    scores = learned.forest.probability(_as_columns(of.values, of.lesson.features, features))
+    return replace(of, rankings={**of.rankings, "elsewhere": scores})
+
+
+def _pooled(lessons: Sequence[TrainingSet], features: tuple[Feature, ...]) -> TrainingSet:
+    """The rows of several worlds in order of time, as if they were one."""
+    node, time_ms, start, positive, values = [], [], [], [], []
+    negatives = stood_for = 0.0
+    for number, lesson in enumerate(lessons):
+        rows, labels = lesson.sample.rows, lesson.sample.labels
+        node.append(rows.node + number * _APART)
+        time_ms.append(rows.time_ms)
+        start.append(labels.next_start_ms)
+        positive.append(labels.positive)
+        values.append(_as_columns(lesson.values, lesson.features, features))
+        negatives += float((~labels.positive).sum())
+        stood_for += float((~labels.positive).sum()) / lesson.sample.negative_share
+    order = np.argsort(np.concatenate(time_ms), kind="stable")
+    rows = Rows(np.concatenate(node)[order], np.concatenate(time_ms)[order])
+    hits, known = np.concatenate(positive)[order], np.ones(len(order), dtype=np.bool_)
+    labels = replace(
+        lessons[0].sample.labels,
+        at_risk=known,
+        known=known,
+        positive=hits,
+        next_start_ms=np.concatenate(start)[order],
+    )
+    pooled = TrainingSample(rows, labels, negatives / stood_for)
+    return TrainingSet(np.concatenate(values)[order], features, pooled, HORIZON_H)
+
+
+def _as_columns(values: Grid, have: Sequence[Feature], wanted: Sequence[Feature]) -> Grid:
+    """Columns in another order; those that are not there are unknown."""
+    place = {feature.name: at for at, feature in enumerate(have)}
+    found = np.full((len(values), len(wanted)), np.nan, dtype=np.float32)
+    for at, feature in enumerate(wanted):
+        if feature.name in place:
+            found[:, at] = values[:, place[feature.name]]
+    return found
+
+
+def report(worlds: Sequence[WorldRows]) -> dict[str, Any]:
+    """`worlds`: each one's figures; `away`: of all but the usual one together, each with its own nodes and days."""
+    away = [one for one in worlds if one.world.name != USUAL]
+    return {
+        "horizon_h": HORIZON_H,
+        "worlds": [
+            {"world": one.world.name, "mechanisms": list(one.world.mechanisms), "nodes": one.world.nodes,
+             "days": one.world.days, "seed": one.world.seed, **_figures(one.judged, one.rankings)}
+            for one in worlds
+        ],
+        "away": _figures(*_together(away)) if away else None,
+    }  # fmt: skip
+
+
+def _together(worlds: Sequence[WorldRows]) -> tuple[Judged, dict[str, Floats]]:
+    """All rows of some worlds, with the rankings that every one of them has."""
+    names = [name for name in worlds[0].rankings if all(name in one.rankings for one in worlds)]
+    apart = [int(number) for number in range(len(worlds))]
+
+    def all_of(columns: Sequence[Ints]) -> Ints:
+        return np.concatenate(columns)
+
+    labels = replace(
+        worlds[0].judged.labels,
+        **{
+            name: np.concatenate([getattr(one.judged.labels, name) for one in worlds])
+            for name in ("at_risk", "known", "positive", "next_start_ms")
+        },
+    )
+    judged = Judged(
+        all_of([one.judged.time_ms + number * 10**12 for number, one in zip(apart, worlds, strict=True)]),
+        all_of([one.judged.node + number * _APART for number, one in zip(apart, worlds, strict=True)]),
+        np.concatenate([one.judged.scores for one in worlds]),
+        labels,
+    )
+    return judged, {name: np.concatenate([one.rankings[name] for one in worlds]) for name in names}
+
+
+def _figures(judged: Judged, rankings: Mapping[str, Floats]) -> dict[str, Any]:
+    """Every ranking on the rows whose answer is known and that every ranking speaks of."""
+    kept = judged.known & np.all([np.isfinite(rank) for rank in rankings.values()], axis=0)
+    seen = judged.only(kept)
+    nodes, node = np.unique(seen.node, return_inverse=True)
+    seen = replace(seen, node=node.ravel().astype(np.int64))
+    found: dict[str, Any] = {"rows": len(seen.scores), "positives": int(seen.labels.positive.sum()), "rankings": {}}
+    if not seen.labels.positive.any() or seen.labels.positive.all():
+        return found
+    weights = node_weights(len(nodes))
+    scored = {name: replace(seen, scores=rank[kept]) for name, rank in rankings.items()}
+    drawn = {name: drawn_figures(one, weights) for name, one in scored.items()}
+    of_oracle = discrimination(scored["oracle"])["average_precision"]
+    for name, one in scored.items():
+        figures = discrimination(one)
+        found["rankings"][name] = {
+            **{figure: figures[figure] for figure in _FIGURES},
+            "recall_at_top": figures["recall_at_top"],
+            "intervals": {figure: interval(drawn[name][figure]) for figure in _FIGURES},
+            "of_oracle": ratio(figures["average_precision"], of_oracle),
+            "over_history": {
+                figure: interval(drawn[name][figure] - drawn["history_count"][figure]) for figure in _FIGURES
+            },
+            "top_1": _top(one) if name in _PROBABILITIES else None,
+        }
+    return found
+
+
+def _top(judged: Judged) -> dict[str, float | None]:
+    """Of the riskiest hundredth of each moment: what was said (the mean score), and what came."""
+    share = flagged_share(judged, CORDON_TOP)
+    whole = float(share.sum())
+    said = ratio(float((share * judged.scores).sum()), whole)
+    came = ratio(float(share[judged.labels.positive].sum()), whole)
+    return {"said": said, "came": came, "ratio": ratio(said, came) if said is not None and came else None}

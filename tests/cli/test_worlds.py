@@ -1,0 +1,111 @@
+"""`foreshock worlds`: the command at a small size, and what it counts as elsewhere."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from cli.main import foreshock
+from cli.worlds.judged import WorldRows, read_world, recency, report, with_elsewhere
+from cli.worlds.world import WORLDS, World, make_world, worlds_of
+from predictor.history.arrays import DAY_MS, OutageLog, Rows
+from simulator.mechanisms.registry import MECHANISMS
+
+CHOSEN = ("repeat_offenders+no_telemetry", "log_habits+no_telemetry")
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the worlds are made, once."""
+    return tmp_path_factory.mktemp("worlds")
+
+
+@pytest.fixture(scope="module")
+def read(directory: Path) -> list[WorldRows]:
+    """Two small worlds, with what each says of itself."""
+    worlds = worlds_of(CHOSEN, 60, 36, 3)
+    assert [make_world(directory, world) for world in worlds] == [True, True]
+    return [read_world(directory, world) for world in worlds]
+
+
+def test_every_world_names_mechanisms_that_there_are() -> None:
+    """And at least eight worlds differ from the usual one."""
+    assert all(name in MECHANISMS for names in WORLDS.values() for name in names)
+    assert sum(bool(names) for names in WORLDS.values()) >= 8
+
+
+def test_a_world_that_is_done_is_not_made_again(directory: Path, read: list[WorldRows]) -> None:
+    """One of other settings is; half a world is made anew, and its archive is not kept."""
+    world = read[1].world
+    written = (directory / world.name / "world.json").stat().st_mtime_ns
+    assert make_world(directory, world) is False
+    assert (directory / world.name / "world.json").stat().st_mtime_ns == written
+    assert not (directory / world.name / "archive").exists()
+    small = World("half", ("no_telemetry",), 8, 3, 1)
+    assert make_world(directory, small) is True
+    (directory / "half" / "world.json").unlink()
+    assert make_world(directory, small) is True
+    assert make_world(directory, replace(small, seed=2)) is True
+
+
+def test_the_oracle_ranks_better_than_history_on_the_same_rows(read: list[WorldRows]) -> None:
+    """On all rows together; every figure with its interval, history against itself is no gain."""
+    found = report(read)["away"]
+    oracle, history = found["rankings"]["oracle"], found["rankings"]["history_count"]
+    assert oracle["roc_auc"] > history["roc_auc"]
+    assert oracle["of_oracle"] == pytest.approx(1.0)
+    assert history["over_history"]["average_precision"] == [0.0, 0.0]
+    assert found["rows"] == sum(int(one.judged.known.sum()) for one in read)
+    low, high = oracle["intervals"]["roc_auc"]
+    assert low <= oracle["roc_auc"] <= high
+    assert 0 < oracle["top_1"]["said"] < 1
+
+
+def test_elsewhere_learns_from_worlds_that_share_no_mechanism(read: list[WorldRows]) -> None:
+    """Two worlds without telemetry do not teach each other; one that differs in all does."""
+    teacher, of = read
+    assert teacher.world.shares(of.world)
+    assert with_elsewhere(read, of).rankings.keys() == of.rankings.keys()
+    other = replace(teacher, world=replace(teacher.world, name="other", mechanisms=("repeat_offenders",)))
+    taught = with_elsewhere([other, of], of)
+    said = taught.rankings["elsewhere"]
+    assert len(said) == len(taught.judged.scores)
+    assert ((said >= 0) & (said <= 1)).all()
+    assert np.array_equal(with_elsewhere([other], of).rankings["elsewhere"], said)
+
+
+def test_recency_counts_unplanned_outages_that_had_begun() -> None:
+    """The shorter ago the higher; planned ones, later ones and other nodes' do not count."""
+    day = DAY_MS
+    outages = OutageLog(
+        node=np.array([0, 0, 1, 2]),
+        start_ms=np.array([1 * day, 8 * day, 9 * day, 5 * day]),
+        end_ms=np.array([2 * day, 9 * day, 10 * day, 6 * day]),
+        planned=np.array([False, True, False, False]),
+        driver=np.zeros(4, dtype=bool),
+    )
+    rows = Rows(np.array([0, 1, 2, 3]), np.full(4, 7 * day))
+    assert recency(outages, rows).tolist() == [-6.0, -1e6, -2.0, -1e6]
+
+
+def test_the_command_prints_json(tmp_path: Path) -> None:
+    """Worlds too small to learn from are judged by all that needs no learning."""
+    done = CliRunner().invoke(
+        foreshock,
+        ["worlds", str(tmp_path), "--worlds", "memoryless+no_telemetry", "--nodes", "16", "--days", "34", "--json"],
+    )
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output)
+    assert [one["world"] for one in found["worlds"]] == ["memoryless+no_telemetry"]
+    assert found["worlds"][0]["rows"] > 20
+
+
+def test_a_world_of_no_such_mechanism_is_refused(tmp_path: Path) -> None:
+    """In one sentence, before anything is made."""
+    done = CliRunner().invoke(foreshock, ["worlds", str(tmp_path), "--worlds", "usual,../etc"])
+    assert done.exit_code == 2
+    assert "a mechanism '../etc' is not known" in done.output
+    assert list(tmp_path.iterdir()) == []
