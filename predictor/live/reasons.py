@@ -7,6 +7,8 @@ Exact, in two steps. In log-odds a forest is a sum over its trees. A tree that a
 `model.blocks`) moves by f(x) - f(reference), and that is the group's. Where a tree asks several, they are put in place
 one after another, once in the features' order and once in its reverse, and the mean counts: for two groups that is
 their Shapley value, and for any number the steps of each order add up to f(x) - f(reference).
+Where an additive hazard is blended in (`predictor/hazard/blend.py`), the logarithm of the hazard is what adds up:
+the trees' share of its move is divided as their log-odds are, the additive one's as its parts are.
 To probability all parts of a row are scaled by the same factor, (p - base) / (log-odds - base's log-odds): so they keep
 their order and proportions, and add up to p. That they do is checked against `Forest.probability` at every call.
 """
@@ -16,6 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from predictor.hazard.blend import HazardBlend, log_odds_of
+from predictor.hazard.signs import SIGNS, sign_values
 from predictor.history.arrays import Feature, Floats, Grid, Ints
 from predictor.model.forest import Bits, Forest, ModelError, sigmoid
 
@@ -80,7 +84,7 @@ def references(rows: Grid, features: Sequence[Feature]) -> Grid:
     return found
 
 
-def explain(forest: Forest, rows: Grid, features: Sequence[Feature], reference: Grid) -> Explanation:
+def explain(forest: Forest | HazardBlend, rows: Grid, features: Sequence[Feature], reference: Grid) -> Explanation:
     """The probabilities of rows, in parts.
 
     Args:
@@ -94,7 +98,10 @@ def explain(forest: Forest, rows: Grid, features: Sequence[Feature], reference: 
     number = {group: i for i, group in enumerate(groups)}
     group_of: Ints = np.array([number[feature.group] for feature in features], dtype=np.int64)
     start = float(forest.calibrated(forest.log_odds(reference[None, :]))[0])
-    parts = forest.slope * _moves(forest, rows, reference, group_of, len(groups))
+    if isinstance(forest, HazardBlend):
+        parts = _blend_moves(forest, rows, reference, group_of, groups)
+    else:
+        parts = forest.slope * _moves(forest, rows, reference, group_of, len(groups))
     base = float(sigmoid(np.array(start)))
     probability = forest.probability(rows)
     parts *= _per_log_odds(start, parts.sum(axis=0), probability - base)
@@ -102,6 +109,50 @@ def explain(forest: Forest, rows: Grid, features: Sequence[Feature], reference: 
     if not (missed <= TOLERANCE).all():
         raise AdditivityError(f"the reasons of a score miss it by {np.max(missed):.2g}: please report this")
     return Explanation(groups, probability, base, parts)
+
+
+def _blend_moves(blend: HazardBlend, rows: Grid, reference: Grid, group_of: Ints, groups: Sequence[str]) -> Floats:
+    """What each group moves in calibrated log-odds, (groups, rows)."""
+    (added, trees), (from_added, from_trees) = blend.log_hazards(rows), blend.log_hazards(reference[None, :])
+    extra = _added(blend, rows, reference, group_of, len(groups))
+    # Where parts cancel, the slope of the curve stands for the ratio of two differences of nothing.
+    found = _in_proportion(extra, blend.weight * (added - from_added), blend.weight * blend.horizon_h / np.exp(added))
+    if blend.weight < 1:
+        moves = blend.forest.slope * _moves(blend.forest, rows, reference, group_of, len(groups))
+        rest = 1 - blend.weight
+        found += _in_proportion(moves, rest * (trees - from_trees), rest / _odds_slope(trees))
+    logs = blend.blended(rows)
+    whole = blend.slope * (log_odds_of(logs) - blend.log_odds(reference[None, :]))
+    return _in_proportion(found, whole, blend.slope * _odds_slope(logs))
+
+
+def _odds_slope(log_hazards: Floats) -> Floats:
+    """How much log-odds one unit of a hazard's logarithm is worth: hazard / probability."""
+    hazard = np.exp(log_hazards)
+    slope: Floats = hazard / -np.expm1(-hazard)
+    return slope
+
+
+def _added(blend: HazardBlend, rows: Grid, reference: Grid, group_of: Ints, groups: int) -> Floats:
+    """The failures per hour that each group adds to those of the reference, (groups, rows)."""
+    found = np.zeros((groups, len(rows)))
+    place = {name: at for at, name in enumerate(blend.names)}
+    usual = sign_values(reference[None, :], blend.names)
+    for sign, rate, values, quiet in zip(
+        SIGNS, blend.rates.sum(axis=0).tolist(), sign_values(rows, blend.names), usual, strict=True
+    ):
+        if sign.feature in place:
+            found[group_of[place[sign.feature]]] += rate * (values - quiet)
+    return found
+
+
+def _in_proportion(parts: Floats, whole: Floats, slope: Floats) -> Floats:
+    """Parts of each row scaled to add up to `whole`; by the slope of the curve where they nearly cancel."""
+    moved = parts.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factor = np.where(np.abs(whole) < _CLOSE, slope, whole / moved)
+    scaled: Floats = parts * np.where(np.isfinite(factor) & (factor > 0), factor, 0.0)
+    return scaled
 
 
 def _per_log_odds(start: float, moved: Floats, gained: Floats) -> Floats:
