@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
+from diagnosis.symptoms.lost_ways import port_at, way_of
 from store.records.event import Event
 from store.records.event_sources import FLEET_SOURCES, WORK
 from store.records.verdict import CauseClass
@@ -85,15 +86,8 @@ def _told_by_manager(event: Event, graph: DeviceGraph) -> Place | None:
 
 def _end_of_way(event: Event, graph: DeviceGraph) -> Place | None:
     """The last port of a directed route from the manager's own port, or the adapter at that port."""
-    port = None
-    manager, path = _text(event, "manager"), _text(event, "path")
-    if manager is not None and path is not None:
-        port = graph.place_of(manager, "nic")
-        # The first two numbers are of the manager's own port.
-        for number in path.split(",")[2:]:
-            entry = None if port is None else graph.far_end(port)
-            switch = entry and next((above for above in graph.parents(entry) if above.kind == "switch"), None)
-            port = graph.place_of(f"{switch.name}/{number.strip()}", "port") if switch else None
+    way = way_of(event)
+    port = None if way is None else port_at(way, graph)
     port = port or _switch_port(_text(event, "via"), graph)
     if port is None or port.kind != "port":
         return None

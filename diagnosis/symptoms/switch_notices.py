@@ -25,6 +25,7 @@ from typing import Literal, NamedTuple
 
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
+from diagnosis.symptoms.lost_ways import Way, port_at, reasons, way_of
 from diagnosis.symptoms.meaning import EventMeaning
 from diagnosis.symptoms.symptom import Symptom, SymptomKind
 from store.records.event import Event
@@ -59,6 +60,7 @@ class _Change(NamedTuple):
     word: _Word
     place: Place
     event: str
+    way: Way | None = None  # of a request that was lost there
 
 
 @dataclass(slots=True)
@@ -185,6 +187,8 @@ class SwitchNotices:
             return _Change(time, "notice", place, ident) if place.kind == "switch" else None
         if meaning.symptom == "guid_twice":
             return _Change(time, "twice", place, ident) if place.kind == "nic" else None
+        if event.kind == "smp_timeout" and place.kind in ("port", "nic"):
+            return _Change(time, "down", place, ident, way_of(event))
         falls, rises = meaning.symptom in ("link_down", "switch_gone"), "link_down" in meaning.cures
         if not falls and not rises:
             return None
@@ -246,6 +250,7 @@ class _Reading:
 
     def read(self, changes: Sequence[_Change]) -> _States:
         """The state of every cable, and of every switch with a notice that nothing explains, after the changes."""
+        changes = self._with_reasons(changes)
         for change in changes:
             if change.word == "notice":
                 own = self._notices[change.place]
@@ -258,6 +263,24 @@ class _Reading:
         self._explain(changes)
         return self._told(changes)
 
+    def _with_reasons(self, changes: Sequence[_Change]) -> Sequence[_Change]:
+        """The same, where what was lost with the way to it is put down to that way."""
+        graph, told, lost = self._trunks.graph, list(changes), list[tuple[int, Way, datetime]]()
+        for place, change in enumerate(changes):
+            if change.way is not None:
+                lost.append((place, change.way, change.time))
+        begin = 0
+        for end in range(1, len(lost) + 1):
+            if end < len(lost) and lost[end][2] - lost[end - 1][2] <= _SAME:
+                continue
+            group, begin = lost[begin:end], end
+            of = reasons((way for _, way, _ in group), graph)
+            for place, way, _ in group:
+                port = port_at(of[way], graph) if of[way] != way else None
+                if port is not None:
+                    told[place] = told[place]._replace(place=port)
+        return told
+
     def _explain(self, changes: Sequence[_Change]) -> None:
         """What is told by name accounts for notices; of one sweep, what is lost with a switch comes after it."""
         twice: set[Place] = set()
@@ -266,7 +289,7 @@ class _Reading:
         for change in sorted(named, key=lambda one: one.time - (_BURST if one.place.kind == "switch" else _NOTHING)):
             if change.place.kind == "switch":
                 self._explain_switch(change)
-            elif change.word in ("down", "up"):
+            elif change.word in ("down", "up") and change.place.kind == "port":
                 link = link_place(change.place, self._trunks.graph), change.word
                 # Each request that gets no answer names it again.
                 if link not in said or change.time - said[link] > _SWEEP:
@@ -292,12 +315,15 @@ class _Reading:
             said.append((min(at, far_at), "toggle", end, self._events.get((switch, at), "")))
         for switch, at, is_single in self._left():
             said.append((at, "alone" if is_single else "notice", switch, self._events.get((switch, at), "")))
+        gone = {change.place for change in changes if change.word == "gone"}  # these have a symptom of their own
         for change in changes:
-            if change.word in ("down", "up"):
+            if change.word in ("down", "up") and change.place not in gone:
                 said.append((change.time, change.word, link_place(change.place, self._trunks.graph), change.event))
             elif change.word == "found" and change.place.kind == "switch":
                 cables = [cable for ends in self._trunks.of(change.place).values() for cable in ends]
                 said += [(change.time, "up", cable, change.event) for cable in cables if cable in self._states]
+            elif change.word == "found":
+                said.append((change.time, "up", change.place, change.event))
         for time, word, place, event in sorted(said):
             self._hear(time, word, place, event)
         return self._states

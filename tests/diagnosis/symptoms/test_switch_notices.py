@@ -161,3 +161,24 @@ def test_a_storm_of_notices_is_bounded_and_leaves_the_last_state() -> None:
     fold.take([*storm, notice(2000, "leaf02"), notice(2000.001, "spine01")])
     standing = [one.place.name for one in fold.symptoms() if one.cured is None and one.kind == "link_down"]
     assert "leaf02/31" in standing
+
+
+def test_what_is_lost_behind_a_lost_way_is_not_down_itself() -> None:
+    """A cable goes while the manager sweeps: all requests beyond it time out, and its switch's neighbours' too."""
+    manager = "0x0000000000000011"
+
+    def lost(*paths: str) -> list[Event]:
+        events = [told(0.01 * n, "smp_timeout", Device(), manager=manager, path=path) for n, path in enumerate(paths)]
+        return [notice(0, "spine01"), *events]
+
+    assert names(lost("0,1,31,2", "0,1,31,2,1", "0,1,31,2,32,1")) == [("link_down", "leaf02/31")]
+    assert names(lost("0,1,31,2,1", "0,1,31,2,2", "0,1,31,2,32")) == [("link_down", "leaf02/31")]
+    # One host of the leaf alone is that host's cable.
+    assert names(lost("0,1,31,2,1")) == [("link_down", "gpu-21/mlx5_0"), ("link_down", "spine01")]
+
+
+def test_a_host_whose_requests_were_lost_is_well_once_it_is_found() -> None:
+    """Its port was never taken out of the fabric."""
+    shut = told(0, "smp_timeout", Device(), manager="0x0000000000000011", path="0,1,31,2,1")
+    assert names([shut]) == [("link_down", "gpu-21/mlx5_0")]
+    assert names([shut, notice(20, "leaf02"), back(20.4, "gpu-21")]) == []
