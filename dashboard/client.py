@@ -150,12 +150,12 @@ class ApiClient:
         """The incidents that showed since a moment, newest first; `limit` <= 1000."""
         return self._newest(IncidentJson, "incidents", limit, {"since": since.isoformat()})
 
-    def verdicts(self, limit: int, node: str | None = None) -> list[VerdictJson]:
-        """The newest verdicts by their first sign (that name a node), newest first; `limit` <= 1000."""
-        return self._newest(VerdictJson, "verdicts", limit, {} if node is None else {"node": node})
+    def verdicts(self, limit: int, until: datetime) -> list[VerdictJson]:
+        """The newest verdicts whose first sign came before a moment, newest first; `limit` <= 1000."""
+        return self._newest(VerdictJson, "verdicts", limit, {"until": until.isoformat()})
 
     def open_verdicts(self, limit: int, node: str | None = None) -> list[VerdictJson]:
-        """Those of them that stand now."""
+        """The newest verdicts that stand now (and name a node), newest first; `limit` <= 1000."""
         params = {"state": "open"} if node is None else {"state": "open", "node": node}
         return self._newest(VerdictJson, "verdicts", limit, params)
 

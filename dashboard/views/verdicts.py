@@ -1,6 +1,7 @@
 """The Verdicts page: what is the cause, how sure that is and why, who suffers, what to do, and how it has changed."""
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 import streamlit as st
 
@@ -15,19 +16,21 @@ from wire.verdicts import VerdictJson
 
 RECENT = 200
 MOST_LINKS = 12
+_SKEW = timedelta(minutes=1)  # what is dated later than this is ahead of the page's clock
 
 
 def page(site: Site) -> None:
     """The selector (kept in the address as ?verdict=), then the verdict."""
     with panels.troubles():
-        found = site.client.verdicts(RECENT)
+        cluster = site.client.cluster()
+        found = _until(site, cluster.now + _SKEW)
         requested = st.query_params.get("verdict")
-        listed = _ordered(found)
+        listed = _ordered(found, cluster.now)
         ids = [one.id for one in listed]
         if requested and requested not in ids:
             ids.insert(0, requested)  # one that is older than those that are listed
         if not ids:
-            panels.as_of(site.client.cluster())
+            panels.as_of(cluster)
             panels.empty(
                 "No verdict was ever made. What sidecars report is weighed within seconds: start `foreshock sidecar` "
                 "on the nodes, or ask an archive with `foreshock diagnose --db URL`."
@@ -44,11 +47,19 @@ def page(site: Site) -> None:
         _live(site, chosen or ids[0])
 
 
-def _ordered(found: Sequence[VerdictJson]) -> list[VerdictJson]:
-    """Those that stand, the likeliest first; then the rest, the newest first."""
-    standing = sayings.standing(found)
-    over = [one for one in found if one.state not in ("open", "revised")]
-    return [*standing, *sorted(over, key=lambda one: one.since, reverse=True)]
+def _until(site: Site, moment: datetime) -> list[VerdictJson]:
+    """The newest verdicts as of a moment, and those that stand though dated later: a host's clock may be off."""
+    found = site.client.verdicts(RECENT, until=moment)
+    known = {one.id for one in found}
+    return [*found, *(one for one in site.client.open_verdicts(RECENT) if one.id not in known)]
+
+
+def _ordered(found: Sequence[VerdictJson], now: datetime) -> list[VerdictJson]:
+    """Those that stand, the likeliest first; then the rest, the newest first; last what is dated ahead of the page."""
+    present = [one for one in found if one.since <= now + _SKEW]
+    over = [one for one in present if one.state not in ("open", "revised")]
+    later = [one for one in sayings.standing(found) if one.since > now + _SKEW]
+    return [*sayings.standing(present), *sorted(over, key=lambda one: one.since, reverse=True), *later]
 
 
 def _label(verdict: VerdictJson) -> str:
@@ -77,9 +88,9 @@ def _facts(site: Site, verdict: VerdictJson, cluster: ClusterJson) -> None:
     row[2].metric("Jobs", words.count(len(verdict.jobs)), border=True, height="stretch")
     at_stake = "GPU-hours that its running jobs would lose if they stopped now"
     row[3].metric("GPU-hours at stake", sayings.stake(verdict), help=at_stake, border=True, height="stretch")
-    row[4].metric(
-        "Since", words.ago(verdict.since, cluster.now), help=words.utc(verdict.since), border=True, height="stretch"
-    )
+    is_later = verdict.since > cluster.now + _SKEW
+    since = "ahead of this page" if is_later else words.ago(min(verdict.since, cluster.now), cluster.now)
+    row[4].metric("Since", since, help=words.utc(verdict.since), border=True, height="stretch")
     if verdict.reason:
         st.markdown(words.plain(verdict.reason))
     st.markdown(f"**What to do:** {words.plain(sayings.to_do(verdict))}")

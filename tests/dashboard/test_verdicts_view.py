@@ -117,6 +117,21 @@ def test_a_verdict_that_is_dated_later_than_the_page_is_no_answer_of_it(drawn: O
     assert "1 verdict dated later than this page's clock" in seen(page)
 
 
+def test_the_page_opens_on_what_stands_at_its_own_time(drawn: Opened, api: Any) -> None:
+    """What is dated later comes last, with its date in place of an age that is to come."""
+    first = api.answers["verdicts"]["items"][0]
+    later = first | {"id": "v2", "since": "2026-11-21T00:00:00Z", "probability": 0.99, "rank": 1, "name": "leaf009"}
+    api.answers["verdicts"] = {"items": [later, first | {"rank": 2}], "next_cursor": None}
+    api.answers["verdicts/v2"] = later
+    page = drawn("verdicts")
+    assert failing(page) == []
+    assert "leaf004 is the cause" in page.error[0].value.replace("\\", "")
+    assert page.selectbox[0].options[-1].endswith("2026-11-21 00:00:00 UTC")
+    api.answers["verdicts"] = {"items": [later], "next_cursor": None}
+    ages = {metric.label: metric.value for metric in drawn("verdicts").metric}
+    assert ages["Since"] == "ahead of this page"
+
+
 def test_a_node_s_page_says_what_it_is_to_the_verdict(drawn: Opened, api: Any) -> None:
     """A victim here; the cause where it is of this node."""
     page = drawn("node", node="gpu-017")
