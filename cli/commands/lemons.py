@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from store.records.event import RecordError, parse_time
 
 if TYPE_CHECKING:
     from predictor.repair.lemons import Lemon, RepairList
+    from predictor.repair.outcomes import RepairOutcome
 
 
 @click.command()
@@ -31,12 +33,14 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write a ticket for each of these nodes, and for held ones that fail their test, to this file, .csv or .json.",
 )
+@click.option("--outcomes", is_flag=True, help="What came of repairs, by kind, in place of the list.")
 @JSON_OPTION
-def lemons(url: str, at: str | None, rma: Path | None, ticket_file: Path | None, as_json: bool) -> None:
+def lemons(url: str, at: str | None, rma: Path | None, ticket_file: Path | None, outcomes: bool, as_json: bool) -> None:
     """List the nodes that should go to repair: those that fail far more often than their fleet."""
     from predictor.history.store_reader import data_span
     from predictor.repair.export import report_json, rma_csv, rma_rows, tickets, tickets_csv
     from predictor.repair.lemons import repair_list
+    from predictor.repair.outcomes import repair_outcomes
 
     try:
         moment = None if at is None else parse_time(at)
@@ -49,6 +53,9 @@ def lemons(url: str, at: str | None, rma: Path | None, ticket_file: Path | None,
         span = data_span(connection)
         if span is None:
             raise Failure("the database holds no records: run `foreshock ingest` first")
+        if outcomes:
+            _print_outcomes(repair_outcomes(connection, moment or span[1]), as_json)
+            return
         report = repair_list(connection, moment or span[1])
         wanted = [] if ticket_file is None else tickets(connection, report)
     if rma is not None:
@@ -59,6 +66,24 @@ def lemons(url: str, at: str | None, rma: Path | None, ticket_file: Path | None,
         print_json(report_json(report))
         return
     _print(report)
+
+
+def _print_outcomes(found: list[RepairOutcome], as_json: bool) -> None:
+    """How often nodes failed again within 7 days, by what had been done to them."""
+    if as_json:
+        print_json([asdict(one) for one in found])
+        return
+    rows = [
+        {
+            "repair": one.repair,
+            "repairs": one.repairs,
+            "failed again in 7 days": f"{one.again} ({one.again / one.repairs:.0%})",
+            "95 %": f"{one.low:.0%} to {one.high:.0%}",
+            "known by length alone": one.by_length,
+        }
+        for one in found
+    ]
+    print_table(rows, ["repair", "repairs", "failed again in 7 days", "95 %", "known by length alone"])
 
 
 def _write(path: Path, table: str, rows: list[dict[str, Any]]) -> None:
