@@ -49,6 +49,7 @@ COMMANDS = {
     "study": "cli.study.command",
     "token": "cli.commands.token",
     "train": "cli.commands.predict",
+    "verdicts": "cli.commands.verdicts",
     "what-if": "cli.commands.what_if",
     "worlds": "cli.worlds.command",
 }
