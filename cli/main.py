@@ -41,6 +41,7 @@ COMMANDS = {
     "outages": "cli.commands.outages",
     "parse": "cli.commands.parse",
     "policy": "cli.commands.policy",
+    "prior": "cli.commands.prior",
     "rules": "cli.commands.rules",
     "score": "cli.commands.predict",
     "serve": "cli.commands.serve",

@@ -15,15 +15,17 @@ import sqlalchemy as sa
 
 from predictor.dataset.labels import HORIZONS_H
 from predictor.dataset.matrix import aligned
+from predictor.hazard.blend import HazardBlend, loaded
+from predictor.hazard.prior import packaged
 from predictor.history.arrays import Feature, Grid, Ints, to_ms
 from predictor.live.live_history import LiveHistory
 from predictor.live.reasons import Explanation, explain, references
 from predictor.live.wording import MAX_EVENTS, ExplainedNode, PrecursorIndex, Sentence, describe_all
-from predictor.model.forest import Forest, ModelError, from_bytes
+from predictor.model.forest import Forest, ModelError
 from store.database.connections import writing
 from store.models.registry import StoredModel, serving_model
 from store.models.scores import forget_scoring, save_scores_in_blocks, scoring_times
-from store.records.score import Reason, Score
+from store.records.score import ModelKind, Reason, Score
 from store.records.telemetry import hour_of
 from store.tables import schema
 
@@ -32,6 +34,7 @@ ALL_KEPT = timedelta(minutes=15)
 _THINNED_OVER = timedelta(hours=2)
 _QUIET = "no sign of trouble in 28 days: the base rate of nodes like it"
 _REST = "the base rate, and everything else that raises or lowers it"
+_OF_PRIOR = " (as other clusters taught: a prior, few or no local outages yet)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Scorer:
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
         self._live = LiveHistory(engine)
-        self._forests: dict[str, Forest] = {}
+        self._forests: dict[str, Forest | HazardBlend] = {}
         self._outages: tuple[bytes, ...] = ()
         self._outage_events: dict[str, tuple[str, ...]] = {}
         self._saved: list[datetime] | None = None
@@ -77,17 +80,22 @@ class Scorer:
     def score(self, at: datetime) -> list[Score]:
         """Score every node that is in service and not out at a moment, and save the scores.
 
-        The newest model that had learned from nothing later than `at` is used, else the newest one.
+        The newest model that had learned from nothing later than `at` is used, else the newest one; where there is none
+        yet, the prior of the package serves, and is registered as a model.
         The score of a longer horizon is never below that of a shorter one.
 
         Raises:
-            ModelError: there is no model, or the stored one cannot be used.
+            ModelError: the stored model cannot be used.
         """
         with self._engine.connect() as connection:
             found = [serving_model(connection, horizon_h, at) for horizon_h in HORIZONS_H]
+        if None in found:
+            from predictor.live.prior import ensure_prior  # which needs scikit-learn: scoring by a model does without
+
+            ensure_prior(self._engine, at, packaged())
+            with self._engine.connect() as connection:
+                found = [serving_model(connection, horizon_h, at) for horizon_h in HORIZONS_H]
         models = sorted((model for model in found if model is not None), key=lambda model: model.horizon_h)
-        if not models:
-            raise ModelError("there is no model yet: run `foreshock train` first")
         self._forests = {model.id: self._forests.get(model.id) or _load(model) for model in models}
         with _garbage_collection_paused():
             requested = self._ask(at, {name for model in models for name in model.features})
@@ -128,8 +136,8 @@ class Scorer:
         return scores
 
 
-def _load(model: StoredModel) -> Forest:
-    forest = from_bytes(model.blob, model.sha256)
+def _load(model: StoredModel) -> Forest | HazardBlend:
+    forest = loaded(model.blob, model.sha256)
     if len(forest.feature) and int(forest.feature.max()) >= len(model.features):
         raise ModelError(f"model {model.id} asks for features that it does not name: run `foreshock train` again")
     return forest
@@ -183,20 +191,23 @@ def _scores(requested: _ScoringRows, explained: Sequence[tuple[StoredModel, Expl
     for (model, one), rows in zip(explained, strongest, strict=True):
         floor = np.maximum(one.probability, floor)
         for row, (name, groups, value) in enumerate(zip(names, rows, floor.tolist(), strict=True)):
-            yield Score(name, requested.at, model.horizon_h, value, _reasons(groups, row, value, said), model.id)
+            yield Score(
+                name, requested.at, model.horizon_h, value, _reasons(groups, row, value, said, model.kind), model.id
+            )
 
 
 def _reasons(
-    groups: list[tuple[str, float]], row: int, score: float, said: Mapping[tuple[int, str], Sentence]
+    groups: list[tuple[str, float]], row: int, score: float, said: Mapping[tuple[int, str], Sentence], kind: ModelKind
 ) -> tuple[Reason, ...]:
     """The reasons of a row, strongest first, and what they leave of the score: they add up to it."""
+    origin = _OF_PRIOR if kind == "prior" else ""
     if not groups:
-        return (Reason(_QUIET, score),)
+        return (Reason(_QUIET + origin, score),)
     found = []
     for group, contribution in groups:
         text, events = said[row, group]
         found.append(Reason(text, contribution, events))
-    return (*found, Reason(_REST, score - sum(contribution for _, contribution in groups)))
+    return (*found, Reason(_REST + origin, score - sum(contribution for _, contribution in groups)))
 
 
 @dataclass(frozen=True, slots=True)

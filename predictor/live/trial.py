@@ -18,11 +18,11 @@ import sqlalchemy as sa
 
 from predictor.dataset.labels import HORIZONS_H, Labels, at_risk, label, read_hint_periods, uncertain
 from predictor.dataset.matrix import aligned, features_of, matrix
+from predictor.hazard.blend import loaded
 from predictor.history.arrays import Population, Rows, every, to_ms
 from predictor.history.store_reader import read_history, read_population
 from predictor.live.drift import DRIFT_OVER_MS, calibration, compare, spread, total_spread
 from predictor.live.trial_settings import TrialSettings
-from predictor.model.forest import from_bytes
 from predictor.model.skill import Judged, drawn_figures, node_weights, outages_of
 from store.database.connections import writing
 from store.models.registry import StoredModel, challengers, give_role, save_checks, serving_model
@@ -66,7 +66,7 @@ def score_beside(engine: sa.Engine, now: datetime, settings: TrialSettings | Non
     nodes = [history.fleet.names[node] for node in rows.node]
     found = []
     for model in models:
-        scores = from_bytes(model.blob, model.sha256).probability(aligned(values, names, model.features))
+        scores = loaded(model.blob, model.sha256).probability(aligned(values, names, model.features))
         reported = dict(zip(nodes, scores.tolist(), strict=True))
         counts = spread(model.profile, values, names) if model.profile else {}
         found.append(Scoring(model.id, model.horizon_h, now, reported, counts))

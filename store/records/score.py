@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-# gbt: trees over all features. history, rules: the baselines, which serve where no trees beat them.
-ModelKind: TypeAlias = Literal["gbt", "history", "rules"]
+# gbt: trees over all features. history, rules: the baselines, which serve where no trees beat them. prior: what other
+# clusters taught, before there is anything to learn from here.
+ModelKind: TypeAlias = Literal["gbt", "history", "rules", "prior"]
 # champion: its scores are served. challenger: it scores beside, unseen, until it is judged. retired: was champion.
 # rejected: was a challenger and did not show itself better.
 ModelRole: TypeAlias = Literal["champion", "challenger", "retired", "rejected"]

@@ -63,11 +63,21 @@ def test_a_node_gone_bad_rises_with_its_reasons(trained: sa.Engine) -> None:
         assert set(connection.scalars(query)) == {"ecc_sbe"}
 
 
-def test_scoring_without_a_model_says_how_to_get_one(engine: sa.Engine) -> None:
-    """Not an empty list: there is nothing to ask."""
-    put(engine, [node("a")])
-    with pytest.raises(ModelError, match="foreshock train"):
-        score_nodes(engine, day(1))
+def test_a_site_without_a_model_is_scored_by_the_prior_until_it_has_one(engine: sa.Engine) -> None:
+    """The scores say so, and the registry shows what serves; a training takes its place."""
+    put(engine, [node("a"), node("b")])
+    scores = score_nodes(engine, day(1))
+    assert {(one.node, one.horizon_h) for one in scores} == {(name, hours) for name in "ab" for hours in (24, 168)}
+    assert {one.model.split("-")[0] for one in scores} == {"prior"}
+    assert all(0 < one.score < 1 and "a prior, few or no local outages" in one.reasons[-1].text for one in scores)
+    for one in scores:
+        assert sum(reason.contribution for reason in one.reasons) == pytest.approx(one.score, abs=1e-9)
+    with engine.connect() as connection:
+        serving = serving_model(connection, 24)
+    assert serving is not None
+    assert (serving.kind, serving.role) == ("prior", "champion")
+    assert serving.why.startswith("prior, no local outages yet; ")
+    assert [one.score for one in score_nodes(engine, day(1))] == [one.score for one in scores]
 
 
 def test_a_model_of_other_features_or_damaged_is_refused(trained: sa.Engine) -> None:
