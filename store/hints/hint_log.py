@@ -195,7 +195,7 @@ def close_hint(
     ended = change_state(connection, hint, state, now, actor, detail)
     if ended.state != state or ended.evidence.closed is not None:
         return ended
-    if hint.action in _HOLDS and hint.job is None and not actor.startswith("policy"):
+    if hint.action in _HOLDS and hint.job is None and actor.partition(":")[0] != ACTOR_POLICY:
         made = insert_into(connection, hint_tables.node_releases).values(node=hint.node, time=now)
         connection.execute(made.on_conflict_do_update(index_elements=["node"], set_={"time": made.excluded.time}))
     current = _read_again(connection, ended)
