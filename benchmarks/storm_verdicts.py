@@ -314,12 +314,12 @@ def _growth(folder: Path) -> Result:
     """How long the engine takes over twice as many open incidents."""
     took = {count: _engine_s(folder / f"{count}.db", count) for count in (25_000, 50_000)}
     ratio = took[50_000] / took[25_000]
-    ours = f"{took[25_000]:.1f} s and {took[50_000]:.1f} s"
+    ours = f"{took[25_000]:.1f} s and {took[50_000]:.1f} s of processor"
     return Result(GROWTH, GROWTH_BUDGET, ours, "-", ratio, "met" if ratio <= 2.1 else "not met", "SQLite, one process")
 
 
 def _engine_s(path: Path, count: int) -> float:
-    """A fault of every GPU in turn, a thousand at a time; seconds of the engine alone."""
+    """A fault of every GPU in turn, a thousand at a time; processor seconds of the engine alone."""
     url = f"sqlite:///{path}"
     cluster(url)
     engine = open_database(url)
@@ -332,9 +332,9 @@ def _engine_s(path: Path, count: int) -> float:
         now += timedelta(seconds=0.2)
         with writing(engine).begin() as connection:
             put_faults(connection, append_events(connection, events, now).new, now)
-        began = time.perf_counter()
+        began = time.process_time()
         verdicts.turn()
-        took += time.perf_counter() - began
+        took += time.process_time() - began
     engine.dispose()
     return took
 

@@ -1,7 +1,7 @@
 """What an event is a symptom of, and what it cures: by the first row of `store/catalogs/symptoms.csv` that fits."""
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from diagnosis.hangs.stuck_ranks import TELLING
 from diagnosis.symptoms.symptom import SYMPTOM_KINDS, SymptomKind
@@ -34,14 +34,13 @@ class _SymptomRow:
     cause: str
     meaning: EventMeaning
 
-    def fits(self, event: Event) -> bool:
+    def fits(self, code: object, severity: object, cause: object, error: object) -> bool:
         """Whether it decides of an event of its kind."""
-        is_info = event.severity == "info"
         return (
-            (self.severity == event.severity if self.severity else not is_info)
-            and self.code in (None, event.code)
-            and self.cause in ("", event.cause)
-            and self.error in ("", event.attributes.get("error"))
+            (self.severity == severity if self.severity else severity != "info")
+            and self.code in (None, code)
+            and self.cause in ("", cause)
+            and self.error in ("", error)
         )
 
 
@@ -52,19 +51,25 @@ _OVER_NVLINK = "peer GPU memory over nvlink"
 
 def meaning_of(event: Event) -> EventMeaning:
     """What an event is a symptom of; nothing for work, plans and what is only for information."""
-    if event.kind in _NO_SYMPTOM:
-        return NOTHING
-    if event.kind == "training_error" and event.attributes.get("error") in _ENDED:
-        return NOTHING
     if event.kind == "training_error" and _OVER_NVLINK in event.message:
-        return EventMeaning("nvlink_fault")
-    by_kind = _table()
-    for row in by_kind.get(event.kind, ()):
-        if row.fits(event):
-            return row.meaning
-    if event.severity == "info" or event.source in NO_FAULT:
+        return NOTHING if event.attributes.get("error") in _ENDED else EventMeaning("nvlink_fault")
+    error = event.attributes.get("error")
+    return _meaning(event.kind, event.code, event.severity, event.cause, event.source, error)
+
+
+# A storm says few different things, each a thousand times.
+@lru_cache(maxsize=4096)
+def _meaning(*said: str | int | float | bool | None) -> EventMeaning:
+    kind, code, severity, cause, source, error = said
+    if kind in _NO_SYMPTOM or (kind == "training_error" and error in _ENDED):
         return NOTHING
-    return next((row.meaning for row in by_kind[""] if row.fits(event)), NOTHING)
+    by_kind = _table()
+    for row in by_kind.get(str(kind), ()):
+        if row.fits(code, severity, cause, error):
+            return row.meaning
+    if severity == "info" or source in NO_FAULT:
+        return NOTHING
+    return next((row.meaning for row in by_kind[""] if row.fits(code, severity, cause, error)), NOTHING)
 
 
 def lines_of(event: Event) -> int:
