@@ -13,13 +13,13 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.features import device_measures, neighbours, outages, precursors, telemetry
+from predictor.features import device_measures, devices, neighbours, outages, precursors, telemetry
 from predictor.history.arrays import Feature, History, Rows
 
 # What a new event or outage changes at once, and what only a new hour of telemetry does.
-EVENTFUL: tuple[ModuleType, ...] = (outages, precursors, neighbours)
+EVENTFUL: tuple[ModuleType, ...] = (outages, precursors, neighbours, devices)
 HOURLY: tuple[ModuleType, ...] = (telemetry, device_measures)
-MAKERS: tuple[ModuleType, ...] = (outages, precursors, telemetry, neighbours)
+MAKERS: tuple[ModuleType, ...] = (outages, precursors, telemetry, neighbours, devices)
 # What every history has; the measures of its telemetry come on top.
 FIXED: tuple[Feature, ...] = tuple(feature for maker in MAKERS for feature in maker.FEATURES)
 

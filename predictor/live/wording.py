@@ -319,6 +319,13 @@ def _model(subject: ExplainedNode) -> Sentence:
     return f"nodes of its model have {1000 * hazard:.2g} unplanned outages in 1000 days", ()
 
 
+def _devices(subject: ExplainedNode) -> Sentence:
+    worse, failing = (subject.features[f"device_{state}"] for state in ("degraded", "failing"))
+    if worse < 0.01:
+        return "no device that stands out", ()
+    return f"a device is degraded or worse with {worse:.0%}, failing with {failing:.0%}", ()
+
+
 _WORDS: Mapping[str, Callable[[ExplainedNode], Sentence]] = {
     "outages": _outages,
     "gpu_missing": _gpu_missing,
@@ -327,6 +334,7 @@ _WORDS: Mapping[str, Callable[[ExplainedNode], Sentence]] = {
     "power": _power,
     "load": _load,
     "neighbours": _neighbours,
+    "devices": _devices,
     "maintenance": _maintenance,
     "age": _age,
     "model": _model,

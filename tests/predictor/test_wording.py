@@ -160,6 +160,12 @@ CASES: Mapping[str, tuple[str, dict[str, float], str]] = {
     "driver": ("maintenance", {"driver_age_d": 2.2}, "driver changed 2 days ago"),
     "planned": ("maintenance", {"driver_age_d": float("nan"), "planned_28d": 3}, "3 planned outages in 28 days"),
     "age": ("age", {"service_age_d": 12}, "in service for 12 days"),
+    "device": (
+        "devices",
+        {"device_degraded": 0.97, "device_failing": 0.31},
+        "a device is degraded or worse with 97%, failing with 31%",
+    ),
+    "no device": ("devices", {"device_degraded": 0.001, "device_failing": 0.0}, "no device that stands out"),
 }
 
 
