@@ -36,7 +36,7 @@ class VerdictRevisionJson(JsonObject, frozen=True, kw_only=True):
     nodes: int = 0
 
 
-class BegunCheckJson(JsonObject, frozen=True, kw_only=True):
+class CheckStartJson(JsonObject, frozen=True, kw_only=True):
     """One check that begins: the site's command by its name, of which node, and against which other."""
 
     node: Annotated[str, example("gpu-017")]
@@ -51,10 +51,10 @@ class LeftOutNodeJson(JsonObject, frozen=True, kw_only=True):
     reason: Annotated[str, example("a job runs on it: checks.with_jobs, or --with-jobs, allows it")]
 
 
-class BegunChecksJson(JsonObject, frozen=True, kw_only=True):
+class VerdictCheckJson(JsonObject, frozen=True, kw_only=True):
     """What `POST /verdicts/{id}/check` began; what each says becomes evidence of the verdict."""
 
-    begun: list[BegunCheckJson] = []
+    begun: list[CheckStartJson] = []
     left_out: list[LeftOutNodeJson] = []
 
 

@@ -49,7 +49,7 @@ from store.verdicts.verdict_log import (
     verdict_page,
 )
 from wire.message import Page
-from wire.verdicts import BegunChecksJson, VerdictJson, verdict_object
+from wire.verdicts import VerdictCheckJson, VerdictJson, verdict_object
 
 router = APIRouter(tags=["verdicts"])
 VerdictId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
@@ -136,7 +136,7 @@ def get_verdict(_who: Reader, server: Server, verdict: VerdictId) -> Response:
     "/verdicts/{verdict}/check",
     operation_id="check_verdict",
     summary="Try the top suspects of a verdict",
-    responses=answer(BegunChecksJson)
+    responses=answer(VerdictCheckJson)
     | {404: {"description": "No such verdict."}, 409: {"description": "No check may begin; `detail` says why."}},
 )
 def check_verdict(who: Approver, server: Server, verdict: VerdictId, check: CheckName | None = None) -> Response:

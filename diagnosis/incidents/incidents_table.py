@@ -261,7 +261,7 @@ def _shown_faults(
     gone: Collection[str],
     shown: Sequence[tuple[IncidentHead, datetime]],
 ) -> set[str]:
-    """Note which faults a gauge shows to stand, by what was new. Changes `mine`, and returns ids, as `_signs_joined`."""
+    """Note which faults a gauge shows to stand, by what is new. Changes `mine`, returns ids as `_signs_joined` does."""
     taken: set[str] = set()
     for head, end in shown:
         others = [fault for fault in stored if fault.id not in gone and not any(one is fault for one in mine)]

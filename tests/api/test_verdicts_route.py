@@ -32,7 +32,7 @@ from store.records.node import Node
 from store.records.verdict import Verdict, VerdictEvidence
 from store.verdicts.verdict_log import VerdictChange, closed, save_changes
 from wire.message import Page
-from wire.verdicts import BegunChecksJson, VerdictJson
+from wire.verdicts import VerdictCheckJson, VerdictJson
 
 from .conftest import NOW, QUIET
 from .test_events_route import post, record
@@ -256,7 +256,7 @@ def test_an_operator_has_suspects_tried_within_the_budget_of_an_hour(any_engine:
         assert client.post(url, params={"check": "rm"}).status_code == 422
         assert client.post(url, params={"check": "ping"}).status_code == 409
         reply = client.post(url)
-        check_answer(BegunChecksJson, reply.json())
+        check_answer(VerdictCheckJson, reply.json())
         assert reply.json() == {"begun": [{"node": "gpu-009", "check": "dcgmi", "peer": None}], "left_out": []}
         refused = client.post(url)
         assert (refused.status_code, "1 checks began within the hour" in refused.json()["detail"]) == (409, True)

@@ -1,4 +1,4 @@
-"""A fault whose gauge still shows it keeps its node faulty and held, however long ago it was told; nothing else does."""
+"""A fault whose gauge still shows it keeps its node faulty and held, however long ago it was told."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
