@@ -177,14 +177,15 @@ def share(value: float | None, digits: int = 1) -> str:
 
 
 def risk(value: float | None) -> str:
-    """A probability as people say it: "< 0.1 %", "0.4 %", "63 %", "> 99 %"; nothing is certain."""
+    """A probability as people say it: "< 0.1 %", "0.4 %", "4 %", "63 %", "> 99 %"; nothing is certain."""
     if value is None:
         return DASH
     if value < 0.001:
         return "< 0.1 %"
     if value > 0.99:
         return "> 99 %"
-    return share(value, 0 if value >= 0.1 else 1)
+    # A rate that was rounded to its interval is shown no sharper: 4 %, not 4.0 %.
+    return share(value, 0 if value >= 0.1 or abs(value * 100 - round(value * 100)) < 1e-9 else 1)
 
 
 def count(value: float | None) -> str:

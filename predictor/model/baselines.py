@@ -28,14 +28,12 @@ class Baseline:
         words: the same for people.
         rank: the score of every row; only its order means something.
         columns: the features that it goes by.
-        counts: False where it matters alone whether each of them is above 0.
     """
 
     kind: Kind
     words: str
     rank: Callable[[Columns], Floats]
     columns: tuple[str, ...]
-    counts: bool = True
 
 
 _SIGNS = ("hardware_xid_7d", "row_remap_7d", "memory_7d", "link_flap_7d")
@@ -64,7 +62,7 @@ def flaps(rows: Columns) -> Floats:
 _HISTORY = Baseline("history", "history only", history_count, ("outages_28d", "outages_all"))
 BASELINES: Mapping[str, Baseline] = {
     "history_count": _HISTORY,
-    "rules": Baseline("rules", "rules only", rules, _SIGNS, counts=False),
+    "rules": Baseline("rules", "rules only", rules, _SIGNS),
 }
 LINK_BASELINES: Mapping[str, Baseline] = {
     "history_count": _HISTORY,

@@ -4,8 +4,8 @@
     learned.forest, learned.kind, learned.why     # a Forest over all columns, whatever won
 
 The trees serve only if they beat both baselines on rows that they had not seen: by average precision, and by recall in
-the top 5 %. Otherwise the better baseline serves, a forest of its own columns alone, and says so. Where too few outages
-came to show that, the baseline serves, too: a ranking that learns nothing cannot have learned chance.
+the top 5 %. Otherwise the better baseline serves with the rates of its groups of nodes, and says so. Where too few
+outages came to show that, history serves, too: a ranking that learns nothing cannot have learned chance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,6 +31,7 @@ from predictor.model.fit import (
     suited_settings,
 )
 from predictor.model.forest import Forest
+from predictor.model.local_rates import PUBLISHED, LocalRates, PriorRate, RateRows, local_rates
 from predictor.model.skill import FORESEEN_TOP, Judged, discrimination
 
 # What is learned from: rows with their answers and features, and how much each of them counts.
@@ -230,6 +231,7 @@ def _gain(lesson: TrainingSet, base: SearchTrial, trial: SearchTrial) -> float:
     return float(by_row.sum() - _SURE * spread)
 
 
+HISTORY = "history_count"
 _FOLDS = f"the last {len(ORIGINS)} folds"
 
 
@@ -245,11 +247,12 @@ class ModelChoice:
     figures: dict[str, Any]
 
 
-def learn(lesson: TrainingSet, settings: FitSettings | None = None) -> ModelChoice:
+def learn(lesson: TrainingSet, settings: FitSettings | None = None, prior: PriorRate = PUBLISHED) -> ModelChoice:
     """A calibrated model of all rows, or the baseline that it does not beat.
 
     Args:
         settings: what the search starts from; None is what suits the features.
+        prior: the rate of failures that is known before any of the site's own.
 
     Raises:
         TooFewPositivesError: there is too little to learn from.
@@ -257,14 +260,26 @@ def learn(lesson: TrainingSet, settings: FitSettings | None = None) -> ModelChoi
     settings = settings or suited_settings(lesson.features)
     trial = search(lesson, settings)
     if trial is None:
-        best, why = default_baseline(lesson)
-        return ModelChoice(baseline_forest(lesson, best), best.kind, why, settings, {})
+        return _of_rates(lesson, lesson.baselines[HISTORY], _too_few(lesson), settings, prior=prior)
     figures = _figures(lesson, trial)
     unbeaten, why = choose(figures, lesson.baselines)
     if unbeaten is not None:
-        return ModelChoice(baseline_forest(lesson, unbeaten), unbeaten.kind, why, trial.settings, figures)
+        return _of_rates(lesson, unbeaten, why, trial.settings, figures, prior)
     line = calibrate(trial.seen, trial.last) if trial.outages >= LEAST_OUTAGES else CalibrationLine()
     return ModelChoice(with_calibration(lesson.fit(trial.settings), line), "gbt", why, trial.settings, figures)
+
+
+def _of_rates(
+    lesson: TrainingSet,
+    baseline: Baseline,
+    why: str,
+    settings: FitSettings,
+    figures: dict[str, Any] | None = None,
+    prior: PriorRate = PUBLISHED,
+) -> ModelChoice:
+    """A baseline serves: with the rates of this site, which it says."""
+    rates = baseline_rates(lesson, baseline, prior)
+    return ModelChoice(rates.forest, baseline.kind, f"{why}; {rates.words}", settings, figures or {})
 
 
 def with_calibration(forest: Forest, line: CalibrationLine) -> Forest:
@@ -293,10 +308,8 @@ def _reached(judged: TrainingSet, scores: Floats) -> dict[str, Any]:
     return {"average_precision": float(precision), "recall": recall, "outages": len(set(judged.outages().tolist()))}
 
 
-def default_baseline(lesson: TrainingSet) -> tuple[Baseline, str]:
-    """The baseline that serves where the last folds tell too little, and why.
-
-    It learned from no row, so that all of them judge it.
+def _too_few(lesson: TrainingSet) -> str:
+    """Why history serves where the last folds tell too little: which rule is better is not known there, either.
 
     Raises:
         TooFewPositivesError: there are too few even for a base rate.
@@ -304,12 +317,9 @@ def default_baseline(lesson: TrainingSet) -> tuple[Baseline, str]:
     positives = int(lesson.positive.sum())
     if positives < MIN_POSITIVES:
         raise TooFewPositivesError(positives, len(lesson.positive))
-    reached = {name: _reached(lesson, one.rank(lesson)) for name, one in lesson.baselines.items()}
-    name = max(reached, key=lambda name: (reached[name]["average_precision"], reached[name]["recall"]))
-    best = lesson.baselines[name]
     seen = len(set(lesson.outages().tolist()))
-    words = f"{best.words}: too few outages to show that the model beats it ({seen} in all; "
-    return best, f"{words}{_FOLDS} need {LEAST_COMPARED}, and enough before them)"
+    words = f"{lesson.baselines[HISTORY].words}: too few outages to show that the model beats it ({seen} in all; "
+    return f"{words}{_FOLDS} need {LEAST_COMPARED}, and enough before them)"
 
 
 def choose(figures: Mapping[str, Any], baselines: Mapping[str, Baseline] = BASELINES) -> tuple[Baseline | None, str]:
@@ -335,18 +345,18 @@ def _beats(mine: dict[str, Any], other: dict[str, Any]) -> bool:
     return higher and bool(mine["recall"] >= other["recall"] - error)
 
 
-def baseline_forest(lesson: TrainingSet, baseline: Baseline) -> Forest:
-    """A baseline as a forest over all columns that asks its own alone.
+def baseline_rates(lesson: TrainingSet, baseline: Baseline, prior: PriorRate = PUBLISHED) -> LocalRates:
+    """How often nodes failed, by a baseline's own columns alone: what serves in the trees' place, calibrated.
 
     Raises:
         TooFewPositivesError: there is too little to learn from.
     """
-    columns = np.array([i for i, feature in enumerate(lesson.features) if feature.name in baseline.columns])
-    values = lesson.values[:, columns]
-    if not baseline.counts:
-        # A sign has fired or not: how often does not count.
-        values = (values > 0).astype(np.float32)
-    features = [lesson.features[column] for column in columns]
-    settings = FitSettings(leaves=4, feature_share=1.0, alone=False)
-    forest = fit(values, lesson.positive, features, settings, lesson.sample.negative_share, lesson.weights())
-    return replace(forest, feature=columns[forest.feature])
+    positives = int(lesson.positive.sum())
+    if positives < MIN_POSITIVES:
+        raise TooFewPositivesError(positives, len(lesson.positive))
+    place = {feature.name: at for at, feature in enumerate(lesson.features)}
+    columns = np.array([place[name] for name in baseline.columns])
+    values = [np.nan_to_num(lesson.values[:, column]).astype(np.float64) for column in columns]
+    outages = len(set(lesson.outages().tolist()))
+    rows = RateRows(values, lesson.positive.astype(np.float64), lesson.stands_for(), outages, lesson.horizon_h)
+    return local_rates(rows, baseline, columns, prior)

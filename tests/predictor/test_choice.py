@@ -11,7 +11,7 @@ from predictor.dataset.labels import TrainingSample
 from predictor.live.reasons import explain, references
 from predictor.model import choice as searching
 from predictor.model.baselines import BASELINES, LINK_BASELINES, Baseline, history_count, rules
-from predictor.model.choice import TrainingSet, baseline_forest, choose, learn
+from predictor.model.choice import TrainingSet, baseline_rates, choose, learn
 from predictor.model.fit import FitSettings, TooFewPositivesError
 from predictor.model.forest import digest, from_bytes, to_bytes
 
@@ -101,7 +101,7 @@ def test_history_alone_serves_where_nothing_else_tells() -> None:
 def test_a_baseline_is_stored_and_explained_like_any_model(baseline: Baseline) -> None:
     """It serves in the trees' place."""
     whole = lesson(nodes=60, days=40, sign=0.4, lemon=0.5)
-    forest = baseline_forest(whole, baseline)
+    forest = baseline_rates(whole, baseline).forest
     blob = to_bytes(forest)
     explained = explain(
         from_bytes(blob, digest(blob)), whole.values, whole.features, references(whole.values, whole.features)
@@ -117,7 +117,7 @@ def test_rules_know_only_whether_a_sign_fired() -> None:
     values = whole.values.copy()
     values[:, column] = whole.column("hardware_xid_1d") * np.where(np.arange(len(values)) % 2, 1, 40)
     fired = replace(whole, values=values)
-    said = baseline_forest(fired, RULES).probability(values)
+    said = baseline_rates(fired, RULES).forest.probability(values)
     assert len(set(said.tolist())) == 2
     assert said[rules(fired) > 0].min() > 3 * said[rules(fired) == 0].max()
 
@@ -125,13 +125,13 @@ def test_rules_know_only_whether_a_sign_fired() -> None:
 def test_a_baseline_whose_signs_never_fired_says_the_base_rate() -> None:
     """Disks have no Xids."""
     whole = lesson(nodes=60, days=40)
-    said = baseline_forest(whole, RULES).probability(whole.values)
-    assert said == pytest.approx(np.full(len(said), whole.positive.mean()), rel=0.05)
+    said = baseline_rates(whole, RULES).forest.probability(whole.values)
+    assert said == pytest.approx(np.full(len(said), whole.positive.mean()), rel=0.1)
 
 
-@pytest.mark.parametrize(("lemon", "kind"), [(0.0, "rules"), (1.0, "history")])
-def test_with_too_few_outages_to_compare_the_better_baseline_serves(lemon: float, kind: str) -> None:
-    """Trees that were never shown to be better serve nobody; what was seen so far tells which rule does."""
+@pytest.mark.parametrize("lemon", [0.0, 1.0])
+def test_with_too_few_outages_to_compare_history_serves(lemon: float, kind: str = "history") -> None:
+    """Trees that were never shown to be better serve nobody, and no rule is chosen by chance."""
     few_of_them = lesson(nodes=5, days=40, sign=0.4 * (1 - lemon), lemon=lemon)
     column = [feature.name for feature in few_of_them.features].index("hardware_xid_7d")
     few_of_them.values[:, column] = few_of_them.column("hardware_xid_1d")
@@ -139,6 +139,7 @@ def test_with_too_few_outages_to_compare_the_better_baseline_serves(lemon: float
     assert learned.kind == kind
     outages = len(set(few_of_them.outages().tolist()))
     words = f"{kind} only: too few outages to show that the model beats it ({outages} in all; the last 2 folds need 8"
+    assert "drawn towards 3.8 outages per 1000 node-days" in learned.why
     assert learned.why.startswith(words)
     assert learned.figures == {}
     assert (learned.forest.slope, learned.settings) == (1.0, QUICK)
