@@ -41,7 +41,6 @@ from store.database.partitions import KEEP_AHEAD, ensure_days
 from store.database.retention import prune
 from store.events.event_pages import newest_time
 from store.hints.policy_history import newest_policy, note_policy, note_rules
-from store.models.registry import newest_champion
 from store.nodes.node_states import newest_scoring
 
 # Features age even when nothing comes in: silence is a sign, too.
@@ -173,12 +172,12 @@ class Turns:
         return self.acting
 
     def score(self, _keep_on: Callable[[], bool]) -> None:
-        """Score every node, if there is a model and something has changed since the last time."""
+        """Score every node, if something has changed since the last time: by the prior, before there is a model."""
         now = self._state.clock()
         with self._state.engine.connect() as connection:
-            model, newest = newest_champion(connection), newest_time(connection)
+            newest = newest_time(connection)
             scored = newest_scoring(connection, _HORIZON_H, now)
-        if model is None or newest is None:
+        if newest is None:
             return
         news = self._state.news.is_set() or newest != self._newest
         if scored is not None and not news and now - scored < _RESCORE:

@@ -116,10 +116,10 @@ def test_a_loop_with_no_interval_does_not_run(state: State) -> None:
     assert count(state, "turns", "off") == 0.0
 
 
-def test_scoring_waits_for_a_model_and_for_news(
+def test_scoring_waits_for_something_and_then_for_news(
     state: State, engine: sa.Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And comes again after an hour of silence, which is a sign, too."""
+    """For no model: the prior serves from the first hour. It comes again after an hour of silence, a sign, too."""
     scored: list[object] = []
 
     def score(_scorer: FleetScorer, at: object) -> int:
@@ -132,13 +132,9 @@ def test_scoring_waits_for_a_model_and_for_news(
     monkeypatch.setattr(FleetScorer, "score", score)
     turns = Turns(state, lambda: 0.0)
     turns.score(always)
+    assert scored == []
     with writing(engine).begin() as connection:
         append_events(connection, [Event(NOW, "n1", "kernel", "note")], NOW)
-    turns.score(always)
-    assert scored == []
-    model = {"id": "m", "created": NOW, "trained_until": NOW, "horizon_h": 24, "features": [], "metrics": {}}
-    with writing(engine).begin() as connection:
-        connection.execute(schema.models.insert().values(**model, blob=b"", sha256=""))
     for _ in range(2):
         turns.score(always)
     assert len(scored) == 1

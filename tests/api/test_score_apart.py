@@ -13,6 +13,7 @@ from real.programs import wait_for
 from api.loops.scoring import FleetScorer
 from predictor.live.scoring import score_nodes
 from predictor.model.forest import ModelError
+from store.tables import schema
 
 AT = day(59)
 
@@ -47,9 +48,13 @@ def test_it_scores_as_it_would_here(engine: sa.Engine) -> None:
     wait_for("the process has ended with its pipe", lambda: not set(children()) - before)
 
 
-def test_without_a_model_it_says_so(engine: sa.Engine) -> None:
+def test_a_model_that_cannot_be_used_is_told(engine: sa.Engine) -> None:
     """In the process's own words, which goes on."""
     fill(engine, nodes=4, days=5)
     for apart_from in (1, 1_000):
-        with pytest.raises(ModelError, match="foreshock train"):
+        assert FleetScorer(engine, apart_from).score(AT) == 8, "by the prior, since there is no model"
+    with engine.begin() as connection:
+        connection.execute(sa.update(schema.models).values(sha256="0"))
+    for apart_from in (1, 1_000):
+        with pytest.raises(ModelError, match="damaged"):
             FleetScorer(engine, apart_from).score(AT)
