@@ -14,7 +14,7 @@ from api.edge.auth import Reader
 from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.server.state import Server
-from predictor.devices.standings import node_devices
+from predictor.devices.node_devices import node_devices
 from store.events.append import MAX_AHEAD
 from store.events.event_pages import read_incidents
 from store.hints.holds import with_holds

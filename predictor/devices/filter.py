@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from predictor.history.arrays import Floats, Ints
 from predictor.history.families import FAMILIES
 from store.catalog_rows import rows
-from store.records.repair import repair_kinds
+from store.nodes.repairs import repair_kinds
 
 STATES = ("healthy", "degraded", "failing")
 HEALTHY, DEGRADED, FAILING = range(3)

@@ -31,7 +31,7 @@ from predictor.history.arrays import (
     WindowIndex,
 )
 from predictor.history.families import FAMILIES
-from store.records.repair import repair_by_length, repair_kinds
+from store.nodes.repairs import repair_by_length, repair_kinds
 
 # An hour is whole, or left out.
 WINDOW_MS = EVENT_WINDOW_MS - HOUR_MS

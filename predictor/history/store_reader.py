@@ -36,10 +36,10 @@ from predictor.history.arrays import (
 )
 from predictor.history.precursor_log import ColumnBuffer, PrecursorLog, milliseconds, precursor_query
 from store.database.known_nodes import is_counted
+from store.nodes.repairs import repair_place
 from store.records.event import RecordError
 from store.records.event_sources import WORK
 from store.records.hostlist import expand
-from store.records.repair import repair_place
 from store.records.telemetry import COUNTERS, GAUGES
 from store.tables import schema
 from store.tables.bulk_rows import is_one_of

@@ -4,7 +4,7 @@
         print(one.repair, one.again, "of", one.repairs)      # reboot 21 of 46
 
 What was done is told by a GPU's number that is another than before, by the words of the outage's reason, by a boot
-while the node was out, or by how long it took, in this order (`store/records/repair.py`).
+while the node was out, or by how long it took, in this order (`store/nodes/repairs.py`).
 """
 
 from collections import defaultdict
@@ -17,8 +17,8 @@ import orjson
 import sqlalchemy as sa
 
 from store.nodes.inventory import read_outages
+from store.nodes.repairs import repair_by_length, repair_told
 from store.records.outage import Outage
-from store.records.repair import repair_by_length, repair_told
 from store.tables import schema
 
 AGAIN_D, MEMORY = 7, timedelta(days=365)

@@ -8,18 +8,18 @@ import sqlalchemy as sa
 from fleet_store import day, fill, node, outage, put, sbe, xid
 
 from predictor.devices.filter import FAILING, HEALTHY, after_quiet, after_repair, figures, survival
-from predictor.devices.standings import DeviceStanding, node_devices
+from predictor.devices.node_devices import NodeDevice, node_devices
 from predictor.devices.states import MOST_STEPS, DeviceStates, device_states
 from predictor.history.arrays import Rows, every, from_ms
 from predictor.history.store_reader import read_history
 from store.catalog_rows import rows as table
 from store.database.connections import writing
 from store.events.append import append_outages
+from store.nodes.repairs import repair_of
 from store.records.outage import Outage
-from store.records.repair import repair_of
 
 
-def standing(engine: sa.Engine, at_d: float, name: str = "a") -> list[DeviceStanding]:
+def standing(engine: sa.Engine, at_d: float, name: str = "a") -> list[NodeDevice]:
     """The devices of a node that may not be healthy."""
     with engine.connect() as connection:
         return node_devices(connection, name, day(at_d))

@@ -1,6 +1,6 @@
 """How the devices of one node stand now, worst first, each with what speaks for its state.
 
-[DeviceStanding(device="GPU 3", state="degraded", probabilities={...}, since=..., why="12 ...")]
+[NodeDevice(device="GPU 3", state="degraded", probabilities={...}, since=..., why="12 ...")]
 """
 
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ from predictor.history.arrays import (
 from predictor.history.families import FAMILIES
 from predictor.history.store_reader import read_precursors
 from store.nodes.inventory import read_outages
+from store.nodes.repairs import repair_of, repair_place
 from store.records.outage import Outage
-from store.records.repair import repair_of, repair_place
 
 # A device that is healthy with this probability is not worth a line.
 SURELY_HEALTHY = 0.99
@@ -37,7 +37,7 @@ _OWN = "node"
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceStanding:
+class NodeDevice:
     """One device. `probabilities` add up to 1; `since` is None where nothing but quiet time led to its state."""
 
     device: str
@@ -47,7 +47,7 @@ class DeviceStanding:
     why: str
 
 
-def node_devices(connection: sa.Connection, node: str, at: datetime) -> list[DeviceStanding]:
+def node_devices(connection: sa.Connection, node: str, at: datetime) -> list[NodeDevice]:
     """The devices of a node that are not surely healthy, at most MOST: a pure reading of 28 days of it alone."""
     at_ms = to_ms(at)
     events = read_precursors(connection, _alone(node), (at_ms - WINDOW_MS - GAUGE_GAP_MS - HOUR_MS, at_ms), [node])
@@ -79,13 +79,11 @@ def _outage_log(outages: list[Outage]) -> OutageLog:
     )
 
 
-def _standing(
-    found: DeviceStates, number: int, events: Precursors, outages: list[Outage], at_ms: int
-) -> DeviceStanding:
+def _standing(found: DeviceStates, number: int, events: Precursors, outages: list[Outage], at_ms: int) -> NodeDevice:
     name, chances = found.names[int(found.device[number])], found.state[number].tolist()
     since_ms = int(found.since_ms[number])
     parts = [*_signs(events, name, at_ms), *_repairs(outages, at_ms)]
-    return DeviceStanding(
+    return NodeDevice(
         device=name or _OWN,
         state=STATES[int(np.argmax(chances))],
         probabilities=dict(zip(STATES, chances, strict=True)),
