@@ -27,7 +27,8 @@ from store.database.partitions import ensure_days
 from store.tables import hint_tables
 
 _UNFILLED = ("seq", "heads", "position", "hash", "unbroken_since")  # the database numbers them, or a server does
-_NO_DOMAINS = {"incidents": ("link", "domain", "nodes", "parts")}  # this fleet has no NVLink domains
+# This fleet has no NVLink domains, and no gauge that shows an old fault.
+_NO_DOMAINS = {"incidents": ("link", "domain", "nodes", "parts", "shown")}
 _DAYS_AT_ONCE = 20  # a transaction holds a lock on every partition and index that it makes
 
 

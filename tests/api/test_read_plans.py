@@ -131,7 +131,7 @@ def test_events_are_read_by_an_index_of_the_days_asked_for(
         ("scores", "scores", {"horizon_h_time", "pkey"}),
         ("scores?node=gpu-00006", "scores", {"horizon_h_time", "pkey"}),
         ("nodes/gpu-00006", "telemetry", {"pkey", "time"}),
-        ("nodes", "incidents", {"ix_incidents_end", "ix_incidents_severity_start"}),
+        ("nodes", "incidents", {"ix_incidents_end", "ix_incidents_severity_start", "ix_incidents_shown"}),
         (
             f"incidents?{since(hours=3)}",
             "incidents",
