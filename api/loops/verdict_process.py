@@ -1,6 +1,6 @@
 """The engine of the verdicts: of a small fleet in this process, of a large one beside, where it holds up no request.
 
-    engine = OwnEngine(database)                  # or EngineBeside(database)
+    engine = LocalEngine(database)                  # or EngineBeside(database)
     told = engine.turn(now, receivers)             # what it came to; `receivers` are owed each change
 
 The process beside ends with this one: when the pipe between them does. What it was about to write then waits in the
@@ -59,7 +59,7 @@ def plain(verdict: Verdict) -> dict[str, Any]:
     return found
 
 
-class OwnEngine:
+class LocalEngine:
     """The engine in this process. `may_write` is entered for each write."""
 
     def __init__(self, engine: sa.Engine, may_write: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
@@ -139,7 +139,7 @@ def _serve(pipe: Connection, url: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, and its end is ours
     gc.set_threshold(*_GC_AFTER)
     database = open_database(url)
-    engine = OwnEngine(database, partial(_asked, pipe))
+    engine = LocalEngine(database, partial(_asked, pipe))
     try:
         while True:
             now, receivers = pipe.recv()

@@ -7,7 +7,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from api.loops.scoring import APART_FROM
-from api.loops.verdict_process import EngineBeside, OwnEngine, TurnReport, plain
+from api.loops.verdict_process import EngineBeside, LocalEngine, TurnReport, plain
 from api.server.state import State
 from schedulers.reconcile.delivery import verdict_delivery
 from schedulers.webhooks.formats.alertmanager import FIRES_FOR
@@ -32,7 +32,7 @@ class VerdictTurns:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._engine: OwnEngine | EngineBeside | None = None
+        self._engine: LocalEngine | EngineBeside | None = None
         self._renewed: datetime | None = None
         self._for_policy = False
         self._woken = float("-inf")
@@ -65,7 +65,7 @@ class VerdictTurns:
             self._state.wakes.policy.set()
         return turned
 
-    def _at_work(self) -> OwnEngine | EngineBeside:
+    def _at_work(self) -> LocalEngine | EngineBeside:
         """The engine: beside, once the fleet is large; of memory nobody else can read."""
         engine = self._state.engine
         if isinstance(self._engine, EngineBeside) and self._engine.is_alive():
@@ -74,8 +74,8 @@ class VerdictTurns:
             nodes = connection.scalar(sa.select(sa.func.count()).select_from(schema.nodes)) or 0
         if nodes >= APART_FROM and engine.url.database not in (None, "", ":memory:"):
             self._engine = EngineBeside(engine)
-        elif not isinstance(self._engine, OwnEngine):
-            self._engine = OwnEngine(engine)
+        elif not isinstance(self._engine, LocalEngine):
+            self._engine = LocalEngine(engine)
         return self._engine
 
     def _renew(self) -> None:

@@ -30,7 +30,7 @@ _STILL = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
-class HoursAtRisk:
+class HazardHours:
     """Rows of time at risk.
 
     Attributes:
@@ -63,7 +63,7 @@ class HazardEvidence:
         """The mean of each rate: failures per node-hour per unit of sign."""
         return self.shape / self.exposure
 
-    def after(self, seen: HoursAtRisk) -> "HazardEvidence":
+    def after(self, seen: HazardHours) -> "HazardEvidence":
         """What is known once more was seen."""
         exposure = self.exposure + (seen.signs * seen.hours).sum(axis=1)
         shape = self.shape.copy()

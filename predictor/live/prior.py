@@ -18,7 +18,7 @@ from predictor.dataset.folds import NoDataError, grid
 from predictor.dataset.labels import HORIZONS_H, sample
 from predictor.dataset.matrix import FIXED
 from predictor.hazard.blend import stored
-from predictor.hazard.hazard import HazardEvidence, HoursAtRisk
+from predictor.hazard.hazard import HazardEvidence, HazardHours
 from predictor.hazard.prior import Prior, weakened
 from predictor.hazard.signs import sign_values
 from predictor.history.arrays import HOUR_MS, from_ms, to_ms
@@ -102,7 +102,7 @@ def learned_prior(engines: Sequence[sa.Engine], source: str, origin: Prior | Non
     return Prior(found, source)
 
 
-def _node_hours(engine: sa.Engine, horizon_h: int) -> HoursAtRisk:
+def _node_hours(engine: sa.Engine, horizon_h: int) -> HazardHours:
     """What a store tells of failures and time at risk."""
     with engine.connect() as connection:
         span = data_span(connection)
@@ -117,7 +117,7 @@ def _node_hours(engine: sa.Engine, horizon_h: int) -> HoursAtRisk:
     return node_hours(TrainingSet(data.values, data.features, drawn, horizon_h))
 
 
-def node_hours(lesson: TrainingSet) -> HoursAtRisk:
+def node_hours(lesson: TrainingSet) -> HazardHours:
     """The rows of a lesson as time at risk: until the outage, or over the horizon (right-censored there).
 
     Windows of rows overlap: of an outage each row that speaks of it has its share, and hours count as much less.
@@ -131,4 +131,4 @@ def node_hours(lesson: TrainingSet) -> HoursAtRisk:
         rows = np.bincount(number)
         failed[positive] = (1.0 / rows)[number]
     signs = sign_values(lesson.values, [feature.name for feature in lesson.features])
-    return HoursAtRisk(signs, hours / overlap, failed, np.zeros(len(positive), dtype=np.int64))
+    return HazardHours(signs, hours / overlap, failed, np.zeros(len(positive), dtype=np.int64))

@@ -6,7 +6,7 @@ from lessons import lesson
 
 from predictor.dataset.matrix import FIXED
 from predictor.hazard.blend import HazardBlend, loaded, log_hazard, log_odds_of, no_trees, stored
-from predictor.hazard.hazard import HazardEvidence, HoursAtRisk, per_hour, probability_within
+from predictor.hazard.hazard import HazardEvidence, HazardHours, per_hour, probability_within
 from predictor.hazard.signs import SIGN_NAMES, SIGNS, sign_values
 from predictor.live.reasons import explain, references
 from predictor.model.choice import TrainingSet
@@ -17,7 +17,7 @@ NAMES = tuple(feature.name for feature in FIXED)
 XID = SIGN_NAMES.index("hardware_xid_1d log")
 
 
-def drawn(rows: int = 60_000, seed: int = 3) -> tuple[HoursAtRisk, np.ndarray]:
+def drawn(rows: int = 60_000, seed: int = 3) -> tuple[HazardHours, np.ndarray]:
     """Half-days of nodes at risk, with two true classes: one of the base alone, one of Xids."""
     random = np.random.default_rng(seed)
     signs = np.zeros((len(SIGNS), rows))
@@ -28,7 +28,7 @@ def drawn(rows: int = 60_000, seed: int = 3) -> tuple[HoursAtRisk, np.ndarray]:
     times = np.stack([random.exponential(1 / np.maximum(truth[one] @ signs, 1e-12)) for one in range(2)])
     failed = times.min(axis=0) < 12.0
     hours[failed], classes[failed] = times.min(axis=0)[failed], times.argmin(axis=0)[failed]
-    return HoursAtRisk(signs, hours, failed.astype(np.float64), classes), truth
+    return HazardHours(signs, hours, failed.astype(np.float64), classes), truth
 
 
 def test_rates_are_found_per_class_and_per_hour() -> None:
@@ -57,8 +57,8 @@ def test_time_that_was_not_watched_counts_for_nothing() -> None:
     signs[0] = 1.0
     failed = (np.arange(1_000) < 10).astype(np.float64)
     nothing = np.zeros(1_000, dtype=np.int64)
-    whole = HazardEvidence.weak(1).after(HoursAtRisk(signs, np.full(1_000, 12.0), failed, nothing)).rates()[0, 0]
-    short = HazardEvidence.weak(1).after(HoursAtRisk(signs, np.full(1_000, 1.0), failed, nothing)).rates()[0, 0]
+    whole = HazardEvidence.weak(1).after(HazardHours(signs, np.full(1_000, 12.0), failed, nothing)).rates()[0, 0]
+    short = HazardEvidence.weak(1).after(HazardHours(signs, np.full(1_000, 1.0), failed, nothing)).rates()[0, 0]
     assert whole == pytest.approx(10 / 12_000, rel=0.35)
     assert short / whole > 4
 
@@ -68,7 +68,7 @@ def test_news_is_an_update_and_not_a_new_training() -> None:
     seen, _ = drawn()
     half = len(seen.hours) // 2
     parts = [
-        HoursAtRisk(seen.signs[:, part], seen.hours[part], seen.failed[part], seen.classes[part])
+        HazardHours(seen.signs[:, part], seen.hours[part], seen.failed[part], seen.classes[part])
         for part in (slice(0, half), slice(half, None))
     ]
     once, twice = HazardEvidence.weak(2).after(seen), HazardEvidence.weak(2).after(parts[0]).after(parts[1])
