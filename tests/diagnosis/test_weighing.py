@@ -195,3 +195,10 @@ def test_many_signs_of_one_node_or_two_are_not_their_rack() -> None:
     more = [seen("gpu_lost", "gpu", f"n04/0000:{number:02x}:00.0", number) for number in range(1, 9)]
     assert first([*gpus, switch]) != ("rack", "r0")
     assert "rack" not in {one.cause_class for one in explained([*gpus, switch, *more])}
+
+
+def test_what_any_node_shows_now_and_then_is_not_its_rack() -> None:
+    """Of a large cluster's racks, one has several nodes with a warning of a disk or of PCIe in the same minutes."""
+    noise = [seen("disk_fault", "node", f"n{number:02d}", 90 * number) for number in range(4)]
+    noise += [seen("host_fault", "node", f"n{number:02d}", 70 * number) for number in range(3, 7)]
+    assert "rack" not in {one.cause_class for one in explained(noise)}
