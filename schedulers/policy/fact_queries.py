@@ -21,6 +21,7 @@ from store.hints.stops import newest_trips
 from store.nodes.node_states import (
     FaultSign,
     fault_signs,
+    is_of_prior,
     last_repairs,
     newest_scores,
     node_places,
@@ -128,6 +129,7 @@ def gather(
         costless=costless_hints(connection, now - window),
         avoid_takes=bool(takers),
         still_avoided=nodes_still_avoided(connection, takers),
+        of_prior=is_of_prior(connection, _HORIZON_H, scored[0]),
     )
 
 

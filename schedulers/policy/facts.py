@@ -151,7 +151,8 @@ class Inputs:
     `largest_job_gpus`: of the jobs that run; None: none is known. `reporting`: None where no node has a sidecar.
     `nodes`: those that count: of the inventory, or where nobody gives one (`is_claimed`) all that speak. `costless`:
     ids of hints that hold nothing, for no scheduler knows their node, nor the inventory. `avoid_takes`: some scheduler
-    takes a node out of use for an `avoid`; `still_avoided`: nodes that such a one may still avoid for us.
+    takes a node out of use for an `avoid`; `still_avoided`: nodes that such a one may still avoid for us. `of_prior`:
+    the scores are of a model that has learned nothing here yet.
     """
 
     now: datetime
@@ -166,6 +167,7 @@ class Inputs:
     costless: frozenset[str] = frozenset()
     avoid_takes: bool = False
     still_avoided: frozenset[str] = frozenset()
+    of_prior: bool = False
 
     def open_by_node(self) -> Mapping[str, Hint]:
         """Each node's open hint."""

@@ -13,6 +13,7 @@ A hold ends with its faults. A soft hint ends when the score falls below `releas
 it, or of the present one where that is lower: so a job that ends does not make hints flap. Missing data ends nothing.
 """
 
+import math
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -126,9 +127,13 @@ def _called(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hint | 
 
 
 def steps_for(facts: NodeFacts, inputs: Inputs, policy: Policy) -> ActionThresholds:
-    """The thresholds of a node: by its job, or the largest that runs, for it may be the next to be placed there."""
+    """The thresholds of a node: by its job, or the largest that runs, for it may be the next to be placed there.
+
+    What was learned elsewhere alone, a prior, asks no more than to watch: nobody has seen here that it is right.
+    """
     gpus = facts.gpus or policy.costs.node_gpus
-    return steps(policy.thresholds, policy.costs, job_gpus(facts, inputs, policy), gpus)
+    found = steps(policy.thresholds, policy.costs, job_gpus(facts, inputs, policy), gpus)
+    return ActionThresholds(found.watch, math.inf, math.inf) if inputs.of_prior else found
 
 
 def is_opted_out(node: str, policy: Policy) -> bool:

@@ -44,6 +44,13 @@ def newest_scores(
     return moment, dict(connection.execute(_of(query, table.c.node, node)).all())
 
 
+def is_of_prior(connection: sa.Connection, horizon_h: int, moment: datetime | None) -> bool:
+    """Whether the scores of a moment are a prior's: a model that has learned nothing here yet."""
+    scores, models = schema.scores.c, schema.models.c
+    one = sa.select(scores.model).where(scores.horizon_h == horizon_h, scores.time == moment).limit(1).scalar_subquery()
+    return connection.scalar(sa.select(models.kind).where(models.id == one)) == "prior"
+
+
 def newest_scoring(
     connection: sa.Connection, horizon_h: int, at: datetime, since: datetime | None = None
 ) -> datetime | None:

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from schedulers.lifecycle.policy_turn import run_policy
+from schedulers.policy.decision import decide
 from schedulers.policy.fact_queries import gather
 from schedulers.policy.settings import Breaker, Budgets, Policy
 from store.database.connections import writing
@@ -70,6 +71,21 @@ def test_a_score_counts_for_a_day(engine: sa.Engine, hours_ago: float, seen: flo
     known(engine, "a")
     scored(engine, 0.5, "a", hours_ago=hours_ago)
     assert facts(engine)["a"].score == seen
+
+
+@pytest.mark.parametrize(("kind", "action"), [("gbt", "avoid"), ("prior", "watch")])
+def test_what_was_learned_elsewhere_alone_asks_no_more_than_to_watch(
+    any_engine: sa.Engine, kind: str, action: str
+) -> None:
+    """A prior has not been seen to be right here."""
+    known(any_engine, "a")
+    scored(any_engine, 0.5, "a")
+    row = {"id": "m", "created": NOW, "trained_until": NOW, "horizon_h": 24, "features": [], "metrics": {}}
+    with writing(any_engine).begin() as connection:
+        connection.execute(schema.models.insert().values(**row, blob=b"", sha256="", kind=kind))
+    with any_engine.connect() as connection:
+        decision = decide(gather(connection, AUTO, NOW), AUTO)
+    assert [made.action for made, _ in decision.changed] == [action]
 
 
 def test_an_outage_and_a_fault_are_facts_side_by_side(engine: sa.Engine) -> None:
