@@ -162,4 +162,23 @@ GOODPUT_CASES = [
         2 * DAY_MIN,
     ),
 ]
-CASES = [*SIDECAR_CASES, *SERVER_CASES, *GOODPUT_CASES]
+
+
+def _open(kind: str, values: str) -> Series:
+    """Verdicts of a class, as two processes of a server tell them."""
+    return {f'foreshock_verdicts_open{{class="{kind}",instance="{instance}"}}': values for instance in ("a", "b")}
+
+
+WAITING = f"foreshock_symptom_events_waiting{{{SERVER}}}"
+VERDICT_CASES = [
+    _fires("ForeshockSharedCause", "a switch, for two minutes", _open("switch", "0x20 2x2 0x60"), 22),
+    _quiet("ForeshockSharedCause", "a switch that was named for a moment", _open("switch", "0x20 1 0x60"), 21),
+    _quiet("ForeshockSharedCause", "planned work, and a GPU", {**_open("planned", "3x90"), **_open("gpu", "1x90")}),
+    _fires("ForeshockDeviceAtFault", "a GPU", _open("gpu", "1x90")),
+    _quiet("ForeshockDeviceAtFault", "one that comes and goes within minutes", _open("port", "0x39 1x4 0x60")),
+    _fires("ForeshockCauseUnknown", "for half an hour", _open("unknown", "0x15 1x90")),
+    _quiet("ForeshockCauseUnknown", "for ten minutes", _open("unknown", "0x35 1x90")),
+    _fires("ForeshockEventsNotWeighed", "the engine stands", {WAITING: "0x20 5x70"}),
+    _quiet("ForeshockEventsNotWeighed", "each is weighed at the next turn", {WAITING: "0 5 0 5 0 0 7 0 0 3 0x80"}),
+]
+CASES = [*SIDECAR_CASES, *SERVER_CASES, *GOODPUT_CASES, *VERDICT_CASES]

@@ -144,44 +144,6 @@ def test_a_process_that_answers_no_more_is_an_alert(tmp_path: Path) -> None:
     assert "SUCCESS" in promtool("test", "rules", "unit.yaml", folder=tmp_path)
 
 
-VERDICTS = """
-rule_files: [{rules}]
-evaluation_interval: 1m
-tests:
-  - interval: 1m
-    input_series:
-      - series: 'foreshock_verdicts_open{{class="switch",instance="a"}}'
-        values: '0 0 2x10 0x20'
-      - series: 'foreshock_verdicts_open{{class="switch",instance="b"}}'
-        values: '0 0 2x10 0x20'
-      - series: 'foreshock_verdicts_open{{class="gpu",instance="a"}}'
-        values: '1x2 0 1x30'
-      - series: 'foreshock_verdicts_open{{class="planned",instance="a"}}'
-        values: '3x30'
-      - series: 'foreshock_verdicts_open{{class="unknown",instance="a"}}'
-        values: '1x30'
-      - series: 'foreshock_symptom_events_waiting{{instance="a"}}'
-        values: '0 5 0 5 0x6 5x20'
-    promql_expr_test:
-      - {{expr: 'sum by (alertname, class, severity) (ALERTS{{alertname!="ForeshockServerDown",alertstate="firing"}})',
-          eval_time: 5m, exp_samples: [
-          {{labels: '{{alertname="ForeshockSharedCause",class="switch",severity="critical"}}', value: 1}}]}}
-      - {{expr: 'sum by (alertname, class, severity) (ALERTS{{alertname!="ForeshockServerDown",alertstate="firing"}})',
-          eval_time: 16m, exp_samples: [
-          {{labels: '{{alertname="ForeshockDeviceAtFault",class="gpu",severity="warning"}}', value: 1}},
-          {{labels: '{{alertname="ForeshockCauseUnknown",severity="warning"}}', value: 1}}]}}
-      - {{expr: 'sum by (alertname) (ALERTS{{alertname="ForeshockEventsNotWeighed",alertstate="firing"}})',
-          eval_time: 22m, exp_samples: [{{labels: '{{alertname="ForeshockEventsNotWeighed"}}', value: 1}}]}}
-"""
-
-
-@pytest.mark.integration
-def test_verdicts_that_stand_are_alerts_by_their_class(tmp_path: Path) -> None:
-    """Two servers tell of one verdict; planned work is none; what comes and goes within minutes is none of a device."""
-    (tmp_path / "unit.yaml").write_text(VERDICTS.format(rules=ALERTS))
-    assert "SUCCESS" in promtool("test", "rules", "unit.yaml", folder=tmp_path)
-
-
 def test_the_reader_is_a_source() -> None:
     """By its scheme."""
     assert SCHEMES["prometheus"].module == "prometheus"
