@@ -303,9 +303,9 @@ def _of_some_gpu(effect: Effect, suspects: Iterable[Suspect], reach: ReachIndex)
     if len(reach.graph.names_of(effect.place)) > 1:
         return
     for suspect in suspects:
-        row = (
-            reach.tables.row("gpu", effect.kind, "own") if suspect.kind == "gpu" and is_by_pci(suspect.place) else None
-        )
+        if not is_by_pci(suspect.place) or suspect.kind not in _OWN["gpu"]:
+            continue
+        row = reach.tables.row(suspect.kind, effect.kind, "own")
         if row is not None:
             yield suspect, Hit(effect, "node", CauseRow(row.chance / _GPUS_OF_NODE), effect.place)
 
