@@ -113,12 +113,20 @@ class NodeScoresJson(JsonObject, frozen=True, kw_only=True):
     score_7d: float | None = None
 
 
+class DeviceChancesJson(JsonObject, frozen=True, kw_only=True):
+    """How likely each state of a device is; together 1."""
+
+    healthy: Annotated[float, example(0.03)]
+    degraded: Annotated[float, example(0.9)]
+    failing: Annotated[float, example(0.07)]
+
+
 class DeviceStateJson(JsonObject, frozen=True, kw_only=True):
     """How a device of a node seems to be. `since` is null where only quiet time led to its state."""
 
     device: Annotated[str, example("GPU 3")]
     state: Annotated[str, one_of(Literal["healthy", "degraded", "failing"])]
-    probabilities: Annotated[dict[str, float], example({"healthy": 0.03, "degraded": 0.9, "failing": 0.07})]
+    probabilities: DeviceChancesJson
     since: Time | None = None
     why: str = ""
 

@@ -149,7 +149,7 @@ def device_rows(devices: Sequence[DeviceStateJson], now: datetime) -> list[frame
         {
             "device": one.device,
             "state": one.state,
-            "how likely": words.share(one.probabilities.get(one.state), 0),
+            "how likely": words.share(getattr(one.probabilities, one.state, None), 0),
             "since": words.when(one.since, now),
             "why": one.why or words.DASH,
         }

@@ -57,7 +57,8 @@ RUNS = (
     "parse kernel FOLDER/kern.log", "parse auto FOLDER/kern.log", "ingest FOLDER/EVIL --db DB",
     "health EVIL --server http://127.0.0.1:9 --timeout 1", "links --EVIL", "EVIL", "backtest --EVIL",
     "consume --EVIL", "dashboard --EVIL", "demo --EVIL", "serve --EVIL", "sidecar --EVIL", "simulate --EVIL",
-    "train --EVIL", "study FOLDER/EVIL", "check EVIL --db DB",
+    "train --EVIL", "study FOLDER/EVIL", "check EVIL --db DB", "outages --db DB", "outages --json --db DB",
+    "verdicts --server http://127.0.0.1:9", "prior import FOLDER/EVIL --db DB", "worlds FOLDER/EVIL --worlds EVIL",
 )  # fmt: skip
 
 

@@ -125,7 +125,6 @@ def test_an_empty_database_is_bad_input(engine: sa.Engine, command: tuple[str, .
     [
         (("train", "--until", "soon"), "'soon' is no time"),
         (("train", "--until", "2025-01-04T00:00:00Z"), "are needed"),
-        (("score",), "foreshock train"),
         (("backtest", "--test-start", "2025-01-02"), "later --test-start"),
         (("backtest", "--horizon-h", "0"), "--horizon-h"),
         (("backtest", "--html", "/nowhere/at/all.html"), "cannot write /nowhere/at/all.html"),

@@ -8,7 +8,7 @@ from drawn_page import Opened, failing, seen
 # What each page asks for, in the order in which it asks.
 READS = {
     "cluster": ("cluster", "verdicts", "nodes", "incidents", "events"),
-    "verdicts": ("verdicts", "cluster", "verdicts/v1"),
+    "verdicts": ("cluster", "verdicts", "verdicts/v1"),
     "node": ("nodes", "cluster", "nodes/gpu-017", "verdicts"),
     "goodput": (
         *("runs", "cluster", "runs/llm-70b/goodput", "advice/checkpoint", "advice/spares"),

@@ -147,7 +147,7 @@ def test_a_node_of_several_partitions_is_told_once_a_list() -> None:
         ("down", "Xid 79", "warning", "hardware", None),
         ("maint", "none", "info", "unknown", None),
         ("idle~", "none", "info", "unknown", None),
-        ("idle@", "none", "info", "host", None),
+        ("idle@", "none", "info", "unknown", None),
     ],
 )
 def test_a_reason_says_whose_it_is_and_what_it_means(

@@ -88,6 +88,21 @@ def fill(connection: sa.Connection, drawn: dict[str, Any]) -> None:
             connection.execute(sa.insert(table), values)
 
 
+def flags(drawn: dict[str, Any], node: str, seen: int | None) -> tuple[bool, bool, bool]:
+    """Whether a node is out, faulty, silent: of such a one no score is told."""
+    ends = [end for name, _, end in drawn["outages"] if name == node and end is not None and -24 <= end <= 0]
+    faults = [
+        end
+        for name, end, severity, cause in drawn["incidents"]
+        if name == node and end >= -24 and (severity, cause) == ("fatal", "hardware")
+    ]
+    return (
+        any(name == node and start <= 0 and (end is None or end > 0) for name, start, end in drawn["outages"]),
+        bool(faults) and (not ends or max(ends) < max(faults)),
+        drawn["reporting"] and (seen is None or seen < -0.25),
+    )
+
+
 def judged(drawn: dict[str, Any], node: str, seen: int | None) -> tuple[str, str | None]:
     """The state of a node and its open hint, by the rules as docs/api.md words them."""
     open_hints = [
@@ -96,22 +111,17 @@ def judged(drawn: dict[str, Any], node: str, seen: int | None) -> tuple[str, str
         if name == node and state in OPEN_STATES
     ]
     hint = max(open_hints, default=None)
-    ends = [end for name, _, end in drawn["outages"] if name == node and end is not None and -24 <= end <= 0]
-    faults = [
-        end
-        for name, end, severity, cause in drawn["incidents"]
-        if name == node and end >= -24 and (severity, cause) == ("fatal", "hardware")
-    ]
-    if any(name == node and start <= 0 and (end is None or end > 0) for name, start, end in drawn["outages"]):
+    is_out, is_faulty, is_silent = flags(drawn, node, seen)
+    if is_out:
         state = "out"
     elif hint is not None and hint[2] in ("cordon", "drain") and hint[3] in ("approved", "sent", "confirmed"):
         state = "cordoned"
-    elif faults and (not ends or max(ends) < max(faults)):
+    elif is_faulty:
         state = "faulty"
+    elif is_silent:
+        state = "silent"
     elif drawn["scores"].get(node, 0.0) >= WATCH:
         state = "at_risk"
-    elif drawn["reporting"] and (seen is None or seen < -0.25):
-        state = "silent"
     else:
         state = "ok"
     return state, None if hint is None else hint[1]
@@ -143,7 +153,9 @@ def test_the_database_judges_as_the_rules_do(any_engine: sa.Engine, drawn: dict[
         found = [state for state, _hint in expected.values()]
         counted = {state: (found.count(state), 8 * found.count(state)) for state in found}
         assert count_states(connection, fleet) == counted
-        by_risk = sorted(expected, key=lambda node: (-drawn["scores"].get(node, -1.0), node))
+        withheld = {node for node, seen in drawn["nodes"] if any(flags(drawn, node, seen))}
+        told = {node: -1.0 if node in withheld else drawn["scores"].get(node, -1.0) for node in expected}
+        by_risk = sorted(expected, key=lambda node: (-told[node], node))
         assert walked(connection, fleet, NodePage(by_score=True, limit=limit)) == by_risk
         for state in set(found):
             own = [node for node in by_risk if expected[node][0] == state]
