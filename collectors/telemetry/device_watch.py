@@ -79,7 +79,8 @@ class DeviceWatch:
     def add(self, samples: Sequence[Sample], now: datetime, is_page: bool = True) -> list[Event]:
         """One look at everything; `now` is when, for what is missing in a page without samples.
 
-        `is_page`: one exporter's page, all of which reports at one pace; else each part is judged by its own.
+        `is_page`: one exporter's page, all of which reports at one pace, so that what stands is told again; else, in an
+            archive or a Prometheus's past, each part is judged by its own, and of what stands some looks are left out.
         """
         moment = max((sample.time for sample in samples), default=now)
         nodes = {sample.node for sample in samples}
@@ -224,7 +225,7 @@ class DeviceWatch:
         for one in devices:
             if one.xids == [0]:
                 one.fault = None
-            elif (stands := _stands(one, moment.timestamp(), one.key() in present)) is not None:
+            elif is_page and (stands := _stands(one, moment.timestamp(), one.key() in present)) is not None:
                 yield self._event(one, moment, stands)
         state.close()
 
