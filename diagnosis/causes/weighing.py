@@ -112,8 +112,8 @@ def _weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach:
     near = _window(shared)
     near, more = _one_of_each(near) if suspect.kind == "rack" else (near, [])
     units = {hit.unit for hit in near}
-    if suspect.kind == "rack" and len(units) < _SEVERAL:
-        return None
+    if suspect.kind == "rack" and (len(units) < _SEVERAL or 2 * len(units) < _units(suspect, near, reach)):
+        return None  # some nodes of many are that by chance, or because one of them lies
     account.parts = [(hit, _log_odds(hit)) for hit in near]
     _simultaneous(account, near)
     account.parts += [(hit, reach.base_of(hit.effect)) for hit in more]

@@ -92,10 +92,11 @@ class DeviceStates:
         gained = np.log(survival(self.state, self.kind, hours)) - np.log(usual)[self.kind]
         return np.maximum(-np.expm1(np.bincount(self.row, gained, minlength=self.rows)), 0.0)
 
-    def highest(self, values: Floats) -> Floats:
-        """The largest of each row's devices; 0 where it has none."""
+    def highest(self, *states: int) -> Floats:
+        """Of each row: by how much its worst device is likelier than a quiet one to be in any of some states."""
+        quiet = np.stack([figures().start[:, state] for state in states]).sum(axis=0).max()
         found = np.zeros(self.rows)
-        np.maximum.at(found, self.row, values)
+        np.maximum.at(found, self.row, np.stack([self.state[:, state] for state in states]).sum(axis=0) - quiet)
         return found
 
 

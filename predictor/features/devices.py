@@ -13,12 +13,11 @@ FEATURES: tuple[Feature, ...] = (
 
 
 def compute(history: History, rows: Rows) -> dict[str, Floats]:
-    """The highest chances of one device to be failing, or worse than healthy, and what all devices' risks come to."""
+    """By how much one device is likelier than a quiet one to fail, or to be worse than healthy; and what all devices' risks come to."""
     found = device_states(history.precursors, history.outages, rows)
-    failing = found.state[:, FAILING]
     return {
-        "device_failing": found.highest(failing),
-        "device_degraded": found.highest(failing + found.state[:, DEGRADED]),
+        "device_failing": found.highest(FAILING),
+        "device_degraded": found.highest(FAILING, DEGRADED),
         "device_risk_24h": found.sign_risk(24.0),
         "device_risk_7d": found.sign_risk(168.0),
     }

@@ -202,3 +202,10 @@ def test_what_any_node_shows_now_and_then_is_not_its_rack() -> None:
     noise = [seen("disk_fault", "node", f"n{number:02d}", 90 * number) for number in range(4)]
     noise += [seen("host_fault", "node", f"n{number:02d}", 70 * number) for number in range(3, 7)]
     assert "rack" not in {one.cause_class for one in explained(noise)}
+
+
+def test_some_nodes_of_a_rack_that_lose_a_gpu_at_once_are_not_their_rack() -> None:
+    """Two that failed, and one that feigns it, excuse nobody."""
+    lost = [seen("gpu_lost", "gpu", f"n{number:02d}/0000:0f:00.0", number, severity="fatal") for number in range(3)]
+    found = {(one.cause_class, one.name) for one in explained(lost) if one.probability > 0.5}
+    assert found == {("gpu", f"n{number:02d}/0000:0f:00.0") for number in range(3)}
