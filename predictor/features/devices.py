@@ -13,7 +13,7 @@ FEATURES: tuple[Feature, ...] = (
 
 
 def compute(history: History, rows: Rows) -> dict[str, Floats]:
-    """By how much one device is likelier than a quiet one to fail, or to be worse than healthy; and what all devices' risks come to."""
+    """By how much one device is likelier than a quiet one to fail, or to be worse than healthy; all devices' risks."""
     found = device_states(history.precursors, history.outages, rows)
     return {
         "device_failing": found.highest(FAILING),
