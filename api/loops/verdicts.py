@@ -96,11 +96,10 @@ class VerdictTurns:
         metrics.explained.inc(turned.events)
         metrics.explain_seconds.observe(took)
         metrics.symptoms.set(turned.symptoms)
-        if turned.oldest is not None:
-            waited_s = max(0.0, (self._state.clock() - turned.oldest).total_seconds())
-            for state in turned.states:
-                metrics.verdict_changes.labels(state).inc()
-                metrics.verdict_seconds.observe(waited_s)
+        for state in turned.states:
+            metrics.verdict_changes.labels(state).inc()
+            if turned.oldest is not None:  # else nothing new led to it, but time
+                metrics.verdict_seconds.observe(max(0.0, (self._state.clock() - turned.oldest).total_seconds()))
 
 
 class VerdictStream:
