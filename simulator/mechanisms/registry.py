@@ -1,14 +1,16 @@
 """The mechanisms that a simulated world may have, by their names: `foreshock simulate --mechanism NAME`.
 
-A new one is a file here and a line in `MECHANISMS`; one that changes figures alone is that line.
+A new one is a line in `MECHANISMS`, and what it does in the file of its kind; one of figures alone is that line.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from simulator.faults.fault import FaultClass
-from simulator.mechanisms import bursts, log_habits, maintenance, ramps, shared_causes, silent_telemetry
+from simulator.mechanisms import bursts, ramps
 from simulator.mechanisms.mechanism import Mechanism
+from simulator.mechanisms.shared_causes import MAINTENANCE, SHARED_CAUSES
+from simulator.mechanisms.silent_telemetry import LOG_HABITS, SILENT_TELEMETRY
 
 
 def _unseen(kind: FaultClass) -> FaultClass:
@@ -44,10 +46,10 @@ _REPEATING = {
 MECHANISMS: Mapping[str, Mechanism] = {
     "ramps": ramps.MECHANISM,
     "bursts": bursts.MECHANISM,
-    "maintenance": maintenance.MECHANISM,
-    "shared_causes": shared_causes.MECHANISM,
-    "silent_telemetry": silent_telemetry.MECHANISM,
-    "log_habits": log_habits.MECHANISM,
+    "maintenance": MAINTENANCE,
+    "shared_causes": SHARED_CAUSES,
+    "silent_telemetry": SILENT_TELEMETRY,
+    "log_habits": LOG_HABITS,
     "repeat_offenders": Mechanism("the same node again and again; a reboot does not help", _REPEATING, _rebooted),
     "no_precursor": Mechanism("nothing is seen before a failure; some nodes fail more often", kind=_unseen),
     "memoryless": Mechanism("every node is alike at all times, and nothing is seen before", _ALIKE, _unseen),
