@@ -1,11 +1,8 @@
 """`foreshock verdicts`: what the server holds to be the cause of what is seen, as a list or as it changes."""
 
-import ssl
 import time
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -16,10 +13,9 @@ import orjson
 
 from cli.console.errors import Failure
 from cli.console.output import JSON_OPTION, print_json, print_line, print_table, print_text
+from cli.console.server import access_of, open_api, server_options
 from collectors.ship.transport import ServerAccess
-from wire.access.address import INSECURE_OPTION, token_opener
 
-_PATH = click.Path(path_type=Path)
 _STATES = ("open", "revised", "explained", "closed")
 _STANDING = ("open", "revised")
 _COLUMNS = ["rank", "probability", "class", "name", "state", "since", "nodes", "reason"]
@@ -30,14 +26,7 @@ _MOST_BYTES = 64 * 2**20
 
 
 @click.command()
-@click.option("--server", envvar="FORESHOCK_SERVER", required=True, help="The server, such as https://foreshock:18200.")
-@click.option("--token-file", type=_PATH, envvar="FORESHOCK_TOKEN_FILE", help="File with a token of scope `read`.")
-@click.option("--ca-file", type=_PATH, envvar="FORESHOCK_CA_FILE", help="Authorities to trust for https.")
-@click.option("--cert-file", type=_PATH, envvar="FORESHOCK_CERT_FILE", help="Client certificate (and key) in PEM.")
-@click.option("--key-file", type=_PATH, envvar="FORESHOCK_KEY_FILE", help="The client certificate's key.")
-@click.option(
-    "--insecure-http", is_flag=True, envvar="FORESHOCK_INSECURE_HTTP", help="Send the token over http:// too."
-)
+@server_options
 @click.option("--state", type=click.Choice(_STATES), help="Only these; `open`: all that stand.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="The newest so many.")
 @click.option("--watch", is_flag=True, help="What stands, then each change as it comes, until Ctrl-C.")
@@ -49,16 +38,15 @@ def verdicts(
 
     With --watch and --json each change is one line. A server that goes away is asked again, from where it ended.
     """
-    certificates = (files["ca_file"], files["cert_file"], files["key_file"])
-    api = _Api(server, ServerAccess(files["token_file"], _SILENT_S, *certificates, insecure_http=insecure_http))
+    access = access_of(_SILENT_S, insecure_http, **files)
     if watch:
-        for change in api.changes():
+        for change in _changes(server, access):
             if state is None or change["state"] == state or (state == "open" and change["state"] in _STANDING):
                 print_line(change) if as_json else print_text(_sentence(change))
         return
     query = {"limit": str(limit)} | ({} if state is None else {"state": state})
     try:
-        with api.open(f"verdicts?{urllib.parse.urlencode(query)}") as reply:
+        with open_api(server, access, f"verdicts?{urllib.parse.urlencode(query)}") as reply:
             found = orjson.loads(reply.read(_MOST_BYTES))["items"]
     except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
         raise Failure(f"--server {server}: {_why(error)}") from error
@@ -82,54 +70,24 @@ def _sentence(one: dict[str, Any]) -> str:
     return f"{one['state']} {one['probability']:.2f} {cause}: {one['what']}: {one['reason']} [{one['id']}]"
 
 
-@dataclass(frozen=True, slots=True)
-class _Api:
-    """One server, as this command asks it."""
-
-    server: str
-    access: ServerAccess
-
-    def open(self, path: str, **headers: str) -> HTTPResponse:
-        """The answer of a GET.
-
-        Raises:
-            OSError: there is none, or it is a refusal (`HTTPError`).
-        """
-        if not self.server.startswith(("http://", "https://")):
-            raise Failure(f"--server {self.server}: expected an address such as https://foreshock:18200")
-        if (why := self.access.refusal(self.server)) is not None:
-            raise Failure(f"--server: {why}; or {INSECURE_OPTION}, where a mesh or tunnel encrypts the way")
-        request = urllib.request.Request(f"{self.server.rstrip('/')}/api/v1/{path}")  # noqa: S310 - http or https
-        for name, value in headers.items():
-            request.add_header(name.replace("_", "-"), value)
-        if self.access.token_file is not None:
-            text = self.access.token_file.read_text(encoding="utf-8").strip()
-            request.add_header("Authorization", f"Bearer {text}")
-        secure = self.server.startswith("https://")
-        context = ssl.create_default_context(cafile=self.access.ca_file) if secure else None
-        if context is not None and self.access.cert_file is not None:
-            context.load_cert_chain(self.access.cert_file, self.access.key_file)
-        reply: HTTPResponse = token_opener(context).open(request, timeout=self.access.timeout_s)
-        return reply
-
-    def changes(self) -> Iterator[dict[str, Any]]:
-        """What stands, then every change, over whatever comes between; the first connection must succeed."""
-        last: str | None = None
-        heard = False
-        while True:
-            try:
-                with self.open("verdicts/stream", **({} if last is None else {"Last_Event_ID": last})) as reply:
-                    heard = True
-                    for ident, change in stream_events(reply):
-                        last = ident
-                        yield change
-                print_text("foreshock: the server ended the stream; asking again", err=True)
-            except (OSError, HTTPException, ValueError) as error:
-                refused = isinstance(error, HTTPError) and error.code < 500 and error.code != 429
-                if refused or not heard:
-                    raise Failure(f"--server {self.server}: {_why(error)}") from error
-                print_text(f"foreshock: {_why(error)}; asking again", err=True)
-            time.sleep(_AGAIN_S)
+def _changes(server: str, access: ServerAccess) -> Iterator[dict[str, Any]]:
+    """What stands, then every change, over whatever comes between; the first connection must succeed."""
+    last: str | None = None
+    heard = False
+    while True:
+        try:
+            with open_api(server, access, "verdicts/stream", {} if last is None else {"Last-Event-ID": last}) as reply:
+                heard = True
+                for ident, change in stream_events(reply):
+                    last = ident
+                    yield change
+            print_text("foreshock: the server ended the stream; asking again", err=True)
+        except (OSError, HTTPException, ValueError) as error:
+            refused = isinstance(error, HTTPError) and error.code < 500 and error.code != 429
+            if refused or not heard:
+                raise Failure(f"--server {server}: {_why(error)}") from error
+            print_text(f"foreshock: {_why(error)}; asking again", err=True)
+        time.sleep(_AGAIN_S)
 
 
 def stream_events(reply: HTTPResponse) -> Iterator[tuple[str, dict[str, Any]]]:

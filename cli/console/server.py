@@ -1,0 +1,64 @@
+"""How a command asks a server's API: the options that name it, its token and certificates, and the request itself."""
+
+import ssl
+import urllib.request
+from collections.abc import Callable, Mapping
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from cli.console.errors import Failure
+from collectors.ship.transport import ServerAccess
+from wire.access.address import INSECURE_OPTION, token_opener
+
+_PATH = click.Path(path_type=Path)
+_OPTIONS = (
+    click.option(
+        "--server", envvar="FORESHOCK_SERVER", required=True, help="The server, such as https://foreshock:18200."
+    ),
+    click.option("--token-file", type=_PATH, envvar="FORESHOCK_TOKEN_FILE", help="File with a token of scope `read`."),
+    click.option("--ca-file", type=_PATH, envvar="FORESHOCK_CA_FILE", help="Authorities to trust for https."),
+    click.option("--cert-file", type=_PATH, envvar="FORESHOCK_CERT_FILE", help="Client certificate (and key) in PEM."),
+    click.option("--key-file", type=_PATH, envvar="FORESHOCK_KEY_FILE", help="The client certificate's key."),
+    click.option(
+        "--insecure-http", is_flag=True, envvar="FORESHOCK_INSECURE_HTTP", help="Send the token over http:// too."
+    ),
+)
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def server_options(command: Command) -> Command:
+    """Give a command these options; `access_of` takes all but `server`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def access_of(timeout_s: float, insecure_http: bool, **files: Path | None) -> ServerAccess:
+    """How the server is talked to, by the options."""
+    certificates = (files["ca_file"], files["cert_file"], files["key_file"])
+    return ServerAccess(files["token_file"], timeout_s, *certificates, insecure_http=insecure_http)
+
+
+def open_api(server: str, access: ServerAccess, path: str, headers: Mapping[str, str] | None = None) -> HTTPResponse:
+    """The answer of a GET of the API: `hints?node=gpu-017`.
+
+    Raises:
+        Failure: the address is none, or the token may not go there.
+        OSError: there is no answer, or it is a refusal (`HTTPError`).
+    """
+    if (why := access.refusal(server)) is not None:
+        raise Failure(f"--server: {why}; or {INSECURE_OPTION}, where a mesh or tunnel encrypts the way")
+    if not server.startswith(("http://", "https://")):
+        raise Failure(f"--server {server}: expected an address such as https://foreshock:18200")
+    url = f"{server.rstrip('/')}/api/v1/{path}"
+    request = urllib.request.Request(url, headers=dict(headers or {}))  # noqa: S310 - http or https
+    if access.token_file is not None:
+        request.add_header("Authorization", f"Bearer {access.token_file.read_text(encoding='utf-8').strip()}")
+    context = ssl.create_default_context(cafile=access.ca_file) if server.startswith("https://") else None
+    if context is not None and access.cert_file is not None:
+        context.load_cert_chain(access.cert_file, access.key_file)
+    answer: HTTPResponse = token_opener(context).open(request, timeout=access.timeout_s)
+    return answer
